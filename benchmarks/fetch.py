@@ -21,7 +21,7 @@ from dcc.outcomes import ZipKey
 from dcc.session.fetching.archive_transfer import Transfer
 from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import (
-    MOST_QUEUED,
+    MAX_QUEUED,
     DownloadMessage,
     SourceDownloads,
     TransferCompleted,
@@ -58,7 +58,7 @@ def fetch_all(address: SourceAddress, settings: Settings, files: Sequence[Listed
     downloads = SourceDownloads(address, settings, place, DownloadSlots(settings.downloaders), messages.put)
     queued = 0
     while waiting or queued:
-        while waiting and queued < MOST_QUEUED:
+        while waiting and queued < MAX_QUEUED:
             downloads.put(waiting.popleft())
             queued += 1
         told = [messages.get()]

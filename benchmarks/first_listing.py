@@ -195,7 +195,7 @@ _ABOUT = (
 
 def _benchmark(name: str, told: str, opened: Opened, *tools: str, about: str = "", events: bool = False) -> Benchmark:
     measure = partial(_measure, told, opened, events=events)
-    return Benchmark(f"first-listing-{name}", f"{_ABOUT}.{about}", measure, tools, most_runs=3)
+    return Benchmark(f"first-listing-{name}", f"{_ABOUT}.{about}", measure, tools, max_runs=3)
 
 
 BENCHMARKS = [

@@ -210,18 +210,18 @@ BENCHMARKS = [
         f"A session with nothing new, without Dagster's events, as ever more archives are known. {_DRAWN}",
         _known,
         tools=("lftp",),
-        most_runs=5,
+        max_runs=5,
     ),
     Benchmark(
         "growth-new-xsd",
         f"Ever more new archives of five documents of 3 to 9 KB, to (xsd, done), without Dagster's events. {_DRAWN}",
         lambda bench: _new(bench, "xsd"),
-        most_runs=5,
+        max_runs=5,
     ),
     Benchmark(
         "growth-new-qc",
         f"Archives as those of `growth-new-xsd`, to (qc, pending). {_DRAWN}",
         lambda bench: _new(bench, "qc"),
-        most_runs=5,
+        max_runs=5,
     ),
 ]

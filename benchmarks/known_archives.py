@@ -26,7 +26,7 @@ from dcc.databases.transactions import insert_rows, writing
 from dcc.qc.contexts.listings import ContextFilter
 from dcc.qc.contexts.states import decide
 from dcc.qc.models import DOCUMENT, SHARE
-from dcc.session.data.quality_control import settle_qc
+from dcc.session.data.quality_control import update_qc_states
 from dcc.settings import Settings
 from dcc.tracker.models import FileSourceHasZip, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
 from dcc.vocabulary import ContextEvent
@@ -105,7 +105,7 @@ class KnownArchives:
         with self.databases() as (settings, tracker, qc):
             for centre in self.centres[:-1]:
                 decide(qc, ContextEvent.DONE, ContextFilter(centre=centre), author="benchmark", reason="looked at")
-            settle_qc(tracker, qc, settings, author="benchmark", reason="looked at")
+            update_qc_states(tracker, qc, settings, author="benchmark", reason="looked at")
         self.known = len(self.centres)
 
     def grow(self, known: int) -> None:

@@ -43,6 +43,6 @@ BENCHMARKS = [
         "Documents of 200 MB, valid, with errors and with one huge text, each validated in a process of its own; the "
         "peak is that of the whole process.",
         _measure,
-        most_runs=1,
+        max_runs=1,
     )
 ]

@@ -26,7 +26,7 @@ from dcc.data_outcomes import ZipData
 from dcc.operations.sessions import open_session
 from dcc.phases import Phase, Status
 from dcc.session.data.data_session import DataSession
-from dcc.session.data.session_data import take_up_phase
+from dcc.session.data.session_data import process_phase
 from dcc.store.staging import Staging
 
 PHASES: Final = (Phase.UPLOAD, Phase.DATA, Phase.CONTEXT, Phase.OVERVIEW, Phase.QC)
@@ -72,7 +72,7 @@ def take_up() -> dict[str, tuple[float, float]]:
         for phase in PHASES:
             statuses: Counter[Status] = Counter()
             wall, cpu = time.perf_counter(), _processor_seconds()
-            for outcome in take_up_phase(work, phase):
+            for outcome in process_phase(work, phase):
                 if isinstance(outcome, ZipData):
                     statuses.update(document.status for document in outcome.documents)
             took[phase.short_name] = (time.perf_counter() - wall, _processor_seconds() - cpu)
@@ -99,7 +99,7 @@ BENCHMARKS = [
         "itself, in a copy of that installation. All runs count, because the preparation has warmed up.",
         _measure,
         tools=("sftp",),
-        most_runs=3,
+        max_runs=3,
     )
 ]
 

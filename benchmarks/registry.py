@@ -38,7 +38,7 @@ class Benchmark:
 
     `name` is what the command line calls it: words joined by hyphens, of which the first ones name a group. `about`
     says what the work is, in Markdown. `measure` does it, and yields what was found, measured. `tools` are names of
-    `benchmarks.circumstances.TOOLS` that must be installed, and whose versions are told. `most_runs` bounds the counted
+    `benchmarks.circumstances.TOOLS` that must be installed, and whose versions are told. `max_runs` bounds the counted
     runs of what takes long.
     """
 
@@ -46,11 +46,11 @@ class Benchmark:
     about: str
     measure: Callable[[Bench], Iterable[Finding]]
     tools: Sequence[str] = ()
-    most_runs: int | None = None
+    max_runs: int | None = None
 
     def runs(self, asked: int) -> int:
         """How many runs count when `asked` are asked for."""
-        return asked if self.most_runs is None else min(asked, self.most_runs)
+        return asked if self.max_runs is None else min(asked, self.max_runs)
 
 
 def all_benchmarks() -> dict[str, Benchmark]:

@@ -21,7 +21,7 @@ from benchmarks.registry import Bench, Benchmark, Finding
 from benchmarks.servers import Folders
 from benchmarks.session import DOCUMENTS, submission
 from dcc.session.replay.stored_archives import find_archives
-from dcc.session.replay.verdicts import Verdict
+from dcc.session.replay.verdicts import ReplayVerdict
 
 ARCHIVES = 1_000
 PREPARE = "preparing alone"
@@ -71,7 +71,7 @@ Facts = tuple[str | None, Counter[tuple[str, str, int | None]]]
 """The outcome of a document, and its findings by code, severity and line."""
 
 
-def facts_of(verdict: Verdict) -> Facts:
+def facts_of(verdict: ReplayVerdict) -> Facts:
     """A verdict in comparable form."""
     return verdict.outcome, Counter((one.code, one.severity.value, one.line) for one in verdict.facts)
 
@@ -172,6 +172,6 @@ BENCHMARKS = [
         "processes, as a session does before it applies documents. The archives are of one centre. The "
         "verdicts are compared with those of an empty installation, and both databases with what they were.",
         _measure,
-        most_runs=2,
+        max_runs=2,
     )
 ]

@@ -21,16 +21,16 @@ from dcc.runtime.worker_processes import WorkerProcesses
 from dcc.session.prepare import archive_checks
 from dcc.session.prepare import documents as preparing
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup
-from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare
+from dcc.session.prepare.documents import ArchiveToPrepare, DocumentToPrepare, PreparationBasis
 from dcc.session.replay.stored_archives import ArchiveBytes, centres_known, find_archives
 
 
-def begin(setup: Setup, basis: Basis) -> tuple[ArchiveChecker, Basis]:
+def begin(setup: Setup, basis: PreparationBasis) -> tuple[ArchiveChecker, PreparationBasis]:
     """What checks and prepares archives in this process."""
     return archive_checks.begin(setup), preparing.begin(basis)
 
 
-def prepare(begun: tuple[ArchiveChecker, Basis], key: ZipKey, path: Path, target: Path) -> int:
+def prepare(begun: tuple[ArchiveChecker, PreparationBasis], key: ZipKey, path: Path, target: Path) -> int:
     """Open an archive, and prepare its documents; how many there are."""
     checker, basis = begun
     found = checker.check(path, target, None, None)
@@ -53,7 +53,7 @@ def main(words: Sequence[str]) -> None:
         with tracker.connect() as of_tracker, qc.connect() as of_qc:
             archives = find_archives(of_tracker, of_qc)
             setup = Setup.from_settings(settings, centres_known(of_tracker))
-            basis = Basis(load_active(of_qc).data, "", datetime.now(UTC).date(), columns_for(qc))
+            basis = PreparationBasis(load_active(of_qc).data, "", datetime.now(UTC).date(), columns_for(qc))
         processes = WorkerProcesses(os.cpu_count() or 1, begin, setup, basis)
         stored = ArchiveBytes(settings, Path(folder) / "archives")
         futures = []

@@ -199,7 +199,7 @@ def _far_benchmarks(protocol: str, goal: float, tools: tuple[str, ...]) -> Itera
     about = f"{protocol.upper()} {_FAR_ABOUT}."
     for name, files in (("large", _LARGE), ("small", _SMALL)):
         measure = partial(_far, protocol, goal, files)
-        yield Benchmark(f"transfer-{protocol}-far-{name}", about, measure, tools, most_runs=5)
+        yield Benchmark(f"transfer-{protocol}-far-{name}", about, measure, tools, max_runs=5)
 
 
 BENCHMARKS = [

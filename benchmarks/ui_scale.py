@@ -194,6 +194,6 @@ BENCHMARKS = [
         "What the pages of Dagster's UI ask for, by GraphQL, of a server that has just started, and then three times: "
         "the median. First with as many submissions shown as there are by default (`DCC_DAGSTER_ZIPS`), then with all.",
         _measure,
-        most_runs=1,
+        max_runs=1,
     )
 ]

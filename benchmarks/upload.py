@@ -161,5 +161,5 @@ BENCHMARKS = [
     Benchmark("upload-large", _ABOUT, _measure_large, _TOOLS),
     Benchmark("upload-small", _ABOUT, partial(_measure_small, number=FEW), _TOOLS),
     Benchmark("upload-many", _ABOUT, partial(_measure_small, number=MANY), _TOOLS),
-    Benchmark("upload-memory", "The peak memory of both processes for a large document.", _measure_memory, most_runs=1),
+    Benchmark("upload-memory", "The peak memory of both processes for a large document.", _measure_memory, max_runs=1),
 ]

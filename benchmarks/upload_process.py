@@ -32,18 +32,18 @@ def apply(url: str, paths: Sequence[Path]) -> int:
     from pydantic import SecretStr
 
     from dcc.outcomes import ZipKey
-    from dcc.qc.apply.documents import ToApply, apply_documents
+    from dcc.qc.apply.documents import DocumentWithRows, apply_documents
     from dcc.qc.apply.entity_rows import columns_for
     from dcc.qc.database import open_qc_database
     from dcc.qc.rows.prepared_file import PreparedFile
     from dcc.reference.loading import load_shipped
     from dcc.runtime.worker_processes import WorkerProcesses
-    from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare, begin, prepare
+    from dcc.session.prepare.documents import ArchiveToPrepare, DocumentToPrepare, PreparationBasis, begin, prepare
     from dcc.settings import Settings
     from dcc.vocabulary import DocumentState
 
     engine = open_qc_database(Settings(qc_url=SecretStr(url)))
-    basis = Basis(load_shipped(), "", datetime.now(UTC).date(), columns_for(engine))
+    basis = PreparationBasis(load_shipped(), "", datetime.now(UTC).date(), columns_for(engine))
     measurements = 0
     processes = WorkerProcesses(os.cpu_count() or 1, begin, basis)
     with TemporaryDirectory() as folder:
@@ -58,7 +58,8 @@ def apply(url: str, paths: Sequence[Path]) -> int:
             made.result()
             file = PreparedFile(target)
             group = [
-                ToApply(_document(inc, path), file.document(path.name, "")) for inc, path in enumerate(some, start)
+                DocumentWithRows(_document(inc, path), file.document(path.name, ""))
+                for inc, path in enumerate(some, start)
             ]
             applied = apply_documents(engine, group)
             file.close()

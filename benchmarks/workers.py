@@ -33,10 +33,10 @@ from dcc.qc.reference.refresh import ensure_reference
 from dcc.runtime.processes import collect_cycles_rarely
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.batches.exchange import Exchange
-from dcc.session.batches.planning import Batch, BatchArchive
-from dcc.session.batches.results import FromWorkers
+from dcc.session.batches.planning import BatchArchive, PlannedBatch
+from dcc.session.batches.results import SessionWorkerResults
 from dcc.session.crawling import crawl_file_sources
-from dcc.session.data.session_data import take_up_data
+from dcc.session.data.session_data import process_data
 from dcc.settings import Settings, load_settings
 from dcc.sources.hosting import Hosting
 from dcc.store.objects import ObjectStore
@@ -121,10 +121,10 @@ class WorkersBenchmark:
 
     def _prepare(self, settings: Settings, archives: Sequence[BatchArchive], batches: int) -> float:
         """Have archives prepared in so many batches; how long all of them take at the rate at which they come."""
-        results = FromWorkers(ObjectStore(settings), _SESSION, settings.staging_directory / ".workers")
+        results = SessionWorkerResults(ObjectStore(settings), _SESSION, settings.staging_directory / ".workers")
         names = [f"{time.monotonic_ns()}_{number}" for number in range(batches)]
         for number, name in enumerate(names):
-            results.put_batch(name, Batch(1, tuple(archives[number::batches])))
+            results.put_batch(name, PlannedBatch(1, tuple(archives[number::batches])))
         there_before = results.look()
         seen: list[tuple[float, int]] = []
 
@@ -185,7 +185,7 @@ def main() -> None:
     with open_session(tracker, settings) as session:
         deque(crawl_file_sources(session, None), maxlen=0)
         outcomes = list(process_zip_actions(session, workers=FinishedWorkers()))
-        deque(take_up_data(qc, session, until=Phase.QC), maxlen=0)
+        deque(process_data(qc, session, until=Phase.QC), maxlen=0)
     after = os.times()
     if not all(outcome.succeeded for outcome in outcomes):
         raise RuntimeError("Archives failed: the time means nothing.")
@@ -209,7 +209,7 @@ BENCHMARKS = [
         "object store is a directory.",
         _measure,
         tools=("redis", "taskset"),
-        most_runs=2,
+        max_runs=2,
     )
 ]
 

@@ -116,7 +116,7 @@ def _not_utf_8(content: bytes, place: int, path: Path) -> ConfigurationError:
     )
 
 
-def given_variables(environment: Mapping[str, str]) -> dict[str, str]:
+def configured_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment's variables by their names in capitals, without empty ones, over those of the file. As above."""
     file = read_configuration_file(environment)
     return ({} if file is None else file.variables()) | _variables(environment)

@@ -157,7 +157,7 @@ def standing_at(problem: Message, origin: Message) -> Message:
     return message(mark("{problem} See {origin}."), problem=problem, origin=origin)
 
 
-def details_kept(code: str | None, kept: str | None, recorded: str) -> Details:
+def stored_details(code: str | None, kept: str | None, recorded: str) -> Details:
     """The stored details of a finding; the English text `recorded` with it where its message cannot be made."""
     details, declaration = from_json(kept), declaration_of(code or "")
     if details is None or declaration is None or declaration.lacks(details):

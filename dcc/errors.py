@@ -38,18 +38,20 @@ class DccError(Exception):
     def __init__(self, *parts: object, case: str = "", **details: object) -> None:
         """A marked text with the details for its names in braces; without details, words."""
         if details and parts:
-            self._said = Message(str(parts[0]), {name: _without_secrets(each) for name, each in details.items()})
-            super().__init__(str(self._said))
+            self._translatable = Message(
+                str(parts[0]), {name: _without_secrets(each) for name, each in details.items()}
+            )
+            super().__init__(str(self._translatable))
         else:
             super().__init__(*(redacted(part) if isinstance(part, str) else part for part in parts))
         if case:
             self.case = case
 
     @property
-    def said(self) -> Message:
+    def translatable(self) -> Message:
         """What it says, to be put into words when somebody reads it."""
-        said: Message | None = getattr(self, "_said", None)
-        return Message(str(self)) if said is None else said
+        translatable: Message | None = getattr(self, "_translatable", None)
+        return Message(str(self)) if translatable is None else translatable
 
     @property
     def code(self) -> str:
@@ -95,7 +97,7 @@ def platform_fault(what: str, error: BaseException, then: str = "") -> InternalF
     )
 
 
-def keep_place(error: BaseException) -> None:
+def attach_fault_place(error: BaseException) -> None:
     """Have `fault_of` know the line also in the process that the error is sent to."""
     error.__dict__[_PLACE] = _place_of(error)
 

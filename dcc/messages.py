@@ -20,7 +20,7 @@ LONGEST_SHOWN: Final = 500
 
 _TEXT: Final = "text"
 _LONGEST_KEPT: Final = 2_000
-_MOST_KEPT: Final = 60_000
+_MAX_KEPT: Final = 60_000
 
 
 def mark(text: str) -> str:
@@ -129,7 +129,7 @@ def printable_detail(text: str) -> str:
 def to_json(details: Details) -> str | None:
     """Details as they are stored; None where they are too many."""
     kept = json.dumps(_plain(details), ensure_ascii=False, separators=(",", ":"))
-    return kept if len(kept.encode("utf-8", "surrogatepass")) <= _MOST_KEPT else None
+    return kept if len(kept.encode("utf-8", "surrogatepass")) <= _MAX_KEPT else None
 
 
 def message_to_json(message: Message) -> str | None:

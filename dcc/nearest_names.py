@@ -10,7 +10,7 @@ LEAST_ALIKE: Final = 0.6
 """The least similarity (at most 1) of a near name."""
 
 
-def nearest_names(text: str, names: Iterable[str], most: int = 3, *, least_alike: float = LEAST_ALIKE) -> list[str]:
+def nearest_names(text: str, names: Iterable[str], limit: int = 3, *, least_alike: float = LEAST_ALIKE) -> list[str]:
     """The names most similar to a text, ignoring case, the nearest first; none if none is similar.
 
     Of equally similar names, the first in `names` comes first.
@@ -24,7 +24,7 @@ def nearest_names(text: str, names: Iterable[str], most: int = 3, *, least_alike
 
     found = {name: likeness(name) for name in names}
     similar = [name for name in found if found[name] >= least_alike]
-    return sorted(similar, key=found.__getitem__, reverse=True)[:most]
+    return sorted(similar, key=found.__getitem__, reverse=True)[:limit]
 
 
 def nearest_sentence(text: str, names: Iterable[str]) -> str:

@@ -84,7 +84,7 @@ SESSION_MEANINGS = {
     EndReason.DIED: mark("its process was killed"),
 }
 """What each outcome of a session means, in every view."""
-TROUBLES = (EndReason.DISK, EndReason.FAULTS, EndReason.DIED)
+FAILED_ENDS = (EndReason.DISK, EndReason.FAULTS, EndReason.DIED)
 """The reasons for which somebody has to look at the platform or its sources."""
 
 
@@ -117,13 +117,13 @@ class ZipKey:
 class Problem:
     """A problem of an archive or document.
 
-    `kind` is the error's name in `an_exception`, or the id of the integrity rule; `said` is the message, plain words if
-    it is a text. Line and column count from 1; None without one. `code` names its declaration, empty if unknown.
-    Messages of warnings and of checks that could not be made begin with a prefix.
+    `kind` is the error's name in `an_exception`, or the id of the integrity rule; `translatable` is the message, plain
+    words if it is a text. Line and column count from 1; None without one. `code` names its declaration, empty if
+    unknown. Messages of warnings and of checks that could not be made begin with a prefix.
     """
 
     kind: str
-    said: Message | str
+    translatable: Message | str
     line: int | None = None
     column: int | None = None
     code: str = field(default="", compare=False)
@@ -132,12 +132,12 @@ class Problem:
     @classmethod
     def of(cls, error: errors.DccError, line: int | None = None) -> Problem:
         """The problem for an error."""
-        return cls(error.short_name(), error.said, line, code=error.code)
+        return cls(error.short_name(), error.translatable, line, code=error.code)
 
     @property
     def fact(self) -> Message:
         """The message, without the prefix of a warning."""
-        return self.said if isinstance(self.said, Message) else Message(self.said)
+        return self.translatable if isinstance(self.translatable, Message) else Message(self.translatable)
 
     @property
     def marked(self) -> Message:

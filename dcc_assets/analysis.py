@@ -48,7 +48,7 @@ def measurements(context: AssetExecutionContext, qc_database: QcDatabaseResource
 
     centre = context.partition_key
     directory = measurements_directory(qc_database.settings_with(), centre)
-    report = export_measurements(qc_database.ready(), directory, wanted=MeasurementFilter(centre=centre))
+    report = export_measurements(qc_database.ready(), directory, criteria=MeasurementFilter(centre=centre))
     written = [(partition.procedure_id,) for partition in report.written[:_PROCEDURES_SHOWN]]
     columns = [TableColumn(column.name, str(column.type), description=column.meaning) for column in COLUMNS]
     return MaterializeResult(

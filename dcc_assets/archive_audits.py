@@ -20,7 +20,7 @@ from dagster import (
 )
 
 from dcc.databases.transactions import run_reading
-from dcc.operations.archive_audits import Audited, audit_archives
+from dcc.operations.archive_audits import AuditResult, audit_archives
 from dcc.operations.archive_overview import StoreOverview, store_overview
 from dcc.reports.checks import CHECKS
 from dcc.store.copies import CopyState
@@ -70,7 +70,7 @@ def archive_store(
     yield MaterializeResult(asset_key=ARCHIVE_STORE, metadata=shown, check_results=[copies, _replicas(done)])
     if done.lost:
         context.instance.add_run_tags(context.run.run_id, {LOST_TAG: str(len(done.lost))})
-    if not done.is_whole:
+    if not done.is_intact:
         lost = "; ".join(map(str, done.lost))
         raise Failure(
             f"No copy is good of {lost}. See dcc archive status."
@@ -106,7 +106,7 @@ def _figures(found: StoreOverview) -> Metadata:
     return figures
 
 
-def _audits(done: Audited) -> Metadata:
+def _audits(done: AuditResult) -> Metadata:
     rows = [
         (audit.replica, audit.copies, audit.bad, audit.missing, audit.repaired, audit.message or "")
         for audit in done.audits
@@ -114,14 +114,14 @@ def _audits(done: Audited) -> Metadata:
     return {"this audit": table(("replica", "read", "bad", "missing", "repaired", "ended early"), rows)}
 
 
-def _replicas(done: Audited) -> AssetCheckResult:
+def _replicas(done: AuditResult) -> AssetCheckResult:
     """A warning at most: other replicas have the archives, and the next audit goes on."""
     return AssetCheckResult(
         asset_key=ARCHIVE_STORE,
         check_name=REPLICAS,
-        passed=not done.away,
+        passed=not done.unreachable,
         severity=AssetCheckSeverity.WARN,
-        metadata={"replicas that are away": table(("replica", "reason"), list(done.away.items()))},
+        metadata={"replicas that are away": table(("replica", "reason"), list(done.unreachable.items()))},
     )
 
 

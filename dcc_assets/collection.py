@@ -33,9 +33,9 @@ from dcc_assets.sync.archives import note_shown, show_missing
 from dcc_assets.sync.overdue import overdue_changes
 from dcc_assets.sync.recorder import session_recorder
 from dcc_dagster.event_recorder import EventRecorder
-from dcc_dagster.partition_events import Report, Result, results
+from dcc_dagster.partition_events import PartitionReport, Result, results
 from dcc_resources.file_sources import FolderResource, FtpResource, HttpResource, SftpResource
-from dcc_resources.session import SessionResource, Work
+from dcc_resources.session import SessionResource, SessionWork
 
 GROUP: Final = "collection"
 
@@ -120,10 +120,10 @@ def chosen_file_sources(
 
 def crawl(
     context: OpExecutionContext,
-    work: Work,
+    work: SessionWork,
     recorder: EventRecorder,
     source_ids: Sequence[int] | None = None,
-) -> Iterator[Report]:
+) -> Iterator[PartitionReport]:
     """Crawl all available sources, or those of `source_ids`; record the archives found; report on each source.
 
     Raises as the crawl.

@@ -45,7 +45,7 @@ else:
         return getattr(import_module(_ELSEWHERE[name]), name)
 
 
-def mend_instance(settings: Settings) -> None:
+def upgrade_instance(settings: Settings) -> None:
     """Bring the instance's `dagster.yaml` up to date, and complete its SQLite files; the first session makes an
     instance.
     """
@@ -57,9 +57,9 @@ def mend_instance(settings: Settings) -> None:
     bring_up_to_date(configuration_path(settings))
     if settings.dagster_url is None:
         from dcc_dagster.instance import make_instance
-        from dcc_dagster.sqlite_instance import are_whole
+        from dcc_dagster.sqlite_instance import are_complete
 
-        if not are_whole(settings.dagster_home):
+        if not are_complete(settings.dagster_home):
             make_instance(settings)
 
 

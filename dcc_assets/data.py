@@ -32,9 +32,9 @@ from dcc_assets.sync.overdue import overdue_changes
 from dcc_assets.sync.recorder import session_recorder
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.instance import QC_DATABASE_POOL
-from dcc_dagster.partition_events import Report, Result, results
+from dcc_dagster.partition_events import PartitionReport, Result, results
 from dcc_resources.databases import QcDatabaseResource
-from dcc_resources.session import SessionResource, Work
+from dcc_resources.session import SessionResource, SessionWork
 
 GROUP: Final = "data"
 
@@ -88,17 +88,19 @@ def chosen_data(
     context: AssetExecutionContext, session: SessionResource, qc_database: QcDatabaseResource
 ) -> Iterator[Result]:
     """Upload waiting documents of the run's submissions, and judge all of theirs. Raises as `load_chosen`."""
-    yield from load_chosen(context, session, qc_database, again=True)
+    yield from load_chosen(context, session, qc_database, rejudge=True)
 
 
-def load(context: OpExecutionContext, work: Work, qc: Engine, recorder: EventRecorder) -> Iterator[Report]:
+def load(
+    context: OpExecutionContext, work: SessionWork, qc: Engine, recorder: EventRecorder
+) -> Iterator[PartitionReport]:
     """Process all waiting documents; report their results, and changes made outside of sessions.
 
     Faulty data fail checks, never the run. Raises as the work.
     """
     mirror = Mirror(context.instance, work.tracker, qc, work.settings, work.session.group)
     yield from mirror.catch_up()
-    yield from mirror.of_session(work.take_up_data(qc))
+    yield from mirror.of_session(work.process_data(qc))
     yield from mirror.catch_up()
     yield from overdue_changes(context.instance, recorder, work.tracker, work.settings, mirror.centres_shown)
     recorder.when_stored(mirror.note_shown)
@@ -110,9 +112,9 @@ def load_chosen(
     session: SessionResource,
     qc_database: QcDatabaseResource,
     *,
-    again: bool = False,
+    rejudge: bool = False,
 ) -> Iterator[Result]:
-    """Process the documents of the run's submissions, with `again` those that were judged before too; yields the
+    """Process the documents of the run's submissions, with `rejudge` those that were judged before too; yields the
     results.
 
     Raises as SessionResource.work and the work, and NotFoundError for a submission that is unknown or has no valid
@@ -124,13 +126,13 @@ def load_chosen(
         qc = work.ready(qc_database)
         with session_recorder(run, work, qc) as recorder:
             mirror = Mirror(context.instance, work.tracker, qc, work.settings)
-            outcomes = work.take_up_data(qc, keys, again=again)
-            recorder.record_many(mirror.of_session(outcomes, but=frozenset(keys)))
+            outcomes = work.process_data(qc, keys, rejudge=rejudge)
+            recorder.record_many(mirror.of_session(outcomes, excluding=frozenset(keys)))
             reports = _of_all(mirror.recorded(keys, ()), context.partition_keys)
             yield from results(context, reports, causes_explained(work.tracker, work.settings))
 
 
-def _of_all(reports: Iterator[Report], partitions: Sequence[str]) -> Iterator[Report]:
+def _of_all(reports: Iterator[PartitionReport], partitions: Sequence[str]) -> Iterator[PartitionReport]:
     """The reports. Raises NotFoundError at the end if one of the partitions has none."""
     missing = set(partitions)
     for report in reports:

@@ -15,7 +15,7 @@ from dcc.databases.engines import database_label
 from dcc.errors import ConfigurationError, DccError
 from dcc.operations.consistency.check import check_consistency
 from dcc.operations.consistency.inconsistency import RULES
-from dcc.operations.doctor.checks import Check, Environment, Finding, explained, failed, not_checked, ok, warning
+from dcc.operations.doctor.checks import Check, CheckFinding, Environment, explained, failed, not_checked, ok, warning
 from dcc.qc.database import QC_DATABASE
 from dcc.session.leases import active_sessions
 from dcc.settings import variable_of
@@ -36,9 +36,9 @@ _STUCK: Final = timedelta(minutes=30)
 _SHOWN: Final = 20
 
 
-def check_dagster(surroundings: Environment) -> Iterator[Finding]:
+def check_dagster(environment: Environment) -> Iterator[CheckFinding]:
     """The instance's storage can be used, its daemon is alive if one is in use, no run is stuck."""
-    settings = surroundings.hurried_settings
+    settings = environment.short_timeout_settings
     if not settings.dagster_events:
         yield not_checked("Dagster instance", "Sessions do without Dagster (DCC_DAGSTER_EVENTS).")
         return
@@ -61,12 +61,12 @@ def check_dagster(surroundings: Environment) -> Iterator[Finding]:
         yield failed("Dagster instance", *explained(error))
         return
     with instance:
-        yield from _check_storage(instance, surroundings)
-        yield from _check_daemon(instance, surroundings)
-        yield _check_runs(instance, surroundings)
+        yield from _check_storage(instance, environment)
+        yield from _check_daemon(instance, environment)
+        yield _check_runs(instance, environment)
 
 
-def _check_storage(instance: DagsterInstance, surroundings: Environment) -> Iterator[Finding]:
+def _check_storage(instance: DagsterInstance, environment: Environment) -> Iterator[CheckFinding]:
     began = time.monotonic()
     outdated = []
     for name in ("run_storage", "event_log_storage", "schedule_storage"):
@@ -76,21 +76,21 @@ def _check_storage(instance: DagsterInstance, surroundings: Environment) -> Iter
     instance.get_runs(limit=1)
     seconds = time.monotonic() - began
     if outdated:
-        home = surroundings.settings.dagster_home
+        home = environment.settings.dagster_home
         yield failed(
             "Dagster instance",
             f"Its storage has the schema of another version: {'; '.join(outdated)}.",
             f"Stop dcc ui and dcc daemon, then: DAGSTER_HOME={home} dagster instance migrate",
         )
         return
-    url = surroundings.settings.dagster_url
+    url = environment.settings.dagster_url
     where = "SQLite" if url is None else "the database of DCC_DAGSTER_URL"
     yield ok("Dagster instance", f"Its storage ({where}) answers within {1_000 * seconds:.0f} ms, of the right schema.")
 
 
-def _check_daemon(instance: DagsterInstance, surroundings: Environment) -> Iterator[Finding]:
+def _check_daemon(instance: DagsterInstance, environment: Environment) -> Iterator[CheckFinding]:
     try:
-        require_crawl_intervals(surroundings.settings)
+        require_crawl_intervals(environment.settings)
     except ConfigurationError as wrong:
         yield failed("Dagster daemon", *explained(wrong))
         return
@@ -101,7 +101,7 @@ def _check_daemon(instance: DagsterInstance, surroundings: Environment) -> Itera
     newest = datetime.fromtimestamp(max(beat.timestamp for beat in beats.values()), UTC).replace(tzinfo=None)
     errors = [(kind, beat.errors[0].message) for kind, beat in sorted(beats.items()) if beat.errors]
     if utc_now() - newest > timedelta(seconds=_DAEMON_SECONDS):
-        with surroundings.reading(TRACKER) as connection:
+        with environment.reading(TRACKER) as connection:
             last = connection.scalar(select(func.max(CrawlingSession.start_time)))
         message = f"It gave its last sign of life at {newest:%Y-%m-%d %H:%M} UTC."
         if last is not None and last > newest:
@@ -123,11 +123,11 @@ def _check_daemon(instance: DagsterInstance, surroundings: Environment) -> Itera
         yield ok("Dagster daemon", f"It runs; its last sign of life was at {newest:%Y-%m-%d %H:%M} UTC.")
 
 
-def _check_runs(instance: DagsterInstance, surroundings: Environment) -> Finding:
+def _check_runs(instance: DagsterInstance, environment: Environment) -> CheckFinding:
     before = datetime.now(UTC) - _STUCK
     stuck = instance.get_runs(RunsFilter(statuses=UNFINISHED, updated_before=before), limit=_SHOWN)
-    with surroundings.reading(TRACKER) as connection:
-        active = active_sessions(connection, surroundings.settings)
+    with environment.reading(TRACKER) as connection:
+        active = active_sessions(connection, environment.settings)
     if not stuck or active:
         return ok("Dagster runs", "None is stuck.")
     first = stuck[0]
@@ -139,9 +139,9 @@ def _check_runs(instance: DagsterInstance, surroundings: Environment) -> Finding
     )
 
 
-def check_workers(surroundings: Environment) -> Iterator[Finding]:
+def check_workers(environment: Environment) -> Iterator[CheckFinding]:
     """The workers of the settings can be reached, and other machines can reach what they share with sessions."""
-    settings = surroundings.hurried_settings
+    settings = environment.short_timeout_settings
     if settings.executor is ExecutorKind.IN_PROCESS:
         yield ok("workers", "Sessions do all by themselves (DCC_EXECUTOR).")
         return
@@ -168,12 +168,12 @@ def check_workers(surroundings: Environment) -> Iterator[Finding]:
         )
 
 
-def check_depths(surroundings: Environment) -> Iterator[Finding]:
+def check_depths(environment: Environment) -> Iterator[CheckFinding]:
     """The tracker, staging, the QC database and Dagster are consistent; reads all of them."""
-    settings = surroundings.settings
-    with surroundings.reading(TRACKER), surroundings.reading(QC_DATABASE):
+    settings = environment.settings
+    with environment.reading(TRACKER), environment.reading(QC_DATABASE):
         pass
-    tracker, qc = surroundings.engine(TRACKER), surroundings.engine(QC_DATABASE)
+    tracker, qc = environment.engine(TRACKER), environment.engine(QC_DATABASE)
     found = check_consistency(tracker, qc, settings)
     looked = "tracker, staging and QC database"
     if settings.dagster_events and (settings.dagster_home / CONFIGURATION_FILE).exists():

@@ -98,7 +98,7 @@ def chosen_contexts(
         qc = work.ready(qc_database)
         with session_recorder(run, work, qc) as recorder:
             mirror = Mirror(context.instance, work.tracker, qc, work.settings)
-            recorder.record_many(mirror.of_session(work.take_up_data(qc, ()), but=chosen))
+            recorder.record_many(mirror.of_session(work.process_data(qc, ()), excluding=chosen))
             reports = list(mirror.recorded((), chosen))
             yield from results(context, reports)
             overdue = overdue_changes(context.instance, recorder, work.tracker, work.settings, mirror.centres_shown)

@@ -23,7 +23,7 @@ from dagster import (
 from dcc.databases.columns import utc_now
 from dcc.databases.transactions import run_reading
 from dcc.qc.reference.freshness import Freshness, freshness
-from dcc.qc.reference.refresh import Refreshed, RefreshOutcome, refresh, setting_of
+from dcc.qc.reference.refresh import RefreshOutcome, RefreshResult, refresh, setting_of
 from dcc.reports.checks import CHECKS
 from dcc_assets.keys import OWNERS, REFERENCE
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
@@ -105,7 +105,7 @@ def reference_sets(
         yield _check(ages[name], refreshed.get(name))
 
 
-def _materialisation(refreshed: Refreshed, age: Freshness) -> MaterializeResult[None]:
+def _materialisation(refreshed: RefreshResult, age: Freshness) -> MaterializeResult[None]:
     metadata: Metadata = {
         "dagster/row_count": refreshed.rows,
         "outcome": refreshed.outcome.value,
@@ -126,7 +126,7 @@ def _materialisation(refreshed: Refreshed, age: Freshness) -> MaterializeResult[
     )
 
 
-def _check(age: Freshness, refreshed: Refreshed | None) -> AssetCheckResult:
+def _check(age: Freshness, refreshed: RefreshResult | None) -> AssetCheckResult:
     """The set's own severity; a failed refresh is a warning as long as the last one is recent."""
     failed = refreshed is not None and refreshed.outcome is RefreshOutcome.FAILED
     messages = [age.message, refreshed.message if refreshed is not None and failed and not age.refusal else None]

@@ -23,7 +23,7 @@ from dcc_assets.metadata.causes import causes_table, wranglers_catalogue
 from dcc_assets.metadata.links import links, report_of_centre, report_of_zip
 from dcc_assets.partitions import known_keys
 from dcc_dagster.metadata import Metadata, table
-from dcc_dagster.partition_events import Materialised, Report, Result, results
+from dcc_dagster.partition_events import MaterialisedPartition, PartitionReport, Result, results
 from dcc_resources.databases import QcDatabaseResource, TrackerResource
 
 GROUP: Final = "reports"
@@ -66,12 +66,12 @@ def chosen_reports(
 
 def _keep_report(
     tracker: Connection, qc: Connection | None, missing: str | None, key: ZipKey, settings: Settings
-) -> Report:
+) -> PartitionReport:
     # Imported here, because plots and pages load large libraries.
-    from dcc.reports.submissions.collecting import MOST_PICTURES
-    from dcc.reports.submissions.stored_reports import keep_report
+    from dcc.reports.submissions.collecting import MAX_PICTURES
+    from dcc.reports.submissions.stored_reports import store_report
 
-    report, page, language = keep_report(tracker, qc, missing, key, settings, most_pictures=MOST_PICTURES)
+    report, page, language = store_report(tracker, qc, missing, key, settings, max_pictures=MAX_PICTURES)
     wanted = [("The report as it is now", report_of_zip(key))]
     if report.centre:
         wanted.append(("Report on the centre", report_of_centre(report.centre)))
@@ -93,4 +93,6 @@ def _keep_report(
     }
     if states:
         metadata["documents by state"] = table(("phase", "status", "documents"), states)
-    return Report(key.partition, (Materialised(SUBMISSION_REPORTS, metadata),), partitions=str(ZIP_ACTIONS.name))
+    return PartitionReport(
+        key.partition, (MaterialisedPartition(SUBMISSION_REPORTS, metadata),), partitions=str(ZIP_ACTIONS.name)
+    )

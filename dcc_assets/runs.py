@@ -22,10 +22,10 @@ from dagster import (
 from dcc.runtime.interrupts import raise_missed_interrupts
 from dcc.runtime.processes import Process
 from dcc.session.sessions import Session
-from dcc_dagster.event_recorder import Step
+from dcc_dagster.event_recorder import RunStep
 from dcc_dagster.instance import QC_DATABASE_POOL
 from dcc_resources.file_sources import FileSourceResource
-from dcc_resources.session import SessionResource, Work
+from dcc_resources.session import SessionResource, SessionWork
 
 SESSION_TAG: Final = "dcc/session"
 """Tag of every run of a crawling session: the session's id in the tracker."""
@@ -67,13 +67,15 @@ def run_here(
         raise KeyboardInterrupt from None
 
 
-def step_of(context: OpExecutionContext) -> Step:
+def step_of(context: OpExecutionContext) -> RunStep:
     """The step, as events about partitions name it."""
-    return Step(context.run.run_id, context.job_name, context.get_step_execution_context().step.key)
+    return RunStep(context.run.run_id, context.job_name, context.get_step_execution_context().step.key)
 
 
 @contextmanager
-def session_work(context: OpExecutionContext, session: SessionResource, *kinds: FileSourceResource) -> Iterator[Work]:
+def session_work(
+    context: OpExecutionContext, session: SessionResource, *kinds: FileSourceResource
+) -> Iterator[SessionWork]:
     """The work of the run's crawling session; `kinds` configure the connections to sources of each kind.
 
     Tags the run with its session and process, and marks runs of dead processes as failed. Raises as
@@ -85,7 +87,7 @@ def session_work(context: OpExecutionContext, session: SessionResource, *kinds: 
         tags = session_tags(work.session)
         if not tags.items() <= context.run.tags.items():
             context.instance.add_run_tags(context.run.run_id, tags)
-        finish_dead_runs(context.instance, besides=context.run.run_id)
+        finish_dead_runs(context.instance, excluding=context.run.run_id)
         work.only_scheduled = SCHEDULED_TAG in context.run.tags
         yield work
 
@@ -102,7 +104,7 @@ def ready_made(resource: object) -> ResourceDefinition:
     return ResourceDefinition.hardcoded_resource(resource)
 
 
-def finish_dead_runs(instance: DagsterInstance, *, besides: str = "") -> int:
+def finish_dead_runs(instance: DagsterInstance, *, excluding: str = "") -> int:
     """Mark runs as failed whose process on this machine died without reporting it; returns their number.
 
     Otherwise Dagster would wait for them, and for their places in the pool, for ever.
@@ -110,7 +112,7 @@ def finish_dead_runs(instance: DagsterInstance, *, besides: str = "") -> int:
     dead = [
         run
         for run in instance.get_runs(RunsFilter(statuses=_UNDER_WAY))
-        if run.run_id != besides and _is_gone(run.tags.get(PROCESS_TAG) or run.tags.get(_FORMER_PROCESS_TAG, ""))
+        if run.run_id != excluding and _is_gone(run.tags.get(PROCESS_TAG) or run.tags.get(_FORMER_PROCESS_TAG, ""))
     ]
     for run in dead:
         instance.report_run_failed(

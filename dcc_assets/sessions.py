@@ -32,7 +32,7 @@ from dcc_resources.code_location import SOURCES
 from dcc_resources.databases import QcDatabaseResource
 from dcc_resources.file_sources import FileSourceResource
 from dcc_resources.services import StoreResource
-from dcc_resources.session import SessionResource, Work
+from dcc_resources.session import SessionResource, SessionWork
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ def run_session(
     with open_session(tracker, settings, group=group) as session:
         session.urgent = frozenset(urgent)
         listeners.on_begin(session)
-        work = Work(
+        work = SessionWork(
             settings,
             tracker,
             session,
@@ -99,19 +99,19 @@ def run_session(
 class HeldSession:
     """Replaces SessionResource in runs inside a process that has the session itself."""
 
-    held: Work
+    held: SessionWork
 
     def work(
         self,
         resume: int | None,  # noqa: ARG002
         *sources: FileSourceResource,  # noqa: ARG002
         group: str | None = None,  # noqa: ARG002
-    ) -> AbstractContextManager[Work]:
+    ) -> AbstractContextManager[SessionWork]:
         """The session's work, with the settings of the process."""
         return nullcontext(self.held)
 
 
-def held_resources(work: Work) -> Mapping[str, ResourceDefinition]:
+def held_resources(work: SessionWork) -> Mapping[str, ResourceDefinition]:
     """The resources of the jobs in a session of this process."""
     of_settings = {kind.key: ready_made(kind.of(work.settings)) for kind in (*SOURCES, StoreResource)}
     return of_settings | {SessionResource.key: ready_made(HeldSession(work))}
@@ -120,7 +120,7 @@ def held_resources(work: Work) -> Mapping[str, ResourceDefinition]:
 class _Runs:
     """The runs of one session."""
 
-    def __init__(self, instance: DagsterInstance, work: Work, started_by: str) -> None:
+    def __init__(self, instance: DagsterInstance, work: SessionWork, started_by: str) -> None:
         self._instance = instance
         self._work = work
         self._tags = {**_REPOSITORY_TAG, **session_tags(work.session), STARTED_BY_TAG: started_by}
@@ -145,7 +145,7 @@ class _Runs:
         with QcDatabaseResource.of(self._work.settings).opened() as qc_database:
             self._execute(load_data, {QcDatabaseResource.key: ready_made(qc_database)})
             if not self._work.loaded:
-                deque(self._work.take_up_data(self._work.ready(qc_database)), maxlen=0)
+                deque(self._work.process_data(self._work.ready(qc_database)), maxlen=0)
 
     def report(self) -> SessionReport:
         if self._storage_failure is not None:

@@ -29,11 +29,11 @@ from dcc_assets.runs import session_work
 from dcc_assets.sync.archives import note_shown, recorded_reports, show_missing
 from dcc_assets.sync.recorder import session_recorder
 from dcc_dagster.event_recorder import EventRecorder
-from dcc_dagster.partition_events import Report, Result, results
+from dcc_dagster.partition_events import PartitionReport, Result, results
 from dcc_resources.databases import TrackerResource
 from dcc_resources.file_sources import FolderResource, FtpResource, HttpResource, SftpResource
 from dcc_resources.services import StoreResource
-from dcc_resources.session import SessionResource, Work
+from dcc_resources.session import SessionResource, SessionWork
 
 GROUP: Final = "validation"
 
@@ -107,12 +107,12 @@ def chosen_zip_actions(
 
 def process(
     context: OpExecutionContext,
-    work: Work,
+    work: SessionWork,
     recorder: EventRecorder,
     staging: Staging,
     keys: Sequence[ZipKey] | None = None,
-    report: Callable[[ZipOutcome, Staging], Report] = zip_report,
-) -> Iterator[Report]:
+    report: Callable[[ZipOutcome, Staging], PartitionReport] = zip_report,
+) -> Iterator[PartitionReport]:
     """Process the submissions of `keys` again, or all that wait and all failed downloads; report on each.
 
     `report` makes a report of an outcome. Faulty data fail checks, never the run. Raises as the processing.

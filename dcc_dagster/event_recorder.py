@@ -28,17 +28,17 @@ from dagster import (
 from dagster._core.events import StepMaterializationData
 
 from dcc.errors import DagsterStorageError
-from dcc_dagster.partition_events import Event, PartitionEvents, Report, one_line
+from dcc_dagster.partition_events import Event, PartitionEvents, PartitionReport, one_line
 
 log = logging.getLogger(__name__)
 
-_MOST_AT_ONCE = 1000
-_MOST_WAITING = 2000
+_MAX_AT_ONCE = 1000
+_MAX_WAITING = 2000
 _SECONDS_BETWEEN_WRITES = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RunStep:
     """The step that the events belong to."""
 
     run_id: str
@@ -57,29 +57,29 @@ class EventRecorder:
     def __init__(
         self,
         instance: DagsterInstance,
-        step: Step,
+        step: RunStep,
         events: PartitionEvents | None = None,
-        recall: Callable[[Sequence[str]], Iterable[Report]] | None = None,
+        recall: Callable[[Sequence[str]], Iterable[PartitionReport]] | None = None,
     ) -> None:
         self._instance = instance
         self._step = step
         self._events = events or PartitionEvents(instance)
         self._recall = recall
-        self._told: queue.SimpleQueue[Report | None] = queue.SimpleQueue()
+        self._told: queue.SimpleQueue[PartitionReport | None] = queue.SimpleQueue()
         self._error: Exception | None = None
         self._when_stored: list[Callable[[], object]] = []
         self._written = threading.Event()
         self._thread = threading.Thread(target=self._write_all, name="dagster events", daemon=True)
 
-    def record(self, report: Report) -> None:
+    def record(self, report: PartitionReport) -> None:
         """Queue a report; returns at once."""
         if self._error is None:
             self._told.put(report)
 
-    def record_many(self, reports: Iterable[Report]) -> None:
+    def record_many(self, reports: Iterable[PartitionReport]) -> None:
         """Queue reports, no faster than they are stored, so that they do not fill the memory."""
         for report in reports:
-            while self._told.qsize() > _MOST_WAITING and self._error is None:
+            while self._told.qsize() > _MAX_WAITING and self._error is None:
                 self._written.clear()
                 self._written.wait(_SECONDS_BETWEEN_WRITES)
             self.record(report)
@@ -118,7 +118,7 @@ class EventRecorder:
             log.debug("Events could not be stored in Dagster", exc_info=True)
             self._error = error
 
-    def _write(self, reported: Sequence[Report]) -> None:
+    def _write(self, reported: Sequence[PartitionReport]) -> None:
         new = self._new_partitions(reported)
         to_recall = [partition for (_, partition), whole in new.items() if not whole]
         reports = [*(self._recall(to_recall) if to_recall and self._recall else ()), *reported]
@@ -130,7 +130,7 @@ class EventRecorder:
         for name in {name for name, _ in new}:
             self._instance.add_dynamic_partitions(name, [partition for of, partition in new if of == name])
 
-    def _new_partitions(self, reports: Sequence[Report]) -> dict[tuple[str, str], bool]:
+    def _new_partitions(self, reports: Sequence[PartitionReport]) -> dict[tuple[str, str], bool]:
         """The missing partitions, by the name of their set, and whether the reports are complete for each."""
         sets: dict[str, dict[str, bool]] = {}
         for report in reports:
@@ -143,7 +143,7 @@ class EventRecorder:
             new |= {(name, one): whole for one, whole in told_whole.items() if one not in existing}
         return new
 
-    def _entry(self, report: Report, event: Event) -> EventLogEntry:
+    def _entry(self, report: PartitionReport, event: Event) -> EventLogEntry:
         step, kind = self._step, DagsterEventType.ASSET_CHECK_EVALUATION
         data: StepMaterializationData | AssetCheckEvaluation
         if isinstance(event, AssetMaterialization):
@@ -171,7 +171,7 @@ class EventRecorder:
         )
 
 
-def _batches(reported: queue.SimpleQueue[Report | None]) -> Iterator[list[Report]]:
+def _batches(reported: queue.SimpleQueue[PartitionReport | None]) -> Iterator[list[PartitionReport]]:
     """Gather reports until there are many or a second has passed since the first; stop at None."""
     while True:
         report = reported.get()
@@ -179,7 +179,7 @@ def _batches(reported: queue.SimpleQueue[Report | None]) -> Iterator[list[Report
             return
         batch = [report]
         deadline = time.monotonic() + _SECONDS_BETWEEN_WRITES
-        while len(batch) < _MOST_AT_ONCE:
+        while len(batch) < _MAX_AT_ONCE:
             try:
                 report = reported.get(timeout=max(deadline - time.monotonic(), 0))
             except queue.Empty:

@@ -21,7 +21,7 @@ from dcc.runtime.disk_space import comes_from_full_disk, no_space_left
 from dcc.runtime.private_files import PRIVATE_FILE
 from dcc.settings import Settings
 from dcc_dagster.instance_configuration import CONFIGURATION_FILE, prepare_dagster_home
-from dcc_dagster.sqlite_instance import are_whole, make_whole, migrate_rows
+from dcc_dagster.sqlite_instance import are_complete, complete_files, migrate_rows
 
 if TYPE_CHECKING:
     from dagster._core.instance import DagsterInstanceOverrides
@@ -49,7 +49,7 @@ def open_instance(settings: Settings, more: DagsterInstanceOverrides | None = No
         prepare_dagster_home(settings)
         require_dagster_database(settings)
         with _alone_at(home), _environment(settings):
-            rows_wait = make_whole(home)
+            rows_wait = complete_files(home)
             instance = DagsterInstance.from_ref(InstanceRef.from_dir(str(home), overrides=overrides))
             if rows_wait:
                 migrate_rows(instance)
@@ -84,7 +84,7 @@ def make_instance(settings: Settings) -> None:
     home = prepare_dagster_home(settings)
     if settings.dagster_url is not None:
         require_dagster_database(settings)
-    elif not are_whole(home):
+    elif not are_complete(home):
         with open_instance(settings):
             pass
 

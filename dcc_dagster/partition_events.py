@@ -40,7 +40,7 @@ Target = AssetCheckEvaluationTargetMaterializationData
 
 
 @dataclass(frozen=True, slots=True)
-class Materialised:
+class MaterialisedPartition:
     """An asset's partition that was materialised."""
 
     asset: AssetKey
@@ -49,7 +49,7 @@ class Materialised:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CheckVerdict:
     """A check's verdict on a partition. Unless `always`, it is stored only if the check failed before.
 
     `severity` is how bad a failure is: a warning is nobody's fault, or needs no correction. `kinds` are the ids of
@@ -68,7 +68,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class PartitionReport:
     """The results of one partition. `timestamp` is their time, in seconds since 1970; None for the present.
 
     `partitions` is the set of partitions to which the recorder adds a missing one; None if somebody else does. `whole`:
@@ -76,14 +76,14 @@ class Report:
     """
 
     partition: str
-    materialised: Sequence[Materialised] = ()
-    verdicts: Sequence[Verdict] = ()
+    materialised: Sequence[MaterialisedPartition] = ()
+    verdicts: Sequence[CheckVerdict] = ()
     timestamp: float | None = None
     partitions: str | None = None
     whole: bool = False
 
 
-Failure: TypeAlias = tuple[str, Verdict]
+Failure: TypeAlias = tuple[str, CheckVerdict]
 """A partition, and the verdict of a failed check."""
 Explain: TypeAlias = Callable[[Sequence[Failure]], Sequence[Metadata]]
 """Adds to each failure, such as its causes."""
@@ -110,15 +110,15 @@ class PartitionEvents:
         self.planned = frozenset(planned)
 
     def batches(
-        self, reports: Sequence[Report], new: Collection[tuple[str, str]] = ()
-    ) -> Iterator[list[tuple[Report, Event]]]:
+        self, reports: Sequence[PartitionReport], new: Collection[tuple[str, str]] = ()
+    ) -> Iterator[list[tuple[PartitionReport, Event]]]:
         """The events of reports in batches. Store each batch before asking for the next.
 
         `new` are partitions, by the name of their set, that were missing and have complete reports: none of their
         checks failed before.
         """
         wanted = self._explained(self._verdicts_to_store(reports, new))
-        failures: dict[int, list[Verdict]] = {}
+        failures: dict[int, list[CheckVerdict]] = {}
         for report, verdict in wanted:
             if not verdict.passed and not verdict.is_reminder:
                 failures.setdefault(id(report), []).append(verdict)
@@ -133,14 +133,14 @@ class PartitionEvents:
             for report, verdict in wanted
         ]
 
-    def of(self, report: Report) -> Iterator[Event]:
+    def of(self, report: PartitionReport) -> Iterator[Event]:
         """The events of one report, each made after the earlier ones are stored."""
         for batch in self.batches([report]):
             yield from (event for _, event in batch)
 
     def _verdicts_to_store(
-        self, reports: Sequence[Report], new: Collection[tuple[str, str]]
-    ) -> list[tuple[Report, Verdict]]:
+        self, reports: Sequence[PartitionReport], new: Collection[tuple[str, str]]
+    ) -> list[tuple[PartitionReport, CheckVerdict]]:
         """The verdicts to be stored."""
         conditional = {
             (verdict.check, report.partition)
@@ -161,14 +161,16 @@ class PartitionEvents:
                     (red.discard if verdict.passed else red.add)(check)
         return wanted
 
-    def _is_told(self, report: Report, verdict: Verdict) -> bool:
+    def _is_told(self, report: PartitionReport, verdict: CheckVerdict) -> bool:
         if verdict.always or verdict.check in self.planned:
             return True
         if len(self._passing) < self._passes:
             self._passing.add(report.partition)
         return report.partition in self._passing
 
-    def _explained(self, wanted: Sequence[tuple[Report, Verdict]]) -> list[tuple[Report, Verdict]]:
+    def _explained(
+        self, wanted: Sequence[tuple[PartitionReport, CheckVerdict]]
+    ) -> list[tuple[PartitionReport, CheckVerdict]]:
         """The verdicts, with explanations of failures."""
         failures = [(report.partition, verdict) for report, verdict in wanted if not verdict.passed and verdict.kinds]
         try:
@@ -183,7 +185,7 @@ class PartitionEvents:
             for report, verdict in wanted
         ]
 
-    def _targets(self, wanted: Sequence[tuple[Report, Verdict]]) -> dict[tuple[AssetKey, str], Target]:
+    def _targets(self, wanted: Sequence[tuple[PartitionReport, CheckVerdict]]) -> dict[tuple[AssetKey, str], Target]:
         """The latest materialisation of each partition: without it the web page takes a check for out of date."""
         partitions: dict[AssetKey, set[str]] = {}
         for report, verdict in wanted:
@@ -208,7 +210,7 @@ class PartitionEvents:
 
 
 def results(
-    context: AssetExecutionContext, reports: Iterable[Report], explain: Explain | None = None
+    context: AssetExecutionContext, reports: Iterable[PartitionReport], explain: Explain | None = None
 ) -> Iterator[Result]:
     """The events of reports for an asset function, about the chosen partitions of its run.
 
@@ -243,7 +245,7 @@ def results(
                 yield event
 
 
-def _materialisation(report: Report, materialised: Materialised) -> AssetMaterialization:
+def _materialisation(report: PartitionReport, materialised: MaterialisedPartition) -> AssetMaterialization:
     description = None if materialised.description is None else _as_description(materialised.description)
     return AssetMaterialization(
         materialised.asset,
@@ -253,7 +255,7 @@ def _materialisation(report: Report, materialised: Materialised) -> AssetMateria
     )
 
 
-def _materialisations(report: Report, failures: Sequence[Verdict]) -> Iterator[Materialised]:
+def _materialisations(report: PartitionReport, failures: Sequence[CheckVerdict]) -> Iterator[MaterialisedPartition]:
     """Each asset once, with what the web page shows: it shows a partition's latest materialisation, not its checks.
 
     An asset with failed checks is shown with their verdicts, even if the partition did not get that far.
@@ -264,7 +266,9 @@ def _materialisations(report: Report, failures: Sequence[Verdict]) -> Iterator[M
         yield _failed(asset, failed, reached.get(asset)) if failed else reached[asset]
 
 
-def _failed(asset: AssetKey, failures: Sequence[Verdict], reached: Materialised | None) -> Materialised:
+def _failed(
+    asset: AssetKey, failures: Sequence[CheckVerdict], reached: MaterialisedPartition | None
+) -> MaterialisedPartition:
     """An asset's partition with its failed checks: the worst in full, and one line of each other."""
     worst_first = sorted(failures, key=lambda verdict: verdict.severity is not AssetCheckSeverity.ERROR)
     lines = [f"{verdict.check.name} failed: {verdict.description}" for verdict in worst_first]
@@ -275,10 +279,10 @@ def _failed(asset: AssetKey, failures: Sequence[Verdict], reached: Materialised 
     more = {} if reached is None else reached.metadata
     first = worst_first[0].metadata
     added = {name: value for name, value in {**several, **more}.items() if name not in first}
-    return Materialised(asset, {**first, **added}, " ".join(lines))
+    return MaterialisedPartition(asset, {**first, **added}, " ".join(lines))
 
 
-def _evaluation(report: Report, verdict: Verdict, target: Target | None) -> AssetCheckEvaluation:
+def _evaluation(report: PartitionReport, verdict: CheckVerdict, target: Target | None) -> AssetCheckEvaluation:
     return AssetCheckEvaluation(
         verdict.check.asset_key,
         verdict.check.name,

@@ -36,7 +36,7 @@ _NO_FOREIGN_FRAMES: Final = "frame-ancestors 'self'"
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RequestRefusal:
     """Why a request is refused: the HTTP status, what is wrong and what to do."""
 
     status: HTTPStatus
@@ -65,14 +65,14 @@ class RequestChecks:
         log.warning("Refused %s %s: %s", scope.get("method", "WebSocket"), _shortened(scope["path"]), refusal.reason)
         await _refuse(refusal, scope, receive, send)
 
-    def _refusal(self, scope: Scope) -> Refusal | None:
+    def _refusal(self, scope: Scope) -> RequestRefusal | None:
         headers = Headers(scope=scope)
         named = headers.getlist("host")
         host = parse_authority(named[0]) if len(named) == 1 else None
         if host is None:
-            return Refusal(HTTPStatus.BAD_REQUEST, "The request does not name one host. Send one Host header.")
+            return RequestRefusal(HTTPStatus.BAD_REQUEST, "The request does not name one host. Send one Host header.")
         if not (is_loopback(host.host) or host.host in self.hosts):
-            return Refusal(
+            return RequestRefusal(
                 HTTPStatus.MISDIRECTED_REQUEST,
                 f"This page is not served under the name {host.host}. If it should be, add the name to DCC_UI_HOSTS "
                 "and start the page again.",
@@ -81,12 +81,12 @@ class RequestChecks:
         return _of_origin(headers, host) or _of_site(headers, method) or _of_content(headers, method)
 
 
-def _of_origin(headers: Headers, host: Authority) -> Refusal | None:
+def _of_origin(headers: Headers, host: Authority) -> RequestRefusal | None:
     """Browsers name the page that sends a request, unless it only asks for an image, a script or a page."""
     for origin in headers.getlist("origin"):
         parsed = parse_origin(origin)
         if parsed is None or not parsed[1].is_same(host, parsed[0]):
-            return Refusal(
+            return RequestRefusal(
                 HTTPStatus.FORBIDDEN,
                 f"A page of {_shortened(origin)} sent this request to {_shortened(headers['host'])}. Only the page's "
                 "own requests are answered. A proxy before it must hand on the Host header as it is, with the port.",
@@ -94,7 +94,7 @@ def _of_origin(headers: Headers, host: Authority) -> Refusal | None:
     return None
 
 
-def _of_site(headers: Headers, method: str) -> Refusal | None:
+def _of_site(headers: Headers, method: str) -> RequestRefusal | None:
     """Requests that another site's page embeds or sends are refused; a link on it may be followed."""
     site = headers.get("sec-fetch-site")
     if site is None or site in _OWN_SITE:
@@ -102,25 +102,25 @@ def _of_site(headers: Headers, method: str) -> Refusal | None:
     follows = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
     if follows and method in _READING:
         return None
-    return Refusal(
+    return RequestRefusal(
         HTTPStatus.FORBIDDEN, "Another site's page sent this request. Only the page's own requests are answered."
     )
 
 
-def _of_content(headers: Headers, method: str) -> Refusal | None:
+def _of_content(headers: Headers, method: str) -> RequestRefusal | None:
     """No form can send JSON, and a script of another site only with permission, which it does not get."""
     if method in _READING:
         return None
     types = headers.getlist("content-type")
     if len(types) == 1 and types[0].partition(";")[0].strip().lower() == _JSON:
         return None
-    return Refusal(
+    return RequestRefusal(
         HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
         f"What changes something is sent as JSON. Send the header Content-Type: {_JSON}.",
     )
 
 
-async def _refuse(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
+async def _refuse(refusal: RequestRefusal, scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "http" or "websocket.http.response" in scope.get("extensions", {}):
         await refused(refusal)(scope, receive, send)
     else:
@@ -128,7 +128,7 @@ async def _refuse(refusal: Refusal, scope: Scope, receive: Receive, send: Send) 
         await send({"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": ""})
 
 
-def refused(refusal: Refusal) -> Response:
+def refused(refusal: RequestRefusal) -> Response:
     """The answer to a refused request."""
     return PlainTextResponse(f"{refusal.reason}\n", refusal.status, {**_FRAME_HEADERS, "Cache-Control": "no-store"})
 

@@ -42,17 +42,17 @@ _BEING_MADE: Final = ".being-made-"
 _BUSY_SECONDS: Final = 30.0
 
 
-def are_whole(home: Path) -> bool:
+def are_complete(home: Path) -> bool:
     """Whether the instance's SQLite files exist and are complete; true if it has none."""
     return not _keeps_sqlite(home) or all(_is_whole(home / name, _MARKS[name]) for name in _MARKS)
 
 
-def make_whole(home: Path) -> bool:
+def complete_files(home: Path) -> bool:
     """Make missing SQLite files and repair incomplete ones; returns whether their rows need a migration.
 
     No other process may be making them. Raises OSError, sqlite3.Error and errors of Dagster.
     """
-    if are_whole(home):
+    if are_complete(home):
         return False
     with _made_elsewhere(home) as whole:
         kept = [_mend(home / name, whole / name, marks) for name, marks in _MARKS.items()]

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute
 
-from dcc_dagster.request_checks import Refusal, refused
+from dcc_dagster.request_checks import RequestRefusal, refused
 from dcc_dagster.web_workspace import Serving, Workspace
 
 _POLL_MILLISECONDS: Final = 2_000
@@ -28,7 +28,7 @@ _MARK: Final = (
     'font:12px sans-serif;color:#fff;background:#7a2e00;pointer-events:none">{}</div>'
 )
 _OF_BODY: Final = ("content-length", "content-type")
-_NO_QUERY_IN_ADDRESS: Final = Refusal(
+_NO_QUERY_IN_ADDRESS: Final = RequestRefusal(
     HTTPStatus.METHOD_NOT_ALLOWED, "GraphQL is answered by POST only. Send the query as JSON by POST."
 )
 

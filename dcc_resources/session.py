@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Work:
+class SessionWork:
     """A session and what it has to do.
 
     `source_ids`: the sources to crawl, `keys`: the submissions to process; None for all that are due. `only_scheduled`:
@@ -81,24 +81,24 @@ class Work:
                 yield outcome
         self.processed = True
 
-    def take_up_data(
-        self, qc: Engine, keys: Collection[ZipKey] | None = None, *, again: bool = False
+    def process_data(
+        self, qc: Engine, keys: Collection[ZipKey] | None = None, *, rejudge: bool = False
     ) -> "Iterator[DataOutcome]":
         """Process valid documents up to `until`; yields each outcome once it is in both databases.
 
-        `keys` restricts the work. `again`: documents that were judged are judged again; they reach the phase data
-        whatever `until` is. Raises as `dcc.session.data.session_data.take_up_data`.
+        `keys` restricts the work. `rejudge`: documents that were judged are judged again; they reach the phase data
+        whatever `until` is. Raises as `dcc.session.data.session_data.process_data`.
         """
         from dcc.session.data.corrections import recheck
-        from dcc.session.data.session_data import take_up_data
+        from dcc.session.data.session_data import process_data
 
         wanted = self.keys if keys is None else keys
         with self._noting_failure():
-            if again:
+            if rejudge:
                 reason = "Materialised in Dagster."
                 recheck(self.tracker, qc, self.settings, keys=wanted, author=self.requested_by, reason=reason)
-            until = max(self.until, Phase.DATA) if again else self.until
-            for outcome in take_up_data(qc, self.session, until=until, keys=wanted):
+            until = max(self.until, Phase.DATA) if rejudge else self.until
+            for outcome in process_data(qc, self.session, until=until, keys=wanted):
                 self.listeners.on_data(outcome)
                 yield outcome
         self.loaded = True
@@ -182,7 +182,7 @@ class SessionResource(PlatformResource):
     max_document_errors: int | None = setting("max_document_errors")
 
     @contextmanager
-    def work(self, resume: int | None, *sources: FileSourceResource, group: str | None = None) -> Iterator[Work]:
+    def work(self, resume: int | None, *sources: FileSourceResource, group: str | None = None) -> Iterator[SessionWork]:
         """The work, with a session that is open during the block; `sources` configure the connections.
 
         `resume` names a session that an earlier run handed over; a new one is for a `group` of centres, or for all.
@@ -191,7 +191,7 @@ class SessionResource(PlatformResource):
         """
         settings, tracker = self.session_settings(*sources), self.tracker.ready()
         with open_session(tracker, settings, group=group, resume=resume) as session:
-            yield Work(settings, tracker, session, hands_over=True, until=settings.last_phase)
+            yield SessionWork(settings, tracker, session, hands_over=True, until=settings.last_phase)
 
     def session_settings(self, *sources: FileSourceResource) -> Settings:
         """The settings of sessions. Raises ConfigurationError."""

@@ -27,14 +27,14 @@ from dcc.databases.columns import utc_now
 from dcc.errors import DatabaseOutdatedError, TrackerUnreachableError
 from dcc.notify.channels.base import notifies
 from dcc.notify.notifications import notify_due, notify_tracker_outage
-from dcc.notify.outages import Trouble
+from dcc.notify.outages import OutageEntry
 from dcc.settings import Settings
 from dcc_assets.archive_audits import AUDIT_JOB, LOST_TAG
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
 from dcc_assets.reference import REFERENCE_CHECK_SPECS, REFERENCE_JOB
 from dcc_assets.runs import SESSION_TAG
 from dcc_assets.sync.overdue import OVERDUE_JOB, read_overdue, show_overdue
-from dcc_dagster.partition_events import Report, latest_results
+from dcc_dagster.partition_events import PartitionReport, latest_results
 from dcc_resources.databases import TrackerResource
 from dcc_resources.services import MailResource, WebhookResource
 
@@ -73,7 +73,7 @@ def notifications(
     return SkipReason(" ".join(notified.sentences) or "No new notifications.")
 
 
-def _runs(instance: DagsterInstance) -> Iterator[Trouble]:
+def _runs(instance: DagsterInstance) -> Iterator[OutageEntry]:
     """The last run of each job; `since` is empty if it succeeded. A failure that people hear of otherwise, as of a
     session or a lost archive, is left out.
     """
@@ -84,21 +84,21 @@ def _runs(instance: DagsterInstance) -> Iterator[Trouble]:
         (run,) = runs
         subject, label = f"runs of {job}", f"Dagster's job {job}"
         if run.status is DagsterRunStatus.SUCCESS:
-            yield Trouble(subject, "", label, "")
+            yield OutageEntry(subject, "", label, "")
         elif run.tags.keys().isdisjoint((SESSION_TAG, LOST_TAG)):
             reason = f"Its last run ({run.run_id[:8]}) failed: see Dagster's page of the run."
-            yield Trouble(subject, run.run_id, label, reason, reported=False)
+            yield OutageEntry(subject, run.run_id, label, reason, reported=False)
 
 
-def _checks(instance: DagsterInstance) -> Iterator[Trouble]:
+def _checks(instance: DagsterInstance) -> Iterator[OutageEntry]:
     """The last evaluation of each check outside of sessions; `since` is empty if it passed."""
     for key, result in latest_results(instance, _CHECKS).items():
         subject = f"check {key.to_user_string()}"
         label = f"the check {key.name} of {key.asset_key.to_user_string()}"
         if result.passed:
-            yield Trouble(subject, "", label, "")
+            yield OutageEntry(subject, "", label, "")
         else:
-            yield Trouble(subject, str(result.id), label, _message(result.evaluation), reported=False)
+            yield OutageEntry(subject, str(result.id), label, _message(result.evaluation), reported=False)
 
 
 def _message(evaluation: object) -> str:
@@ -141,19 +141,19 @@ def _notify(tracker: Engine, settings: Settings) -> Sequence[str]:
     return notify_due(tracker, settings, states, watched=_OVERDUE, remind=utc_now()).sentences
 
 
-def _state(report: Report) -> Trouble:
+def _state(report: PartitionReport) -> OutageEntry:
     """A check as an outage; `since` is empty if it passes."""
     (verdict,) = report.verdicts
     name = verdict.check.name
     subject = f"{_OVERDUE}{name} of {report.partition}"
     label = f"the check {name} of {report.partition}"
     if verdict.passed:
-        return Trouble(subject, "", label, "")
+        return OutageEntry(subject, "", label, "")
     facts = verdict.metadata
     reason = f"{verdict.description} Who acts: {facts['Who acts']}. {facts['What to do']}"
     # A failure that returns on another day is news again.
     since = f"{facts['since']}, seen on {datetime.fromtimestamp(report.timestamp or 0, UTC):%Y-%m-%d}"
-    return Trouble(subject, since, label, reason, reported=False)
+    return OutageEntry(subject, since, label, reason, reported=False)
 
 
 def notification_automation() -> Definitions:

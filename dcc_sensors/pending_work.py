@@ -28,10 +28,10 @@ from dcc.tracker.hostings.older_archives import waiting_for_older
 from dcc.tracker.models import CrawlingSession, SessionTask, SourceCrawlRow
 from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
 from dcc.tracker.register.source_addresses import load_addresses
-from dcc.tracker.register.source_pace import load_dues
+from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.states import State
 from dcc.vocabulary import DocumentState
-from dcc_assets.sync.changes import Mark, changes_since
+from dcc_assets.sync.changes import ChangeMark, changes_since
 from dcc_assets.sync.marks import Part
 
 _NOT_DONE_WITH: Final = State(Phase.QC, Status.PENDING)
@@ -90,7 +90,7 @@ def due_by_schedule(settings: Settings) -> dict[CentreGroup | None, str]:
     groups = [settings.centre_groups[name] for name in settings.intervals_of_groups]
     found: dict[CentreGroup | None, str] = {}
     with _connected(open_tracker(settings)) as connection:
-        dues = load_dues(connection, settings.source_failure_limit)
+        dues = load_crawl_dues(connection, settings.source_failure_limit)
         for address in load_addresses(connection):
             one = dues[address.id]
             if one.needs_no_other:
@@ -105,7 +105,7 @@ def _connected(opened: Engine) -> Iterator[Connection]:
         yield connection
 
 
-def count_changes(settings: Settings, marks: Iterable[Part[Mark]]) -> int:
+def count_changes(settings: Settings, marks: Iterable[Part[ChangeMark]]) -> int:
     """The number of submissions and centres that changed since the marks of Dagster's events.
 
     Changes within the mark's own second, or by a clock that was ahead, are left to the next session. Raises

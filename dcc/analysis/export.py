@@ -21,9 +21,9 @@ from sqlalchemy import Connection, Engine
 from dcc.analysis.columns import SCHEMA
 from dcc.analysis.export_directory import (
     ExportFormat,
-    Manifest,
+    ExportManifest,
     Partition,
-    Written,
+    WrittenFile,
     open_directory,
     path_of,
     read_manifest,
@@ -96,7 +96,7 @@ def export_measurements(
     qc: Engine,
     directory: Path,
     format_: ExportFormat = ExportFormat.PARQUET,
-    wanted: MeasurementFilter | None = None,
+    criteria: MeasurementFilter | None = None,
     *,
     on_progress: Callable[[ExportProgress], None] | None = None,
 ) -> ExportReport:
@@ -111,20 +111,22 @@ def export_measurements(
     export writes to it, NotFoundError for an unknown past document, QcDatabaseUnreachableError.
     """
     began = time.monotonic()
-    wanted = wanted or MeasurementFilter()
+    criteria = criteria or MeasurementFilter()
     with open_directory(directory), patient_connection(qc) as connection:
-        manifest = read_manifest(directory, format_, wanted.described())
-        wanted = resolve_past(connection, wanted)
-        summaries = _summarise(connection, wanted)
+        manifest = read_manifest(directory, format_, criteria.described())
+        criteria = resolve_past(connection, criteria)
+        summaries = _summarise(connection, criteria)
         paths = {partition: path_of(partition, format_) for partition in summaries}
         try:
             remove_leftovers(directory, manifest)
             changed = [
                 one for one, path in paths.items() if not _stands(directory / path, manifest, path, summaries[one])
             ]
-            removed = _make_way(directory, manifest, paths.values(), [paths[partition] for partition in changed])
+            removed = _remove_outdated_files(
+                directory, manifest, paths.values(), [paths[partition] for partition in changed]
+            )
             due = {partition: (paths[partition], summaries[partition]) for partition in changed}
-            _write_files(connection, directory, manifest, wanted, due, on_progress)
+            _write_files(connection, directory, manifest, criteria, due, on_progress)
         except OSError as error:
             raise unwritable_error(directory, error) from error
     return ExportReport(
@@ -144,7 +146,7 @@ def export_to_file(
     qc: Engine,
     path: Path,
     format_: ExportFormat,
-    wanted: MeasurementFilter | None = None,
+    criteria: MeasurementFilter | None = None,
     *,
     on_rows: Callable[[int], None] | None = None,
 ) -> int:
@@ -154,7 +156,7 @@ def export_to_file(
     """
     try:
         with replacement_file(path, SHARED_FILE) as temporary, temporary.open("wb") as file:
-            return write_measurements(qc, file, format_, wanted, on_rows=on_rows)
+            return write_measurements(qc, file, format_, criteria, on_rows=on_rows)
     except OSError as error:
         raise unwritable_error(path, error) from error
 
@@ -163,7 +165,7 @@ def write_measurements(
     qc: Engine,
     file: BinaryIO,
     format_: ExportFormat,
-    wanted: MeasurementFilter | None = None,
+    criteria: MeasurementFilter | None = None,
     *,
     on_rows: Callable[[int], None] | None = None,
 ) -> int:
@@ -175,7 +177,7 @@ def write_measurements(
     """
     rows = 0
     with patient_connection(qc) as connection, _writer(file, format_, SCHEMA) as writer:
-        for batch in iterate_batches(connection, wanted or MeasurementFilter()):
+        for batch in iterate_batches(connection, criteria or MeasurementFilter()):
             _write_batch(writer, batch, format_)
             rows += batch.num_rows
             if on_rows is not None:
@@ -183,10 +185,10 @@ def write_measurements(
     return rows
 
 
-def _summarise(connection: Connection, wanted: MeasurementFilter) -> dict[Partition, _Summary]:
+def _summarise(connection: Connection, criteria: MeasurementFilter) -> dict[Partition, _Summary]:
     """The partitions to export, sorted."""
     groups: dict[Partition, list[tuple[Any, ...]]] = defaultdict(list)
-    for centre, procedure, group, *sums in connection.execute(summary_query(wanted)):
+    for centre, procedure, group, *sums in connection.execute(summary_query(criteria)):
         name = "-" if group == "" else group or ""
         groups[Partition(centre[:-1], procedure[:-1])].append((name, *map(int, sums)))
     return {
@@ -198,7 +200,7 @@ def _summarise(connection: Connection, wanted: MeasurementFilter) -> dict[Partit
     }
 
 
-def _stands(file: Path, manifest: Manifest, path: str, summary: _Summary) -> bool:
+def _stands(file: Path, manifest: ExportManifest, path: str, summary: _Summary) -> bool:
     """Whether a file is up to date, as far as its size and fingerprint show."""
     written = manifest.files.get(path)
     if written is None or written.fingerprint != summary.fingerprint:
@@ -206,9 +208,11 @@ def _stands(file: Path, manifest: Manifest, path: str, summary: _Summary) -> boo
     return file.is_file() and file.stat().st_size == written.size_bytes
 
 
-def _make_way(directory: Path, manifest: Manifest, wanted: Collection[str], changed: Collection[str]) -> int:
+def _remove_outdated_files(
+    directory: Path, manifest: ExportManifest, paths: Collection[str], changed: Collection[str]
+) -> int:
     """Record the files that will be written as unfinished; remove those without measurements."""
-    gone = {*manifest.files, *manifest.unfinished}.difference(wanted)
+    gone = {*manifest.files, *manifest.unfinished}.difference(paths)
     removed = len(gone.intersection(manifest.files))
     manifest.unfinished.update(changed, gone)
     for path in manifest.unfinished:
@@ -225,8 +229,8 @@ def _make_way(directory: Path, manifest: Manifest, wanted: Collection[str], chan
 def _write_files(
     connection: Connection,
     directory: Path,
-    manifest: Manifest,
-    wanted: MeasurementFilter,
+    manifest: ExportManifest,
+    criteria: MeasurementFilter,
     due: Mapping[Partition, tuple[str, _Summary]],
     on_progress: Callable[[ExportProgress], None] | None,
 ) -> None:
@@ -237,14 +241,14 @@ def _write_files(
     for partition, (path, summary) in due.items():
         file = directory / path
         make_directory(file.parent, SHARED_DIRECTORY)
-        of_file = replace(wanted, centre=partition.centre, procedure=partition.procedure_id)
+        of_file = replace(criteria, centre=partition.centre, procedure=partition.procedure_id)
         with replacement_file(file, SHARED_FILE) as temporary, _writer(temporary, manifest.format, schema) as writer:
             for batch in iterate_batches(connection, of_file):
                 _write_batch(writer, batch.select(schema.names), manifest.format)
                 done += batch.num_rows
                 if on_progress is not None:
                     on_progress(ExportProgress(done, rows, partition))
-        manifest.files[path] = Written(summary.rows, file.stat().st_size, summary.fingerprint)
+        manifest.files[path] = WrittenFile(summary.rows, file.stat().st_size, summary.fingerprint)
         manifest.unfinished.discard(path)
         if time.monotonic() - saved > _SAVE_SECONDS:
             save_manifest(directory, manifest)

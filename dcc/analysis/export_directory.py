@@ -50,7 +50,7 @@ class Partition(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenFile:
     """A written file: its rows and bytes, and a fingerprint of the rows."""
 
     rows: int
@@ -59,12 +59,12 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
-    """The description of an export: `wanted` is its filter, `unfinished` are files being written or removed."""
+class ExportManifest:
+    """The description of an export: `criteria` is its filter, `unfinished` are files being written or removed."""
 
     format: ExportFormat
-    wanted: Mapping[str, object]
-    files: dict[str, Written] = field(default_factory=dict)
+    criteria: Mapping[str, object]
+    files: dict[str, WrittenFile] = field(default_factory=dict)
     unfinished: set[str] = field(default_factory=set)
 
 
@@ -115,7 +115,7 @@ def unwritable_error(path: Path, error: OSError) -> ExportError:
     )
 
 
-def read_manifest(directory: Path, format_: ExportFormat, wanted: Mapping[str, object]) -> Manifest:
+def read_manifest(directory: Path, format_: ExportFormat, criteria: Mapping[str, object]) -> ExportManifest:
     """The manifest of an earlier, equal export; empty for an empty directory.
 
     Raises ExportError for a directory with other content (other files, a different export), or that cannot be read.
@@ -124,7 +124,7 @@ def read_manifest(directory: Path, format_: ExportFormat, wanted: Mapping[str, o
     try:
         manifest = _parse(path.read_text("utf-8"))
     except FileNotFoundError:
-        manifest = Manifest(format_, wanted)
+        manifest = ExportManifest(format_, criteria)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ExportError(
             f"{path} is not the manifest of an export that this version can go on with. "
@@ -132,10 +132,10 @@ def read_manifest(directory: Path, format_: ExportFormat, wanted: Mapping[str, o
         ) from error
     except OSError as error:
         raise unwritable_error(directory, error) from error
-    if manifest.format is not format_ or manifest.wanted != wanted:
+    if manifest.format is not format_ or manifest.criteria != criteria:
         raise ExportError(
-            f"{directory} holds an export of {_description(manifest.format, manifest.wanted)}, and this one is of "
-            f"{_description(format_, wanted)}. Export with the same format and filter, or to another directory."
+            f"{directory} holds an export of {_description(manifest.format, manifest.criteria)}, and this one is of "
+            f"{_description(format_, criteria)}. Export with the same format and filter, or to another directory."
         )
     try:
         _refuse_foreign(directory, manifest)
@@ -144,7 +144,7 @@ def read_manifest(directory: Path, format_: ExportFormat, wanted: Mapping[str, o
     return manifest
 
 
-def remove_leftovers(directory: Path, manifest: Manifest) -> None:
+def remove_leftovers(directory: Path, manifest: ExportManifest) -> None:
     """Remove what a killed export did not complete from an export's own folders. Raises OSError."""
     for folder in _folders(manifest):
         for part in (directory / folder).glob(PART_NAMES):
@@ -152,26 +152,26 @@ def remove_leftovers(directory: Path, manifest: Manifest) -> None:
                 part.unlink()
 
 
-def _folders(manifest: Manifest) -> set[str]:
+def _folders(manifest: ExportManifest) -> set[str]:
     return {str(parent) for path in (*manifest.files, *manifest.unfinished) for parent in Path(path).parents}
 
 
-def _parse(text: str) -> Manifest:
+def _parse(text: str) -> ExportManifest:
     read: dict[str, Any] = json.loads(text)
     if read["format_version"] != FORMAT_VERSIONS[ExportFormat(read["format"])]:
         raise ValueError(f"Format version {read['format_version']}")
-    files = {path: Written(**written) for path, written in read["files"].items()}
+    files = {path: WrittenFile(**written) for path, written in read["files"].items()}
     unfinished = set(read["unfinished"])
     if not all(map(_IS_PATH, (*files, *unfinished))):
         raise ValueError("A file that no export has")
-    return Manifest(ExportFormat(read["format"]), read["filter"], files, unfinished)
+    return ExportManifest(ExportFormat(read["format"]), read["filter"], files, unfinished)
 
 
-def _description(format_: ExportFormat, wanted: Mapping[str, object]) -> str:
-    return f"{format_.value} with the filter {json.dumps(wanted, ensure_ascii=False)}"
+def _description(format_: ExportFormat, criteria: Mapping[str, object]) -> str:
+    return f"{format_.value} with the filter {json.dumps(criteria, ensure_ascii=False)}"
 
 
-def _refuse_foreign(directory: Path, manifest: Manifest) -> None:
+def _refuse_foreign(directory: Path, manifest: ExportManifest) -> None:
     known = {*manifest.files, *manifest.unfinished}
     folders = _folders(manifest)
     pending = [directory]
@@ -191,13 +191,13 @@ def _refuse_foreign(directory: Path, manifest: Manifest) -> None:
                 )
 
 
-def save_manifest(directory: Path, manifest: Manifest) -> None:
+def save_manifest(directory: Path, manifest: ExportManifest) -> None:
     """Replace the manifest of a directory."""
     content = {
         "made_by": "dcc data export",
         "format_version": FORMAT_VERSIONS[manifest.format],
         "format": manifest.format.value,
-        "filter": manifest.wanted,
+        "filter": manifest.criteria,
         "files": {path: asdict(written) for path, written in sorted(manifest.files.items())},
         "unfinished": sorted(manifest.unfinished),
     }

@@ -28,7 +28,7 @@ TEXT_FILTERS: Final = (
 )
 """The fields of `MeasurementFilter` that are texts."""
 
-_MOST_VALUES: Final = 10_000
+_MAX_VALUES: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,21 +92,21 @@ class MeasurementFilter:
                 "Exchange the two days."
             )
         for name in TEXT_FILTERS:
-            if len(self.texts(name) or ()) > _MOST_VALUES:
+            if len(self.texts(name) or ()) > _MAX_VALUES:
                 raise ConfigurationError(
-                    f"A filter names more than {_MOST_VALUES:,} values of {name}. "
+                    f"A filter names more than {_MAX_VALUES:,} values of {name}. "
                     "Leave it out, and choose among the rows that come back."
                 )
 
     def _convert(self, name: str, convert: Callable[[Any], object], takes: str, *, optional: bool = True) -> None:
         """Convert a field: databases and conditions differ in what they make of other types."""
-        given = getattr(self, name)
-        if given is None and optional:
+        value = getattr(self, name)
+        if value is None and optional:
             return
         try:
-            object.__setattr__(self, name, convert(given))
+            object.__setattr__(self, name, convert(value))
         except (TypeError, ValueError):
-            raise ConfigurationError(f"The filter {name} takes {takes}, but not {given!r}. Correct it.") from None
+            raise ConfigurationError(f"The filter {name} takes {takes}, but not {value!r}. Correct it.") from None
 
     def texts(self, name: str) -> tuple[str, ...] | None:
         """The texts of a field, sorted and distinct; None for all."""
@@ -128,55 +128,55 @@ class MeasurementFilter:
         return plain
 
 
-def _distinct(given: str | Iterable[str]) -> tuple[str, ...]:
-    texts = {given} if isinstance(given, str) else set(given)
+def _distinct(value: str | Iterable[str]) -> tuple[str, ...]:
+    texts = {value} if isinstance(value, str) else set(value)
     if not all(isinstance(text, str) for text in texts):
         raise TypeError
     return tuple(sorted(texts))
 
 
-def _truth(given: object) -> bool:
+def _truth(value: object) -> bool:
     # Also those of numpy.
-    if given not in (True, False):
+    if value not in (True, False):
         raise TypeError
-    return bool(given)
+    return bool(value)
 
 
-def _number(given: Any) -> int:
-    if isinstance(given, bool):
+def _number(value: Any) -> int:
+    if isinstance(value, bool):
         raise TypeError
-    return index(given)
+    return index(value)
 
 
-def _day(given: date | str) -> date:
-    if isinstance(given, datetime):
+def _day(value: date | str) -> date:
+    if isinstance(value, datetime):
         # As text, because the missing time of pandas has no date that could be told from others.
-        given = given.isoformat()[:10]
-    if isinstance(given, str):
-        return date.fromisoformat(given)
-    if not isinstance(given, date):
+        value = value.isoformat()[:10]
+    if isinstance(value, str):
+        return date.fromisoformat(value)
+    if not isinstance(value, date):
         raise TypeError
-    return given
+    return value
 
 
-def _moment(given: date | str) -> date:
-    if not isinstance(given, datetime):
-        return _day(given)
-    return given if given.tzinfo is None else given.astimezone(UTC).replace(tzinfo=None)
+def _moment(value: date | str) -> date:
+    if not isinstance(value, datetime):
+        return _day(value)
+    return value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
 
 
-def conditions(wanted: MeasurementFilter, columns: Mapping[str, ColumnElement[object]]) -> list[ColumnElement[bool]]:
+def conditions(criteria: MeasurementFilter, columns: Mapping[str, ColumnElement[object]]) -> list[ColumnElement[bool]]:
     """The conditions of a filter, on the columns of its fields (`columns`: field to column, and `date`, `is_valid`)."""
     found = []
     for name in TEXT_FILTERS:
-        texts = wanted.texts(name)
+        texts = criteria.texts(name)
         if texts is not None:
             found.append(has_status(columns[name], texts) if name == "status" else is_one_of(columns[name], texts))
-    if wanted.date_from is not None:
-        found.append(columns["date"] >= wanted.date_from)
-    if wanted.date_until is not None:
-        found.append(columns["date"] <= wanted.date_until)
-    if wanted.only_valid:
+    if criteria.date_from is not None:
+        found.append(columns["date"] >= criteria.date_from)
+    if criteria.date_until is not None:
+        found.append(columns["date"] <= criteria.date_until)
+    if criteria.only_valid:
         found.append(columns["is_valid"] == 1)
     return found
 

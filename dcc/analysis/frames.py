@@ -30,12 +30,12 @@ def measurements_frame(settings: Settings | None, url: str | None, filters: Mapp
             raise ConfigurationError(
                 f"{name!r} is no filter of measurements.{nearest_sentence(name, names)} Filters are {', '.join(names)}."
             )
-    wanted = MeasurementFilter(**filters)
+    criteria = MeasurementFilter(**filters)
     with _opened(settings, url) as qc:
         with qc.connect() as connection:
-            require_known(connection, wanted)
+            require_known(connection, criteria)
             named = parameter_names(connection)
-        found = load_measurements(qc, wanted)
+        found = load_measurements(qc, criteria)
     names_found = found["parameter_id"].map(named).astype(PANDAS_TYPES["parameter_id"])
     found.insert(list(found).index("parameter_id") + 1, "parameter_name", names_found)
     return found

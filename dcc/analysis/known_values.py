@@ -39,10 +39,10 @@ _NAMED_IN: Final[Mapping[str, list[Column[Any]]]] = {
 """The columns that have the values of a filter's field, the smallest table first."""
 
 
-def require_known(connection: Connection, wanted: MeasurementFilter) -> None:
+def require_known(connection: Connection, criteria: MeasurementFilter) -> None:
     """Raise NotFoundError, with the nearest names, for a text of a filter that the QC database has nowhere."""
     for field in TEXT_FILTERS:
-        for text in wanted.texts(field) or ():
+        for text in criteria.texts(field) or ():
             require_known_value(connection, field, text)
 
 

@@ -49,7 +49,7 @@ _CLIENT_SECONDS: Final = 86_400
 _OWNERS: Final = {kind: table for kind, table in ENTITY_TABLES.items() if kind is not EntityKind.SPECIMEN}
 
 
-def load_measurements(qc: Engine, wanted: MeasurementFilter | None = None) -> pd.DataFrame:
+def load_measurements(qc: Engine, criteria: MeasurementFilter | None = None) -> pd.DataFrame:
     """The selected measurements (by default all current, valid ones), in the order of their ids.
 
     The columns are those of `analysis.columns.COLUMNS`, with the dtypes of `analysis.columns.PANDAS_TYPES`, even
@@ -57,18 +57,18 @@ def load_measurements(qc: Engine, wanted: MeasurementFilter | None = None) -> pd
     for an unknown past document, QcDatabaseUnreachableError.
     """
     with patient_connection(qc) as connection:
-        return to_frame(pa.Table.from_batches(iterate_batches(connection, wanted or MeasurementFilter()), SCHEMA))
+        return to_frame(pa.Table.from_batches(iterate_batches(connection, criteria or MeasurementFilter()), SCHEMA))
 
 
 def iterate_measurements(
-    qc: Engine, wanted: MeasurementFilter | None = None, *, rows: int = ROWS
+    qc: Engine, criteria: MeasurementFilter | None = None, *, rows: int = ROWS
 ) -> Iterator[pd.DataFrame]:
     """As `load_measurements`, in DataFrames of at most so many rows; none without rows.
 
     Memory is that of one chunk, which has fewer rows if their texts are long. All chunks show the same moment.
     """
     with patient_connection(qc) as connection:
-        for batch in iterate_batches(connection, wanted or MeasurementFilter(), rows=rows):
+        for batch in iterate_batches(connection, criteria or MeasurementFilter(), rows=rows):
             yield to_frame(pa.Table.from_batches([batch]))
 
 
@@ -87,9 +87,11 @@ def patient_connection(qc: Engine) -> Iterator[Connection]:
         engine.dispose()
 
 
-def iterate_batches(connection: Connection, wanted: MeasurementFilter, *, rows: int = ROWS) -> Iterator[pa.RecordBatch]:
+def iterate_batches(
+    connection: Connection, criteria: MeasurementFilter, *, rows: int = ROWS
+) -> Iterator[pa.RecordBatch]:
     """The selected measurements, in the order of their ids, as Arrow record batches of `SCHEMA`."""
-    statement = measurements_query(resolve_past(connection, wanted))
+    statement = measurements_query(resolve_past(connection, criteria))
     streamed = connection.execution_options(stream_results=True, max_row_buffer=_ROWS_FETCHED)
     value = SCHEMA.get_field_index("value")
     with streamed.execute(statement) as result:
@@ -111,18 +113,18 @@ def _batch(rows: list[Any]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-def resolve_past(connection: Connection, wanted: MeasurementFilter) -> MeasurementFilter:
+def resolve_past(connection: Connection, criteria: MeasurementFilter) -> MeasurementFilter:
     """The filter with a past time replaced by a document. Raises NotFoundError for a document that was never applied.
 
     Waits for open uploads that may still belong to that time (`await_uploads`). The connection's moment begins after
     that, if it has read nothing before.
     """
-    document = wanted.as_of_document
-    if wanted.as_of_date is not None:
+    document = criteria.as_of_document
+    if criteria.as_of_date is not None:
         with connection.engine.connect() as before:
-            known = document_at(before, _end(wanted.as_of_date))
+            known = document_at(before, _end(criteria.as_of_date))
         await_uploads(connection.engine)
-        return replace(wanted, as_of_date=None, as_of_document=known)
+        return replace(criteria, as_of_date=None, as_of_document=known)
     if document is not None:
         await_uploads(connection.engine)
         last = connection.scalar(select(func.max(DOCUMENT.c.id))) or 0
@@ -133,33 +135,33 @@ def resolve_past(connection: Connection, wanted: MeasurementFilter) -> Measureme
                 f"The QC database knows no document {document}. "
                 + (f"Name one from 1 to {last}, or a date." if last else "No document has been applied to it yet.")
             )
-    return wanted
+    return criteria
 
 
 def _end(moment: date | datetime) -> datetime:
     return moment if isinstance(moment, datetime) else datetime.combine(moment, time.max)
 
 
-def measurements_query(wanted: MeasurementFilter) -> Select[Any]:
+def measurements_query(criteria: MeasurementFilter) -> Select[Any]:
     """The query for the columns of `SCHEMA`, for a filter without an unresolved past."""
-    found = _Joined(wanted)
+    found = _Joined(criteria)
     columns = [found.columns[name].label(name) for name in SCHEMA.names]
     statement = found.select(columns).order_by(found.columns["id"])
-    if wanted.procedure is None and wanted.as_of_document is None:
+    if criteria.procedure is None and criteria.as_of_document is None:
         # Join from the measurements, whose order the rows need, and not from a smaller table.
         for family in MYSQL_FAMILY:
             statement = statement.prefix_with("STRAIGHT_JOIN", dialect=family)
     return statement
 
 
-def summary_query(wanted: MeasurementFilter) -> Select[Any]:
+def summary_query(criteria: MeasurementFilter) -> Select[Any]:
     """The query for values that show whether a centre and procedure's measurements are the same as at another time.
 
     Its columns: centre and procedure_id, each followed by a full stop, metadata_group, rows, the sum of their
     fingerprints, their highest id, and a sum over the measurement, animal and validity. Rows with the same ids differ
     in nothing else.
     """
-    found = _Joined(wanted)
+    found = _Joined(criteria)
     row_id, animal = found.columns["id"], func.coalesce(SPECIMEN.c.id, 0)
     valid = found.columns["is_valid"]
     judged = case((valid == 1, 1), (valid == 0, 2), else_=0)
@@ -181,9 +183,9 @@ def _is_valid(validity: ColumnElement[int]) -> ColumnElement[bool | None]:
 class _Joined:
     """Measurements joined with all tables of their columns."""
 
-    def __init__(self, wanted: MeasurementFilter) -> None:
-        self._wanted = wanted
-        past = wanted.as_of_document
+    def __init__(self, criteria: MeasurementFilter) -> None:
+        self._criteria = criteria
+        past = criteria.as_of_document
         self.measurement = MEASUREMENT if past is None else measurements_at(past).subquery("measured")
         own = self.measurement.c
         colony = func.coalesce(LINE.c.colony_id, SPECIMEN.c.colony_id)
@@ -193,7 +195,7 @@ class _Joined:
             "colony_id": colony,
             "genotype": case((SPECIMEN.c.is_baseline == 1, "baseline"), else_=colony),
             "experiment_sequence_id": EXPERIMENT.c.sequence_id,
-            "is_valid": true() if wanted.latest_valid else _is_valid(_of_owner("validity")),
+            "is_valid": true() if criteria.latest_valid else _is_valid(_of_owner("validity")),
             # Overviews show only the present. They have a row for each animal of an experiment.
             "metadata_group": null() if past is not None else _metadata_group(own.procedure_run_id),
             **{name: DOCUMENT.c[name] for name in ("zip_action", "zip_file", "file_name")},
@@ -217,20 +219,20 @@ class _Joined:
             "procedure": RUN.c.procedure_id,
             "parameter": own.parameter_id,
         }
-        return statement.where(*conditions(self._wanted, filtered))
+        return statement.where(*conditions(self._criteria, filtered))
 
     def _is_of_animal(self) -> ColumnElement[bool]:
         """The condition on the version of an animal whose columns are shown."""
-        if self._wanted.latest_valid:
+        if self._criteria.latest_valid:
             return is_latest_valid(EntityKind.SPECIMEN)
-        past = self._wanted.as_of_document
+        past = self._criteria.as_of_document
         return SPECIMEN.c.is_current == 1 if past is None else current_at(EntityKind.SPECIMEN, past)
 
     def _versions(self) -> list[ColumnElement[bool]]:
         """The conditions on the versions whose measurements are wanted; those of a past are chosen already."""
-        if self._wanted.latest_valid:
+        if self._criteria.latest_valid:
             return [or_(*((RUN.c.owner_kind == kind.value) & is_latest_valid(kind) for kind in _OWNERS))]
-        return [_of_owner("is_current") == 1] if self._wanted.as_of_document is None else []
+        return [_of_owner("is_current") == 1] if self._criteria.as_of_document is None else []
 
 
 def _of_owner(name: str) -> ColumnElement[int]:

@@ -31,7 +31,7 @@ _DRIVE = re.compile(r"[A-Za-z]:")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ArchiveEntry:
     """A file in an archive: its path there, its size, and its content in pieces, to be read at most once."""
 
     path: str
@@ -44,7 +44,7 @@ class Entry:
         return self.path.rpartition("/")[2]
 
 
-def write_entry(entry: Entry, path: Path) -> str:
+def write_entry(entry: ArchiveEntry, path: Path) -> str:
     """Write an entry to a new file, as many bytes as it declares; returns its MD5."""
     digest = hashlib.md5(usedforsecurity=False)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -13,9 +13,9 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dcc.archives.entries import Entry, bad_archive, legible, printable_path, shortened, write_entry
+from dcc.archives.entries import ArchiveEntry, bad_archive, legible, printable_path, shortened, write_entry
 from dcc.archives.limits import DEEPEST, Allowance, ArchiveLimits
-from dcc.archives.manifest import MANIFEST_NAMES, Expected, read_manifest, require_short
+from dcc.archives.manifest import MANIFEST_NAMES, ManifestEntry, read_manifest, require_short
 from dcc.archives.members import opened_entries
 from dcc.errors import (
     BadFileNameError,
@@ -82,7 +82,7 @@ class ExtractedArchive:
     documents: tuple[ExtractedDocument, ...]
     refused: tuple[tuple[str, int, Problem], ...]
     ignored: tuple[tuple[Message, Message], ...]
-    manifest: tuple[Expected, ...] | None = None
+    manifest: tuple[ManifestEntry, ...] | None = None
     files: tuple[ExtractedFile, ...] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
 
@@ -94,20 +94,20 @@ def extract_archive(
     limits: ArchiveLimits,
     naming: NamingConvention,
     centres: Container[str],
-    wanted: Callable[[str], object] = lambda _name: False,
+    is_wanted: Callable[[str], object] = lambda _name: False,
 ) -> ExtractedArchive:
     """Write the archive's documents to the directory `target`, which is complete afterwards or, on error, unchanged.
 
-    Files whose names are `wanted` are written there too, under other names. `target` replaces an earlier directory of
-    that name; it and the documents are readable by this user only. Raises an ArchiveError for a fault of the archive,
-    DiskFullError without room, OSError if the disk fails.
+    Files whose names are `is_wanted` are written there too, under other names. `target` replaces an earlier directory
+    of that name; it and the documents are readable by this user only. Raises an ArchiveError for a fault of the
+    archive, DiskFullError without room, OSError if the disk fails.
     """
     parent = target.parent
     with disk_errors(archive.name, parent):
         parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         unpacking = Path(tempfile.mkdtemp(prefix=f".{target.name}.unpacking-", dir=parent))
         try:
-            extraction = _Extraction(unpacking, target, Allowance(limits, archive), naming, centres, wanted)
+            extraction = _Extraction(unpacking, target, Allowance(limits, archive), naming, centres, is_wanted)
             extraction.take(archive, archive.name, "", ())
             found = extraction.found(archive.name)
             _put_in_place(unpacking, target)
@@ -132,21 +132,21 @@ class _Extraction:
     allowance: Allowance
     naming: NamingConvention
     centres: Container[str]
-    wanted: Callable[[str], object]
+    is_wanted: Callable[[str], object]
     documents: dict[str, ExtractedDocument] = field(default_factory=dict)
     refused: list[tuple[str, int, Problem]] = field(default_factory=list)
     ignored: list[tuple[Message, Message]] = field(default_factory=list)
     left_aside: int = 0
     files: list[ExtractedFile] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
-    expected: tuple[Expected, ...] | None = None
+    expected: tuple[ManifestEntry, ...] | None = None
 
     def take(self, path: Path, label: str, place: str, archives: tuple[InnerArchive, ...]) -> None:
         """Extract the archive at `path`, whose place is `place` inside `archives`, and those inside it."""
         with opened_entries(path, label, self.allowance, self.directory) as entries:
-            inner: list[Entry] = []
-            files: list[Entry] = []
-            documents: list[tuple[Entry, DocumentName]] = []
+            inner: list[ArchiveEntry] = []
+            files: list[ArchiveEntry] = []
+            documents: list[tuple[ArchiveEntry, DocumentName]] = []
             for entry in entries:
                 self.sizes[legible(f"{place}{entry.path}")] = entry.size_bytes
                 if entry.path in MANIFEST_NAMES and not place:
@@ -185,12 +185,12 @@ class _Extraction:
 
     def _sort(
         self,
-        entry: Entry,
+        entry: ArchiveEntry,
         place: str,
         level: int,
-        inner: list[Entry],
-        documents: list[tuple[Entry, DocumentName]],
-        files: list[Entry],
+        inner: list[ArchiveEntry],
+        documents: list[tuple[ArchiveEntry, DocumentName]],
+        files: list[ArchiveEntry],
     ) -> None:
         """Decide on an entry: inner archive, document, wanted file, refused or ignored."""
         name, path = entry.name.lower(), f"{place}{entry.path}"
@@ -200,7 +200,7 @@ class _Extraction:
             inner.append(entry)
         elif name.endswith((*ARCHIVE_SUFFIXES, *_NOT_OPENED)):
             self.refused.append((legible(path), entry.size_bytes, _not_opened(path, name)))
-        elif not name.endswith(_DOCUMENT) and self.wanted(entry.name):
+        elif not name.endswith(_DOCUMENT) and self.is_wanted(entry.name):
             files.append(entry)
         elif not name.endswith(_DOCUMENT):
             self._leave_aside(path, mark("does not end in .xml"))
@@ -216,7 +216,7 @@ class _Extraction:
             self.ignored.append((Message(legible(shortened(path))), message(reason)))
 
     def _write_document(
-        self, entry: Entry, name: DocumentName, label: str, place: str, archives: tuple[InnerArchive, ...]
+        self, entry: ArchiveEntry, name: DocumentName, label: str, place: str, archives: tuple[InnerArchive, ...]
     ) -> None:
         inside = legible(f"{place}{entry.path}")
         if (first := self.documents.get(name.file_name)) is not None:
@@ -230,7 +230,7 @@ class _Extraction:
         self.documents[name.file_name] = written
 
 
-def _read_manifest(entry: Entry, label: str) -> tuple[Expected, ...]:
+def _read_manifest(entry: ArchiveEntry, label: str) -> tuple[ManifestEntry, ...]:
     require_short(entry.size_bytes, entry.path, label)
     return read_manifest(b"".join(entry.content()), entry.path, label)
 

@@ -24,7 +24,7 @@ MANIFEST_NAMES: Final = tuple(f"manifest.{suffix}" for suffix in MANIFEST_FORMAT
 MAX_MANIFEST_BYTES: Final = 16 * 1024 * 1024
 """How long a manifest may be."""
 
-_MOST_VALUES: Final = 1_000_000
+_MAX_VALUES: Final = 1_000_000
 """A manifest of that many bytes has fewer if its files have the names of documents; others take much more memory."""
 _SEPARATORS: Final = {"json": "{[,", "csv": ",;\t\n"}
 _CHECKSUMS: Final[Mapping[int, str]] = {32: "md5", 64: "sha256"}
@@ -39,7 +39,7 @@ class Counts(NamedTuple):
     experiments: int
 
 
-class Expected(NamedTuple):
+class ManifestEntry(NamedTuple):
     """What a manifest says of a file: its path in the archive, and the rest as far as it says it.
 
     `checksum` is an MD5 or SHA-256 in lower-case hexadecimal digits, `size` in bytes.
@@ -53,7 +53,7 @@ class Expected(NamedTuple):
 
 
 def differences(
-    expected: Iterable[Expected],
+    expected: Iterable[ManifestEntry],
     sizes: Mapping[str, int],
     files: Mapping[str, Path],
     count: Callable[[str], Counts | None],
@@ -80,7 +80,7 @@ def differences(
             yield message(mark("{file} is not in the manifest"), file=shortened(file))
 
 
-def conflicts(one: Iterable[Expected], other: Iterable[Expected]) -> Iterator[str]:
+def conflicts(one: Iterable[ManifestEntry], other: Iterable[ManifestEntry]) -> Iterator[str]:
     """The files of which two manifests of an archive say something else."""
     by_file, of_other = ({each.file: each for each in some} for some in (one, other))
     for file in dict.fromkeys([*by_file, *of_other]):
@@ -88,14 +88,14 @@ def conflicts(one: Iterable[Expected], other: Iterable[Expected]) -> Iterator[st
             yield file
 
 
-def _agree(one: Expected, other: Expected) -> bool:
+def _agree(one: ManifestEntry, other: ManifestEntry) -> bool:
     """Whether nothing that both say differs; checksums of two sorts cannot be compared."""
     if one.checksum and other.checksum and len(one.checksum) == len(other.checksum) and one.checksum != other.checksum:
         return False
     return all(None in pair or len(set(pair)) == 1 for pair in zip(one[1:], other[1:], strict=True))
 
 
-def read_beside(archive: Path) -> tuple[Expected, ...] | None:
+def read_beside(archive: Path) -> tuple[ManifestEntry, ...] | None:
     """What the manifest beside an archive says, `<archive>.manifest.json` or `.csv`; None where there is none.
 
     Raises ManifestError, and OSError.
@@ -120,7 +120,7 @@ def require_short(size: int, name: str, archive: str) -> None:
         )
 
 
-def read_manifest(content: bytes, name: str, archive: str) -> tuple[Expected, ...]:
+def read_manifest(content: bytes, name: str, archive: str) -> tuple[ManifestEntry, ...]:
     """What the manifest of that name in an archive says. Raises ManifestError."""
     try:
         text = content.decode("utf-8-sig")
@@ -157,8 +157,8 @@ def write_manifest(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def _require_few_values(text: str, separators: str) -> None:
-    if sum(map(text.count, separators)) >= _MOST_VALUES:
-        raise ValueError(f"it has more than {_MOST_VALUES:,} values")
+    if sum(map(text.count, separators)) >= _MAX_VALUES:
+        raise ValueError(f"it has more than {_MAX_VALUES:,} values")
 
 
 def _rows_of_json(text: str) -> Sequence[Mapping[str, Any]]:
@@ -172,7 +172,7 @@ def _rows_of_csv(text: str) -> Iterable[Mapping[str, Any]]:
     return csv.DictReader(io.StringIO(text), delimiter=separator)
 
 
-def _expected(row: Mapping[str, Any]) -> Expected:
+def _expected(row: Mapping[str, Any]) -> ManifestEntry:
     file = row["file"].strip().removeprefix("./")
     if not 0 < len(file) <= _LONGEST_NAME:
         raise ValueError(f"a row names a file of {len(file):,} characters")
@@ -182,7 +182,7 @@ def _expected(row: Mapping[str, Any]) -> Expected:
     checksum = (row.get("checksum") or "").strip().lower() or None
     if checksum is not None and (len(checksum) not in _CHECKSUMS or not all(c in "0123456789abcdef" for c in checksum)):
         raise ValueError(f"the checksum of {file} is neither an MD5 nor a SHA-256")
-    return Expected(file, size, checksum, specimens, experiments)
+    return ManifestEntry(file, size, checksum, specimens, experiments)
 
 
 def _number(value: Any) -> int | None:
@@ -190,7 +190,7 @@ def _number(value: Any) -> int | None:
     return None if value in (None, "") else int(str(value))
 
 
-def of_content(one: Expected, path: Path, count: Callable[[str], Counts | None]) -> Iterator[Message]:
+def of_content(one: ManifestEntry, path: Path, count: Callable[[str], Counts | None]) -> Iterator[Message]:
     """What the content of a file has otherwise than a manifest says, its checksum or its counts."""
     if one.checksum is not None:
         found = _digest(path, _CHECKSUMS[len(one.checksum)])

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from dcc.archives.entries import PIECE, Entry, legible, write_entry
+from dcc.archives.entries import PIECE, ArchiveEntry, legible, write_entry
 from dcc.archives.limits import DEEPEST, Allowance, ArchiveLimits
 from dcc.archives.tar_archives import GZIP_SIGNATURE, is_tar, tar_entries, unpack_gzip
 from dcc.archives.zip_archives import zip_entries
@@ -17,7 +17,7 @@ from dcc.naming import ARCHIVE_SUFFIXES
 
 
 @contextmanager
-def opened_entries(path: Path, label: str, allowance: Allowance, directory: Path) -> Iterator[Sequence[Entry]]:
+def opened_entries(path: Path, label: str, allowance: Allowance, directory: Path) -> Iterator[Sequence[ArchiveEntry]]:
     """The files in an archive of any kind, recognised by its first bytes, whatever its name.
 
     `label` names it in errors; a compressed tar is unpacked into `directory`. Raises an ArchiveError.
@@ -37,7 +37,7 @@ def opened_entries(path: Path, label: str, allowance: Allowance, directory: Path
                 yield entries
 
 
-def archive_members(archive: Path, label: str, limits: ArchiveLimits) -> Iterator[Entry]:
+def archive_members(archive: Path, label: str, limits: ArchiveLimits) -> Iterator[ArchiveEntry]:
     """Every file of an archive, by its path from the archive on: `data/inner.zip/folder/<name>`, as printable text.
 
     The content of one can be read until the next is asked for. Raises an ArchiveError for a fault of the archive, named
@@ -47,7 +47,9 @@ def archive_members(archive: Path, label: str, limits: ArchiveLimits) -> Iterato
         yield from _members(archive, label, "", 0, Allowance(limits, archive), Path(folder))
 
 
-def _members(path: Path, label: str, place: str, level: int, allowance: Allowance, folder: Path) -> Iterator[Entry]:
+def _members(
+    path: Path, label: str, place: str, level: int, allowance: Allowance, folder: Path
+) -> Iterator[ArchiveEntry]:
     with opened_entries(path, label, allowance, folder) as entries:
         for entry in entries:
             inside = f"{place}{entry.path}"
@@ -57,7 +59,7 @@ def _members(path: Path, label: str, place: str, level: int, allowance: Allowanc
             allowance.check_room(folder, entry.size_bytes)
             unpacked = folder / f"{level}"
             write_entry(entry, unpacked)
-            yield Entry(legible(inside), entry.size_bytes, partial(_pieces, unpacked))
+            yield ArchiveEntry(legible(inside), entry.size_bytes, partial(_pieces, unpacked))
             yield from _members(unpacked, f"{label}/{legible(entry.path)}", f"{inside}/", level + 1, allowance, folder)
             unpacked.unlink()
 

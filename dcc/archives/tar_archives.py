@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
-from dcc.archives.entries import PIECE, Entry, check_distinct, damage, damaged, unsafe_entry, unsafe_path
+from dcc.archives.entries import PIECE, ArchiveEntry, check_distinct, damage, damaged, unsafe_entry, unsafe_path
 from dcc.archives.limits import Allowance
 from dcc.messages import mark
 from dcc.runtime.disk_space import write_all
@@ -34,7 +34,7 @@ def is_tar(file: BinaryIO) -> bool:
     return file.read(len(_MAGIC)) == _MAGIC
 
 
-def tar_entries(file: BinaryIO, label: str, allowance: Allowance) -> list[Entry]:
+def tar_entries(file: BinaryIO, label: str, allowance: Allowance) -> list[ArchiveEntry]:
     """The files in the tar archive.
 
     Raises CorruptArchiveError, UnsafeArchiveError, DuplicateMemberError, and OversizedArchiveError.
@@ -50,7 +50,7 @@ def tar_entries(file: BinaryIO, label: str, allowance: Allowance) -> list[Entry]
                 raise unsafe_entry(label, member.name, reason)
             if member.isreg():
                 content = partial(_content, file, member.offset_data, member.size, label)
-                entries.append(Entry(member.name, member.size, content))
+                entries.append(ArchiveEntry(member.name, member.size, content))
         end = archive.offset
     _check_end(file, end, label)
     check_distinct([entry.path for entry in entries], label)

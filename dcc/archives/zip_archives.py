@@ -21,7 +21,7 @@ from functools import partial
 from typing import IO, BinaryIO, Final
 
 from dcc.archives.entries import (
-    Entry,
+    ArchiveEntry,
     bad_archive,
     check_distinct,
     damage,
@@ -58,7 +58,7 @@ _ORDINARY_TYPES = {0, stat.S_IFREG, stat.S_IFDIR}
 
 
 @contextmanager
-def zip_entries(file: BinaryIO, label: str, allowance: Allowance) -> Iterator[list[Entry]]:
+def zip_entries(file: BinaryIO, label: str, allowance: Allowance) -> Iterator[list[ArchiveEntry]]:
     """The files in the zip archive, readable within the context. Raises ArchiveError.
 
     Reading enforces each entry's declared size.
@@ -74,7 +74,7 @@ def zip_entries(file: BinaryIO, label: str, allowance: Allowance) -> Iterator[li
         _check_places(entries, archive.start_dir, label)
         named = ((_decoded(entry), entry) for entry in entries)
         yield [
-            Entry(path, entry.file_size, partial(_content, archive, entry, label))
+            ArchiveEntry(path, entry.file_size, partial(_content, archive, entry, label))
             for path, entry in named
             if not path.endswith("/")
         ]

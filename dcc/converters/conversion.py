@@ -31,7 +31,7 @@ from dcc.runtime.installed_packages import CONVERTERS, error_of, load_added, pac
 
 log = logging.getLogger(__name__)
 
-MOST_SECONDS: Final = 600.0
+MAX_SECONDS: Final = 600.0
 """The most seconds for the conversion of a file."""
 
 _HELD: Final = 64 * 1024
@@ -184,10 +184,10 @@ class _FileConversion:
 
     def _contents(self) -> Iterator[Content]:
         """The converter's content, without its faults."""
-        until = time.monotonic() + MOST_SECONDS
+        until = time.monotonic() + MAX_SECONDS
         for content in self.converter.convert(self.file, self.kind):
             if time.monotonic() > until:
-                raise TimeoutError(f"it took more than {MOST_SECONDS:g} seconds")
+                raise TimeoutError(f"it took more than {MAX_SECONDS:g} seconds")
             if not isinstance(content, Fault):
                 yield content
                 continue

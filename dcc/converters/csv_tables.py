@@ -19,7 +19,7 @@ from dcc.nearest_names import nearest_names
 
 _SEPARATORS: Final = ",;\t"
 _LONGEST_LINE: Final = 1024 * 1024
-_MOST_COLUMNS: Final = 10_000
+_MAX_COLUMNS: Final = 10_000
 _UNDECODED: Final = re.compile("[\udc80-\udcff]")
 _STATUS: Final = ("statusCode", "statusCode.date")
 _INSIDE: Final = re.compile(r"(?P<child>[A-Za-z]+)(?:\.(?P<number>[0-9]{1,3}))?\.(?P<attribute>[A-Za-z]+)")
@@ -123,9 +123,9 @@ class _Table:
 
     def faults(self, row: int) -> Iterator[Fault]:
         """Problems of the columns, whose names are in a row."""
-        if len(self.names) > _MOST_COLUMNS:
+        if len(self.names) > _MAX_COLUMNS:
             text = mark("The table has {number} columns; {most} are the most. Split it into several tables.")
-            yield Fault(row, message(text, number=len(self.names), most=_MOST_COLUMNS), case="column")
+            yield Fault(row, message(text, number=len(self.names), most=_MAX_COLUMNS), case="column")
             return
         counted = Counter(self.names)
         lacking = [name for name in self.fixed if name not in counted]

@@ -307,7 +307,7 @@ def is_transient(error: BaseException) -> bool:
     return isinstance(error, DatabaseUnreachableError) and code not in _MYSQL_REFUSED
 
 
-MOST_ATTACHED: Final = 8
+MAX_ATTACHED: Final = 8
 """How many files one transaction may read; SQLite permits ten."""
 
 _ATTACHED: Final = "dcc_attached"

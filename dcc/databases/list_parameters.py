@@ -28,7 +28,7 @@ AT_ONCE: Final = 2_000
 """The most numbers or texts in one statement: few enough for its result, and for SQLite to sort it in memory."""
 
 
-def portions(items: Iterable[Item], at_once: int = AT_ONCE) -> Iterator[list[Item]]:
+def sorted_chunks(items: Iterable[Item], at_once: int = AT_ONCE) -> Iterator[list[Item]]:
     """Numbers or texts in ascending order, in lists of `at_once` at most."""
     ordered = iter(sorted(items))
     while portion := list(islice(ordered, at_once)):
@@ -42,7 +42,7 @@ def rows_with(
     items: Iterable[Any],
 ) -> Iterator[Any]:
     """The rows of a statement whose column has one of these numbers or texts."""
-    for portion in portions(items):
+    for portion in sorted_chunks(items):
         yield from connection.execute(statement.where(column.in_(portion)))
 
 
@@ -52,7 +52,7 @@ def change_rows(
     """Give the rows of a table whose column has one of these numbers or texts new values."""
     changed = _change(column, conditions, tuple(values))
     given = {f"new_{name}": value for name, value in values.items()}
-    for portion in portions(items):
+    for portion in sorted_chunks(items):
         connection.execute(changed, given | {"portion": portion})
 
 

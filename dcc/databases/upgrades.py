@@ -58,7 +58,7 @@ def upgrade(connection: Connection, database: Database) -> None:
         make_views(connection, database)
         record_revision(connection, database.head)
     if connection.dialect.name == "sqlite":
-        keep_last_update(connection)
+        create_last_update_trigger(connection)
         _refuse_orphans(connection, database)
 
 
@@ -110,7 +110,7 @@ def columns_of(connection: Connection, table: str) -> set[str]:
     return {column["name"] for column in inspect(connection).get_columns(table)}
 
 
-def keep_last_update(connection: Connection) -> None:
+def create_last_update_trigger(connection: Connection) -> None:
     """A trigger that does in SQLite what `on update current_timestamp` does elsewhere; a rebuilt table loses it."""
     inspector = inspect(connection)
     for table in inspector.get_table_names():

@@ -71,7 +71,7 @@ class Origin:
         """A problem of the document with its place in the file."""
         name = str(problem.fact.all_details.get("attribute") or "") or None
         place = self._place_of_name(problem.line or 1, name)
-        return replace(problem, said=standing_at(problem.fact, place), column=None)
+        return replace(problem, translatable=standing_at(problem.fact, place), column=None)
 
     def _place_of_name(self, row: int, name: str | None) -> Message:
         return self.place(row, None if name is None else self.columns.get(name, name))

@@ -36,7 +36,7 @@ class Doctype:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableProlog:
     """Why no root element was found; `encoding` is the declared one if that is the reason."""
 
     reason: str
@@ -49,7 +49,7 @@ class _FoundError(Exception):
     pass
 
 
-def read_prolog(chunks: Iterable[bytes]) -> Root | Doctype | Unreadable:
+def read_prolog(chunks: Iterable[bytes]) -> Root | Doctype | UnreadableProlog:
     """Read the beginning of a document, up to its root element's tag."""
     parser = pyexpat.ParserCreate(namespace_separator=" ")
     declared: list[str | None] = [None]
@@ -86,16 +86,16 @@ def read_prolog(chunks: Iterable[bytes]) -> Root | Doctype | Unreadable:
             fed += len(chunk)
             parser.Parse(chunk, False)
             if fed - max(parser.CurrentByteIndex, 0) > LONGEST_TOKEN:
-                return Unreadable("a tag or comment does not end", *place())
+                return UnreadableProlog("a tag or comment does not end", *place())
         parser.Parse(b"", True)
     except _FoundError:
         return found[0]
     except pyexpat.ExpatError as error:
         reason = pyexpat.ErrorString(error.code) or "not well-formed"
-        return Unreadable(reason, error.lineno, error.offset + 1)
+        return UnreadableProlog(reason, error.lineno, error.offset + 1)
     except (LookupError, ValueError):
-        return Unreadable("unknown encoding", 1, 1, declared[0] or "?")
-    return Unreadable("no element found", *place())
+        return UnreadableProlog("unknown encoding", 1, 1, declared[0] or "?")
+    return UnreadableProlog("no element found", *place())
 
 
 def _keeps_ascii(encoding: str) -> bool:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lxml import etree
 
 from dcc.documents.prolog import LONGEST_TOKEN
-from dcc.documents.streaming import NoElementError, Pruned, Streamed, stream
+from dcc.documents.streaming import NoElementError, PruningParser, StreamedErrors, stream
 from dcc.documents.violations import INCOMPLETE, UNEXPECTED, UNPLACED, VALUE, Tag, Violation, quoted, violations_at
 from dcc.documents.well_formedness import Chunks
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dcc.documents.schema_model import SchemaModel
 
 _IDENTIFYING = ("experimentID", "specimenID", "colonyID", "procedureID", "parameterID", "centreID")
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 
 Span = tuple[int, int]
 """A part of a document: its first byte, and the byte after its last one."""
@@ -36,7 +36,7 @@ Model = Callable[[], "SchemaModel | None"]
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class LocatedViolation:
     """A schema error; line and column, counted from 1 in characters, are those of its element's opening tag.
 
     `context` names the element and those around it by their identifiers, outermost first. `parent` is the place of the
@@ -68,15 +68,17 @@ class _Open(NamedTuple):
 class _Tandem:
     """Both parsers, the open elements, and the errors found so far."""
 
-    def __init__(self, root_tag: str, schema: etree.XMLSchema, model: Model, hidden: Sequence[Span], most: int) -> None:
-        self.found: list[Located] = []
-        self._most = most
+    def __init__(
+        self, root_tag: str, schema: etree.XMLSchema, model: Model, hidden: Sequence[Span], limit: int
+    ) -> None:
+        self.found: list[LocatedViolation] = []
+        self._limit = limit
         self.unexpected: list[Span] = []
         self._awaited: set[int] = set()
         self._ended: int | None = None
         self._hidden = hidden
         self._model = model
-        self._validator = Pruned(root_tag, schema, remember=True)
+        self._validator = PruningParser(root_tag, schema, remember=True)
         self._chunk = b""
         self._base = 0
         self._fed = 0
@@ -160,7 +162,7 @@ class _Tandem:
             raise
         finally:
             # Each look at an error goes through the elements before it: thousands of errors would take minutes.
-            if self._close_look and count > self._count and len(self.found) < self._most:
+            if self._close_look and count > self._count and len(self.found) < self._limit:
                 self.found += map(self._locate, self._violations(piece, self._validator.log[self._count : count]))
             self._count = count
 
@@ -173,7 +175,7 @@ class _Tandem:
         ends = self._closed is not None or (begins and piece.replace(b"\0", b"").endswith(b"/>"))
         return violations_at(Tag(element, begins, ends, self._validator, self._model()), entries)
 
-    def _locate(self, violation: Violation) -> Located:
+    def _locate(self, violation: Violation) -> LocatedViolation:
         around = [*self._open, self._closed] if self._closed else self._open
         around = around[:-1] if violation.of_parent and len(around) > 1 else around
         element, parent = around[-1], around[-2] if len(around) > 1 else None
@@ -182,7 +184,7 @@ class _Tandem:
                 self._ended = element.start
             else:
                 self._awaited.add(element.start)
-        return Located(violation, *element.place, _context(around), parent.place if parent else None)
+        return LocatedViolation(violation, *element.place, _context(around), parent.place if parent else None)
 
 
 def _context(elements: Sequence[_Open]) -> str:
@@ -192,7 +194,7 @@ def _context(elements: Sequence[_Open]) -> str:
         identifier = next((element.attributes[name] for name in _IDENTIFYING if name in element.attributes), None)
         if identifier is not None:
             named.append(f"{element.name.rpartition(' ')[2]} {quoted(identifier)}")
-    return ", ".join(named[-_MOST_NAMED:])
+    return ", ".join(named[-_MAX_NAMED:])
 
 
 def hide(chunk: bytes, base: int, hidden: Sequence[Span]) -> bytes:
@@ -213,18 +215,18 @@ def find_schema_errors(
     root_tag: str,
     schema: etree.XMLSchema,
     model: Model,
-    streamed: Streamed,
+    streamed: StreamedErrors,
     *,
     enough: int,
     readings: int,
-) -> list[Located]:
+) -> list[LocatedViolation]:
     """Every schema error in document order, one for each wrong value; not many more than `enough`.
 
     `model` returns the schema's declarations. `streamed` is the result of a first reading. The document is read up to
     `readings` times more.
     """
     hidden: list[Span] = []
-    unexpected: list[Located] = []
+    unexpected: list[LocatedViolation] = []
     while True:
         # libxml2 may report a value twice.
         tandem = _Tandem(root_tag, schema, model, hidden, 2 * enough)
@@ -246,13 +248,13 @@ def _hiding(chunks: Iterator[bytes], hidden: Sequence[Span]) -> Iterator[bytes]:
         base += len(chunk)
 
 
-def _merged(found: Sequence[Located]) -> list[Located]:
+def _merged(found: Sequence[LocatedViolation]) -> list[LocatedViolation]:
     """The distinct errors, in document order.
 
     libxml2 may report a value twice, for a facet and for its type, and a missing value for an element that contains
     others. An element with a child that is not permitted may lack another only because that child is misspelt.
     """
-    kept: dict[object, Located] = {}
+    kept: dict[object, LocatedViolation] = {}
     explained = {error.parent for error in found if error.violation.case in UNEXPECTED}
     blamed = {(error.line, error.column) for error in found if error.violation.case in UNPLACED}
     for error in found:

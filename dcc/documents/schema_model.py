@@ -25,7 +25,7 @@ _LONGEST_RUN: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ValueRefusal:
     """Why a type does not permit a value.
 
     `kind` is the facet that the value breaks, with the `limit` that it sets, such as `maxLength`. Else it is the type
@@ -53,10 +53,10 @@ class SchemaModel:
     def __init__(self, schema: XMLSchema10) -> None:
         self._schema = schema
 
-    def declared(self, element: etree._Element) -> Declared | None:
+    def declared(self, element: etree._Element) -> ElementDeclaration | None:
         """What is declared of an element by those around it; None for one that is not, or that names its own type."""
         found = self._find(element)
-        return None if found is None else Declared(found)
+        return None if found is None else ElementDeclaration(found)
 
     def _find(self, element: etree._Element) -> Any:
         if _XSI_TYPE in element.attrib:
@@ -73,39 +73,39 @@ class SchemaModel:
         return None
 
 
-class Declared:
+class ElementDeclaration:
     """What a schema declares of an element."""
 
     def __init__(self, element: Any) -> None:
         self._element = element
 
-    def missing_attributes(self, given: Mapping[str, str]) -> list[str]:
+    def missing_attributes(self, attributes: Mapping[str, str]) -> list[str]:
         """The names of the attributes that the element must have beyond those given."""
         declared = self._element.attributes.items()
-        return [name for name, one in declared if name is not None and one.use == "required" and name not in given]
+        return [name for name, one in declared if name is not None and one.use == "required" and name not in attributes]
 
-    def unknown_attributes(self, given: Mapping[str, str]) -> list[str]:
+    def unknown_attributes(self, attributes: Mapping[str, str]) -> list[str]:
         """The names of those given that the element may not have."""
         any_other = self._element.attributes.get(None)
-        others = [name for name in given if name not in self._element.attributes and not name.startswith(_XSI)]
+        others = [name for name in attributes if name not in self._element.attributes and not name.startswith(_XSI)]
         return [name for name in others if any_other is None or not any_other.is_matching(name)]
 
-    def refused_attributes(self, given: Mapping[str, str]) -> Iterator[tuple[str, Refusal]]:
+    def refused_attributes(self, attributes: Mapping[str, str]) -> Iterator[tuple[str, ValueRefusal]]:
         """The attributes, of those given, whose values are not permitted."""
-        for name, value in given.items():
+        for name, value in attributes.items():
             declared = self._element.attributes.get(name)
             refusal = None if declared is None else _refusal(declared.type, value)
             if refusal is not None:
                 yield name, refusal
 
-    def refused_text(self, text: str) -> Refusal | None:
+    def refused_text(self, text: str) -> ValueRefusal | None:
         """Why the element may not hold this text; None for one that may, or that holds other elements."""
         return None if self._type_of_text is None else _refusal(self._type_of_text, text)
 
-    def unexplained_text(self, text: str) -> Refusal | None:
+    def unexplained_text(self, text: str) -> ValueRefusal | None:
         """Why the element may not hold text that libxml2 alone refuses; None unless it is of a type built into XSD."""
         built_in = isinstance(self._type_of_text, XsdAtomicBuiltin)
-        return Refusal(text, _built_in(self._type_of_text)) if built_in else None
+        return ValueRefusal(text, _built_in(self._type_of_text)) if built_in else None
 
     @property
     def _type_of_text(self) -> Any:
@@ -135,7 +135,7 @@ def _advance(model: ModelVisitor, name: str) -> bool:
     return False
 
 
-def _refusal(value_type: Any, value: str) -> Refusal | None:
+def _refusal(value_type: Any, value: str) -> ValueRefusal | None:
     """Why a type does not permit a value: what its enumeration says of it, or the first thing that is wrong."""
     facets = [error.validator for error in value_type.iter_errors(value)]
     if not facets:
@@ -143,12 +143,12 @@ def _refusal(value_type: Any, value: str) -> Refusal | None:
     built_in = _built_in(value_type)
     for facet in facets:
         if isinstance(facet, XsdEnumerationFacets):
-            return Refusal(value, built_in, permitted=tuple(map(str, facet.enumeration)))
+            return ValueRefusal(value, built_in, permitted=tuple(map(str, facet.enumeration)))
     facet = facets[0]
     if built_in and getattr(facet, "parent", None) is not None and not isinstance(facet.parent, XsdAtomicBuiltin):
         limit = ", ".join(facet.regexps) if isinstance(facet, XsdPatternFacets) else str(facet.value)
-        return Refusal(value, etree.QName(facet.elem.tag).localname, limit)
-    return Refusal(value, built_in)
+        return ValueRefusal(value, etree.QName(facet.elem.tag).localname, limit)
+    return ValueRefusal(value, built_in)
 
 
 def _built_in(value_type: Any) -> str:

@@ -16,7 +16,7 @@ from lxml import etree
 CHUNK = 64 * 1024
 LONGEST_WITHOUT_ELEMENT = 20_000_000
 """The most bytes without another element: libxml2 would hold an endless tag or comment of any length."""
-MOST_RUNS = 10_000
+MAX_RUNS = 10_000
 """How many runs of removed children are remembered for an element."""
 
 Runs = tuple[tuple[str, int], ...]
@@ -32,7 +32,7 @@ class NoElementError(Exception):
 
 
 @dataclass
-class Streamed:
+class StreamedErrors:
     """The result of streaming: the number of schema errors, and that in each chunk, counted from 0.
 
     `broken`: the parser refused the document, for these errors or for being not well-formed. `stopped`: enough errors
@@ -56,7 +56,7 @@ class Streamed:
         return not self.errors and not self.broken
 
 
-class Pruned:
+class PruningParser:
     """A pull parser, validating if a schema is given, that keeps next to nothing of the tree it builds.
 
     With `remember`, it keeps the names of removed children while their parent is open.
@@ -112,7 +112,7 @@ class Pruned:
         """The children so far of an element that is open or closed last; only the first if they are too many."""
         elements = list(element)
         known = (self._gone or {}).get(element, ())
-        return (*known, *_runs(str(child.tag) for child in (elements[:-1] if but_last else elements)))[:MOST_RUNS]
+        return (*known, *_runs(str(child.tag) for child in (elements[:-1] if but_last else elements)))[:MAX_RUNS]
 
     def _find_root(self) -> etree._Element | None:
         for _, element in self._parser.read_events():
@@ -129,10 +129,10 @@ def _runs(names: Iterable[str]) -> Runs:
     return tuple((name, sum(1 for _ in same)) for name, same in groupby(names))
 
 
-def stream(chunks: Iterable[bytes], root_tag: str, schema: etree.XMLSchema, enough: int) -> Streamed:
+def stream(chunks: Iterable[bytes], root_tag: str, schema: etree.XMLSchema, enough: int) -> StreamedErrors:
     """Validate a document given in chunks; stop once `enough` schema errors are found."""
-    result = Streamed()
-    parser = Pruned(root_tag, schema)
+    result = StreamedErrors()
+    parser = PruningParser(root_tag, schema)
     number = 0
     try:
         for number, chunk in enumerate(chunks):

@@ -17,11 +17,19 @@ from typing import Any
 from lxml import etree
 
 from dcc.declarations import code_of
-from dcc.documents.prolog import LONGEST_TAG, Doctype, Root, TagTooLongError, Unreadable, read_prolog, with_short_tags
-from dcc.documents.schema_errors import Located, find_schema_errors
+from dcc.documents.prolog import (
+    LONGEST_TAG,
+    Doctype,
+    Root,
+    TagTooLongError,
+    UnreadableProlog,
+    read_prolog,
+    with_short_tags,
+)
+from dcc.documents.schema_errors import LocatedViolation, find_schema_errors
 from dcc.documents.schema_set import SchemaSet
 from dcc.documents.streaming import CHUNK, stream
-from dcc.documents.well_formedness import Chunks, Fault, find_fault, place_of
+from dcc.documents.well_formedness import Chunks, WellFormednessFault, find_fault, place_of
 from dcc.errors import (
     DocumentError,
     ForbiddenMarkupError,
@@ -115,7 +123,7 @@ def _is_valid_tree(content: bytes, schema: etree.XMLSchema) -> bool:
         return False
 
 
-def _prolog_problem(found: Doctype | Unreadable, chunks: Chunks, path: Path) -> Problem:
+def _prolog_problem(found: Doctype | UnreadableProlog, chunks: Chunks, path: Path) -> Problem:
     if isinstance(found, Doctype):
         return _problem(
             ForbiddenMarkupError,
@@ -143,8 +151,8 @@ def _prolog_problem(found: Doctype | Unreadable, chunks: Chunks, path: Path) -> 
             "encoding",
         )
     unread = message(mark("The document cannot be read: {reason}."), reason=Message(found.reason))
-    fault = find_fault(chunks, "*") or Fault(unread, found.line, found.column)
-    return _problem(NotWellFormedError, fault.said, fault.line, fault.column, fault.case)
+    fault = find_fault(chunks, "*") or WellFormednessFault(unread, found.line, found.column)
+    return _problem(NotWellFormedError, fault.translatable, fault.line, fault.column, fault.case)
 
 
 def _wrong_kind(root: Root, actual: DocumentKind | None, kind: DocumentKind | None, schemas: SchemaSet) -> Problem:
@@ -176,7 +184,9 @@ def _rooted(name: str, namespace: str) -> Message:
     return message(mark("<{root}> in the namespace {namespace}"), root=name, namespace=namespace)
 
 
-def _problems(errors: Sequence[Located], fault: Fault | None, max_errors: int, *, complete: bool) -> list[Problem]:
+def _problems(
+    errors: Sequence[LocatedViolation], fault: WellFormednessFault | None, max_errors: int, *, complete: bool
+) -> list[Problem]:
     """The problems to report, at most `max_errors`; `complete`: `errors` are all that there are."""
     found = [
         _problem(
@@ -189,17 +199,17 @@ def _problems(errors: Sequence[Located], fault: Fault | None, max_errors: int, *
         for error in errors
     ]
     if fault is not None:
-        found.append(_problem(NotWellFormedError, fault.said, fault.line, fault.column, fault.case))
+        found.append(_problem(NotWellFormedError, fault.translatable, fault.line, fault.column, fault.case))
     if len(found) <= max_errors and complete:
         return found
     listed = found[:max_errors] if fault is None else [*found[: max_errors - 1], found[-1]]
     last = listed[-1]
     more = mark("{problem} (Only {number} of the errors are listed.)")
-    listed[-1] = replace(last, said=_around(more, last.fact, number=len(listed)))
+    listed[-1] = replace(last, translatable=_around(more, last.fact, number=len(listed)))
     return listed
 
 
-def _in_context(error: Located) -> Message:
+def _in_context(error: LocatedViolation) -> Message:
     text = error.violation.message
     return _around(mark("{problem} In {context}."), text, context=error.context) if error.context else text
 

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lxml import etree
 
-from dcc.documents.streaming import MOST_RUNS, Pruned, Runs
+from dcc.documents.streaming import MAX_RUNS, PruningParser, Runs
 from dcc.messages import Message, mark, message
 
 if TYPE_CHECKING:
-    from dcc.documents.schema_model import Declared, Refusal, SchemaModel
+    from dcc.documents.schema_model import ElementDeclaration, SchemaModel, ValueRefusal
 
 _LONGEST_VALUE = 80
 _LONGEST_SENTENCE = 500
-_MOST_CHOICES = 30
+_MAX_CHOICES = 30
 
 EXPECTATIONS: Final = {
     "boolean": mark("true or false"),
@@ -81,7 +81,7 @@ class Tag:
     element: etree._Element
     begins: bool
     ends: bool
-    tree: Pruned
+    tree: PruningParser
     model: SchemaModel | None
 
     @property
@@ -95,7 +95,7 @@ class Tag:
         return {str(name): str(value) for name, value in self.element.attrib.items()}
 
     @cached_property
-    def declared(self) -> Declared | None:
+    def declared(self) -> ElementDeclaration | None:
         """What the schema says of the element; None where it says nothing."""
         return None if self.model is None else self.model.declared(self.element)
 
@@ -111,8 +111,8 @@ class Tag:
         return _expected_after(self.declared, self.tree.children(self.element))
 
 
-def _expected_after(declared: Declared | None, children: Runs) -> list[str] | None:
-    return None if declared is None or len(children) >= MOST_RUNS else declared.children_after(children)
+def _expected_after(declared: ElementDeclaration | None, children: Runs) -> list[str] | None:
+    return None if declared is None or len(children) >= MAX_RUNS else declared.children_after(children)
 
 
 def violations_at(tag: Tag, entries: Sequence[etree._LogEntry]) -> list[Violation]:
@@ -173,7 +173,7 @@ def _shortened(value: str) -> str:
 
 def _choice(names: Sequence[str]) -> Message:
     """One of several names, of which many are not told."""
-    shown, more = names[:_MOST_CHOICES], len(names) - _MOST_CHOICES
+    shown, more = names[:_MAX_CHOICES], len(names) - _MAX_CHOICES
     if more > 0:
         return message(mark("{first} or {number} more"), first=", ".join(shown), number=more)
     if len(shown) == 1:
@@ -261,15 +261,15 @@ _FOUND: Final = {
 """The message on a value, by whether it is not empty, and whether it is an attribute's."""
 
 
-def _value(tag: Tag, attribute: str | None, refusal: Refusal) -> Violation:
+def _value(tag: Tag, attribute: str | None, refusal: ValueRefusal) -> Violation:
     known: dict[str, Any] = {"found": _shortened(refusal.value), "expected": _expected(refusal)}
     if refusal.permitted:
-        known["permitted"] = [_shortened(each) for each in refusal.permitted[:_MOST_CHOICES]]
+        known["permitted"] = [_shortened(each) for each in refusal.permitted[:_MAX_CHOICES]]
     text = _FOUND[bool(refusal.value), attribute is not None]
     return _violation(tag, text, VALUE, attribute=attribute, **known)
 
 
-def _expected(refusal: Refusal) -> Message:
+def _expected(refusal: ValueRefusal) -> Message:
     if refusal.permitted:
         return _choice([quoted(each) for each in refusal.permitted])
     if refusal.kind in EXPECTATIONS:

@@ -14,7 +14,7 @@ from typing import Final
 from lxml import etree
 
 from dcc.documents.prolog import LONGEST_TOKEN
-from dcc.documents.streaming import NoElementError, Pruned
+from dcc.documents.streaming import NoElementError, PruningParser
 from dcc.documents.violations import quoted
 from dcc.messages import Details, Message, mark, message
 
@@ -34,16 +34,16 @@ _UNFINISHED = {"no element found", "unclosed token", "unclosed CDATA section", "
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class WellFormednessFault:
     """Why the document cannot be read further; line and column count from 1."""
 
-    said: Message
+    translatable: Message
     line: int
     column: int
     case: str = ""
 
 
-def find_fault(chunks: Chunks, root_tag: str) -> Fault | None:
+def find_fault(chunks: Chunks, root_tag: str) -> WellFormednessFault | None:
     """The first place where the document is not well-formed, or exceeds a parser's limits; None if there is none.
 
     Reads the document in constant memory, whatever its size.
@@ -51,7 +51,7 @@ def find_fault(chunks: Chunks, root_tag: str) -> Fault | None:
     try:
         error = _parser_fault(chunks(), root_tag)
     except NoElementError as stuck:
-        return Fault(message(_TOO_LONG), *place_of(chunks(), stuck.since))
+        return WellFormednessFault(message(_TOO_LONG), *place_of(chunks(), stuck.since))
     if error is None:
         return None
     code, words, line, column = error
@@ -66,11 +66,11 @@ def find_fault(chunks: Chunks, root_tag: str) -> Fault | None:
         )
     if stop.place is not None and code != "ERR_RESOURCE_LIMIT":
         line, column = stop.place
-    return Fault(text, max(line, 1), max(column, 1), case)
+    return WellFormednessFault(text, max(line, 1), max(column, 1), case)
 
 
 def _parser_fault(chunks: Iterable[bytes], root_tag: str) -> tuple[str, str, int, int] | None:
-    parser = Pruned(root_tag, None)
+    parser = PruningParser(root_tag, None)
     try:
         for chunk in chunks:
             parser.feed(chunk)

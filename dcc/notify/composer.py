@@ -17,8 +17,8 @@ from dcc.errors import ConfigurationError
 from dcc.messages import mark, mark_plural
 from dcc.naming import Action
 from dcc.notify.digests import Digest
-from dcc.notify.messages import Attachment, Kind, Message
-from dcc.notify.outages import Trouble
+from dcc.notify.messages import Attachment, Message, MessageKind
+from dcc.notify.outages import OutageEntry
 from dcc.phases import Status
 from dcc.reports.causes.cause import Cause, as_json
 from dcc.reports.languages import Catalogue, load_catalogue
@@ -30,43 +30,47 @@ from dcc.reports.submissions.plain_text import example_line
 from dcc.reports.submissions.sentences import next_of_line, who_acts
 from dcc.reports.submissions.templates import render
 from dcc.settings import Settings
-from dcc.tracker.hostings.owner_notices import Notice, Outcome
+from dcc.tracker.hostings.owner_notices import Notice, NoticeOutcome
 from dcc.tracker.register.centres import CentreEntry
 
 _OF_ARCHIVE: Final = {
-    Outcome.HELD: mark(
+    NoticeOutcome.HELD: mark(
         "{archive} is named for your centre, and lies on the server of another one. It was not taken. If it is meant, "
         "tell the Data Coordination Centre."
     ),
-    Outcome.DONE: mark("{archive} is taken from the server of another centre, since your centre has delegated to it."),
-    Outcome.WITHDRAWN: mark("{archive} of centre {centre}, which has data of your centre, was withdrawn."),
-    Outcome.DECLINED: mark(
+    NoticeOutcome.DONE: mark(
+        "{archive} is taken from the server of another centre, since your centre has delegated to it."
+    ),
+    NoticeOutcome.WITHDRAWN: mark("{archive} of centre {centre}, which has data of your centre, was withdrawn."),
+    NoticeOutcome.DECLINED: mark(
         "{archive} is named for your centre, and lies on the server of another one. The Data Coordination Centre "
         "turned it down: {reason}"
     ),
 }
 _OF_HOSTED: Final = {
-    Outcome.HELD: mark(
+    NoticeOutcome.HELD: mark(
         "{archive} on your server is named for centre {centre}, and was not taken. It is taken when centre {centre} "
         "has it on its own server, or lets your centre act for it. If it is your own, rename it."
     ),
-    Outcome.DECLINED: mark(
+    NoticeOutcome.DECLINED: mark(
         "{archive} on your server is named for centre {centre}. The Data Coordination Centre turned it down: {reason}"
     ),
 }
 """For the centre on whose server an archive of another centre lies."""
 
 _ADDED: Final = {
-    Outcome.DONE: mark("Centre {centre} added data of your centre, which has delegated to it: {what}."),
-    Outcome.CONFIRMED: mark(
+    NoticeOutcome.DONE: mark("Centre {centre} added data of your centre, which has delegated to it: {what}."),
+    NoticeOutcome.CONFIRMED: mark(
         "Centre {centre} added data of your centre, and the Data Coordination Centre confirmed that: {what}."
     ),
-    Outcome.HELD: mark(
+    NoticeOutcome.HELD: mark(
         "Centre {centre} wants to add data of your centre: {what}. Nothing was added yet. Tell the Data Coordination "
         "Centre whether you agree."
     ),
-    Outcome.REFUSED: mark("Centre {centre} tried to add data of your centre: {what}. Nothing of that was taken in."),
-    Outcome.DECLINED: mark(
+    NoticeOutcome.REFUSED: mark(
+        "Centre {centre} tried to add data of your centre: {what}. Nothing of that was taken in."
+    ),
+    NoticeOutcome.DECLINED: mark(
         "Centre {centre} wanted to add data of your centre: {what}. Nothing was added: the Data Coordination Centre "
         "turned it down."
     ),
@@ -74,27 +78,31 @@ _ADDED: Final = {
 _CHANGED_FOR_OWNER: Final = mark("Centre {centre} changed data of your centre, which has delegated to it: {what}.")
 _DELETED_FOR_OWNER: Final = mark("Centre {centre} deleted data of your centre, which has delegated to it: {what}.")
 _CHANGED: Final = {
-    Outcome.DONE: _CHANGED_FOR_OWNER,
-    Outcome.CONFIRMED: _CHANGED_FOR_OWNER,
-    Outcome.HELD: mark(
+    NoticeOutcome.DONE: _CHANGED_FOR_OWNER,
+    NoticeOutcome.CONFIRMED: _CHANGED_FOR_OWNER,
+    NoticeOutcome.HELD: mark(
         "Centre {centre} wants to change data of your centre: {what}. Nothing was changed yet. Tell the Data "
         "Coordination Centre whether you agree."
     ),
-    Outcome.REFUSED: mark("Centre {centre} tried to change data of your centre: {what}. Nothing of that was taken in."),
-    Outcome.DECLINED: mark(
+    NoticeOutcome.REFUSED: mark(
+        "Centre {centre} tried to change data of your centre: {what}. Nothing of that was taken in."
+    ),
+    NoticeOutcome.DECLINED: mark(
         "Centre {centre} wanted to change data of your centre: {what}. Nothing was changed: the Data Coordination "
         "Centre turned it down."
     ),
 }
 _DELETED: Final = {
-    Outcome.DONE: _DELETED_FOR_OWNER,
-    Outcome.CONFIRMED: _DELETED_FOR_OWNER,
-    Outcome.HELD: mark(
+    NoticeOutcome.DONE: _DELETED_FOR_OWNER,
+    NoticeOutcome.CONFIRMED: _DELETED_FOR_OWNER,
+    NoticeOutcome.HELD: mark(
         "Centre {centre} wants to delete data of your centre: {what}. Nothing was deleted yet. Tell the Data "
         "Coordination Centre whether you agree."
     ),
-    Outcome.REFUSED: mark("Centre {centre} tried to delete data of your centre: {what}. Nothing of that was deleted."),
-    Outcome.DECLINED: mark(
+    NoticeOutcome.REFUSED: mark(
+        "Centre {centre} tried to delete data of your centre: {what}. Nothing of that was deleted."
+    ),
+    NoticeOutcome.DECLINED: mark(
         "Centre {centre} wanted to delete data of your centre: {what}. Nothing was deleted: the Data Coordination "
         "Centre turned it down."
     ),
@@ -132,9 +140,9 @@ def owner_sentence(catalogue: Catalogue, notice: Notice) -> str:
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 
-_MOST_LINES: Final = 20
-_MOST_CAUSES: Final = 10
-_MOST_IN_DATA: Final = 200
+_MAX_LINES: Final = 20
+_MAX_CAUSES: Final = 10
+_MAX_IN_DATA: Final = 200
 
 log = logging.getLogger(__name__)
 
@@ -154,7 +162,7 @@ class Composer:
         catalogue = self.catalogue(digest.centre.language)
         bad, accepted = digest.bad, digest.accepted
         shown = [cause for cause in causes if cause.fails] if bad else []
-        first = bad[:_MOST_LINES]
+        first = bad[:_MAX_LINES]
         groups = (
             (mark("What needs a correction"), [line for line in first if line.outcome is not ArchiveOutcome.HELD]),
             (mark("Waiting to be confirmed"), [line for line in first if line.outcome is ArchiveOutcome.HELD]),
@@ -167,15 +175,15 @@ class Composer:
             "bad": first,
             "groups": [(heading, lines) for heading, lines in groups if lines],
             "bad_total": len(bad),
-            "accepted": accepted[:_MOST_LINES],
+            "accepted": accepted[:_MAX_LINES],
             "accepted_total": len(accepted),
-            "causes": shown[:_MOST_CAUSES],
+            "causes": shown[:_MAX_CAUSES],
             "causes_total": len(shown),
             "attached": len(attachments),
             "proposals": digest.proposals,
         }
         data = {
-            "accepted": [str(line.key) for line in accepted[:_MOST_IN_DATA]],
+            "accepted": [str(line.key) for line in accepted[:_MAX_IN_DATA]],
             "accepted_total": len(accepted),
             "failed": [
                 {
@@ -186,17 +194,17 @@ class Composer:
                     "documents": line.documents,
                     "failed": line.failed,
                 }
-                for line in bad[:_MOST_IN_DATA]
+                for line in bad[:_MAX_IN_DATA]
             ],
             "failed_total": len(bad),
-            "causes": [as_json(cause, catalogue) for cause in shown[:_MOST_CAUSES]],
+            "causes": [as_json(cause, catalogue) for cause in shown[:_MAX_CAUSES]],
             "causes_total": len(shown),
             "proposals": digest.proposals,
         }
         code = digest.centre.short_name
         return self._message(
             message_id,
-            Kind.DIGEST,
+            MessageKind.DIGEST,
             "digest",
             catalogue,
             values,
@@ -215,9 +223,9 @@ class Composer:
             {
                 "centre": digest.centre.short_name,
                 "centre_name": digest.centre.full_name,
-                "bad": digest.bad[:_MOST_LINES],
+                "bad": digest.bad[:_MAX_LINES],
                 "bad_total": len(digest.bad),
-                "causes": [cause for cause in causes.get(digest.centre.short_name, ()) if cause.fails][:_MOST_CAUSES],
+                "causes": [cause for cause in causes.get(digest.centre.short_name, ()) if cause.fails][:_MAX_CAUSES],
             }
             for digest in digests
         ]
@@ -230,9 +238,9 @@ class Composer:
             "parts": parts,
             "proposals": proposals,
         }
-        return self._message(message_id, Kind.SESSION, "summary", catalogue, values, {}, session=session)
+        return self._message(message_id, MessageKind.SESSION, "summary", catalogue, values, {}, session=session)
 
-    def outages(self, message_id: str, away: Sequence[Trouble], back: Mapping[str, str]) -> Message:
+    def outages(self, message_id: str, away: Sequence[OutageEntry], back: Mapping[str, str]) -> Message:
         """New outages and recoveries; `back` has the labels of what recovered, by subject."""
         catalogue = self.catalogue(None)
         what = [catalogue.say("Outage: {thing}", thing=trouble.label) for trouble in away[:1]]
@@ -257,7 +265,7 @@ class Composer:
         }
         values = {"headline": catalogue.list(what), "away": away, "back": list(back.values())}
         session = next((one.session for one in away), None)
-        kind = Kind.OUTAGE if away else Kind.RECOVERY
+        kind = MessageKind.OUTAGE if away else MessageKind.RECOVERY
         return self._message(message_id, kind, "outage", catalogue, values, data, session=session)
 
     def missing_addresses(self, message_id: str, centres: Sequence[str]) -> Message:
@@ -275,7 +283,7 @@ class Composer:
             for centre in centres
         ]
         values = {"headline": headline, "sentences": sentences}
-        return self._message(message_id, Kind.ADDRESS, "notice", catalogue, values, {"centres": list(centres)})
+        return self._message(message_id, MessageKind.ADDRESS, "notice", catalogue, values, {"centres": list(centres)})
 
     def late_archives(self, message_id: str, centre: CentreEntry, late: LateCentre) -> Message:
         """Archives of a centre that failed long ago, in its language."""
@@ -283,7 +291,7 @@ class Composer:
         headline = catalogue.say_plural(
             "{number} archive still waits to be corrected", "{number} archives still wait to be corrected", late.failed
         )
-        failed = [str(one.key) for one in late.zips if one.status is Status.FAILED][:_MOST_LINES]
+        failed = [str(one.key) for one in late.zips if one.status is Status.FAILED][:_MAX_LINES]
         sentences = [
             catalogue.say("Archive {archive} failed, and nobody has corrected or removed it.", archive=archive)
             for archive in failed
@@ -296,12 +304,12 @@ class Composer:
         code = centre.short_name
         values = {"headline": f"{code}: {headline}", "sentences": sentences}
         data = {"failed": failed, "failed_total": late.failed}
-        return self._message(message_id, Kind.OUTAGE, "notice", catalogue, values, data, centre=code)
+        return self._message(message_id, MessageKind.OUTAGE, "notice", catalogue, values, data, centre=code)
 
-    def owner_news(self, message_id: str, owner: CentreEntry, notices: Sequence[Notice]) -> Message:
+    def owner_notification(self, message_id: str, owner: CentreEntry, notices: Sequence[Notice]) -> Message:
         """What archives of other centres did, or tried to do, with data of a centre, in its language."""
         catalogue = self.catalogue(owner.language)
-        sentences = [owner_sentence(catalogue, notice) for notice in notices[:_MOST_LINES]]
+        sentences = [owner_sentence(catalogue, notice) for notice in notices[:_MAX_LINES]]
         left = len(notices) - len(sentences)
         if left > 0:
             sentences.append(catalogue.say_plural("... and {number} more.", "... and {number} more.", left))
@@ -316,7 +324,7 @@ class Composer:
                     "done_by": notice.done_by,
                     "reason": notice.reason,
                 }
-                for notice in notices[:_MOST_IN_DATA]
+                for notice in notices[:_MAX_IN_DATA]
             ]
         }
         text = mark("archives of others concern data of centre {centre}")
@@ -325,7 +333,7 @@ class Composer:
         headline = catalogue.say(text, centre=owner.short_name)
         values = {"headline": headline, "sentences": sentences}
         code = owner.short_name
-        return self._message(message_id, Kind.OWNER, "notice", catalogue, values, data, centre=code)
+        return self._message(message_id, MessageKind.OWNER, "notice", catalogue, values, data, centre=code)
 
     def test(self, message_id: str) -> Message:
         """A test message."""
@@ -334,7 +342,7 @@ class Composer:
             "headline": catalogue.say("a test of notifications"),
             "sentences": [catalogue.say("Notifications arrive here. You need not do anything.")],
         }
-        return self._message(message_id, Kind.TEST, "notice", catalogue, values, {})
+        return self._message(message_id, MessageKind.TEST, "notice", catalogue, values, {})
 
     def catalogue(self, code: str | None) -> Catalogue:
         """The catalogue of a language. Uses that of DCC_LANGUAGE, and says so, if there is none."""
@@ -351,7 +359,7 @@ class Composer:
     def _message(
         self,
         message_id: str,
-        kind: Kind,
+        kind: MessageKind,
         template: str,
         catalogue: Catalogue,
         values: Mapping[str, Any],

@@ -13,7 +13,7 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine, select
 
-from dcc.notify.messages import Item, Kind
+from dcc.notify.messages import Item, MessageKind
 from dcc.notify.outages import centre_ids
 from dcc.outcomes import ZipKey
 from dcc.phases import Status
@@ -43,8 +43,8 @@ _NO_NEWS: Final = frozenset(
         Outcome.LEFT_OUT,
     }
 )
-"""Outcomes that digests leave out; `owner_news` reports archives on other centres' servers."""
-_MOST_CAUSES: Final = 1_000
+"""Outcomes that digests leave out; `owner_notification` reports archives on other centres' servers."""
+_MAX_CAUSES: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,9 @@ class Digest:
     @property
     def item(self) -> Item:
         """The digest itself, as an item of the ledger."""
-        return Item(Kind.DIGEST, f"session {self.session}, {self.centre.short_name}", "", self.session, self.centre_id)
+        return Item(
+            MessageKind.DIGEST, f"session {self.session}, {self.centre.short_name}", "", self.session, self.centre_id
+        )
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -146,7 +148,7 @@ def causes_of(
     from dcc.reports.causes import collecting
 
     with tracker.connect() as connection, qc_at_hand(settings) as (qc, _):
-        found = collecting.causes_of(connection, qc, session_id, settings, most=_MOST_CAUSES, only=keys)
+        found = collecting.causes_of(connection, qc, session_id, settings, limit=_MAX_CAUSES, only=keys)
     causes: dict[str | None, list[Cause]] = defaultdict(list)
     for cause in found:
         causes[cause.centre].append(cause)
@@ -158,14 +160,14 @@ def _item(line: ZipLine, md5: str | None, session_id: int, centre_id: int) -> It
     changed = "" if line.changed is None else f" changed {line.changed}"
     if line.outcome is Outcome.CHANGED:
         # Each change is reported once, whatever becomes of its other data.
-        return Item(Kind.ZIP, str(line.key), changed.strip(), session_id, centre_id)
+        return Item(MessageKind.ZIP, str(line.key), changed.strip(), session_id, centre_id)
     # Documents that were corrected or submitted again are news as well.
     what = (
         f"{outcome} {line.phase.short_name} {line.failed}/{line.documents} {md5}{changed}"
         if needs_attention(line)
         else f"{outcome} {md5}"
     )
-    return Item(Kind.ZIP, str(line.key), what, session_id, centre_id)
+    return Item(MessageKind.ZIP, str(line.key), what, session_id, centre_id)
 
 
 def _by_centre(connection: Connection, session: SessionEntry, lines: Sequence[ZipLine]) -> dict[str, list[ZipLine]]:

@@ -25,14 +25,14 @@ from sqlalchemy import ColumnElement, Connection, Engine, and_, delete, func, in
 from sqlalchemy.exc import IntegrityError
 
 from dcc.databases.columns import utc_now
-from dcc.databases.list_parameters import portions, rows_with
+from dcc.databases.list_parameters import rows_with, sorted_chunks
 from dcc.databases.transactions import RollBackError, insert_rows, run_writing
-from dcc.notify.messages import Item, Kind
+from dcc.notify.messages import Item, MessageKind
 from dcc.tracker.models import NotificationRow
 
 LAPSED: Final = timedelta(minutes=15)
 """Age at which no process can still be sending a message: sending is bounded to ten minutes (DCC_NOTIFY_SECONDS)."""
-MOST_ATTEMPTS: Final = 40
+MAX_ATTEMPTS: Final = 40
 """Attempts after which a message is given up, after some days: an address that still refuses mail is wrong."""
 AT_ONCE: Final = 5
 """Attempts without a pause. The pauses before later ones double, up to `LONGEST_PAUSE`.
@@ -45,11 +45,11 @@ _SUBJECT_LENGTH: Final = 255
 _RECIPIENT_LENGTH: Final = 256
 _PATIENCE_SECONDS: Final = 5.0
 
-_MARK: Final = Item(Kind.SESSION, "sessions looked at")
+_MARK: Final = Item(MessageKind.SESSION, "sessions looked at")
 T = TypeVar("T")
 
 
-class Sending(StrEnum):
+class SendState(StrEnum):
     """How far the sending of an item is."""
 
     CLAIMED = "claimed"
@@ -59,7 +59,7 @@ class Sending(StrEnum):
     UNSURE = "unsure"
 
 
-NOTIFIED: Final = (Sending.SENT, Sending.UNSURE)
+NOTIFIED: Final = (SendState.SENT, SendState.UNSURE)
 """States in which the recipient counts as notified."""
 
 
@@ -97,8 +97,8 @@ class Ledger:
             if new:
                 rows = [_row(free[told], told, message_id, channel, recipient, now) for told in new]
                 connection.execute(insert(NotificationRow), rows)
-            claimed = {"state": Sending.CLAIMED, "message_id": message_id, "changed": now}
-            for portion in portions(row.id for row in taken):
+            claimed = {"state": SendState.CLAIMED, "message_id": message_id, "changed": now}
+            for portion in sorted_chunks(row.id for row in taken):
                 connection.execute(update(NotificationRow).where(NotificationRow.id.in_(portion)).values(claimed))
             told_now = [*new, *(row.told for row in taken)]
             return Claim(message_id, channel, recipient, tuple(free[told] for told in told_now), now)
@@ -113,7 +113,7 @@ class Ledger:
         """Record that the message of a claim leaves now; False if the claim lapsed and is another process's."""
 
         def work(connection: Connection) -> bool:
-            values = {"state": Sending.SENDING, "attempts": NotificationRow.attempts + 1, "changed": utc_now()}
+            values = {"state": SendState.SENDING, "attempts": NotificationRow.attempts + 1, "changed": utc_now()}
             begun = connection.execute(update(NotificationRow).where(*_of_claim(claim)).values(values)).rowcount
             if begun != len(claim.items):
                 # Another message has some of the items; the others' claim has lapsed too, so they are due again.
@@ -122,19 +122,19 @@ class Ledger:
 
         return self._write(work)
 
-    def settle(self, claim: Claim, state: Sending, reason: str | None = None) -> None:
+    def record_result(self, claim: Claim, state: SendState, reason: str | None = None) -> None:
         """Record the result of sending a claim's message. Its items replace earlier ones of the same submissions."""
 
         def work(connection: Connection) -> None:
-            settled = update(NotificationRow).where(NotificationRow.message_id == claim.message_id)
-            if state is not Sending.SENT:
+            change = update(NotificationRow).where(NotificationRow.message_id == claim.message_id)
+            if state is not SendState.SENT:
                 # A process that sent it again meanwhile knows better.
-                settled = settled.where(NotificationRow.state != Sending.SENT)
-            connection.execute(settled.values(state=state, reason=reason, changed=utc_now()))
+                change = change.where(NotificationRow.state != SendState.SENT)
+            connection.execute(change.values(state=state, reason=reason, changed=utc_now()))
             if state in NOTIFIED:
                 # Only the last outcome counts, so that the same failure is news again after a success.
-                subjects = [item.subject for item in claim.items if item.kind is Kind.ZIP]
-                _forget(connection, Kind.ZIP, subjects, claim.channel, claim.recipient, but=claim.message_id)
+                subjects = [item.subject for item in claim.items if item.kind is MessageKind.ZIP]
+                _forget(connection, MessageKind.ZIP, subjects, claim.channel, claim.recipient, but=claim.message_id)
 
         self._write(work)
 
@@ -144,27 +144,27 @@ class Ledger:
         def work(connection: Connection) -> None:
             held = _of_claim(claim)
             connection.execute(delete(NotificationRow).where(*held, NotificationRow.attempts == 0))
-            connection.execute(update(NotificationRow).where(*held).values(state=Sending.FAILED, changed=utc_now()))
+            connection.execute(update(NotificationRow).where(*held).values(state=SendState.FAILED, changed=utc_now()))
 
         self._write(work)
 
-    def settle_interrupted(self, repeatable: Sequence[str]) -> list[tuple[str, str]]:
+    def record_interrupted(self, repeatable: Sequence[str]) -> list[tuple[str, str]]:
         """Settle messages whose process died while sending; returns channel and recipient of those now unsure.
 
         Messages of the channels in `repeatable` are sent again.
         """
 
         def work(connection: Connection) -> list[tuple[str, str]]:
-            old = and_(NotificationRow.state == Sending.SENDING, NotificationRow.changed < utc_now() - LAPSED)
+            old = and_(NotificationRow.state == SendState.SENDING, NotificationRow.changed < utc_now() - LAPSED)
             again = NotificationRow.channel.in_(repeatable)
             values: dict[str, Any] = {"changed": utc_now(), "reason": "The process that sent it died."}
             if connection.scalar(select(func.count()).select_from(NotificationRow).where(old)) == 0:
                 return []
-            connection.execute(update(NotificationRow).where(old, again).values(state=Sending.FAILED, **values))
+            connection.execute(update(NotificationRow).where(old, again).values(state=SendState.FAILED, **values))
             lost = connection.execute(
                 select(NotificationRow.channel, NotificationRow.recipient).where(old).distinct()
             ).all()
-            connection.execute(update(NotificationRow).where(old).values(state=Sending.UNSURE, **values))
+            connection.execute(update(NotificationRow).where(old).values(state=SendState.UNSURE, **values))
             return [(row.channel, row.recipient) for row in lost]
 
         return self._write(work)
@@ -175,9 +175,9 @@ class Ledger:
         query = (
             select(*columns)
             .where(
-                NotificationRow.state.in_([Sending.FAILED, Sending.CLAIMED]),
-                NotificationRow.kind.in_([Kind.DIGEST, Kind.SESSION]),
-                NotificationRow.attempts < MOST_ATTEMPTS,
+                NotificationRow.state.in_([SendState.FAILED, SendState.CLAIMED]),
+                NotificationRow.kind.in_([MessageKind.DIGEST, MessageKind.SESSION]),
+                NotificationRow.attempts < MAX_ATTEMPTS,
                 NotificationRow.session_id.is_not(None),
             )
             .order_by(NotificationRow.session_id.desc())
@@ -185,15 +185,15 @@ class Ledger:
         now = utc_now()
         with self._tracker.connect() as connection:
             rows = connection.execute(query).all()
-        due = (row.session_id for row in rows if row.state == Sending.CLAIMED or _is_due(row, now))
+        due = (row.session_id for row in rows if row.state == SendState.CLAIMED or _is_due(row, now))
         return [number for number in dict.fromkeys(due) if number is not None]
 
     def drop_failed(self, session: int, *, before: datetime) -> None:
         """Remove a session's failed messages that were due `before` and were not tried since."""
         left = (
             NotificationRow.session_id == session,
-            NotificationRow.state == Sending.FAILED,
-            NotificationRow.kind.in_([Kind.DIGEST, Kind.SESSION, Kind.ZIP]),
+            NotificationRow.state == SendState.FAILED,
+            NotificationRow.kind.in_([MessageKind.DIGEST, MessageKind.SESSION, MessageKind.ZIP]),
             NotificationRow.changed < before,
         )
         columns = NotificationRow.id, NotificationRow.attempts, NotificationRow.changed
@@ -202,19 +202,19 @@ class Ledger:
         if found:
             self._write(lambda connection: _delete(connection, found))
 
-    def settled(self, items: Sequence[Item], channel: str, recipient: str) -> list[Item]:
+    def closed_items(self, items: Sequence[Item], channel: str, recipient: str) -> list[Item]:
         """The items that are closed for the recipient: sent, perhaps sent, or given up."""
         return [
             item
             for item, row in self._rows_of(items, channel, recipient)
             if row is not None
-            and (row.state in NOTIFIED or (row.state == Sending.FAILED and row.attempts >= MOST_ATTEMPTS))
+            and (row.state in NOTIFIED or (row.state == SendState.FAILED and row.attempts >= MAX_ATTEMPTS))
         ]
 
     def open_outages(self, channel: str, recipient: str) -> dict[str, str]:
         """Outages that the recipient knows of without a recovery: by subject, the row's `told`."""
         query = select(NotificationRow.subject, NotificationRow.told).where(
-            NotificationRow.kind == Kind.OUTAGE,
+            NotificationRow.kind == MessageKind.OUTAGE,
             NotificationRow.ended.is_(None),
             NotificationRow.channel == channel,
             NotificationRow.recipient == recipient[:_RECIPIENT_LENGTH],
@@ -228,15 +228,17 @@ class Ledger:
         ended = update(NotificationRow).where(NotificationRow.told == told).values(ended=utc_now())
         self._write(lambda connection: connection.execute(ended) and None)
 
-    def entries(self, *, session: int | None = None, most: int = 100) -> list[NotificationRow | Any]:
+    def entries(self, *, session: int | None = None, limit: int = 100) -> list[NotificationRow | Any]:
         """Rows of the ledger, newest first, without the submissions that digests consist of."""
-        query = select(NotificationRow.__table__).where(NotificationRow.kind != Kind.ZIP, NotificationRow.channel != "")
+        query = select(NotificationRow.__table__).where(
+            NotificationRow.kind != MessageKind.ZIP, NotificationRow.channel != ""
+        )
         if session is not None:
             query = query.where(NotificationRow.session_id == session)
         with self._tracker.connect() as connection:
-            return list(connection.execute(query.order_by(NotificationRow.id.desc()).limit(most)))
+            return list(connection.execute(query.order_by(NotificationRow.id.desc()).limit(limit)))
 
-    def forget(self, kind: Kind, subjects: Sequence[str], channel: str, recipient: str) -> None:
+    def forget(self, kind: MessageKind, subjects: Sequence[str], channel: str, recipient: str) -> None:
         """Remove items of the recipient: if they happen again, they are news."""
         self._write(lambda connection: _forget(connection, kind, subjects, channel, recipient))
 
@@ -254,7 +256,7 @@ class Ledger:
 
         def work(connection: Connection) -> None:
             if not _rows_by_key(connection, [mark]):
-                row = _row(_MARK, mark, "", "", "", utc_now()) | {"state": Sending.SENT, "session_id": session}
+                row = _row(_MARK, mark, "", "", "", utc_now()) | {"state": SendState.SENT, "session_id": session}
                 insert_rows(connection, NotificationRow.__table__, [row])
             older = or_(NotificationRow.session_id < session, NotificationRow.session_id.is_(None))
             later = update(NotificationRow).where(NotificationRow.told == mark, older)
@@ -286,14 +288,14 @@ def _rows_by_key(connection: Connection, told: Iterable[str], *, locked: bool = 
 def _is_free(row: Any) -> bool:
     if row is None:
         return True
-    if row.state == Sending.FAILED:
+    if row.state == SendState.FAILED:
         return _is_due(row, utc_now())
-    return bool(row.state == Sending.CLAIMED and row.changed < utc_now() - LAPSED)
+    return bool(row.state == SendState.CLAIMED and row.changed < utc_now() - LAPSED)
 
 
 def _is_due(row: Any, now: datetime) -> bool:
     """Whether a failed item is due for another attempt: not during its pause, and not after it was given up."""
-    if row.attempts >= MOST_ATTEMPTS:
+    if row.attempts >= MAX_ATTEMPTS:
         return False
     doubled = row.attempts - AT_ONCE
     pause = timedelta() if doubled < 0 else min(timedelta(minutes=2**doubled), LONGEST_PAUSE)
@@ -304,7 +306,7 @@ def _of_claim(claim: Claim) -> tuple[ColumnElement[bool], ...]:
     """Conditions for the rows of a claim that has not lapsed and is not another process's."""
     return (
         NotificationRow.message_id == claim.message_id,
-        NotificationRow.state == Sending.CLAIMED,
+        NotificationRow.state == SendState.CLAIMED,
         NotificationRow.changed == claim.since,
     )
 
@@ -332,7 +334,7 @@ def _row(item: Item, told: str, message_id: str, channel: str, recipient: str, n
         "recipient": recipient[:_RECIPIENT_LENGTH],
         "session_id": item.session,
         "centre_id": item.centre_id,
-        "state": Sending.CLAIMED,
+        "state": SendState.CLAIMED,
         "attempts": 0,
         "reason": None,
         "changed": now,
@@ -342,7 +344,7 @@ def _row(item: Item, told: str, message_id: str, channel: str, recipient: str, n
 
 
 def _forget(
-    connection: Connection, kind: Kind, subjects: Sequence[str], channel: str, recipient: str, *, but: str = ""
+    connection: Connection, kind: MessageKind, subjects: Sequence[str], channel: str, recipient: str, *, but: str = ""
 ) -> None:
     """Remove the rows of these items, all `but` those of one message."""
     query = select(NotificationRow.id).where(
@@ -356,5 +358,5 @@ def _forget(
 
 
 def _delete(connection: Connection, rows: Iterable[int]) -> None:
-    for portion in portions(rows):
+    for portion in sorted_chunks(rows):
         connection.execute(delete(NotificationRow).where(NotificationRow.id.in_(portion)))

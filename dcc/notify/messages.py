@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class Kind(StrEnum):
+class MessageKind(StrEnum):
     """The kind of an item."""
 
     DIGEST = "digest"
@@ -50,7 +50,7 @@ class Item:
     `session` and `centre_id` are ids of the tracker's rows, if the item is about such.
     """
 
-    kind: Kind
+    kind: MessageKind
     subject: str
     what: str = ""
     session: int | None = None
@@ -81,7 +81,7 @@ class Message:
     """
 
     id: str
-    kind: Kind
+    kind: MessageKind
     subject: str
     text: str
     html: str = ""

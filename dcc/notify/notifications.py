@@ -21,12 +21,12 @@ from dcc.notify import outages
 from dcc.notify.channels.base import Channel, notifies
 from dcc.notify.channels.opening import open_channels
 from dcc.notify.composer import Composer
-from dcc.notify.messages import Audience, Item, Kind, Message
-from dcc.notify.news import SessionNews, notify_owners, remind_centres
+from dcc.notify.messages import Audience, Item, Message, MessageKind
+from dcc.notify.notifiers import SessionNotifier, notify_owners, remind_centres
 from dcc.notify.outages import (
     ARCHIVES,
     TRACKER,
-    Trouble,
+    OutageEntry,
     broken_session,
     dead_sessions,
     ended_outages,
@@ -35,20 +35,20 @@ from dcc.notify.outages import (
     session_of_dead_process,
     sessions_after,
     sessions_of,
-    sources_away,
+    unreachable_sources,
 )
-from dcc.notify.rounds import Planned, Round
+from dcc.notify.rounds import PlannedMessage, Round
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 
-_MOST_SESSIONS = 20
-_MOST_RETRIES = 10
+_MAX_SESSIONS = 20
+_MAX_RETRIES = 10
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Notified:
+class NotificationResult:
     """What a round did: `sentences` for people, the number of messages `sent` by channel, and of those that failed."""
 
     sentences: tuple[str, ...] = ()
@@ -89,11 +89,11 @@ def notify_after_session(
 def notify_due(
     tracker: Engine,
     settings: Settings,
-    states: Iterable[Trouble] = (),
+    states: Iterable[OutageEntry] = (),
     *,
     watched: str | None = None,
     remind: datetime | None = None,
-) -> Notified:
+) -> NotificationResult:
     """Send all due news: failed messages, sessions that ended without sending, outages. For sensors.
 
     `states` are outages that the tracker does not know; of what works, `since` is empty. They have every subject that
@@ -101,7 +101,7 @@ def notify_due(
     reminded of archives that failed long before it.
     """
     if not notifies(settings):
-        return Notified()
+        return NotificationResult()
     known = list(states)
     troubles = [state for state in known if state.since]
     fine = {state.subject: state.label for state in known if not state.since}
@@ -116,18 +116,20 @@ def notify_due(
     return _guarded(tracker, settings, work)
 
 
-def notify_session(tracker: Engine, settings: Settings, session_id: int, *, centre: str | None = None) -> Notified:
+def notify_session(
+    tracker: Engine, settings: Settings, session_id: int, *, centre: str | None = None
+) -> NotificationResult:
     """Send the due news of one finished session, for all centres or one."""
 
     def work(round_: Round) -> None:
-        SessionNews(round_, session_id, centre).notify()
+        SessionNotifier(round_, session_id, centre).notify()
 
     return _guarded(tracker, settings, work)
 
 
 def plan(
     tracker: Engine, settings: Settings, session_id: int | None = None, *, centre: str | None = None
-) -> tuple[list[Planned], list[str]]:
+) -> tuple[list[PlannedMessage], list[str]]:
     """The messages that would be sent, of one session or of everything due, and sentences. Nothing is sent or recorded.
 
     Raises DccError.
@@ -136,7 +138,7 @@ def plan(
     if session_id is None and centre is None:
         _notify_outages(round_, None, (), {}, dead=True)
     for number in [session_id] if session_id is not None else _due_sessions(round_, None):
-        SessionNews(round_, number, centre).notify()
+        SessionNotifier(round_, number, centre).notify()
     if session_id is None or centre is not None:
         notify_owners(round_, centre)
     return round_.planned, round_.conclude()
@@ -157,7 +159,7 @@ def notify_tracker_outage(settings: Settings, error: DccError) -> list[str]:
     """
     if not notifies(settings):
         return []
-    trouble = Trouble(TRACKER, "", TRACKER, str(error), reported=False)
+    trouble = OutageEntry(TRACKER, "", TRACKER, str(error), reported=False)
     sentences: list[str] = []
     failed: set[str] = set()
     for channel, recipient in _wranglers(settings, sentences):
@@ -207,7 +209,7 @@ def _notify_tracker_recovery(settings: Settings) -> list[str]:
 
 
 def _send_alone(
-    settings: Settings, channel: Channel, recipient: str, away: Sequence[Trouble], back: Iterable[str]
+    settings: Settings, channel: Channel, recipient: str, away: Sequence[OutageEntry], back: Iterable[str]
 ) -> None:
     message = Composer(settings).outages(uuid.uuid4().hex, away, {subject: subject for subject in back})
     channel.send(message, recipient, seconds=settings.notify_seconds)
@@ -221,7 +223,7 @@ def _wranglers(settings: Settings, problems: list[str]) -> list[tuple[Channel, s
     ]
 
 
-def _guarded(tracker: Engine, settings: Settings, work: Callable[[Round], None]) -> Notified:
+def _guarded(tracker: Engine, settings: Settings, work: Callable[[Round], None]) -> NotificationResult:
     """Run a round, and turn each error into a sentence."""
     sentences: list[str] = []
     sent: dict[str, int] = {}
@@ -230,7 +232,7 @@ def _guarded(tracker: Engine, settings: Settings, work: Callable[[Round], None])
         round_ = Round(tracker, settings)
         try:
             repeating = [channel.name for channel in round_.channels if channel.repeats]
-            for channel, recipient in round_.ledger.settle_interrupted(repeating):
+            for channel, recipient in round_.ledger.record_interrupted(repeating):
                 sentences.append(
                     f"A process died while it sent a notification by {channel} to {recipient}: nobody knows whether it "
                     "arrived, and it is not sent again. See: dcc notify --list"
@@ -248,13 +250,13 @@ def _guarded(tracker: Engine, settings: Settings, work: Callable[[Round], None])
         log.exception("Notifications met a fault")
         sentences.append(f"Notifications met a fault of the platform: {fault_of(error)}. Report it.")
         failed += 1
-    return Notified(tuple(sentences), sent, failed)
+    return NotificationResult(tuple(sentences), sent, failed)
 
 
 def _notify_sessions(round_: Round, session_id: int | None) -> None:
     numbers = _due_sessions(round_, session_id)
     for number in numbers:
-        SessionNews(round_, number).notify()
+        SessionNotifier(round_, number).notify()
         # Failed messages that are not due any more: a later session has sent the same news.
         round_.ledger.drop_failed(number, before=round_.began)
     if numbers:
@@ -269,8 +271,8 @@ def _due_sessions(round_: Round, session_id: int | None) -> list[int]:
     last = round_.ledger.last_session()
     with round_.tracker.connect() as connection:
         # Sessions before the first notification are history; nobody waits for them.
-        ended = sessions_after(connection, last, _MOST_SESSIONS if last else 1)
-    again = round_.ledger.sessions_due()[:_MOST_RETRIES]
+        ended = sessions_after(connection, last, _MAX_SESSIONS if last else 1)
+    again = round_.ledger.sessions_due()[:_MAX_RETRIES]
     wanted = {*ended, *again, *([] if session_id is None else [session_id])}
     return sorted(wanted)
 
@@ -278,7 +280,7 @@ def _due_sessions(round_: Round, session_id: int | None) -> list[int]:
 def _notify_outages(
     round_: Round,
     session_id: int | None,
-    troubles: Iterable[Trouble],
+    troubles: Iterable[OutageEntry],
     fine: Mapping[str, str],
     *,
     dead: bool = False,
@@ -287,7 +289,7 @@ def _notify_outages(
     """Send outages and recoveries, with `dead` those of dead sessions too; `fine` and `watched`: see `notify_due`."""
     with round_.tracker.connect() as connection:
         lost = lost_from_store(connection, round_.settings)
-        away = [*troubles, *lost, *sources_away(connection, round_.settings, session_id)]
+        away = [*troubles, *lost, *unreachable_sources(connection, round_.settings, session_id)]
         fine = fine if lost else {**fine, ARCHIVES: ARCHIVES}
         if dead:
             away += dead_sessions(connection, round_.settings)
@@ -301,7 +303,7 @@ def _notify_outages_to(
     round_: Round,
     channel: Channel,
     recipient: str,
-    away: Sequence[Trouble],
+    away: Sequence[OutageEntry],
     fine: Mapping[str, str],
     watched: str | None,
 ) -> None:
@@ -320,7 +322,7 @@ def _notify_outages_to(
         del back[subject]
     # An outage that continues is one outage, whichever session or run met it.
     by_item = {trouble.item: trouble for trouble in away if trouble.subject not in open_outages}
-    recoveries = {Item(Kind.RECOVERY, subject, open_outages[subject]): subject for subject in back}
+    recoveries = {Item(MessageKind.RECOVERY, subject, open_outages[subject]): subject for subject in back}
 
     def compose(message_id: str, items: Sequence[Item], _: Channel) -> Message:
         labels = {recoveries[item]: back[recoveries[item]] or "" for item in items if item in recoveries}
@@ -334,7 +336,7 @@ def _notify_outages_to(
             ledger.end_outage(item.ledger_key(channel.name, recipient))
     # This includes recoveries that an earlier round sent before it died: else the next outage would be taken for this
     # one.
-    for item in ledger.settled(list(recoveries), channel.name, recipient):
+    for item in ledger.closed_items(list(recoveries), channel.name, recipient):
         ledger.end_outage(open_outages[recoveries[item]])
 
 

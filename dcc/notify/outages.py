@@ -18,7 +18,7 @@ from sqlalchemy import Connection, func, or_, select
 
 from dcc.errors import ListingShrunkError
 from dcc.messages import Message, count_of, message_from_json
-from dcc.notify.messages import Item, Kind
+from dcc.notify.messages import Item, MessageKind
 from dcc.runtime.private_files import PRIVATE_FILE, make_directory
 from dcc.session.leases import Lease, read_leases
 from dcc.settings import Settings
@@ -26,7 +26,7 @@ from dcc.settings.centre_groups import CentreGroup
 from dcc.store.copies import named_replicas
 from dcc.tracker.models import AnException, Centre, CrawlingSession, FileSource, SourceCrawlRow
 from dcc.tracker.register.source_addresses import load_addresses
-from dcc.tracker.stored_archives import delivered_as, lost_archives
+from dcc.tracker.stored_archives import lost_archives, submissions_of_archive
 
 _NAME: Final = "tracker-away-{}.json"
 
@@ -66,11 +66,11 @@ ARCHIVES: Final = "archive store"
 _SOURCE: Final = "file source "
 _FAILED: Final = "failed"
 _MOST: Final = 500
-_MOST_LOST: Final = 5
+_MAX_LOST: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class OutageEntry:
     """An outage. `since` distinguishes it from earlier ones of the same subject; `label` names the subject for people.
 
     `reason` is the recorded message without its label. `over`: it has ended before anybody was notified. `reported`:
@@ -90,10 +90,10 @@ class Trouble:
     @property
     def item(self) -> Item:
         """The outage, as an item of the ledger."""
-        return Item(Kind.OUTAGE, self.subject, self.since, self.session, self.centre_id)
+        return Item(MessageKind.OUTAGE, self.subject, self.since, self.session, self.centre_id)
 
 
-def sources_away(connection: Connection, settings: Settings, session_id: int | None = None) -> list[Trouble]:
+def unreachable_sources(connection: Connection, settings: Settings, session_id: int | None = None) -> list[OutageEntry]:
     """The sources that failed in a session (None: the last), and in as many before as the settings ask for.
 
     A source whose listing shrank is reported at once: the next crawl may take its archives for gone.
@@ -133,7 +133,7 @@ def sources_away(connection: Connection, settings: Settings, session_id: int | N
         else:
             first = row.id
         troubles.append(
-            Trouble(
+            OutageEntry(
                 subject=f"{_SOURCE}{row.file_source_id}",
                 since=str(first),
                 label=address.label,
@@ -162,39 +162,41 @@ def sessions_of(group: str | None) -> str:
     return SESSION if group is None else f"{SESSION} of {group}"
 
 
-def broken_session(session_id: int, group: CentreGroup | None, reason: str) -> Trouble:
+def broken_session(session_id: int, group: CentreGroup | None, reason: str) -> OutageEntry:
     """The outage of a session that broke off."""
     subject = sessions_of(None if group is None else group.name)
-    return Trouble(subject, str(session_id), f"session {session_id}", reason, session_id)
+    return OutageEntry(subject, str(session_id), f"session {session_id}", reason, session_id)
 
 
-def session_of_dead_process(dead: Lease, *, taken_up: bool) -> Trouble:
+def session_of_dead_process(dead: Lease, *, taken_up: bool) -> OutageEntry:
     """The outage of a session whose process died; `taken_up`: the next session has finished its work."""
     trouble = broken_session(dead.session, dead.group, dead.reason)
     return replace(trouble, over=taken_up, reported=False)
 
 
-def dead_sessions(connection: Connection, settings: Settings) -> list[Trouble]:
+def dead_sessions(connection: Connection, settings: Settings) -> list[OutageEntry]:
     """Sessions whose processes died and that no other session has followed yet."""
     dead = [lease for lease in read_leases(connection, settings) if lease.is_dead]
     return [session_of_dead_process(lease, taken_up=False) for lease in dead]
 
 
-def lost_from_store(connection: Connection, settings: Settings) -> list[Trouble]:
+def lost_from_store(connection: Connection, settings: Settings) -> list[OutageEntry]:
     """The archives without a good copy in the archive store, as one outage; none if all have one."""
     urls = [url for url, _ in named_replicas(settings)]
     lost = lost_archives(connection, urls)
     if not lost:
         return []
-    keys = [key for copy in lost[:_MOST_LOST] for key in delivered_as(connection, copy.sha256)]
+    keys = [key for copy in lost[:_MAX_LOST] for key in submissions_of_archive(connection, copy.sha256)]
     reason = (
         f"No copy is good any more of {count_of(len(lost), 'archive')}, such as {', '.join(map(str, keys))}. See "
         "`dcc archive status`; restore a copy, or ask the centre for it, then `dcc archive repair`."
     )
-    return [Trouble(ARCHIVES, lost[-1].sha256, ARCHIVES, reason, reported=False)]
+    return [OutageEntry(ARCHIVES, lost[-1].sha256, ARCHIVES, reason, reported=False)]
 
 
-def ended_outages(connection: Connection, subjects: Iterable[str], away: Iterable[Trouble]) -> dict[str, str | None]:
+def ended_outages(
+    connection: Connection, subjects: Iterable[str], away: Iterable[OutageEntry]
+) -> dict[str, str | None]:
     """The subjects that recovered, each with its label; sessions are not among them.
 
     None instead of a label: the outage ends without a message, as of a source that is not crawled any more.
@@ -214,13 +216,13 @@ def ended_outages(connection: Connection, subjects: Iterable[str], away: Iterabl
     return back
 
 
-def sessions_after(connection: Connection, last: int, most: int) -> list[int]:
-    """Finished sessions after `last`, oldest first: at most the `most` newest of them."""
+def sessions_after(connection: Connection, last: int, limit: int) -> list[int]:
+    """Finished sessions after `last`, oldest first: at most the `limit` newest of them."""
     query = (
         select(CrawlingSession.id)
         .where(CrawlingSession.id > last, CrawlingSession.finish_time.is_not(None))
         .order_by(CrawlingSession.id.desc())
-        .limit(most)
+        .limit(limit)
     )
     return sorted(connection.scalars(query))
 

@@ -21,7 +21,7 @@ from dcc.errors import DatabaseUnreachableError, DccError, NotificationNotSentEr
 from dcc.notify.channels.base import Channel
 from dcc.notify.channels.opening import open_channels
 from dcc.notify.composer import Composer
-from dcc.notify.ledger import Claim, Ledger, Sending
+from dcc.notify.ledger import Claim, Ledger, SendState
 from dcc.notify.messages import Audience, Item, Message
 from dcc.settings import Settings
 
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedMessage:
     """A message that would be sent, with its channel and recipient."""
 
     channel: str
@@ -52,7 +52,7 @@ class Round:
     tracker: Engine
     settings: Settings
     dry: bool = False
-    planned: list[Planned] = field(default_factory=list)
+    planned: list[PlannedMessage] = field(default_factory=list)
     sent: Counter[str] = field(default_factory=Counter)
     sentences: list[str] = field(default_factory=list)
     postponed: int = 0
@@ -89,7 +89,7 @@ class Round:
         if not needed(free):
             return ()
         if self.dry:
-            self.planned.append(Planned(channel.name, recipient, compose(DRY_RUN_ID, free, channel)))
+            self.planned.append(PlannedMessage(channel.name, recipient, compose(DRY_RUN_ID, free, channel)))
             return ()
         claim = self.ledger.claim(free, channel.name, recipient)
         if not needed(claim.items):
@@ -97,7 +97,7 @@ class Round:
             return ()
         if self._failures[channel.name] >= _FAILURES or self._seconds_left <= 0:
             self.postponed += 1
-            self.ledger.settle(claim, Sending.FAILED, "It was not tried: the channel failed, or time was up.")
+            self.ledger.record_result(claim, SendState.FAILED, "It was not tried: the channel failed, or time was up.")
             return ()
         return self._send(channel, claim, compose)
 
@@ -139,7 +139,7 @@ class Round:
             log.exception("The channel %s met a fault", channel.name)
             problem = f"The notification was not sent: the channel {channel.name} met a fault ({type(error).__name__})."
             return self._failed(channel, claim, problem, unsure=True)
-        self.ledger.settle(claim, Sending.SENT)
+        self.ledger.record_result(claim, SendState.SENT)
         self._failures[channel.name] = 0
         self.sent[channel.name] += 1
         return claim.items
@@ -152,14 +152,14 @@ class Round:
         self._not_sent += 1
         self.sentences.append(problem)
         if self.ledger.begin(claim):
-            self.ledger.settle(claim, Sending.FAILED, problem)
+            self.ledger.record_result(claim, SendState.FAILED, problem)
         return ()
 
     def _failed(self, channel: Channel, claim: Claim, problem: str, *, unsure: bool) -> Sequence[Item]:
         self._failures[channel.name] += 1
         self._not_sent += 1
         unsure = unsure and not channel.repeats
-        self.ledger.settle(claim, Sending.UNSURE if unsure else Sending.FAILED, problem)
+        self.ledger.record_result(claim, SendState.UNSURE if unsure else SendState.FAILED, problem)
         if unsure:
             problem += f" Whether it arrived at {claim.recipient} all the same is not known, so it is not sent again."
         log.warning("%s", problem)

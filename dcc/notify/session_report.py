@@ -20,11 +20,11 @@ from dcc.databases.transactions import run_reading
 from dcc.errors import DccError
 from dcc.messages import count_of
 from dcc.notify.channels.reports import Report, ways_to_send
-from dcc.outcomes import HELD, TROUBLES, EndReason, Problem, ZipKey
+from dcc.outcomes import FAILED_ENDS, HELD, EndReason, Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.rules.upload import LATE
 from dcc.settings import Settings
-from dcc.sources.due import Why
+from dcc.sources.crawl_policy import DueReason
 from dcc.tracker.crawls import CrawlEntry, SessionEntry, require_session, session_findings
 from dcc.tracker.hostings.missing_archives import count_open
 from dcc.tracker.hostings.older_archives import zips_that_wait
@@ -39,14 +39,14 @@ from dcc.tracker.queries.session_zips import (
 from dcc.tracker.queries.zip_stories import ZipStory, zip_story
 from dcc.tracker.register.centres import list_centres
 from dcc.tracker.register.source_addresses import load_addresses
-from dcc.tracker.register.source_pace import load_dues
+from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.session_statistics import SourceStatistics, seconds_by_phase, seconds_text, statistics_of
 
 _WIDTH = 100
-_MOST_ZIPS = 200
-_MOST_DOCUMENTS = 20
-_MOST_ERRORS = 3
-_MOST_FINDINGS = 200
+_MAX_ZIPS = 200
+_MAX_DOCUMENTS = 20
+_MAX_ERRORS = 3
+_MAX_FINDINGS = 200
 _LONGEST_MESSAGE = 1_000
 
 log = logging.getLogger(__name__)
@@ -105,9 +105,9 @@ class _Text:
         wrapper = textwrap.TextWrapper(_WIDTH, blank, f"{blank}  ", break_long_words=False, break_on_hyphens=False)
         self.lines += wrapper.wrap(plain)
 
-    def add_left(self, indent: int, all_of_them: int, most: int, noun: str = "", hint: str = "") -> None:
-        """Say how many more there are than the `most` that it has."""
-        left = all_of_them - most
+    def add_left(self, indent: int, total: int, limit: int, noun: str = "", hint: str = "") -> None:
+        """Say how many more there are than the `limit` that it has."""
+        left = total - limit
         if left > 0:
             many = count_of(left, f"more {noun}") if noun else f"{left:,} more"
             self.lines.append(f"{' ' * indent}... and {many}{hint}")
@@ -146,9 +146,9 @@ def session_report(connection: Connection, session_id: int, failure_limit: int) 
         text.lines += ["", f"{count_of(proposals, 'proposed withdrawal')} to decide on: dcc data proposals"]
     if findings:
         text.title("What the crawls noticed")
-        for finding in findings[:_MOST_FINDINGS]:
+        for finding in findings[:_MAX_FINDINGS]:
             text.add(2, finding.message)
-        text.add_left(2, len(findings), _MOST_FINDINGS)
+        text.add_left(2, len(findings), _MAX_FINDINGS)
     text.lines += ["", "See also: dcc status; dcc show <action>/<zip>; dcc ui", ""]
     away = sum(crawl.error is not None for crawl in session.crawls)
     troubles = (
@@ -161,7 +161,7 @@ def session_report(connection: Connection, session_id: int, failure_limit: int) 
     summary = ", ".join(count_of(*trouble) for trouble in troubles if trouble[0])
     if not summary:
         summary = "all well" if session.outcome == EndReason.FINISHED else session.outcome
-    is_quiet = not (zips or findings or away or session.outcome in TROUBLES)
+    is_quiet = not (zips or findings or away or session.outcome in FAILED_ENDS)
     return Report(session.id, f"DCC session {session.id}: {summary}", "\n".join(text.lines), is_quiet)
 
 
@@ -182,7 +182,7 @@ def _add_heading(text: _Text, session: SessionEntry) -> None:
 def _add_sources(text: _Text, connection: Connection, session: SessionEntry, failure_limit: int) -> None:
     """Tell of the crawls, and of sources that were not crawled because they are not due."""
     sources = {source.id: source for source in load_addresses(connection, only_crawlable=False)}
-    dues = dict(load_dues(connection, failure_limit))
+    dues = dict(load_crawl_dues(connection, failure_limit))
     statistics = {work.source: work for work in statistics_of(connection, session.id)}
 
     def label(source: int) -> str:
@@ -203,7 +203,7 @@ def _add_sources(text: _Text, connection: Connection, session: SessionEntry, fai
         centre = sources[number].centre if number in sources else ""
         if due.is_due or (session.centres is not None and centre not in session.centres):
             continue
-        if due.why is Why.RECENT:
+        if due.why is DueReason.RECENT:
             recent += 1
         else:
             text.add(2, f"{label(number)}: {due}")
@@ -248,14 +248,14 @@ def _add_failures(text: _Text, connection: Connection, failed: Sequence[SessionZ
         text.lines.append("  Nothing.")
     names = {entry.short_name: entry.full_name for entry in list_centres(connection)}
     of_centres: dict[str, list[ZipStory]] = defaultdict(list)
-    for zipped in failed[:_MOST_ZIPS]:
+    for zipped in failed[:_MAX_ZIPS]:
         of_centres[zipped.centre or next(iter(zipped.hosts), "")].append(zip_story(connection, zipped.key))
     for centre, stories in sorted(of_centres.items()):
         named = f"{centre}, {names.get(centre, 'not registered')}" if centre else "Centre not known"
         text.lines.append(f"  {named}")
         for story in stories:
             _add_story(text, story)
-    text.add_left(2, len(failed), _MOST_ZIPS, "submission", ": dcc zips --status failed")
+    text.add_left(2, len(failed), _MAX_ZIPS, "submission", ": dcc zips --status failed")
 
 
 def _add_story(text: _Text, story: ZipStory) -> None:
@@ -264,40 +264,40 @@ def _add_story(text: _Text, story: ZipStory) -> None:
     failed = [document for document in story.documents if document.status is Status.FAILED]
     # Errors of the latest attempt; the submission's own may be of an earlier one.
     reasons = (story.latest.reasons if story.latest else ()) or (() if failed else story.reasons[-1:])
-    for reason in reasons[-_MOST_ERRORS:]:
+    for reason in reasons[-_MAX_ERRORS:]:
         text.add(6, reason.message)
     if not reasons and not failed:
         text.lines.append(f"        See dcc show {key}")
-    for document in failed[:_MOST_DOCUMENTS]:
+    for document in failed[:_MAX_DOCUMENTS]:
         errors = sum(problem.is_error for problem in document.errors)
         found = count_of(errors, "error") if errors else "no error recorded"
         text.add(6, f"{document.file_name}: failed at {document.phase.short_name}, {found}")
-        for problem in document.errors[:_MOST_ERRORS]:
+        for problem in document.errors[:_MAX_ERRORS]:
             text.add(8, f"{problem.place}: {problem.text}" if problem.place else problem.text)
-        text.add_left(8, len(document.errors), _MOST_ERRORS)
-    text.add_left(6, len(failed), _MOST_DOCUMENTS, "document", f": dcc show {key}")
+        text.add_left(8, len(document.errors), _MAX_ERRORS)
+    text.add_left(6, len(failed), _MAX_DOCUMENTS, "document", f": dcc show {key}")
 
 
 def _add_waiting(text: _Text, title: str, waiting: Sequence[tuple[ZipKey, str]]) -> None:
     if not waiting:
         return
     text.title(title)
-    for key, reason in waiting[:_MOST_DOCUMENTS]:
+    for key, reason in waiting[:_MAX_DOCUMENTS]:
         text.add(2, f"{key}:")
         text.add(6, reason)
-    text.add_left(2, len(waiting), _MOST_DOCUMENTS, "submission")
+    text.add_left(2, len(waiting), _MAX_DOCUMENTS, "submission")
 
 
 def _add_entries(text: _Text, title: str, entries: Mapping[ZipKey, Sequence[tuple[str, Problem]]]) -> None:
     if not entries:
         return
     text.title(title)
-    for key, found in list(entries.items())[:_MOST_ZIPS]:
+    for key, found in list(entries.items())[:_MAX_ZIPS]:
         text.add(2, key)
-        for file_name, problem in found[:_MOST_DOCUMENTS]:
+        for file_name, problem in found[:_MAX_DOCUMENTS]:
             text.add(4, f"{file_name}: {problem.message}")
-        text.add_left(4, len(found), _MOST_DOCUMENTS, "document", f": dcc show {key}")
-    text.add_left(2, len(entries), _MOST_ZIPS, "submission")
+        text.add_left(4, len(found), _MAX_DOCUMENTS, "document", f": dcc show {key}")
+    text.add_left(2, len(entries), _MAX_ZIPS, "submission")
 
 
 def _time(moment: datetime) -> str:

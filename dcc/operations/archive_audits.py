@@ -10,8 +10,8 @@ from functools import partial
 from sqlalchemy import Engine
 
 from dcc.errors import DccError, NotFoundError
-from dcc.operations.archive_copies import ArchiveCopies, CaughtUp
-from dcc.operations.archive_overview import Lost, find_lost
+from dcc.operations.archive_copies import ArchiveCopies, CatchUpResult
+from dcc.operations.archive_overview import LostArchive, find_lost
 from dcc.settings import Settings
 from dcc.store.archive_store import ArchiveStore, Replica
 from dcc.store.copies import Copy, CopyState
@@ -33,32 +33,32 @@ _BATCH = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Audited:
+class AuditResult:
     """What audits or repairs found: one for each replica; what was caught up with; and the lost archives.
 
     `removed` is the number of archives that were older than DCC_ARCHIVE_KEEP_DAYS.
     """
 
     audits: tuple[Audit, ...]
-    caught_up: CaughtUp
-    lost: tuple[Lost, ...]
+    caught_up: CatchUpResult
+    lost: tuple[LostArchive, ...]
     removed: int = 0
 
     @property
-    def away(self) -> Mapping[str, str]:
+    def unreachable(self) -> Mapping[str, str]:
         """The replicas that could not be read, or took no copy, each with the reason."""
         failing = {replica: self.caught_up.lacking[replica] for replica in self.caught_up.failing}
         return failing | {audit.replica: audit.message for audit in self.audits if audit.message is not None}
 
     @property
-    def is_whole(self) -> bool:
+    def is_intact(self) -> bool:
         """Whether every copy that was read is good now, and no archive is lost."""
         return not self.lost and all(audit.repaired == audit.bad + audit.missing for audit in self.audits)
 
 
 def audit_archives(
     tracker: Engine, settings: Settings, requested_by: str, *, replica: str | None = None, everything: bool = False
-) -> Audited:
+) -> AuditResult:
     """Catch up with pending copies, then read the copies that are due (or `everything`) and repair them.
 
     `everything` also begins again in a directory whose copies are gone. Archives older than DCC_ARCHIVE_KEEP_DAYS, if
@@ -76,10 +76,10 @@ def audit_archives(
             faulty = copies.read(partial(faulty_copies, replica=one.url))
             due = copies.read(partial(due_copies, replica=one.url, days=days, everything=everything))
             audits.append(_audited(copies, one, dict.fromkeys([*faulty, *due]), requested_by))
-        return Audited(tuple(audits), caught_up, copies.read(partial(find_lost, settings=settings)), removed)
+        return AuditResult(tuple(audits), caught_up, copies.read(partial(find_lost, settings=settings)), removed)
 
 
-def repair_archives(tracker: Engine, settings: Settings, requested_by: str) -> Audited:
+def repair_archives(tracker: Engine, settings: Settings, requested_by: str) -> AuditResult:
     """Catch up with pending copies, then repair the copies that are known to be bad or missing. Raises as audits."""
     with ArchiveCopies(tracker, settings) as copies:
         caught_up = copies.catch_up()
@@ -87,7 +87,7 @@ def repair_archives(tracker: Engine, settings: Settings, requested_by: str) -> A
         for replica in copies.store.replicas:
             if faulty := copies.read(partial(faulty_copies, replica=replica.url)):
                 audits.append(_audited(copies, replica, faulty, requested_by))
-        return Audited(tuple(audits), caught_up, copies.read(partial(find_lost, settings=settings)))
+        return AuditResult(tuple(audits), caught_up, copies.read(partial(find_lost, settings=settings)))
 
 
 def _chosen(store: ArchiveStore, url: str | None) -> list[Replica]:

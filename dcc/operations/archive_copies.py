@@ -33,18 +33,18 @@ from dcc.store.archive_store import ArchiveStore, Replica
 from dcc.store.copies import Copy, CopyState, StoredCopies
 from dcc.store.staging import Staging
 from dcc.tracker.register.source_addresses import load_addresses
-from dcc.tracker.register.source_pace import load_dues
+from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.stored_archives import (
-    Offer,
+    ListedCopy,
     WantedCopy,
-    delivered_as,
-    note_stored,
-    offers,
+    archives_not_stored,
+    listed_copies,
+    mark_stored,
     pending_copies,
     record_copies,
-    record_kept,
+    record_stored_archives,
     replicas_with_copies,
-    unkept,
+    submissions_of_archive,
 )
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ _BATCH: Final = 50
 
 
 @dataclass
-class CaughtUp:
+class CatchUpResult:
     """What was brought up to date: archives from staging, and copies; and why replicas lack copies still.
 
     `failing` are the replicas to which a copy could not be written; others only lacked the time.
@@ -121,25 +121,25 @@ class ArchiveCopies:
     def __exit__(self, *_: object) -> None:
         self.store.close()
 
-    def catch_up(self, seconds: float | None = None) -> CaughtUp:
+    def catch_up(self, seconds: float | None = None) -> CatchUpResult:
         """Keep what is only in staging, then make pending copies; no new one begins after `seconds`."""
         deadline = None if seconds is None else time.monotonic() + seconds
-        done = CaughtUp()
+        done = CatchUpResult()
         self._keep_staged(done, deadline)
         for replica in self.store.replicas:
             self._make_copies(replica, done, deadline)
         return done
 
-    def _keep_staged(self, done: CaughtUp, deadline: float | None) -> None:
+    def _keep_staged(self, done: CatchUpResult, deadline: float | None) -> None:
         kept: list[tuple[int | None, StoredCopies]] = []
-        missing = self.read(unkept)
+        missing = self.read(archives_not_stored)
         staged = _staged_names(self._staging) if missing else set()
         for one in missing:
             if _is_over(deadline):
                 break
             archive = None
             if one.key.file_name in staged:
-                archive = self._staging.whole_archive(one.key, one.md5, one.size_bytes)
+                archive = self._staging.matching_archive(one.key, one.md5, one.size_bytes)
             if archive is None:
                 continue
             with suppress(OSError):
@@ -151,12 +151,12 @@ class ArchiveCopies:
 
     def _record_kept(self, kept: list[tuple[int | None, StoredCopies]]) -> None:
         if kept:
-            self.write(lambda connection: record_kept(connection, kept))
+            self.write(lambda connection: record_stored_archives(connection, kept))
             kept.clear()
 
-    def _make_copies(self, replica: Replica, done: CaughtUp, deadline: float | None) -> None:
+    def _make_copies(self, replica: Replica, done: CatchUpResult, deadline: float | None) -> None:
         after = 0
-        while wanted := self.read(partial(pending_copies, replica=replica.url, after=after, most=_BATCH)):
+        while wanted := self.read(partial(pending_copies, replica=replica.url, after=after, limit=_BATCH)):
             found: list[tuple[int, str, Copy]] = []
             for one in wanted:
                 if _is_over(deadline):
@@ -220,9 +220,9 @@ class ArchiveCopies:
 
     def _fetched_again(self, sha256: str, path: Path) -> bool:
         """Fetch an archive from a usable source that still lists it as it was; returns whether its bytes came."""
-        dues = self.read(partial(load_dues, failure_limit=self._settings.source_failure_limit))
+        dues = self.read(partial(load_crawl_dues, failure_limit=self._settings.source_failure_limit))
         usable = {source_id for source_id, due in dues.items() if due.may_be_used}
-        for offer in self.read(partial(offers, sha256=sha256)):
+        for offer in self.read(partial(listed_copies, sha256=sha256)):
             if offer.source_id not in usable:
                 continue
             for address in self.read(partial(load_addresses, ids=[offer.source_id])):
@@ -235,7 +235,7 @@ class ArchiveCopies:
                     return True
         return False
 
-    def _fetch(self, offer: Offer, address: SourceAddress, path: Path) -> None:
+    def _fetch(self, offer: ListedCopy, address: SourceAddress, path: Path) -> None:
         """Write what a source offers to a file. Raises SourceError, also if others use all its connections."""
         settings = self._settings.for_protocol(address.protocol)
         patience = for_seconds(settings.connect_timeout + settings.login_timeout)
@@ -249,7 +249,7 @@ class ArchiveCopies:
             source.fetch(offer.key.action, name, file.write, size=offer.size_bytes, modified=offer.modified)
 
     def _staged(self, sha256: str) -> Path | None:
-        for key in self.read(lambda connection: delivered_as(connection, sha256)):
+        for key in self.read(lambda connection: submissions_of_archive(connection, sha256)):
             with suppress(OSError):
                 if sha256_of(archive := self._staging.archive(key)) == sha256:
                     return archive
@@ -261,7 +261,7 @@ class ArchiveCopies:
 
         def write(connection: Connection) -> None:
             record_copies(connection, found)
-            note_stored(connection, [archive_id for archive_id, _, _ in found], required)
+            mark_stored(connection, [archive_id for archive_id, _, _ in found], required)
 
         if found:
             self.write(write)
@@ -273,7 +273,7 @@ class ArchiveCopies:
 
 def _takes_copies(replica: Replica, size_bytes: int) -> bool:
     """Whether a replica answers and has room."""
-    if replica.is_away:
+    if replica.is_unreachable:
         return False
     try:
         replica.answer()

@@ -13,22 +13,22 @@ from dcc.settings import Settings
 from dcc.store.copies import CopyState, named_replicas
 from dcc.tracker.models import utc_now
 from dcc.tracker.stored_archives import (
+    ArchiveTotals,
     Audit,
-    Holdings,
+    archive_totals,
     audits,
-    delivered_as,
-    holdings,
     lost_archives,
     oldest_check,
     stored_since,
+    submissions_of_archive,
 )
 
-_NOTHING = Holdings(0, 0)
+_NOTHING = ArchiveTotals(0, 0)
 _WEEK = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostArchive:
     """An archive without a good copy anywhere: its SHA-256, its bytes, and the submissions that it is of."""
 
     sha256: str
@@ -45,7 +45,7 @@ class ReplicaOverview:
 
     replica: str
     required: bool
-    copies: Mapping[str, Holdings]
+    copies: Mapping[str, ArchiveTotals]
     oldest_check: datetime | None
     last_audit: Audit | None
 
@@ -54,10 +54,10 @@ class ReplicaOverview:
 class StoreOverview:
     """The archives of the store, those of the last seven days, its replicas, and the archives that are lost."""
 
-    archives: Holdings
-    week: Holdings
+    archives: ArchiveTotals
+    week: ArchiveTotals
     replicas: tuple[ReplicaOverview, ...]
-    lost: tuple[Lost, ...]
+    lost: tuple[LostArchive, ...]
 
     @property
     def pending(self) -> int:
@@ -80,13 +80,13 @@ class StoreOverview:
 
 def store_overview(connection: Connection, settings: Settings) -> StoreOverview:
     """What the tracker knows of the store; reads no replica. Raises ConfigurationError."""
-    archives, held = stored_since(connection), holdings(connection)
+    archives, held = stored_since(connection), archive_totals(connection)
     history = {audit.replica: audit for audit in reversed(audits(connection, limit=100))}
     replicas = []
     for url, required in named_replicas(settings):
         copies = {state.value: held.get(url, {}).get(state, _NOTHING) for state in CopyState}
         counted = [found for state, found in copies.items() if state != CopyState.PENDING]
-        copies[CopyState.PENDING] = Holdings(
+        copies[CopyState.PENDING] = ArchiveTotals(
             archives.archives - sum(found.archives for found in counted),
             archives.size_bytes - sum(found.size_bytes for found in counted),
         )
@@ -96,10 +96,10 @@ def store_overview(connection: Connection, settings: Settings) -> StoreOverview:
     )
 
 
-def find_lost(connection: Connection, settings: Settings) -> tuple[Lost, ...]:
+def find_lost(connection: Connection, settings: Settings) -> tuple[LostArchive, ...]:
     """The archives without a good copy in any replica."""
     urls = [url for url, _ in named_replicas(settings)]
     return tuple(
-        Lost(archive.sha256, archive.size_bytes, tuple(delivered_as(connection, archive.sha256)))
+        LostArchive(archive.sha256, archive.size_bytes, tuple(submissions_of_archive(connection, archive.sha256)))
         for archive in lost_archives(connection, urls)
     )

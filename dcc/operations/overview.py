@@ -11,7 +11,7 @@ from dcc.operations.archive_overview import StoreOverview, store_overview
 from dcc.outcomes import ZipKey
 from dcc.reports.overdue import CentreActivity, activity_of_centres
 from dcc.settings import Settings
-from dcc.sources.due import Due
+from dcc.sources.crawl_policy import CrawlDue
 from dcc.tracker import crawls
 from dcc.tracker.crawls import CrawlEntry, SessionEntry
 from dcc.tracker.decisions import DecisionKind, count_decided
@@ -21,7 +21,7 @@ from dcc.tracker.hostings.foreign_archives import HeldArchive
 from dcc.tracker.models import utc_now
 from dcc.tracker.queries.zip_action_lists import StateCount, count_documents, count_zip_actions, held_documents
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
-from dcc.tracker.register.source_pace import load_dues
+from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.session_statistics import Problems, problems_of
 
 
@@ -31,7 +31,7 @@ class SourceOverview:
 
     entry: SourceEntry
     crawl: CrawlEntry | None
-    due: Due | None
+    due: CrawlDue | None
     expected: ExpectedWork
 
     @property
@@ -72,7 +72,7 @@ class Overview:
     acknowledged: int
     proposals: int
     silent: Sequence[CentreActivity]
-    findings: Sequence[crawls.Finding]
+    findings: Sequence[crawls.CrawlFindingEntry]
 
 
 def load_overview(connection: Connection, settings: Settings) -> Overview:
@@ -100,7 +100,7 @@ def _load_sources(
     connection: Connection, settings: Settings, expected: Mapping[int, ExpectedWork]
 ) -> list[SourceOverview]:
     latest = crawls.latest_crawls(connection)
-    dues = load_dues(connection, settings.source_failure_limit)
+    dues = load_crawl_dues(connection, settings.source_failure_limit)
     return [
         SourceOverview(entry, latest.get(entry.id), dues.get(entry.id), expected.get(entry.id, all_of(())))
         for entry in list_sources(connection)

@@ -27,11 +27,11 @@ def open_session(
     and SessionActiveError while another process has a session of one of the centres. Raises SessionLostError when the
     lease was lost meanwhile.
     """
-    return hold_session(tracker, settings, _SettingsAsk(tracker, settings), group=group, resume=resume)
+    return hold_session(tracker, settings, _SessionEnd(tracker, settings), group=group, resume=resume)
 
 
 @dataclass(frozen=True, slots=True)
-class _SettingsAsk:
+class _SessionEnd:
     """The work at the end of a session. Each part is imported when it is needed."""
 
     tracker: Engine
@@ -52,7 +52,7 @@ class _SettingsAsk:
 
             yield from clean_after_session(self.tracker, self.settings, session)
 
-    def tell(self, session: Session, failure: Exception | None, *, completed: bool) -> Iterator[str]:
+    def notify(self, session: Session, failure: Exception | None, *, completed: bool) -> Iterator[str]:
         # A person who interrupts a session does not want to wait for a mail server.
         ended = failure is not None or (completed and not session.is_handed_over)
         failure = None if isinstance(failure, SessionTimeLimitError) else failure
@@ -78,7 +78,7 @@ class _SettingsAsk:
 
             yield from send_end(self.tracker, self.settings, session.id, broke_off)
 
-    def measure(self) -> Iterable[str]:
+    def write_metrics(self) -> Iterable[str]:
         path = self.settings.metrics_file
         if path is None:
             return ()

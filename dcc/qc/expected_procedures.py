@@ -46,7 +46,7 @@ class Delivery(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class DeliveryCriteria:
     """Selects animals and colonies: of a centre, of a pipeline; `day` is the one on which their age counts."""
 
     day: date
@@ -145,31 +145,33 @@ class Deliveries:
         )
 
 
-def count_deliveries(connection: Connection, wanted: Expected) -> Deliveries:
+def count_deliveries(connection: Connection, criteria: DeliveryCriteria) -> Deliveries:
     """The numbers alone."""
     counted = Deliveries()
-    for _ in lacking_procedures(connection, wanted, counted):
+    for _ in lacking_procedures(connection, criteria, counted):
         pass
     return counted
 
 
-def lacking_procedures(connection: Connection, wanted: Expected, counted: Deliveries) -> Iterator[LackingProcedure]:
+def lacking_procedures(
+    connection: Connection, criteria: DeliveryCriteria, counted: Deliveries
+) -> Iterator[LackingProcedure]:
     """Each animal, then each colony, with each procedure that is due and of which it has no valid data.
 
     Adds all numbers to `counted`. Animals come in the order of their submission.
     """
-    due = due_procedures(connection, wanted)
+    due = due_procedures(connection, criteria)
     for level, subjects in (("experiment", _animals), ("line", _colonies)):
         by_pipeline: defaultdict[str, list[tuple[DueProcedure, int]]] = defaultdict(list)
         for procedure in due:
             if procedure.level == level:
                 by_pipeline[procedure.pipeline].append((procedure, procedure.days))
-        for subject, done in subjects(connection, wanted):
+        for subject, done in subjects(connection, criteria):
             asked = [pair for pair in by_pipeline.get(subject.pipeline, ()) if pair[0].can_concern(subject)]
             if level == "experiment" and not asked:
                 counted.uncovered[subject.centre, subject.pipeline] += 1
             states = _states(done) if done else {}
-            age = None if subject.born is None else (wanted.day - subject.born).days
+            age = None if subject.born is None else (criteria.day - subject.born).days
             for one, days in asked:
                 if age is not None and age < days:
                     continue
@@ -194,7 +196,7 @@ def require_pipeline(connection: Connection, pipeline: str) -> None:
         )
 
 
-def due_procedures(connection: Connection, wanted: Expected) -> list[DueProcedure]:
+def due_procedures(connection: Connection, criteria: DeliveryCriteria) -> list[DueProcedure]:
     """The mandatory procedures in use that have an age or stage, the versions of one as one."""
     own = PROCEDURE.c
     query = select(own.pipeline, own.procedure_id, own.name, own.level, own.weeks, own.stage).where(
@@ -205,7 +207,7 @@ def due_procedures(connection: Connection, wanted: Expected) -> list[DueProcedur
         if (
             row.level == "housing"
             or (row.weeks is None and not row.stage)
-            or wanted.pipeline not in (None, row.pipeline)
+            or criteria.pipeline not in (None, row.pipeline)
         ):
             continue
         level = "line" if row.level == "line" else "experiment"
@@ -237,7 +239,7 @@ def _elements(done: str) -> Iterator[tuple[str, int, str | None]]:
         position = end + len(",")
 
 
-def _animals(connection: Connection, wanted: Expected) -> Iterator[tuple[Subject, str | None]]:
+def _animals(connection: Connection, criteria: DeliveryCriteria) -> Iterator[tuple[Subject, str | None]]:
     own = SPECIMEN.c
     of_animal = and_(same_text(NAMED.c.specimen_id, own.specimen_id), EXPERIMENT.c.centre == own.centre)
     joined = NAMED.join(EXPERIMENT, EXPERIMENT.c.id == NAMED.c.experiment_row)
@@ -245,18 +247,18 @@ def _animals(connection: Connection, wanted: Expected) -> Iterator[tuple[Subject
     stage = case((own.kind == "embryo", case((own.stage_unit == "DPC", "E" + own.stage), else_="")), else_=null())
     query = (
         select(own.centre, own.pipeline, own.specimen_id, own.colony_id, own.dob, stage, own.status_code, done)
-        .where(own.is_current, *_chosen(wanted))
+        .where(own.is_current, *_chosen(criteria))
         .order_by(own.id)
     )
     yield from _subjects(connection, query)
 
 
-def _colonies(connection: Connection, wanted: Expected) -> Iterator[tuple[Subject, str | None]]:
+def _colonies(connection: Connection, criteria: DeliveryCriteria) -> Iterator[tuple[Subject, str | None]]:
     own = SPECIMEN.c
     colony = (
         select(own.centre, own.pipeline, own.colony_id, func.min(own.dob).label("dob"))
         .where(own.is_current, own.is_baseline.is_(False), own.colony_id.is_not(None), own.dob.is_not(None))
-        .where(*_chosen(wanted))
+        .where(*_chosen(criteria))
         .group_by(own.centre, own.pipeline, own.colony_id)
         .subquery()
     )
@@ -284,6 +286,6 @@ def _done(own: Any, kind: str, joined: FromClause, of_subject: ColumnElement[boo
     )
 
 
-def _chosen(wanted: Expected) -> list[ColumnElement[bool]]:
-    given = ((SPECIMEN.c.centre, wanted.centre), (SPECIMEN.c.pipeline, wanted.pipeline))
+def _chosen(criteria: DeliveryCriteria) -> list[ColumnElement[bool]]:
+    given = ((SPECIMEN.c.centre, criteria.centre), (SPECIMEN.c.pipeline, criteria.pipeline))
     return [column == value for column, value in given if value is not None]

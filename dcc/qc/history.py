@@ -18,7 +18,7 @@ from dcc.rules.upload import NOT_STORED
 from dcc.vocabulary import DocumentAction, EntityKind
 
 
-class Happening(StrEnum):
+class EventKind(StrEnum):
     """What a document did to an entity."""
 
     ADDED = "added"
@@ -56,7 +56,7 @@ class Event:
     zip_action: str
     zip_file: str
     file_name: str
-    happening: Happening
+    happening: EventKind
     entity_kind: EntityKind
     entity_key: tuple[str | bool | None, ...]
     entity_id: int | None
@@ -122,9 +122,9 @@ def _events(connection: Connection, kind: EntityKind, ids: Iterable[int]) -> lis
     touched = {row.document_id for row in versions.values()} | {row.opened_by for row in lifetimes}
     touched |= {row.ended_by for row in lifetimes if row.ended_by is not None}
     documents = {row.id: row for row in rows_with(connection, select(DOCUMENT), DOCUMENT.c.id, touched)}
-    found: dict[tuple[int, Key], tuple[Happening, int]] = {}
+    found: dict[tuple[int, Key], tuple[EventKind, int]] = {}
     for row in versions.values():
-        found[row.document_id, keys[row.id]] = (Happening.REFUSED, row.id)
+        found[row.document_id, keys[row.id]] = (EventKind.REFUSED, row.id)
     for row in lifetimes:
         if row.ended_by is not None:
             found[row.ended_by, keys[row.entity_id]] = (_happening(documents[row.ended_by], opens=False), row.entity_id)
@@ -162,22 +162,22 @@ def _not_stored(connection: Connection, centre: str, specimen_id: str) -> list[E
     found = []
     for row in connection.execute(statement):
         finding = EventFinding._make(getattr(row, f"finding_{name}") for name in EventFinding._fields)
-        found.append(_event(row, Happening.REFUSED, EntityKind.SPECIMEN, key, None, [finding]))
+        found.append(_event(row, EventKind.REFUSED, EntityKind.SPECIMEN, key, None, [finding]))
     return found
 
 
-def _happening(document: Row[Any], *, opens: bool) -> Happening:
+def _happening(document: Row[Any], *, opens: bool) -> EventKind:
     """What a document did that opened or ended a version."""
     if document.action == DocumentAction.UNDO.value:
-        return Happening.RESTORED if opens else Happening.WITHDRAWN
+        return EventKind.RESTORED if opens else EventKind.WITHDRAWN
     if document.action == (DocumentAction.ADD if opens else DocumentAction.DELETE).value:
-        return Happening.ADDED if opens else Happening.DELETED
-    return Happening.EDITED
+        return EventKind.ADDED if opens else EventKind.DELETED
+    return EventKind.EDITED
 
 
 def _event(
     document: Row[Any],
-    happening: Happening,
+    happening: EventKind,
     kind: EntityKind,
     key: Key,
     version: Row[Any] | None,

@@ -35,7 +35,7 @@ def _number_validity(connection: Connection) -> None:
             connection.exec_driver_sql(f"ALTER TABLE {name} DROP COLUMN is_valid")
 
 
-def _count_invalid_animals_anew(connection: Connection) -> None:
+def _recount_invalid_animals(connection: Connection) -> None:
     """An experiment on an invalid animal is not valid: the next session counts it so."""
     document = table("document", column("id"), column("contexts_built"))
     specimen = table("specimen", column("document_id"), column("is_current"), column("validity"))
@@ -136,7 +136,7 @@ def _number_grouped_values(connection: Connection) -> None:
 
 _CONVERSIONS: Final = {
     2: _number_validity,
-    4: _count_invalid_animals_anew,
+    4: _recount_invalid_animals,
     5: _mask_addresses,
     6: _state_facts,
     8: _part_centres,

@@ -99,7 +99,7 @@ class Procedure:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class ProcedureDue:
     """When a pipeline asks for a procedure first: at an age in weeks, or of embryos at a stage, such as E15.5."""
 
     weeks: float | None = None
@@ -113,7 +113,7 @@ class Pipeline:
     key: str
     procedures: Mapping[str, Procedure]
     name: str = ""
-    due: Mapping[str, Due] = field(default_factory=dict)
+    due: Mapping[str, ProcedureDue] = field(default_factory=dict)
 
 
 def required_of(parameters: Mapping[str, Parameter]) -> frozenset[str]:

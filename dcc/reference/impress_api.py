@@ -25,7 +25,6 @@ from typing import Any, Final
 
 from dcc.errors import ReferenceDataError
 from dcc.reference.impress import (
-    Due,
     Impress,
     Increment,
     Option,
@@ -33,6 +32,7 @@ from dcc.reference.impress import (
     ParameterType,
     Pipeline,
     Procedure,
+    ProcedureDue,
     required_of,
 )
 from dcc.reference.snapshots import Provenance
@@ -42,7 +42,7 @@ Answers = Callable[[str], object]
 
 _Answer = dict[str, Any]
 _DAYS_IN: Final = {"day": 1.0, "week": 7.0, "month": 365.25 / 12}
-_MOST_WEEKS: Final = 520.0
+_MAX_WEEKS: Final = 520.0
 """More than the age of any mouse."""
 _EMBRYONIC: Final = re.compile(r"E\d+(\.\d+)?")
 
@@ -151,18 +151,18 @@ class _Reading:
         for which in self.collection(address, answer, "procedureCollection"):
             procedure = self.procedure(which)
             procedures[procedure.key] = procedure
-        due: dict[str, Due] = {}
+        due: dict[str, ProcedureDue] = {}
         for where, schedule in self.entries("schedule", address, answer, "scheduleCollection"):
-            asked = self.due(where, schedule) if self.in_use(where, schedule) else Due()
+            asked = self.due(where, schedule) if self.in_use(where, schedule) else ProcedureDue()
             for which in self.collection(where, schedule, "procedureCollection"):
                 procedure = self.procedure(which)
                 procedures[procedure.key] = procedure
-                if asked != Due():
+                if asked != ProcedureDue():
                     due[procedure.key] = min(due.get(procedure.key, asked), asked, key=_order_of_due)
         key = self.text(address, answer, "pipelineKey", needed=True)
         return Pipeline(key, procedures, self.text(address, answer, "name"), due)
 
-    def due(self, address: str, answer: _Answer) -> Due:
+    def due(self, address: str, answer: _Answer) -> ProcedureDue:
         """When a schedule's procedures are due; nothing for a time without a unit, or at which no mouse lives."""
         unit, stage, time = self.text(address, answer, "timeUnit").lower(), self.text(address, answer, "stage"), None
         try:
@@ -171,13 +171,13 @@ class _Reading:
         except ValueError:
             raise self.fault(address, f"time is {answer['time']!r}, which is no number") from None
         if _EMBRYONIC.fullmatch(stage):
-            return Due(stage=stage)
+            return ProcedureDue(stage=stage)
         if time is None or not math.isfinite(time):
-            return Due()
+            return ProcedureDue()
         if unit == "dpc":
-            return Due(stage=f"E{time:g}")
+            return ProcedureDue(stage=f"E{time:g}")
         weeks = time * _DAYS_IN.get(unit.removesuffix("s"), math.nan) / 7
-        return Due(weeks=round(weeks, 2)) if 0 <= weeks <= _MOST_WEEKS else Due()
+        return ProcedureDue(weeks=round(weeks, 2)) if 0 <= weeks <= _MAX_WEEKS else ProcedureDue()
 
     def procedure(self, which: object) -> Procedure:
         known = None if isinstance(which, dict) else self.procedures.get(str(which))
@@ -279,5 +279,5 @@ class _Reading:
         return self.text(where, term, "ontologyTerm", needed=True)
 
 
-def _order_of_due(due: Due) -> tuple[float, str]:
+def _order_of_due(due: ProcedureDue) -> tuple[float, str]:
     return (-1.0 if due.weeks is None else due.weeks), due.stage

@@ -30,11 +30,11 @@ from dcc.settings import Settings
 from dcc.settings.reference import redact_tokens, shown_source, url_below
 from dcc.sources.access import Credential, parse_hostname
 from dcc.sources.certificates import ServerCertificates
-from dcc.sources.http.client import FAILURES, PORTS, REDIRECTS, Answer, HttpClient, Site, describe
+from dcc.sources.http.client import FAILURES, PORTS, REDIRECTS, HttpClient, HttpResponse, Site, describe
 
 TRIES: Final = 3
 _LONGEST_PAUSE: Final = 30.0
-_MOST_REDIRECTS: Final = 5
+_MAX_REDIRECTS: Final = 5
 _PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _ACCEPTED: Final = "application/json, text/csv, text/tab-separated-values, */*;q=0.5"
 
@@ -54,7 +54,7 @@ class _PassingError(Exception):
     """A try failed, and the next may succeed; the text says why."""
 
 
-MOST_BYTES = 200_000_000
+MAX_BYTES = 200_000_000
 """The largest file of reference data that is read from a server."""
 
 
@@ -65,11 +65,11 @@ class WebReader:
         self._settings = settings
         self._clients: dict[str, HttpClient] = {}
 
-    def read(self, url: str, known: Page | None, most_bytes: int) -> Page:
+    def read(self, url: str, known: Page | None, max_bytes: int) -> Page:
         """The page at a URL; `known` itself if the server says that it has not changed.
 
         Raises ReferenceUnreachableError if the server cannot be reached or fails, after `TRIES` tries, and
-        ReferenceDataError for refusals, pages of more than `most_bytes`, and forbidden redirects.
+        ReferenceDataError for refusals, pages of more than `max_bytes`, and forbidden redirects.
         """
         tries = Retrying(
             retry=retry_if_exception_type(_PassingError),
@@ -78,7 +78,7 @@ class WebReader:
             reraise=True,
         )
         try:
-            return tries(self._try, url, known, most_bytes)
+            return tries(self._try, url, known, max_bytes)
         except _PassingError as error:
             raise ReferenceUnreachableError(
                 f"{shown_source(url)} could not be read: {error}. It was tried {TRIES} times; see that the server is "
@@ -91,15 +91,15 @@ class WebReader:
             client.close()
         self._clients.clear()
 
-    def _try(self, url: str, known: Page | None, most_bytes: int) -> Page:
+    def _try(self, url: str, known: Page | None, max_bytes: int) -> Page:
         headers = {"Accept": _ACCEPTED, **_conditions(known)}
         at, shown = url, shown_source(url)
-        for _ in range(_MOST_REDIRECTS + 1):
+        for _ in range(_MAX_REDIRECTS + 1):
             with self._request(shown, at, headers) as answer:
                 if answer.status == 304 and known is not None:
                     return known
                 if answer.status == 200:
-                    return _page(shown, answer, most_bytes)
+                    return _page(shown, answer, max_bytes)
                 if answer.status in _PASSING:
                     raise _PassingError(f"the server answered {answer.phrase}")
                 if answer.status not in REDIRECTS:
@@ -108,10 +108,10 @@ class WebReader:
                         "the page needs a login, which reference data must not."
                     )
                 at = _redirected(shown, at, answer.headers.get("Location"))
-        raise ReferenceDataError(f"{shown}: the server sent more than {_MOST_REDIRECTS} redirects. Check the address.")
+        raise ReferenceDataError(f"{shown}: the server sent more than {_MAX_REDIRECTS} redirects. Check the address.")
 
     @contextlib.contextmanager
-    def _request(self, shown: str, at: str, headers: dict[str, str]) -> Iterator[Answer]:
+    def _request(self, shown: str, at: str, headers: dict[str, str]) -> Iterator[HttpResponse]:
         parts = urlsplit(at)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         client: HttpClient | None = None
@@ -147,14 +147,14 @@ class WebReader:
         return client
 
 
-def _page(shown: str, answer: Answer, most_bytes: int) -> Page:
+def _page(shown: str, answer: HttpResponse, max_bytes: int) -> Page:
     parts: list[bytes] = []
     received = 0
     for block in answer.blocks():
         received += len(block)
-        if received > most_bytes:
+        if received > max_bytes:
             raise ReferenceDataError(
-                f"{shown} has more than {most_bytes:,} bytes. Check that the address is the right one."
+                f"{shown} has more than {max_bytes:,} bytes. Check that the address is the right one."
             )
         parts.append(block)
     return Page(shown, b"".join(parts), answer.headers.get("ETag"), answer.headers.get("Last-Modified"), utc_now())
@@ -205,7 +205,7 @@ def load_from_url(url: str, settings: Settings) -> ReferenceData:
     try:
         for name in SETS:
             address = url_below(url, IMPRESS_FILE if name == Impress.NAME else f"{name}.csv")
-            found[name] = set_of_page(name, reader.read(address, None, MOST_BYTES))
+            found[name] = set_of_page(name, reader.read(address, None, MAX_BYTES))
     finally:
         reader.close()
     return ReferenceData(**found)

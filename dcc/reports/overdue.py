@@ -19,7 +19,7 @@ from dcc.databases.columns import UtcDateTime
 from dcc.outcomes import ZipKey, source_partition
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.settings import Settings
-from dcc.sources.due import Due, Why, overdue_at
+from dcc.sources.crawl_policy import CrawlDue, DueReason, overdue_at
 from dcc.tracker.decisions import is_acknowledged, is_on_hold
 from dcc.tracker.models import (
     Centre,
@@ -32,7 +32,7 @@ from dcc.tracker.models import (
     ZipFile,
 )
 from dcc.tracker.register.source_addresses import SourceState, in_use
-from dcc.tracker.register.source_pace import load_dues
+from dcc.tracker.register.source_schedules import load_crawl_dues
 
 NAMED: Final = 50
 """The most submissions of a centre that are named, of those that wait and of those that failed."""
@@ -59,7 +59,7 @@ class CrawledSource:
     since: datetime
     overdue: bool
     is_tried: bool
-    due: Due
+    due: CrawlDue
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +122,14 @@ def crawled_sources(connection: Connection, settings: Settings, now: datetime) -
         .where(ResourceStateRow.short_name == SourceState.AVAILABLE, Centre.is_active.is_(True))
         .order_by(FileSource.id)
     )
-    dues = load_dues(connection, settings.source_failure_limit, now)
+    dues = load_crawl_dues(connection, settings.source_failure_limit, now)
     found = []
     for source_id, centre, created, listed, tried in connection.execute(query):
         since = listed or created
         partition = source_partition(centre, source_id)
         is_tried = tried is not None and tried >= before
         due = dues[source_id]
-        overdue = due.why is not Why.PAUSED and overdue_at(due.pace, since, now - before) < now
+        overdue = due.why is not DueReason.PAUSED and overdue_at(due.policy, since, now - before) < now
         found.append(CrawledSource(source_id, partition, centre, listed, since, overdue, is_tried, due))
     return found
 

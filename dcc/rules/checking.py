@@ -49,10 +49,10 @@ from dcc.rules.context import NOTHING_ASKED, Answers, Context, DocumentContext
 from dcc.rules.elements import (
     TYPE_OF,
     BlockEnd,
+    ElementStep,
     ParameterElement,
     ParameterUse,
     ProcedureUse,
-    Step,
     files_of,
     has_media,
     metadata_of_media,
@@ -252,7 +252,7 @@ class _Checking:
         name = TYPE_OF[kind]
         definitions = above.procedure_definition
         for number, parameter in enumerate(parameters, 1):
-            step = Step(parameter, f"/{name}[{number}]")
+            step = ElementStep(parameter, f"/{name}[{number}]")
             if self.skipped.may_pass(ParameterUse) and self.skipped.knows_element(parameter, definitions):
                 if isinstance(parameter, SeriesParameter) and not self.skipped.knows_values(parameter, definitions):
                     self.values(parameter, step.path, above)
@@ -260,7 +260,7 @@ class _Checking:
                 definition = definition_of(parameter, definitions)
                 self.skipped.remember(parameter, definitions, definition, kind, ParameterUse)
 
-    def parameter(self, step: Step, above: Context) -> bool:
+    def parameter(self, step: ElementStep, above: Context) -> bool:
         """Check a parameter; returns whether it was looked at, and only its values may be wrong."""
         element, path = step
         definitions = above.procedure_definition

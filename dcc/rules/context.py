@@ -18,7 +18,7 @@ from dcc.reference.snapshots import Colonies, Projects, StatusCodes, Strains
 from dcc.vocabulary import EntityKind
 
 
-class Where(NamedTuple):
+class EntityLocation(NamedTuple):
     """An entity's place: its document (the id in the QC database), its block there, and its position in the block."""
 
     document_id: int
@@ -29,7 +29,7 @@ class Where(NamedTuple):
 class KnownSpecimen(NamedTuple):
     """A current specimen in the QC database; `dob` is the xs:date of a mouse, None for an embryo."""
 
-    where: Where
+    where: EntityLocation
     gender: str
     dob: str | None
 
@@ -54,7 +54,7 @@ class Lookups(Protocol):
 
     def known_experiments(
         self, centre: str, keys: Collection[ExperimentKey]
-    ) -> Mapping[ExperimentKey, tuple[Where, ...]]:
+    ) -> Mapping[ExperimentKey, tuple[EntityLocation, ...]]:
         """The places of a centre's experiments with these keys; unknown keys are left out."""
         ...
 
@@ -91,7 +91,7 @@ class Answers:
     """The answers about a batch of entities."""
 
     specimens: Mapping[str, tuple[KnownSpecimen, ...]] = field(default_factory=dict)
-    experiments: Mapping[ExperimentKey, tuple[Where, ...]] = field(default_factory=dict)
+    experiments: Mapping[ExperimentKey, tuple[EntityLocation, ...]] = field(default_factory=dict)
 
 
 NOTHING_ASKED = Answers()

@@ -68,20 +68,20 @@ class ParameterUse(NamedTuple):
     type: ParameterType
 
 
-class Step(NamedTuple):
+class ElementStep(NamedTuple):
     """A parameter of a procedure and its path below the procedure's."""
 
     parameter: ParameterElement
     path: str
 
 
-def top_level_parameters(procedure: Procedure) -> Iterator[Step]:
+def top_level_parameters(procedure: Procedure) -> Iterator[ElementStep]:
     """The parameters that are directly in a procedure, in document order."""
     for group in groups_of(procedure):
         if group:
             name = TYPE_OF[type(group[0])].value
             for number, parameter in enumerate(group, 1):
-                yield Step(parameter, f"/{name}[{number}]")
+                yield ElementStep(parameter, f"/{name}[{number}]")
 
 
 def parameters_of(procedure: Procedure) -> Iterator[ParameterElement]:
@@ -107,7 +107,7 @@ def has_media(procedure: Procedure) -> bool:
     return bool(procedure.media or procedure.media_samples or procedure.series_media)
 
 
-def metadata_of_media(procedure: Procedure) -> Iterator[Step]:
+def metadata_of_media(procedure: Procedure) -> Iterator[ElementStep]:
     """The metadata within a procedure's media."""
     for number, media in enumerate(procedure.media, 1):
         yield from _metadata(media.metadata, f"/{ParameterType.MEDIA}[{number}]")
@@ -129,9 +129,9 @@ def files_of(parameter: MediaSampleParameter) -> Iterator[tuple[str, MediaFile]]
                 yield f"/mediaSample[{sample_number}]/mediaSection[{section_number}]/mediaFile[{file_number}]", file
 
 
-def _metadata(metadata: tuple[Metadata, ...], path: str) -> Iterator[Step]:
+def _metadata(metadata: tuple[Metadata, ...], path: str) -> Iterator[ElementStep]:
     for number, each in enumerate(metadata, 1):
-        yield Step(each, f"{path}/{ParameterType.METADATA}[{number}]")
+        yield ElementStep(each, f"{path}/{ParameterType.METADATA}[{number}]")
 
 
 def results_of(procedure: Procedure) -> frozenset[tuple[str, int | str | None]]:

@@ -10,9 +10,9 @@ from dcc.messages import mark
 from dcc.reference.impress import Impress
 from dcc.rules.context import Context
 from dcc.rules.elements import (
+    ElementStep,
     ParameterUse,
     ProcedureUse,
-    Step,
     key_of,
     metadata_of_media,
     parameters_of,
@@ -155,7 +155,7 @@ def parameters_are_not_repeated(procedure: Procedure, at: Context) -> Iterator[F
         named
     ):
         return
-    groups: dict[tuple[str, int | str | None], list[Step]] = defaultdict(list)
+    groups: dict[tuple[str, int | str | None], list[ElementStep]] = defaultdict(list)
     for step in top_level_parameters(procedure):
         sequence_id: str | None = getattr(step.parameter, "sequence_id", None)
         groups[key_of(step.parameter.parameter_id), sequence_of(sequence_id)].append(step)

@@ -24,7 +24,7 @@ from dcc.rules.findings import MORE_RULE, REFERENCE_RULE, Fault, fault
 from dcc.vocabulary import Actor, EntityKind, Severity
 
 if TYPE_CHECKING:
-    from dcc.rules.context import Context, Where
+    from dcc.rules.context import Context, EntityLocation
 
 UPLOAD_RULES: Final = ("Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "Q7", "S13", "E9")
 """The rules that are checked during the upload."""
@@ -263,7 +263,7 @@ share_case(TWICE_CASE, TWICE)
 share_case(THERE_CASE, THERE)
 
 
-def fault_of_repeat(line: int, first: Where, at: Context, kind: EntityKind, key: Sequence[Any]) -> Fault:
+def fault_of_repeat(line: int, first: EntityLocation, at: Context, kind: EntityKind, key: Sequence[Any]) -> Fault:
     """The fault of an entity to be added that exists already: in another document, or earlier in this one."""
     entity = describe(kind, key)
     if first.document_id == at.document.document_id:

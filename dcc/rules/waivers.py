@@ -40,7 +40,7 @@ class Waiver:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedFinding:
     """A finding with its severity after waivers, and the waiver that decided it.
 
     `is_waived`: the finding no longer counts, though it is shown with the waiver.
@@ -51,7 +51,7 @@ class Judged:
     is_waived: bool
 
 
-def apply_waivers(findings: Iterable[Finding], waivers: Sequence[Waiver], on: date) -> list[Judged]:
+def apply_waivers(findings: Iterable[Finding], waivers: Sequence[Waiver], on: date) -> list[JudgedFinding]:
     """Findings after the waivers of a day; if several cover one, a waiving one precedes a lowering one."""
     by_rule: dict[str, list[Waiver]] = {}
     for waiver in waivers:
@@ -59,11 +59,11 @@ def apply_waivers(findings: Iterable[Finding], waivers: Sequence[Waiver], on: da
     return [_judge(finding, by_rule.get(finding.rule, ()), on) for finding in findings]
 
 
-def _judge(finding: Finding, waivers: Sequence[Waiver], on: date) -> Judged:
+def _judge(finding: Finding, waivers: Sequence[Waiver], on: date) -> JudgedFinding:
     covering = [waiver for waiver in waivers if waiver.covers(finding, on)]
     deciding = min(covering, key=lambda waiver: waiver.effect is not WaiverEffect.WAIVE, default=None)
     if deciding is None:
-        return Judged(finding, None, is_waived=False)
+        return JudgedFinding(finding, None, is_waived=False)
     if deciding.effect is WaiverEffect.WAIVE:
-        return Judged(finding, deciding, is_waived=True)
-    return Judged(replace(finding, severity=Severity.WARNING), deciding, is_waived=False)
+        return JudgedFinding(finding, deciding, is_waived=True)
+    return JudgedFinding(replace(finding, severity=Severity.WARNING), deciding, is_waived=False)

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 _REPEAT_SECONDS: Final = 0.05
-_MOST_SIGNALS: Final = 65_536
+_MAX_SIGNALS: Final = 65_536
 
 
 @contextmanager
@@ -65,7 +65,7 @@ def raise_missed_interrupts() -> Iterator[None]:
     finally:
         signal.set_wakeup_fd(before)
         with suppress(BlockingIOError):
-            received = os.read(reading, _MOST_SIGNALS)
+            received = os.read(reading, _MAX_SIGNALS)
         os.close(reading)
         os.close(writing)
     if not {signal.SIGINT, signal.SIGTERM}.isdisjoint(received):

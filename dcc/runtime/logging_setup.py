@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from dcc.configuration_file import given_variables
+from dcc.configuration_file import configured_variables
 from dcc.errors import ConfigurationError
 from dcc.redaction import redacted
 from dcc.runtime.legible_text import legible
@@ -66,7 +66,7 @@ def plan_from_environment(environment: Mapping[str, str] = os.environ) -> LogPla
     Reads the settings without importing `dcc.settings`, which takes longer than short commands do. Raises
     ConfigurationError with the name of a wrong setting.
     """
-    variables = given_variables(environment)
+    variables = configured_variables(environment)
     form, level, file = (variables.get(f"DCC_LOG_{name}") for name in ("FORMAT", "LEVEL", "FILE"))
     if form is None and level is None and file is None:
         return None

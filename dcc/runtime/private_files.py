@@ -25,7 +25,7 @@ SHARED_FILE: Final = 0o640
 PART_NAMES: Final = ".*.part"
 """The pattern of the names of incomplete files; a killed process leaves such."""
 
-_MOST_LINKS: Final = 40
+_MAX_LINKS: Final = 40
 _SCRATCH: Final = ".scratch-"
 _LEFTOVER_SECONDS: Final = 24 * 3600.0
 
@@ -129,7 +129,7 @@ def refuse_links_of_others(path: Path) -> None:
     Its owner could redirect what this user writes and reads.
     """
     here, pending, links = Path(path.anchor or "/"), list(reversed(path.absolute().parts[1:])), 0
-    while pending and links < _MOST_LINKS:
+    while pending and links < _MAX_LINKS:
         name = pending.pop()
         step = here.parent if name == ".." else here / name
         try:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dcc.configuration_file import VARIABLE, given_variables
+from dcc.configuration_file import VARIABLE, configured_variables
 
 _M_ARENA_MAX: Final = -8
 _ARENAS: Final = 2
@@ -134,7 +134,7 @@ def environment_without_secrets() -> dict[str, str]:
     kept = ("COV", "LANG", "LC_", "LD_", "PYTHON")
     named = {"HOME", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER", "VIRTUAL_ENV"}
     of_programs = {name: value for name, value in os.environ.items() if name in named or name.upper().startswith(kept)}
-    log = {name: value for name, value in given_variables(os.environ).items() if name.startswith("DCC_LOG_")}
+    log = {name: value for name, value in configured_variables(os.environ).items() if name.startswith("DCC_LOG_")}
     # An empty configuration file, lest it reads that of the user's home directory.
     return of_programs | log | {VARIABLE: os.devnull}
 

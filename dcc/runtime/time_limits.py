@@ -24,7 +24,7 @@ Judge: TypeAlias = Callable[[float], str | float]
 """Why a block has to end at a time of `time.monotonic`; or when to ask again."""
 
 
-def in_time(ask: Callable[[], T], seconds: float, who: str) -> T:
+def call_with_timeout(ask: Callable[[], T], seconds: float, who: str) -> T:
     """The answer of `ask`, from a thread of its own, which is left behind after so many seconds.
 
     Raises TimeoutError then, which says that `who` did not answer, and as `ask`.
@@ -53,11 +53,11 @@ def time_limit(seconds: float, close: Callable[[], object]) -> contextlib.Abstra
     Raises TimeoutError instead of that failure.
     """
     deadline = time.monotonic() + seconds
-    return ended_if(lambda now: deadline if now < deadline else f"not done within {seconds:g} seconds", close)
+    return watchdog(lambda now: deadline if now < deadline else f"not done within {seconds:g} seconds", close)
 
 
 @contextlib.contextmanager
-def ended_if(judge: Judge, close: Callable[[], object]) -> Iterator[None]:
+def watchdog(judge: Judge, close: Callable[[], object]) -> Iterator[None]:
     """End a block for a reason that another thread finds by `judge`: then `close`, called there, must make it fail.
 
     A blocked read of a disk, which no `close` ends, goes on. Raises TimeoutError with the reason, instead of the
@@ -114,9 +114,9 @@ class _Watcher:
     """The one thread that watches all blocks: a thread for each small file or request took longer than that."""
 
     def __init__(self) -> None:
-        self.begin_anew()
+        self.forget_all()
 
-    def begin_anew(self) -> None:
+    def forget_all(self) -> None:
         """Watch nothing, without a thread: for a forked process."""
         self._all: set[_Watched] = set()
         self._changed = threading.Condition()
@@ -164,4 +164,4 @@ class _Watcher:
 
 
 _WATCHER = _Watcher()
-os.register_at_fork(after_in_child=_WATCHER.begin_anew)
+os.register_at_fork(after_in_child=_WATCHER.forget_all)

@@ -18,7 +18,7 @@ from multiprocessing.util import Finalize
 from threading import Lock, Thread, current_thread
 from typing import Any, Final, TypeVar
 
-from dcc.errors import DccError, HelperEndedError, InternalFaultError, fault_of, keep_place
+from dcc.errors import DccError, HelperEndedError, InternalFaultError, attach_fault_place, fault_of
 from dcc.runtime.log_context import log_context, logging_about, with_log_context
 from dcc.runtime.logging_setup import plan_from_environment, start_logging
 from dcc.runtime.processes import end_with_parent, environment_without_secrets, forbid_core_dumps
@@ -38,8 +38,8 @@ class WorkerProcesses:
     task is repeated once in a new one: a task that kills its process each time costs no other.
     """
 
-    def __init__(self, number: int, begin: Callable[..., object], *given: Any) -> None:
-        self._begun = (os.getpid(), begin, given)
+    def __init__(self, number: int, begin: Callable[..., object], *args: Any) -> None:
+        self._begun = (os.getpid(), begin, args)
         self._context = dict(log_context())
         # Each thread has a process of its own, which ends with the thread that started it.
         self._threads = ThreadPoolExecutor(number, thread_name_prefix="processes")
@@ -47,10 +47,10 @@ class WorkerProcesses:
         self._lock = Lock()
         self._is_stopped = False
 
-    def submit(self, name: str, work: Callable[..., Any], *given: Any) -> Future[Any]:
+    def submit(self, name: str, work: Callable[..., Any], *args: Any) -> Future[Any]:
         """Submit a task; its future raises HelperEndedError if the task killed its process."""
         future: Future[Any] = Future()
-        self._threads.submit(with_log_context(self._run), future, name, (self._context, work, given))
+        self._threads.submit(with_log_context(self._run), future, name, (self._context, work, args))
         return future
 
     def stop(self) -> None:
@@ -124,11 +124,11 @@ def _serve(connection: Connection, *begun: Any) -> None:
     _begin(*begun)
     while True:
         try:
-            context, work, given = connection.recv()
+            context, work, args = connection.recv()
         except EOFError:
             return
         try:
-            connection.send((None, _guarded(context, work, given)))
+            connection.send((None, _guarded(context, work, args)))
         except Exception as error:
             connection.send((error, None))
 
@@ -144,13 +144,13 @@ class _ThisProcess:
 _this_process = _ThisProcess()
 
 
-def _guarded(context: dict[str, Any], work: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+def _guarded(context: dict[str, Any], work: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """Run a task in a process, and make its exception portable."""
     with logging_about(**context):
         try:
             if _this_process.error is not None:
                 raise _this_process.error
-            return work(_this_process.result, *given)
+            return work(_this_process.result, *args)
         except Exception as error:
             if not isinstance(error, DccError):
                 log.error("A process of the platform met a fault of the platform", exc_info=error)  # noqa: TRY400
@@ -159,7 +159,7 @@ def _guarded(context: dict[str, Any], work: Callable[..., Any], given: tuple[Any
 
 def portable(error: E) -> E | InternalFaultError:
     """An exception that can be sent to another process: itself, or an InternalFaultError instead."""
-    keep_place(error)
+    attach_fault_place(error)
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - made in this line
     except Exception:
@@ -167,7 +167,7 @@ def portable(error: E) -> E | InternalFaultError:
     return error
 
 
-def _begin(parent: int, begin: Callable[..., object], given: tuple[Any, ...]) -> None:
+def _begin(parent: int, begin: Callable[..., object], args: tuple[Any, ...]) -> None:
     end_with_parent()
     if os.getppid() != parent:
         os._exit(0)
@@ -175,7 +175,7 @@ def _begin(parent: int, begin: Callable[..., object], given: tuple[Any, ...]) ->
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     start_logging(plan_from_environment())
     try:
-        _this_process.result = begin(*given)
+        _this_process.result = begin(*args)
     except DccError as error:
         # Memory, open files and disks may serve the next process: this one ends, and its task is tried once more in a
         # new one.

@@ -46,7 +46,7 @@ _TURN: Final = ServerTurn.__table__
 _LINE: Final = select(_PLACE, func.current_timestamp().label("now")).order_by(_PLACE.c.id)
 
 
-class InLine(NamedTuple):
+class QueuedProcess(NamedTuple):
     """A process that has a place at a source and its server, or waits for one; `most` is the source's limit."""
 
     number: int
@@ -65,8 +65,8 @@ class ConnectionPlaces:
         self._lock = threading.Lock()
 
     @contextmanager
-    def place(self, address: SourceAddress, goes_on: Callable[[], bool]) -> Iterator[None]:
-        """Wait for a place at a source, while `goes_on` is true, and keep it during the block.
+    def place(self, address: SourceAddress, still_needed: Callable[[], bool]) -> Iterator[None]:
+        """Wait for a place at a source, while `still_needed` is true, and keep it during the block.
 
         A directory of this machine needs none. Raises SourceTimeoutError, and TrackerUnreachableError if the tracker
         stays away.
@@ -75,10 +75,10 @@ class ConnectionPlaces:
             yield
             return
         with ExitStack() as held:
-            number = held.enter_context(self._queued(address, goes_on))
+            number = held.enter_context(self._queued(address, still_needed))
             is_logged = False
-            while number not in self._rows_with_places(line := _outlasting(self._read_line, goes_on)):
-                if not goes_on():
+            while number not in self._rows_with_places(line := _outlasting(self._read_line, still_needed)):
+                if not still_needed():
                     raise _none_free(address)
                 if not is_logged:
                     progress.info("%s: waiting for a connection that others use", address.label)
@@ -86,7 +86,7 @@ class ConnectionPlaces:
                 if all(one.number != number for one in line):
                     # This process was taken for dead, because the tracker was away or the process stood still.
                     held.close()
-                    number = held.enter_context(self._queued(address, goes_on))
+                    number = held.enter_context(self._queued(address, still_needed))
                 time.sleep(_LOOK_SECONDS)
             yield
 
@@ -125,7 +125,7 @@ class ConnectionPlaces:
                 # The tracker may come back before others get the places.
                 log.warning("Places for connections could not be renewed: %s", error)
 
-    def _note_wanted(self, held: Mapping[int, SourceAddress], line: Sequence[InLine]) -> None:
+    def _note_wanted(self, held: Mapping[int, SourceAddress], line: Sequence[QueuedProcess]) -> None:
         """Record who waits for a connection to the same source, or to another one on the same server."""
         having = self._rows_with_places(line)
         waiting = [one for one in line if one.number not in having]
@@ -143,9 +143,11 @@ class ConnectionPlaces:
             self._wanted |= wanted | lost
 
     @contextmanager
-    def _queued(self, address: SourceAddress, goes_on: Callable[[], bool]) -> Iterator[int]:
+    def _queued(self, address: SourceAddress, still_needed: Callable[[], bool]) -> Iterator[int]:
         """Wait in the queue at the given position."""
-        number = _outlasting(lambda: self._write(lambda connection: self._join_queue(connection, address)), goes_on)
+        number = _outlasting(
+            lambda: self._write(lambda connection: self._join_queue(connection, address)), still_needed
+        )
         with self._lock:
             self._held[number] = address
         try:
@@ -182,14 +184,16 @@ class ConnectionPlaces:
             # It is not renewed any more.
             log.warning("A place for a connection could not be given back: %s", error)
 
-    def _read_line(self) -> list[InLine]:
+    def _read_line(self) -> list[QueuedProcess]:
         """The living rows of the queue."""
         rows = run_reading(self._tracker, lambda connection: connection.execute(_LINE).all())
         return [
-            InLine(row.id, row.file_source_id, row.server, row.most) for row in rows if is_alive(row, self._settings)
+            QueuedProcess(row.id, row.file_source_id, row.server, row.most)
+            for row in rows
+            if is_alive(row, self._settings)
         ]
 
-    def _rows_with_places(self, line: Iterable[InLine]) -> set[int]:
+    def _rows_with_places(self, line: Iterable[QueuedProcess]) -> set[int]:
         return rows_with_places(line, lambda server: self._settings.limits_of(server).connections or math.inf)
 
     def _reserve_turns(self, server: str, seconds: float) -> float:
@@ -208,7 +212,7 @@ class ConnectionPlaces:
         return run_writing(self._tracker, work)
 
 
-def rows_with_places(line: Iterable[InLine], most_at_server: Callable[[str], float]) -> set[int]:
+def rows_with_places(line: Iterable[QueuedProcess], max_at_server: Callable[[str], float]) -> set[int]:
     """The numbers of the rows with a place: those for which earlier ones leave room at their source and server.
 
     A row keeps its place whoever leaves, because that makes room for one more at most.
@@ -217,7 +221,7 @@ def rows_with_places(line: Iterable[InLine], most_at_server: Callable[[str], flo
     at_server: Counter[str] = Counter()
     having = set()
     for one in line:
-        if at_source[one.source] < one.most and at_server[one.server] < most_at_server(one.server):
+        if at_source[one.source] < one.most and at_server[one.server] < max_at_server(one.server):
             having.add(one.number)
             at_source[one.source] += 1
             at_server[one.server] += 1
@@ -236,13 +240,13 @@ def for_seconds(seconds: float) -> Callable[[], bool]:
     return lambda: time.monotonic() < deadline
 
 
-def _outlasting(work: Callable[[], T], goes_on: Callable[[], bool]) -> T:
+def _outlasting(work: Callable[[], T], still_needed: Callable[[], bool]) -> T:
     """Repeat work while the tracker is away: the session reacts to that, it is no fault of a source."""
     while True:
         try:
             return work()
         except DatabaseUnreachableError:
-            if not goes_on():
+            if not still_needed():
                 raise
             time.sleep(_LOOK_SECONDS)
 

@@ -36,15 +36,15 @@ from dcc.session.source_listings import (
 )
 from dcc.settings import Settings
 from dcc.sources.base import ListedFile, SourceAddress
-from dcc.sources.due import Due, PastCrawls, due
+from dcc.sources.crawl_policy import CrawlDue, PastCrawls, crawl_due
 from dcc.sources.listing_watch import ListingWatch, ignore_progress
 from dcc.tracker.database import exception_id
 from dcc.tracker.listings.basis import ListingBasis, RecordedListing
-from dcc.tracker.listings.findings import ONLY_NOTED, Finding
+from dcc.tracker.listings.findings import ONLY_NOTED, ListingFinding
 from dcc.tracker.listings.recording import ListingRecorder, archives_by_source
 from dcc.tracker.models import Centre, SourceCrawlRow, utc_now
 from dcc.tracker.register.source_addresses import load_addresses
-from dcc.tracker.register.source_pace import load_dues
+from dcc.tracker.register.source_schedules import load_crawl_dues
 
 log = logging.getLogger(__name__)
 progress = progress_log(__name__)
@@ -73,7 +73,7 @@ def crawl_file_sources(
     def ended(crawl: SourceCrawl) -> SourceCrawl:
         session.finish_task(tasks[crawl.source_id], failed=crawl.outcome != OK)
         following = _following(dues[crawl.source_id], crawl, session.settings.source_failure_limit)
-        return replace(crawl, pace=str(following.pace), then="" if following.is_due else str(following))
+        return replace(crawl, pace=str(following.policy), then="" if following.is_due else str(following))
 
     unsettled: dict[int, tuple[SourceListing, SourceCrawl, Mapping[ZipKey, ListedFile]]] = {}
     look = partial(list_source, places=session.places)
@@ -85,19 +85,19 @@ def crawl_file_sources(
             unsettled[crawl.source_id] = listing, crawl, recent
         else:
             yield ended(crawl)
-    looks = [Relisting(listing.address, listing.ended, recent) for listing, _, recent in unsettled.values()]
+    looks = [RelistedSource(listing.address, listing.ended, recent) for listing, _, recent in unsettled.values()]
     for second in list_again(looks, session):
         _, crawl, recent = unsettled[second.address.id]
         with logging_about_source(second.address):
-            found = settle(session, second, recent)
+            found = record_second_listing(session, second, recent)
         yield ended(replace(crawl, notes=(*crawl.notes, *(finding.message for finding in found))))
 
 
 def _to_crawl(
     connection: Connection, *, session: Session, ids: Sequence[int] | None, only_scheduled: bool
-) -> tuple[list[SourceAddress], dict[int, Due]]:
+) -> tuple[list[SourceAddress], dict[int, CrawlDue]]:
     """The sources to crawl, and whether each source is due; see `crawl_file_sources`."""
-    dues = load_dues(connection, session.settings.source_failure_limit, named=session.named_sources)
+    dues = load_crawl_dues(connection, session.settings.source_failure_limit, named=session.named_sources)
     wanted = {number for number, one in dues.items() if (one.needs_no_other if only_scheduled else one.is_due)}
     available = load_addresses(connection, ids=ids)
     addresses = [address for address in available if session.covers(address.centre) and address.id in wanted]
@@ -105,7 +105,7 @@ def _to_crawl(
     return sorted(addresses, key=lambda one: dues[one.id].past.listed or datetime.min), dues
 
 
-def _note_not_crawled(session: Session, dues: Mapping[int, Due]) -> None:
+def _note_not_crawled(session: Session, dues: Mapping[int, CrawlDue]) -> None:
     """Add a notice that names the sources which are left alone, paused or not due, with the reasons and the ends."""
     waiting = {number: due for number, due in dues.items() if not due.is_due}
     if not waiting:
@@ -123,16 +123,16 @@ def _note_not_crawled(session: Session, dues: Mapping[int, Due]) -> None:
         session.notices += (notice,)
 
 
-def _following(before: Due, crawl: SourceCrawl, failure_limit: int) -> Due:
+def _following(before: CrawlDue, crawl: SourceCrawl, failure_limit: int) -> CrawlDue:
     """Whether a source is due again at once, after a crawl."""
     past = PastCrawls(listed=crawl.finished - timedelta(seconds=crawl.seconds))
     if crawl.outcome == FAILED:
         past = PastCrawls(before.past.listed, before.past.failures + 1, crawl.finished)
-    return due(before.pace, past, crawl.finished, failure_limit)
+    return crawl_due(before.policy, past, crawl.finished, failure_limit)
 
 
 @dataclass(frozen=True, slots=True)
-class Relisting:
+class RelistedSource:
     """A source to list once more for some archives; `ended` is the time of its last listing (monotonic)."""
 
     address: SourceAddress
@@ -140,7 +140,7 @@ class Relisting:
     archives: Collection[ZipKey]
 
 
-def list_again(looks: Collection[Relisting], session: Session) -> Iterator[SourceListing]:
+def list_again(looks: Collection[RelistedSource], session: Session) -> Iterator[SourceListing]:
     """List the directories of some archives again, after the quiet period of each source."""
     by_source = {look.address.id: look for look in looks}
 
@@ -163,23 +163,23 @@ def relist(session: Session, keys: Collection[ZipKey]) -> None:
     Recent archives are listed once more, as in a crawl: those that are still being uploaded cannot be fetched.
     """
 
-    def look(connection: Connection) -> list[Relisting]:
+    def look(connection: Connection) -> list[RelistedSource]:
         archives = archives_by_source(connection, keys)
         addresses = load_addresses(connection, ids=list(archives)) if archives else []
-        return [Relisting(address, -math.inf, archives[address.id]) for address in addresses]
+        return [RelistedSource(address, -math.inf, archives[address.id]) for address in addresses]
 
     looks = session.read(look)
     archives = {look.address.id: look.archives for look in looks}
     unsettled: dict[int, Mapping[ZipKey, ListedFile]] = {}
-    again: list[Relisting] = []
+    again: list[RelistedSource] = []
     for listing in list_again(looks, session):
         if listing.error is not None:
             log.warning("%s", listing.error)
         if recent := _record_archives(session, listing, archives[listing.address.id]):
             unsettled[listing.address.id] = recent
-            again.append(Relisting(listing.address, listing.ended, recent))
+            again.append(RelistedSource(listing.address, listing.ended, recent))
     for second in list_again(again, session):
-        settle(session, second, unsettled[second.address.id])
+        record_second_listing(session, second, unsettled[second.address.id])
 
 
 def _record_archives(session: Session, listing: SourceListing, keys: Collection[ZipKey]) -> Mapping[ZipKey, ListedFile]:
@@ -236,14 +236,16 @@ def _record(session: Session, listing: SourceListing) -> tuple[SourceCrawl, Mapp
     return crawl, result.unsettled
 
 
-def settle(session: Session, second: SourceListing, recent: Mapping[ZipKey, ListedFile]) -> list[Finding]:
+def record_second_listing(
+    session: Session, second: SourceListing, recent: Mapping[ZipKey, ListedFile]
+) -> list[ListingFinding]:
     """Record the second listing of archives; returns findings on those that are still being uploaded."""
     if second.error is not None:
         log.warning("%s", second.error)
     listings = None if second.error is not None else second.listings
 
-    def write(connection: Connection) -> list[Finding]:
-        return ListingRecorder(_basis(connection, session), second.address).settle(recent, listings)
+    def write(connection: Connection) -> list[ListingFinding]:
+        return ListingRecorder(_basis(connection, session), second.address).record_second_listing(recent, listings)
 
     found = session.write(write, alone=True)
     for finding in found:
@@ -286,7 +288,7 @@ def _write_crawl(
         "exception_id": error and exception_id(connection, error.short_name(), error.summary()),
         "message": error and str(error),
         "code": error and error.code,
-        "details": error and message_to_json(error.said),
+        "details": error and message_to_json(error.translatable),
         "listed": result.listed,
         "new_zips": len(result.new_zips),
         "known": result.known,

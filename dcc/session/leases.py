@@ -81,7 +81,7 @@ class Lease:
         return group is None or self.group is None or not self.group.centres.isdisjoint(group.centres)
 
 
-class Acquired(NamedTuple):
+class AcquiredSession(NamedTuple):
     """A session that was acquired, when it began, the row of its lease, and the dead sessions before it."""
 
     session_id: int
@@ -141,7 +141,7 @@ def await_turn(connection: Connection) -> None:
 
 def acquire_lease(
     connection: Connection, holder: str, settings: Settings, group: CentreGroup | None, resume: int | None
-) -> Acquired:
+) -> AcquiredSession:
     """Begin a session of a group, or of all centres, or `resume` one that was handed over, for `holder`.
 
     Dead and handed-over sessions of the same centres are finished. Raises SessionActiveError while a process has one.
@@ -173,7 +173,7 @@ def acquire_lease(
         lock_id, session_id = resumed, leases[resumed].session
     _hold(connection, lock_id, session_id, holder)
     session = connection.execute(select(CrawlingSession.start_time).where(CrawlingSession.id == session_id))
-    return Acquired(session_id, session.scalar_one(), group, lock_id, tuple(dead))
+    return AcquiredSession(session_id, session.scalar_one(), group, lock_id, tuple(dead))
 
 
 def _free_lock(connection: Connection, group: CentreGroup | None, ids: Sequence[int], taken: Collection[int]) -> int:

@@ -37,7 +37,7 @@ from dcc.runtime.logging_setup import RAISED
 from dcc.session.connection_places import ConnectionPlaces, places_for
 from dcc.session.leases import (
     COMMENT_LENGTH,
-    Acquired,
+    AcquiredSession,
     Lease,
     acquire_lease,
     await_turn,
@@ -90,7 +90,7 @@ class Session:
     urgent: frozenset[ZipKey] = frozenset()
     """If there are any, the only submissions that it processes: a person wants them first."""
     is_handed_over: bool = False
-    troubles: tuple[DccError, ...] = ()
+    task_errors: tuple[DccError, ...] = ()
     places: ConnectionPlaces | None = field(default=None, repr=False)
     """The places of its connections to sources; None if no others may have some at the same time."""
     dead: tuple[Lease, ...] = field(default=(), repr=False)
@@ -169,14 +169,14 @@ class Session:
         with self._noting:
             self._renewed = max(self._renewed, at)
 
-    def note_trouble(self, phase: Phase, error: DccError) -> None:
+    def record_task_error(self, phase: Phase, error: DccError) -> None:
         """Record trouble beyond any archive or source: a failed task of the session, reported at its end.
 
-        `troubles` has them all. Refused reference data keep a session from nothing: the earlier ones are used.
+        `task_errors` has them all. Refused reference data keep a session from nothing: the earlier ones are used.
         """
         lacked_room, failed = isinstance(error, DiskFullError), not isinstance(error, ReferenceDataError)
         self.finish_task(self.start_task(phase, str(error)), failed=failed, lacked_room=lacked_room)
-        self.troubles += (error,)
+        self.task_errors += (error,)
         self.notices += (str(error),)
 
     def hand_over(self) -> None:
@@ -206,14 +206,14 @@ class SessionEnd(Protocol):
         """Tidy up after a completed session, while its lease is still held."""
         ...
 
-    def tell(self, session: Session, failure: Exception | None, *, completed: bool) -> Iterable[str]:
+    def notify(self, session: Session, failure: Exception | None, *, completed: bool) -> Iterable[str]:
         """Notify people, after the lease was released.
 
         `failure` broke the session off; a session without one that is not `completed` was interrupted by a person.
         """
         ...
 
-    def measure(self) -> Iterable[str]:
+    def write_metrics(self) -> Iterable[str]:
         """Measure, last of all, however the session ended."""
         ...
 
@@ -231,7 +231,7 @@ def hold_session(
     wanted = None if group is None else named_group(settings, group)
     holder = uuid.uuid4().hex
 
-    def acquire(connection: Connection) -> tuple[float, Acquired]:
+    def acquire(connection: Connection) -> tuple[float, AcquiredSession]:
         return time.monotonic(), acquire_lease(connection, holder, settings, wanted, resume)
 
     began, acquired = run_writing(tracker, acquire)
@@ -255,7 +255,7 @@ def hold_session(
             with _logged(session), nullcontext() if session.places is None else session.places.keep_alive():
                 yield from _hold(session, end, is_new=session.id != resume)
         finally:
-            session.notices += tuple(end.measure())
+            session.notices += tuple(end.write_metrics())
 
 
 def _hold(session: Session, end: SessionEnd, *, is_new: bool) -> Iterator[Session]:
@@ -287,7 +287,7 @@ def _hold(session: Session, end: SessionEnd, *, is_new: bool) -> Iterator[Sessio
         beat.join()
         if not session._lost.is_set():
             _release(session, None if completed else _break_off(failure), _why(failure))
-            session.notices += tuple(end.tell(session, failure, completed=completed))
+            session.notices += tuple(end.notify(session, failure, completed=completed))
 
 
 @contextmanager

@@ -35,7 +35,7 @@ from dcc.settings.sessions import SessionSettings
 from dcc.settings.store import StoreSettings
 from dcc.settings.workers import WorkerSettings
 
-__all__ = ["LANGUAGE_CODE", "Settings", "given_settings", "load_settings"]
+__all__ = ["LANGUAGE_CODE", "Settings", "configured_settings", "load_settings"]
 
 _SHOWN: Final = 80
 """The most characters of a wrong value that are shown."""
@@ -139,7 +139,7 @@ def variable_of(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenSettings:
+class ConfiguredSettings:
     """The settings that are given: in the environment, and by the configuration file where not there."""
 
     environment: Mapping[str, str]
@@ -157,7 +157,7 @@ class GivenSettings:
         return f"{name} in {self.file.path}"
 
 
-def given_settings(environment: Mapping[str, str]) -> GivenSettings:
+def configured_settings(environment: Mapping[str, str]) -> ConfiguredSettings:
     """What is given, by the settings' names; old names count as new ones.
 
     Raises ConfigurationError for a name that is no setting, and for a secret in a file that others can read.
@@ -166,11 +166,11 @@ def given_settings(environment: Mapping[str, str]) -> GivenSettings:
     given = _by_new_name({name: text for name, text in environment.items() if _is_ours(name)})
     file = read_configuration_file(environment)
     if file is None:
-        return GivenSettings(given, {}, None)
+        return ConfiguredSettings(given, {}, None)
     _refuse_unknown_in(file)
     _refuse_open_secrets(file)
     of_file = {name: text for name, text in _by_new_name(file.variables()).items() if name not in given}
-    return GivenSettings(given, of_file, file)
+    return ConfiguredSettings(given, of_file, file)
 
 
 def _by_new_name(variables: Mapping[str, str]) -> dict[str, str]:
@@ -192,7 +192,7 @@ def load_settings(**overrides: object) -> Settings:
     Old names of settings that were renamed are logged once in a process. Raises ConfigurationError that names each
     wrong setting and what it must be, or a name that is no setting.
     """
-    given = given_settings(os.environ)
+    given = configured_settings(os.environ)
     for warning in renaming_warnings(os.environ):
         _warn_once(warning)
     wanted = {name: value for name, value in overrides.items() if value is not None}

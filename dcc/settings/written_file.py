@@ -10,7 +10,7 @@ from typing import Final
 from pydantic.fields import FieldInfo
 
 from dcc.configuration_file import NAME
-from dcc.settings import GROUPS, SECRETS, GivenSettings, Settings
+from dcc.settings import GROUPS, SECRETS, ConfiguredSettings, Settings
 
 _BEGINNING: Final = """\
 # Settings of the data coordination platform. Environment variables, DCC_ and the name in capitals, override them.
@@ -18,7 +18,7 @@ _BEGINNING: Final = """\
 """
 
 
-def configuration_text(given: GivenSettings, settings: Settings, path: Path) -> str:
+def configuration_text(given: ConfiguredSettings, settings: Settings, path: Path) -> str:
     """The file at `path`, in TOML. It holds the given secrets: keep it private."""
     texts = {**given.of_file, **given.environment}
     if path == settings.home / NAME:

@@ -21,7 +21,7 @@ from pydantic import SecretStr
 from dcc.errors import FileMissingError
 from dcc.messages import mark
 from dcc.naming import Action
-from dcc.sources.due import Windows
+from dcc.sources.crawl_policy import Windows
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5, sidecar
 from dcc.sources.remote_names import path_below
 
@@ -156,7 +156,7 @@ class ListedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class ListedTwice:
+class DuplicateEntry:
     """Something that was found at two paths below an action directory; the one `taken` counts.
 
     `is_folder`: a folder that was also reached through a link, perhaps inside itself, and not listed again. Otherwise
@@ -183,11 +183,11 @@ class ActionListing:
     missing: bool = False
     ignored: int = 0
     ignored_examples: tuple[tuple[str, str], ...] = field(default=())
-    listed_twice: tuple[ListedTwice, ...] = ()
+    listed_twice: tuple[DuplicateEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Upcoming:
+class UpcomingFile:
     """A file that will be fetched, from `offset` on; with `has_md5`, its checksum will be read before it."""
 
     action: Action
@@ -257,7 +257,7 @@ class Connection(Protocol):
     looks_ahead: ClassVar[bool] = False
     """Whether files may follow each other without a wait between them, if they are announced."""
 
-    def announce(self, upcoming: Sequence[Upcoming]) -> None:  # noqa: ARG002 - for protocols that look ahead
+    def announce(self, upcoming: Sequence[UpcomingFile]) -> None:  # noqa: ARG002 - for protocols that look ahead
         """Announce the files that will be fetched next, in this order, replacing earlier announcements.
 
         Nothing is sent for it before the next `fetch`, and nothing raised: errors are raised when a file is fetched.

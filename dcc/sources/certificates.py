@@ -21,7 +21,7 @@ from dcc.messages import Message, mark, message
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 
-MOST_AUTHORITIES = 20
+MAX_AUTHORITIES = 20
 """The most certificates in the file of a source's authorities."""
 
 _MAX_FILE_BYTES = 1024 * 1024
@@ -66,9 +66,9 @@ def read_authorities(path: Path) -> list[Authority]:
         reason = error.strerror if isinstance(error, OSError) else "its path holds a null character"
         raise ConfigurationError(f"The certificate file {path} cannot be read ({reason}). Correct its path.") from error
     blocks = _PEM.findall(text)
-    if not 1 <= len(blocks) <= MOST_AUTHORITIES:
+    if not 1 <= len(blocks) <= MAX_AUTHORITIES:
         raise ConfigurationError(
-            f"The file {path} holds {len(blocks)} certificates in PEM, and should hold 1 to {MOST_AUTHORITIES}: those "
+            f"The file {path} holds {len(blocks)} certificates in PEM, and should hold 1 to {MAX_AUTHORITIES}: those "
             "of the authorities that sign the server's certificate. DCC_TLS_CA_FILE takes a whole bundle."
         )
     try:

@@ -29,7 +29,7 @@ from dcc.sources.base import (
     NotModified,
     SourceAddress,
     SourceProtocol,
-    Upcoming,
+    UpcomingFile,
     Validators,
 )
 
@@ -102,7 +102,7 @@ class AddedConnection(Connection):
         except Exception as error:
             log.warning("%s: the package %s cannot close: %s", self._label, self._package, error)
 
-    def announce(self, upcoming: Sequence[Upcoming]) -> None:
+    def announce(self, upcoming: Sequence[UpcomingFile]) -> None:
         """Announce the files that will be fetched next."""
         with self._faults(TransferFailedError):
             self._connection.announce(upcoming)

@@ -20,7 +20,7 @@ from dcc.messages import Message, mark
 from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, BlockwiseConnection, SourceAddress
-from dcc.sources.listing import Below, Entry, EntryKind, action_listing
+from dcc.sources.listing import Entry, EntryKind, SubfolderListing, action_listing
 from dcc.sources.listing_watch import ListingWatch, watch_listing
 from dcc.sources.remote_names import printable, raw
 
@@ -83,7 +83,7 @@ class LocalConnection(BlockwiseConnection):
                     action,
                     self._entries(directory, watch),
                     lambda link: self._follow(directory, link),
-                    Below(
+                    SubfolderListing(
                         self._extent,
                         lambda folder: self._entries(_folder(directory, folder), watch),
                         lambda folder, link: self._follow(_folder(directory, folder), link),
@@ -114,7 +114,7 @@ class LocalConnection(BlockwiseConnection):
         with os.scandir(directory) as entries:
             for entry in entries:
                 if time.monotonic() > watch.deadline:
-                    raise watch.outstayed(_printable_path(directory))
+                    raise watch.timeout_error(_printable_path(directory))
                 try:
                     found = _entry(os.fsencode(entry.name), entry.stat(follow_symlinks=False))
                 except FileNotFoundError:

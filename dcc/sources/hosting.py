@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dcc.sources.base import Validators
 
 
-class Fault(StrEnum):
+class CopyFault(StrEnum):
     """The fault of a bad copy of an archive: it cannot be opened, or its MD5 is not the published one."""
 
     DAMAGED = "damaged"
@@ -17,11 +17,11 @@ class Fault(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class KnownBad:
+class KnownBadCopy:
     """A bad copy of an archive, with its MD5; its source lists it unchanged."""
 
     md5: str
-    fault: Fault
+    fault: CopyFault
 
 
 class EarlierCopy(NamedTuple):
@@ -49,11 +49,11 @@ class Hosting:
     has_md5: bool
     failed_before: bool = False
     own: bool = field(default=False, compare=False)
-    bad: KnownBad | None = field(default=None, compare=False)
+    bad: KnownBadCopy | None = field(default=None, compare=False)
     folder: str = field(default="", compare=False)
     manifest: str = field(default="", compare=False)
 
-    def may_be_right(self, published: str | None) -> bool:
+    def deserves_recheck(self, published: str | None) -> bool:
         """Whether a known bad copy deserves another look at its checksum, although it is unchanged.
 
         Only its checksum may have been wrong, and the checksum of the archive's own centre counts for other copies.
@@ -61,7 +61,7 @@ class Hosting:
         """
         if self.bad is None:
             return False
-        if self.bad.fault is Fault.DAMAGED:
+        if self.bad.fault is CopyFault.DAMAGED:
             return self.own and self.has_md5 and published is None
         bound = None if self.own and self.has_md5 else published
         return bound in {None, self.bad.md5}

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from dcc.errors import ListingFailedError
 from dcc.messages import Message, mark
 from dcc.naming import ARCHIVE_SUFFIXES, MANIFEST_FORMATS, Action, manifest_beside
-from dcc.sources.base import PLAIN, ActionListing, Extent, ListedFile, ListedTwice
+from dcc.sources.base import PLAIN, ActionListing, DuplicateEntry, Extent, ListedFile
 from dcc.sources.listing_watch import watched
 from dcc.sources.remote_names import printable
 
@@ -71,7 +71,7 @@ LinkResolver = Callable[[Entry], Entry | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Below:
+class SubfolderListing:
     """How the folders below an action directory are listed, each by its path there, and which of them.
 
     `entries` raises FileNotFoundError for one that disappeared meanwhile. `resolve` is a LinkResolver. `real` returns
@@ -85,7 +85,11 @@ class Below:
 
 
 def action_listing(
-    label: str, action: Action, entries: Iterable[Entry], resolve: LinkResolver, below: Below | None = None
+    label: str,
+    action: Action,
+    entries: Iterable[Entry],
+    resolve: LinkResolver,
+    below: SubfolderListing | None = None,
 ) -> ActionListing:
     """Sort the entries of an action directory, and of the folders `below` it, into archives and ignored ones.
 
@@ -100,7 +104,7 @@ def action_listing(
     return found.listing()
 
 
-def _list_folders(found: _DirectoryContent, below: Below) -> None:
+def _list_folders(found: _DirectoryContent, below: SubfolderListing) -> None:
     """List the folders level by level, each level by path: so the result does not depend on the server's order."""
     reached: dict[bytes | None, bytes] = {below.real(b""): b""}
     while level := found.next_folders():
@@ -111,7 +115,7 @@ def _list_folders(found: _DirectoryContent, below: Below) -> None:
                 if first is None or first == path:
                     found.take(path, below.entries(path), partial(below.resolve, path))
                 else:
-                    found.note_twice(ListedTwice(printable(first), printable(path), is_folder=True))
+                    found.note_twice(DuplicateEntry(printable(first), printable(path), is_folder=True))
             except FileNotFoundError:
                 # One that vanishes meanwhile counts as one that never existed.
                 continue
@@ -133,7 +137,7 @@ class _DirectoryContent:
         self._count = 0
         self._ignored = 0
         self._examples: list[tuple[str, str]] = []
-        self._twice: list[ListedTwice] = []
+        self._twice: list[DuplicateEntry] = []
 
     def take(self, folder: bytes, entries: Iterable[Entry], resolve: LinkResolver) -> None:
         """Sort in the entries of a folder, by its path; links after all others."""
@@ -175,7 +179,7 @@ class _DirectoryContent:
         self._folders = []
         return level
 
-    def note_twice(self, twice: ListedTwice) -> None:
+    def note_twice(self, twice: DuplicateEntry) -> None:
         """Record an archive or folder that was found at two paths."""
         if len(self._twice) < _EXAMPLES:
             self._twice.append(twice)
@@ -205,7 +209,7 @@ class _DirectoryContent:
                 taken = self._zips.setdefault(name, entry._replace(name=path))
                 if taken.name != path:
                     self._ignore(path, "an archive of its name is taken from another folder")
-                    self.note_twice(ListedTwice(printable(taken.name), printable(path)))
+                    self.note_twice(DuplicateEntry(printable(taken.name), printable(path)))
             elif beside == _MD5:
                 self._checksums.add(archive)
             else:

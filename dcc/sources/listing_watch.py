@@ -124,7 +124,7 @@ class ListingWatch:
                 yield
         except TimeoutError as error:
             if self.is_over:
-                raise self.outstayed(shown) from error
+                raise self.timeout_error(shown) from error
             raise
         finally:
             _WATCH.reset(token)
@@ -132,9 +132,9 @@ class ListingWatch:
     def require_time(self, shown: str) -> None:
         """Raise SourceTimeoutError for the next directory if the time is up already."""
         if self.is_over:
-            raise self.outstayed(shown, 0)
+            raise self.timeout_error(shown, 0)
 
-    def outstayed(self, shown: str, entries: int | None = None) -> SourceTimeoutError:
+    def timeout_error(self, shown: str, entries: int | None = None) -> SourceTimeoutError:
         """The error for a directory whose listing takes too long; messages name it `shown`.
 
         `entries`: how many had come, by default those of the present directory.

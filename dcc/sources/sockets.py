@@ -10,7 +10,7 @@ from typing import Final
 
 from dcc.errors import SourceTimeoutError, SourceUnreachableError
 from dcc.messages import Message, mark
-from dcc.runtime.time_limits import in_time
+from dcc.runtime.time_limits import call_with_timeout
 from dcc.sources.access import Endpoint
 
 _Address = tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
@@ -72,7 +72,7 @@ def open_socket(label: str, endpoint: Endpoint, timeout: float) -> socket.socket
 
 def _resolve(label: str, endpoint: Endpoint, timeout: float) -> list[_Address]:
     try:
-        found = in_time(
+        found = call_with_timeout(
             lambda: socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM), timeout, NAME_SERVICE
         )
     except TimeoutError:

@@ -8,12 +8,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Self
 
-from dcc.runtime.time_limits import ended_if
+from dcc.runtime.time_limits import watchdog
 from dcc.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class SpeedLimits:
     """At least `slowest` bytes a second over every `over` seconds, and no more than `longest` seconds in all."""
 
     slowest: int = 0
@@ -22,11 +22,11 @@ class Pace:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
-        """The pace of the settings."""
+        """The limits of the settings."""
         return cls(slowest=settings.min_download_speed, longest=settings.download_timeout)
 
     def watch(self, received: Callable[[], int], close: Callable[[], object]) -> AbstractContextManager[None]:
-        """Watch a block; `received` returns the bytes so far. See `ended_if` for `close`, and for what is raised."""
+        """Watch a block; `received` returns the bytes so far. See `watchdog` for `close`, and for what is raised."""
         deadline = time.monotonic() + self.longest
         before: int | None = None
 
@@ -41,4 +41,4 @@ class Pace:
                 return f"{few}; DCC_MIN_DOWNLOAD_SPEED sets the limit"
             return min(now + self.over, deadline)
 
-        return ended_if(judge, close)
+        return watchdog(judge, close)

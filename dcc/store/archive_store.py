@@ -25,12 +25,12 @@ from dcc.messages import mark
 from dcc.runtime.checksums import sha256_of
 from dcc.runtime.disk_space import free_bytes
 from dcc.runtime.private_files import PRIVATE_FILE, make_directory, replacement_file, scratch_directory, write_nothing
-from dcc.runtime.time_limits import in_time
+from dcc.runtime.time_limits import call_with_timeout
 from dcc.settings import Settings
 from dcc.store.copies import Copy, CopyState, StoredCopies, default_replica, named_replicas
 from dcc.store.filesystems import (
     Directory,
-    is_away,
+    is_unreachable,
     open_filesystem,
     reason_of,
     remove_parts,
@@ -68,7 +68,7 @@ class Replica:
     url: str
     required: bool = True
     holds_copies: Callable[[], bool] = bool
-    _away: tuple[float, str] = (0.0, "")
+    _unreachable: tuple[float, str] = (0.0, "")
     _opened: dict[int, AbstractFileSystem] = field(default_factory=dict)
     _process: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -83,9 +83,9 @@ class Replica:
             self._root = f"/{path}"
 
     @property
-    def is_away(self) -> bool:
+    def is_unreachable(self) -> bool:
         """Whether it was away within the last minutes: it is not asked then."""
-        since, reason = self._away
+        since, reason = self._unreachable
         return bool(reason) and time.monotonic() - since < _LEFT_ALONE_SECONDS
 
     def put(self, sha256: str, path: Path) -> None:
@@ -167,7 +167,7 @@ class Replica:
 
     def answer(self) -> None:
         """Ask for anything, to see whether it answers; a replica that was away is asked again."""
-        self._away = (0.0, "")
+        self._unreachable = (0.0, "")
         self._do("look into it", partial(self._is_there, sha256="0" * 64))
 
     def require_writable(self) -> None:
@@ -227,12 +227,12 @@ class Replica:
         except (StoreUnreachableError, StoreRefusedError) as error:
             # A server that refuses the login would refuse it for each archive.
             if isinstance(error, StoreUnreachableError) or not self._opened:
-                self._away = (time.monotonic(), str(error))
+                self._unreachable = (time.monotonic(), str(error))
             raise
 
     def _require_answers(self) -> None:
-        if self.is_away:
-            raise StoreUnreachableError(self._away[1])
+        if self.is_unreachable:
+            raise StoreUnreachableError(self._unreachable[1])
 
     def _ask(self, ask: Callable[[AbstractFileSystem], _T]) -> _T:
         files, is_new = self._files()
@@ -243,7 +243,7 @@ class Replica:
             if closed:
                 with self._lock:
                     self._opened.pop(threading.get_ident(), None)
-            if is_new or not (closed or is_away(error)):
+            if is_new or not (closed or is_unreachable(error)):
                 if closed:
                     raise ConnectionError(reason_of(error)) from error
                 raise
@@ -260,8 +260,8 @@ class Replica:
             return 0
 
         seconds = self.settings.connect_timeout + self.settings.idle_timeout
-        longest = seconds + in_time(look, seconds, "the disk") / _SLOWEST_DISK
-        return in_time(lambda: ask(self._files()[0]), longest, "the disk")
+        longest = seconds + call_with_timeout(look, seconds, "the disk") / _SLOWEST_DISK
+        return call_with_timeout(lambda: ask(self._files()[0]), longest, "the disk")
 
     def _files(self) -> tuple[AbstractFileSystem, bool]:
         """The file system, and whether it is new. Connections of SFTP are a thread's own."""

@@ -37,7 +37,7 @@ from dcc.runtime.private_files import PART_NAMES, PRIVATE_FILE, make_directory, 
 from dcc.settings import Settings
 
 _PART: Final = 8 * 1024 * 1024
-_MOST_PARTS: Final = 10_000
+_MAX_PARTS: Final = 10_000
 _PARTS_AT_ONCE: Final = 4
 _SLOWEST: Final = 50_000
 """Bytes a second below which an upload is given up."""
@@ -138,7 +138,7 @@ def upload_options(
         return {}
     checksum = {} if md5 is None else {"ContentMD5": base64.b64encode(bytes.fromhex(md5)).decode("ascii")}
     return checksum | {
-        "chunksize": max(_PART, -(-size_bytes // _MOST_PARTS)),
+        "chunksize": max(_PART, -(-size_bytes // _MAX_PARTS)),
         # The library does not limit how long a server may take before it accepts data.
         "timeout": settings.connect_timeout + settings.idle_timeout + size_bytes / _SLOWEST,
     }
@@ -177,7 +177,7 @@ def store_errors(url: str, doing: str, remedy: str) -> Iterator[None]:
     except (FileNotFoundError, StoreUnreachableError, StoreRefusedError, DiskFullError):
         raise
     except Exception as error:
-        if is_away(error):
+        if is_unreachable(error):
             raise StoreUnreachableError(
                 f"The store {url} could not be reached to {doing}: {reason_of(error)}. See to its server and "
                 "the network; the next session goes on."
@@ -200,7 +200,7 @@ def reason_of(error: BaseException) -> str:
     return f"{text or type(error).__name__}".rstrip(".")
 
 
-def is_away(error: BaseException) -> bool:
+def is_unreachable(error: BaseException) -> bool:
     """Whether an error means that the store does not answer, so that another try may succeed."""
     if isinstance(error, (TimeoutError, ConnectionError, EOFError, SourceTimeoutError, SourceUnreachableError)):
         return True

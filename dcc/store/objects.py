@@ -23,7 +23,7 @@ from dcc.messages import mark
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.private_files import PRIVATE_FILE, replacement_file
 from dcc.settings import Settings
-from dcc.store.filesystems import is_away, open_filesystem, reason_of, remove_parts, store_errors, upload_options
+from dcc.store.filesystems import is_unreachable, open_filesystem, reason_of, remove_parts, store_errors, upload_options
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -172,7 +172,7 @@ class ObjectStore:
     def _do(self, doing: str, ask: Callable[[AbstractFileSystem], _T]) -> _T:
         """Call the store, again while it is away. Raises FileNotFoundError, and as the class says."""
         tries = Retrying(
-            retry=retry_if_exception(is_away),
+            retry=retry_if_exception(is_unreachable),
             stop=stop_after_delay(self._settings.store_retry),
             wait=wait_exponential_jitter(multiplier=_FIRST_PAUSE, max=_LONGEST_PAUSE, jitter=_FIRST_PAUSE),
             before_sleep=self._log_first,

@@ -38,8 +38,8 @@ class SftpFiles(SFTPFileSystem):  # type: ignore[misc]
             self.connection = open_session(address, settings, f"sftp://{self.host}")
         except (HostKeyUnknownError, HostKeyChangedError) as error:
             raise StoreRefusedError(
-                f"sftp://{self.host} shows the host key {error.said.all_details['shown']}, which DCC_KNOWN_HOSTS does "
-                "not have. Compare it with its administrator's, and add it there."
+                f"sftp://{self.host} shows the host key {error.translatable.all_details['shown']}, which "
+                "DCC_KNOWN_HOSTS does not have. Compare it with its administrator's, and add it there."
             ) from error
         try:
             # The limit of unread bytes is for strangers, and paramiko's client does not count those that it reads.

@@ -215,9 +215,9 @@ class Staging:
 
     def holds(self, key: ZipKey, size_bytes: int, md5: str | None) -> bool:
         """Whether the archive in staging has this size and, if known, this MD5, and can be read."""
-        return self.whole_archive(key, md5, size_bytes) is not None
+        return self.matching_archive(key, md5, size_bytes) is not None
 
-    def whole_archive(self, key: ZipKey, md5: str | None, size_bytes: int | None = None) -> Path | None:
+    def matching_archive(self, key: ZipKey, md5: str | None, size_bytes: int | None = None) -> Path | None:
         """The path of the archive, if it is here with this MD5 and size, where they are known; else None."""
         try:
             archive = self.archive(key)

@@ -212,7 +212,7 @@ def _converted(settings: Settings, document: SubmittedDocument, path: Path) -> P
 def _staged_archive(settings: Settings, attempt: Attempt) -> Path:
     path = None
     if attempt.md5 is not None:
-        path = Staging(settings.staging_directory).whole_archive(attempt.key, attempt.md5)
+        path = Staging(settings.staging_directory).matching_archive(attempt.key, attempt.md5)
     if path is None:
         raise StoredObjectLostError(
             f"Neither the archive store nor staging has the bytes of {attempt.key} that download {attempt.id} brought. "

@@ -32,7 +32,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import KIND, problem_of
 from dcc.tracker.register.source_addresses import SourceState
-from dcc.tracker.submission_rows import gathered, object_of
+from dcc.tracker.submission_rows import group_pairs, object_of
 
 CHANGED: Final = "changed"
 """The kind of a finding: an archive changed under its name."""
@@ -78,7 +78,7 @@ class CrawlEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CrawlFindingEntry:
     """A crawl's finding for a wrangler."""
 
     session: int
@@ -176,7 +176,7 @@ def _crawls(connection: Connection, condition: ColumnElement[bool]) -> list[Craw
     ]
 
 
-def latest_findings(connection: Connection, *, sources: Sequence[int] | None = None) -> list[Finding]:
+def latest_findings(connection: Connection, *, sources: Sequence[int] | None = None) -> list[CrawlFindingEntry]:
     """The findings of each source's latest crawl, and earlier ones that still hold, oldest first.
 
     With `sources`, of these alone.
@@ -243,22 +243,22 @@ def still_changed(sources: Sequence[int] | None = None) -> ColumnElement[bool]:
     return and_(CrawlFinding.id.in_(last), _is_hosted(), exists(fetches), ~since)
 
 
-def session_findings(connection: Connection, session_id: int) -> list[Finding]:
+def session_findings(connection: Connection, session_id: int) -> list[CrawlFindingEntry]:
     """The findings of one session's crawls, oldest first."""
     query = select(CrawlFinding).where(CrawlFinding.session_id == session_id).order_by(CrawlFinding.id)
     return _read(connection, query)
 
 
-def zip_findings(connection: Connection, za_id: int) -> list[Finding]:
+def zip_findings(connection: Connection, za_id: int) -> list[CrawlFindingEntry]:
     """The findings of all crawls about one submission, oldest first."""
     query = select(CrawlFinding).where(CrawlFinding.za_id == za_id).order_by(CrawlFinding.id)
     return _read(connection, query)
 
 
-def _read(connection: Connection, query: Select[Any]) -> list[Finding]:
+def _read(connection: Connection, query: Select[Any]) -> list[CrawlFindingEntry]:
     return [
         object_of(
-            Finding,
+            CrawlFindingEntry,
             row,
             session=row.session_id,
             source=row.file_source_id,
@@ -279,8 +279,8 @@ def list_sessions(
     shown = [row.id for row in rows]
     held = _open_sessions(connection)
     of_tasks = select(SessionTask).where(SessionTask.session_id.in_(shown)).order_by(SessionTask.id)
-    tasks = gathered((row.session_id, _task(row)) for row in connection.execute(of_tasks))
-    crawls = gathered((one.session, one) for one in _crawls(connection, SourceCrawlRow.session_id.in_(shown)))
+    tasks = group_pairs((row.session_id, _task(row)) for row in connection.execute(of_tasks))
+    crawls = group_pairs((one.session, one) for one in _crawls(connection, SourceCrawlRow.session_id.in_(shown)))
     return [
         SessionEntry(
             id=row.id,

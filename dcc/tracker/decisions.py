@@ -38,7 +38,7 @@ from dcc.tracker.models import (
 from dcc.tracker.problems import problem_columns
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.states import State
-from dcc.tracker.submission_rows import IDS, KEY, change_about, gathered, is_at, key_of, object_of
+from dcc.tracker.submission_rows import IDS, KEY, change_about, group_pairs, is_at, key_of, object_of
 
 RETRY_POLICY: Final = "retry policy"
 """Who opens failed downloads again in each session."""
@@ -147,7 +147,7 @@ def decisions_in_force(connection: Connection, za_ids: Collection[int]) -> Mappi
 def _decisions(connection: Connection, *conditions: ColumnElement[bool]) -> Mapping[int, list[Decision]]:
     query = select(ZipDecision.__table__).where(*conditions).order_by(ZipDecision.id)
     rows = connection.execute(query)
-    return gathered((row.za_id, object_of(Decision, row, kind=DecisionKind(row.kind))) for row in rows)
+    return group_pairs((row.za_id, object_of(Decision, row, kind=DecisionKind(row.kind))) for row in rows)
 
 
 def count_decided(connection: Connection) -> dict[DecisionKind, int]:
@@ -169,7 +169,7 @@ def record_fault(connection: Connection, xml_id: int, fault: InternalFaultError)
         insert_rows(connection, ZipLog.__table__, [row])
 
 
-def quarantine(connection: Connection, session_id: int, most_faults: int) -> None:
+def quarantine(connection: Connection, session_id: int, max_faults: int) -> None:
     """Put the submissions in quarantine that met as many faults of the platform since they were opened again."""
     opened = (
         select(func.max(Reopening.last_download_id))
@@ -188,10 +188,10 @@ def quarantine(connection: Connection, session_id: int, most_faults: int) -> Non
         .join(AnException)
         .where(AnException.short_name == InternalFaultError.short_name(), ZipDownload.id > func.coalesce(opened, 0))
         .group_by(FileSourceHasZip.za_id)
-        .having(func.count() >= most_faults)
+        .having(func.count() >= max_faults)
     )
     faulty = connection.scalars(select(ZipAction.id).where(ZipAction.id.in_(met), is_unfinished(), ~is_on_hold())).all()
-    reason = f"It met {most_faults} faults of the platform."
+    reason = f"It met {max_faults} faults of the platform."
     decide(connection, DecisionKind.QUARANTINE, faulty, by=f"session {session_id}", reason=reason)
 
 

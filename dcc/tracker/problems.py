@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Select, false, func, select
 from dcc.messages import Message, message_from_json, message_to_json
 from dcc.outcomes import Problem
 from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipActionLog, ZipLog
-from dcc.tracker.submission_rows import gathered, newest_downloads
+from dcc.tracker.submission_rows import group_pairs, newest_downloads
 from dcc.vocabulary import Severity
 
 NOT_FAILING: Final = (Severity.WARNING.value, Severity.UNCHECKED.value)
@@ -71,7 +71,7 @@ def document_problems(connection: Connection, download_ids: Collection[int]) -> 
     of_downloads = XmlFile.zip_id.in_(download_ids)
     query = entries_that_hold(*OF_DOCUMENT).join(XmlFile, XmlFile.id == XmlLog.xml_id).where(of_downloads)
     rows = connection.execute(query.order_by(XmlLog.id))
-    return gathered((row.xml_id, problem_of(row)) for row in rows)
+    return group_pairs((row.xml_id, problem_of(row)) for row in rows)
 
 
 def problem_columns(problem: Problem) -> dict[str, Any]:

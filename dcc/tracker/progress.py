@@ -60,7 +60,7 @@ from dcc.tracker.submission_rows import (
     change_about,
     chunks,
     find_parents,
-    gathered,
+    group_pairs,
     has_archive_bytes,
     latest_downloads,
     rows_about,
@@ -314,8 +314,8 @@ def reopen_documents(
     _write_states(connection, XmlFile, {row_id: states[row_id] for row_id in former})
     parents = {above.documents[row_id] for row_id in former}
     downloads = _read_states(connection, ZipDownload, parents)
-    _roll_up_anew(connection, ZipDownload, downloads, _rolled_up(connection, parents))
-    _roll_up_anew(connection, ZipAction, actions, _from_latest(connection, above.downloads, downloads))
+    _roll_up_again(connection, ZipDownload, downloads, _rolled_up(connection, parents))
+    _roll_up_again(connection, ZipAction, actions, _from_latest(connection, above.downloads, downloads))
     return former
 
 
@@ -411,7 +411,7 @@ def _states_of(rows: Iterable[Sequence[int]]) -> dict[int, State]:
 def _rolled_up(connection: Connection, download_ids: Iterable[int]) -> dict[int, State]:
     """The state that the documents of each download give it."""
     rows = rows_about(connection, _CHILDREN, download_ids)
-    children = gathered((download_id, STATES[phase, status]) for download_id, phase, status in rows)
+    children = group_pairs((download_id, STATES[phase, status]) for download_id, phase, status in rows)
     return {download_id: state for download_id, states in children.items() if (state := roll_up(states))}
 
 
@@ -438,7 +438,7 @@ def _apply(connection: Connection, model: _Stateful, present: dict[int, State], 
     _write_states(connection, model, changed)
 
 
-def _roll_up_anew(
+def _roll_up_again(
     connection: Connection, model: _Stateful, present: dict[int, State], rolled_up: Mapping[int, State]
 ) -> None:
     """Take what the documents give, in `present` and in the database, where a state comes from documents at all."""
@@ -452,7 +452,7 @@ def _roll_up_anew(
 
 
 def _write_states(connection: Connection, model: _Stateful, states: Mapping[int, State]) -> None:
-    for state, row_ids in sorted(gathered((state, row_id) for row_id, state in states.items()).items()):
+    for state, row_ids in sorted(group_pairs((state, row_id) for row_id, state in states.items()).items()):
         change_about(connection, _WRITE[model], row_ids, phase=int(state.phase), status=int(state.status))
 
 

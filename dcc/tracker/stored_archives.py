@@ -53,7 +53,7 @@ _STORED: Final = (
 _NOTE: Final = update(ZipDownload).where(ZipDownload.id == bindparam("number")).values(sha256=bindparam("delivered"))
 _LATER_DOWNLOAD: Final = aliased(ZipDownload)
 _LATER_HOSTING: Final = aliased(FileSourceHasZip)
-_UNKEPT: Final = (
+_NOT_STORED: Final = (
     select(ZipDownload.id, *KEY, archive_size().label("size_bytes"), archive_md5().label("content_md5"))
     .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
     .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
@@ -112,7 +112,7 @@ _OFFERS: Final = (
 )
 
 
-class Unkept(NamedTuple):
+class UnstoredArchive(NamedTuple):
     """An archive that is not in the store yet; `size_bytes` and `md5` as it arrived."""
 
     download_id: int
@@ -129,14 +129,14 @@ class WantedCopy(NamedTuple):
     size_bytes: int
 
 
-class Holdings(NamedTuple):
+class ArchiveTotals(NamedTuple):
     """A number of archives, and their bytes."""
 
     archives: int
     size_bytes: int
 
 
-class Offer(NamedTuple):
+class ListedCopy(NamedTuple):
     """An archive as a source still lists it, of the same size as when it delivered these bytes."""
 
     source_id: int
@@ -161,7 +161,7 @@ class Audit:
     finished: datetime | None = None
 
 
-def record_kept(connection: Connection, kept: Sequence[tuple[int | None, StoredCopies]]) -> None:
+def record_stored_archives(connection: Connection, kept: Sequence[tuple[int | None, StoredCopies]]) -> None:
     """Record archives that were put into the store, each with the attempt that delivered it.
 
     A copy that is known to be good stays so while its replica is away.
@@ -202,7 +202,7 @@ def record_copies(connection: Connection, copies: Iterable[tuple[int, str, Copy]
         connection.execute(_CHANGE, changes)
 
 
-def note_stored(connection: Connection, archive_ids: Collection[int], required: Sequence[str]) -> None:
+def mark_stored(connection: Connection, archive_ids: Collection[int], required: Sequence[str]) -> None:
     """Record which of these archives every required replica has by now."""
     good: dict[int, set[str]] = {}
     for row in rows_about(connection, _COPIES_OF, archive_ids):
@@ -212,22 +212,24 @@ def note_stored(connection: Connection, archive_ids: Collection[int], required: 
     change_about(connection, _STORED, everywhere, at=utc_now())
 
 
-def unkept(connection: Connection) -> list[Unkept]:
+def archives_not_stored(connection: Connection) -> list[UnstoredArchive]:
     """Archives whose latest attempt with bytes is not in the store, oldest first."""
-    return [Unkept(row.id, key_of(row), row.size_bytes, row.content_md5) for row in connection.execute(_UNKEPT)]
+    return [
+        UnstoredArchive(row.id, key_of(row), row.size_bytes, row.content_md5) for row in connection.execute(_NOT_STORED)
+    ]
 
 
-def unstored(connection: Connection, download_ids: Iterable[int]) -> set[int]:
+def not_stored_everywhere(connection: Connection, download_ids: Iterable[int]) -> set[int]:
     """Which of these downloads had an archive that is not stored in every required replica yet."""
     return {row.id for row in rows_about(connection, _UNSTORED, download_ids)}
 
 
-def delivered_as(connection: Connection, sha256: str) -> list[ZipKey]:
+def submissions_of_archive(connection: Connection, sha256: str) -> list[ZipKey]:
     """The submissions that these bytes are of."""
     return [key_of(row) for row in connection.execute(_DELIVERED, {"sha256": sha256})]
 
 
-def pending_copies(connection: Connection, replica: str, after: int = 0, most: int = 500) -> list[WantedCopy]:
+def pending_copies(connection: Connection, replica: str, after: int = 0, limit: int = 500) -> list[WantedCopy]:
     """Copies that a replica lacks because it was away or is new: the next ones after an archive's id."""
     query = (
         _ARCHIVES.outerjoin(
@@ -235,7 +237,7 @@ def pending_copies(connection: Connection, replica: str, after: int = 0, most: i
         )
         .where(StoredArchive.id > after, or_(ArchiveCopy.id.is_(None), ArchiveCopy.state == CopyState.PENDING.value))
         .order_by(StoredArchive.id)
-        .limit(most)
+        .limit(limit)
     )
     return _wanted_copies(connection, query)
 
@@ -272,18 +274,18 @@ def lost_archives(connection: Connection, replicas: Sequence[str]) -> list[Wante
     return _wanted_copies(connection, query.order_by(StoredArchive.id))
 
 
-def offers(connection: Connection, sha256: str) -> list[Offer]:
+def listed_copies(connection: Connection, sha256: str) -> list[ListedCopy]:
     """The sources that may still have these bytes."""
     return [
-        Offer(row.file_source_id, key_of(row), row.folder, row.size_bytes, row.modified)
+        ListedCopy(row.file_source_id, key_of(row), row.folder, row.size_bytes, row.modified)
         for row in connection.execute(_OFFERS, {"sha256": sha256})
     ]
 
 
-def all_archives(connection: Connection, after: int = 0, most: int = 500) -> list[WantedCopy]:
+def all_archives(connection: Connection, after: int = 0, limit: int = 500) -> list[WantedCopy]:
     """The stored archives: the next ones after an archive's id."""
     query = _ARCHIVES.where(StoredArchive.id > after)
-    return _wanted_copies(connection, query.order_by(StoredArchive.id).limit(most))
+    return _wanted_copies(connection, query.order_by(StoredArchive.id).limit(limit))
 
 
 def expired_archives(connection: Connection, days: int) -> list[WantedCopy]:
@@ -315,7 +317,7 @@ def oldest_check(connection: Connection, replica: str) -> datetime | None:
     return connection.scalar(query)
 
 
-def holdings(connection: Connection) -> dict[str, dict[str, Holdings]]:
+def archive_totals(connection: Connection) -> dict[str, dict[str, ArchiveTotals]]:
     """The archives and bytes of each replica by the state of their copies."""
     query = (
         select(ArchiveCopy.replica, ArchiveCopy.state, func.count(), func.sum(StoredArchive.size_bytes))
@@ -323,9 +325,9 @@ def holdings(connection: Connection) -> dict[str, dict[str, Holdings]]:
         .group_by(ArchiveCopy.replica, ArchiveCopy.state)
         .order_by(ArchiveCopy.replica, ArchiveCopy.state)
     )
-    found: dict[str, dict[str, Holdings]] = {}
+    found: dict[str, dict[str, ArchiveTotals]] = {}
     for replica, state, archives, size_bytes in connection.execute(query):
-        found.setdefault(replica, {})[state] = Holdings(archives, int(size_bytes))
+        found.setdefault(replica, {})[state] = ArchiveTotals(archives, int(size_bytes))
     return found
 
 
@@ -339,13 +341,13 @@ def replicas_with_copies(connection: Connection, settings: Settings) -> set[str]
     }
 
 
-def stored_since(connection: Connection, since: datetime | None = None) -> Holdings:
+def stored_since(connection: Connection, since: datetime | None = None) -> ArchiveTotals:
     """The archives that arrived in the store since a time in UTC, or ever, and their bytes."""
     query = select(func.count(), func.sum(StoredArchive.size_bytes)).select_from(StoredArchive)
     if since is not None:
         query = query.where(StoredArchive.created >= since)
     archives, size_bytes = connection.execute(query).one()
-    return Holdings(archives, int(size_bytes or 0))
+    return ArchiveTotals(archives, int(size_bytes or 0))
 
 
 def _wanted_copies(connection: Connection, query: Select[int, str, int]) -> list[WantedCopy]:

@@ -37,7 +37,7 @@ from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, Reopening, 
 from dcc.tracker.states import STATES, State
 
 _CHUNK: Final = 500
-_MOST_COMPARED: Final = 2000
+_MAX_COMPARED: Final = 2000
 """Names of archives among which the nearest are looked for, not of all that a centre has ever sent."""
 _Key = TypeVar("_Key", int, str)
 _Object = TypeVar("_Object")
@@ -135,7 +135,7 @@ def nearest_submissions(connection: Connection, name: str) -> str:
 
     Those whose names begin so come first, then the latest of the centre; capitals count for nothing.
     """
-    query = select(*KEY).join(ZipFile).order_by(ZipAction.id.desc()).limit(_MOST_COMPARED)
+    query = select(*KEY).join(ZipFile).order_by(ZipAction.id.desc()).limit(_MAX_COMPARED)
     centre, dot, _ = name.partition(".")
     for beginning, least_alike in ((name, 0.0), (centre + dot, LEAST_ALIKE)):
         begins_so = func.lower(ZipFile.file_name).startswith(beginning.lower(), autoescape=True)
@@ -279,7 +279,7 @@ def change_about(connection: Connection, statement: Executable, ids: Iterable[in
         connection.execute(statement, {"ids": some, **given})
 
 
-def gathered(pairs: Iterable[tuple[_Group, _Member]]) -> defaultdict[_Group, list[_Member]]:
+def group_pairs(pairs: Iterable[tuple[_Group, _Member]]) -> defaultdict[_Group, list[_Member]]:
     """The second of some pairs by the first, in their order; other keys have none."""
     found: defaultdict[_Group, list[_Member]] = defaultdict(list)
     for group, member in pairs:

@@ -38,7 +38,7 @@ from dcc_assets.metadata.links import (
     xml_of_documents,
 )
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
-from dcc_dagster.partition_events import Materialised, Report, Verdict
+from dcc_dagster.partition_events import CheckVerdict, MaterialisedPartition, PartitionReport
 
 DOCUMENTS_SHOWN: Final = 200
 """Documents in a table; the rest are counted."""
@@ -80,9 +80,9 @@ _PASSED = {
 }
 
 
-def zip_report(outcome: ZipOutcome, staging: Staging) -> Report:
+def zip_report(outcome: ZipOutcome, staging: Staging) -> PartitionReport:
     """A submission's results: the assets that it reached, and the checks that it failed or passed."""
-    return Report(
+    return PartitionReport(
         outcome.key.partition,
         tuple(_materialised(outcome, staging)),
         tuple(_verdicts(outcome, staging)),
@@ -91,14 +91,14 @@ def zip_report(outcome: ZipOutcome, staging: Staging) -> Report:
     )
 
 
-def complete_zip_report(outcome: ZipOutcome, staging: Staging) -> Report:
+def complete_zip_report(outcome: ZipOutcome, staging: Staging) -> PartitionReport:
     """As `zip_report`, including the submission itself: that it exists, its name accepted or refused."""
     report = zip_report(outcome, staging)
     if outcome.phase is Phase.ZIP_NAME and outcome.failed:
         return replace(report, whole=True)
-    name = Verdict(CHECK_OF_PHASE[Phase.ZIP_NAME], True, _PASSED[Phase.ZIP_NAME], about(outcome), always=False)
+    name = CheckVerdict(CHECK_OF_PHASE[Phase.ZIP_NAME], True, _PASSED[Phase.ZIP_NAME], about(outcome), always=False)
     others = tuple(verdict for verdict in report.verdicts if verdict.check != name.check)
-    materialised = Materialised(
+    materialised = MaterialisedPartition(
         ZIP_ACTIONS_ASSET,
         about(outcome)
         | {"action": outcome.key.action.value}
@@ -108,13 +108,13 @@ def complete_zip_report(outcome: ZipOutcome, staging: Staging) -> Report:
     return replace(report, materialised=(materialised, *report.materialised), verdicts=(name, *others), whole=True)
 
 
-def _materialised(outcome: ZipOutcome, staging: Staging) -> Iterator[Materialised]:
+def _materialised(outcome: ZipOutcome, staging: Staging) -> Iterator[MaterialisedPartition]:
     held = next((reason.message for reason in outcome.reasons if reason.kind == HELD), None)
     if held is not None:
         known = about(outcome) | {"action": outcome.key.action.value, "held": held}
-        yield Materialised(ZIP_ACTIONS_ASSET, known | _links(outcome, ZIP_ACTIONS_ASSET))
+        yield MaterialisedPartition(ZIP_ACTIONS_ASSET, known | _links(outcome, ZIP_ACTIONS_ASSET))
     if outcome.downloaded:
-        yield Materialised(
+        yield MaterialisedPartition(
             ZIP_DOWNLOADS,
             about(outcome) | _transfer(outcome) | _place(outcome, staging) | _links(outcome, ZIP_DOWNLOADS),
             _received(outcome),
@@ -127,23 +127,23 @@ def _materialised(outcome: ZipOutcome, staging: Staging) -> Iterator[Materialise
         }
         documents = linked_documents(outcome.key, [document.file_name for document in outcome.documents])
         known = about(outcome) | counts | documents | _ignored(outcome) | _links(outcome, XML_DOCUMENTS)
-        yield Materialised(XML_DOCUMENTS, known)
+        yield MaterialisedPartition(XML_DOCUMENTS, known)
     if outcome.succeeded:
         valid: Metadata = {"valid": len(outcome.documents), "errors": 0}
         known = about(outcome) | valid | _documents(outcome) | _links(outcome, VALIDATED_DOCUMENTS)
-        yield Materialised(VALIDATED_DOCUMENTS, known)
+        yield MaterialisedPartition(VALIDATED_DOCUMENTS, known)
 
 
-def _verdicts(outcome: ZipOutcome, staging: Staging) -> Iterator[Verdict]:
+def _verdicts(outcome: ZipOutcome, staging: Staging) -> Iterator[CheckVerdict]:
     failed = {outcome.phase} if outcome.failed else set()
     failed |= {document.phase for document in outcome.documents if document.status is Status.FAILED}
     for phase, check in CHECK_OF_PHASE.items():
         if phase in failed:
             headline = _headline(outcome, phase)
             failure = _failure(outcome, phase, headline, staging)
-            yield Verdict(check, False, headline, failure, kinds=_kinds_of(outcome, phase))
+            yield CheckVerdict(check, False, headline, failure, kinds=_kinds_of(outcome, phase))
         elif _passed(outcome, phase):
-            yield Verdict(check, True, _PASSED[phase], about(outcome), always=False)
+            yield CheckVerdict(check, True, _PASSED[phase], about(outcome), always=False)
 
 
 def _passed(outcome: ZipOutcome, phase: Phase) -> bool:
@@ -222,21 +222,21 @@ def _decisions(outcome: ZipOutcome) -> Metadata:
     return {"decision": "; ".join(outcome.decisions)} if outcome.decisions else {}
 
 
-def _links(outcome: ZipOutcome, besides: AssetKey) -> Metadata:
+def _links(outcome: ZipOutcome, excluding: AssetKey) -> Metadata:
     """Links from a submission's event to its report, source and board, and to the steps before a failure."""
     wanted = [("Submission report", report_of_zip(outcome.key))]
-    if outcome.source_partition is not None and besides in {ZIP_ACTIONS_ASSET, ZIP_DOWNLOADS}:
+    if outcome.source_partition is not None and excluding in {ZIP_ACTIONS_ASSET, ZIP_DOWNLOADS}:
         wanted.append(("File source", page_of_partition(FILE_SOURCE_LISTINGS, outcome.source_partition)))
     if outcome.centre is not None:
         wanted.append(("Tracking board", board_of_centre(outcome.centre)))
     if outcome.failed:
-        wanted += links_to_steps(outcome.key.partition, besides)
+        wanted += links_to_steps(outcome.key.partition, excluding)
     return {"Links": links(wanted)}
 
 
-def links_to_steps(partition: str, besides: AssetKey) -> list[Link]:
+def links_to_steps(partition: str, excluding: AssetKey) -> list[Link]:
     """Links to the submission on other assets' pages."""
-    return [(text, page_of_partition(asset, partition)) for text, asset in _STEPS if asset != besides]
+    return [(text, page_of_partition(asset, partition)) for text, asset in _STEPS if asset != excluding]
 
 
 def _received(outcome: ZipOutcome) -> str | None:

@@ -23,7 +23,7 @@ from dcc.rules.catalogue import CATALOGUE
 from dcc.settings import Settings
 from dcc_assets.partitions import plain_key
 from dcc_dagster.metadata import Metadata, table
-from dcc_dagster.partition_events import Explain, Failure, Verdict
+from dcc_dagster.partition_events import CheckVerdict, Explain, Failure
 
 if TYPE_CHECKING:
     from dcc.reports.causes.cause import Cause
@@ -91,7 +91,7 @@ def wranglers_catalogue(settings: Settings) -> Catalogue:
     return load_catalogue("en", settings)
 
 
-def _of_check(causes: Sequence[Cause], verdict: Verdict) -> Sequence[Cause]:
+def _of_check(causes: Sequence[Cause], verdict: CheckVerdict) -> Sequence[Cause]:
     """The causes that a check covers."""
     # Takes a tenth of a second to import; a session without failures saves that.
     from dcc.reports.causes.errors import kind_of
@@ -113,4 +113,4 @@ def _causes(tracker: Connection, keys: Sequence[ZipKey], settings: Settings) -> 
         else:
             connected = engine.connect()
         with connected as qc:
-            return {key.partition: causes_of(tracker, qc, key, settings, most=_CAUSES_READ) for key in keys}
+            return {key.partition: causes_of(tracker, qc, key, settings, limit=_CAUSES_READ) for key in keys}

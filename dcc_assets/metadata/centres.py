@@ -19,28 +19,28 @@ from dcc_assets.metadata.links import (
     report_of_centre,
 )
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
-from dcc_dagster.partition_events import Materialised, Report
+from dcc_dagster.partition_events import MaterialisedPartition, PartitionReport
 
 _PICTURES: Final = (1, 2)
 """How many plots of a centre are shown with its overviews: of the parameters with most values."""
 
 
-def contexts_reports(built: ContextsBuilt) -> Iterator[Report]:
+def contexts_reports(built: ContextsBuilt) -> Iterator[PartitionReport]:
     """The data contexts of each centre that the build changed."""
     for counts in built.centres:
-        yield Report(
+        yield PartitionReport(
             counts.centre,
-            (Materialised(CONTEXTS, _contexts(counts), _summary(counts)),),
+            (MaterialisedPartition(CONTEXTS, _contexts(counts), _summary(counts)),),
             timestamp=utc_timestamp(built.finished),
         )
 
 
-def overviews_reports(built: OverviewsBuilt) -> Iterator[Report]:
+def overviews_reports(built: OverviewsBuilt) -> Iterator[PartitionReport]:
     """The overviews of each centre that the build changed."""
     for centre, counts in sorted(built.centres.items()):
         summary = ", ".join(f"{number:,} {_words(name)}" for name, number in counts.items())
-        materialised = Materialised(OVERVIEWS, _overviews(centre, counts), summary)
-        yield Report(centre, (materialised,), timestamp=utc_timestamp(built.finished))
+        materialised = MaterialisedPartition(OVERVIEWS, _overviews(centre, counts), summary)
+        yield PartitionReport(centre, (materialised,), timestamp=utc_timestamp(built.finished))
 
 
 def _summary(counts: ContextCounts) -> str:

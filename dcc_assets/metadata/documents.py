@@ -24,7 +24,7 @@ from dcc_assets.keys import CHECK_OF_GROUP, DATA_INTEGRITY, QC, UPLOAD_CHECK, UP
 from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, about, documents_table, links_to_steps
 from dcc_assets.metadata.links import linked_documents, links, report_of_centre, report_of_zip
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
-from dcc_dagster.partition_events import Materialised, Report, Verdict
+from dcc_dagster.partition_events import CheckVerdict, MaterialisedPartition, PartitionReport
 
 SHOWN_PHASES: Final = (Phase.UPLOAD, Phase.DATA, Phase.QC)
 """The phases shown on submissions; contexts and overviews are shown on centres."""
@@ -69,13 +69,13 @@ _UNCHECKED: Final = _advice(
 )
 
 
-def data_report(outcome: ZipData) -> Report | None:
+def data_report(outcome: ZipData) -> PartitionReport | None:
     """The report of the phase that was reached; None for a phase that is not shown on submissions.
 
     For the phase data, `outcome.documents` must be all of the submission's: a check is about all of them.
     """
-    materialised: Sequence[Materialised] = ()
-    verdicts: Sequence[Verdict] = ()
+    materialised: Sequence[MaterialisedPartition] = ()
+    verdicts: Sequence[CheckVerdict] = ()
     if outcome.reached is Phase.UPLOAD:
         materialised, verdicts = _upload(outcome)
     elif outcome.reached is Phase.DATA:
@@ -92,15 +92,15 @@ def data_report(outcome: ZipData) -> Report | None:
         said = "Quality control is done." if is_done else "Waits for a wrangler: `dcc qc done`."
         materialised = [_quality_control(outcome, {"documents waiting": waiting}, said)]
     finished = utc_timestamp(outcome.finished)
-    return Report(outcome.key.partition, materialised, verdicts, finished, ZIP_ACTIONS.name)
+    return PartitionReport(outcome.key.partition, materialised, verdicts, finished, ZIP_ACTIONS.name)
 
 
-def data_reports(outcomes: Iterable[ZipData]) -> Iterator[Report]:
+def data_reports(outcomes: Iterable[ZipData]) -> Iterator[PartitionReport]:
     """The reports of the phases that are shown on submissions."""
     return (report for outcome in outcomes if (report := data_report(outcome)) is not None)
 
 
-def _upload(outcome: ZipData) -> tuple[Sequence[Materialised], Sequence[Verdict]]:
+def _upload(outcome: ZipData) -> tuple[Sequence[MaterialisedPartition], Sequence[CheckVerdict]]:
     faulty = [document for document in outcome.documents if _not_uploaded(document)]
     if faulty:
         headline = _upload_headline(faulty, len(outcome.documents))
@@ -111,13 +111,15 @@ def _upload(outcome: ZipData) -> tuple[Sequence[Materialised], Sequence[Verdict]
         advice = _REFUSED if failed else _HELD if held else cancelled
         metadata = _failure(outcome, UPLOAD_CHECK, Phase.UPLOAD, headline) | advice | _refusals(faulty)
         kinds = {rule for document in faulty for rule, _ in document.finding_counts} | _NOT_UPLOADED
-        return (), [Verdict(UPLOAD_CHECK, False, headline, metadata, severity=severity, kinds=kinds)]
+        return (), [CheckVerdict(UPLOAD_CHECK, False, headline, metadata, severity=severity, kinds=kinds)]
     if not _whole(outcome, Phase.UPLOAD):
         return (), ()
     documents = linked_documents(outcome.key, [document.file_name for document in outcome.documents])
     shown = about(outcome) | _uploaded(outcome.documents) | documents | _links(outcome, UPLOADED_DATA)
-    materialised = Materialised(UPLOADED_DATA, shown)
-    return (materialised,), [Verdict(UPLOAD_CHECK, True, "Every document was uploaded.", about(outcome), always=False)]
+    materialised = MaterialisedPartition(UPLOADED_DATA, shown)
+    return (materialised,), [
+        CheckVerdict(UPLOAD_CHECK, True, "Every document was uploaded.", about(outcome), always=False)
+    ]
 
 
 def _not_uploaded(document: DocumentData) -> bool:
@@ -182,7 +184,7 @@ def _uploaded(documents: Sequence[DocumentData]) -> Metadata:
     return metadata
 
 
-def _integrity(outcome: ZipData) -> tuple[Sequence[Materialised], Sequence[Verdict]]:
+def _integrity(outcome: ZipData) -> tuple[Sequence[MaterialisedPartition], Sequence[CheckVerdict]]:
     if left_out := _lacking(outcome.documents, Phase.DATA):
         return (), [_not_made(outcome, group, _cancelled(left_out, Phase.DATA)) for group in GROUPS]
     verdicts = [_group_verdict(outcome, group) for group in GROUPS]
@@ -191,7 +193,7 @@ def _integrity(outcome: ZipData) -> tuple[Sequence[Materialised], Sequence[Verdi
     if not _whole(outcome, Phase.DATA):
         return (), verdicts
     counts = _count(outcome.documents)
-    materialised = Materialised(
+    materialised = MaterialisedPartition(
         DATA_INTEGRITY,
         about(outcome)
         | {"documents": len(outcome.documents)}
@@ -209,14 +211,14 @@ def _was_judged(document: DocumentData) -> bool:
     return document.phase > Phase.DATA or (document.phase is Phase.UPLOAD and document.status is Status.CANCELLED)
 
 
-def _not_made(outcome: ZipData, group: RuleGroup, headline: str) -> Verdict:
+def _not_made(outcome: ZipData, group: RuleGroup, headline: str) -> CheckVerdict:
     check = CHECK_OF_GROUP[group.name]
     metadata = _failure(outcome, check, Phase.DATA, headline) | _LEFT_OUT
     kinds = frozenset(group.rules)
-    return Verdict(check, False, headline, metadata, severity=AssetCheckSeverity.WARN, kinds=kinds)
+    return CheckVerdict(check, False, headline, metadata, severity=AssetCheckSeverity.WARN, kinds=kinds)
 
 
-def _group_verdict(outcome: ZipData, group: RuleGroup) -> Verdict:
+def _group_verdict(outcome: ZipData, group: RuleGroup) -> CheckVerdict:
     check, rules, documents = CHECK_OF_GROUP[group.name], frozenset(group.rules), outcome.documents
     counts, found = _count(documents, rules), _worst(documents, rules)
     of_severity: Counter[Severity] = Counter()
@@ -225,7 +227,7 @@ def _group_verdict(outcome: ZipData, group: RuleGroup) -> Verdict:
     errors, unchecked = sum(of_severity[severity] for severity in _FAILING), of_severity[Severity.UNCHECKED]
     if not errors and not unchecked:
         text = f"{count_of(counts.total(), 'warning')}, none that fails a document." if counts else "No findings."
-        return Verdict(check, True, text, about(outcome) | _tally(counts), always=False)
+        return CheckVerdict(check, True, text, about(outcome) | _tally(counts), always=False)
     told = _FAILING if errors else (Severity.UNCHECKED,)
     example = next((f" First: {_sentence(*one)}" for one in found if one[1].severity in told), "")
     if errors:
@@ -233,7 +235,7 @@ def _group_verdict(outcome: ZipData, group: RuleGroup) -> Verdict:
         headline = f"{count_of(errors, 'error')} in {faulty} of {count_of(len(documents), 'document')}.{example}"
     else:
         headline = f"{count_of(unchecked, 'check')} could not be made. The centre need not act.{example}"
-    return Verdict(
+    return CheckVerdict(
         check,
         False,
         headline,
@@ -246,9 +248,9 @@ def _group_verdict(outcome: ZipData, group: RuleGroup) -> Verdict:
     )
 
 
-def _quality_control(outcome: ZipData, more: Metadata, description: str) -> Materialised:
+def _quality_control(outcome: ZipData, more: Metadata, description: str) -> MaterialisedPartition:
     state = {"phase": outcome.phase.short_name, "status": outcome.status.short_name}
-    return Materialised(QC, about(outcome) | state | more | _links(outcome, QC), description)
+    return MaterialisedPartition(QC, about(outcome) | state | more | _links(outcome, QC), description)
 
 
 def _whole(outcome: ZipData, phase: Phase) -> bool:
@@ -273,13 +275,13 @@ def _judged(found: Sequence[_Found]) -> Metadata:
     return {"Who acts": ", ".join(actors), "What to do": _JUDGED}
 
 
-def _links(outcome: ZipData, besides: AssetKey) -> Metadata:
+def _links(outcome: ZipData, excluding: AssetKey) -> Metadata:
     """Links from a submission's event to its report; after a failure or at the end also to earlier steps."""
     wanted = [("Submission report", report_of_zip(outcome.key))]
-    if outcome.status is Status.FAILED or besides == QC:
+    if outcome.status is Status.FAILED or excluding == QC:
         if outcome.centre:
             wanted.append(("Report on the centre", report_of_centre(outcome.centre)))
-        wanted += links_to_steps(outcome.key.partition, besides)
+        wanted += links_to_steps(outcome.key.partition, excluding)
     return {"Links": links(wanted)}
 
 

@@ -14,14 +14,14 @@ from dcc_assets.keys import CHECK_OF_PHASE, FILE_SOURCE_LISTINGS, REACHABLE, ZIP
 from dcc_assets.metadata.archives import WHAT_TO_DO
 from dcc_assets.metadata.links import links, page_of_partition, report_of_centre, report_of_zip
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
-from dcc_dagster.partition_events import Materialised, Report, Verdict
+from dcc_dagster.partition_events import CheckVerdict, MaterialisedPartition, PartitionReport
 
 _OK = "ok"
 _NEW_SHOWN = 50
 _NAME = CHECK_OF_PHASE[Phase.ZIP_NAME]
 
 
-def source_report(crawl: SourceCrawl) -> Report:
+def source_report(crawl: SourceCrawl) -> PartitionReport:
     """A source's result: a materialisation if all its directories could be listed, else a failed check."""
     reason = "" if crawl.error is None else crawl.error.message
     details: Metadata = {
@@ -37,16 +37,16 @@ def source_report(crawl: SourceCrawl) -> Report:
             "What to do": _what_to_do(crawl),
         }
     details |= _pace(crawl) | _links(crawl)
-    verdict = Verdict(
+    verdict = CheckVerdict(
         REACHABLE,
         crawl.outcome == _OK,
         f"{crawl.label} was listed in {crawl.seconds:.1f} s." if crawl.outcome == _OK else reason,
         details,
     )
     materialised = (
-        () if crawl.outcome != _OK else (Materialised(FILE_SOURCE_LISTINGS, _counts(crawl), _summary(crawl)),)
+        () if crawl.outcome != _OK else (MaterialisedPartition(FILE_SOURCE_LISTINGS, _counts(crawl), _summary(crawl)),)
     )
-    return Report(crawl.partition, materialised, (verdict,), utc_timestamp(crawl.finished))
+    return PartitionReport(crawl.partition, materialised, (verdict,), utc_timestamp(crawl.finished))
 
 
 def _who_acts(error: Problem) -> str:
@@ -56,7 +56,7 @@ def _who_acts(error: Problem) -> str:
     return ACTOR_NAMES[acts_on(declared_code(error.kind, error.code))]
 
 
-def found_zip_reports(crawl: SourceCrawl) -> Iterator[Report]:
+def found_zip_reports(crawl: SourceCrawl) -> Iterator[PartitionReport]:
     """A crawl's results for submissions: new ones, ones with bad names, ones whose names are accepted now."""
     refused = dict(crawl.refused_zips)
     finished = utc_timestamp(crawl.finished)
@@ -70,11 +70,11 @@ def found_zip_reports(crawl: SourceCrawl) -> Iterator[Report]:
                 **found_on,
                 "Links": links([("Submission report", report_of_zip(key)), source]),
             }
-            materialised = Materialised(ZIP_ACTIONS_ASSET, about, f"Found on {crawl.label}.")
-            fine = Verdict(_NAME, True, f"{key.file_name} follows the naming convention.", always=False)
-            yield Report(key.partition, (materialised,), (fine,), finished, ZIP_ACTIONS.name, whole=True)
+            materialised = MaterialisedPartition(ZIP_ACTIONS_ASSET, about, f"Found on {crawl.label}.")
+            fine = CheckVerdict(_NAME, True, f"{key.file_name} follows the naming convention.", always=False)
+            yield PartitionReport(key.partition, (materialised,), (fine,), finished, ZIP_ACTIONS.name, whole=True)
     for key, reason in refused.items():
-        verdict = Verdict(
+        verdict = CheckVerdict(
             _NAME,
             False,
             reason,
@@ -90,7 +90,7 @@ def found_zip_reports(crawl: SourceCrawl) -> Iterator[Report]:
             },
             kinds={BadFileNameError.short_name()},
         )
-        yield Report(key.partition, (), (verdict,), finished, ZIP_ACTIONS.name, whole=True)
+        yield PartitionReport(key.partition, (), (verdict,), finished, ZIP_ACTIONS.name, whole=True)
 
 
 def _summary(crawl: SourceCrawl) -> str:

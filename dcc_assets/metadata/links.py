@@ -63,12 +63,12 @@ def page_of_causes(centre: str | None) -> str:
     return CAUSES if centre is None else f"{CAUSES}/{_encoded(centre)}"
 
 
-def kept_of_centre(centre: str | None) -> str:
+def stored_reports_of_centre(centre: str | None) -> str:
     """The path of the list of kept reports of a centre, or of all."""
     return KEPT if centre is None else f"{KEPT}/{_encoded(centre)}"
 
 
-def kept_page(action: str, name: str) -> str:
+def stored_report_path(action: str, name: str) -> str:
     """The path of a kept report by the name of its file without the suffix."""
     return f"{KEPT}/{action}/{_encoded(name)}"
 

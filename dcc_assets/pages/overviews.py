@@ -10,12 +10,12 @@ from starlette.requests import Request
 from dcc.databases.columns import utc_now
 from dcc.naming import Action
 from dcc.qc.contexts.listings import OverviewCoverage, overview_coverage
-from dcc.qc.expected_procedures import Deliveries, Expected, count_deliveries
+from dcc.qc.expected_procedures import Deliveries, DeliveryCriteria, count_deliveries
 from dcc.reports.causes.cause import as_json
 from dcc.reports.causes.collecting import causes_of
-from dcc.reports.plots import draw_expected, keep_fonts
+from dcc.reports.plots import draw_expected, use_font_cache
 from dcc.reports.submissions.labels import SESSION_LABELS
-from dcc.reports.submissions.page import Place, cause_values, common_values, images_of
+from dcc.reports.submissions.page import PageLocation, cause_values, common_values, images_of
 from dcc.reports.submissions.stored_reports import list_reports, stored_page
 from dcc.reports.submissions.templates import render
 from dcc.settings import load_settings
@@ -27,19 +27,19 @@ from dcc_assets.metadata.links import (
     HOME,
     board_of_centre,
     expected_of_centre,
-    kept_of_centre,
-    kept_page,
     page_of_causes,
     report_of_centre,
     report_of_session,
     report_of_zip,
+    stored_report_path,
+    stored_reports_of_centre,
 )
 from dcc_assets.pages.reports import (
     HTML,
     JSON,
     SPREADSHEET,
-    Answer,
     Databases,
+    PageResponse,
     Reader,
     answered,
     for_reader,
@@ -56,7 +56,7 @@ _SESSIONS_LISTED: Final = 25
 
 
 @for_reader
-def index_page(reader: Reader, _: Request) -> Answer:
+def index_page(reader: Reader, _: Request) -> PageResponse:
     """The list of pages: the board, those of each centre, the last sessions, and the newest kept reports."""
     centres, sessions = reading(lambda on: (_centres(on), list_sessions(on.tracker, limit=_SESSIONS_LISTED)))
     kept = list_reports(reader.settings, _KEPT_FIRST)
@@ -64,14 +64,14 @@ def index_page(reader: Reader, _: Request) -> Answer:
 
 
 @for_reader
-def causes_page(reader: Reader, request: Request) -> Answer:
+def causes_page(reader: Reader, request: Request) -> PageResponse:
     """The causes of what is wrong at a centre or, without one, at all: what `dcc data causes` shows."""
     if reader.form not in {"html", "json", "spreadsheet"}:
         return problem(400, "Causes have the forms html, json and spreadsheet: ?form=json.")
     return reading(lambda on: _causes_page(reader, on, request.path_params.get("centre")))
 
 
-def _causes_page(reader: Reader, on: Databases, centre: str | None) -> Answer:
+def _causes_page(reader: Reader, on: Databases, centre: str | None) -> PageResponse:
     if centre is not None:
         require_centre(on.tracker, centre)
     if reader.form == "spreadsheet":
@@ -80,12 +80,12 @@ def _causes_page(reader: Reader, on: Databases, centre: str | None) -> Answer:
     addresses = contacts(on.tracker)
     if reader.form == "json":
         rows = [as_json(cause, reader.catalogue) | {"contact": addresses.get(cause.centre or "")} for cause in causes]
-        return Answer(200, JSON, json.dumps(rows, indent=2).encode())
+        return PageResponse(200, JSON, json.dumps(rows, indent=2).encode())
     shown, found = causes[:CAUSES_SHOWN], sum(cause.findings for cause in causes)
     return _page(
         reader,
         "causes",
-        Place(reader.address(HOME), reader.address(SPREADSHEET)),
+        PageLocation(reader.address(HOME), reader.address(SPREADSHEET)),
         **cause_values(shown, reader.catalogue, reader.link(report_of_zip), contacts=addresses),
         centre=centre,
         centres=_centres(on),
@@ -94,7 +94,7 @@ def _causes_page(reader: Reader, on: Databases, centre: str | None) -> Answer:
 
 
 @for_reader
-def kept_list_page(reader: Reader, request: Request) -> Answer:
+def stored_reports_page(reader: Reader, request: Request) -> PageResponse:
     """The newest kept reports, of a centre if it is given."""
     centre = request.path_params.get("centre")
 
@@ -104,20 +104,20 @@ def kept_list_page(reader: Reader, request: Request) -> Answer:
         return _centres(on)
 
     centres, kept = reading(find), list_reports(reader.settings, KEPT_LISTED, centre)
-    return _page(reader, "kept", Place(reader.address(HOME)), centre=centre, centres=centres, kept=kept)
+    return _page(reader, "kept", PageLocation(reader.address(HOME)), centre=centre, centres=centres, kept=kept)
 
 
 @answered
-def kept_report_page(request: Request) -> Answer:
+def stored_report_page(request: Request) -> PageResponse:
     """A kept report as it was made."""
     action = request.path_params["action"]
     if action not in set(Action):
         return not_there(request)
-    return Answer(200, HTML, stored_page(load_settings(), Action(action), request.path_params["name"]))
+    return PageResponse(200, HTML, stored_page(load_settings(), Action(action), request.path_params["name"]))
 
 
 @for_reader
-def expected_page(reader: Reader, request: Request) -> Answer:
+def expected_page(reader: Reader, request: Request) -> PageResponse:
     """Which procedures are due today at a centre, how many are missing, and how much the overviews cover."""
     centre = request.path_params["centre"]
 
@@ -125,18 +125,18 @@ def expected_page(reader: Reader, request: Request) -> Answer:
         require_centre(on.tracker, centre)
         if on.qc is None:
             return None
-        return count_deliveries(on.qc, Expected(utc_now().date(), centre)), overview_coverage(on.qc, centre)
+        return count_deliveries(on.qc, DeliveryCriteria(utc_now().date(), centre)), overview_coverage(on.qc, centre)
 
     found = reading(find)
     if found is None:
         return problem(503, "The QC database cannot be used. `dcc doctor` says why.")
     deliveries, covered = found
     counted = deliveries.by_procedure()
-    keep_fonts(reader.settings)
+    use_font_cache(reader.settings)
     return _page(
         reader,
         "expected",
-        Place(reader.address(HOME)),
+        PageLocation(reader.address(HOME)),
         centre=centre,
         covered=covered,
         uncovered=deliveries.uncovered.total(),
@@ -150,7 +150,7 @@ def _centres(on: Databases) -> list[CentreEntry]:
     return [centre for centre in list_centres(on.tracker) if centre.is_active or centre.sources]
 
 
-def _page(reader: Reader, template: str, place: Place | None, **values: Any) -> Answer:
+def _page(reader: Reader, template: str, place: PageLocation | None, **values: Any) -> PageResponse:
     filled = {
         **common_values(reader.catalogue, reader.settings, place=place),
         "report": {"made": utc_now()},
@@ -162,9 +162,9 @@ def _page(reader: Reader, template: str, place: Place | None, **values: Any) -> 
         "link_of_board": reader.link(board_of_centre),
         "link_of_causes": reader.link(page_of_causes),
         "link_of_expected": reader.link(expected_of_centre),
-        "link_of_kept": reader.link(kept_of_centre),
-        "link_of_kept_page": lambda one: kept_page(one.action, one.name),
+        "link_of_kept": reader.link(stored_reports_of_centre),
+        "link_of_kept_page": lambda one: stored_report_path(one.action, one.name),
         **values,
     }
     text = render(f"reports/{template}.html", filled, own=reader.settings.templates_directory)
-    return Answer(200, HTML, text.encode("utf-8", "replace"))
+    return PageResponse(200, HTML, text.encode("utf-8", "replace"))

@@ -37,7 +37,7 @@ from dcc.reports.languages.catalogue import Catalogue
 from dcc.reports.submissions.board import board_json, collect_board, filter_of_query, render_board
 from dcc.reports.submissions.collecting import collect_report, draw_pictures
 from dcc.reports.submissions.model import Report
-from dcc.reports.submissions.page import Place, render_html
+from dcc.reports.submissions.page import PageLocation, render_html
 from dcc.reports.submissions.stored_reports import json_text
 from dcc.reports.submissions.templates import render
 from dcc.settings import Settings, load_settings
@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-MOST_PICTURES: Final = 4
+MAX_PICTURES: Final = 4
 """The most plots of a centre."""
 
 SPREADSHEET: Final = "?form=spreadsheet"
@@ -63,7 +63,7 @@ _PATIENCE_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PageResponse:
     """An answer of the web server: its HTTP status, media type, bytes or an open file, and the name of a file."""
 
     status: int
@@ -72,9 +72,9 @@ class Answer:
     file_name: str | None = None
 
 
-Page: TypeAlias = Callable[[Request], Answer]
+Page: TypeAlias = Callable[[Request], PageResponse]
 
-_NO_PICTURE: Final = Answer(200, _SVG, b'<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>')
+_NO_PICTURE: Final = PageResponse(200, _SVG, b'<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>')
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def answered(page: Page) -> Page:
     """Decorates what makes a page: an error becomes a page that says what is wrong."""
 
     @functools.wraps(page)
-    def answer(request: Request) -> Answer:
+    def answer(request: Request) -> PageResponse:
         try:
             return page(request)
         except DccError as error:
@@ -127,12 +127,12 @@ class Reader(NamedTuple):
         return lambda one: self.address(path_of(one))
 
 
-def for_reader(page: Callable[[Reader, Request], Answer]) -> Page:
+def for_reader(page: Callable[[Reader, Request], PageResponse]) -> Page:
     """Decorates what makes a page for a reader; the answer is 400 for a language that is not known."""
 
     @answered
     @functools.wraps(page)
-    def answer(request: Request) -> Answer:
+    def answer(request: Request) -> PageResponse:
         settings, language = load_settings(), request.query_params.get("language")
         try:
             catalogue = load_catalogue(language, settings)
@@ -145,7 +145,7 @@ def for_reader(page: Callable[[Reader, Request], Answer]) -> Page:
 
 
 @for_reader
-def zip_page(reader: Reader, request: Request) -> Answer:
+def zip_page(reader: Reader, request: Request) -> PageResponse:
     """The report of a submission."""
     action, name = request.path_params["action"], request.path_params["name"]
     if action not in set(Action):
@@ -154,21 +154,21 @@ def zip_page(reader: Reader, request: Request) -> Answer:
 
 
 @for_reader
-def centre_page(reader: Reader, request: Request) -> Answer:
+def centre_page(reader: Reader, request: Request) -> PageResponse:
     """The report of a centre by its code."""
     centre = request.path_params["centre"]
     return _page(reader, lambda _: centre)
 
 
 @for_reader
-def session_page(reader: Reader, request: Request) -> Answer:
+def session_page(reader: Reader, request: Request) -> PageResponse:
     """The report of a crawling session by its number."""
     session_id = request.path_params["session"]
     return _page(reader, lambda _: session_id)
 
 
 @for_reader
-def board_page(reader: Reader, request: Request) -> Answer:
+def board_page(reader: Reader, request: Request) -> PageResponse:
     """The tracking board that the parameters of its address ask for, as a page or as JSON."""
     if reader.form not in {"html", "json"}:
         return problem(400, "The board has the forms html and json: ?form=json.")
@@ -178,7 +178,7 @@ def board_page(reader: Reader, request: Request) -> Answer:
         return problem(400, str(error))
     board = reading(lambda databases: collect_board(databases.tracker, wanted, page))
     if reader.form == "json":
-        return Answer(200, JSON, board_json(board, report_of_zip).encode("utf-8", "replace"))
+        return PageResponse(200, JSON, board_json(board, report_of_zip).encode("utf-8", "replace"))
     text = render_board(
         board,
         reader.catalogue,
@@ -188,25 +188,25 @@ def board_page(reader: Reader, request: Request) -> Answer:
         language=reader.language,
         link_of_zip=reader.link(report_of_zip),
     )
-    return Answer(200, HTML, text.encode("utf-8", "replace"))
+    return PageResponse(200, HTML, text.encode("utf-8", "replace"))
 
 
 @answered
-def centre_picture(request: Request) -> Answer:
+def centre_picture(request: Request) -> PageResponse:
     """A plot of a centre's data, the first being number 1; an empty image if there are not so many."""
     centre, number = request.path_params["centre"], request.path_params["number"]
 
-    def draw(databases: Databases) -> Answer:
-        wanted = number if number <= MOST_PICTURES else 0
+    def draw(databases: Databases) -> PageResponse:
+        wanted = number if number <= MAX_PICTURES else 0
         catalogue = load_catalogue(None, databases.settings)
         drawn = draw_pictures(databases.qc, centre, databases.settings, catalogue, wanted, with_others=True)
-        return Answer(200, _PNG, drawn[number - 1].png) if 0 < number <= len(drawn) else _NO_PICTURE
+        return PageResponse(200, _PNG, drawn[number - 1].png) if 0 < number <= len(drawn) else _NO_PICTURE
 
     return reading(draw)
 
 
 @answered
-def document_xml(request: Request) -> Answer:
+def document_xml(request: Request) -> PageResponse:
     """The XML of a document as the last download of its submission brought it; for saving, never for showing."""
     action, archive, file_name = (request.path_params[part] for part in ("action", "archive", "name"))
     if action not in set(Action):
@@ -222,15 +222,15 @@ def document_xml(request: Request) -> Answer:
     settings, found = reading(find)
     with fetched_document(settings, found) as path:
         # The open file outlives its name, and is gone when the answer is, however that ends.
-        return Answer(200, _TEXT, path.open("rb"), file_name.rpartition("/")[2])
+        return PageResponse(200, _TEXT, path.open("rb"), file_name.rpartition("/")[2])
 
 
-def not_there(request: Request) -> Answer:
+def not_there(request: Request) -> PageResponse:
     """The answer for a missing page."""
     return problem(404, f"There is no page {request.url.path}. All pages: {HOME}")
 
 
-def _page(reader: Reader, subject_of: Callable[[Databases], Subject]) -> Answer:
+def _page(reader: Reader, subject_of: Callable[[Databases], Subject]) -> PageResponse:
     """The report on a subject in one of its forms."""
     if reader.form not in {"html", "json", "spreadsheet"}:
         return problem(400, "Reports have the forms html, json and spreadsheet: ?form=json.")
@@ -244,28 +244,28 @@ def _page(reader: Reader, subject_of: Callable[[Databases], Subject]) -> Answer:
 
     report = reading(collect)
     if reader.form == "json":
-        return Answer(200, JSON, json_text(report, reader.catalogue).encode("utf-8", "replace"))
+        return PageResponse(200, JSON, json_text(report, reader.catalogue).encode("utf-8", "replace"))
     text = render_html(
         report,
         reader.catalogue,
         reader.settings,
         link_of_zip=reader.link(report_of_zip),
         link_of_document=xml_of_document,
-        place=Place(reader.address(HOME), reader.address(SPREADSHEET)),
+        place=PageLocation(reader.address(HOME), reader.address(SPREADSHEET)),
     )
-    return Answer(200, HTML, text.encode("utf-8", "replace"))
+    return PageResponse(200, HTML, text.encode("utf-8", "replace"))
 
 
-def spreadsheet(databases: Databases, subject: Subject | None, catalogue: Catalogue) -> Answer:
+def spreadsheet(databases: Databases, subject: Subject | None, catalogue: Catalogue) -> PageResponse:
     """The findings of a subject, or all, with their causes, as a file for spreadsheet programs."""
     from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
 
     tracker, qc = databases.tracker, databases.qc
-    causes = causes_of(tracker, qc, subject, databases.settings, most=None)
+    causes = causes_of(tracker, qc, subject, databases.settings, limit=None)
     with TemporaryDirectory() as folder:
         path = Path(folder, _SHEET_NAME)
         write_findings_spreadsheet(path, tracker, qc, scope_of(tracker, subject), causes, catalogue)
-        return Answer(200, _XLSX, path.read_bytes(), _SHEET_NAME)
+        return PageResponse(200, _XLSX, path.read_bytes(), _SHEET_NAME)
 
 
 def _submission_of(connection: Connection, partition: str) -> ZipKey:
@@ -305,9 +305,9 @@ _STATUSES: Final = (
 _TITLES: Final = {400: "That cannot be shown", 404: "There is no such page", 503: "A database or store is away"}
 
 
-def problem(status: int, message: str) -> Answer:
+def problem(status: int, message: str) -> PageResponse:
     """A page that says what is wrong."""
     title = _TITLES.get(status, "Something went wrong")
     # Templates of the installation may be what is wrong.
     text = render("reports/problem.html", {"title": title, "message": message, "home": HOME}, own=None)
-    return Answer(status, HTML, text.encode("utf-8", "replace"))
+    return PageResponse(status, HTML, text.encode("utf-8", "replace"))

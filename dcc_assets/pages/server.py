@@ -26,7 +26,7 @@ from dcc.errors import DccError
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker
 from dcc_assets.metadata.links import BOARD, CAUSES, DOCUMENTS, EXPECTED, HOME, KEPT, PICTURES, REPORTS
-from dcc_assets.pages.overviews import causes_page, expected_page, index_page, kept_list_page, kept_report_page
+from dcc_assets.pages.overviews import causes_page, expected_page, index_page, stored_report_page, stored_reports_page
 from dcc_assets.pages.reports import (
     Page,
     board_page,
@@ -84,8 +84,8 @@ def report_routes() -> list[BaseRoute]:
         Route(f"{REPORTS}/session/{{session:id}}", _served(session_page)),
         Route(f"{REPORTS}/{{action}}/{{name:path}}", _served(zip_page)),
         *(Route(path, _served(causes_page)) for path in (CAUSES, f"{CAUSES}/{{centre}}")),
-        *(Route(path, _served(kept_list_page)) for path in (KEPT, f"{KEPT}/{{centre}}")),
-        Route(f"{KEPT}/{{action}}/{{name}}", _served(kept_report_page)),
+        *(Route(path, _served(stored_reports_page)) for path in (KEPT, f"{KEPT}/{{centre}}")),
+        Route(f"{KEPT}/{{action}}/{{name}}", _served(stored_report_page)),
         Route(f"{EXPECTED}/{{centre}}", _served(expected_page)),
         Route(f"{DOCUMENTS}/{{action}}/{{archive}}/{{name:path}}", _served(document_xml)),
         Route(f"{PICTURES}/centre/{{centre}}/{{number:id}}.png", _served(centre_picture)),

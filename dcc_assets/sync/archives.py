@@ -47,14 +47,14 @@ from dcc.tracker.problems import OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, entries_th
 from dcc.tracker.queries.session_zips import of_centres
 from dcc.tracker.queries.zip_action_lists import select_zip_actions
 from dcc.tracker.register.source_addresses import load_addresses
-from dcc.tracker.register.source_pace import load_dues
+from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.submission_rows import IDS, LATEST, chunks, key_of, rows_about
 from dcc_assets.metadata.archives import ERRORS_SHOWN, complete_zip_report
 from dcc_assets.sync.horizon import archive_older, page_of_zips, read_archive
 from dcc_assets.sync.marks import Marks, Part
 from dcc_dagster.event_recorder import EventRecorder
-from dcc_dagster.partition_events import Report
-from dcc_resources.session import Work
+from dcc_dagster.partition_events import PartitionReport
+from dcc_resources.session import SessionWork
 
 _AT_ONCE: Final = 500
 
@@ -80,7 +80,7 @@ class ZipMark:
 ZIPS_SHOWN: Final = Marks("dcc/zip actions shown", ZipMark)
 
 
-def show_missing(instance: DagsterInstance, recorder: EventRecorder, work: Work) -> None:
+def show_missing(instance: DagsterInstance, recorder: EventRecorder, work: SessionWork) -> None:
     """Show unreported submissions of this session's centres; the marks stay until the recorder has stored them.
 
     Raises TrackerUnreachableError, as `note_shown` and `recorded_reports` do.
@@ -100,7 +100,7 @@ def show_missing(instance: DagsterInstance, recorder: EventRecorder, work: Work)
             recorder.record_many(recorded_reports(tracker, settings, list(page.values())))
 
 
-def recorded_reports(tracker: Engine, settings: Settings, keys: Sequence[ZipKey]) -> Iterator[Report]:
+def recorded_reports(tracker: Engine, settings: Settings, keys: Sequence[ZipKey]) -> Iterator[PartitionReport]:
     """Reports of submissions as recorded in the tracker."""
     staging = Staging(settings.staging_directory)
     for start in range(0, len(keys), _AT_ONCE):
@@ -109,7 +109,7 @@ def recorded_reports(tracker: Engine, settings: Settings, keys: Sequence[ZipKey]
             yield complete_zip_report(outcome, staging)
 
 
-def note_shown(instance: DagsterInstance, work: Work) -> None:
+def note_shown(instance: DagsterInstance, work: SessionWork) -> None:
     """Record that everything of the session's centres is shown; call after leaving the recorder.
 
     A later session, which may be killed, reports unfinished submissions: while there are any, downloads count as not
@@ -182,7 +182,7 @@ def _revoked_after(moment: str) -> ColumnElement[bool]:
 def recorded_crawls(connection: Connection, settings: Settings) -> list[SourceCrawl]:
     """The latest crawl of each crawled source, without the submissions that it found."""
     crawls = latest_crawls(connection)
-    dues = load_dues(connection, settings.source_failure_limit)
+    dues = load_crawl_dues(connection, settings.source_failure_limit)
     return [
         SourceCrawl(
             source_id=address.id,
@@ -200,7 +200,7 @@ def recorded_crawls(connection: Connection, settings: Settings) -> list[SourceCr
             gone=crawl.gone,
             seconds=((crawl.finished or crawl.started) - crawl.started).total_seconds(),
             finished=crawl.finished or crawl.started,
-            pace=str(due.pace) if (due := dues.get(address.id)) else "",
+            pace=str(due.policy) if (due := dues.get(address.id)) else "",
             then=str(due) if due and not due.is_due else "",
         )
         for address in load_addresses(connection, only_crawlable=False)
@@ -209,13 +209,13 @@ def recorded_crawls(connection: Connection, settings: Settings) -> list[SourceCr
 
 
 def recorded_zips(
-    connection: Connection, keys: Sequence[ZipKey] | None = None, wanted: ColumnElement[bool] | None = None
+    connection: Connection, keys: Sequence[ZipKey] | None = None, condition: ColumnElement[bool] | None = None
 ) -> Iterator[ZipOutcome]:
-    """All submissions, those of `keys`, or those that `wanted` selects, in the order in which they were first seen."""
+    """All submissions, those of `keys`, or those of a `condition`, in the order in which they were first seen."""
     sources = {address.id: address for address in load_addresses(connection, only_crawlable=False)}
     query = select(ZipAction.id)
-    if wanted is not None:
-        query = query.where(wanted)
+    if condition is not None:
+        query = query.where(condition)
     if keys is not None:
         query = query.join(ZipFile, ZipFile.id == ZipAction.zip_id).where(
             ZipFile.file_name.in_({key.file_name for key in keys})

@@ -41,19 +41,19 @@ from dcc_assets.sync.document_records import (
 )
 from dcc_assets.sync.horizon import read_archive
 from dcc_assets.sync.marks import Marks, Part
-from dcc_dagster.partition_events import Report
+from dcc_dagster.partition_events import PartitionReport
 
 T = TypeVar("T")
 
 _JUDGED_AT_ONCE: Final = 100
 # As the databases store times: to the second.
 _CHANGED: Final[ColumnElement[Any]] = type_coerce(ZipAction.last_update, UtcDateTime())
-_MOST_KNOWN: Final = 5_000
+_MAX_KNOWN: Final = 5_000
 """The most submissions in a mark: some tens of kilobytes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ChangeMark:
     """Up to where changes were shown: the newest `last_update` of submissions, and id of `context_history`.
 
     `is_open`: more may have changed within that second. Changes by a clock that was ahead do not count: they are shown
@@ -66,13 +66,13 @@ class Mark:
     known: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Of an open second, the submissions by the states in which they were shown, `<phase>/<status>`."""
 
-    def or_later(self, other: Mark) -> Mark:
+    def or_later(self, other: ChangeMark) -> ChangeMark:
         """The later of two marks; of the same second, the closed one."""
         later = max(self, other, key=lambda mark: (mark.zips, not mark.is_open))
         return replace(later, contexts=max(self.contexts, other.contexts))
 
 
-DATA_SHOWN: Final = Marks("dcc/data shown", Mark)
+DATA_SHOWN: Final = Marks("dcc/data shown", ChangeMark)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,20 +104,22 @@ class Mirror:
         self._judged: list[ZipKey] = []
         self._told: dict[ZipKey, State] = {}
         self._told_contexts: dict[str, int] = {}
-        self._mark: Mark | None = None
+        self._mark: ChangeMark | None = None
         self.centres_shown: set[str] = set()
         """Centres that were reported."""
 
-    def of_session(self, outcomes: Iterable[DataOutcome], but: Collection[object] = ()) -> Iterator[Report]:
-        """Reports of a session's outcomes; without the submissions and centres of `but`, which the caller reports
+    def of_session(
+        self, outcomes: Iterable[DataOutcome], excluding: Collection[object] = ()
+    ) -> Iterator[PartitionReport]:
+        """Reports of a session's outcomes; without the submissions and centres of `excluding`, which the caller reports
         completely.
 
         Judged documents are reported even if the session fails later.
         """
         try:
             for outcome in outcomes:
-                if getattr(outcome, "key", None) not in but:
-                    yield from self._of(outcome, but)
+                if getattr(outcome, "key", None) not in excluding:
+                    yield from self._of(outcome, excluding)
         except GeneratorExit:
             raise
         except BaseException:
@@ -125,7 +127,7 @@ class Mirror:
             raise
         yield from self._of_judged()
 
-    def _of(self, outcome: DataOutcome, but: Collection[object]) -> Iterator[Report]:
+    def _of(self, outcome: DataOutcome, excluding: Collection[object]) -> Iterator[PartitionReport]:
         if isinstance(outcome, ZipData):
             self._note_told(outcome)
             if outcome.reached is Phase.DATA:
@@ -134,14 +136,14 @@ class Mirror:
                     return
         yield from self._of_judged()
         if isinstance(outcome, ContextsBuilt):
-            yield from self._of_contexts(outcome, but)
+            yield from self._of_contexts(outcome, excluding)
             self._told_contexts.update({counts.centre: outcome.history for counts in outcome.centres})
         elif isinstance(outcome, OverviewsBuilt):
-            yield from self._of_overviews(outcome, but)
+            yield from self._of_overviews(outcome, excluding)
         elif outcome.reached is not Phase.DATA:
             yield from data_reports([outcome])
 
-    def _of_judged(self) -> Iterator[Report]:
+    def _of_judged(self) -> Iterator[PartitionReport]:
         """The judged submissions, with everything recorded of them: checks are about all documents."""
         keys, self._judged = self._judged, []
         if keys:
@@ -149,7 +151,7 @@ class Mirror:
 
     def recorded(
         self, keys: Collection[ZipKey] | None = None, centres: Collection[str] | None = None
-    ) -> Iterator[Report]:
+    ) -> Iterator[PartitionReport]:
         """Reports of everything recorded, for all submissions and centres or for these."""
         yield from data_reports(self._recorded(keys))
         contexts, overviews = self._read(
@@ -158,21 +160,21 @@ class Mirror:
         yield from self._of_contexts(contexts)
         yield from self._of_overviews(overviews)
 
-    def everything(self) -> Iterator[Report]:
+    def everything(self) -> Iterator[PartitionReport]:
         """Reports of everything recorded."""
         newest = self._read(partial(_newest, shown=0))
         yield from self.recorded()
         self._mark = newest
 
-    def _of_contexts(self, built: ContextsBuilt, but: Collection[object] = ()) -> Iterator[Report]:
+    def _of_contexts(self, built: ContextsBuilt, excluding: Collection[object] = ()) -> Iterator[PartitionReport]:
         self._add_centres(counts.centre for counts in built.centres)
-        yield from (report for report in contexts_reports(built) if report.partition not in but)
+        yield from (report for report in contexts_reports(built) if report.partition not in excluding)
 
-    def _of_overviews(self, built: OverviewsBuilt, but: Collection[object] = ()) -> Iterator[Report]:
+    def _of_overviews(self, built: OverviewsBuilt, excluding: Collection[object] = ()) -> Iterator[PartitionReport]:
         self._add_centres(built.centres)
-        yield from (report for report in overviews_reports(built) if report.partition not in but)
+        yield from (report for report in overviews_reports(built) if report.partition not in excluding)
 
-    def catch_up(self) -> Iterator[Report]:
+    def catch_up(self) -> Iterator[PartitionReport]:
         """Reports of changes since the mark, or since the last call, without those that the session reported."""
         if self._mark is None:
             parts = DATA_SHOWN.parts(self._instance, self._settings, self._group)
@@ -232,7 +234,7 @@ class Mirror:
 def changes_since(
     tracker: Connection,
     qc: Connection,
-    parts: Iterable[Part[Mark]],
+    parts: Iterable[Part[ChangeMark]],
     until: datetime | None = None,
     shown: ColumnElement[bool] | None = None,
 ) -> Changes:
@@ -255,7 +257,7 @@ def changes_since(
 
 
 def _zips_since(
-    tracker: Connection, part: Part[Mark], until: datetime | None, shown: ColumnElement[bool] | None
+    tracker: Connection, part: Part[ChangeMark], until: datetime | None, shown: ColumnElement[bool] | None
 ) -> dict[ZipKey, State]:
     mark = part.mark
     query = (
@@ -284,7 +286,7 @@ def _failed_in_part() -> ColumnElement[bool]:
     return and_(validated, ZipAction.status_id == int(Status.FAILED))
 
 
-def _newest(tracker: Connection, qc: Connection, shown: int) -> Mark:
+def _newest(tracker: Connection, qc: Connection, shown: int) -> ChangeMark:
     """The mark of everything; of contexts only up to the `shown` ones while any are being written.
 
     Rows that are being written have their ids already, and may be committed after rows with higher ones.
@@ -296,16 +298,16 @@ def _newest(tracker: Connection, qc: Connection, shown: int) -> Mark:
     if uploads_are_open(qc.engine):
         contexts = shown
     if newest is None:
-        return Mark("", False, contexts)
+        return ChangeMark("", False, contexts)
     last, is_open = min(newest, now), newest >= now
-    return Mark(last.isoformat(), is_open, contexts, _states_at(tracker, last) if is_open else {})
+    return ChangeMark(last.isoformat(), is_open, contexts, _states_at(tracker, last) if is_open else {})
 
 
 def _states_at(tracker: Connection, second: datetime) -> dict[str, list[int]]:
     """The submissions that changed last in a second, by their states; none if there are too many for a mark."""
     query = select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id).where(_CHANGED.in_([second]))
-    rows = tracker.execute(query.limit(_MOST_KNOWN + 1)).all()
+    rows = tracker.execute(query.limit(_MAX_KNOWN + 1)).all()
     states: dict[str, list[int]] = defaultdict(list)
-    for number, phase, status in rows[: _MOST_KNOWN if len(rows) <= _MOST_KNOWN else 0]:
+    for number, phase, status in rows[: _MAX_KNOWN if len(rows) <= _MAX_KNOWN else 0]:
         states[f"{phase}/{status}"].append(number)
     return dict(states)

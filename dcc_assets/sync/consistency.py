@@ -27,7 +27,7 @@ from dcc_assets.metadata.file_sources import source_report
 from dcc_assets.sync.archives import recorded_crawls, recorded_zips
 from dcc_assets.sync.document_records import recorded_contexts, recorded_data, recorded_overviews
 from dcc_assets.sync.horizon import read_archive
-from dcc_dagster.partition_events import Report, failing_partitions
+from dcc_dagster.partition_events import PartitionReport, failing_partitions
 
 _SHOW: Final = "Have Dagster shown everything again: dcc instance rebuild"
 
@@ -44,7 +44,7 @@ def check_events(tracker: Engine, settings: Settings, instance: DagsterInstance)
         shown, wanted = _ShownEvents(instance), read_archive(instance).horizon.shows()
         staging = Staging(settings.staging_directory)
         sources = map(source_report, recorded_crawls(connection, settings))
-        zips = (complete_zip_report(outcome, staging) for outcome in recorded_zips(connection, wanted=wanted))
+        zips = (complete_zip_report(outcome, staging) for outcome in recorded_zips(connection, condition=wanted))
         yield from shown.missing(FILE_SOURCES.name, sources)
         yield from shown.missing(ZIP_ACTIONS.name, zips)
         with disposed(open_qc_database(settings)) as qc:
@@ -54,7 +54,7 @@ def check_events(tracker: Engine, settings: Settings, instance: DagsterInstance)
                 # It was not made yet, so it is empty.
                 return
             with qc.connect() as qc_connection:
-                data = data_reports(recorded_data(connection, qc_connection, wanted=wanted))
+                data = data_reports(recorded_data(connection, qc_connection, condition=wanted))
                 yield from shown.missing(ZIP_ACTIONS.name, data)
                 yield from shown.missing(CENTRES.name, contexts_reports(recorded_contexts(qc_connection)))
                 yield from shown.missing(CENTRES.name, overviews_reports(recorded_overviews(qc_connection)))
@@ -70,7 +70,7 @@ class _ShownEvents:
         self._materialised: dict[AssetKey, Collection[str]] = {}
         self._failing: dict[AssetCheckKey, Collection[str]] = {}
 
-    def missing(self, partitions: str | None, reports: Iterable[Report]) -> Iterator[Inconsistency]:
+    def missing(self, partitions: str | None, reports: Iterable[PartitionReport]) -> Iterator[Inconsistency]:
         """Differences between the reports and the instance; their partitions are of the set `partitions`."""
         known = set(self._instance.get_dynamic_partitions(str(partitions)))
         for report in reports:

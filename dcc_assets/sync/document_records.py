@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, Connection, FromClause, Row, Select, case,
 
 from dcc.data_outcomes import ContextCounts, ContextsBuilt, DocumentData, FindingEntry, OverviewsBuilt, ZipData
 from dcc.databases.columns import utc_now
-from dcc.declarations import details_kept
+from dcc.declarations import stored_details
 from dcc.naming import DocumentKind
 from dcc.outcomes import LEFT_OUT, ZipKey
 from dcc.phases import Phase, Status
@@ -67,14 +67,14 @@ def recorded_data(
     tracker: Connection,
     qc: Connection,
     keys: Collection[ZipKey] | None = None,
-    wanted: ColumnElement[bool] | None = None,
+    condition: ColumnElement[bool] | None = None,
 ) -> Iterator[ZipData]:
-    """The submissions with documents after validation, those of `keys`, or those that `wanted` selects.
+    """The submissions with documents after validation, those of `keys`, or those that `condition` selects.
 
     Each is yielded once for each shown phase that one of its documents has reached, with all documents that reached it
     or stopped before it.
     """
-    ids = documented_zip_actions(tracker, keys, wanted)
+    ids = documented_zip_actions(tracker, keys, condition)
     for some in chunks(ids):
         yield from recorded_page(tracker, qc, some)
 
@@ -89,14 +89,14 @@ def recorded_page(tracker: Connection, qc: Connection, ids: Sequence[int]) -> li
 
 
 def documented_zip_actions(
-    tracker: Connection, keys: Collection[ZipKey] | None, wanted: ColumnElement[bool] | None = None
+    tracker: Connection, keys: Collection[ZipKey] | None, condition: ColumnElement[bool] | None = None
 ) -> list[int]:
-    """The ids of submissions that may have documents: of all, of those of `keys`, or of those that `wanted` selects."""
+    """The ids of submissions that may have documents: of all, of those of `keys`, or of those of a `condition`."""
     query = select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name).join(ZipFile, ZipFile.id == ZipAction.zip_id)
     # After a bad name or a failed download there is no document.
     query = query.where(ZipAction.phase_id >= int(Phase.XML_NAME)).order_by(ZipAction.id)
-    if wanted is not None:
-        query = query.where(wanted)
+    if condition is not None:
+        query = query.where(condition)
     if keys is None:
         return [row.id for row in tracker.execute(query)]
     chosen = frozenset(keys)
@@ -178,7 +178,7 @@ def _worst_findings(qc: Connection, document_id: int) -> list[FindingEntry]:
         FindingEntry(
             row.code,
             Severity(row.severity),
-            details_kept(row.code, row.details, row.message),
+            stored_details(row.code, row.details, row.message),
             row.line,
             row.path,
             row.value,

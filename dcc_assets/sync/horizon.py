@@ -93,20 +93,20 @@ class Horizon:
 
 
 @dataclass(frozen=True, slots=True)
-class Archive:
+class EventArchive:
     """Up to where an instance's submissions are archived, and up to where they are removed from it already."""
 
     horizon: Horizon = Horizon()
     removed: Horizon = Horizon()
 
 
-def read_archive(instance: DagsterInstance) -> Archive:
+def read_archive(instance: DagsterInstance) -> EventArchive:
     """An instance's archive; a new instance has archived nothing."""
     kept = instance.daemon_cursor_storage.get_cursor_values({_MARK}).get(_MARK)
     if not kept:
-        return Archive()
+        return EventArchive()
     stored = json.loads(kept)
-    return Archive(_horizon(stored["horizon"]), _horizon(stored["removed"]))
+    return EventArchive(_horizon(stored["horizon"]), _horizon(stored["removed"]))
 
 
 def archive_older(
@@ -115,7 +115,7 @@ def archive_older(
     settings: Settings,
     *,
     session: Session | None = None,
-    anew: bool = False,
+    start_over: bool = False,
 ) -> int:
     """Archive the oldest finished submissions beyond the limits; returns the number removed from the instance.
 
@@ -125,19 +125,19 @@ def archive_older(
     """
     if session is not None and session.group is not None and _others_are_active(tracker, settings, session):
         return 0
-    archive = Archive() if anew else read_archive(instance)
+    archive = EventArchive() if start_over else read_archive(instance)
     horizon = run_reading(tracker, partial(_next_horizon, settings=settings, now=archive.horizon))
-    if horizon == archive.removed == archive.horizon and not anew:
+    if horizon == archive.removed == archive.horizon and not start_over:
         return 0
-    _write(instance, Archive(horizon, archive.removed))
+    _write(instance, EventArchive(horizon, archive.removed))
     removed, last = 0, 0
     gone = and_(archive.removed.shows(), not_(horizon.shows()))
-    while page := run_reading(tracker, partial(page_of_zips, wanted=gone, after=last)):
+    while page := run_reading(tracker, partial(page_of_zips, condition=gone, after=last)):
         last = max(page)
         removed += remove_partitions(
             instance.event_log_storage, str(ZIP_ACTIONS.name), _ASSETS, [key.partition for key in page.values()]
         )
-    _write(instance, Archive(horizon, horizon))
+    _write(instance, EventArchive(horizon, horizon))
     return removed
 
 
@@ -146,7 +146,7 @@ def _others_are_active(tracker: Engine, settings: Settings, session: Session) ->
     return any(lease.session != session.id for lease in leases)
 
 
-def _write(instance: DagsterInstance, archive: Archive) -> None:
+def _write(instance: DagsterInstance, archive: EventArchive) -> None:
     instance.daemon_cursor_storage.set_cursor_values({_MARK: json.dumps(asdict(archive))})
 
 
@@ -181,12 +181,12 @@ def _next_moment(connection: Connection, kind: ColumnElement[bool], now: Moment,
     return Moment(when.isoformat(), zip_action)
 
 
-def page_of_zips(connection: Connection, wanted: ColumnElement[bool], after: int) -> dict[int, ZipKey]:
-    """Some hundreds of the `wanted` submissions with ids above `after`, by their ids."""
+def page_of_zips(connection: Connection, condition: ColumnElement[bool], after: int) -> dict[int, ZipKey]:
+    """Some hundreds of submissions of a condition with ids above `after`, by their ids."""
     query = (
         select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .where(wanted, ZipAction.id > after)
+        .where(condition, ZipAction.id > after)
         .order_by(ZipAction.id)
         .limit(_AT_ONCE)
     )

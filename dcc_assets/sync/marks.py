@@ -39,7 +39,7 @@ class Part(Generic[M]):
 
     mark: M
     centres: frozenset[str] | None = None
-    but: bool = False
+    excluding: bool = False
 
     def of_zip_actions(self) -> ColumnElement[bool]:
         """Selects its submissions."""
@@ -50,7 +50,7 @@ class Part(Generic[M]):
         return true() if self.centres is None else self._either(centre.in_(sorted(self.centres)))
 
     def _either(self, are_named: ColumnElement[bool]) -> ColumnElement[bool]:
-        return not_(are_named) if self.but else are_named
+        return not_(are_named) if self.excluding else are_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Marks(Generic[M]):
                 parts.append(Part(of_all, centre_group.centres))
         if group is None:
             marked = frozenset[str]().union(*(part.centres or () for part in parts))
-            parts.append(Part(of_all, marked, but=True) if marked else Part(of_all))
+            parts.append(Part(of_all, marked, excluding=True) if marked else Part(of_all))
         return parts
 
     def _key(self, group: CentreGroup | None) -> str:

@@ -29,7 +29,7 @@ from dcc.reports.overdue import (
     late_centres,
 )
 from dcc.settings import Settings
-from dcc.sources.due import Why
+from dcc.sources.crawl_policy import DueReason
 from dcc.vocabulary import Actor
 from dcc_assets.keys import (
     CENTRE_SILENT,
@@ -47,7 +47,7 @@ from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.instance import storage_place
 from dcc_dagster.job_assets import job_of
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
-from dcc_dagster.partition_events import Report, Verdict
+from dcc_dagster.partition_events import CheckVerdict, PartitionReport
 from dcc_resources.databases import TrackerResource
 
 _MARK: Final = "dcc/overdue told"
@@ -59,7 +59,7 @@ _CHECKS: Final = {
 OVERDUE_JOB: Final = "show_overdue"
 
 
-def read_overdue(tracker: Engine, settings: Settings) -> list[Report]:
+def read_overdue(tracker: Engine, settings: Settings) -> list[PartitionReport]:
     """The present reports, with one verdict in each. Raises TrackerUnreachableError."""
     return run_reading(tracker, lambda connection: list(overdue_reports(connection, settings, utc_now())))
 
@@ -69,16 +69,16 @@ def overdue_changes(
     recorder: EventRecorder,
     tracker: Engine,
     settings: Settings,
-    anew: Collection[str] | None = (),
-) -> list[Report]:
+    materialised: Collection[str] | None = (),
+) -> list[PartitionReport]:
     """Reports of changes in overdue work; once the recorder has stored everything, they count as shown.
 
     The partitions that the run materialised (None: all) are reported even without a change, because the page takes a
     check for not evaluated if its partition is newer. Three statements for any number of submissions. Raises
     TrackerUnreachableError.
     """
-    reports, said = _look(instance, tracker, settings, anew)
-    cursor = json.dumps(said)
+    reports, digests = _look(instance, tracker, settings, materialised)
+    cursor = json.dumps(digests)
     recorder.when_stored(lambda: instance.daemon_cursor_storage.set_cursor_values({_MARK: cursor}))
     return reports
 
@@ -120,31 +120,35 @@ def show_overdue(instance: DagsterInstance, tracker: Engine, settings: Settings)
 
 
 def _look(
-    instance: DagsterInstance, tracker: Engine, settings: Settings, anew: Collection[str] | None = ()
-) -> tuple[list[Report], dict[str, dict[str, str]]]:
+    instance: DagsterInstance, tracker: Engine, settings: Settings, materialised: Collection[str] | None = ()
+) -> tuple[list[PartitionReport], dict[str, dict[str, str]]]:
     """The reports of changes, and the digests of all reports by check and partition."""
     kept = instance.daemon_cursor_storage.get_cursor_values({_MARK}).get(_MARK)
     shown: dict[str, dict[str, str]] = json.loads(kept) if kept else {}
-    changes: list[Report] = []
-    said: dict[str, dict[str, str]] = {check.to_user_string(): {} for check in _CHECKS}
+    changes: list[PartitionReport] = []
+    digests: dict[str, dict[str, str]] = {check.to_user_string(): {} for check in _CHECKS}
     for report in read_overdue(tracker, settings):
         name, digest = report.verdicts[0].check.to_user_string(), _digest(report)
-        said[name][report.partition] = digest
-        if anew is None or report.partition in anew or shown.get(name, {}).get(report.partition) != digest:
+        digests[name][report.partition] = digest
+        if (
+            materialised is None
+            or report.partition in materialised
+            or shown.get(name, {}).get(report.partition) != digest
+        ):
             changes.append(report)
     for check, partitions in _CHECKS.items():
         name = check.to_user_string()
-        for partition in sorted(shown.get(name, {}).keys() - said[name].keys()):
-            over = Verdict(check, True, "It is not in use any more: nothing is expected of it.", always=False)
-            changes.append(Report(partition, (), (over,), None, partitions, whole=True))
-    return changes, said
+        for partition in sorted(shown.get(name, {}).keys() - digests[name].keys()):
+            over = CheckVerdict(check, True, "It is not in use any more: nothing is expected of it.", always=False)
+            changes.append(PartitionReport(partition, (), (over,), None, partitions, whole=True))
+    return changes, digests
 
 
-def overdue_reports(connection: Connection, settings: Settings, now: datetime) -> Iterator[Report]:
+def overdue_reports(connection: Connection, settings: Settings, now: datetime) -> Iterator[PartitionReport]:
     """The reports at a time, for each source and centre in use."""
 
-    def report(partition: str, verdict: Verdict) -> Report:
-        return Report(partition, (), (verdict,), utc_timestamp(now), _CHECKS[verdict.check], whole=True)
+    def report(partition: str, verdict: CheckVerdict) -> PartitionReport:
+        return PartitionReport(partition, (), (verdict,), utc_timestamp(now), _CHECKS[verdict.check], whole=True)
 
     for source in crawled_sources(connection, settings, now):
         yield report(source.partition, _crawled(source, settings, now))
@@ -156,26 +160,26 @@ def overdue_reports(connection: Connection, settings: Settings, now: datetime) -
 
 def _overdue(
     check: AssetCheckKey, reason: str, since: datetime, facts: Metadata, who: str, what: str, *, is_warning: bool
-) -> Verdict:
+) -> CheckVerdict:
     """The verdict on something overdue, with who acts and what to do."""
     advice = {"Who acts": who, "What to do": what}
     metadata: Metadata = {"reason": reason, "since": f"{since:%Y-%m-%d %H:%M} UTC", **advice, **facts}
     severity = AssetCheckSeverity.WARN if is_warning else AssetCheckSeverity.ERROR
-    return Verdict(check, False, reason, metadata, severity=severity, is_reminder=True)
+    return CheckVerdict(check, False, reason, metadata, severity=severity, is_reminder=True)
 
 
 def _of_centre(centre: str) -> Metadata:
     return {"Links": links([("Report on the centre", report_of_centre(centre))])}
 
 
-def _crawled(source: CrawledSource, settings: Settings, now: datetime) -> Verdict:
+def _crawled(source: CrawledSource, settings: Settings, now: datetime) -> CheckVerdict:
     within = f"{settings.crawl_overdue_hours:g} hours"
-    metadata: Metadata = {"crawled": source.due.in_words, **_of_centre(source.centre)}
-    if source.due.why is Why.PAUSED:
-        return Verdict(CRAWL_OVERDUE, True, f"It is {source.due}", metadata)
+    metadata: Metadata = {"crawled": source.due.description, **_of_centre(source.centre)}
+    if source.due.why is DueReason.PAUSED:
+        return CheckVerdict(CRAWL_OVERDUE, True, f"It is {source.due}", metadata)
     if not source.overdue:
-        reason = f"It is listed within {within}, or new. It is crawled: {source.due.pace}."
-        return Verdict(CRAWL_OVERDUE, True, reason, metadata)
+        reason = f"It is listed within {within}, or new. It is crawled: {source.due.policy}."
+        return CheckVerdict(CRAWL_OVERDUE, True, reason, metadata)
     when = "never" if source.listed is None else f"{source.listed:%Y-%m-%d %H:%M} UTC"
     reason = f"It was last listed as a whole: {when}; that is to be within {within} (DCC_CRAWL_OVERDUE_HOURS)."
     what = "See its check `reachable`, and `dcc source test`."
@@ -187,11 +191,11 @@ def _crawled(source: CrawledSource, settings: Settings, now: datetime) -> Verdic
     return _overdue(CRAWL_OVERDUE, reason, source.since, facts, ACTOR_NAMES[Actor.DCC], what, is_warning=is_warning)
 
 
-def _heard(centre: CentreActivity, settings: Settings, now: datetime) -> Verdict:
+def _heard(centre: CentreActivity, settings: Settings, now: datetime) -> CheckVerdict:
     within = f"{centre.within_days} days"
     metadata = _of_centre(centre.centre)
     if not centre.silent:
-        return Verdict(CENTRE_SILENT, True, f"It has submitted an archive within {within}, or is new.", metadata)
+        return CheckVerdict(CENTRE_SILENT, True, f"It has submitted an archive within {within}, or is new.", metadata)
     when = "nothing yet" if centre.heard is None else f"its last new archive on {centre.heard:%Y-%m-%d}"
     why = "DCC_CENTRE_SILENT_DAYS"
     if centre.within_days != settings.centre_silent_days:
@@ -202,11 +206,11 @@ def _heard(centre: CentreActivity, settings: Settings, now: datetime) -> Verdict
     return _overdue(CENTRE_SILENT, reason, centre.since, facts, ACTOR_NAMES[Actor.DCC], what, is_warning=True)
 
 
-def _through(centre: str, late: LateCentre | None, settings: Settings, now: datetime) -> Verdict:
+def _through(centre: str, late: LateCentre | None, settings: Settings, now: datetime) -> CheckVerdict:
     within = f"{settings.overdue_days} days"
     if late is None:
         reason = f"Nothing older than {within} is left behind."
-        return Verdict(SUBMISSIONS_OVERDUE, True, reason, {"waiting": 0, "failed": 0, **_of_centre(centre)})
+        return CheckVerdict(SUBMISSIONS_OVERDUE, True, reason, {"waiting": 0, "failed": 0, **_of_centre(centre)})
     parts = []
     if late.waiting:
         parts.append(f"{late.waiting:,} older than {within} wait")
@@ -242,7 +246,7 @@ def _acts_on(late: LateZip) -> Actor:
     return Actor.DCC if acts is Actor.NOBODY else acts
 
 
-def _digest(report: Report) -> str:
+def _digest(report: PartitionReport) -> str:
     """A digest of a report without its age, which is repeated once a day at most."""
     (verdict,) = report.verdicts
     days = "" if verdict.passed else f"{datetime.fromtimestamp(report.timestamp or 0, UTC):%Y-%m-%d}"

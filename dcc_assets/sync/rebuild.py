@@ -91,7 +91,7 @@ def _record(
     """Report everything in the tracker, and count it."""
     staging, instance = Staging(settings.staging_directory), context.instance
     with tracker.connect() as connection, recorder_of(context, tracker, settings) as recorder:
-        archive_older(instance, tracker, settings, anew=True)
+        archive_older(instance, tracker, settings, start_over=True)
         shown = read_archive(instance).horizon.shows()
         instance.add_dynamic_partitions(str(FILE_SOURCES.name), list(source_partitions(connection)))
         for crawl in recorded_crawls(connection, settings):
@@ -101,7 +101,7 @@ def _record(
         total = connection.scalar(select(func.count(ZipAction.id)).where(shown)) or 0
         failed = select(func.count(ZipAction.id)).where(shown, ZipAction.status_id == int(Status.FAILED))
         report.failed = connection.scalar(failed) or 0
-        for zip_ in recorded_zips(connection, wanted=shown):
+        for zip_ in recorded_zips(connection, condition=shown):
             recorder.record_many([complete_zip_report(zip_, staging)])
             report.zip_actions += 1
             if report.zip_actions % _SHOWN_EVERY == 0:
@@ -119,4 +119,4 @@ def _record(
                 recorder.record_many(mirror.everything())
                 report.centres = len(mirror.centres_shown)
                 recorder.when_stored(mirror.note_shown)
-        recorder.record_many(overdue_changes(instance, recorder, tracker, settings, anew=None))
+        recorder.record_many(overdue_changes(instance, recorder, tracker, settings, materialised=None))

@@ -19,14 +19,14 @@ from dcc_assets.runs import step_of
 from dcc_assets.sync.archives import recorded_zips
 from dcc_assets.sync.document_records import recorded_data
 from dcc_dagster.event_recorder import EventRecorder
-from dcc_dagster.partition_events import PartitionEvents, Report
-from dcc_resources.session import Work
+from dcc_dagster.partition_events import PartitionEvents, PartitionReport
+from dcc_resources.session import SessionWork
 
 PASSES_SHOWN: Final = 100
 """How many submissions of a step have their passed checks shown, at fifteen milliseconds each."""
 
 
-def session_recorder(context: OpExecutionContext, work: Work, qc: Engine | None = None) -> EventRecorder:
+def session_recorder(context: OpExecutionContext, work: SessionWork, qc: Engine | None = None) -> EventRecorder:
     """The recorder for a step of a session. Without `qc`, archives are shown up to their validation."""
     return recorder_of(context, work.tracker, work.settings, qc)
 
@@ -41,7 +41,7 @@ def recorder_of(
 
 def zips_recalled(
     tracker: Engine, settings: Settings, qc: Engine | None = None
-) -> Callable[[Sequence[str]], list[Report]]:
+) -> Callable[[Sequence[str]], list[PartitionReport]]:
     """A function that returns everything recorded of submissions by their partitions; without `qc` up to their
     validation.
 
@@ -49,10 +49,10 @@ def zips_recalled(
     """
     staging = Staging(settings.staging_directory)
 
-    def recall(partitions: Sequence[str]) -> list[Report]:
+    def recall(partitions: Sequence[str]) -> list[PartitionReport]:
         return run_patiently(tracker, lambda: read(partitions))
 
-    def read(partitions: Sequence[str]) -> list[Report]:
+    def read(partitions: Sequence[str]) -> list[PartitionReport]:
         with tracker.connect() as connection:
             keys = keys_of_partitions(connection, partitions)
             reports = [complete_zip_report(zip_, staging) for zip_ in recorded_zips(connection, keys)]

@@ -137,7 +137,7 @@ def test_values_are_exported_to_the_letter(qc_database: Engine, tmp_path: Path, 
 def test_a_name_that_no_directory_can_have_is_refused(qc_database: Engine, tmp_path: Path) -> None:
     apply(qc_database, Action.ADD, line("C1", procedure_id="𝒳" * 60))
     with pytest.raises(ExportError, match="no directory can be named"):
-        export_measurements(qc_database, tmp_path / "export", wanted=ALL)
+        export_measurements(qc_database, tmp_path / "export", criteria=ALL)
 
 
 def test_only_what_changed_is_written_again(filled: Engine, tmp_path: Path) -> None:
@@ -301,8 +301,8 @@ def test_a_directory_that_cannot_be_made_is_told(filled: Engine, tmp_path: Path)
 
 def test_an_export_of_the_past_is_of_the_past(filled: Engine, tmp_path: Path) -> None:
     wanted = MeasurementFilter(as_of_document=4, only_valid=False)
-    report = export_measurements(filled, tmp_path / "export", wanted=wanted)
+    report = export_measurements(filled, tmp_path / "export", criteria=wanted)
     assert_frame_equal(by_duckdb(tmp_path / "export", ExportFormat.PARQUET), load_measurements(filled, wanted))
     assert report.files == 4
     apply(filled, Action.DELETE, weight("J", 6, 1, "1"), centre="J")
-    assert export_measurements(filled, tmp_path / "export", wanted=wanted).written == ()
+    assert export_measurements(filled, tmp_path / "export", criteria=wanted).written == ()

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dcc.archives.limits import ArchiveLimits
-from dcc.archives.manifest import Expected, read_manifest, write_manifest
+from dcc.archives.manifest import ManifestEntry, read_manifest, write_manifest
 from dcc.cli.demo import submissions
 from dcc.errors import ManifestError
 from dcc.naming import NamingConvention
-from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, NotOpened, Setup
+from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup, UnopenedArchive
 from dcc.sources.remote_names import printable
 from tests.support.memory import little_memory
 
@@ -57,7 +57,7 @@ def rows(**changed: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def check(
     checker: ArchiveChecker, directory: Path, manifest: bytes, name: str = "manifest.json", **more: bytes
-) -> CheckedArchive | NotOpened:
+) -> CheckedArchive | UnopenedArchive:
     path = directory / ARCHIVE
     with zipfile.ZipFile(path, "w") as archive:
         for member, content in ({name: manifest} | DOCUMENTS | more).items():
@@ -112,7 +112,7 @@ def test_an_archive_that_differs_from_its_manifest_is_refused_whole(
 ) -> None:
     told, said = DIFFERENT[case]
     found = check(checker, tmp_path, as_json(told))
-    assert isinstance(found, NotOpened)
+    assert isinstance(found, UnopenedArchive)
     assert isinstance(found.error, ManifestError)
     assert said in str(found.error)
     assert not (tmp_path / "contents").exists()
@@ -129,7 +129,7 @@ def test_what_a_manifest_leaves_out_is_not_compared(checker: ArchiveChecker, tmp
 def test_a_long_place_that_a_manifest_leaves_out_is_told_in_brief(checker: ArchiveChecker, tmp_path: Path) -> None:
     place = "d/" * 5_000 + "H.2013-10-31.2.specimen.impc.xml"
     found = check(checker, tmp_path, as_json(rows()), **{place: DOCUMENTS[SPECIMENS]})
-    assert isinstance(found, NotOpened)
+    assert isinstance(found, UnopenedArchive)
     assert "is not in the manifest" in str(found.error)
     assert len(str(found.error)) < 500
 
@@ -183,8 +183,8 @@ def test_a_manifest_beside_an_archive_is_held_against_it(checker: ArchiveChecker
     told = text.replace('"the size"', str(path.stat().st_size)).replace("the checksum", digest)
     (tmp_path / f"{ARCHIVE}.manifest.json").write_text(told, "utf-8")
     found = checker.check(path, tmp_path / "contents")
-    assert isinstance(found, NotOpened if said else CheckedArchive), found
-    if isinstance(found, NotOpened):
+    assert isinstance(found, UnopenedArchive if said else CheckedArchive), found
+    if isinstance(found, UnopenedArchive):
         assert isinstance(found.error, ManifestError)
         assert said in str(found.error)
 
@@ -218,7 +218,7 @@ UNREADABLE = {
 def test_a_manifest_that_cannot_be_read_is_said_to_be_so(checker: ArchiveChecker, tmp_path: Path, case: str) -> None:
     name, content = UNREADABLE[case]
     found = check(checker, tmp_path, content, name)
-    assert isinstance(found, NotOpened)
+    assert isinstance(found, UnopenedArchive)
     assert f"has a {name} that cannot be read" in str(found.error)
 
 
@@ -261,4 +261,4 @@ def test_what_is_written_is_read_again(
     for row in written:
         row["checksum"] = row["checksum"] or None
         row["file"] = row["file"] if row["file"].isprintable() else printable(row["file"].encode())
-    assert read == tuple(Expected(**row) for row in written)
+    assert read == tuple(ManifestEntry(**row) for row in written)

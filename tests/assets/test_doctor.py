@@ -13,7 +13,7 @@ from dagster import DagsterInstance, DagsterRunStatus
 from dagster._daemon.types import DaemonHeartbeat
 from dagster._utils.error import SerializableErrorInfo
 
-from dcc.operations.doctor.checks import Environment, Finding
+from dcc.operations.doctor.checks import CheckFinding, Environment
 from dcc.settings import Settings
 from dcc_assets import doctor
 from dcc_assets.doctor import check_dagster, check_depths, check_workers
@@ -30,7 +30,9 @@ from tests.support.redis_server import RedisServer
 ZIP = "add/H.2013-10-31.1.impc.zip"
 
 
-def _found(check: Callable[[Environment], Iterator[Finding]], settings: Settings) -> dict[str, tuple[str, str, str]]:
+def _found(
+    check: Callable[[Environment], Iterator[CheckFinding]], settings: Settings
+) -> dict[str, tuple[str, str, str]]:
     around = Environment(settings, time.monotonic() + 60)
     return {one.subject: (one.verdict.value, one.message, one.advice) for one in check(around)}
 

@@ -14,7 +14,7 @@ import pytest
 
 from dcc.settings import Settings, load_settings
 from dcc_dagster.instance import make_instance
-from dcc_dagster.sqlite_instance import are_whole
+from dcc_dagster.sqlite_instance import are_complete
 from tests.cli.conftest import PASSWORD, Dcc
 from tests.support.databases import only_sqlite
 
@@ -190,7 +190,7 @@ def test_init_mends_a_dagster_instance_that_was_left_half_made(bare_dcc: Dcc) ->
         connection.execute("DROP TABLE alembic_version")
         connection.commit()
     bare_dcc("init")
-    assert are_whole(home / "dagster")
+    assert are_complete(home / "dagster")
 
 
 def test_a_new_installation_an_earlier_one_and_one_of_today(bare_dcc: Dcc) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dcc.cli.shell.next_steps import NEXT, Step, next_line, step_fields
+from dcc.cli.shell.next_steps import NEXT, NextStep, next_line, step_fields
 from dcc.session.archives import processing
 from dcc.sources.folder import LocalConnection
 from tests.cli.conftest import Dcc
@@ -50,7 +50,7 @@ def test_what_is_suggested_exists_and_can_be_known() -> None:
 
 
 def test_a_name_from_a_server_is_one_word_and_steers_nothing() -> None:
-    line = next_line([Step("dcc show {first}", "its story")], 0, {"first": "add/a; rm -rf \x1b[31m~\n.zip"})
+    line = next_line([NextStep("dcc show {first}", "its story")], 0, {"first": "add/a; rm -rf \x1b[31m~\n.zip"})
     assert line == r"Next: dcc show 'add/a; rm -rf \x1b[31m~ .zip'  # its story"
 
 

@@ -21,7 +21,7 @@ from dcc.documents.origins import Origin, read_origin
 from dcc.errors import ConfigurationError
 from dcc.messages import message
 from dcc.naming import DocumentKind, NamingConvention
-from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, NotOpened, Setup
+from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup, UnopenedArchive
 
 SPECIMEN = DocumentKind.SPECIMEN
 ARCHIVE = "H.2013-10-31.3.impc.zip"
@@ -50,7 +50,7 @@ def packed(files: Mapping[str, bytes]) -> bytes:
 
 def check(
     folder: Path, files: Mapping[str, bytes], name: str = ARCHIVE, checker: ArchiveChecker = CHECKER
-) -> CheckedArchive | NotOpened:
+) -> CheckedArchive | UnopenedArchive:
     """Check an archive of these files."""
     (folder / name).write_bytes(packed(files))
     return checker.check(folder / name, folder / "contents")
@@ -112,8 +112,8 @@ def test_documents_that_are_converted_keep_to_the_limits_of_the_archive(tmp_path
 def test_a_manifest_is_held_against_the_tables(tmp_path: Path, counts: str, said: str) -> None:
     manifest = f"file,size,specimens,experiments\nspecimens.csv,{len(TABLE)},{counts}\n".encode()
     found = check(tmp_path, {"specimens.csv": TABLE, "manifest.csv": manifest})
-    assert isinstance(found, NotOpened if said else CheckedArchive)
-    assert not isinstance(found, NotOpened) or said in str(found.error)
+    assert isinstance(found, UnopenedArchive if said else CheckedArchive)
+    assert not isinstance(found, UnopenedArchive) or said in str(found.error)
 
 
 BLOCK = element(SPECIMEN, "", 1, {"centreID": "H"})
@@ -172,7 +172,7 @@ def test_a_converter_that_fails_or_makes_the_impossible_fails_its_file_and_nothi
     make, said = MADE[case]
     monkeypatch.setattr(conversion, "all_converters", lambda: (Fake(make), CsvTables()))
     if case == "too long":
-        monkeypatch.setattr(conversion, "MOST_SECONDS", -1.0)
+        monkeypatch.setattr(conversion, "MAX_SECONDS", -1.0)
     checker = ArchiveChecker(replace(SETUP, limits=replace(SETUP.limits, max_bytes=10**5)))
     found = opened(
         tmp_path, {"herd.txt": b"", "H.2013-10-31.1.specimen.impc.xml": DOCUMENT, "raises.xlsx": b""}, checker=checker

@@ -26,10 +26,10 @@ from dcc.naming import Action, DocumentKind
 from dcc.outcomes import Problem, ZipKey
 from dcc.qc.apply.entity_rows import columns_for
 from dcc.reference.loading import load_shipped
-from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare, prepare_archive
+from dcc.session.prepare.documents import ArchiveToPrepare, DocumentToPrepare, PreparationBasis, prepare_archive
 
 SPECIMEN, EXPERIMENT = DocumentKind.SPECIMEN, DocumentKind.EXPERIMENT
-BASIS = Basis(load_shipped(), "7", date(2026, 11, 21), columns_for(create_engine("sqlite://")))
+BASIS = PreparationBasis(load_shipped(), "7", date(2026, 11, 21), columns_for(create_engine("sqlite://")))
 SCHEMAS = SchemaSet.load(None)
 DOCUMENTS = {
     "specimens": (SPECIMEN, specimen_document("H", mice=7)),

@@ -8,7 +8,7 @@ import pytest
 
 from dcc.errors import DagsterStorageError
 from dcc.settings import load_settings
-from dcc_assets.commands import mend_instance
+from dcc_assets.commands import upgrade_instance
 from dcc_dagster import earlier_configuration
 from dcc_dagster.earlier_configuration import bring_up_to_date
 from dcc_dagster.event_storage import BatchingSqliteEventLogStorage
@@ -106,7 +106,7 @@ def test_a_file_that_cannot_be_changed_is_said_with_what_to_change(
 def test_it_is_brought_up_to_date_when_an_instance_is_opened_and_by_init(tmp_path: Path) -> None:
     settings = load_settings(home=tmp_path)
     path = settings.dagster_home / "dagster.yaml"
-    mend_instance(settings)
+    upgrade_instance(settings)
     assert not path.exists()
     with open_instance(settings):
         pass
@@ -115,7 +115,7 @@ def test_it_is_brought_up_to_date_when_an_instance_is_opened_and_by_init(tmp_pat
         "[dcc, dcc_assets, dcc_dagster]", "[dcc_resources, dcc_assets]"
     )
     path.write_text(former)
-    mend_instance(settings)
+    upgrade_instance(settings)
     assert path.read_text() == text
     path.write_text(former)
     with open_instance(settings) as instance:

@@ -9,16 +9,16 @@ import pytest
 from dagster import AssetCheckKey, AssetKey, DagsterInstance, EventLogEntry
 
 from dcc.errors import DagsterStorageError
-from dcc_dagster.event_recorder import EventRecorder, Step
+from dcc_dagster.event_recorder import EventRecorder, RunStep
 from dcc_dagster.metadata import Metadata
-from dcc_dagster.partition_events import Failure, Materialised, PartitionEvents, Report, Verdict
+from dcc_dagster.partition_events import CheckVerdict, Failure, MaterialisedPartition, PartitionEvents, PartitionReport
 from tests.support.dagster_instances import Dagster
 from tests.support.raising import raising
 
 ASSET = AssetKey("validated_documents")
 CHECK = AssetCheckKey(ASSET, "xsd")
 OTHER = AssetCheckKey(ASSET, "other")
-STEP = Step("f" * 36, "job", "step")
+STEP = RunStep("f" * 36, "job", "step")
 
 
 @pytest.fixture
@@ -26,34 +26,40 @@ def dagster(instance: DagsterInstance) -> Dagster:
     return Dagster(instance)
 
 
-def told(dagster: Dagster, *reports: Report, planned: Sequence[AssetCheckKey] = ()) -> None:
+def told(dagster: Dagster, *reports: PartitionReport, planned: Sequence[AssetCheckKey] = ()) -> None:
     with EventRecorder(dagster.instance, STEP, PartitionEvents(dagster.instance, planned)) as recorder:
         for report in reports:
             recorder.record(report)
 
 
-def verdict(passed: bool, *, always: bool = True) -> Verdict:
-    return Verdict(CHECK, passed, "why", always=always)
+def verdict(passed: bool, *, always: bool = True) -> CheckVerdict:
+    return CheckVerdict(CHECK, passed, "why", always=always)
 
 
 def test_a_pass_is_stored_only_where_the_check_failed_before(dagster: Dagster) -> None:
-    told(dagster, Report("bad", (), (verdict(False),)))
-    told(dagster, Report("bad", (), (verdict(True, always=False),)), Report("good", (), (verdict(True, always=False),)))
+    told(dagster, PartitionReport("bad", (), (verdict(False),)))
+    told(
+        dagster,
+        PartitionReport("bad", (), (verdict(True, always=False),)),
+        PartitionReport("good", (), (verdict(True, always=False),)),
+    )
     assert dagster.checks(CHECK) == {"bad": "passed"}
     history = dagster.instance.event_log_storage.get_asset_check_execution_history(CHECK, limit=10)
-    told(dagster, Report("bad", (), (verdict(True, always=False),)))
+    told(dagster, PartitionReport("bad", (), (verdict(True, always=False),)))
     assert dagster.instance.event_log_storage.get_asset_check_execution_history(CHECK, limit=10) == history
 
 
 def test_a_check_that_the_run_announced_gets_every_verdict(dagster: Dagster) -> None:
-    reports = [Report("one", (), (verdict(True, always=False), Verdict(OTHER, True, "why", always=False)))]
+    reports = [
+        PartitionReport("one", (), (verdict(True, always=False), CheckVerdict(OTHER, True, "why", always=False)))
+    ]
     told(dagster, *reports, planned=[CHECK])
     assert dagster.checks(CHECK) == {"one": "passed"}
     assert dagster.checks(OTHER) == {}
 
 
 def test_an_evaluation_points_at_the_materialisation_that_it_is_about(dagster: Dagster) -> None:
-    told(dagster, Report("one", (Materialised(ASSET, {"bytes": 1}),), (verdict(False),)))
+    told(dagster, PartitionReport("one", (MaterialisedPartition(ASSET, {"bytes": 1}),), (verdict(False),)))
     newest = dagster.instance.get_latest_materialization_event(ASSET)
     assert newest is not None
     (info,) = dagster.instance.event_log_storage.get_asset_check_partition_info([CHECK])
@@ -65,7 +71,10 @@ def test_an_evaluation_points_at_the_materialisation_that_it_is_about(dagster: D
 
 
 def test_events_keep_the_time_at_which_it_happened(dagster: Dagster) -> None:
-    told(dagster, Report("one", (Materialised(ASSET, {}),), (verdict(False),), timestamp=1_400_000_000.0))
+    told(
+        dagster,
+        PartitionReport("one", (MaterialisedPartition(ASSET, {}),), (verdict(False),), timestamp=1_400_000_000.0),
+    )
     newest = dagster.instance.get_latest_materialization_event(ASSET)
     assert newest is not None
     assert newest.timestamp == 1_400_000_000.0
@@ -80,7 +89,7 @@ def test_a_storage_that_fails_never_holds_up_the_work_and_is_said_at_the_end(
     def work() -> None:
         with EventRecorder(dagster.instance, STEP) as recorder:
             for number in range(300):
-                recorder.record(Report(f"zip {number}", (Materialised(ASSET, {}),)))
+                recorder.record(PartitionReport(f"zip {number}", (MaterialisedPartition(ASSET, {}),)))
                 done.append(number)
 
     with pytest.raises(DagsterStorageError, match=r"disk full.*dcc instance rebuild") as failure:
@@ -96,7 +105,7 @@ def test_a_failure_of_the_work_itself_is_not_hidden_by_one_of_the_storage(
 
     def work() -> None:
         with EventRecorder(dagster.instance, STEP) as recorder:
-            recorder.record(Report("one", (Materialised(ASSET, {}),)))
+            recorder.record(PartitionReport("one", (MaterialisedPartition(ASSET, {}),)))
             raise ValueError("the work")
 
     with caplog.at_level(logging.ERROR), pytest.raises(ValueError, match="the work"):
@@ -112,10 +121,10 @@ def test_what_explains_a_failure_stands_beside_it_and_beside_nothing_else(dagste
         return [{"Causes": "a colony"} for _ in failures]
 
     good, bad = (
-        Report("good", (), (verdict(True),), partitions="zips"),
-        Report("bad", (), (replace(verdict(False), kinds={"S1"}),), None, "zips"),
+        PartitionReport("good", (), (verdict(True),), partitions="zips"),
+        PartitionReport("bad", (), (replace(verdict(False), kinds={"S1"}),), None, "zips"),
     )
-    source = Report("source", (), (verdict(False),))
+    source = PartitionReport("source", (), (verdict(False),))
     events = PartitionEvents(dagster.instance, explain=explain)
     with EventRecorder(dagster.instance, STEP, events) as recorder:
         recorder.record_many([good, bad, source])
@@ -127,14 +136,17 @@ def test_what_explains_a_failure_stands_beside_it_and_beside_nothing_else(dagste
 EARLY = AssetKey("zip_actions")
 
 
-def recalled(partitions: Sequence[str]) -> list[Report]:
+def recalled(partitions: Sequence[str]) -> list[PartitionReport]:
     """All there is of partitions that had been archived."""
-    return [Report(name, (Materialised(EARLY, {}),), (verdict(False),), partitions="zips") for name in partitions]
+    return [
+        PartitionReport(name, (MaterialisedPartition(EARLY, {}),), (verdict(False),), partitions="zips")
+        for name in partitions
+    ]
 
 
 def tell_of_an_archived_one(dagster: Dagster, partition: str) -> None:
     with EventRecorder(dagster.instance, STEP, recall=recalled) as recorder:
-        recorder.record(Report(partition, (Materialised(ASSET, {}),), partitions="zips"))
+        recorder.record(PartitionReport(partition, (MaterialisedPartition(ASSET, {}),), partitions="zips"))
 
 
 def test_what_was_archived_is_shown_whole_wherever_its_showing_was_broken_off(

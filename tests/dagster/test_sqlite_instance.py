@@ -14,11 +14,11 @@ import pytest
 from dagster import DagsterInstance
 from dagster._core.storage.sqlite import LAST_KNOWN_STAMPED_SQLITE_ALEMBIC_REVISION
 
-from dcc.operations.doctor.checks import Environment, Verdict
+from dcc.operations.doctor.checks import CheckStatus, Environment
 from dcc.settings import Settings, load_settings
 from dcc_assets.doctor import check_dagster
 from dcc_dagster.instance import make_instance, open_instance
-from dcc_dagster.sqlite_instance import _MARKS, are_whole
+from dcc_dagster.sqlite_instance import _MARKS, are_complete
 from tests.support.trials import trials
 
 KILLS = trials(8)
@@ -101,14 +101,14 @@ def test_files_that_were_left_half_made_are_mended(states: Sequence[str], settin
     """All of them, and one beside others that are whole."""
     for name, state in zip(_MARKS, states, strict=True):
         HALF[state](settings.dagster_home / name)
-    assert not are_whole(settings.dagster_home)
+    assert not are_complete(settings.dagster_home)
     with open_instance(settings) as instance:
         assert instance.get_runs() == []
-    assert are_whole(settings.dagster_home)
+    assert are_complete(settings.dagster_home)
     schema = "SELECT type, name, sql FROM sqlite_master ORDER BY name"
     for name in _MARKS:
         assert read(settings.dagster_home / name, schema) == read(whole / "dagster" / name, schema)
-    assert storage_of(settings)["Dagster instance"].startswith(Verdict.OK)
+    assert storage_of(settings)["Dagster instance"].startswith(CheckStatus.OK)
     assert not list(settings.dagster_home.glob(".being-made-*"))
 
 
@@ -173,5 +173,5 @@ def test_killed_at_any_moment_it_is_whole_after_the_next_opening(homes: Iterator
                 assert marks <= found, said
         with open_instance(settings) as instance:
             assert isinstance(instance, DagsterInstance), said
-        assert are_whole(settings.dagster_home), said
-        assert storage_of(settings)["Dagster instance"].startswith(Verdict.OK), said
+        assert are_complete(settings.dagster_home), said
+        assert storage_of(settings)["Dagster instance"].startswith(CheckStatus.OK), said

@@ -2,7 +2,7 @@
 
 from sqlalchemy import Engine, insert, select
 
-from dcc.databases.list_parameters import AT_ONCE, as_json, groups_in, numbers_in, pairs_in, portions, texts_in
+from dcc.databases.list_parameters import AT_ONCE, as_json, groups_in, numbers_in, pairs_in, sorted_chunks, texts_in
 from dcc.databases.transactions import writing
 from dcc.qc.models import BUILD_BASIS
 
@@ -52,7 +52,7 @@ def test_pairs_and_lists_are_rows_to_be_joined(qc_database: Engine) -> None:
 
 def test_portions_have_all_numbers_in_order() -> None:
     numbers = range(2 * AT_ONCE + 1)
-    found = list(portions(reversed(numbers)))
+    found = list(sorted_chunks(reversed(numbers)))
     assert [len(portion) for portion in found] == [AT_ONCE, AT_ONCE, 1]
     assert [number for portion in found for number in portion] == list(numbers)
-    assert list(portions(())) == []
+    assert list(sorted_chunks(())) == []

@@ -31,11 +31,11 @@ from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.corrections import (
     accept_proposals,
     confirm_submission,
-    settle_proposals,
+    decide_proposals,
     withdraw_submission,
 )
-from dcc.session.data.quality_control import settle_qc
-from dcc.session.data.session_data import take_up_data
+from dcc.session.data.quality_control import update_qc_states
+from dcc.session.data.session_data import process_data
 from dcc.session.listeners import NOBODY
 from dcc.sources.base import DeltaStrategy
 from dcc.tracker import progress
@@ -83,7 +83,7 @@ class Centre(Lived):
         with open_session(self.tracker, self.settings) as session:
             _exhaust(crawl_file_sources(session))
             _exhaust(process_zip_actions(session))
-            _exhaust(take_up_data(self.qc, session, until=Phase.QC))
+            _exhaust(process_data(self.qc, session, until=Phase.QC))
 
     def withdraw(self, key: ZipKey) -> None:
         """Have what an archive brought withdrawn, if that is possible."""
@@ -113,7 +113,7 @@ class Centre(Lived):
     def finish(self) -> None:
         """Have all data contexts finished."""
         decide_on_contexts(self.qc, ContextEvent.DONE, ContextFilter(), **_WHO)
-        settle_qc(self.tracker, self.qc, self.settings, **_WHO)
+        update_qc_states(self.tracker, self.qc, self.settings, **_WHO)
 
     def fulfil(self, wish: Wish, key: ZipKey) -> None:
         """Do what a person wants of an archive; a retry that is not possible changes nothing."""
@@ -144,7 +144,7 @@ class Centre(Lived):
         if accepts:
             accept_proposals(self.tracker, self.qc, self.settings, proposals, **_WHO)
         else:
-            settle_proposals(self.tracker, proposals, ProposalState.TURNED_DOWN, **_WHO)
+            decide_proposals(self.tracker, proposals, ProposalState.TURNED_DOWN, **_WHO)
 
     def standing(self) -> Standing:
         """What the databases hold."""

@@ -35,7 +35,7 @@ from dcc.sources.http.client import UnusableAnswerError
 from dcc.sources.http.index import MAX_TAGS, read_page
 from dcc.sources.listing import Entry, EntryKind, action_listing
 from dcc.sources.sftp.bounds import LARGEST_BACKLOG, BoundedPackets
-from dcc.sources.transfer_speed import Pace
+from dcc.sources.transfer_speed import SpeedLimits
 from dcc.store.staging import Staging
 from tests.hostile.servers import FLOOD, flooding, ftp, sftp
 from tests.support.memory import little_memory
@@ -274,22 +274,25 @@ class TestTransfers:
     @pytest.mark.parametrize(
         ("pace", "reason"),
         [
-            (Pace(slowest=1_000, over=0.2), "10 bytes arrived in 0.2 seconds; DCC_MIN_DOWNLOAD_SPEED|0 bytes arrived"),
-            (Pace(longest=0.2), "not done within 0.2 seconds; DCC_DOWNLOAD_TIMEOUT"),
+            (
+                SpeedLimits(slowest=1_000, over=0.2),
+                "10 bytes arrived in 0.2 seconds; DCC_MIN_DOWNLOAD_SPEED|0 bytes arrived",
+            ),
+            (SpeedLimits(longest=0.2), "not done within 0.2 seconds; DCC_DOWNLOAD_TIMEOUT"),
         ],
     )
     def test_a_transfer_that_trickles_is_given_up_and_what_arrived_is_kept(
-        self, pace: Pace, reason: str, staging: Staging
+        self, pace: SpeedLimits, reason: str, staging: Staging
     ) -> None:
         connection: Any = Trickle(iter([b"0123456789"]))
         with pytest.raises(SourceTimeoutError, match=reason):
-            receive(connection, transfer(1_000), staging, lambda _: None, pace=pace)
+            receive(connection, transfer(1_000), staging, lambda _: None, speed_limits=pace)
         assert staging.part(KEY).read_bytes() == b"0123456789"
 
     def test_a_transfer_without_a_size_ends_at_the_limit_and_leaves_nothing(self, staging: Staging) -> None:
         endless: Any = Trickle(iter(lambda: b"x" * 100_000, b""))
         with pytest.raises(SizeMismatchError, match="more than 1,000,000 bytes arrived") as raised:
-            receive(endless, transfer(None), staging, lambda _: None, most_unsized=1_000_000)
+            receive(endless, transfer(None), staging, lambda _: None, max_unsized=1_000_000)
         assert "DCC_MAX_UNSIZED_BYTES" in str(raised.value)
         assert not staging.part(KEY).exists()
 

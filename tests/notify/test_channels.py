@@ -22,7 +22,7 @@ from dcc.errors import ConfigurationError, NotificationNotSentError
 from dcc.notify.channels import opening
 from dcc.notify.channels.mail import MailTransport, Wording
 from dcc.notify.channels.webhook import WebhookChannel
-from dcc.notify.messages import Audience, Kind, Message
+from dcc.notify.messages import Audience, Message, MessageKind
 from dcc.settings import Settings, load_settings
 from dcc.settings.recipients import parse_smtp_url
 from tests.support.ports import free_port
@@ -92,7 +92,7 @@ def test_a_name_service_that_does_not_answer_is_not_waited_for(monkeypatch: pyte
 
 SECRET = "signing key/4711"
 PATH = "/hooks/T0K3N-of-the-url?x=1"
-MESSAGE = Message("ab" * 16, Kind.DIGEST, "Sübject", "text", data={"failed": ["add/x"]}, session=3, centre="H")
+MESSAGE = Message("ab" * 16, MessageKind.DIGEST, "Sübject", "text", data={"failed": ["add/x"]}, session=3, centre="H")
 
 
 class Receiver(ThreadedServer):
@@ -258,5 +258,5 @@ def test_a_channel_without_recipients_to_name_sends_nothing(monkeypatch: pytest.
 def test_whether_a_message_arrived_is_not_known_after_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     (_, added), _ = opened(monkeypatch, lambda _: pager(fault=KeyError("x")))
     with pytest.raises(NotificationNotSentError, match=r"channel pager of the package acme 1\.0 met a fault") as raised:
-        added.send(Message("1", Kind.TEST, "s", "t"), "somebody", seconds=1)
+        added.send(Message("1", MessageKind.TEST, "s", "t"), "somebody", seconds=1)
     assert raised.value.may_have_arrived

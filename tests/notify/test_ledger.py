@@ -7,13 +7,16 @@ import pytest
 from sqlalchemy import Engine, select, update
 
 from dcc.databases.columns import utc_now
-from dcc.notify.ledger import MOST_ATTEMPTS, Claim, Ledger, Sending
-from dcc.notify.messages import Item, Kind
+from dcc.notify.ledger import MAX_ATTEMPTS, Claim, Ledger, SendState
+from dcc.notify.messages import Item, MessageKind
 from dcc.tracker.models import CrawlingSession, NotificationRow
 from tests.support.asking import column_in, execute_in
 from tests.support.databases import only_sqlite, seed_centre
 
-ITEMS = [Item(Kind.DIGEST, "session 1, H"), *(Item(Kind.ZIP, f"add/{number}.zip", "failed") for number in range(3))]
+ITEMS = [
+    Item(MessageKind.DIGEST, "session 1, H"),
+    *(Item(MessageKind.ZIP, f"add/{number}.zip", "failed") for number in range(3)),
+]
 
 
 def states(tracker: Engine) -> list[str]:
@@ -44,7 +47,7 @@ def test_of_many_who_want_to_tell_the_same_one_does(tracker: Engine) -> None:
     assert sorted(len(claim.items) for claim in claims) == [0, 0, 0, len(ITEMS)]
     (won,) = [claim for claim in claims if claim.items]
     assert Ledger(tracker).begin(won)
-    Ledger(tracker).settle(won, Sending.SENT)
+    Ledger(tracker).record_result(won, SendState.SENT)
     assert Ledger(tracker).unsent(ITEMS, "mail", "a@b") == []
     assert Ledger(tracker).unsent(ITEMS, "mail", "c@d") == ITEMS
     assert Ledger(tracker).unsent(ITEMS, "log", "a@b") == ITEMS
@@ -57,8 +60,8 @@ def test_what_was_not_sent_is_claimed_anew_until_it_is_given_up(tracker: Engine)
         claim = ledger.claim(ITEMS, "mail", "a@b")
         assert list(claim.items) == ITEMS
         assert ledger.begin(claim)
-        ledger.settle(claim, Sending.FAILED, "It is down.")
-    execute_in(tracker, update(NotificationRow).values(attempts=MOST_ATTEMPTS))
+        ledger.record_result(claim, SendState.FAILED, "It is down.")
+    execute_in(tracker, update(NotificationRow).values(attempts=MAX_ATTEMPTS))
     assert ledger.claim(ITEMS, "mail", "a@b").items == ()
 
 
@@ -70,7 +73,7 @@ def test_a_mail_server_may_be_down_for_a_weekend_though_a_sensor_looks_every_min
     seed_centre(tracker)
     now = utc_now()
     execute_in(tracker, CrawlingSession.__table__.insert().values(start_time=now, status=0, created=now))
-    ledger, item = Ledger(tracker), Item(Kind.DIGEST, "session 1, H", "", 1)
+    ledger, item = Ledger(tracker), Item(MessageKind.DIGEST, "session 1, H", "", 1)
     tried: list[int] = []
     for minute in range(3 * 24 * 60):
         time = now + timedelta(minutes=minute)
@@ -82,11 +85,11 @@ def test_a_mail_server_may_be_down_for_a_weekend_though_a_sensor_looks_every_min
         if is_due:
             claim = ledger.claim([item], "mail", "a@b")
             assert ledger.begin(claim)
-            ledger.settle(claim, Sending.FAILED, "It is down.")
+            ledger.record_result(claim, SendState.FAILED, "It is down.")
             tried.append(minute)
         ledger.drop_failed(1, before=time)
     assert tried[:8] == [0, 1, 2, 3, 4, 5, 7, 11]
-    assert 20 < len(tried) < MOST_ATTEMPTS
+    assert 20 < len(tried) < MAX_ATTEMPTS
     assert tried[-1] > 3 * 24 * 60 - 200
 
 
@@ -95,7 +98,7 @@ def failed(ledger: Ledger, items: list[Item]) -> str:
     claim = ledger.claim(items, "webhook", "hook")
     assert set(claim.items) == set(items)
     assert ledger.begin(claim)
-    ledger.settle(claim, Sending.FAILED, "It did not answer.")
+    ledger.record_result(claim, SendState.FAILED, "It did not answer.")
     return claim.message_id
 
 
@@ -104,7 +107,7 @@ def test_a_message_that_is_sent_again_has_its_id_and_one_that_tells_anything_els
     ledger = Ledger(tracker)
     first = failed(ledger, ITEMS)
     assert failed(ledger, ITEMS) == first
-    more = failed(ledger, [*ITEMS, Item(Kind.ZIP, "add/more.zip", "failed")])
+    more = failed(ledger, [*ITEMS, Item(MessageKind.ZIP, "add/more.zip", "failed")])
     some = failed(ledger, ITEMS[:2])
     assert len({first, more, some}) == 3
     assert failed(ledger, ITEMS) not in (first, more, some)
@@ -116,11 +119,11 @@ def test_what_a_process_died_over_is_sent_again_only_where_that_can_be_told(trac
     ledger = Ledger(tracker)
     assert ledger.begin(ledger.claim(ITEMS, "mail", "a@b"))
     repeatable = ["mail"] if repeating else []
-    assert ledger.settle_interrupted(repeatable) == []
-    assert set(states(tracker)) == {Sending.SENDING}
+    assert ledger.record_interrupted(repeatable) == []
+    assert set(states(tracker)) == {SendState.SENDING}
     execute_in(tracker, update(NotificationRow).values(changed=utc_now() - timedelta(hours=1)))
-    assert ledger.settle_interrupted(repeatable) == ([] if repeating else [("mail", "a@b")])
-    assert ledger.settle_interrupted(repeatable) == []
+    assert ledger.record_interrupted(repeatable) == ([] if repeating else [("mail", "a@b")])
+    assert ledger.record_interrupted(repeatable) == []
     assert ledger.unsent(ITEMS, "mail", "a@b") == (ITEMS if repeating else [])
 
 
@@ -129,9 +132,11 @@ def test_the_last_outcome_of_a_zip_action_counts_and_earlier_ones_are_forgotten(
     ledger = Ledger(tracker)
 
     def told(number: int, what: str) -> bool:
-        claim = ledger.claim([Item(Kind.DIGEST, f"session {number}"), Item(Kind.ZIP, "add/x", what)], "mail", "a@b")
+        claim = ledger.claim(
+            [Item(MessageKind.DIGEST, f"session {number}"), Item(MessageKind.ZIP, "add/x", what)], "mail", "a@b"
+        )
         ledger.begin(claim)
-        ledger.settle(claim, Sending.SENT)
+        ledger.record_result(claim, SendState.SENT)
         return len(claim.items) == 2
 
     assert [told(*one) for one in enumerate(["failed", "failed", "accepted", "failed", "failed"])] == [
@@ -142,7 +147,7 @@ def test_the_last_outcome_of_a_zip_action_counts_and_earlier_ones_are_forgotten(
 @only_sqlite
 def test_names_of_any_length_and_script_are_told_apart(tracker: Engine) -> None:
     ledger = Ledger(tracker)
-    items = [Item(Kind.ZIP, "ü" * 300 + end) for end in ("a", "A", "\udcff")]
+    items = [Item(MessageKind.ZIP, "ü" * 300 + end) for end in ("a", "A", "\udcff")]
     claim = ledger.claim(items[:2], "mail", "x" * 250 + "@host")
     assert len(claim.items) == 2
     assert ledger.unsent(items[:2], "mail", claim.recipient) == []

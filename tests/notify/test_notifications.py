@@ -20,7 +20,7 @@ from dcc.notify.channels.mail import MailChannel
 from dcc.notify.composer import Composer
 from dcc.notify.digests import collect_digests
 from dcc.notify.ledger import Ledger
-from dcc.notify.messages import Attachment, Audience, Item, Kind, Message
+from dcc.notify.messages import Attachment, Audience, Item, Message, MessageKind
 from dcc.notify.notifications import notify_due, notify_session, notify_tracker_outage, plan
 from dcc.notify.rounds import Round
 from dcc.operations.doctor.work import examine_notifications
@@ -29,7 +29,7 @@ from dcc.phases import ACTION_IDS
 from dcc.redaction import keep_secret
 from dcc.reports.submissions.model import Outcome as ArchiveOutcome
 from dcc.sources.base import DeltaStrategy
-from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, add_notices
+from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome, add_notices
 from dcc.tracker.models import SessionLock, ZipAction
 from dcc.tracker.register import centres, file_sources
 from tests.support.asking import execute_in, in_reading, in_writing, value_in
@@ -278,7 +278,7 @@ def test_news_of_the_tracker_that_cannot_be_sent_are_sent_when_the_mail_server_i
 def test_a_fault_while_news_are_gathered_is_told_in_a_sentence(
     mailing: Mailing, monkeypatch: pytest.MonkeyPatch, error: Exception, told: str
 ) -> None:
-    monkeypatch.setattr("dcc.notify.notifications.SessionNews", Mock(side_effect=error))
+    monkeypatch.setattr("dcc.notify.notifications.SessionNotifier", Mock(side_effect=error))
     found = notify_session(mailing.tracker, mailing.settings, 1)
     (sentence,) = found.sentences
     assert found.failed == 1
@@ -418,7 +418,7 @@ def test_no_text_can_add_a_header_to_an_e_mail(installation: Installation) -> No
     channel = MailChannel(installation.settings)
     nasty = "a\r\nBcc: thief@example.org\u2028\x00b"
     attached = Attachment(nasty, "text/html", b"x")
-    message = Message("0" * 32, Kind.DIGEST, nasty, "text", "<p>html</p>", centre="H", attachments=(attached,))
+    message = Message("0" * 32, MessageKind.DIGEST, nasty, "text", "<p>html</p>", centre="H", attachments=(attached,))
     letter = channel.letter(message, CENTRE)
     assert letter["Subject"] == "a Bcc: thief@example.org b"
     assert letter["To"] == CENTRE
@@ -454,7 +454,10 @@ def tell_all(installation: Installation, channel: Recording, monkeypatch: pytest
     round_ = Round(installation.tracker, installation.settings)
     for own, recipient in round_.recipients(Audience.WRANGLERS):
         round_.notify(
-            own, recipient, [Item(Kind.ADDRESS, "x")], lambda number, *_: Message(number, Kind.TEST, "s", "t")
+            own,
+            recipient,
+            [Item(MessageKind.ADDRESS, "x")],
+            lambda number, *_: Message(number, MessageKind.TEST, "s", "t"),
         )
     return round_
 
@@ -481,13 +484,13 @@ def test_what_cannot_be_put_into_words_for_one_keeps_nobody_else_from_being_told
     def compose(number: str, items: Sequence[Item], _: object) -> Message:
         if items[0].subject == "a":
             raise ZeroDivisionError
-        return Message(number, Kind.TEST, "s", "t")
+        return Message(number, MessageKind.TEST, "s", "t")
 
     for subject in ("a", "b"):
-        round_.notify(channel, "somebody", [Item(Kind.ADDRESS, subject)], compose)
+        round_.notify(channel, "somebody", [Item(MessageKind.ADDRESS, subject)], compose)
     assert (channel.tried, round_.failed, dict(round_.sent)) == (["somebody"], 1, {"mail": 1})
     assert "ZeroDivisionError" in " ".join(round_.conclude())
-    assert round_.ledger.unsent([Item(Kind.ADDRESS, "a")], "mail", "somebody") != []
+    assert round_.ledger.unsent([Item(MessageKind.ADDRESS, "a")], "mail", "somebody") != []
 
 
 @pytest.mark.parametrize(("repeats", "again"), [(False, []), (True, ["a", "b", "c", "d"])])
@@ -510,7 +513,7 @@ def test_what_may_have_arrived_is_sent_again_only_where_that_can_be_told(
 
 def test_a_mail_whose_answer_is_missing_may_have_arrived_and_one_refused_has_not(mailing: Mailing) -> None:
     settings = mailing.settings
-    message = Message("0" * 32, Kind.TEST, "s", "t")
+    message = Message("0" * 32, MessageKind.TEST, "s", "t")
     mailing.server.refuse = CENTRE
     with pytest.raises(NotificationNotSentError) as refused:
         MailChannel(settings).send(message, CENTRE, seconds=10)
@@ -534,7 +537,9 @@ def test_an_owner_is_told_once_of_what_others_do_in_its_name_or_try(mailing: Mai
     document = "J.2013-10-31.1.specimen.impc.xml"
     new = [
         NewNotice("H", za_id, outcome, number, f"{outcome}.{document}", counts, "someone")
-        for number, outcome in enumerate((Outcome.DONE, Outcome.CONFIRMED, Outcome.HELD, Outcome.REFUSED))
+        for number, outcome in enumerate(
+            (NoticeOutcome.DONE, NoticeOutcome.CONFIRMED, NoticeOutcome.HELD, NoticeOutcome.REFUSED)
+        )
     ]
     in_writing(mailing.tracker, add_notices, new)
     planned, _ = plan(mailing.tracker, mailing.settings, centre="H")
@@ -566,7 +571,7 @@ def test_a_message_tells_an_owner_what_holds_and_what_was_done(mailing: Mailing)
     mailing.with_settings(notify_centres=False).run_session()
     in_writing(mailing.tracker, centres.change_centre, "J", email="data@j.example")
 
-    def note(action: Action, outcome: Outcome, *documents: tuple[object, ...]) -> None:
+    def note(action: Action, outcome: NoticeOutcome, *documents: tuple[object, ...]) -> None:
         za_id = value_in(mailing.tracker, select(ZipAction.id).where(ZipAction.todo_id == ACTION_IDS[action]))
         new = [NewNotice("J", za_id, outcome, *document) for document in documents]
         in_writing(mailing.tracker, add_notices, new)
@@ -578,14 +583,14 @@ def test_a_message_tells_an_owner_what_holds_and_what_was_done(mailing: Mailing)
 
     first, second = (1, "a.xml"), (2, "b.xml")
     for action, (wants, did) in cases.items():
-        note(action, Outcome.HELD, first)
+        note(action, NoticeOutcome.HELD, first)
         asked = letter_of()
         assert (wants in asked, did in asked) == (True, False)
-        note(action, Outcome.HELD, second)
-        note(action, Outcome.CONFIRMED if action is Action.ADD else Outcome.DONE, first, second)
+        note(action, NoticeOutcome.HELD, second)
+        note(action, NoticeOutcome.CONFIRMED if action is Action.ADD else NoticeOutcome.DONE, first, second)
         done = letter_of()
         assert (done.count(did), wants in done) == (2, False)
-        note(action, Outcome.WITHDRAWN, ())
+        note(action, NoticeOutcome.WITHDRAWN, ())
         assert "was withdrawn" in letter_of()
     notify_due(mailing.tracker, mailing.settings)
     assert mailing.letters("data@j.example") == []

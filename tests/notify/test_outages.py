@@ -45,7 +45,7 @@ def test_an_outage_is_told_in_the_language_of_the_installation(settings: Setting
     text = mark("the folder {path} cannot be reached ({reason}). Check the base path, and that the disk is mounted.")
     error = SourceUnreachableError(text, source=label, path="/data", reason="it is gone")
     assert str(error).startswith(f"{label}: the folder /data cannot be reached")
-    away = outages.Trouble("file source 1", "7", label, error.said.problem)
+    away = outages.OutageEntry("file source 1", "7", label, error.translatable.problem)
     for language, said in (("en", "the folder /data cannot"), ("de", "Der Ordner /data ist nicht erreichbar")):
         told = Composer(settings.model_copy(update={"language": language})).outages("1", [away], {})
         assert f"\n  {said}" in told.text

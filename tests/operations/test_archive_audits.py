@@ -20,13 +20,13 @@ from dcc.errors import NotFoundError
 from dcc.operations.archive_audits import audit_archives, repair_archives
 from dcc.operations.archive_overview import store_overview
 from dcc.operations.retention.cleanup import review_staging
-from dcc.operations.retention.policy import Policy, Verdict
+from dcc.operations.retention.policy import Policy, RetentionVerdict
 from dcc.phases import Phase
 from dcc.settings import Settings
 from dcc.store.archive_store import ArchiveStore
 from dcc.tracker.models import ArchiveCopy, StoredArchive, ZipDownload, utc_now
 from dcc.tracker.register.file_sources import change_source
-from dcc.tracker.stored_archives import audits, record_kept
+from dcc.tracker.stored_archives import audits, record_stored_archives
 from tests.support.asking import column_in, execute_in, in_reading, in_writing
 from tests.support.faulty_servers import CuttingProxy
 from tests.support.installations import Folder, Installation
@@ -45,7 +45,7 @@ def keep(tracker: Engine, settings: Settings, folder: Path, count: int) -> dict[
         (folder / "archive").write_bytes(content)
         kept.append((None, store.put(folder / "archive")))
     store.close()
-    in_writing(tracker, record_kept, kept)
+    in_writing(tracker, record_stored_archives, kept)
     return {hashlib.sha256(content).hexdigest(): content for content in contents}
 
 
@@ -157,10 +157,10 @@ def test_corruptions_losses_and_outages_leave_every_archive_whole(
                     flipped = bytes([content[0] ^ 1]) + content[1:]
                     place.write(name, {"corrupted": flipped, "cut": content[:-1], "emptied": b""}[kind])
         done = audit_archives(tracker, settings, "tester", everything=True)
-        assert (done.is_whole, list(done.away)) == (True, [] if away is None else [away.url])
+        assert (done.is_intact, list(done.unreachable)) == (True, [] if away is None else [away.url])
         if away is not None:
             away.come_back()
-            assert not audit_archives(tracker, settings, "tester", replica=away.url, everything=True).away
+            assert not audit_archives(tracker, settings, "tester", replica=away.url, everything=True).unreachable
         for place in all_places:
             assert {sha256: place.read(f"{sha256[:2]}/{sha256}") for sha256 in contents} == contents
     assert len(faults) == 5
@@ -189,7 +189,7 @@ def test_a_copy_that_cannot_be_read_is_replaced_and_tried_again_each_night(
     # Neither is due tonight, but both are known to be bad.
     for _ in range(2):
         done = audit_archives(tracker, settings.model_copy(update={"archive_audit_days": 9_999}), "night")
-    assert done.is_whole
+    assert done.is_intact
     assert [copy.read_bytes() for copy in copies] == [content, content]
 
 
@@ -205,7 +205,7 @@ def test_a_directory_that_hangs_is_away(
     # To open it takes for ever, as on a mount whose server is away.
     os.mkfifo(copy)
     done = audit_archives(tracker, settings, "tester", everything=True)
-    assert (copy.read_bytes(), [audit.bad for audit in done.audits], done.is_whole) == (content, [0, 1], True)
+    assert (copy.read_bytes(), [audit.bad for audit in done.audits], done.is_intact) == (content, [0, 1], True)
     is_dir = Path.is_dir
 
     def hanging(path: Path) -> bool:
@@ -213,7 +213,7 @@ def test_a_directory_that_hangs_is_away(
 
     monkeypatch.setattr(Path, "is_dir", hanging)
     done = audit_archives(tracker, settings, "tester", everything=True)
-    assert ([audit.copies for audit in done.audits], list(done.away)) == ([3, 0], [str(two)])
+    assert ([audit.copies for audit in done.audits], list(done.unreachable)) == ([3, 0], [str(two)])
     assert "the disk did not answer within 0.6 seconds" in str(done.audits[1].message)
 
 
@@ -229,7 +229,11 @@ def test_a_replica_that_stays_away_hides_no_archive_that_is_lost(
         audit_archives(tracker, settings, "tester", everything=True),
         repair_archives(tracker, settings, "tester"),
     ):
-        assert ([lost.sha256 for lost in done.lost], list(done.away), done.is_whole) == ([sha256], [str(two)], False)
+        assert ([lost.sha256 for lost in done.lost], list(done.unreachable), done.is_intact) == (
+            [sha256],
+            [str(two)],
+            False,
+        )
 
 
 @pytest.mark.both_databases
@@ -247,7 +251,7 @@ def test_an_archive_whose_copies_are_all_gone_is_fetched_again_or_named(
     copy.unlink()
     (folder.path / KEY).unlink()
     done = audit_archives(tracker, settings, "tester", everything=True)
-    assert not done.is_whole
+    assert not done.is_intact
     assert str(done.lost[0]) == f"{KEY} (SHA-256 {copy.name})"
     overview = in_reading(tracker, store_overview, settings)
     assert (overview.lost, overview.missing) == (done.lost, 1)
@@ -258,9 +262,9 @@ def test_an_archive_whose_copies_are_all_gone_is_fetched_again_or_named(
     folder.put(KEY)
     later = utc_now() + timedelta(hours=6)
     change(tracker, folder.source_id, windows=f"{later:%H}:00-{later:%H}:59")
-    assert not repair_archives(tracker, settings, "tester").is_whole
+    assert not repair_archives(tracker, settings, "tester").is_intact
     change(tracker, folder.source_id, windows="")
-    assert repair_archives(tracker, settings, "tester").is_whole
+    assert repair_archives(tracker, settings, "tester").is_intact
     assert copy.exists()
 
 
@@ -316,7 +320,7 @@ def test_no_copy_of_an_old_archive_is_removed_while_a_replica_is_away(
     rule = settings.model_copy(update={"archive_keep_days": 99})
     two.rename(tmp_path / "away")
     done = audit_archives(tracker, rule, "tester", everything=True)
-    assert (done.removed, done.is_whole, len(list(one.glob("??/*")))) == (0, True, 2)
+    assert (done.removed, done.is_intact, len(list(one.glob("??/*")))) == (0, True, 2)
     (tmp_path / "away").rename(two)
     assert audit_archives(tracker, rule, "tester").removed == 2
     assert [*one.glob("??/*"), *two.glob("??/*")] == []
@@ -329,8 +333,8 @@ def test_staging_keeps_what_is_not_stored_yet(installation: Installation, folder
     away.run_session()
     at_once = Policy(keep_days=0, keep_failed_days=0, keep_part_days=0, phase=Phase.XSD)
     (decision,) = review_staging(away.tracker, away.settings, at_once)
-    assert (decision.verdict, "not in the archive store yet" in decision.reason) == (Verdict.KEEP, True)
+    assert (decision.verdict, "not in the archive store yet" in decision.reason) == (RetentionVerdict.KEEP, True)
     (installation.root / "missing").mkdir()
     assert repair_archives(away.tracker, away.settings, "tester").caught_up.copies == 1
     (decision,) = review_staging(away.tracker, away.settings, at_once)
-    assert decision.verdict is Verdict.REMOVE
+    assert decision.verdict is RetentionVerdict.REMOVE

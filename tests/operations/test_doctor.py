@@ -25,10 +25,10 @@ from dcc.operations.archive_audits import audit_archives
 from dcc.operations.doctor import checks, databases, machine, sources, work
 from dcc.operations.doctor.checks import (
     Check,
+    CheckFinding,
+    CheckStatus,
     Environment,
-    Finding,
     NotReadyError,
-    Verdict,
     explained,
     failed,
     ok,
@@ -55,21 +55,21 @@ from tests.support.small_disks import read_only
 from tests.support.talking_servers import greeting, serving
 from tests.support.web_server import WebServer
 
-Examination = Callable[[Environment], Iterator[Finding]]
+Examination = Callable[[Environment], Iterator[CheckFinding]]
 ZIP = "add/H.2013-10-31.1.impc.zip"
 
 
 def _found(check: Examination, settings: Settings, seconds: float = 20) -> dict[str, tuple[str, str, str]]:
     """What a check finds, by subject: verdict, message, advice. Of several with one subject the worst."""
     around = Environment(settings, time.monotonic() + seconds)
-    found: dict[str, Finding] = {}
+    found: dict[str, CheckFinding] = {}
     for one in check(around):
         before = found.get(one.subject)
         if before is None or worst([before.verdict, one.verdict]) is one.verdict:
             found[one.subject] = one
     for one in found.values():
         assert one.message.endswith((".", "?", "!", "…")) or one.advice, one
-        assert bool(one.advice) or one.verdict in (Verdict.OK, Verdict.NOT_CHECKED), one
+        assert bool(one.advice) or one.verdict in (CheckStatus.OK, CheckStatus.NOT_CHECKED), one
     return {subject: (one.verdict.value, one.message, one.advice) for subject, one in found.items()}
 
 
@@ -82,22 +82,22 @@ class TestExamining:
         never = threading.Event()
         keep_secret("pass word 4711")
 
-        def crash(_: Environment) -> Iterator[Finding]:
+        def crash(_: Environment) -> Iterator[CheckFinding]:
             yield ok("one", "It was well.")
             raise RuntimeError("with pass word 4711")
 
-        def hang(_: Environment) -> Iterator[Finding]:
+        def hang(_: Environment) -> Iterator[CheckFinding]:
             yield ok("two", "It was well.")
             never.wait()
 
-        def unready(_: Environment) -> Iterator[Finding]:
+        def unready(_: Environment) -> Iterator[CheckFinding]:
             raise NotReadyError("The tracker is not ready; see above.")
             yield
 
-        def well(_: Environment) -> Iterator[Finding]:
+        def well(_: Environment) -> Iterator[CheckFinding]:
             yield ok("four", "It is well.")
 
-        def misconfigured(_: Environment) -> Iterator[Finding]:
+        def misconfigured(_: Environment) -> Iterator[CheckFinding]:
             raise ConfigurationError("Correct DCC_STAGING.")
             yield
 
@@ -121,9 +121,9 @@ class TestExamining:
         assert found[6].finding == failed("e", "Correct DCC_STAGING.", "dcc explain configuration")
 
     def test_the_worst_verdict_counts_and_an_error_is_shown_whole_with_what_explains_it(self) -> None:
-        assert worst([]) is Verdict.OK
-        assert worst([Verdict.WARNING, Verdict.OK, Verdict.NOT_CHECKED]) is Verdict.WARNING
-        assert worst([Verdict.WARNING, Verdict.FAILED]) is Verdict.FAILED
+        assert worst([]) is CheckStatus.OK
+        assert worst([CheckStatus.WARNING, CheckStatus.OK, CheckStatus.NOT_CHECKED]) is CheckStatus.WARNING
+        assert worst([CheckStatus.WARNING, CheckStatus.FAILED]) is CheckStatus.FAILED
         found = explained(StoreRefusedError("It is away. Start it. Then wait."))
         assert found == ("It is away. Start it. Then wait.", "dcc explain store-refused")
 
@@ -188,7 +188,7 @@ class TestDatabases:
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("PRAGMA journal_mode = DELETE")
         finding = databases._check_integrity(Environment(settings, time.monotonic() + 20), "file", path)
-        assert (finding.verdict, "journal mode delete" in finding.message) == (Verdict.WARNING, True)
+        assert (finding.verdict, "journal mode delete" in finding.message) == (CheckStatus.WARNING, True)
         content = bytearray(path.read_bytes())
         content[8192:16384] = b"\xff" * 8192
         path.write_bytes(content)
@@ -270,27 +270,27 @@ class TestMachine:
     def test_versions_are_compared_with_those_tested(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         around = Environment(Settings(), time.monotonic() + 20)
 
-        def packages() -> Finding:
+        def packages() -> CheckFinding:
             return next(one for one in machine.check_versions(around) if one.subject == "packages")
 
         present = machine._installed("click")
         constraints = tmp_path / "constraints.txt"
         monkeypatch.setattr(machine, "CONSTRAINTS", constraints)
-        assert packages().verdict is Verdict.NOT_CHECKED
+        assert packages().verdict is CheckStatus.NOT_CHECKED
         constraints.write_text(f"# versions\nclick=={present}\nnot-installed==1.0\n")
-        assert packages().verdict is Verdict.OK
+        assert packages().verdict is CheckStatus.OK
         constraints.write_text("click==0.1\n")
         assert (packages().verdict, packages().advice) == (
-            Verdict.WARNING,
+            CheckStatus.WARNING,
             "Install those of constraints.txt: make install",
         )
         monkeypatch.setattr(machine, "requires", lambda _: ["not-there", "click"])
-        assert (packages().verdict, packages().message) == (Verdict.FAILED, "Not installed: not-there.")
+        assert (packages().verdict, packages().message) == (CheckStatus.FAILED, "Not installed: not-there.")
         needed = ["click", 'not-there>=1; extra == "platform"', 'not-chosen; extra == "s3"']
         monkeypatch.setattr(machine, "requires", lambda _: needed)
-        assert (packages().verdict, packages().message) == (Verdict.FAILED, "Not installed: not-there.")
+        assert (packages().verdict, packages().message) == (CheckStatus.FAILED, "Not installed: not-there.")
         monkeypatch.setattr(machine, "_OLDEST_SQLITE", (99, 0, 0))
-        assert {one.subject for one in machine.check_versions(around) if one.verdict is Verdict.FAILED} == {
+        assert {one.subject for one in machine.check_versions(around) if one.verdict is CheckStatus.FAILED} == {
             "SQLite",
             "packages",
         }
@@ -395,7 +395,7 @@ class TestSources:
         with WebServer(tmp_path) as server:
             address = SourceAddress(1, "H", SourceProtocol.HTTP, server.hostname, "", SecretStr(""), "/")
             around = Environment(Settings(), time.monotonic() + 20)
-            assert [one.verdict for one in sources._check_its_clock(around, address)] == [Verdict.OK]
+            assert [one.verdict for one in sources._check_its_clock(around, address)] == [CheckStatus.OK]
 
 
 class TestWork:

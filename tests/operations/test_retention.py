@@ -9,9 +9,15 @@ import pytest
 from dcc.errors import CleaningError, ConfigurationError, SessionActiveError
 from dcc.naming import Action
 from dcc.operations.retention import cleanup
-from dcc.operations.retention.cleanup import Cleaned, clean, review_staging
-from dcc.operations.retention.policy import Decision, KnownArchive, Policy, Verdict, decide
-from dcc.operations.retention.staged_files import Aside, Kind, StagedArchive, StagedEntry, read_staging
+from dcc.operations.retention.cleanup import CleaningResult, clean, review_staging
+from dcc.operations.retention.policy import KnownArchive, Policy, RetentionDecision, RetentionVerdict, decide
+from dcc.operations.retention.staged_files import (
+    RemovalDirectories,
+    StagedArchive,
+    StagedEntry,
+    StagedKind,
+    read_staging,
+)
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
@@ -32,7 +38,7 @@ NOW = datetime(2026, 11, 21, 12)
 POLICY = Policy(keep_days=90, keep_failed_days=365, keep_part_days=7, phase=Phase.QC)
 AT_ONCE = Policy(keep_days=0, keep_failed_days=0, keep_part_days=0, phase=Phase.DATA)
 ARCHIVE, CONTENTS, PART, ORIGIN = "x.zip", "x.zip.contents", "x.zip.part", "x.zip.part.json"
-KINDS = {ARCHIVE: Kind.ARCHIVE, CONTENTS: Kind.CONTENTS, PART: Kind.PART, ORIGIN: Kind.ORIGIN}
+KINDS = {ARCHIVE: StagedKind.ARCHIVE, CONTENTS: StagedKind.CONTENTS, PART: StagedKind.PART, ORIGIN: StagedKind.ORIGIN}
 
 
 def _staged(*names: str, days: float) -> StagedArchive:
@@ -46,26 +52,26 @@ def _known(phase: Phase, status: Status, days: float, **facts: bool) -> KnownArc
 
 
 def test_an_archive_goes_when_it_is_old_enough_for_its_state_and_no_session_wants_it() -> None:
-    cases: list[tuple[Phase, Status, dict[str, bool], float, Verdict]] = [
-        (Phase.QC, Status.DONE, {}, 90.5, Verdict.REMOVE),
-        (Phase.QC, Status.DONE, {}, 89.5, Verdict.KEEP),
-        (Phase.QC, Status.PENDING, {}, 9_999, Verdict.KEEP),
-        (Phase.DATA, Status.DONE, {}, 9_999, Verdict.KEEP),
-        (Phase.XSD, Status.FAILED, {}, 366, Verdict.REMOVE),
-        (Phase.XSD, Status.FAILED, {}, 364, Verdict.KEEP),
-        (Phase.XSD, Status.FAILED, {"to_upload": True}, 9_999, Verdict.KEEP),
-        (Phase.XSD, Status.FAILED, {"validated": False}, 9_999, Verdict.KEEP),
-        (Phase.UNZIP, Status.FAILED, {}, 366, Verdict.REMOVE),
-        (Phase.UPLOAD, Status.CANCELLED, {}, 366, Verdict.REMOVE),
-        (Phase.UPLOAD, Status.CANCELLED, {}, 364, Verdict.KEEP),
-        (Phase.DATA, Status.FAILED, {"held": True}, 9_999, Verdict.KEEP),
-        (Phase.UPLOAD, Status.PENDING, {"held": True}, 9_999, Verdict.KEEP),
-        (Phase.XSD, Status.DONE, {"to_upload": True}, 9_999, Verdict.KEEP),
-        (Phase.ZIP_MD5, Status.DONE, {}, 9_999, Verdict.KEEP),
-        (Phase.UNZIP, Status.PENDING, {}, 9_999, Verdict.KEEP),
-        (Phase.XSD, Status.RUNNING, {"validated": False}, 9_999, Verdict.KEEP),
-        (Phase.ZIP_NAME, Status.DONE, {}, 366, Verdict.REMOVE),
-        (Phase.ZIP_NAME, Status.DONE, {}, 364, Verdict.KEEP),
+    cases: list[tuple[Phase, Status, dict[str, bool], float, RetentionVerdict]] = [
+        (Phase.QC, Status.DONE, {}, 90.5, RetentionVerdict.REMOVE),
+        (Phase.QC, Status.DONE, {}, 89.5, RetentionVerdict.KEEP),
+        (Phase.QC, Status.PENDING, {}, 9_999, RetentionVerdict.KEEP),
+        (Phase.DATA, Status.DONE, {}, 9_999, RetentionVerdict.KEEP),
+        (Phase.XSD, Status.FAILED, {}, 366, RetentionVerdict.REMOVE),
+        (Phase.XSD, Status.FAILED, {}, 364, RetentionVerdict.KEEP),
+        (Phase.XSD, Status.FAILED, {"to_upload": True}, 9_999, RetentionVerdict.KEEP),
+        (Phase.XSD, Status.FAILED, {"validated": False}, 9_999, RetentionVerdict.KEEP),
+        (Phase.UNZIP, Status.FAILED, {}, 366, RetentionVerdict.REMOVE),
+        (Phase.UPLOAD, Status.CANCELLED, {}, 366, RetentionVerdict.REMOVE),
+        (Phase.UPLOAD, Status.CANCELLED, {}, 364, RetentionVerdict.KEEP),
+        (Phase.DATA, Status.FAILED, {"held": True}, 9_999, RetentionVerdict.KEEP),
+        (Phase.UPLOAD, Status.PENDING, {"held": True}, 9_999, RetentionVerdict.KEEP),
+        (Phase.XSD, Status.DONE, {"to_upload": True}, 9_999, RetentionVerdict.KEEP),
+        (Phase.ZIP_MD5, Status.DONE, {}, 9_999, RetentionVerdict.KEEP),
+        (Phase.UNZIP, Status.PENDING, {}, 9_999, RetentionVerdict.KEEP),
+        (Phase.XSD, Status.RUNNING, {"validated": False}, 9_999, RetentionVerdict.KEEP),
+        (Phase.ZIP_NAME, Status.DONE, {}, 366, RetentionVerdict.REMOVE),
+        (Phase.ZIP_NAME, Status.DONE, {}, 364, RetentionVerdict.KEEP),
     ]
     for phase, status, facts, days, verdict in cases:
         (decision,) = decide(_staged(ARCHIVE, CONTENTS, days=days), _known(phase, status, days, **facts), POLICY, NOW)
@@ -74,16 +80,16 @@ def test_an_archive_goes_when_it_is_old_enough_for_its_state_and_no_session_want
 
 def test_a_part_stays_while_a_download_can_go_on_with_it_and_what_the_tracker_does_not_know_is_unknown() -> None:
     for phase, status, hosted, days, verdict in (
-        (Phase.ZIP_NAME, Status.DONE, True, 9_999, Verdict.KEEP),
-        (Phase.DOWNLOAD, Status.FAILED, True, 9_999, Verdict.KEEP),
-        (Phase.ZIP_NAME, Status.DONE, False, 6, Verdict.KEEP),
-        (Phase.ZIP_NAME, Status.DONE, False, 7, Verdict.REMOVE),
-        (Phase.XSD, Status.DONE, True, 0, Verdict.REMOVE),
+        (Phase.ZIP_NAME, Status.DONE, True, 9_999, RetentionVerdict.KEEP),
+        (Phase.DOWNLOAD, Status.FAILED, True, 9_999, RetentionVerdict.KEEP),
+        (Phase.ZIP_NAME, Status.DONE, False, 6, RetentionVerdict.KEEP),
+        (Phase.ZIP_NAME, Status.DONE, False, 7, RetentionVerdict.REMOVE),
+        (Phase.XSD, Status.DONE, True, 0, RetentionVerdict.REMOVE),
     ):
         (decision,) = decide(_staged(PART, ORIGIN, days=days), _known(phase, status, days, hosted=hosted), POLICY, NOW)
         assert decision.verdict is verdict, (phase, status, hosted, days)
     (decision,) = decide(_staged(ARCHIVE, days=9_999), None, POLICY, NOW)
-    assert (decision.verdict, decision.reason) == (Verdict.UNKNOWN, "not known to the tracker")
+    assert (decision.verdict, decision.reason) == (RetentionVerdict.UNKNOWN, "not known to the tracker")
 
 
 def test_staging_is_looked_at_without_following_links(tmp_path: Path) -> None:
@@ -104,9 +110,9 @@ def test_staging_is_looked_at_without_following_links(tmp_path: Path) -> None:
     found = {one.place: one for one in read_staging(root)}
     assert set(found) == {"add/y.zip", "add/z.zip", "add/w.zip.contents", "edit", "notes.txt"}
     assert found["add/y.zip"].bytes == 6
-    assert {entry.kind for place in ("add/z.zip", "edit") for entry in found[place].entries} == {Kind.UNKNOWN}
+    assert {entry.kind for place in ("add/z.zip", "edit") for entry in found[place].entries} == {StagedKind.UNKNOWN}
     (decision,) = decide(found["edit"], None, POLICY, NOW)
-    assert (decision.verdict, decision.reason) == (Verdict.KEEP, "a link, which is not followed")
+    assert (decision.verdict, decision.reason) == (RetentionVerdict.KEEP, "a link, which is not followed")
 
 
 def test_no_staging_holds_nothing_and_one_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
@@ -127,7 +133,7 @@ class TestAside:
 
     def test_what_was_taken_is_gone_at_the_end_and_taking_it_again_changes_nothing(self, root: Path) -> None:
         (staged,) = read_staging(root)
-        with Aside(root) as aside:
+        with RemovalDirectories(root) as aside:
             assert aside.take(staged.entries) == list(staged.entries)
             assert not (root / "add" / "x.zip").exists()
             assert aside.take(staged.entries) == list(staged.entries)
@@ -137,7 +143,7 @@ class TestAside:
         (staged,) = read_staging(root)
         (root / "add" / "x.zip").replace(root / "add" / "old")
         (root / "add" / "x.zip").write_bytes(b"new")
-        with Aside(root) as aside:
+        with RemovalDirectories(root) as aside:
             assert [entry.name for entry in aside.take(staged.entries)] == ["x.zip.contents"]
         assert (root / "add" / "x.zip").read_bytes() == b"new"
 
@@ -145,7 +151,7 @@ class TestAside:
         (staged,) = read_staging(root)
         (root / "add").rename(tmp_path / "moved")
         (root / "add").symlink_to(tmp_path / "moved")
-        with pytest.raises(NotADirectoryError), Aside(root) as aside:
+        with pytest.raises(NotADirectoryError), RemovalDirectories(root) as aside:
             aside.take(staged.entries)
         assert (tmp_path / "moved" / "x.zip").exists()
 
@@ -154,18 +160,18 @@ class TestAside:
         (tmp_path / "precious" / "file").touch()
         (root / "add" / "x.zip.contents" / "link").symlink_to(tmp_path / "precious")
         (staged,) = read_staging(root)
-        with Aside(root) as aside:
+        with RemovalDirectories(root) as aside:
             aside.take(staged.entries)
         assert (tmp_path / "precious" / "file").exists()
         assert not (root / "add" / "x.zip.contents").exists()
 
 
-def _clean(data: DataInstallation | Installation, policy: Policy = AT_ONCE, *, unknown: bool = False) -> Cleaned:
+def _clean(data: DataInstallation | Installation, policy: Policy = AT_ONCE, *, unknown: bool = False) -> CleaningResult:
     decisions = review_staging(data.tracker, data.settings, policy)
     return clean(data.tracker, data.settings, policy, decisions, unknown=unknown)
 
 
-def _verdicts(decisions: list[Decision]) -> dict[str, Verdict]:
+def _verdicts(decisions: list[RetentionDecision]) -> dict[str, RetentionVerdict]:
     return {one.staged.place: one.verdict for one in decisions}
 
 
@@ -237,7 +243,7 @@ def test_a_document_that_waits_to_be_confirmed_keeps_its_archive(through: DataIn
     held = through.with_settings(hold_threshold=0)
     held.run()
     assert held.states()[edit] == "upload pending"
-    assert _verdicts(_clean(held).removed) == {ZIP: Verdict.REMOVE}
+    assert _verdicts(_clean(held).removed) == {ZIP: RetentionVerdict.REMOVE}
     (confirmed,) = held.confirm(edit, author="me", reason="meant so")
     assert confirmed.status is Status.DONE
 
@@ -317,12 +323,14 @@ def test_a_session_whose_cleaning_fails_is_done_all_the_same(
 def test_a_cleaning_that_was_killed_leaves_nothing_behind(
     damaged: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Aside, "_remove", lambda self: None)
+    monkeypatch.setattr(RemovalDirectories, "_remove", lambda self: None)
     _clean(damaged)
     (left,) = damaged.settings.staging_directory.glob("add/.*.removed-*")
     assert [path.name for path in left.iterdir()] == [KEY.file_name]
     monkeypatch.undo()
-    assert _verdicts(review_staging(damaged.tracker, damaged.settings, POLICY)) == {f"add/{left.name}": Verdict.REMOVE}
+    assert _verdicts(review_staging(damaged.tracker, damaged.settings, POLICY)) == {
+        f"add/{left.name}": RetentionVerdict.REMOVE
+    }
     damaged.run_session()
     assert damaged.staged() == {}
 
@@ -356,11 +364,11 @@ def test_a_part_of_an_archive_that_no_source_hosts_any_more_goes(installation: I
     staging.note_origin(KEY, Origin(folder.source_id, 10, 1))
     staging.part(KEY).write_bytes(b"12345")
     (kept,) = review_staging(installation.tracker, installation.settings, AT_ONCE)
-    assert (kept.verdict, kept.reason) == (Verdict.KEEP, "its download goes on from there")
+    assert (kept.verdict, kept.reason) == (RetentionVerdict.KEEP, "its download goes on from there")
     (folder.path / ZIP).unlink()
     for _ in range(2):
         installation.with_settings(min_free_bytes=2**62).run_session()
     (gone,) = review_staging(installation.tracker, installation.settings, AT_ONCE)
-    assert gone.verdict is Verdict.REMOVE
+    assert gone.verdict is RetentionVerdict.REMOVE
     clean(installation.tracker, installation.settings, AT_ONCE, [gone])
     assert installation.staged() == {}

@@ -11,9 +11,9 @@ from sqlalchemy.exc import OperationalError
 
 from dcc.errors import SessionActiveError
 from dcc.operations.retention import cleanup
-from dcc.operations.retention.cleanup import Cleaned, clean, review_staging
+from dcc.operations.retention.cleanup import CleaningResult, clean, review_staging
 from dcc.operations.retention.policy import Policy
-from dcc.operations.retention.staged_files import Aside, read_staging
+from dcc.operations.retention.staged_files import RemovalDirectories, read_staging
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
@@ -47,7 +47,7 @@ def failed(data: DataInstallation, prepared_installations: PreparedInstallations
     return data.base
 
 
-def _clean(made: Installation) -> Cleaned:
+def _clean(made: Installation) -> CleaningResult:
     return clean(made.tracker, made.settings, AT_ONCE, review_staging(made.tracker, made.settings, AT_ONCE))
 
 
@@ -119,14 +119,14 @@ class TestPuttingBack:
         (root / "notes").write_bytes(b"old")
         return root
 
-    def _take_all(self, root: Path, aside: Aside) -> None:
+    def _take_all(self, root: Path, aside: RemovalDirectories) -> None:
         for staged in read_staging(root):
             assert aside.take(staged.entries) == list(staged.entries)
         assert [path.name for path in root.iterdir() if not path.name.startswith(".")] == ["add"]
 
     def test_all_is_as_it_was_links_too(self, root: Path) -> None:
         before = {path: path.lstat().st_ino for path in root.rglob("*")}
-        with suppress(ZeroDivisionError), Aside(root) as aside:
+        with suppress(ZeroDivisionError), RemovalDirectories(root) as aside:
             self._take_all(root, aside)
             raise ZeroDivisionError
         assert {path: path.lstat().st_ino for path in root.rglob("*")} == before
@@ -134,7 +134,7 @@ class TestPuttingBack:
     def test_what_came_in_its_place_is_not_replaced_and_the_old_one_goes_like_a_left_over(
         self, root: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        with suppress(ZeroDivisionError), Aside(root) as aside:
+        with suppress(ZeroDivisionError), RemovalDirectories(root) as aside:
             self._take_all(root, aside)
             (root / "add" / "x.zip").write_bytes(b"new")
             (root / "add" / "x.zip.contents").mkdir()
@@ -153,14 +153,14 @@ class TestPuttingBack:
 def test_a_session_that_begins_leaves_alone_what_is_being_removed(
     failed: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    remove = Aside._remove
+    remove = RemovalDirectories._remove
 
-    def beside_session(self: Aside) -> None:
+    def beside_session(self: RemovalDirectories) -> None:
         with open_session(failed.tracker, failed.settings):
             assert remove_leftovers(failed.settings.staging_directory) == 0
         remove(self)
 
-    monkeypatch.setattr(Aside, "_remove", beside_session)
+    monkeypatch.setattr(RemovalDirectories, "_remove", beside_session)
     assert len(_clean(failed).removed) == 1
     assert failed.staged() == {}
     assert list((failed.settings.staging_directory / "add").iterdir()) == []

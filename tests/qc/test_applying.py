@@ -189,13 +189,13 @@ def test_no_document_is_late_because_of_one_that_is_dated_in_the_future(qc_datab
 
 def test_what_is_late_is_applied_and_reported_but_not_what_came_together(qc_database: Engine) -> None:
     first = apply(qc_database, ADD, specimen("S1"), created=date(2013, 10, 20)).document_id + 1
-    assert not apply(qc_database, ADD, experiment("E1"), created=date(2013, 10, 31), together_from=first).late
-    assert not apply(qc_database, ADD, specimen("S2"), created=date(2013, 10, 25), together_from=first).late
-    late = apply(qc_database, ADD, specimen("S3"), created=date(2013, 10, 19), together_from=first)
+    assert not apply(qc_database, ADD, experiment("E1"), created=date(2013, 10, 31), first_of_batch=first).late
+    assert not apply(qc_database, ADD, specimen("S2"), created=date(2013, 10, 25), first_of_batch=first).late
+    late = apply(qc_database, ADD, specimen("S3"), created=date(2013, 10, 19), first_of_batch=first)
     assert (late.late, [finding.rule for finding in late.findings]) == (True, ["Q5"])
     assert (late.state, set(litters(qc_database))) == (DocumentState.APPLIED, {"S1", "S2", "S3"})
     together = [
-        to_apply(ADD, DocumentKind.SPECIMEN, created=date(2013, 10, day), together_from=first) for day in (9, 28)
+        to_apply(ADD, DocumentKind.SPECIMEN, created=date(2013, 10, day), first_of_batch=first) for day in (9, 28)
     ]
     assert [newest_dates(qc_database, together).before(one) for one in together] == [date(2013, 10, 20), None]
 

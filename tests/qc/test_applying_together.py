@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 from dcc.cli.demo.submissions import experiment_document, specimen_document
 from dcc.documents.reading import read_document
 from dcc.naming import DocumentKind
-from dcc.qc.apply.documents import Applied, apply_documents
+from dcc.qc.apply.documents import AppliedDocument, apply_documents
 from dcc.qc.models import DOCUMENT
 from dcc.vocabulary import DocumentState
 from tests.support.qc_child import fail_at_each_statement
@@ -34,7 +34,7 @@ def files(put: Callable[..., File]) -> list[File]:
     return [put(EXPERIMENT, experiment_document("H", animals=3, first=number * 100)) for number in range(5)]
 
 
-def together(engine: Engine, files: list[File]) -> list[Applied]:
+def together(engine: Engine, files: list[File]) -> list[AppliedDocument]:
     read = [(one.document, read_document(one.path, one.document.kind)) for one in files]
     with prepared(engine, *read) as to_apply:
         return apply_documents(engine, to_apply, patience_seconds=5)

@@ -6,7 +6,7 @@ from sqlalchemy import Engine, select
 
 from dcc.documents.contents import Content, Entity, Experiment, SimpleParameter
 from dcc.naming import Action, DocumentKind
-from dcc.qc.apply.documents import Applied
+from dcc.qc.apply.documents import AppliedDocument
 from dcc.qc.apply.upload_findings import FINDINGS_KEPT
 from dcc.qc.models import FINDING, MEASUREMENT, SPECIMEN
 from dcc.qc.rows.loading import load_document
@@ -40,7 +40,7 @@ DATES = ["0001-01-01", "9999-12-31", "12013-01-01", "-0044-03-15", "2013-02-28Z"
 TEXTS = ["𝒮🐁", "e\u0301 é", "\u200f\u202e", "a\tb\\N\r\n'\"%s\\", " both ends ", "𐍈" * 255]
 
 
-def whole(engine: Engine, *entities: Entity) -> Applied:
+def whole(engine: Engine, *entities: Entity) -> AppliedDocument:
     """Apply entities, of which nothing may be refused, and find all that they say in the database."""
     applied = apply(engine, ADD, *entities)
     assert (applied.refused, applied.findings) == (0, ())

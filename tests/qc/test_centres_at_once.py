@@ -154,12 +154,12 @@ def open_impatient(settings: Settings, seconds: int = 1) -> Engine:
 def held_before(engine: Engine, place: int | str) -> Iterator[tuple[threading.Event, threading.Event]]:
     """What `engine` does stops before its statement of this number, or with this text, until the second event.
 
-    Not where it does something `aside`.
+    Not where it does something in a `separate_transaction`.
     """
     reached, go_on = threading.Event(), threading.Event()
     seen = [0]
     is_aside = threading.local()
-    plain = upload_lock.aside
+    plain = upload_lock.separate_transaction
 
     @contextmanager
     def told_apart(connection: Connection) -> Iterator[Connection]:
@@ -180,8 +180,8 @@ def held_before(engine: Engine, place: int | str) -> Iterator[tuple[threading.Ev
 
     event.listen(engine, "before_cursor_execute", count)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(upload_lock, "aside", told_apart)
-        patch.setattr(metadata_groups, "aside", told_apart)
+        patch.setattr(upload_lock, "separate_transaction", told_apart)
+        patch.setattr(metadata_groups, "separate_transaction", told_apart)
         try:
             yield reached, go_on
         finally:
@@ -215,7 +215,7 @@ class InThread:
 
 
 def statements_of(engine: Engine, work: Callable[[], object]) -> int:
-    """How many statements work takes, but for those `aside`."""
+    """How many statements work takes, but for those in a `separate_transaction`."""
     with sent_statements(engine) as sent:
         work()
     return len(sent)

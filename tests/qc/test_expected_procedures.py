@@ -10,10 +10,10 @@ from dcc.databases.engines import LISTED_BYTES
 from dcc.databases.transactions import writing
 from dcc.documents.contents import SpecimenKind, StatusCode
 from dcc.naming import Action
-from dcc.qc.expected_procedures import Deliveries, Delivery, Expected, count_deliveries, lacking_procedures
+from dcc.qc.expected_procedures import Deliveries, Delivery, DeliveryCriteria, count_deliveries, lacking_procedures
 from dcc.qc.models import EXPERIMENT, NAMED, SPECIMEN
 from dcc.qc.reference.snapshots import save
-from dcc.reference.impress import Due, Impress, Pipeline, Procedure
+from dcc.reference.impress import Impress, Pipeline, Procedure, ProcedureDue
 from tests.reference.test_snapshots import provenance
 from tests.support.asking import in_reading, in_writing
 from tests.support.databases import only_sqlite
@@ -21,17 +21,25 @@ from tests.support.qc_contexts import submit
 from tests.support.qc_documents import experiment, line, specimen
 
 BORN = date(2013, 5, 1)
-SIXTEEN = Expected(BORN + timedelta(weeks=16))
+SIXTEEN = DeliveryCriteria(BORN + timedelta(weeks=16))
 
 
 def impress(
-    *asked: tuple[str, Due], active: bool = True, mandatory: bool = True, level: str = "experiment"
+    *asked: tuple[str, ProcedureDue], active: bool = True, mandatory: bool = True, level: str = "experiment"
 ) -> dict[str, Procedure]:
     return {key: Procedure(key, active, {}, frozenset(), key.lower(), mandatory, level) for key, _ in asked}
 
 
-CBC, EYE, FER = ("IMPC_CBC_003", Due(16.0)), ("IMPC_EYE_001", Due(15.0)), ("IMPC_FER_001", Due(14.0))
-OLD, OPTIONAL, EMBRYO = ("IMPC_CBC_001", Due(10.0)), ("IMPC_PAT_001", Due(1.0)), ("IMPC_EOL_001", Due(stage="E12.5"))
+CBC, EYE, FER = (
+    ("IMPC_CBC_003", ProcedureDue(16.0)),
+    ("IMPC_EYE_001", ProcedureDue(15.0)),
+    ("IMPC_FER_001", ProcedureDue(14.0)),
+)
+OLD, OPTIONAL, EMBRYO = (
+    ("IMPC_CBC_001", ProcedureDue(10.0)),
+    ("IMPC_PAT_001", ProcedureDue(1.0)),
+    ("IMPC_EOL_001", ProcedureDue(stage="E12.5")),
+)
 PIPELINE = Pipeline(
     "IMPC_001",
     {
@@ -50,7 +58,9 @@ def qc(qc_database: Engine) -> Engine:
     return qc_database
 
 
-def lacking(qc: Engine, wanted: Expected = SIXTEEN) -> dict[tuple[str | None, str], tuple[Delivery, str | None]]:
+def lacking(
+    qc: Engine, wanted: DeliveryCriteria = SIXTEEN
+) -> dict[tuple[str | None, str], tuple[Delivery, str | None]]:
     return {
         (subject.specimen or subject.colony, due.procedure[5:8]): (state, code)
         for subject, due, state, code in in_reading(qc, lacking_procedures, wanted, Deliveries())
@@ -62,18 +72,20 @@ def test_a_procedure_is_due_at_its_age(qc: Engine) -> None:
     due = ["FER", "EYE", "CBC"]
     for number in range(4):
         day = BORN + timedelta(weeks=13 + number)
-        assert {procedure for _, procedure in lacking(qc, Expected(day))} == set(due[:number])
-        assert len(lacking(qc, Expected(day - timedelta(days=1)))) == max(0, number - 1)
+        assert {procedure for _, procedure in lacking(qc, DeliveryCriteria(day))} == set(due[:number])
+        assert len(lacking(qc, DeliveryCriteria(day - timedelta(days=1)))) == max(0, number - 1)
 
 
 def test_an_age_of_a_part_of_a_day_is_reached_on_that_day_and_an_impossible_one_never(qc_database: Engine) -> None:
-    absurd = tuple((f"IMPC_HEM_00{weeks:.0e}", Due(weeks)) for weeks in (1e7, 1e12, 1e300))
-    of_days = ("IMPC_CBC_003", Due(12.57))
+    absurd = tuple((f"IMPC_HEM_00{weeks:.0e}", ProcedureDue(weeks)) for weeks in (1e7, 1e12, 1e300))
+    of_days = ("IMPC_CBC_003", ProcedureDue(12.57))
     pipeline = Pipeline("IMPC_001", impress(of_days, *absurd), due=dict((of_days, *absurd)))
     in_writing(qc_database, save, Impress(provenance(), {pipeline.key: pipeline}))
     submit(qc_database, Action.ADD, specimen("S1"))
-    assert lacking(qc_database, Expected(BORN + timedelta(days=86))) == {}
-    assert lacking(qc_database, Expected(BORN + timedelta(days=87))) == {("S1", "CBC"): (Delivery.MISSING, None)}
+    assert lacking(qc_database, DeliveryCriteria(BORN + timedelta(days=86))) == {}
+    assert lacking(qc_database, DeliveryCriteria(BORN + timedelta(days=87))) == {
+        ("S1", "CBC"): (Delivery.MISSING, None)
+    }
 
 
 @pytest.mark.both_databases
@@ -102,7 +114,7 @@ def test_delivered_invalid_explained_and_missing_are_told_apart(qc: Engine) -> N
         ("C2", "FER"): (Delivery.MISSING, None),
     }
     counted = {one.due.procedure[5:8]: one for one in in_reading(qc, count_deliveries, SIXTEEN).by_procedure()}
-    assert in_reading(qc, count_deliveries, Expected(SIXTEEN.day, centre="J")).by_procedure() == []
+    assert in_reading(qc, count_deliveries, DeliveryCriteria(SIXTEEN.day, centre="J")).by_procedure() == []
     cbc, fertility = counted["CBC"], counted["FER"]
     assert (cbc.delivered, cbc.invalid, cbc.explained, cbc.missing, cbc.expected) == (1, 1, 2, 2, 6)
     assert cbc.due[1:5] == ("IMPC_CBC_003", "impc_cbc_003", "experiment", 16.0)

@@ -8,9 +8,9 @@ from sqlalchemy import Engine, select
 from dcc.documents.contents import Entity
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action, DocumentKind
-from dcc.qc.apply.documents import Applied
+from dcc.qc.apply.documents import AppliedDocument
 from dcc.qc.apply.holding import confirm_held
-from dcc.qc.apply.planning import Change, Plan, TouchedContext
+from dcc.qc.apply.planning import EntityChange, Plan, TouchedContext
 from dcc.qc.models import DOCUMENT
 from dcc.qc.rows.documents import DocumentToApply
 from dcc.vocabulary import DocumentState
@@ -33,8 +33,10 @@ HELD, APPLIED, REFUSED = DocumentState.HELD, DocumentState.APPLIED, DocumentStat
 THREE = [specimen(f"S{number}", "new") for number in range(3)]
 
 
-def hand_in(engine: Engine, document: DocumentToApply, *entities: Entity, hold_above: int | None = 2) -> Applied:
-    return apply_document(engine, document, reading(*entities), patience_seconds=5, hold_above=hold_above)
+def hand_in(
+    engine: Engine, document: DocumentToApply, *entities: Entity, hold_threshold: int | None = 2
+) -> AppliedDocument:
+    return apply_document(engine, document, reading(*entities), patience_seconds=5, hold_threshold=hold_threshold)
 
 
 def of_three(engine: Engine, action: Action = EDIT, tracker_id: int | None = 7) -> DocumentToApply:
@@ -73,8 +75,8 @@ def test_what_would_end_too_much_is_held_and_only_its_own_row_stays(qc_database:
 
 def test_as_much_as_is_allowed_is_not_held_nor_is_what_only_adds(qc_database: Engine) -> None:
     document = of_three(qc_database)
-    assert hand_in(qc_database, document, *THREE, hold_above=3).state is APPLIED
-    added = hand_in(qc_database, to_apply(ADD, DocumentKind.EXPERIMENT), experiment("E1"), line("C1"), hold_above=0)
+    assert hand_in(qc_database, document, *THREE, hold_threshold=3).state is APPLIED
+    added = hand_in(qc_database, to_apply(ADD, DocumentKind.EXPERIMENT), experiment("E1"), line("C1"), hold_threshold=0)
     assert added.state is APPLIED
     assert set(litters(qc_database).values()) == {"new"}
 
@@ -121,7 +123,7 @@ def test_who_confirms_and_why_must_be_said_and_fit(qc_database: Engine) -> None:
 
 def test_what_is_held_is_so_no_more_when_the_archive_comes_as_it_was_applied_before(qc_database: Engine) -> None:
     document = of_three(qc_database)
-    hand_in(qc_database, document, *THREE, hold_above=None)
+    hand_in(qc_database, document, *THREE, hold_threshold=None)
     newer = [one._replace(litter_id="newer") for one in THREE]
     hand_in(qc_database, replace(document, md5="0" * 32, tracker_id=8), *newer)
     assert [state for state, *_ in documents(qc_database)] == [APPLIED, APPLIED, HELD]
@@ -146,7 +148,7 @@ def test_the_plan_of_an_edit_lists_old_and_new_values_and_the_contexts(qc_databa
     apply(qc_database, ADD, experiment("E1", value="1"), experiment("E2", value="2"))
     planned = plan(qc_database, EDIT, DocumentKind.EXPERIMENT, experiment("E1", value="9"), experiment("E2", value="2"))
     name = f"Experiment E1 of H (procedure {PROCEDURE})"
-    assert planned.changes == (Change(name, f"{PROCEDURE}_001", "1", "9"),)
+    assert planned.changes == (EntityChange(name, f"{PROCEDURE}_001", "1", "9"),)
     assert (planned.changed, planned.would_be.opened, planned.would_be.ended) == (
         1,
         {"experiment": 2},

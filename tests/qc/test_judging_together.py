@@ -7,10 +7,10 @@ from sqlalchemy import Engine, update
 
 from dcc.databases.transactions import writing
 from dcc.documents.contents import Content
-from dcc.qc.apply.documents import Applied
+from dcc.qc.apply.documents import AppliedDocument
 from dcc.qc.judging.documents import Judgement
-from dcc.qc.judging.healing import judge_anew
 from dcc.qc.judging.many_documents import ContentFindings, judge_together
+from dcc.qc.judging.rejudging import mark_for_judging
 from dcc.qc.models import DOCUMENT, EXPERIMENT
 from dcc.vocabulary import Validity
 from tests.support.asking import execute_in, in_writing
@@ -33,17 +33,17 @@ def mouse(qc_database: Engine) -> Engine:
     return qc_database
 
 
-def judge_all(qc: Engine, *documents: Applied) -> list[Any]:
+def judge_all(qc: Engine, *documents: AppliedDocument) -> list[Any]:
     """Judge documents together in which nothing is found."""
     return in_writing(qc, judge_together, [ContentFindings(one.document_id, ()) for one in documents], BASIS)
 
 
-def built(qc: Engine, document: Applied) -> Applied:
+def built(qc: Engine, document: AppliedDocument) -> AppliedDocument:
     """A document that was judged well and that the data contexts take account of; it is to be judged anew."""
     judge(qc, document)
     with writing(qc) as connection:
         connection.execute(update(DOCUMENT).where(DOCUMENT.c.id == document.document_id).values(contexts_built=True))
-        judge_anew(connection, [document.document_id])
+        mark_for_judging(connection, [document.document_id])
     assert document_row(qc, document).judged_at is None
     return document
 

@@ -56,7 +56,7 @@ def prepared(engine: Engine) -> dict[str, Work]:
     gone = reading(experiment("E0", ("S0",)), experiment("E3", ("S3",)), line("C1"))
 
     def applying(action: Action, read: Callable[[], list[object]]) -> Callable[[Engine], object]:
-        return lambda on: apply_document(on, made[action], read, patience_seconds=PATIENCE, hold_above=100)
+        return lambda on: apply_document(on, made[action], read, patience_seconds=PATIENCE, hold_threshold=100)
 
     return {
         "add": Work(applying(ADD, many), old, ["1"] * 4 + ["2"] * 30),

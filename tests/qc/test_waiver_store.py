@@ -24,8 +24,8 @@ def in_force(qc: Engine, day: date = TODAY) -> tuple[Waiver, ...]:
     return in_reading(qc, waivers_in_force, day)
 
 
-def states(qc: Engine, day: date = TODAY, *, all_of_them: bool = True) -> list[tuple[int, WaiverState]]:
-    return [(entry.id, entry.state) for entry in in_reading(qc, list_waivers, day, all_of_them=all_of_them)]
+def states(qc: Engine, day: date = TODAY, *, include_ended: bool = True) -> list[tuple[int, WaiverState]]:
+    return [(entry.id, entry.state) for entry in in_reading(qc, list_waivers, day, include_ended=include_ended)]
 
 
 def test_a_waiver_is_found_as_it_was_given(qc_database: Engine) -> None:
@@ -50,8 +50,8 @@ def test_waivers_hold_from_their_first_day_to_their_last(qc_database: Engine) ->
     assert [len(in_force(qc_database, day)) for day in days] == [0, 1, 1, 0]
     found = [states(qc_database, day)[0][1] for day in days]
     assert found == [WaiverState.TO_COME, WaiverState.IN_FORCE, WaiverState.IN_FORCE, WaiverState.EXPIRED]
-    assert states(qc_database, days[-1], all_of_them=False) == []
-    assert states(qc_database, days[0], all_of_them=False) == [(waiver_id, WaiverState.TO_COME)]
+    assert states(qc_database, days[-1], include_ended=False) == []
+    assert states(qc_database, days[0], include_ended=False) == [(waiver_id, WaiverState.TO_COME)]
 
 
 def test_a_revoked_waiver_stays_on_record_with_who_did_it_and_why(qc_database: Engine) -> None:
@@ -59,8 +59,8 @@ def test_a_revoked_waiver_stays_on_record_with_who_did_it_and_why(qc_database: E
     revoked = in_writing(qc_database, revoke_waiver, waiver_id, author="another", reason="it is mended")
     assert (revoked.id, revoked.rule) == (waiver_id, "P9")
     assert in_force(qc_database) == ()
-    assert states(qc_database, all_of_them=False) == []
-    (entry,) = in_reading(qc_database, list_waivers, TODAY, all_of_them=True)
+    assert states(qc_database, include_ended=False) == []
+    (entry,) = in_reading(qc_database, list_waivers, TODAY, include_ended=True)
     assert (entry.state, entry.author, entry.reason) == (WaiverState.REVOKED, "a wrangler", "a broken balance")
     assert (entry.revoked_by, entry.revoked_reason) == ("another", "it is mended")
     assert entry.revoked is not None

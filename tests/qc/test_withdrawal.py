@@ -5,7 +5,7 @@ from sqlalchemy import Engine, select
 
 from dcc.errors import NotFoundError
 from dcc.naming import Action, DocumentKind
-from dcc.qc.apply.withdrawal import Undone, undo_submission
+from dcc.qc.apply.withdrawal import WithdrawalResult, undo_submission
 from dcc.qc.models import DOCUMENT
 from dcc.qc.stored_records import find_document
 from tests.qc.test_applying import all_rows, litters, values
@@ -14,7 +14,7 @@ from tests.support.qc_documents import apply, apply_document, experiment, readin
 ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
 
 
-def undo(engine: Engine, *document_ids: int) -> Undone:
+def undo(engine: Engine, *document_ids: int) -> WithdrawalResult:
     return undo_documents(engine, document_ids, author="wrangler", reason="a test", patience_seconds=5)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from dcc.errors import ReferenceDataError
 from dcc.phases import KNOWN_CENTRES
-from dcc.reference.impress import Due, Increment, Option, Parameter, ParameterType
+from dcc.reference.impress import Increment, Option, Parameter, ParameterType, ProcedureDue
 from dcc.reference.loading import load_reference_data, load_shipped
 from dcc.reference.snapshots import Colony
 
@@ -103,24 +103,24 @@ def test_impress_is_what_its_api_answers(tmp_path: Path) -> None:
     assert procedure.parameters["IMPC_IPG_010_001"].ontology_terms == ("MP:0001262",)
     assert (impress.name, impress.rows) == ("impress", 3)
     assert (procedure.is_mandatory, procedure.level) == (True, "experiment")
-    assert impress.pipelines["IMPC_001"].due == {"IMPC_IPG_001": Due(13.0)}
+    assert impress.pipelines["IMPC_001"].due == {"IMPC_IPG_001": ProcedureDue(13.0)}
 
 
 @pytest.mark.parametrize(
     ("schedules", "due"),
     [
-        ([{"time": 9, "timeUnit": "Weeks"}, {"time": 4, "timeUnit": "Weeks"}], Due(4.0)),
-        ([{"time": "21", "timeUnit": "Days"}], Due(3.0)),
-        ([{"time": 12, "timeUnit": "Months"}], Due(52.18)),
-        ([{"time": "12.5", "timeUnit": "DPC"}], Due(stage="E12.5")),
-        ([{"time": "9", "timeUnit": "Weeks", "stage": "E15.5"}], Due(stage="E15.5")),
+        ([{"time": 9, "timeUnit": "Weeks"}, {"time": 4, "timeUnit": "Weeks"}], ProcedureDue(4.0)),
+        ([{"time": "21", "timeUnit": "Days"}], ProcedureDue(3.0)),
+        ([{"time": 12, "timeUnit": "Months"}], ProcedureDue(52.18)),
+        ([{"time": "12.5", "timeUnit": "DPC"}], ProcedureDue(stage="E12.5")),
+        ([{"time": "9", "timeUnit": "Weeks", "stage": "E15.5"}], ProcedureDue(stage="E15.5")),
         ([{"time": 1, "timeUnit": "Weeks", "isActive": False}, {"timeUnit": "Unrestricted"}], None),
         ([{"time": 10_000_000, "timeUnit": "Weeks"}, {"time": "-1", "timeUnit": "Days"}], None),
         ([{"time": 10**400, "timeUnit": "Weeks"}, {"time": 1e308, "timeUnit": "Months"}], None),
     ],
 )
 def test_a_procedure_is_due_when_its_schedules_say(
-    tmp_path: Path, schedules: list[dict[str, Any]], due: Due | None
+    tmp_path: Path, schedules: list[dict[str, Any]], due: ProcedureDue | None
 ) -> None:
     answers = deepcopy(ANSWERS)
     answers["pipeline/7"]["scheduleCollection"] = [one | {"procedureCollection": [3]} for one in schedules]

@@ -19,7 +19,7 @@ from dcc.databases.columns import utc_now
 from dcc.qc import models
 from dcc.qc.reference import retrieval
 from dcc.qc.reference.freshness import Freshness, freshness
-from dcc.qc.reference.refresh import Refreshed, RefreshOutcome, ensure_reference, refresh
+from dcc.qc.reference.refresh import RefreshOutcome, RefreshResult, ensure_reference, refresh
 from dcc.qc.reference.snapshots import active_snapshots, load_active
 from dcc.reference.loading import SETS, load_reference_data, shipped_checksum
 from dcc.settings import Settings
@@ -49,13 +49,13 @@ class Installed:
         quick = {"retry_delay": 0.01, "idle_timeout": 0.5, "list_timeout": 1.5, "connect_timeout": 2.0}
         return self.with_settings(**sources, **quick, **changes)
 
-    def refresh(self, *names: str, force: bool = False) -> dict[str, Refreshed]:
+    def refresh(self, *names: str, force: bool = False) -> dict[str, RefreshResult]:
         return {each.name: each for each in refresh(self.qc, self.settings, names or None, force=force)}
 
-    def one(self, name: str, *, force: bool = False) -> Refreshed:
+    def one(self, name: str, *, force: bool = False) -> RefreshResult:
         return self.refresh(name, force=force)[name]
 
-    def ensure(self) -> list[Refreshed]:
+    def ensure(self) -> list[RefreshResult]:
         """What a session reads before it begins."""
         return ensure_reference(self.qc, self.settings)
 
@@ -85,7 +85,7 @@ def served(installed: Installed) -> Iterator[Served]:
         yield Served(installed.qc, installed.reading_from(server).settings, server)
 
 
-def outcomes(refreshed: Iterable[Refreshed]) -> dict[str, RefreshOutcome]:
+def outcomes(refreshed: Iterable[RefreshResult]) -> dict[str, RefreshOutcome]:
     return {each.name: each.outcome for each in refreshed}
 
 
@@ -164,8 +164,8 @@ def test_a_server_that_stalls_never_ends_or_is_not_there_is_given_up_in_time(
 ) -> None:
     served.server.stalled = {"/impress/procedure/3", "/tables/strains.csv"}
     served.server.endless = {"/tables/colonies.csv"}
-    monkeypatch.setattr(retrieval, "MOST_BYTES", 1_000_000)
-    monkeypatch.setattr(retrieval, "_MOST_BYTES_OF_ANSWER", 1_000_000)
+    monkeypatch.setattr(retrieval, "MAX_BYTES", 1_000_000)
+    monkeypatch.setattr(retrieval, "_MAX_BYTES_OF_ANSWER", 1_000_000)
     gone = {"idle_timeout": 0.2, "reference_projects": "http://127.0.0.1:1/projects.csv"}
     broken = served.with_settings(**gone)
     began = time.monotonic()

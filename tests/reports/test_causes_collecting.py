@@ -159,7 +159,7 @@ def _check_spreadsheet(data: DataInstallation, catalogue: Catalogue, path: Path)
         scope = scope_of(tracker, "H")
         found = causes_of(tracker, qc, "H", data.settings)
         written = write_findings_spreadsheet(path, tracker, qc, scope, found, catalogue)
-        cut = write_findings_spreadsheet(path.with_name("cut.xlsx"), tracker, qc, scope, found, catalogue, most_rows=3)
+        cut = write_findings_spreadsheet(path.with_name("cut.xlsx"), tracker, qc, scope, found, catalogue, max_rows=3)
         with pytest.raises(ExportError, match="cannot be written"):
             write_findings_spreadsheet(path / "no" / "folder.xlsx", tracker, qc, scope, found, catalogue)
     told, rows = sheets(path)
@@ -425,8 +425,8 @@ def test_what_somebody_acknowledged_has_no_causes_but_its_own(
         assert written.findings == 0
         key = key_of("add/H.2013-10-31.2.impc.zip")
         assert causes_of(tracker, qc, key, data.settings)
-        summary = collect_centre(tracker, qc, "H", data.settings, most_pictures=0)
-        report = collect_submission(tracker, qc, key, data.settings, most_pictures=0)
+        summary = collect_centre(tracker, qc, "H", data.settings, max_pictures=0)
+        report = collect_submission(tracker, qc, key, data.settings, max_pictures=0)
     # And its centre has nothing to correct any more.
     assert summary.tone is Tone.GOOD
     assert [(line.needs_nobody, line.to_be_corrected) for line in summary.zips] == [(True, 0)]

@@ -10,7 +10,7 @@ import pytest
 from dcc.declarations import cause_id
 from dcc.reports.causes import counting
 from dcc.reports.causes.cause import Cause, Fact
-from dcc.reports.causes.counting import Group, count_causes
+from dcc.reports.causes.counting import FindingGroup, count_causes
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.sentences import cleared
 from dcc.settings import Settings
@@ -30,22 +30,22 @@ def found(
     severity: str = "error",
     centre: str = "H",
     kind: str | None = "specimen",
-) -> Group:
+) -> FindingGroup:
     cause = cause_id(code, {"value": value})
-    return Group("add", zip_file, document, centre, code, cause, severity, 7, number, kind, entities)
+    return FindingGroup("add", zip_file, document, centre, code, cause, severity, 7, number, kind, entities)
 
 
 class Given:
     """Facts with these groups."""
 
-    def __init__(self, groups: Iterable[Group]) -> None:
+    def __init__(self, groups: Iterable[FindingGroup]) -> None:
         self.groups = lambda: iter(groups)
 
     def examples(self, ids: Sequence[int]) -> dict[int, Fact]:
         return {number: Fact() for number in ids}
 
 
-def counted(*groups: Group, elsewhere: Sequence[Group] = ()) -> dict[tuple[str, str], Cause]:
+def counted(*groups: FindingGroup, elsewhere: Sequence[FindingGroup] = ()) -> dict[tuple[str, str], Cause]:
     """The causes of groups of one or two origins, by code and value; the value of what is not told apart is empty."""
     values = {f"{cause_id(code, {'value': value}):x}": value for code in ("S4", "S9", "S12") for value in VALUES}
     causes = count_causes([Given(elsewhere), Given(groups)])
@@ -103,7 +103,7 @@ def test_what_needs_nobody_is_said_to_clear_only_where_it_does(code: str, clears
 def test_of_very_many_subjects_those_beyond_a_number_are_one_cause(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(counting, "MOST_SUBJECTS", 3)
+    monkeypatch.setattr(counting, "MAX_SUBJECTS", 3)
     causes = counted(*(found("S4", f"C{number}") for number in range(10)), found("S9", "??"))
     assert {subject for kind, subject in causes if kind == "S4"} == {"C0", "C1", "C2", ""}
     others = causes["S4", ""]
@@ -115,9 +115,9 @@ def test_of_very_many_subjects_those_beyond_a_number_are_one_cause(
 
 
 def test_memory_does_not_grow_with_findings_or_with_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting, "MOST_SUBJECTS", 50)
+    monkeypatch.setattr(counting, "MAX_SUBJECTS", 50)
 
-    def groups(number: int) -> Iterator[Group]:
+    def groups(number: int) -> Iterator[FindingGroup]:
         for each in range(number):
             yield found("E4", f"animal {each}", kind="experiment", document=each // 100)
             yield found("S4", f"colony {each} {'x' * 200}", document=each // 100)

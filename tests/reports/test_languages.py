@@ -22,7 +22,7 @@ from dcc.errors import ConfigurationError
 from dcc.messages import Message, names_in
 from dcc.naming import Action, DocumentKind
 from dcc.outcomes import Problem
-from dcc.qc.apply.upload_findings import Judgement, UploadFinding, judge
+from dcc.qc.apply.upload_findings import UploadFinding, UploadJudgement, judge
 from dcc.qc.apply.versions import Version
 from dcc.reports.causes import errors as _declared_errors  # noqa: F401 - declares what it says of errors
 from dcc.reports.languages import Catalogue, known_languages, load_catalogue
@@ -293,7 +293,7 @@ def test_what_the_upload_finds_is_said_in_german() -> None:
     named = [[f"E{number}" for number in range(most)] for most in (0, 1, 2, 20)]
     for kind, action, document, experiments in product(EntityKind, Action, [None, 1, 2], named):
         there = None if document is None else Version(*[document] * len(Version._fields))
-        finding = judge(Judgement(action, kind, KEYS[kind], there, 1, experiments, str), 3, 4)
+        finding = judge(UploadJudgement(action, kind, KEYS[kind], there, 1, experiments, str), 3, 4)
         if finding is not None:
             assert_said(finding)
 
@@ -301,11 +301,11 @@ def test_what_the_upload_finds_is_said_in_german() -> None:
 def test_how_much_a_held_document_would_change_is_said_in_german() -> None:
     several = held_problem("edit/H.zip", dict.fromkeys(EntityKind, 1_204))
     assert_said(several)
-    assert "1.204 Tiere, 1.204 Experimente, 1.204 Linien, 1.204 Haltungsangaben" in GERMAN.tell(several.said)
-    assert "It would replace or remove 1,204 specimens, 1,204 experiments, " in str(several.said)
+    assert "1.204 Tiere, 1.204 Experimente, 1.204 Linien, 1.204 Haltungsangaben" in GERMAN.tell(several.translatable)
+    assert "It would replace or remove 1,204 specimens, 1,204 experiments, " in str(several.translatable)
     one = held_problem("edit/H.zip", dict.fromkeys(EntityKind, 1))
     assert_said(one)
-    assert "ein Tier, ein Experiment, eine Linie, eine Haltungsangabe" in GERMAN.tell(one.said)
+    assert "ein Tier, ein Experiment, eine Linie, eine Haltungsangabe" in GERMAN.tell(one.translatable)
 
 
 def problems(tmp_path: Path, content: str | bytes, kind: DocumentKind | None, most: int = 100) -> list[Problem]:

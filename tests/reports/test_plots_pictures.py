@@ -10,7 +10,7 @@ import pytest
 from dcc import documents
 from dcc.outcomes import ZipKey
 from dcc.reports.languages import Catalogue, load_catalogue
-from dcc.reports.plots import distributions, keep_fonts, series
+from dcc.reports.plots import distributions, series, use_font_cache
 from dcc.reports.plots.picture import KNOWN_WORDS, Picture
 from dcc.reports.plots.values import Parameter, ParameterValues, Value
 from dcc.reports.plots.weekly_experiments import Week, Weeks
@@ -141,7 +141,7 @@ def test_the_sexes_and_zygosities_of_documents_are_translated() -> None:
 def draw(folder: str) -> None:
     """Draw for an installation in a folder."""
     settings = Settings(home=Path(folder))
-    keep_fonts(settings)
+    use_font_cache(settings)
     weeks = Weeks("H", None, (Week(FIRST_DAY, 4, 2),), 0)
     drawn = picture_of_weeks(weeks, load_catalogue("en", settings))
     assert "matplotlib" not in sys.modules, "imported before it is needed"

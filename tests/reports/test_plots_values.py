@@ -24,7 +24,7 @@ from dcc.reports.plots.values import (
     parameter_named,
     require_documents,
 )
-from dcc.reports.plots.weekly_experiments import MOST_WEEKS, count_weeks, draw_weeks
+from dcc.reports.plots.weekly_experiments import MAX_WEEKS, count_weeks, draw_weeks
 from dcc.reports.submissions.collecting import draw_pictures
 from dcc.settings import Settings
 from tests.support.asking import in_reading
@@ -45,7 +45,7 @@ from tests.support.qc_contexts import submit
 
 
 def taken_of(connection: Connection, parameter_id: str = WEIGHT, **options: object) -> ParameterValues:
-    given = {"key": NEW, "with_others": True, "most": 1_000, "centre": "H", **options}
+    given = {"key": NEW, "with_others": True, "limit": 1_000, "centre": "H", **options}
     parameter = parameter_named(connection, parameter_id)
     assert parameter is not None
     taken = load_values(connection, parameter, **given)  # type: ignore[arg-type]
@@ -99,8 +99,8 @@ def test_a_sample_is_told_to_be_of_what_may_be_drawn(qc_database: Engine) -> Non
         later = FIRST_DAY.replace(day=day)
         submit(qc_database, Action.ADD, *(weighed(name(i), "28", day=later) for i in range(ANIMALS)))
     submit(qc_database, Action.ADD, *(weighed(name(i), "much", day=FIRST_DAY.replace(day=25)) for i in range(ANIMALS)))
-    of_centre = in_reading(qc_database, taken_of, key=None, most=200).of
-    of_submission = in_reading(qc_database, taken_of, most=200).of
+    of_centre = in_reading(qc_database, taken_of, key=None, limit=200).of
+    of_submission = in_reading(qc_database, taken_of, limit=200).of
     assert of_centre == pytest.approx(5 * ANIMALS, rel=0.2)
     assert of_submission == pytest.approx(2 * ANIMALS, rel=0.2)
 
@@ -197,7 +197,7 @@ def test_experiments_are_counted_by_week(qc_database: Engine) -> None:
         (FIRST_DAY.replace(day=day), number + (30 if day == 1 else 0), int(day == 22))
         for day, number in zip((1, 8, 15, 22), weights, strict=True)
     ]
-    assert (counted.outside, len(later.weeks), later.outside) == (0, MOST_WEEKS, 1)
+    assert (counted.outside, len(later.weeks), later.outside) == (0, MAX_WEEKS, 1)
 
 
 @only_sqlite
@@ -211,10 +211,10 @@ def test_the_most_telling_pictures_come_first_and_no_more_than_asked_for(
     news = [weighed("new", "1000"), weighed("new", "40", parameter_id="IMPC_XYZ_001_001"), series("new", (6, 16, 6))]
     submit_new(qc_database, *news, named=["new"])
     pictures = in_reading(qc_database, pictures_of_zip, NEW, catalogue)
-    few = in_reading(qc_database, pictures_of_zip, NEW, catalogue, most=1)
-    of_centre = in_reading(qc_database, pictures_of_centre, "H", catalogue, most=3)
+    few = in_reading(qc_database, pictures_of_zip, NEW, catalogue, limit=1)
+    of_centre = in_reading(qc_database, pictures_of_centre, "H", catalogue, limit=3)
     build_contexts(qc_database)
-    by_contexts = in_reading(qc_database, pictures_of_centre, "H", catalogue, most=3)
+    by_contexts = in_reading(qc_database, pictures_of_centre, "H", catalogue, limit=3)
     assert in_reading(qc_database, pictures_of_zip, ZipKey(Action.ADD, "none.zip"), catalogue) == []
     told = [(picture.kind, picture.parameter_id, picture.outliers) for picture in pictures]
     assert told == [

@@ -18,7 +18,7 @@ from dcc.reports.causes.collecting import worst_first
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission
 from dcc.reports.submissions.json_form import as_json
-from dcc.reports.submissions.model import Accepted, EntityCount, Outcome
+from dcc.reports.submissions.model import AcceptedData, EntityCount, Outcome
 from dcc.reports.submissions.plain_text import render_text
 from dcc.session.crawling import crawl_file_sources
 from dcc.tracker.crawls import list_sessions
@@ -108,7 +108,7 @@ def _says_the_same_of_what_came(page: Page, shown: dict[str, Any]) -> None:
     assert [row[1] for row in rows] == [attempt["label"] for attempt in shown["attempts"]]
 
 
-def counts_of(accepted: Accepted) -> dict[str, tuple[int, ...]]:
+def counts_of(accepted: AcceptedData) -> dict[str, tuple[int, ...]]:
     return {
         one.kind: (one.named, one.accepted, one.faulty, one.animal_faulty, one.refused) for one in accepted.entities
     }
@@ -152,13 +152,13 @@ def test_the_same_is_collected_on_mariadb(data: DataInstallation) -> None:
             assert report.outcome is OUTCOMES[key]
             assert report.accepted is not None
             assert counts_of(report.accepted) == ACCEPTED.get(key, {})
-        centre = collect_centre(tracker, qc, "H", data.settings, most_pictures=0)
+        centre = collect_centre(tracker, qc, "H", data.settings, max_pictures=0)
         assert {str(line.key) for line in centre.zips} == set(first)
         assert collect_session(tracker, qc, 1, data.settings).zips
 
 
 def test_the_summary_of_a_centre_tells_of_all_its_submissions(desk: Desk) -> None:
-    centre = collect_centre(desk.tracker, desk.qc, "H", desk.data.settings, most_pictures=0)
+    centre = collect_centre(desk.tracker, desk.qc, "H", desk.data.settings, max_pictures=0)
     page, shown = desk.page_of(centre), desk.json(centre)
     assert page.problems() == []
     outcomes = {str(line.key): line.outcome for line in centre.zips}
@@ -210,8 +210,8 @@ def test_summaries_say_of_a_submission_what_its_report_says(data: DataInstallati
     for session in (1, 2):
         data.run()
         with data.tracker.connect() as tracker, data.qc.connect() as qc:
-            report = collect_submission(tracker, qc, key, data.settings, most_pictures=0)
-            of_centre = collect_centre(tracker, qc, "H", data.settings, most_pictures=0)
+            report = collect_submission(tracker, qc, key, data.settings, max_pictures=0)
+            of_centre = collect_centre(tracker, qc, "H", data.settings, max_pictures=0)
             of_session = collect_session(tracker, qc, session, data.settings)
             (digest,) = collect_digests(tracker, data.settings, session)
         lines = (*of_centre.zips, *of_session.zips, *digest.lines)
@@ -232,7 +232,7 @@ def _says_the_same_of_zips(page: Page, shown: dict[str, Any]) -> None:
 def test_the_terminal_tells_what_became_of_what_is_not_accepted(desk: Desk) -> None:
     replaced = EntityCount("specimen", 24, 0, 0, 0, 0, 24, 0, 24)
     edited = EntityCount("experiment", 1200, 1185, 1, 2, 5, 3, 4, 0)
-    report = replace(desk.report(world.GOOD), accepted=Accepted(entities=(replaced, edited)))
+    report = replace(desk.report(world.GOOD), accepted=AcceptedData(entities=(replaced, edited)))
     text = " ".join(render_text(report, desk.catalogue()).split())
     told = "24 replaced or deleted since; 24 of the earlier ones replaced or deleted"
     assert f"Animals: 0 of 24; {told} Experiments:" in text
@@ -309,7 +309,7 @@ def test_no_text_of_a_report_becomes_a_part_of_its_page(desk: Desk) -> None:
     """Whatever is in the databases: every text of every fact is hostile, and so are those of the summaries."""
     settings = desk.data.settings
     keys = (world.WITH_FINDINGS, world.PARTLY_VALID, world.UNREADABLE, world.WITHDRAWN)
-    centre = collect_centre(desk.tracker, desk.qc, "H", settings, most_pictures=0)
+    centre = collect_centre(desk.tracker, desk.qc, "H", settings, max_pictures=0)
     session = collect_session(desk.tracker, desk.qc, 1, settings)
     for report in (*map(desk.report, keys), centre, session):
         usual, page = desk.page_of(report), desk.page_of(_hostile(report))

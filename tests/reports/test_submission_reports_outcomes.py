@@ -137,8 +137,8 @@ MIXED = "add/H.2013-11-02.1.impc.zip"
 def outcomes(data: DataInstallation, key: str) -> set[Outcome]:
     """What the report of a submission, its centre's summary and the session's digest say became of it."""
     with data.tracker.connect() as tracker, data.qc.connect() as qc:
-        report = collect_submission(tracker, qc, key_of(key), data.settings, most_pictures=0)
-        lines = list(collect_centre(tracker, qc, "H", data.settings, most_pictures=0).zips)
+        report = collect_submission(tracker, qc, key_of(key), data.settings, max_pictures=0)
+        lines = list(collect_centre(tracker, qc, "H", data.settings, max_pictures=0).zips)
         session, _ = data.last_session()
         for digest in collect_digests(tracker, data.settings, session, "H"):
             lines += digest.lines
@@ -156,7 +156,7 @@ def test_an_archive_that_only_waits_for_animals_is_not_to_be_corrected(data: Dat
     assert (waiting.failed_documents, waiting.acts) == ((), Actor.NOBODY)
     assert Outcome.WAITS_FOR_DATA not in outcomes(data, MIXED)
     catalogue = load_catalogue("en", data.settings)
-    summary = in_both(data, collect_centre, "H", data.settings, most_pictures=0)
+    summary = in_both(data, collect_centre, "H", data.settings, max_pictures=0)
     (listed,) = [line for line in summary.zips if line.key == key_of(EARLY)]
     assert (listed.failed, listed.to_be_corrected) == (1, 0)
     text = render_text(summary, catalogue)
@@ -186,7 +186,7 @@ class Told:
 def told(data: DataInstallation, key: str) -> Told:
     """The cause of rule E4 in a submission, and the submission's report in all its forms."""
     catalogue = load_catalogue("en", data.settings)
-    report = in_both(data, collect_submission, key_of(key), data.settings, most_pictures=0)
+    report = in_both(data, collect_submission, key_of(key), data.settings, max_pictures=0)
     (cause,) = [cause for cause in report.causes if cause.kind == "E4"]
     text = " ".join(render_text(report, catalogue).split())
     return Told(cause, text, render_html(report, catalogue, data.settings), as_json(report, catalogue))
@@ -241,7 +241,7 @@ def test_of_very_many_failed_documents_a_report_reads_some(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those in the archive with the experiments, then the newest; those that were read are not read again."""
-    monkeypatch.setattr(failed_specimens, "MOST_DOCUMENTS", 2)
+    monkeypatch.setattr(failed_specimens, "MAX_DOCUMENTS", 2)
     for day in range(1, 5):
         data.put(f"add/H.2013-09-0{day}.1.impc.zip", wrong_form(f"2013-09-0{day}.1", first=day, mice=1))
     data.put(EARLY, experiments(animals=4))
@@ -253,7 +253,7 @@ def test_documents_without_animals_are_not_read_again_either(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(failed_specimens, "_known", {})
-    monkeypatch.setattr(failed_specimens, "MOST_DOCUMENTS", 1)
+    monkeypatch.setattr(failed_specimens, "MAX_DOCUMENTS", 1)
     data.put(ANIMALS, wrong_form("2013-10-30.1", first=1, mice=1))
     data.run()
     data.put("add/H.2013-11-05.1.impc.zip", {"H.2013-11-05.1.specimen.impc.xml": b"nothing of XML"})

@@ -23,7 +23,7 @@ from dcc.reports.causes.cause import Cause, Fact
 from dcc.reports.languages import load_catalogue
 from dcc.reports.plots.picture import Picture, PictureKind
 from dcc.reports.submissions import collecting, stored_reports
-from dcc.reports.submissions.collecting import MOST_CAUSES, collect_submission
+from dcc.reports.submissions.collecting import MAX_CAUSES, collect_submission
 from dcc.reports.submissions.model import SubmissionReport
 from dcc.reports.submissions.page import render_html
 from dcc.reports.submissions.stored_reports import (
@@ -102,13 +102,13 @@ def test_a_session_keeps_as_many_as_are_asked_for_and_says_how_many_are_left(
     none = desk.data.settings.model_copy(update={"submission_reports": "none"})
     assert write_reports(desk.data.tracker, none, 1) == []
     assert kept_files(desk) == {}
-    monkeypatch.setattr(stored_reports, "MOST_REPORTS", 2)
+    monkeypatch.setattr(stored_reports, "MAX_REPORTS", 2)
     every = desk.data.settings.model_copy(update={"submission_reports": "all"})
     (said,) = write_reports(desk.data.tracker, every, 1)
     assert said.startswith("Kept 2 submission reports in ")
     assert said.endswith(" more on demand: dcc report.")
     assert len(kept_files(desk)) == 4
-    monkeypatch.setattr(stored_reports, "MOST_SECONDS", -1.0)
+    monkeypatch.setattr(stored_reports, "MAX_SECONDS", -1.0)
     (said,) = write_reports(desk.data.tracker, every, 1)
     assert said.startswith("Kept 0 submission reports")
 
@@ -246,7 +246,7 @@ def test_however_long_texts_are_and_however_large_pictures_the_page_stays_small(
     hosts = tuple(Host(n, long[:500], 1, 1, False, 0, None) for n in range(1_000))
     report = SubmissionReport(
         **{name: getattr(base, name) for name in base.__dataclass_fields__}
-        | {"causes": (cause,) * MOST_CAUSES, "reasons": (reason,) * 20, "hosts": hosts, "pictures": (_large(),) * 3}
+        | {"causes": (cause,) * MAX_CAUSES, "reasons": (reason,) * 20, "hosts": hosts, "pictures": (_large(),) * 3}
     )
     page = render_html(report, desk.catalogue())
     assert len(page.encode()) < LARGEST_PAGE

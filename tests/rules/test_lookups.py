@@ -7,7 +7,7 @@ from dcc.documents.contents import Experiment, SpecimenKind
 from dcc.naming import Action, DocumentKind
 from dcc.qc.judging.lookups import WITHOUT_QUERY, SqlLookups, questionable
 from dcc.rules.checking import ABOUT_SPECIMENS
-from dcc.rules.context import ExperimentKey, KnownSpecimen, Where, latest_day
+from dcc.rules.context import EntityLocation, ExperimentKey, KnownSpecimen, latest_day
 from tests.rules.test_rules import EXAMPLES, Example
 from tests.support.asking import in_reading
 from tests.support.integrity_cases import TODAY, mutant, specimens
@@ -22,10 +22,10 @@ def test_specimens_are_known_as_they_were_submitted(qc_database: Engine) -> None
     with qc_database.connect() as connection:
         known = SqlLookups(connection).known_specimens("H", {"S1", "S2", "S3", "S4", "S5"})
     assert known == {
-        "S1": (KnownSpecimen(Where(1, 1, 1), "male", "2013-05-01"),),
-        "S2": (KnownSpecimen(Where(1, 1, 2), "female", "2013-05-01Z"),),
-        "S3": (KnownSpecimen(Where(2, 1, 1), "male", None),),
-        "S4": (KnownSpecimen(Where(2, 1, 2), "male", "12013-05-01"),),
+        "S1": (KnownSpecimen(EntityLocation(1, 1, 1), "male", "2013-05-01"),),
+        "S2": (KnownSpecimen(EntityLocation(1, 1, 2), "female", "2013-05-01Z"),),
+        "S3": (KnownSpecimen(EntityLocation(2, 1, 1), "male", None),),
+        "S4": (KnownSpecimen(EntityLocation(2, 1, 2), "male", "12013-05-01"),),
     }
 
 
@@ -50,7 +50,7 @@ def test_names_are_compared_to_the_letter(qc_database: Engine) -> None:
         asked = {ExperimentKey("E1", None, PROCEDURE), ExperimentKey("E2", "1", PROCEDURE)}
         assert lookups.known_experiments("H", asked) == {}
         there = ExperimentKey("E2", "1 ", PROCEDURE)
-        assert lookups.known_experiments("H", {there}) == {there: (Where(2, 1, 2),)}
+        assert lookups.known_experiments("H", {there}) == {there: (EntityLocation(2, 1, 2),)}
 
 
 def test_experiments_are_known_by_id_sequence_and_procedure(qc_database: Engine) -> None:
@@ -59,7 +59,7 @@ def test_experiments_are_known_by_id_sequence_and_procedure(qc_database: Engine)
     keys = {ExperimentKey("E1", sequence, PROCEDURE) for sequence in (None, "2", "3")}
     with qc_database.connect() as connection:
         known = SqlLookups(connection).known_experiments("H", keys | {ExperimentKey("E1", None, None)})
-    assert known == {ExperimentKey("E1", None, PROCEDURE): (Where(1, 1, 1),)}
+    assert known == {ExperimentKey("E1", None, PROCEDURE): (EntityLocation(1, 1, 1),)}
 
 
 def test_all_of_a_batch_are_asked_for_at_once(qc_database: Engine) -> None:

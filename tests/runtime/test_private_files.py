@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine
 
-from dcc.analysis.export_directory import ExportFormat, Manifest, open_directory, save_manifest
+from dcc.analysis.export_directory import ExportFormat, ExportManifest, open_directory, save_manifest
 from dcc.cli.demo import submissions
 from dcc.databases.schema import init_database
 from dcc.errors import ConfigurationError, ReportNotSentError
@@ -127,7 +127,7 @@ def test_exports_are_for_their_directorys_group_and_nobody_else(tmp_path: Path) 
     with open_directory(directory):
         with replacement_file(directory / "file", SHARED_FILE) as temporary:
             temporary.write_text("rows")
-        save_manifest(directory, Manifest(ExportFormat.PARQUET, {}))
+        save_manifest(directory, ExportManifest(ExportFormat.PARQUET, {}))
     assert mode(directory) == 0o750
     assert {path.name: mode(path) for path in directory.iterdir()} == dict.fromkeys(
         ["_lock", "file", "_manifest.json"], 0o640

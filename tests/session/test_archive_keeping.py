@@ -128,7 +128,7 @@ def test_a_store_whose_disk_is_not_mounted_is_left_alone_until_it_is_or_is_given
     assert f"The archive store {store} is {'empty' if empty else 'missing'}, and archives were in it: mount" in notice
     assert result.ended is EndReason.FAULTS
     audited = audit_archives(installation.tracker, installation.settings, "nightly")
-    assert audited.away.keys() == {str(store)}
+    assert audited.unreachable.keys() == {str(store)}
     assert in_store(store) == []
     assert copies(installation) == sorted([(first, "archive", "good"), (second, "archive", "pending")])
 
@@ -140,5 +140,5 @@ def test_a_store_whose_disk_is_not_mounted_is_left_alone_until_it_is_or_is_given
 
     shutil.rmtree(store)
     begun = audit_archives(installation.tracker, installation.settings, "operator", everything=True)
-    assert (begun.is_whole, begun.away) == (True, {})
+    assert (begun.is_intact, begun.unreachable) == (True, {})
     assert in_store(store) == sorted([first, second])

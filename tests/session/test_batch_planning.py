@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.session.batches import planning
-from dcc.session.batches.planning import BATCH_SECONDS, MOST_BYTES, Batch, plan_round
-from dcc.sources.hosting import Fault, Hosting, KnownBad
+from dcc.session.batches.planning import BATCH_SECONDS, MAX_BYTES, PlannedBatch, plan_round
+from dcc.sources.hosting import CopyFault, Hosting, KnownBadCopy
 from dcc.tracker.hostings.download_plan import PlannedZip
 
-SIZES = st.none() | st.integers(0, 20_000) | st.integers(0, 2 * MOST_BYTES)
+SIZES = st.none() | st.integers(0, 20_000) | st.integers(0, 2 * MAX_BYTES)
 RATES = st.dictionaries(st.integers(1, 3), st.floats(1_000, 1e9))
 
 
 def planned(number: int, source_id: int, size: int | None, *, bad: bool = False) -> PlannedZip:
     """An archive that waits, at one file source."""
-    known = KnownBad("0" * 32, Fault.DAMAGED) if bad else None
+    known = KnownBadCopy("0" * 32, CopyFault.DAMAGED) if bad else None
     hosting = Hosting(number, source_id, size, 1_400_000_000, has_md5=False, bad=known)
     return PlannedZip(number, number, ZipKey(Action.ADD, f"H.2014-01-01.{number}.impc.zip"), "H", (hosting,))
 
@@ -31,7 +31,7 @@ def archives(most: int) -> st.SearchStrategy[list[PlannedZip]]:
     )
 
 
-def rounds(waiting: list[PlannedZip], rates: dict[int, float], connections: int) -> list[list[Batch]]:
+def rounds(waiting: list[PlannedZip], rates: dict[int, float], connections: int) -> list[list[PlannedBatch]]:
     """The batches of all rounds, as a session gives them out."""
     found = []
     while batches := plan_round(waiting, rates, connections):
@@ -67,7 +67,7 @@ def test_no_batch_is_more_than_one_worker_should_have(
             if len(batch.archives) > 1:
                 rate = rates.get(batch.source_id, planning._UNKNOWN_RATE)
                 assert sum(archive.expected_seconds(rate) for archive in batch.archives) <= BATCH_SECONDS + 1e-6
-                assert sum(archive.hosting.size_bytes or 0 for archive in batch.archives) <= MOST_BYTES
+                assert sum(archive.hosting.size_bytes or 0 for archive in batch.archives) <= MAX_BYTES
 
 
 def test_batches_of_a_known_source_are_about_half_a_minute() -> None:

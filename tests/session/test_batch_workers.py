@@ -22,8 +22,8 @@ from dcc.outcomes import ZipKey
 from dcc.reference.loading import SHIPPED
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.batches.exchange import Exchange
-from dcc.session.batches.planning import Batch, BatchArchive
-from dcc.session.batches.results import FromWorkers
+from dcc.session.batches.planning import BatchArchive, PlannedBatch
+from dcc.session.batches.results import SessionWorkerResults
 from dcc.session.batches.worker import prepare_batch
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data import prepared_archives
@@ -42,7 +42,7 @@ from tests.support.web_server import WebServer
 ZIP = "add/H.2013-10-31.1.impc.zip"
 
 
-def batch_of(folder: Folder, names: list[str]) -> Batch:
+def batch_of(folder: Folder, names: list[str]) -> PlannedBatch:
     """A batch of archives that lie in a folder."""
     archives = []
     for number, name in enumerate(names, 1):
@@ -50,7 +50,7 @@ def batch_of(folder: Folder, names: list[str]) -> Batch:
         status = (folder.path / "add" / name).stat()
         hosting = Hosting(number, folder.source_id, status.st_size, int(status.st_mtime), has_md5=False)
         archives.append(BatchArchive(ZipKey(Action.ADD, name), "H", hosting, None))
-    return Batch(folder.source_id, tuple(archives))
+    return PlannedBatch(folder.source_id, tuple(archives))
 
 
 @only_sqlite
@@ -59,7 +59,7 @@ def test_a_worker_stops_when_its_session_no_longer_waits_for_it(
 ) -> None:
     """A worker that hung must neither go on using the source beside its session nor leave what nobody takes."""
     store = ObjectStore(first.settings)
-    results = FromWorkers(store, 1, tmp_path / "scratch")
+    results = SessionWorkerResults(store, 1, tmp_path / "scratch")
     results.put_batch("batch_1", batch_of(first.folder, [f"H.2013-10-3{number}.1.impc.zip" for number in (0, 1)]))
     put = ObjectStore.put
 
@@ -80,7 +80,7 @@ def test_workers_of_a_machine_remove_the_leftovers_of_killed_ones_together(
     first: DataInstallation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another worker removes what this one has just listed."""
-    results = FromWorkers(ObjectStore(first.settings), 1, tmp_path / "scratch")
+    results = SessionWorkerResults(ObjectStore(first.settings), 1, tmp_path / "scratch")
     results.put_batch("batch_1", batch_of(first.folder, ["H.2013-10-30.1.impc.zip"]))
     leftovers = [first.settings.staging_directory / ".batches" / f".scratch-{number}" for number in (1, 2)]
     for left in leftovers:

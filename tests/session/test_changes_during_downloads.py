@@ -13,11 +13,11 @@ from sqlalchemy import select
 from dcc.databases.transactions import writing
 from dcc.session.archives import coordination
 from dcc.session.archives.attempts import Attempts
-from dcc.sources.due import Pause
+from dcc.sources.crawl_policy import Pause
 from dcc.store.staging import Staging
 from dcc.tracker.hostings.urgent_archives import request_urgently
 from dcc.tracker.models import ZipDownload
-from dcc.tracker.register.source_pace import set_pause
+from dcc.tracker.register.source_schedules import set_pause
 from tests.support.asking import column_in
 from tests.support.data_installations import key_of
 from tests.support.databases import only_sqlite

@@ -166,8 +166,8 @@ def test_an_audit_that_fetches_a_lost_archive_waits_for_a_place(places: Installa
     copy.unlink()
     tracker, settings = limited.tracker, limited.settings
     with ConnectionPlaces(tracker, settings).place(address, lambda: False):
-        assert not audit_archives(tracker, settings, "tester", everything=True).is_whole
-    assert repair_archives(tracker, settings, "tester").is_whole
+        assert not audit_archives(tracker, settings, "tester", everything=True).is_intact
+    assert repair_archives(tracker, settings, "tester").is_intact
     assert copy.exists()
     assert lines(limited) == 0
 

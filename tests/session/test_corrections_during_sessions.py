@@ -8,7 +8,7 @@ from dcc.qc import models
 from dcc.qc.contexts.listings import ContextFilter
 from dcc.qc.contexts.states import decide as decide_on
 from dcc.session.data.corrections import recheck, withdraw_submission
-from dcc.session.data.quality_control import settle_qc
+from dcc.session.data.quality_control import update_qc_states
 from dcc.vocabulary import ContextEvent
 from tests.session.test_data_new_causes import rebuilt
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
@@ -35,7 +35,7 @@ def test_nobody_is_in_the_way_of_a_session_or_it_of_them(data: DataInstallation)
 
     def decide() -> None:
         decide_on(data.qc, ContextEvent.DONE, ContextFilter(), author="a wrangler", reason="looks right")
-        settle_qc(*both, author="a wrangler", reason="looks right")
+        update_qc_states(*both, author="a wrangler", reason="looks right")
 
     def judge_again() -> None:
         recheck(*both, author="a wrangler", reason="new rules")

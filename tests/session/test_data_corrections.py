@@ -12,7 +12,7 @@ from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.sentences import next_sentences
 from dcc.session.data import corrections
 from dcc.session.data.corrections import plan_submission, recheck
-from dcc.session.data.quality_control import QcSettled, settle_qc
+from dcc.session.data.quality_control import QcResult, update_qc_states
 from dcc.tracker.decisions import DecisionKind, decide, revoke
 from dcc.tracker.hostings.changed_archives import loaded_zips
 from dcc.tracker.models import DocumentReopening
@@ -269,20 +269,20 @@ def set_contexts(qc: Engine, state: ContextState) -> None:
     execute_in(qc, update(models.CONTEXT).values(state=state.value, data_state=state.value))
 
 
-def settle(data: DataInstallation) -> QcSettled:
-    return settle_qc(data.tracker, data.qc, data.settings, author="wrangler", reason="Looked at.")
+def settle(data: DataInstallation) -> QcResult:
+    return update_qc_states(data.tracker, data.qc, data.settings, author="wrangler", reason="Looked at.")
 
 
 def test_documents_follow_the_states_of_their_contexts_to_and_fro(data: DataInstallation) -> None:
     """(qc, done) when all contexts are, and back when one is opened; a session settles what nobody told."""
     data.put(ZIP, specimens(), experiments())
     data.run()
-    assert settle(data) == QcSettled(0, 0, 0)
+    assert settle(data) == QcResult(0, 0, 0)
     set_contexts(data.qc, ContextState.QC_DONE)
-    assert settle(data) == QcSettled(done=1, pending=0, reopened=0)
+    assert settle(data) == QcResult(done=1, pending=0, reopened=0)
     assert data.states() == {ZIP: "qc done"}
     set_contexts(data.qc, ContextState.HAS_ISSUES)
-    assert settle(data) == QcSettled(done=0, pending=1, reopened=1)
+    assert settle(data) == QcResult(done=0, pending=1, reopened=1)
     assert data.states() == {ZIP: "qc pending"}
     assert data.set_back() == [(EXPERIMENTS, "qc done", "qc pending")]
     assert why(data) == {("wrangler", "Looked at.")}

@@ -18,7 +18,7 @@ from dcc.qc.models import CONTEXT, DOCUMENT, WAIVER
 from dcc.qc.reference.refresh import RefreshOutcome, refresh
 from dcc.rules.waivers import Waiver
 from dcc.session.data.corrections import recheck
-from dcc.session.data.quality_control import settle_qc
+from dcc.session.data.quality_control import update_qc_states
 from dcc.tracker import progress
 from dcc.tracker.models import XmlFile, ZipAction
 from dcc.vocabulary import WaiverEffect
@@ -255,7 +255,7 @@ def test_documents_are_not_done_because_the_qc_database_was_lost(data: DataInsta
     data.put(ZIP, specimens(), experiments())
     data.run()
     execute_in(data.qc, delete(models.SHARE), update(models.DOCUMENT).values(tracker_id=None))
-    settle_qc(data.tracker, data.qc, data.settings, **WHO)
+    update_qc_states(data.tracker, data.qc, data.settings, **WHO)
     assert data.documents()[EXPERIMENTS] == "qc pending"
     data.take_up()
     assert data.documents()[EXPERIMENTS] != "qc done"

@@ -9,7 +9,7 @@ from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.plain_text import render_text
 from dcc.rights import Delegations
 from dcc.session.data.documents import load_due
-from dcc.session.data.prepared_archives import prepared_once
+from dcc.session.data.prepared_archives import prepared_temporarily
 from dcc.session.data.uploading import Uploader
 from dcc.store.staging import Staging
 from tests.support.asking import in_both, in_reading
@@ -78,7 +78,7 @@ def test_a_duplicate_is_known_again_when_the_session_was_killed_before_it_was_re
     data.put(again, specimens())
     data.validate()
     due = in_reading(data.tracker, load_due, Phase.UPLOAD, data.settings.naming)
-    with prepared_once(Staging(data.settings.staging_directory), due, data.qc) as prepared:
+    with prepared_temporarily(Staging(data.settings.staging_directory), due, data.qc) as prepared:
         Uploader(data.qc, data.settings, Delegations()).upload(due, [prepared(document) for document in due])
     before = data.rows(models.DOCUMENT, "id", "state")
     assert len(before) > len(due)

@@ -28,12 +28,12 @@ from dcc.rules.accepted_elements import AcceptedElements
 from dcc.rules.checking import NEEDING_OTHERS, check_contents
 from dcc.rules.context import DocumentContext
 from dcc.rules.packed_findings import unpacked
-from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare, prepare_archive
+from dcc.session.prepare.documents import ArchiveToPrepare, DocumentToPrepare, PreparationBasis, prepare_archive
 from tests.support.qc_documents import block, experiment, housing, line
 from tests.support.strategies_documents import full_document
 
 TODAY = date(2026, 11, 21)
-BASIS = Basis(load_shipped(), "7", TODAY, columns_for(create_engine("sqlite://")))
+BASIS = PreparationBasis(load_shipped(), "7", TODAY, columns_for(create_engine("sqlite://")))
 ON_SERVER = replace(BASIS, columns=columns_for(create_engine("mysql+pymysql://")))
 SPECIMEN, EXPERIMENT = DocumentKind.SPECIMEN, DocumentKind.EXPERIMENT
 NAME = "H.2013-10-31.1.experiment.impc.xml"
@@ -51,7 +51,10 @@ def prepare(tmp_path: Path, target: Path) -> Prepare:
     """Prepares documents, given by name, as they are put to the disk; those that are None are not there."""
 
     def prepared(
-        documents: dict[str, bytes | None], action: Action = Action.ADD, basis: Basis = BASIS, md5_of: str | None = None
+        documents: dict[str, bytes | None],
+        action: Action = Action.ADD,
+        basis: PreparationBasis = BASIS,
+        md5_of: str | None = None,
     ) -> dict[str, Exception]:
         for name, content in documents.items():
             if content is not None:

@@ -14,7 +14,7 @@ from dcc.session.batches.exchange import Exchange, WorkerBatch, folder_of_sessio
 from dcc.session.replay import batches, replaying
 from dcc.session.replay.batches import prepare_batch
 from dcc.session.replay.replaying import Proposal, replay
-from dcc.session.replay.stored_archives import ArchiveBytes, KeptArchive
+from dcc.session.replay.stored_archives import ArchiveBytes, FetchedArchive
 from dcc.session.replay.verdicts import Replay
 from dcc.settings import Settings
 from dcc.settings.workers import ExecutorKind
@@ -155,7 +155,7 @@ def test_a_part_that_fails_keeps_no_archives_on_the_disk(
     class OneIsLost(ArchiveBytes):
         """Has no copy of the second archive of a part; tells what it still has at the end of the batch."""
 
-        def fetch(self, archive: KeptArchive) -> Path | None:
+        def fetch(self, archive: FetchedArchive) -> Path | None:
             """The bytes of the others."""
             return None if f"{archive.key}" == lost else super().fetch(archive)
 

@@ -382,10 +382,10 @@ def test_when_the_qc_database_is_away_the_session_fails_and_the_next_one_goes_on
         return apply(engine, *arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(uploading, "apply_documents", away)
-    monkeypatch.setattr(due_documents, "MOST_DOCUMENTS", 1)
+    monkeypatch.setattr(due_documents, "MAX_DOCUMENTS", 1)
     # The document whose turn it was may have been shown to be running already, or not yet.
     monkeypatch.setattr(data_session, "_COMMIT_SECONDS", commit_seconds)
-    monkeypatch.setattr(data_session, "_MOST_SECONDS", commit_seconds)
+    monkeypatch.setattr(data_session, "_MAX_SECONDS", commit_seconds)
     data.put(ZIP, specimens(), experiments())
     data.validate()
     with pytest.raises(QcDatabaseUnreachableError):

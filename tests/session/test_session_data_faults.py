@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from dcc.databases.engines import MOST_ATTACHED
+from dcc.databases.engines import MAX_ATTACHED
 from dcc.session.data import prepared_archives, uploading
 from dcc.tracker.models import XmlLog
 from tests.support import dying_data_session
@@ -113,7 +113,7 @@ def test_archives_of_both_kinds_of_documents_are_applied_together(
     data: DataInstallation, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each has two prepared files, of which SQLite reads only so many in one transaction."""
-    stems = [f"2013-10-{day}.1" for day in range(10, 10 + MOST_ATTACHED)]
+    stems = [f"2013-10-{day}.1" for day in range(10, 10 + MAX_ATTACHED)]
     for number, stem in enumerate(stems):
         first = 1 + 3 * number
         data.put(f"add/H.{stem}.impc.zip", specimens(stem, first=first) | experiments(stem, first=first))

@@ -15,7 +15,7 @@ from dcc.qc import models
 from dcc.session.data import checking, prepared_archives
 from dcc.session.data.corrections import recheck
 from dcc.session.prepare import documents
-from dcc.session.prepare.documents import ArchiveToPrepare, Basis, prepare_archive
+from dcc.session.prepare.documents import ArchiveToPrepare, PreparationBasis, prepare_archive
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, specimens
 from tests.support.databases import only_sqlite
 
@@ -136,7 +136,7 @@ def test_documents_that_cannot_be_judged_together_are_judged_one_by_one(
     assert [row[2] for row in findings(data)] == ["E4"] * 3
 
 
-def killed(basis: Basis, archive: ArchiveToPrepare) -> dict[str, Exception]:
+def killed(basis: PreparationBasis, archive: ArchiveToPrepare) -> dict[str, Exception]:
     """In the place of what a process does: it ends over one of the archives each time, and over another once."""
     once = archive.target.parent.parent.parent / "once"
     if archive.key.file_name in DEADLY or (archive.key.file_name in LATER and not once.exists()):

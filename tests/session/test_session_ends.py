@@ -182,7 +182,7 @@ POINTS = {
     "in mid-transfer": (archive_transfer.DownloadSink, "__call__"),
     "before an archive is extracted": (ArchiveChecker, "extract"),
     "before a document is validated": (ArchiveChecker, "validate"),
-    "when how the sources did is written": (processing, "record_conduct"),
+    "when how the sources did is written": (processing, "record_transfer_statistics"),
     "when the session ends": (sessions, "finish_session"),
 }
 

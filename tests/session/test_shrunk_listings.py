@@ -7,7 +7,7 @@ from sqlalchemy import select
 
 from dcc.errors import ListingFailedError
 from dcc.naming import Action
-from dcc.notify.outages import sources_away
+from dcc.notify.outages import unreachable_sources
 from dcc.outcomes import SourceCrawl
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
 from dcc.reports.languages import load_catalogue
@@ -160,14 +160,14 @@ def test_everybody_is_warned(installation: Installation, folder: Folder, caplog:
         crawl = latest_crawls(connection)[folder.source_id]
         assert crawl.error is not None
         assert said in crawl.error.message
-        german = load_catalogue("de", installation.settings).tell(crawl.error.said)
+        german = load_catalogue("de", installation.settings).tell(crawl.error.translatable)
         assert "Verzeichnis add zeigt 0 Archive und enthielt vorher 5. " in german
         skipped = skipped_entries(connection, folder.source_id)
         (failed,) = (entry for entry in skipped if entry.why is SkipReason.CRAWL_FAILED)
         assert said in str(failed.message)
         assert said in " ".join(session_report(connection, session).text.split())
-        (trouble,) = sources_away(connection, installation.settings, session)
+        (trouble,) = unreachable_sources(connection, installation.settings, session)
         assert said in str(trouble.reason)
     session = installation.run_session().id
-    assert in_reading(installation.tracker, sources_away, installation.settings, session) == []
+    assert in_reading(installation.tracker, unreachable_sources, installation.settings, session) == []
     assert "add: 5 archives of" in in_reading(installation.tracker, session_report, session).text

@@ -9,9 +9,9 @@ from itertools import pairwise
 
 import pytest
 
-from dcc.session.connection_places import InLine, rows_with_places
+from dcc.session.connection_places import QueuedProcess, rows_with_places
 from dcc.sources import request_turns
-from dcc.sources.due import Pace, PastCrawls, Pause, Schedule, Why, Windows, due
+from dcc.sources.crawl_policy import CrawlPolicy, DueReason, PastCrawls, Pause, Schedule, Windows, crawl_due
 from dcc.sources.request_turns import Turns
 from dcc_sensors.sessions import DUE_SECONDS
 from tests.support.trials import trials
@@ -37,7 +37,7 @@ class Site:
     """A source, which cannot be reached between the times of `away`."""
 
     number: int
-    pace: Pace
+    policy: CrawlPolicy
     server: str
     away: tuple[datetime, datetime]
     past: PastCrawls = field(default_factory=PastCrawls)
@@ -54,8 +54,8 @@ def sites(chance: random.Random) -> list[Site]:
         pause = Pause("a move", "ann", BEGIN, since) if number % 50 == 7 else None
         away = (since, since + timedelta(days=2)) if number % 20 == 1 else (END, END)
         schedule = Schedule.parse(chance.choice(SCHEDULES)) if number % 10 == 4 else None
-        pace = Pace(every, windows, pause) if schedule is None else Pace(pause=pause, schedule=schedule)
-        found.append(Site(number, pace, f"server{number % HOSTS}", away))
+        policy = CrawlPolicy(every, windows, pause) if schedule is None else CrawlPolicy(pause=pause, schedule=schedule)
+        found.append(Site(number, policy, f"server{number % HOSTS}", away))
     return found
 
 
@@ -93,7 +93,7 @@ class Crawler:
 
     def crawl(self, due_now: list[Site], now: float) -> float:
         """A session from a time on; returns when it ends."""
-        line = {site.number: (site, InLine(site.number, site.number, site.server, 4)) for site in due_now}
+        line = {site.number: (site, QueuedProcess(site.number, site.number, site.server, 4)) for site in due_now}
         steps: list[tuple[float, int, int]] = []
         started: set[int] = set()
         while line:
@@ -146,17 +146,19 @@ def test_a_month_of_many_sources_keeps_their_ages_and_windows_and_the_limits_of_
     hosts = {f"server{number}": Host(*rate, Turns(f"server{number}", rate[1])) for number, rate in enumerate(rates)}
     crawler = Crawler(chance, clock, hosts)
     not_before = dict.fromkeys(range(len(all_sites)), BEGIN)
-    waits: set[Why] = set()
+    waits: set[DueReason] = set()
     at = 0.0
     while (now := BEGIN + timedelta(seconds=at)) < END:
-        # A source is not due before the time that `due` says, which a few are asked for at each look.
+        # A source is not due before the time that `crawl_due` says, which a few are asked for at each look.
         asked = [site for site in all_sites if not_before[site.number] <= now]
         assert not any(
-            due(site.pace, site.past, now, LIMIT).is_due for site in chance.sample(all_sites, 2) if site not in asked
+            crawl_due(site.policy, site.past, now, LIMIT).is_due
+            for site in chance.sample(all_sites, 2)
+            if site not in asked
         )
         ready = []
         for site in asked:
-            found = due(site.pace, site.past, now, LIMIT)
+            found = crawl_due(site.policy, site.past, now, LIMIT)
             waits.add(found.why)
             if found.is_due:
                 ready.append(site)
@@ -166,7 +168,7 @@ def test_a_month_of_many_sources_keeps_their_ages_and_windows_and_the_limits_of_
         ended = crawler.crawl(ready, at)
         # The next look after the session.
         at = max(at + between, math.ceil(ended / between) * between)
-    assert waits == set(Why)
+    assert waits == set(DueReason)
     for host in hosts.values():
         assert 0 < host.most <= host.connections
         assert all(b - a >= 1 / host.per_second - 1e-3 for a, b in pairwise(sorted(host.sent)))
@@ -183,17 +185,17 @@ def check(site: Site, between: timedelta) -> None:
     """
     slack = timedelta(minutes=15) + between  # one session, and the look after it
     late = timedelta() if between <= timedelta(minutes=1) else slack
-    every = site.pace.every or timedelta()
+    every = site.policy.every or timedelta()
     for begin, following in zip(site.begun, [*site.begun[1:], END], strict=True):
-        latest = begin + every + late if site.pace.schedule is None else site.pace.schedule.after(begin) + slack
-        if site.pace.windows is not None:
+        latest = begin + every + late if site.policy.schedule is None else site.policy.schedule.after(begin) + slack
+        if site.policy.windows is not None:
             ready = begin + 0.95 * every
-            latest = max(latest, *map(site.pace.windows.opens, (ready, ready + late))) + slack
+            latest = max(latest, *map(site.policy.windows.opens, (ready, ready + late))) + slack
         if not (begin <= site.away[1] and following >= site.away[0]):
             assert following <= latest or following == END, (site, begin, following)
-        if site.pace.windows is not None:
-            assert any(a <= begin < b + slack for a, b in site.pace.windows.around(begin, begin))
+        if site.policy.windows is not None:
+            assert any(a <= begin < b + slack for a, b in site.policy.windows.around(begin, begin))
     assert len([at for at in site.tried if site.away[0] <= at < site.away[1]]) <= 9 + LIMIT
     assert site.begun[-1] >= END - every - timedelta(days=4)
-    pause = site.pace.pause
+    pause = site.policy.pause
     assert pause is None or pause.until is None or site.tried[0] >= pause.until

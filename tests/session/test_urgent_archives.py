@@ -14,7 +14,7 @@ from dcc.outcomes import ZipKey
 from dcc.session.archives.attempts import SourceQueue
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
-from dcc.sources.due import Windows
+from dcc.sources.crawl_policy import Windows
 from dcc.tracker.hostings.urgent_archives import request_urgently, urgent_keys
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipDownload, ZipFile
 from tests.support.asking import column_in, in_reading

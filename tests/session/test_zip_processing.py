@@ -348,7 +348,7 @@ def test_archives_too_large_for_the_disk_keep_no_other_from_arriving(
         return replace(listing, zips=tuple(zips))
 
     monkeypatch.setattr(LocalConnection, "list_action", lying)
-    monkeypatch.setattr(attempts, "MOST_QUEUED", 1)
+    monkeypatch.setattr(attempts, "MAX_QUEUED", 1)
     installation.with_settings(source_failure_limit=2).run_session()
     states = installation.states()
     assert {states.pop(key) for key in keys[:4]} == {"zip_name done"}

@@ -10,7 +10,7 @@ import dcc.settings
 from dcc.errors import ConfigurationError
 from dcc.runtime.logging_setup import plan_from_environment
 from dcc.runtime.processes import environment_without_secrets
-from dcc.settings import SECTION_OF, Settings, given_settings, load_settings
+from dcc.settings import SECTION_OF, Settings, configured_settings, load_settings
 from dcc.settings.hosts import parse_authority, parse_hosts, parse_origin
 from dcc.settings.written_file import configuration_text
 
@@ -46,7 +46,7 @@ def test_the_environment_counts_before_the_file_and_the_file_before_the_defaults
     assert (settings.until, settings.workers, settings.downloaders, settings.retry_delay) == ("xsd", 3, 9, 0.5)
     assert (settings.dagster_events, settings.crawl_interval) == (False, "0 * * * *")
     assert settings.notify_addresses == ("a@x.example", "b@x.example")
-    given = given_settings(os.environ)
+    given = configured_settings(os.environ)
     assert [given.origin_of(name) for name in ("downloaders", "workers", "max_retries")] == [
         "environment",
         "file",
@@ -169,7 +169,7 @@ def test_a_written_file_says_the_same_as_the_environment(file: Path, monkeypatch
     for name, value in values.items():
         monkeypatch.setenv(f"DCC_{name}", value)
     before = load_settings()
-    text = configuration_text(given_settings(os.environ), before, file)
+    text = configuration_text(configured_settings(os.environ), before, file)
     for name in values:
         monkeypatch.delenv(f"DCC_{name}")
     write(file, text)

@@ -6,7 +6,7 @@ from dcc.errors import ListingFailedError
 from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources import listing
-from dcc.sources.base import ActionListing, Extent, ListedTwice
+from dcc.sources.base import ActionListing, DuplicateEntry, Extent
 from dcc.sources.connect import connect
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
@@ -61,7 +61,7 @@ def test_of_archives_with_one_name_the_one_nearest_to_the_action_directory_is_ta
         share.put(f"add/{path}")
     found = listed(share, settings, depth=2)
     assert [file.path for file in found.zips] == [f"z/{A}", f"a/{B}"]
-    assert found.listed_twice == (ListedTwice(f"a/{B}", f"b/{B}"), ListedTwice(f"z/{A}", f"b/c/{A}"))
+    assert found.listed_twice == (DuplicateEntry(f"a/{B}", f"b/{B}"), DuplicateEntry(f"z/{A}", f"b/c/{A}"))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -78,12 +78,12 @@ def test_a_folder_that_links_lead_to_again_is_listed_once(
     if protocol == "web_folder":
         # An index page does not tell of links: the depth ends them, and the archive is found twice.
         assert found.zips[0].path == f"0/{A}"
-        assert ListedTwice(f"0/{A}", f"a/{A}") in found.listed_twice
+        assert DuplicateEntry(f"0/{A}", f"a/{A}") in found.listed_twice
         return
     assert found.zips[0].path == f"a/{A}"
     assert set(found.listed_twice) == {
-        ListedTwice("a", "0", is_folder=True),
-        ListedTwice("", "a/loop", is_folder=True),
+        DuplicateEntry("a", "0", is_folder=True),
+        DuplicateEntry("", "a/loop", is_folder=True),
     }
 
 

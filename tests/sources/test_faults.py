@@ -25,7 +25,7 @@ from dcc.reports.languages import load_catalogue
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, SourceAddress, SourceProtocol
 from dcc.sources.connect import connect
-from dcc.sources.sftp.client import Listed
+from dcc.sources.sftp.client import DirectoryEntry
 from dcc.sources.sftp.source import SftpConnection
 from tests.support.ports import free_port
 from tests.support.servers import Share
@@ -161,8 +161,8 @@ class TestLoginsThatAreRefused:
         with pytest.raises(LoginRefusedError, match=r"refused .*'centre'") as caught:
             connect(address, source_settings)
         assert "hunter2" not in told(caught.value)
-        assert caught.value.said.all_details["source"] == address.label
-        assert "abgelehnt" in load_catalogue("de", source_settings).tell(caught.value.said)
+        assert caught.value.translatable.all_details["source"] == address.label
+        assert "abgelehnt" in load_catalogue("de", source_settings).tell(caught.value.translatable)
 
 
 def told(error: BaseException) -> str:
@@ -270,7 +270,7 @@ class TestTransfersThatBreakOff:
             stat = client.stat
             channel = client._channel
 
-            def stat_twice(path: bytes) -> Listed:
+            def stat_twice(path: bytes) -> DirectoryEntry:
                 asked.append(path)
                 if len(asked) == 3 and ended == "connection":
                     connection.close()

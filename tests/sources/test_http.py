@@ -175,7 +175,7 @@ def test_a_page_that_is_no_index_fails_the_listing_and_passes_for_no_empty_direc
     server.pages["/data/add/"] = (status, {"Content-Type": kind}, body)
     with pytest.raises(ListingFailedError, match=reason) as failure:
         opened().list_action(Action.ADD)
-    assert in_german in load_catalogue("de", Settings()).tell(failure.value.said)
+    assert in_german in load_catalogue("de", Settings()).tell(failure.value.translatable)
 
 
 def test_a_wrong_base_path_is_no_empty_source(server: WebServer, tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_a_server_that_tells_a_wrong_size_is_found_out(folder: Folder, server: W
         TransferFailedError, match=f"{len(CONTENT) + 7:,} bytes, {len(CONTENT):,} were listed"
     ) as changed:
         fetched(connection)
-    assert "aufgelistet" in load_catalogue("de", Settings()).tell(changed.value.said)
+    assert "aufgelistet" in load_catalogue("de", Settings()).tell(changed.value.translatable)
     began = time.monotonic()
     with pytest.raises(SourceTimeoutError, match=f"stalled while sending /data/add/{NAME}"):
         fetched(connection, size=len(CONTENT) + 7)
@@ -323,7 +323,7 @@ def test_the_user_name_and_password_are_sent_and_never_shown(folder: Folder, tmp
             with pytest.raises(LoginRefusedError, match="401 Unauthorized") as failure:
                 connect(refused, limits(tmp_path))
             assert not wrong or wrong not in str(failure.value)
-            in_german = load_catalogue("de", limits(tmp_path)).tell(failure.value.said)
+            in_german = load_catalogue("de", limits(tmp_path)).tell(failure.value.translatable)
             assert ("die Anmeldung von 'centre'" if wrong else "niemanden ohne Anmeldung") in in_german
 
 

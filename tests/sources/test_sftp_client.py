@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from paramiko.sftp import CMD_HANDLE, CMD_NAME, CMD_STATUS, CMD_VERSION
 
 from dcc.sources.sftp.bounds import StrictMessage
-from dcc.sources.sftp.client import Answer, Listed, SftpClient
+from dcc.sources.sftp.client import DirectoryEntry, SftpClient, SftpResponse
 from tests.hostile.servers import sftp_packet
 
 NUMBERS = st.integers(0, 2**32 - 1)
@@ -134,8 +134,8 @@ def names_answer(entries: list[tuple[bytes, bytes, paramiko.SFTPAttributes]]) ->
 
 @given(ENTRIES)
 def test_names_and_attributes_are_taken_apart(entries: list[tuple[bytes, bytes, paramiko.SFTPAttributes]]) -> None:
-    expected = [Listed(name, told.st_mode, told.st_size, told.st_mtime) for name, _, told in entries]
-    assert list(Answer(CMD_NAME, StrictMessage(names_answer(entries))).names()) == expected
+    expected = [DirectoryEntry(name, told.st_mode, told.st_size, told.st_mtime) for name, _, told in entries]
+    assert list(SftpResponse(CMD_NAME, StrictMessage(names_answer(entries))).names()) == expected
 
 
 @given(ENTRIES.filter(bool), st.data())
@@ -145,4 +145,4 @@ def test_a_message_that_ends_early_is_refused(
     content = names_answer(entries)
     cut = content[: data.draw(st.integers(0, len(content) - 1))]
     with pytest.raises(paramiko.SSHException, match="ends before"):
-        list(Answer(CMD_NAME, StrictMessage(cut)).names())
+        list(SftpResponse(CMD_NAME, StrictMessage(cut)).names())

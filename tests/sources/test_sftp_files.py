@@ -12,7 +12,7 @@ import pytest
 from paramiko.sftp import CMD_CLOSE, CMD_DATA, CMD_HANDLE, CMD_INIT, CMD_OPEN, CMD_READ, CMD_STATUS, CMD_VERSION
 
 from dcc.sources.sftp.client import SftpClient
-from dcc.sources.sftp.files import MOST_AHEAD, FilePart, FileReader
+from dcc.sources.sftp.files import MAX_AHEAD, FilePart, FileReader
 from tests.hostile.servers import sftp_packet
 
 
@@ -118,7 +118,7 @@ def test_no_more_is_asked_for_than_memory_is_meant_for(listed: int) -> None:
     reader.announce(parts)
     for part in parts:
         assert _read(reader, part) == server.served[part.path]
-    assert server.largest <= MOST_AHEAD + 128 * 1024
+    assert server.largest <= MAX_AHEAD + 128 * 1024
 
 
 def test_a_receiver_that_stops_leaves_the_session_fit_for_the_next() -> None:

@@ -142,7 +142,8 @@ class TestKeys:
     ) -> None:
         with pytest.raises(LoginRefusedError, match=r"refused .* with the private key .*stranger") as caught:
             connect(sftp_server.address(accesskey=SecretStr(f"key:{stranger}")), source_settings)
-        assert f"der private Schlüssel {stranger}" in load_catalogue("de", source_settings).tell(caught.value.said)
+        in_german = load_catalogue("de", source_settings).tell(caught.value.translatable)
+        assert f"der private Schlüssel {stranger}" in in_german
 
     def test_a_password_where_the_server_wants_a_key(self, sftp_server: Share, source_settings: Settings) -> None:
         with pytest.raises(LoginRefusedError, match=r"accepts no login of .* by password, only by publickey") as caught:

@@ -17,9 +17,9 @@ from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc import models
-from dcc.qc.apply.withdrawal import Undone
+from dcc.qc.apply.withdrawal import WithdrawalResult
 from dcc.session.data.corrections import confirm_submission, withdraw_submission
-from dcc.session.data.session_data import take_up_data
+from dcc.session.data.session_data import process_data
 from dcc.settings import Settings
 from dcc.tracker.models import AnException, CrawlingSession, DocumentReopening, SessionTask, XmlFile, XmlLog
 from tests.support.asking import column_in, rows_in
@@ -132,7 +132,7 @@ class DataInstallation:
         result = DataResult()
         with open_session(self.tracker, self.settings) as session:
             wanted = None if keys is None else [key_of(key) for key in keys]
-            result.take(take_up_data(self.qc, session, until=until, keys=wanted))
+            result.take(process_data(self.qc, session, until=until, keys=wanted))
         return result
 
     def run(self) -> DataResult:
@@ -144,7 +144,7 @@ class DataInstallation:
         """Confirm the documents of a submission that wait for it."""
         return confirm_submission(self.tracker, self.qc, self.settings, key_of(key), **who)
 
-    def withdraw(self, key: str | ZipKey, **who: str) -> Undone:
+    def withdraw(self, key: str | ZipKey, **who: str) -> WithdrawalResult:
         """Withdraw a submission."""
         return withdraw_submission(self.tracker, self.qc, self.settings, key_of(key), **who)
 

@@ -36,4 +36,4 @@ def main(point: str) -> None:
     settings = load_settings()
     tracker, qc = open_tracker(settings), open_qc_database(settings)
     with open_session(tracker, settings) as session:
-        list(session_data.take_up_data(qc, session))
+        list(session_data.process_data(qc, session))

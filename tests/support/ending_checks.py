@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 from dcc.session.prepare import archive_checks
-from dcc.session.prepare.archive_checks import CheckedArchive, NotOpened, Ready, Setup
+from dcc.session.prepare.archive_checks import CheckedArchive, EarlierResults, Setup, UnopenedArchive
 
 __all__ = ["DEADLY", "FAULTY", "ArchiveChecker", "begin"]
 
@@ -17,8 +17,8 @@ class ArchiveChecker(archive_checks.ArchiveChecker):
     """What checks archives."""
 
     def check(
-        self, archive: Path, target: Path, md5: str | None, ready: Ready | None = None
-    ) -> CheckedArchive | NotOpened:
+        self, archive: Path, target: Path, md5: str | None, ready: EarlierResults | None = None
+    ) -> CheckedArchive | UnopenedArchive:
         """Do what a process that checks archives does."""
         if archive.name == DEADLY:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -34,7 +34,7 @@ from dcc.reference.loading import ReferenceData
 from dcc.reference.snapshots import Colonies, Colony, Projects, Provenance, StatusCodes, Strains
 from dcc.rules.accepted_elements import AcceptedElements
 from dcc.rules.checking import check_contents
-from dcc.rules.context import DocumentContext, ExperimentKey, KnownSpecimen, Where
+from dcc.rules.context import DocumentContext, EntityLocation, ExperimentKey, KnownSpecimen
 from dcc.rules.experiment_rules import key_of_experiment
 from dcc.rules.findings import Finding
 
@@ -144,7 +144,9 @@ class Uploaded:
     """What is in the QC database: kept in dictionaries, and every question counted."""
 
     specimens: dict[tuple[str, str], list[KnownSpecimen]] = field(default_factory=lambda: defaultdict(list))
-    experiments: dict[tuple[str, ExperimentKey], list[Where]] = field(default_factory=lambda: defaultdict(list))
+    experiments: dict[tuple[str, ExperimentKey], list[EntityLocation]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
     questions: int = 0
 
     def add(self, contents: Iterable[Content], document_id: int) -> None:
@@ -153,11 +155,11 @@ class Uploaded:
             if isinstance(content, Block):
                 centre, block = content.centre, content.position
             elif isinstance(content, Specimen):
-                where = Where(document_id, block, content.position)
+                where = EntityLocation(document_id, block, content.position)
                 known = KnownSpecimen(where, content.gender, content.dob)
                 self.specimens[centre, content.specimen_id].append(known)
             elif isinstance(content, Experiment):
-                where = Where(document_id, block, content.position)
+                where = EntityLocation(document_id, block, content.position)
                 self.experiments[centre, key_of_experiment(content)].append(where)
 
     def known_specimens(self, centre: str, ids: Collection[str]) -> Mapping[str, tuple[KnownSpecimen, ...]]:
@@ -166,7 +168,7 @@ class Uploaded:
 
     def known_experiments(
         self, centre: str, keys: Collection[ExperimentKey]
-    ) -> Mapping[ExperimentKey, tuple[Where, ...]]:
+    ) -> Mapping[ExperimentKey, tuple[EntityLocation, ...]]:
         self.questions += 1
         return {key: tuple(self.experiments[centre, key]) for key in keys if (centre, key) in self.experiments}
 

@@ -12,8 +12,8 @@ from dcc.databases.transactions import writing
 from dcc.documents.contents import Block, Content
 from dcc.naming import Action, DocumentKind
 from dcc.qc import models
-from dcc.qc.apply.documents import Applied
-from dcc.qc.judging.documents import Basis, Judgement, judge_document
+from dcc.qc.apply.documents import AppliedDocument
+from dcc.qc.judging.documents import Judgement, JudgingBasis, judge_document
 from dcc.qc.models import DOCUMENT, FINDING, SNAPSHOT
 from dcc.qc.reference.snapshots import ActiveReference
 from dcc.qc.rows.loading import load_document
@@ -24,10 +24,10 @@ from tests.support.integrity_cases import REFERENCE, TODAY
 from tests.support.qc_documents import apply_document, to_apply
 from tests.support.sent_statements import sent_statements
 
-BASIS = Basis(ActiveReference(REFERENCE, {}), (), TODAY)
+BASIS = JudgingBasis(ActiveReference(REFERENCE, {}), (), TODAY)
 
 
-def basis(*waivers: Waiver, **changes: Any) -> Basis:
+def basis(*waivers: Waiver, **changes: Any) -> JudgingBasis:
     return replace(BASIS, waivers=waivers, **changes)
 
 
@@ -41,7 +41,7 @@ def add_snapshots(qc: Engine) -> dict[str, int]:
         return {row.name: row.id for row in connection.execute(select(SNAPSHOT.c.name, SNAPSHOT.c.id))}
 
 
-def upload(qc: Engine, contents: list[Content], action: Action = Action.ADD, **options: Any) -> Applied:
+def upload(qc: Engine, contents: list[Content], action: Action = Action.ADD, **options: Any) -> AppliedDocument:
     """Apply a document of these contents, positions given anew."""
     first = contents[0]
     assert isinstance(first, Block)
@@ -62,7 +62,7 @@ def numbered(contents: list[Content]) -> Iterator[Content]:
             yield content._replace(position=entities)
 
 
-def judge(qc: Engine, document: Applied | int, by: Basis = BASIS) -> Judgement:
+def judge(qc: Engine, document: AppliedDocument | int, by: JudgingBasis = BASIS) -> Judgement:
     """Judge a document by its rows."""
     document_id = document if isinstance(document, int) else document.document_id
     with writing(qc) as connection:
@@ -74,7 +74,7 @@ def rules_of(judgement: Judgement) -> list[str]:
     return [finding.rule for finding in judgement.findings if not finding.is_waived]
 
 
-def findings(qc: Engine, document: Applied | None = None) -> list[Any]:
+def findings(qc: Engine, document: AppliedDocument | None = None) -> list[Any]:
     """The rows of findings, of a document or of all."""
     statement = select(FINDING).order_by(FINDING.c.id)
     if document is not None:
@@ -90,7 +90,7 @@ def validity(qc: Engine, table: Table = models.EXPERIMENT) -> list[bool | None]:
     return [IS_VALID[each] for each in column_in(qc, select(table.c.validity).order_by(table.c.id))]
 
 
-def document_row(qc: Engine, document: Applied) -> Any:
+def document_row(qc: Engine, document: AppliedDocument) -> Any:
     return row_in(qc, select(DOCUMENT).where(DOCUMENT.c.id == document.document_id))
 
 

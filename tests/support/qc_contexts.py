@@ -11,7 +11,7 @@ from dcc.databases.transactions import insert_rows, writing
 from dcc.documents.contents import Entity
 from dcc.naming import Action
 from dcc.qc import models
-from dcc.qc.apply.documents import Applied
+from dcc.qc.apply.documents import AppliedDocument
 from dcc.qc.models.views import OVERVIEW_STRAIN
 from dcc.vocabulary import Severity, Validity
 from tests.support.asking import in_reading
@@ -54,7 +54,7 @@ def judge(engine: Engine, document_id: int, faulty: Collection[int] = ()) -> Non
 
 def submit(
     engine: Engine, action: Action, *entities: Entity, faulty: Collection[int] = (), **options: object
-) -> Applied:
+) -> AppliedDocument:
     """Apply a document of these entities and have it judged."""
     applied = apply(engine, action, *entities, **options)
     judge(engine, applied.document_id, faulty)

@@ -24,7 +24,7 @@ from dcc.documents.contents import (
 )
 from dcc.naming import Action, DocumentKind
 from dcc.qc.apply import withdrawal
-from dcc.qc.apply.documents import Applied, ToApply, apply_documents
+from dcc.qc.apply.documents import AppliedDocument, DocumentWithRows, apply_documents
 from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.apply.planning import Plan
 from dcc.qc.apply.planning import plan_document as plan_prepared
@@ -87,7 +87,7 @@ def to_apply(
     created: date = date(2013, 10, 31),
     tracker_id: int | None = None,
     zip_file: str | None = None,
-    together_from: int | None = None,
+    first_of_batch: int | None = None,
 ) -> DocumentToApply:
     """A document of its own archive."""
     number = next(_numbers)
@@ -103,12 +103,12 @@ def to_apply(
         md5=md5(name.encode()).hexdigest(),
         size_bytes=1_000,
         tracker_id=tracker_id,
-        together_from=together_from,
+        first_of_batch=first_of_batch,
     )
 
 
 @contextmanager
-def prepared(engine: Engine, *documents: tuple[DocumentToApply, Iterable[Content]]) -> Iterator[list[ToApply]]:
+def prepared(engine: Engine, *documents: tuple[DocumentToApply, Iterable[Content]]) -> Iterator[list[DocumentWithRows]]:
     """Documents prepared in one file for a QC database, as a session has them."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "prepared.rows"
@@ -121,14 +121,14 @@ def prepared(engine: Engine, *documents: tuple[DocumentToApply, Iterable[Content
         writer.close()
         file = PreparedFile(path)
         try:
-            yield [ToApply(one, file.document(one.file_name, one.md5)) for one, _ in documents]
+            yield [DocumentWithRows(one, file.document(one.file_name, one.md5)) for one, _ in documents]
         finally:
             file.close()
 
 
 def apply_document(
     engine: Engine, document: DocumentToApply, read: Callable[[], Iterable[Content]], **options: object
-) -> Applied:
+) -> AppliedDocument:
     """Apply a document of what `read` yields."""
     with prepared(engine, (document, read())) as to_apply:
         (applied,) = apply_documents(engine, to_apply, **options)  # type: ignore[arg-type]
@@ -143,7 +143,7 @@ def plan_document(
         return plan_prepared(engine, to_apply, **options)  # type: ignore[arg-type]
 
 
-def apply(engine: Engine, action: Action, *entities: Entity, **options: object) -> Applied:
+def apply(engine: Engine, action: Action, *entities: Entity, **options: object) -> AppliedDocument:
     """Apply a document of these entities."""
     kind = DocumentKind.SPECIMEN if isinstance(entities[0], Specimen) else DocumentKind.EXPERIMENT
     document = to_apply(action, kind, **options)  # type: ignore[arg-type]
@@ -162,11 +162,11 @@ def undo_documents(
     author: str | None = None,
     reason: str | None = None,
     patience_seconds: float = 60,
-) -> withdrawal.Undone:
+) -> withdrawal.WithdrawalResult:
     """Withdraw documents by their ids, as `undo_submission` does those of an archive."""
     ids = tuple(document_ids)
 
-    def work(connection: Connection) -> withdrawal.Undone:
+    def work(connection: Connection) -> withdrawal.WithdrawalResult:
         lock_centres_of(connection, ids)
         undone = withdrawal._undo(connection, ids, author, reason)
         if undone.builders:

@@ -11,7 +11,7 @@ from sqlalchemy import Engine, select, text
 from dcc.documents.reading import read_document
 from dcc.documents.writing_xml import write_document
 from dcc.naming import Action, DocumentKind
-from dcc.qc.apply.documents import Applied
+from dcc.qc.apply.documents import AppliedDocument
 from dcc.qc.models import DOCUMENT, DOCUMENT_TABLES, FINDING, RESERVED_IDS
 from dcc.qc.rows.documents import DocumentToApply
 from tests.support.qc_documents import apply_document, to_apply
@@ -39,7 +39,7 @@ def file_maker(folder: Path) -> Callable[..., File]:
     return put
 
 
-def alone(engine: Engine, one: File) -> Applied:
+def alone(engine: Engine, one: File) -> AppliedDocument:
     return apply_document(engine, one.document, lambda: read_document(one.path, one.document.kind), patience_seconds=5)
 
 

@@ -12,7 +12,7 @@ from dcc.session.fetching.archive_transfer import Transfer
 from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import (
     DownloadMessage,
-    FetchedBefore,
+    PrefetchedArchives,
     SourceDownloads,
     TransferCompleted,
     TransferFailed,
@@ -148,7 +148,7 @@ class Sources:
             self.connections.append((address.id, connection))
         return connection
 
-    def source(self, number: int = 1, from_workers: FetchedBefore | None = None) -> SourceDownloads:
+    def source(self, number: int = 1, from_workers: PrefetchedArchives | None = None) -> SourceDownloads:
         address = SourceAddress(number, "H", SourceProtocol.SFTP, "same.host", f"user{number}", SecretStr("x"), "")
         downloads = SourceDownloads(
             address, self.settings, self.staging, self.allowance, self.messages.put, from_workers

@@ -119,7 +119,7 @@ class Desk:
         qc = self.qc if with_qc else None
         settings = self.data.settings
         return collect_submission(
-            self.tracker, qc, key_of(key), settings, catalogue=self.catalogue(), most_pictures=pictures
+            self.tracker, qc, key_of(key), settings, catalogue=self.catalogue(), max_pictures=pictures
         )
 
     def page(self, key: str, **options: Any) -> Page:

@@ -19,7 +19,7 @@ from dcc.tracker.hostings.download_plan import (
     sources_to_use,
 )
 from dcc.tracker.hostings.retries import reopen_named
-from dcc.tracker.hostings.source_statistics import Conduct, record_conduct
+from dcc.tracker.hostings.source_statistics import TransferStatistics, record_transfer_statistics
 from dcc.tracker.models import (
     Centre,
     CrawlingSession,
@@ -139,10 +139,15 @@ class TestPreference:
     @pytest.mark.both_databases
     def test_failures_of_a_source_fade_once_it_delivers_again(self, tracker: Engine) -> None:
         source = seed_source(tracker, seed_centre(tracker))
-        sessions = [Conduct(failures=5), Conduct(failures=1), Conduct(1, 1, 3_000, 2.0), Conduct(1, 0, 1_000, 0.5)]
+        sessions = [
+            TransferStatistics(failures=5),
+            TransferStatistics(failures=1),
+            TransferStatistics(1, 1, 3_000, 2.0),
+            TransferStatistics(1, 0, 1_000, 0.5),
+        ]
         known = []
-        for conduct in sessions:
-            in_writing(tracker, record_conduct, {source: conduct})
+        for transfer_statistics in sessions:
+            in_writing(tracker, record_transfer_statistics, {source: transfer_statistics})
             known.append(_rows(tracker, FileSourceStatistics)[0][1:])
         assert known == [(5, 0, 0.0), (6, 0, 0.0), (4, 3_000, 2.0), (2, 4_000, 2.5)]
 

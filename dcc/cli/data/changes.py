@@ -25,7 +25,7 @@ from dcc.cli.shell.output import (
     echo_result,
     echo_table,
     echo_wrapped,
-    picked,
+    fields_of,
     printable,
 )
 from dcc.cli.submissions.show import state_text
@@ -81,15 +81,15 @@ def _plan_json(planned: DocumentPlan, settings: Settings) -> dict[str, object]:
     return {
         "file_name": planned.file_name,
         "held": planned.is_held(settings.hold_threshold),
-        **picked(would_be, "state", "repeated", "late", "said", "opened", "ended", "refused"),
+        **fields_of(would_be, "state", "repeated", "late", "said", "opened", "ended", "refused"),
         "changed": planned.plan.changed,
         "changes": planned.plan.changes,
         "contexts": sorted(planned.plan.contexts, key=str),
-        "findings": [picked(found, "rule", "severity", "message", "line") for found in would_be.findings],
+        "findings": [fields_of(found, "rule", "severity", "message", "line") for found in would_be.findings],
     }
 
 
-def _print_plan(planned: DocumentPlan, most: int | None) -> None:
+def _print_plan(planned: DocumentPlan, limit: int | None) -> None:
     plan, would_be = planned.plan, planned.plan.would_be
     click.echo(click.style(printable(planned.file_name), bold=True))
     if would_be.repeated:
@@ -101,9 +101,9 @@ def _print_plan(planned: DocumentPlan, most: int | None) -> None:
     click.echo(f"  would touch              {count_of(len(plan.contexts), 'data context')}")
     if would_be.late:
         click.echo("  It comes late: newer documents of the centre were applied before.")
-    for found in would_be.findings[:most]:
+    for found in would_be.findings[:limit]:
         click.echo(f"  {click.style(f'{found.rule} {found.severity.value}', fg='red')}  {printable(found.message)}")
-    rows = [(change.entity, change.what, change.old, change.new) for change in plan.changes[:most]]
+    rows = [(change.entity, change.what, change.old, change.new) for change in plan.changes[:limit]]
     echo_table(("entity", "value", "before", "after"), rows, indent="  ")
     left = plan.changed - len(rows)
     if left > 0:

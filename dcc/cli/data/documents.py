@@ -8,7 +8,7 @@ import click
 
 from dcc.cli.shell.context import json_option, reading_qc, reading_tracker, settings_from_environment
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import echo_json, picked, printable
+from dcc.cli.shell.output import echo_json, fields_of, printable
 from dcc.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -133,8 +133,8 @@ def _as_json(settings: Settings, one: StoredRecord) -> dict[str, object]:
     except NotFoundError:
         place, sha256 = one.document.file_name, None
     return {
-        **picked(one, "kind", "centre", "id", "is_current", "line"),
-        **picked(one.document, document="file_name", document_id="id"),
+        **fields_of(one, "kind", "centre", "id", "is_current", "line"),
+        **fields_of(one.document, document="file_name", document_id="id"),
         "zip_action": str(one.document.key),
         "place": place,
         "sha256": sha256,

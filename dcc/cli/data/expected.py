@@ -80,16 +80,16 @@ def expected(
       "explained", "missing"}, "not_covered": a list of {"centre", "pipeline", "specimens"}, of which
       IMPReSS says nothing}
     """
-    from dcc.qc.expected_procedures import Deliveries, Expected, lacking_procedures, require_pipeline
+    from dcc.qc.expected_procedures import Deliveries, DeliveryCriteria, lacking_procedures, require_pipeline
 
     settings = settings_from_environment()
-    wanted = Expected(day or datetime.now(UTC).date(), centre, pipeline)
+    criteria = DeliveryCriteria(day or datetime.now(UTC).date(), centre, pipeline)
     with reading_qc(settings) as connection:
         require_centre_of_data(connection, settings, centre)
         if pipeline is not None:
             require_pipeline(connection, pipeline)
         deliveries = Deliveries()
-        lacking = lacking_procedures(connection, wanted, deliveries)
+        lacking = lacking_procedures(connection, criteria, deliveries)
         if csv_file is None:
             deque(lacking, maxlen=0)
         else:
@@ -98,9 +98,9 @@ def expected(
     uncovered = [(*which, number) for which, number in sorted(deliveries.uncovered.items())]
     if plot is not None:
         from dcc.reports.languages import load_catalogue
-        from dcc.reports.plots import draw_expected, keep_fonts
+        from dcc.reports.plots import draw_expected, use_font_cache
 
-        keep_fonts(settings)
+        use_font_cache(settings)
         draw_expected(counted, load_catalogue(language, settings)).write(plot)
     columns = ("centre", *_OF_PROCEDURE, *_NUMBERS)
     rows = [
@@ -115,7 +115,7 @@ def expected(
     if as_json:
         not_covered = [dict(zip(("centre", "pipeline", "specimens"), one, strict=True)) for one in uncovered]
         procedures = [dict(zip(columns, row, strict=True)) for row in rows]
-        echo_json({"day": wanted.day, "procedures": procedures, "not_covered": not_covered})
+        echo_json({"day": criteria.day, "procedures": procedures, "not_covered": not_covered})
         return
     echo_table(columns, rows, flexible=["name", "pipeline", "level", "explained", "invalid", "delivered"])
     missing = sum(procedure.missing for procedure in counted)

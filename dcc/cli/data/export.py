@@ -12,7 +12,7 @@ import click
 
 from dcc.cli.shell.context import json_option, open_qc, options, settings_from_environment
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import echo_json, picked, printable, progress_shown, warn
+from dcc.cli.shell.output import echo_json, fields_of, printable, progress_shown, warn
 from dcc.cli.shell.parameter_types import DAY
 from dcc.errors import ConfigurationError
 from dcc.messages import count_of
@@ -106,7 +106,7 @@ def export(
     if place == _STDOUT and as_json:
         raise ConfigurationError("Standard output has the measurements. Leave out --json, or name a file.")
     past_document, past_date = _past(as_of)
-    wanted = MeasurementFilter(
+    criteria = MeasurementFilter(
         **{name: given or None for name, given in texts.items()},
         date_from=date_from,
         date_until=date_until,
@@ -117,11 +117,11 @@ def export(
     )
     with open_qc(settings_from_environment()) as qc:
         with qc.connect() as connection:
-            require_known(connection, wanted)
+            require_known(connection, criteria)
         if suffix is None:
-            _export_directory(qc, place, ExportFormat(format_name or "parquet"), wanted, as_json)
+            _export_directory(qc, place, ExportFormat(format_name or "parquet"), criteria, as_json)
         else:
-            _export_file(qc, place, ExportFormat(suffix), wanted, as_json)
+            _export_file(qc, place, ExportFormat(suffix), criteria, as_json)
 
 
 def _suffix(place: Path, partitioned: bool, format_name: str | None) -> str | None:
@@ -152,17 +152,19 @@ def _suffix(place: Path, partitioned: bool, format_name: str | None) -> str | No
     return suffix
 
 
-def _export_directory(qc: Engine, place: Path, format_: ExportFormat, wanted: MeasurementFilter, as_json: bool) -> None:
+def _export_directory(
+    qc: Engine, place: Path, format_: ExportFormat, criteria: MeasurementFilter, as_json: bool
+) -> None:
     from dcc.analysis.export import export_measurements
 
     with progress_shown() as show:
         directory = place.expanduser().absolute()
         report = export_measurements(
-            qc, directory, format_, wanted, on_progress=lambda at: show(_EXPORTING, at.rows, at.of_rows)
+            qc, directory, format_, criteria, on_progress=lambda at: show(_EXPORTING, at.rows, at.of_rows)
         )
     if as_json:
         names = ("directory", "format", "rows", "files", "rows_written", "unchanged", "removed", "written")
-        echo_json({**picked(report, *names), "seconds": round(report.seconds, 3)})
+        echo_json({**fields_of(report, *names), "seconds": round(report.seconds, 3)})
         return
     if not report.rows:
         click.echo(f"No measurement fits: {printable(report.directory)} holds no files.")
@@ -173,15 +175,15 @@ def _export_directory(qc: Engine, place: Path, format_: ExportFormat, wanted: Me
     click.echo(f"{changes}, in {report.seconds:.1f} s.", err=True)
 
 
-def _export_file(qc: Engine, place: Path, format_: ExportFormat, wanted: MeasurementFilter, as_json: bool) -> None:
+def _export_file(qc: Engine, place: Path, format_: ExportFormat, criteria: MeasurementFilter, as_json: bool) -> None:
     from dcc.analysis.export import export_to_file, write_measurements
 
     if place == _STDOUT:
-        write_measurements(qc, sys.stdout.buffer, format_, wanted)
+        write_measurements(qc, sys.stdout.buffer, format_, criteria)
         return
     file, began = place.expanduser().absolute(), time.monotonic()
     with progress_shown() as show:
-        rows = export_to_file(qc, file, format_, wanted, on_rows=lambda rows: show(_EXPORTING, rows, None))
+        rows = export_to_file(qc, file, format_, criteria, on_rows=lambda rows: show(_EXPORTING, rows, None))
     if as_json:
         echo_json({"file": file, "format": format_, "rows": rows, "seconds": round(time.monotonic() - began, 3)})
     else:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 100
 _LONGEST_EXAMPLE = 100
-_MOST_CAUSES = 20
+_MAX_CAUSES = 20
 
 _spreadsheet_option = click.option(
     "--spreadsheet",
@@ -58,7 +58,7 @@ _spreadsheet_option = click.option(
 @click.option("--centre", metavar="CODE", help="Of this centre's submissions and file sources only.")
 @click.option("--zip", "zip_action", metavar="ACTION/ZIP", help="Of this submission only.")
 @click.option("--session", "session_id", metavar="ID", type=ID, help="Of what this session had to do with only.")
-@click.option("--limit", type=COUNT, help=f"Print at most so many; {_MOST_CAUSES} unless --json.")
+@click.option("--limit", type=COUNT, help=f"Print at most so many; {_MAX_CAUSES} unless --json.")
 @click.option("--language", metavar="CODE", help="Such as de; DCC_LANGUAGE unless given.")
 @_spreadsheet_option
 @json_option
@@ -121,7 +121,7 @@ def causes(
             ]
         )
     else:
-        _print_causes(found, limit or _MOST_CAUSES, catalogue, addresses)
+        _print_causes(found, limit or _MAX_CAUSES, catalogue, addresses)
 
 
 def _collect(tracker: Connection, qc: Connection, settings: Settings, subject: Subject | None) -> list[Cause]:
@@ -135,7 +135,7 @@ def _collect(tracker: Connection, qc: Connection, settings: Settings, subject: S
         require_zip_action(tracker, subject)
     elif isinstance(subject, str):
         require_centre(tracker, subject)
-    return causes_of(tracker, qc, subject, settings, most=None)
+    return causes_of(tracker, qc, subject, settings, limit=None)
 
 
 def _write_spreadsheet(
@@ -259,7 +259,7 @@ def findings(
             _write_spreadsheet(spreadsheet, tracker, qc, key or centre, found, load_catalogue(None, settings))
         return
     require_centres(settings, centre)
-    wanted = FindingFilter(
+    criteria = FindingFilter(
         centre=centre,
         rule=rule,
         severity=Severity(severity) if severity else None,
@@ -268,10 +268,10 @@ def findings(
         only_active=not inactive_too,
     )
     with reading_qc(settings) as connection:
-        counts = count_findings(connection, wanted)
+        counts = count_findings(connection, criteria)
         most = limit if limit is not None or as_json else _SHOWN
-        records = list(find_findings(connection, wanted, limit=most)) if each else []
-        uncounted = 0 if as_json else count_experiments_of_invalid_animals(connection, wanted)
+        records = list(find_findings(connection, criteria, limit=most)) if each else []
+        uncounted = 0 if as_json else count_experiments_of_invalid_animals(connection, criteria)
     if not counts:
         if rule is not None and rule not in CATALOGUE:
             nearest = nearest_sentence(rule, CATALOGUE)

@@ -18,7 +18,7 @@ from dcc.cli.shell.context import (
     user_name,
 )
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import echo_list, echo_result, picked, printable
+from dcc.cli.shell.output import echo_list, echo_result, fields_of, printable
 from dcc.cli.shell.parameter_types import ID
 from dcc.errors import BuiltOnError, NotFoundError
 from dcc.messages import count_of
@@ -66,7 +66,7 @@ def proposals(ctx: click.Context, source_id: int | None, centre: str | None, sta
         found = list_proposals(connection, states=states, source=source_id, centre=centre)
     names = ("centre", "source", "since", "documents", "state", "created", "decided", "decided_by", "reason")
     echo_list(
-        [{"zip": str(proposal.key), **picked(proposal, *names)} for proposal in found],
+        [{"zip": str(proposal.key), **fields_of(proposal, *names)} for proposal in found],
         ("submission", "source", "missing since", "documents", "state", "by", "reason"),
         [(str(p.key), p.source, p.since, len(p.documents), p.state, p.decided_by, p.reason) for p in found],
         as_json=as_json,
@@ -121,7 +121,7 @@ def accept(zip_actions: tuple[str, ...], everything: bool, source_id: int | None
         f"Withdrew {documents} of {count_of(len(decided) - len(left), 'archive')}. The next session brings data "
         "contexts and overviews up to date: dcc crawl."
     )
-    made = [{"zip": str(one.proposal.key), **picked(one, "withdrawn", "problem")} for one in decided]
+    made = [{"zip": str(one.proposal.key), **fields_of(one, "withdrawn", "problem")} for one in decided]
     echo_result(made, text, as_json=as_json)
     for one in left:
         click.echo(f"{one.proposal.key}: {printable(one.problem)}", err=True)
@@ -144,14 +144,14 @@ def turn_down(
 
     JSON: a list of the submissions
     """
-    from dcc.session.data.corrections import settle_proposals
+    from dcc.session.data.corrections import decide_proposals
     from dcc.tracker.hostings.missing_archives import ProposalState
 
     settings = settings_from_environment()
     with open_tracker(settings) as tracker:
         with tracker.connect() as connection:
             chosen = _chosen(connection, zip_actions, source_id, everything=everything)
-        settle_proposals(tracker, chosen, ProposalState.TURNED_DOWN, author=user_name(), reason=reason)
+        decide_proposals(tracker, chosen, ProposalState.TURNED_DOWN, author=user_name(), reason=reason)
     text = f"Turned down {count_of(len(chosen), 'proposal')}. Their data stay."
     echo_result([str(proposal.key) for proposal in chosen], text, as_json=as_json)
 

@@ -19,7 +19,7 @@ from dcc.cli.shell.context import (
     user_name,
 )
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import echo_json, echo_result, echo_rows, picked
+from dcc.cli.shell.output import echo_json, echo_result, echo_rows, fields_of
 from dcc.errors import ConfigurationError
 from dcc.messages import count_of
 from dcc.vocabulary import ContextEvent, ContextState
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from dcc.qc.contexts.listings import ContextFilter
-    from dcc.qc.contexts.states import Decided
+    from dcc.qc.contexts.states import DecisionResult
 
 _FILTERS = (
     ("--centre", "Only of this centre (ILAR code)."),
@@ -81,7 +81,7 @@ def qc() -> None:
 )
 @_filtered
 @json_option
-def contexts(as_json: bool, **given: Any) -> None:
+def contexts(as_json: bool, **filters: Any) -> None:
     """List data contexts.
 
     \b
@@ -92,12 +92,12 @@ def contexts(as_json: bool, **given: Any) -> None:
     from dcc.qc.contexts.listings import list_contexts
 
     with reading_qc() as connection:
-        entries = list_contexts(connection, _filter_of(connection, given))
+        entries = list_contexts(connection, _filter_of(connection, filters))
     if as_json:
         echo_json(entries)
         return
     names = (*_HEADERS, "measurements", "state", "issues", "changed")
-    echo_rows([picked(entry, *names) for entry in entries], _FLEXIBLE[:4])
+    echo_rows([fields_of(entry, *names) for entry in entries], _FLEXIBLE[:4])
     click.echo(f"{count_of(len(entries), 'data context')}.", err=True)
 
 
@@ -106,7 +106,7 @@ def contexts(as_json: bool, **given: Any) -> None:
     exits={2: "no context was selected, an unknown centre, or the reason is empty"},
 )
 @_deciding
-def done(reason: str, every: bool, as_json: bool, **given: Any) -> None:
+def done(reason: str, every: bool, as_json: bool, **filters: Any) -> None:
     """Mark contexts as done.
 
     They are qcdone then, or nodata without any data, until a document changes something again. Contexts with open
@@ -114,7 +114,7 @@ def done(reason: str, every: bool, as_json: bool, **given: Any) -> None:
 
     JSON: {"changed", "left"}: how many contexts it was about, and how many were left because of open issues
     """
-    decided = _decide(ContextEvent.DONE, given, every, reason)
+    decided = _decide(ContextEvent.DONE, filters, every, reason)
     lines = [f"{count_of(decided.changed, 'data context')} done."]
     if decided.left:
         lines.append(f"{count_of(decided.left, 'data context')} left: there are open issues. See dcc qc issue --help.")
@@ -127,14 +127,14 @@ def done(reason: str, every: bool, as_json: bool, **given: Any) -> None:
     exits={2: "no context was selected, an unknown centre, or the reason is empty"},
 )
 @_deciding
-def reopen_contexts(reason: str, every: bool, as_json: bool, **given: Any) -> None:
+def reopen_contexts(reason: str, every: bool, as_json: bool, **filters: Any) -> None:
     """Reopen contexts that were marked as done.
 
     They are dataadded then, or dataremoved without any data. The tracker follows.
 
     JSON: {"changed", "left"}: how many contexts it was about, and how many were left because of open issues
     """
-    decided = _decide(ContextEvent.REOPENED, given, every, reason)
+    decided = _decide(ContextEvent.REOPENED, filters, every, reason)
     echo_result(decided, f"{count_of(decided.changed, 'data context')} reopened.", as_json=as_json)
 
 
@@ -147,7 +147,7 @@ def reopen_contexts(reason: str, every: bool, as_json: bool, **given: Any) -> No
 )
 @_deciding
 @click.option("--resolve", is_flag=True, help="Resolve all open issues of these contexts instead.")
-def issue(reason: str, every: bool, resolve: bool, as_json: bool, **given: Any) -> None:
+def issue(reason: str, every: bool, resolve: bool, as_json: bool, **filters: Any) -> None:
     """Raise an issue on contexts.
 
     They have issues then, whatever documents change, until all issues are resolved; the history shows the documents'
@@ -155,7 +155,7 @@ def issue(reason: str, every: bool, resolve: bool, as_json: bool, **given: Any) 
 
     JSON: {"changed", "left"}: how many contexts it was about, and how many were left because of open issues
     """
-    decided = _decide(ContextEvent.ISSUE_RESOLVED if resolve else ContextEvent.ISSUE_RAISED, given, every, reason)
+    decided = _decide(ContextEvent.ISSUE_RESOLVED if resolve else ContextEvent.ISSUE_RAISED, filters, every, reason)
     what = "issues resolved" if resolve else "an issue raised"
     echo_result(decided, f"{count_of(decided.changed, 'data context')} with {what}.", as_json=as_json)
 
@@ -163,7 +163,7 @@ def issue(reason: str, every: bool, resolve: bool, as_json: bool, **given: Any) 
 @qc.command()
 @_filtered
 @json_option
-def history(as_json: bool, **given: Any) -> None:
+def history(as_json: bool, **filters: Any) -> None:
     """Show the history of data contexts, oldest first.
 
     \b
@@ -175,12 +175,14 @@ def history(as_json: bool, **given: Any) -> None:
     from dcc.qc.contexts.listings import list_history
 
     with reading_qc() as connection:
-        entries = list_history(connection, _filter_of(connection, given))
+        entries = list_history(connection, _filter_of(connection, filters))
     if as_json:
         echo_json(entries)
         return
     names = ("created", *_HEADERS, "event", "state", "measurements", "zip_action", "document", "author", "reason")
-    echo_rows([picked(entry, *names) for entry in entries], [name for name in ("reason", *_FLEXIBLE) if name in names])
+    echo_rows(
+        [fields_of(entry, *names) for entry in entries], [name for name in ("reason", *_FLEXIBLE) if name in names]
+    )
 
 
 @qc.command(examples=["dcc qc overview genotypes --centre H"])
@@ -243,17 +245,17 @@ def recount(reason: str, as_json: bool) -> None:
     JSON: {"contexts", "corrected", "seconds"}: the number of contexts, and how many were wrong
     """
     from dcc.qc.contexts.recounting import recount_contexts
-    from dcc.session.data.quality_control import settle_qc
+    from dcc.session.data.quality_control import update_qc_states
 
     settings, author = settings_from_environment(), user_name()
     with open_tracker(settings) as tracker, open_qc(settings) as engine:
         recounted = recount_contexts(engine, author=author, reason=reason)
-        settle_qc(tracker, engine, settings, author=author, reason=reason)
+        update_qc_states(tracker, engine, settings, author=author, reason=reason)
     text = f"{count_of(recounted.contexts, 'data context')} counted, {recounted.corrected:,} corrected."
     echo_result(recounted, text, as_json=as_json)
 
 
-def _filter_of(qc: Connection, given: dict[str, Any]) -> ContextFilter:
+def _filter_of(qc: Connection, filters: dict[str, Any]) -> ContextFilter:
     """The contexts of the options.
 
     Raises NotFoundError for an unregistered centre and for a name that the QC database lacks, ConfigurationError if
@@ -263,33 +265,33 @@ def _filter_of(qc: Connection, given: dict[str, Any]) -> ContextFilter:
     from dcc.qc.contexts.listings import ContextFilter
     from dcc.qc.contexts.states import WAITING
 
-    require_centre_of_data(qc, settings_from_environment(), given["centre"])
+    require_centre_of_data(qc, settings_from_environment(), filters["centre"])
     for name in ("pipeline", "procedure", "parameter", "genotype", "strain"):
-        if given[name] is not None:
-            require_known_value(qc, name, given[name])
-    states = tuple(map(ContextState, given.pop("states")))
-    if given.pop("waiting"):
+        if filters[name] is not None:
+            require_known_value(qc, name, filters[name])
+    states = tuple(map(ContextState, filters.pop("states")))
+    if filters.pop("waiting"):
         if states:
             raise ConfigurationError("Give --state or --waiting, not both: --waiting is all but qcdone and nodata.")
         states = WAITING
-    return ContextFilter(states=states, **given)
+    return ContextFilter(states=states, **filters)
 
 
-def _decide(decision: ContextEvent, given: dict[str, Any], every: bool, reason: str) -> Decided:
+def _decide(decision: ContextEvent, filters: dict[str, Any], every: bool, reason: str) -> DecisionResult:
     """Decide on the selected contexts, and update the tracker."""
     from dcc.qc.contexts.states import decide
-    from dcc.session.data.quality_control import settle_qc
+    from dcc.session.data.quality_control import update_qc_states
 
     settings, author = settings_from_environment(), user_name()
     with open_tracker(settings) as tracker, open_qc(settings) as engine:
         with engine.connect() as connection:
-            wanted = _filter_of(connection, given)
-        if wanted.means_all and not every:
+            criteria = _filter_of(connection, filters)
+        if criteria.means_all and not every:
             raise ConfigurationError(
                 "No data context was chosen. Choose some with --centre, --procedure and so on, or all with --all."
             )
-        decided = decide(engine, decision, wanted, author=author, reason=reason)
-        settle_qc(tracker, engine, settings, author=author, reason=reason)
+        decided = decide(engine, decision, criteria, author=author, reason=reason)
+        update_qc_states(tracker, engine, settings, author=author, reason=reason)
     return decided
 
 
@@ -324,12 +326,12 @@ def plot(
     """
     from dcc.analysis.known_values import require_known_value
     from dcc.reports.languages import load_catalogue
-    from dcc.reports.plots import draw_weeks, keep_fonts, picture_of_parameter
+    from dcc.reports.plots import draw_weeks, picture_of_parameter, use_font_cache
     from dcc.reports.plots.values import require_documents
 
     settings = settings_from_environment()
     catalogue = load_catalogue(language, settings)
-    keep_fonts(settings)
+    use_font_cache(settings)
     key = None if zip_name is None else parse_zip_key(zip_name)
     with reading_qc(settings) as connection:
         # Analysts may have no tracker.
@@ -342,6 +344,6 @@ def plot(
             require_known_value(connection, "parameter", parameter)
             picture = picture_of_parameter(connection, catalogue, centre=centre, parameter_id=parameter, key=key)
     picture.write(output)
-    facts = picked(picture, "title", "caption", "rule", "outliers", description="alt")
+    facts = fields_of(picture, "title", "caption", "rule", "outliers", description="alt")
     lines = (f"{output} written.", picture.alt, f"{picture.caption} {picture.rule}".rstrip())
     echo_result({"file": output, **facts}, *lines, as_json=as_json)

@@ -8,7 +8,7 @@ import click
 
 from dcc.cli.shell.context import json_option, open_qc, reading_qc, settings_from_environment
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import echo_list, picked, warn
+from dcc.cli.shell.output import echo_list, fields_of, warn
 from dcc.messages import count_of
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ def list_sets(as_json: bool) -> None:
         sets = freshness(connection, settings, utc_now())
     echo_list(
         [
-            picked(one, "name", "source", "retrieved", "checked", "rows", "snapshot_id")
+            fields_of(one, "name", "source", "retrieved", "checked", "rows", "snapshot_id")
             | {"age_days": None if one.age is None else one.age.days}
-            | picked(one, "is_missing", "is_stale", "is_shipped", "is_other", "message")
+            | fields_of(one, "is_missing", "is_stale", "is_shipped", "is_other", "message")
             for one in sets
         ],
         ("name", "state", "rows", "retrieved", "checked", "snapshot", "source"),

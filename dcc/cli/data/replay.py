@@ -12,7 +12,7 @@ from dcc.cli.shell.context import json_option, open_qc, open_tracker, require_ce
 from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, echo_table, picked, printable, progress_shown, warn
+from dcc.cli.shell.output import echo_json, echo_table, fields_of, printable, progress_shown, warn
 from dcc.cli.shell.parameter_types import DAY
 from dcc.errors import ConfigurationError
 from dcc.messages import count_of
@@ -160,16 +160,16 @@ def _print(found: Replay, most: int | None) -> None:
 
 def _as_json(found: Replay) -> dict[str, object]:
     return {
-        **picked(found, "proposal", "archives", "unjudged", "centres", "causes"),
+        **fields_of(found, "proposal", "archives", "unjudged", "centres", "causes"),
         "documents": sum(found.documents.values()),
         "missing": [str(key) for key in found.missing],
         "changes": [
             {
                 "archive": str(change.document.archive),
                 "document": change.document.file_name,
-                **picked(change, "centre", "before", "after"),
-                "appeared": [picked(one, "code", "severity", "line", "message") for one in change.appeared],
-                "gone": [picked(one, "code", "severity", "line", "message") for one in change.gone],
+                **fields_of(change, "centre", "before", "after"),
+                "appeared": [fields_of(one, "code", "severity", "line", "message") for one in change.appeared],
+                "gone": [fields_of(one, "code", "severity", "line", "message") for one in change.gone],
             }
             for change in found.changes
         ],

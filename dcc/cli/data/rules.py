@@ -102,9 +102,9 @@ def waive(
 
 
 @rules.command()
-@click.option("--all", "all_of_them", is_flag=True, help="Also those that are over or revoked.")
+@click.option("--all", "include_ended", is_flag=True, help="Also those that are over or revoked.")
 @json_option
-def waivers(all_of_them: bool, as_json: bool) -> None:
+def waivers(include_ended: bool, as_json: bool) -> None:
     """List present and future waivers.
 
     \b
@@ -117,7 +117,7 @@ def waivers(all_of_them: bool, as_json: bool) -> None:
     from dcc.qc.judging.waiver_store import list_waivers
 
     with reading_qc() as connection:
-        entries = list_waivers(connection, utc_now().date(), all_of_them=all_of_them)
+        entries = list_waivers(connection, utc_now().date(), include_ended=include_ended)
     echo_list(
         entries,
         ("id", "rule", "effect", "centre", "procedure", "from", "until", "state", "findings", "author", "reason"),
@@ -169,12 +169,12 @@ def revoke(waiver_id: int, reason: str, as_json: bool) -> None:
 def _entry(connection: Connection, waiver_id: int, today: date) -> WaiverEntry:
     from dcc.qc.judging.waiver_store import list_waivers
 
-    return next(entry for entry in list_waivers(connection, today, all_of_them=True) if entry.id == waiver_id)
+    return next(entry for entry in list_waivers(connection, today, include_ended=True) if entry.id == waiver_id)
 
 
 def _concerned(connection: Connection, waiver: Waiver) -> int:
     """The number of judged documents with findings that the waiver covers."""
-    from dcc.qc.judging.healing import documents_of_waiver
+    from dcc.qc.judging.rejudging import documents_of_waiver
 
     return len(documents_of_waiver(connection, waiver))
 

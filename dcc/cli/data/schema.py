@@ -10,7 +10,7 @@ import click
 from dcc.cli.shell.context import json_option, reading_qc
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, echo_table, picked, printable
+from dcc.cli.shell.output import echo_json, echo_table, fields_of, printable
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.messages import count_of
 from dcc.nearest_names import nearest_sentence
@@ -79,7 +79,7 @@ def schema(tables: tuple[str, ...], html: Path | None, as_json: bool) -> None:
                     "description": table.comment,
                     "columns": [
                         {
-                            **picked(column, "name", description="comment"),
+                            **fields_of(column, "name", description="comment"),
                             "type": str(column.type),
                             "null": bool(column.nullable),
                             "refers_to": next((key.target_fullname for key in column.foreign_keys), None),

@@ -53,7 +53,7 @@ class DemoSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedState:
     """The expected outcome of a submission; `sources` are the sources that host it."""
 
     phase: Phase
@@ -61,22 +61,22 @@ class Expected:
     sources: int = 1
 
 
-_FOR_QC = Expected(Phase.QC, Status.PENDING)
+_FOR_QC = ExpectedState(Phase.QC, Status.PENDING)
 
-EXPECTED: Mapping[ZipKey, Expected] = {
+EXPECTED: Mapping[ZipKey, ExpectedState] = {
     ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip"): _FOR_QC,
-    ZipKey(Action.ADD, "H.2013-10-31.2.impc.zip"): Expected(Phase.QC, Status.PENDING, sources=2),
-    ZipKey(Action.ADD, "H.2013-11-04.3.impc.zip"): Expected(Phase.XSD, Status.FAILED),
+    ZipKey(Action.ADD, "H.2013-10-31.2.impc.zip"): ExpectedState(Phase.QC, Status.PENDING, sources=2),
+    ZipKey(Action.ADD, "H.2013-11-04.3.impc.zip"): ExpectedState(Phase.XSD, Status.FAILED),
     ZipKey(Action.EDIT, "H.2013-11-05.4.impc.zip"): _FOR_QC,
-    ZipKey(Action.DELETE, "H.2013-11-06.5.impc.zip"): Expected(Phase.QC, Status.DONE),
+    ZipKey(Action.DELETE, "H.2013-11-06.5.impc.zip"): ExpectedState(Phase.QC, Status.DONE),
     ZipKey(Action.ADD, "J.2013-10-31.26.impc.zip"): _FOR_QC,
-    ZipKey(Action.ADD, "J.2013-11-01.27.impc.zip"): Expected(Phase.UNZIP, Status.FAILED),
-    ZipKey(Action.ADD, "J.2013-11-04.28.impc.zip"): Expected(Phase.DATA, Status.FAILED),
-    ZipKey(Action.ADD, "jax_november_final.zip"): Expected(Phase.ZIP_NAME, Status.FAILED),
+    ZipKey(Action.ADD, "J.2013-11-01.27.impc.zip"): ExpectedState(Phase.UNZIP, Status.FAILED),
+    ZipKey(Action.ADD, "J.2013-11-04.28.impc.zip"): ExpectedState(Phase.DATA, Status.FAILED),
+    ZipKey(Action.ADD, "jax_november_final.zip"): ExpectedState(Phase.ZIP_NAME, Status.FAILED),
     ZipKey(Action.ADD, "Tcp.2013-11-03.7.impc.zip"): _FOR_QC,
-    ZipKey(Action.ADD, "Tcp.2013-11-03.8.impc.zip"): Expected(Phase.XSD, Status.FAILED),
-    ZipKey(Action.ADD, "Wtsi.2013-11-02.2.impc.zip"): Expected(Phase.XML_NAME, Status.FAILED),
-    ZipKey(Action.ADD, "Wtsi.2013-11-02.3.impc.zip"): Expected(Phase.QC, Status.PENDING, sources=2),
+    ZipKey(Action.ADD, "Tcp.2013-11-03.8.impc.zip"): ExpectedState(Phase.XSD, Status.FAILED),
+    ZipKey(Action.ADD, "Wtsi.2013-11-02.2.impc.zip"): ExpectedState(Phase.XML_NAME, Status.FAILED),
+    ZipKey(Action.ADD, "Wtsi.2013-11-02.3.impc.zip"): ExpectedState(Phase.QC, Status.PENDING, sources=2),
     ZipKey(Action.EDIT, "Wtsi.2013-11-03.5.impc.zip"): _FOR_QC,
 }
 

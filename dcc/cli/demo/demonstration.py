@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 from pydantic import SecretStr
 
-from dcc.cli.demo.centres import BASE_PATH, CENTRES, EXPECTED, DemoSource, Expected, demo_sources
+from dcc.cli.demo.centres import BASE_PATH, CENTRES, EXPECTED, DemoSource, ExpectedState, demo_sources
 from dcc.cli.demo.servers import Account, ftp_server, refusing_port, require_packages, sftp_server
 from dcc.cli.sessions.display import SessionDisplay
 from dcc.cli.sessions.session_report import SOURCE_FAILED, SessionReport
@@ -46,7 +46,7 @@ def demonstrate(folder: Path) -> int:
     """
     began = time.monotonic()
     require_packages()
-    _begin_anew(folder)
+    _start_over(folder)
     sources = demo_sources()
     click.echo(
         f"Demonstration: {len(CENTRES)} centres with {len(sources)} file sources on SFTP and FTP servers of this "
@@ -62,7 +62,7 @@ def demonstrate(folder: Path) -> int:
     return 1 if wrong else 0
 
 
-def _begin_anew(folder: Path) -> None:
+def _start_over(folder: Path) -> None:
     """Make `folder` empty. Raises ConfigurationError if it has content that no demonstration made."""
     if folder.exists() and not (folder / _MARK).is_file() and any(folder.iterdir()):
         raise ConfigurationError(
@@ -146,7 +146,7 @@ def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> list[str
 def _differences(report: SessionReport, entries: Sequence[ZipEntry]) -> list[str]:
     """Differences between the tracker and `EXPECTED`; none if all is well."""
     found = {
-        ZipKey(entry.action, entry.file_name): Expected(entry.phase, entry.status, len(entry.sources))
+        ZipKey(entry.action, entry.file_name): ExpectedState(entry.phase, entry.status, len(entry.sources))
         for entry in entries
     }
     wrong = [
@@ -163,7 +163,7 @@ def _differences(report: SessionReport, entries: Sequence[ZipEntry]) -> list[str
     return wrong
 
 
-def _state(expected: Expected | None) -> str:
+def _state(expected: ExpectedState | None) -> str:
     if expected is None:
         return "not there"
     hosts = count_of(expected.sources, "file source")

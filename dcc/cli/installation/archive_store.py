@@ -8,15 +8,15 @@ import click
 
 from dcc.cli.shell.context import json_option, open_tracker, reading_tracker, settings_from_environment, user_name
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import byte_size, echo_json, echo_list, echo_table, picked, printable, warn
+from dcc.cli.shell.output import byte_size, echo_json, echo_list, echo_table, fields_of, printable, warn
 from dcc.cli.shell.parameter_types import COUNT
 from dcc.messages import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dcc.operations.archive_audits import Audited
-    from dcc.operations.archive_overview import Lost
+    from dcc.operations.archive_audits import AuditResult
+    from dcc.operations.archive_overview import LostArchive
     from dcc.settings import Settings
 
 
@@ -97,8 +97,8 @@ def status(history: bool, limit: int, as_json: bool) -> None:
     with reading_tracker(settings) as connection:
         found = store_overview(connection, settings)
     if as_json:
-        week = picked(found.week, "archives", bytes="size_bytes")
-        of_all = picked(found.archives, "archives", bytes="size_bytes")
+        week = fields_of(found.week, "archives", bytes="size_bytes")
+        of_all = fields_of(found.archives, "archives", bytes="size_bytes")
         echo_json({**of_all, "week": week, "replicas": found.replicas, "lost": _lost(found.lost)})
     else:
         click.echo(
@@ -134,16 +134,16 @@ def _show_audits(settings: Settings, limit: int, *, as_json: bool) -> None:
     echo_list(
         found,
         ("replica", "started", "finished", "requested by", "read", "bad", "missing", "repaired", "ended early"),
-        [tuple(picked(one, *names).values()) for one in found],
+        [tuple(fields_of(one, *names).values()) for one in found],
         as_json=as_json,
         flexible=["ended early", "requested by", "finished"],
         none="No copy was audited so far. Read those whose turn it is: dcc archive audit",
     )
 
 
-def _show(done: Audited, *, as_json: bool) -> None:
+def _show(done: AuditResult, *, as_json: bool) -> None:
     if as_json:
-        caught_up = picked(done.caught_up, "lacking", kept="archives", copied="copies")
+        caught_up = fields_of(done.caught_up, "lacking", kept="archives", copied="copies")
         echo_json({"audits": done.audits, **caught_up, "removed": done.removed, "lost": _lost(done.lost)})
     else:
         if done.caught_up.archives or done.caught_up.copies:
@@ -165,16 +165,16 @@ def _show(done: Audited, *, as_json: bool) -> None:
         for notice in done.caught_up.notices:
             warn(notice)
         _warn_of_lost(done.lost)
-    if not done.is_whole:
+    if not done.is_intact:
         raise click.exceptions.Exit(1)
-    if done.away:
+    if done.unreachable:
         raise click.exceptions.Exit(4)
 
 
-def _lost(lost: Iterable[Lost]) -> list[dict[str, object]]:
-    return [{**picked(one, "sha256", "size_bytes"), "archives": [str(key) for key in one.keys]} for one in lost]
+def _lost(lost: Iterable[LostArchive]) -> list[dict[str, object]]:
+    return [{**fields_of(one, "sha256", "size_bytes"), "archives": [str(key) for key in one.keys]} for one in lost]
 
 
-def _warn_of_lost(lost: Iterable[Lost]) -> None:
+def _warn_of_lost(lost: Iterable[LostArchive]) -> None:
     for one in lost:
         warn(f"No copy is good of {one}. Ask the centre for it, or restore it: then dcc archive repair.")

@@ -17,14 +17,14 @@ from dcc.cli.shell.context import (
     settings_from_environment,
 )
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import byte_size, echo_json, picked, printable, progress_shown, warn
+from dcc.cli.shell.output import byte_size, echo_json, fields_of, printable, progress_shown, warn
 from dcc.cli.shell.parameter_types import COUNT
 from dcc.errors import ConfigurationError
 from dcc.messages import count_of
 
 if TYPE_CHECKING:
     from dcc.operations.backups.backup import BackupReport
-    from dcc.operations.backups.manifest import Manifest
+    from dcc.operations.backups.manifest import BackupManifest
 
 
 class _Directory(click.Path):
@@ -142,14 +142,14 @@ def _show_backup(report: BackupReport, *, as_json: bool) -> None:
         click.echo("The access keys of file sources are in it: keep it where only you can read it.", err=True)
 
 
-def _size_text(manifest: Manifest) -> str:
+def _size_text(manifest: BackupManifest) -> str:
     staging = manifest.staging
     files = f"{count_of(staging.files, 'file')} in staging {'copied' if staging.copied else 'listed'}"
     size = manifest.tracker.file.size_bytes + manifest.qc.file.size_bytes
     return f"{count_of(manifest.rows, 'row')} ({byte_size(size)}), {files} ({byte_size(staging.size_bytes)})"
 
 
-def _manifest_json(directory: Path, manifest: Manifest) -> dict[str, object]:
+def _manifest_json(directory: Path, manifest: BackupManifest) -> dict[str, object]:
     databases = {
         name: {
             "schema": one.revision,
@@ -158,9 +158,9 @@ def _manifest_json(directory: Path, manifest: Manifest) -> dict[str, object]:
         }
         for name, one in (("tracker", manifest.tracker), ("qc", manifest.qc))
     }
-    staging = picked(manifest.staging, "files", "copied", bytes="size_bytes")
+    staging = fields_of(manifest.staging, "files", "copied", bytes="size_bytes")
     names = ("created", "platform_version", "seconds", "with_secrets", "sessions")
-    return {"directory": directory, **picked(manifest, *names), **databases, "staging": staging}
+    return {"directory": directory, **fields_of(manifest, *names), **databases, "staging": staging}
 
 
 @command(
@@ -205,7 +205,7 @@ def restore(directory: Path, replace: bool, yes: bool, as_json: bool) -> None:
     staging = report.staging
     if as_json:
         names = ("directory", "ended_sessions", "sources_without_key", "staging")
-        echo_json(picked(report, *names) | picked(report.manifest, "created", "rows"))
+        echo_json(fields_of(report, *names) | fields_of(report.manifest, "created", "rows"))
         return
     click.echo(f"Restored {count_of(report.manifest.rows, 'row')} from {printable(report.directory)}.")
     for number in report.ended_sessions:

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from dcc.cli.shell.dagster_side import DAEMON, LOCATION_NAME, dagster_side
-from dcc.cli.shell.output import tell
+from dcc.cli.shell.output import print_notice
 from dcc.errors import DaemonActiveError, DagsterStorageError, DccError, InternalFaultError
 from dcc.runtime.logging_setup import log_plan
 from dcc.runtime.private_files import replacement_file
@@ -121,7 +121,7 @@ def _refuse_beating_daemon(settings: Settings) -> None:
             last = side.last_daemon_beat(instance)
             if last is None or time.time() - last > _RECENT_SECONDS:
                 return
-            tell("", "A daemon reported lately: looking for a minute whether it still runs ...", logging.INFO)
+            print_notice("", "A daemon reported lately: looking for a minute whether it still runs ...", logging.INFO)
             deadline = time.monotonic() + _WATCHED_SECONDS
             while side.last_daemon_beat(instance) == last:
                 if time.monotonic() > deadline:

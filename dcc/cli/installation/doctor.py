@@ -14,18 +14,18 @@ from dcc.cli.shell.context import any_databases, json_option, settings_from_envi
 from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, picked, printable
+from dcc.cli.shell.output import echo_json, fields_of, printable
 from dcc.messages import count_of
 from dcc.runtime.installed_packages import leaving_out_broken
 
 if TYPE_CHECKING:
     from dcc.databases.schema import UpgradePlan
-    from dcc.operations.doctor.checks import Examined
+    from dcc.operations.doctor.checks import CheckResult
 
 _COLOURS = {"ok": "green", "warning": "yellow", "failed": "red", "not checked": "blue"}
 _WARNINGS = 1
 _FAILURES = 4
-_MOST_MAKES = 8
+_MAX_MAKES = 8
 _DEEP_SECONDS = 24 * 3600.0
 
 
@@ -56,10 +56,10 @@ def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet:
     JSON: {"verdict" (the worst), "seconds", "findings"}; a list of {"check", "subject",
       "verdict" (ok, not checked, warning, failed), "message", "advice" (empty if all is well)}
     """
-    from dcc.operations.doctor.checks import Verdict, worst
+    from dcc.operations.doctor.checks import CheckStatus, worst
 
     settings = settings_from_environment()
-    found: list[Examined] = []
+    found: list[CheckResult] = []
     with leaving_out_broken():
         # Loads the rules, with those of packages that may be broken.
         from dcc.operations.doctor.examination import ANSWERS, CHECKS, examine
@@ -70,7 +70,7 @@ def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet:
         rounds += [examine(settings, [dagster_side().doctor_depths()], seconds=_DEEP_SECONDS)] if deep else []
         for examined in chain.from_iterable(rounds):
             found.append(examined)
-            if not as_json and not (quiet and examined.finding.verdict is Verdict.OK):
+            if not as_json and not (quiet and examined.finding.verdict is CheckStatus.OK):
                 _echo(examined)
     note_facts(
         unmade=any("dcc init" in one.finding.advice for one in found),
@@ -83,7 +83,7 @@ def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet:
                 "verdict": verdict,
                 "seconds": round(found[-1].seconds, 3),
                 "findings": [
-                    {"check": one.check, **picked(one.finding, "subject", "verdict", "message", "advice")}
+                    {"check": one.check, **fields_of(one.finding, "subject", "verdict", "message", "advice")}
                     for one in found
                 ],
             }
@@ -92,10 +92,10 @@ def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet:
         counts = Counter(str(one.finding.verdict) for one in found)
         text = ", ".join(f"{counts[verdict]} {verdict}" for verdict in _COLOURS)
         click.echo(f"{count_of(len(found), 'finding')}: {text}.")
-    ctx.exit({Verdict.FAILED: _FAILURES, Verdict.WARNING: _WARNINGS}.get(verdict, 0))
+    ctx.exit({CheckStatus.FAILED: _FAILURES, CheckStatus.WARNING: _WARNINGS}.get(verdict, 0))
 
 
-def _echo(one: Examined) -> None:
+def _echo(one: CheckResult) -> None:
     finding = one.finding
     verdict = click.style(f"{finding.verdict:<11}", fg=_COLOURS[finding.verdict])
     click.echo(f"{verdict}  {click.style(printable(finding.subject), bold=True)}: {printable(finding.message)}")
@@ -150,7 +150,7 @@ def upgrade(ctx: click.Context, check: bool, as_json: bool) -> None:
                 "dagster": version("dagster"),
                 "to_do": to_do,
                 "databases": [
-                    {"name": name, "wanted": wanted, **picked(plan, "present", "revisions", "makes", "converts")}
+                    {"name": name, "wanted": wanted, **fields_of(plan, "present", "revisions", "makes", "converts")}
                     for name, (wanted, plan) in plans.items()
                 ],
                 "dagster_changes": changes,
@@ -172,8 +172,8 @@ def _planned(plan: UpgradePlan, wanted: str) -> str:
         return f"there is none yet; dcc init makes it with the schema {wanted}."
     if not plan.revisions:
         return f"nothing to do, its schema is {wanted}."
-    more = f" and {len(plan.makes) - _MOST_MAKES} more" if len(plan.makes) > _MOST_MAKES else ""
-    makes = [f"makes {', '.join(plan.makes[:_MOST_MAKES])}{more}"] if plan.makes else []
+    more = f" and {len(plan.makes) - _MAX_MAKES} more" if len(plan.makes) > _MAX_MAKES else ""
+    makes = [f"makes {', '.join(plan.makes[:_MAX_MAKES])}{more}"] if plan.makes else []
     does = " and ".join([*makes, *(["converts rows"] if plan.converts else [])])
     number = count_of(len(plan.revisions), "revision")
     return f"schema {plan.present}; dcc init brings it to {wanted} by {number}{f': it {does}' if does else ''}."

@@ -10,7 +10,7 @@ import click
 from dcc.cli.installation.dagster_processes import stop_signals
 from dcc.cli.shell.context import json_option, settings_from_environment
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import echo_json, picked
+from dcc.cli.shell.output import echo_json, fields_of
 from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def _print(settings: Settings, as_json: bool) -> bool:
         echo_json(
             [
                 {
-                    **picked(family, "name", "type", help="documentation"),
-                    "samples": [picked(sample, "name", "labels", "value") for sample in family.samples],
+                    **fields_of(family, "name", "type", help="documentation"),
+                    "samples": [fields_of(sample, "name", "labels", "value") for sample in family.samples],
                 }
                 for family in families
             ]

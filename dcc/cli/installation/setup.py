@@ -20,7 +20,7 @@ from dcc.runtime.private_files import PRIVATE_FILE, keep_earlier, make_directory
 if TYPE_CHECKING:
     from dcc.cli.installation.production import Configuration
     from dcc.databases.schema import InitReport
-    from dcc.settings import GivenSettings, Settings
+    from dcc.settings import ConfiguredSettings, Settings
 
 
 @command(
@@ -88,7 +88,7 @@ def init(production: bool, only_grants: bool, from_host: str | None, force: bool
         _say_made("QC database", qc_url, of_qc)
     if settings.dagster_home.is_dir():
         # The first session makes a missing instance.
-        dagster_side().mend_instance(settings)
+        dagster_side().upgrade_instance(settings)
     if configuration is not None:
         answer |= _init_production(settings, from_host, configuration, as_json=as_json)
     if as_json:
@@ -194,9 +194,9 @@ def show_settings(target: str | None, as_json: bool) -> None:
     if target is not None:
         _write_settings(settings, target, as_json=as_json)
         return
-    from dcc.settings import given_settings
+    from dcc.settings import configured_settings
 
-    given = given_settings(os.environ)
+    given = configured_settings(os.environ)
     entries = _setting_entries(settings, given)
     if as_json:
         echo_json(entries)
@@ -210,10 +210,10 @@ def show_settings(target: str | None, as_json: bool) -> None:
 
 
 def _write_settings(settings: Settings, target: str, *, as_json: bool) -> None:
-    from dcc.settings import given_settings, variable_of
+    from dcc.settings import configured_settings, variable_of
     from dcc.settings.written_file import configuration_text
 
-    given = given_settings(os.environ)
+    given = configured_settings(os.environ)
     usual = configuration_path(os.environ)
     path = Path(target).expanduser().absolute() if target or usual is None else usual
     try:
@@ -238,7 +238,7 @@ def _write_settings(settings: Settings, target: str, *, as_json: bool) -> None:
         click.echo(f"These variables override it as long as they are set: {named}.")
 
 
-def _setting_entries(settings: Settings, given: GivenSettings) -> list[dict[str, object]]:
+def _setting_entries(settings: Settings, given: ConfiguredSettings) -> list[dict[str, object]]:
     from pydantic import SecretStr
 
     from dcc.settings import variable_of

@@ -9,13 +9,13 @@ import click
 
 from dcc.cli.shell.context import json_option, open_tracker, options, settings_from_environment
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import byte_size, echo_json, echo_rows, picked, printable, warn
+from dcc.cli.shell.output import byte_size, echo_json, echo_rows, fields_of, printable, warn
 from dcc.messages import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dcc.operations.retention.policy import Decision
+    from dcc.operations.retention.policy import RetentionDecision
 
 _SHOWN = 20
 _PHASES = ("xsd", "upload", "data", "context", "overview", "qc")
@@ -74,13 +74,13 @@ def list_staging(files: bool, as_json: bool, **policy: object) -> None:
       "verdict" (keep, remove, unknown), "reason", "centre", "phase", "status"}
     """
     from dcc.operations.retention.cleanup import review_staging
-    from dcc.operations.retention.policy import Policy, Verdict
+    from dcc.operations.retention.policy import Policy, RetentionVerdict
 
     settings = settings_from_environment(**policy)
     with open_tracker(settings) as tracker:
         decisions = review_staging(tracker, settings, Policy.from_settings(settings))
-    unknown = [decision for decision in decisions if decision.verdict is Verdict.UNKNOWN]
-    going = [decision for decision in decisions if decision.verdict is Verdict.REMOVE]
+    unknown = [decision for decision in decisions if decision.verdict is RetentionVerdict.UNKNOWN]
+    going = [decision for decision in decisions if decision.verdict is RetentionVerdict.REMOVE]
     if as_json:
         report = {
             "staging": settings.staging_directory,
@@ -132,9 +132,9 @@ def clean(yes: bool, dry_run: bool, unknown: bool, as_json: bool, **policy: obje
     JSON: {"dry_run", "removed", "bytes", "changed" (places left alone, for they had changed
       meanwhile), "unknown"}; removed and unknown as of `dcc staging list`
     """
-    from dcc.operations.retention.cleanup import Cleaned, review_staging
+    from dcc.operations.retention.cleanup import CleaningResult, review_staging
     from dcc.operations.retention.cleanup import clean as remove
-    from dcc.operations.retention.policy import Policy, Verdict
+    from dcc.operations.retention.policy import Policy, RetentionVerdict
 
     if yes and dry_run:
         raise click.UsageError("--yes and --dry-run exclude each other.")
@@ -145,9 +145,9 @@ def clean(yes: bool, dry_run: bool, unknown: bool, as_json: bool, **policy: obje
         if yes:
             cleaned = remove(tracker, settings, rules, decisions, unknown=unknown)
         else:
-            wanted = (Verdict.REMOVE, Verdict.UNKNOWN) if unknown else (Verdict.REMOVE,)
-            cleaned = Cleaned([decision for decision in decisions if decision.verdict in wanted])
-    left = [] if unknown else [decision for decision in decisions if decision.verdict is Verdict.UNKNOWN]
+            wanted = (RetentionVerdict.REMOVE, RetentionVerdict.UNKNOWN) if unknown else (RetentionVerdict.REMOVE,)
+            cleaned = CleaningResult([decision for decision in decisions if decision.verdict in wanted])
+    left = [] if unknown else [decision for decision in decisions if decision.verdict is RetentionVerdict.UNKNOWN]
     if as_json:
         report = {
             "dry_run": not yes,
@@ -173,13 +173,13 @@ def clean(yes: bool, dry_run: bool, unknown: bool, as_json: bool, **policy: obje
     _warn_of_unknown(left)
 
 
-def _bytes(decisions: Iterable[Decision]) -> int:
+def _bytes(decisions: Iterable[RetentionDecision]) -> int:
     return sum(decision.staged.bytes for decision in decisions)
 
 
-def _groups(decisions: Iterable[Decision]) -> list[dict[str, Any]]:
+def _groups(decisions: Iterable[RetentionDecision]) -> list[dict[str, Any]]:
     """Bytes by centre and state, in the order of phases, without unknown archives."""
-    found: dict[tuple[str, int, int], list[Decision]] = defaultdict(list)
+    found: dict[tuple[str, int, int], list[RetentionDecision]] = defaultdict(list)
     for decision in decisions:
         if decision.known is not None:
             state = decision.known.state
@@ -197,13 +197,13 @@ def _groups(decisions: Iterable[Decision]) -> list[dict[str, Any]]:
     ]
 
 
-def _entries(decisions: Iterable[Decision]) -> list[dict[str, object]]:
+def _entries(decisions: Iterable[RetentionDecision]) -> list[dict[str, object]]:
     return [
         {
             "place": decision.staged.place,
             "kinds": sorted({entry.kind for entry in decision.staged.entries}),
             "bytes": decision.staged.bytes,
-            **picked(decision, "age_days", "verdict", "reason"),
+            **fields_of(decision, "age_days", "verdict", "reason"),
             "centre": decision.known and decision.known.centre,
             "phase": decision.known and decision.known.state.phase,
             "status": decision.known and decision.known.state.status,
@@ -212,7 +212,7 @@ def _entries(decisions: Iterable[Decision]) -> list[dict[str, object]]:
     ]
 
 
-def _echo_entries(decisions: Sequence[Decision], *, verdict: bool) -> None:
+def _echo_entries(decisions: Sequence[RetentionDecision], *, verdict: bool) -> None:
     rows = [
         {
             "place": decision.staged.place,
@@ -227,7 +227,7 @@ def _echo_entries(decisions: Sequence[Decision], *, verdict: bool) -> None:
     echo_rows(rows, ["reason"])
 
 
-def _warn_of_unknown(unknown: Sequence[Decision]) -> None:
+def _warn_of_unknown(unknown: Sequence[RetentionDecision]) -> None:
     if not unknown:
         return
     shown = ", ".join(decision.staged.place for decision in unknown[:3]) + (" ..." if len(unknown) > 3 else "")

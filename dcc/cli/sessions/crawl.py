@@ -93,7 +93,7 @@ def crawl(
     everything: bool,
     group: str | None,
     as_json: bool,
-    **given: Any,
+    **overrides: Any,
 ) -> None:
     """Collect, check and load new archives: a crawling session.
 
@@ -148,7 +148,7 @@ def crawl(
     if urgent and (not zip_actions or group or everything):
         raise click.UsageError("--urgent takes the archives to process first, and neither --group nor --all.")
     keys = list(dict.fromkeys(parse_zip_key(text) for text in zip_actions))
-    settings = settings_from_environment(**given)
+    settings = settings_from_environment(**overrides)
     with notifying_tracker_outage(settings), open_tracker(settings) as tracker:
         if keys:
             keys, listing, done = request_urgent(tracker, settings, keys)
@@ -211,7 +211,7 @@ def retry(
     workers: int | None,
     max_retries: int | None,
     until: str | None,
-    **given: Any,
+    **filters: Any,
 ) -> None:
     """Process the submission ACTION/ZIP again, at once.
 
@@ -226,7 +226,7 @@ def retry(
     """
     settings = settings_from_environment(downloaders=downloaders, workers=workers, max_retries=max_retries, until=until)
     with notifying_tracker_outage(settings), open_tracker(settings) as tracker:
-        keys = _keys_to_retry(tracker, zip_actions, given, dry_run=dry_run, yes=yes, as_json=as_json)
+        keys = _keys_to_retry(tracker, zip_actions, filters, dry_run=dry_run, yes=yes, as_json=as_json)
         if not keys:
             return
         shown = session_display(0, len(keys), as_json=as_json)
@@ -235,16 +235,16 @@ def retry(
 
 
 def _keys_to_retry(
-    tracker: Engine, zip_actions: Sequence[str], given: dict[str, Any], *, dry_run: bool, yes: bool, as_json: bool
+    tracker: Engine, zip_actions: Sequence[str], filters: dict[str, Any], *, dry_run: bool, yes: bool, as_json: bool
 ) -> list[ZipKey]:
     """The submissions to process again; none with --dry-run, which prints them."""
     by_name = list(dict.fromkeys(map(parse_zip_key, zip_actions)))
-    if by_name and not (dry_run or any(given.values())):
+    if by_name and not (dry_run or any(filters.values())):
         return by_name
     from dcc.tracker.hostings.retries import why_not_retriable
 
-    listed = given.pop("listed")
-    selection = Selection.of([str(key) for key in by_name], listed, **given)
+    listed = filters.pop("listed")
+    selection = Selection.of([str(key) for key in by_name], listed, **filters)
     with tracker.connect() as connection:
         chosen = selection.zips(connection)
         refused = why_not_retriable(connection, [submission.key for submission in chosen])
@@ -294,7 +294,7 @@ def _conclude(
     ended, crawled_only = None, False
     if session is not None:
         ended, crawled_only = session.ended, session.settings.last_phase < Phase.XSD
-        report.add_troubles(session.troubles)
+        report.add_task_errors(session.task_errors)
     unmended = report.conclude()
     note_facts(
         problem=next((problem["zip"] for problem in report.problems if problem["zip"]), None),

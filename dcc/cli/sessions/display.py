@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _Entries = list[dict[str, object]]
 _Lines = Callable[[_Entries], Iterable[str]]
-_MOST_DOCUMENTS = 20
+_MAX_DOCUMENTS = 20
 _CRAWLING = "Crawling file sources"
 _PROCESSING = "Processing submissions"
 _PHASE_NAMES = {
@@ -116,9 +116,9 @@ class SessionDisplay:
 
     def _print_of_archive(self, lines_of: _Lines, entries: _Entries) -> None:
         """Print the lines for the first entries of one archive, and how many more there are."""
-        for line in lines_of(entries[:_MOST_DOCUMENTS]):
+        for line in lines_of(entries[:_MAX_DOCUMENTS]):
             self._say(line)
-        left = len(entries) - _MOST_DOCUMENTS
+        left = len(entries) - _MAX_DOCUMENTS
         if left > 0:
             self._say(f"        ... and {count_of(left, 'more document')}: dcc show {printable(entries[0]['zip'])}")
 

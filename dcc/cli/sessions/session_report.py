@@ -11,7 +11,7 @@ from functools import cache
 
 import click
 
-from dcc.cli.shell.output import byte_size, picked, printable
+from dcc.cli.shell.output import byte_size, fields_of, printable
 from dcc.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, ZipData
 from dcc.errors import BadFileNameError, DccError, UnreachableError
 from dcc.messages import count_of
@@ -23,7 +23,7 @@ State = tuple[Phase, Status]
 
 DATA_PROBLEMS = 1
 SOURCE_FAILED = "failed"
-UNMENDED = "unmended"
+UNRESOLVED = "unmended"
 
 
 @dataclass
@@ -55,7 +55,7 @@ class SessionReport:
         names = ("label", "centre", "outcome", "listed", "new", "known", "changed", "refused", "ignored", "gone")
         error = crawl.error and {"kind": crawl.error.kind, "message": crawl.error.message}
         seconds = round(crawl.seconds, 3)
-        self.crawls.append({"id": crawl.source_id, **picked(crawl, *names), "error": error, "seconds": seconds})
+        self.crawls.append({"id": crawl.source_id, **fields_of(crawl, *names), "error": error, "seconds": seconds})
         if crawl.error is not None:
             self.problems.append(_problem(crawl.error, source=crawl.source_id))
         for key, reason in crawl.refused_zips:
@@ -91,9 +91,9 @@ class SessionReport:
                 errors = max(len(document.errors), 1)
                 self.problems.append(_problem(first, key, document.phase, document.file_name, errors=errors))
 
-    def add_troubles(self, troubles: Iterable[DccError]) -> None:
+    def add_task_errors(self, task_errors: Iterable[DccError]) -> None:
         """Add problems beyond any archive or source, such as reference data that could not be read."""
-        for error in troubles:
+        for error in task_errors:
             self.problems.append(_problem(Problem.of(error)))
 
     def add_data(self, outcome: DataOutcome) -> None:
@@ -135,7 +135,7 @@ class SessionReport:
         """
         reported = {problem["zip"] for problem in self.problems}
         kept = [
-            _problem(Problem(UNMENDED, _UNMENDED.format(key=key)), key, phase)
+            _problem(Problem(UNRESOLVED, _UNRESOLVED.format(key=key)), key, phase)
             for key, (phase, status) in self.zips.items()
             if status is Status.FAILED and key not in reported
         ]
@@ -199,7 +199,7 @@ _COLOURS = {Status.DONE: "green", Status.FAILED: "red"}
 _LATE = (
     "Newer documents of the centre were uploaded before it. It was applied anyway. Check that this is what you want."
 )
-_UNMENDED = "It had failed before and has not been mended: other documents of it keep it there. See `dcc show {key}`."
+_UNRESOLVED = "It had failed before and has not been mended: other documents of it keep it there. See `dcc show {key}`."
 _COUNTED_AGAINST = (Severity.ERROR, Severity.FATAL)
 
 
@@ -223,7 +223,7 @@ def _problem(
     errors: int = 1,
 ) -> dict[str, object]:
     place = {"source": source, "zip": key, "document": document, "phase": phase, "errors": errors}
-    return place | picked(problem, "kind", "message", "line", "column")
+    return place | fields_of(problem, "kind", "message", "line", "column")
 
 
 def _note(kind: str, message: str, key: str | None = None, document: str | None = None) -> dict[str, object]:

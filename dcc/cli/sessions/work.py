@@ -42,13 +42,13 @@ def sources_to_crawl(
     from dcc.tracker.register import file_sources
     from dcc.tracker.register.centres import list_centres
     from dcc.tracker.register.source_addresses import load_addresses
-    from dcc.tracker.register.source_pace import load_dues
+    from dcc.tracker.register.source_schedules import load_crawl_dues
 
     centres = None if group is None else named_group(settings, group).centres
     even_if_not_due = even_if_not_due or bool(source_ids)
 
     def look(connection: Connection) -> tuple[list[int], list[SourceEntry], list[str]]:
-        dues = {} if even_if_not_due else load_dues(connection, settings.source_failure_limit)
+        dues = {} if even_if_not_due else load_crawl_dues(connection, settings.source_failure_limit)
         crawlable = [
             address.id
             for address in load_addresses(connection, ids=source_ids or None)
@@ -194,8 +194,8 @@ def _process(session: Session, keys: Sequence[ZipKey] | None, listeners: Listene
         listeners.on_zip(outcome)
     if settings.last_phase < Phase.UPLOAD:
         return
-    from dcc.session.data.session_data import take_up_data
+    from dcc.session.data.session_data import process_data
 
     with open_qc(settings, patience_seconds=settings.database_retry) as qc:
-        for data in take_up_data(qc, session, until=settings.last_phase, keys=keys):
+        for data in process_data(qc, session, until=settings.last_phase, keys=keys):
             listeners.on_data(data)

@@ -82,7 +82,7 @@ class DagsterSide(Protocol):
     def make_instance(self, settings: Settings) -> None:
         """Make the Dagster instance, or its missing parts."""
 
-    def mend_instance(self, settings: Settings) -> None:
+    def upgrade_instance(self, settings: Settings) -> None:
         """Update an existing Dagster instance, and complete its SQLite files."""
 
     def dagster_environment(self, settings: Settings) -> dict[str, str]:

@@ -14,7 +14,7 @@ from dcc.cli.shell import error_advice
 from dcc.cli.shell.error_advice import Explanation
 from dcc.declarations import ACTOR_NAMES, Declaration, acting, acts_in, declared
 from dcc.messages import filled, names_in
-from dcc.outcomes import SESSION_MEANINGS, TROUBLES, EndReason
+from dcc.outcomes import FAILED_ENDS, SESSION_MEANINGS, EndReason
 from dcc.phases import REFERENCE_ROWS, Phase, Status
 from dcc.reports.causes.errors import ERROR_KINDS, LISTING
 from dcc.reports.checks import CHECKS
@@ -103,7 +103,7 @@ def state_explained(*names: str) -> Explanation | None:
 
 def session_explained(name: str) -> Explanation | None:
     """Why a session ended, or another word that tells of one; None for any other name."""
-    who = ACTOR_NAMES[Actor.DCC if name.lower() in TROUBLES else Actor.NOBODY]
+    who = ACTOR_NAMES[Actor.DCC if name.lower() in FAILED_ENDS else Actor.NOBODY]
     if name.lower() in set(EndReason):
         reason = EndReason(name.lower())
         advice = "`dcc session list` has the sessions that ended so; `dcc session show` explains each."

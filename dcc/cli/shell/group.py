@@ -20,7 +20,7 @@ from typing import Any, Final
 import click
 
 from dcc.cli.shell.next_steps import CommandContext, suggest_next
-from dcc.cli.shell.output import printable, tell, warn
+from dcc.cli.shell.output import print_notice, printable, warn
 from dcc.errors import (
     ConfigurationError,
     DatabaseUnreachableError,
@@ -281,7 +281,7 @@ def _interrupts_as_exits() -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, click.Abort) as error:
-        tell("", "Interrupted.", logging.WARNING)
+        print_notice("", "Interrupted.", logging.WARNING)
         raise click.exceptions.Exit(INTERRUPTED) from error
 
 
@@ -295,7 +295,7 @@ class _OneLineHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Print one message."""
         if getattr(record, NOTICE, False):
-            tell("Notice: ", record.getMessage(), logging.WARNING)
+            print_notice("Notice: ", record.getMessage(), logging.WARNING)
         elif record.levelno >= self._warned_from and not getattr(record, RAISED, False):
             warn(record.getMessage())
 

@@ -16,11 +16,11 @@ from typing import Any, Final, NamedTuple
 import click
 
 from dcc.cli.shell.output import printable
-from dcc.configuration_file import given_variables
+from dcc.configuration_file import configured_variables
 from dcc.runtime.logging_setup import log_plan
 
 
-class Step(NamedTuple):
+class NextStep(NamedTuple):
     """The next command and its purpose; `codes` are the exit codes after which it is suggested.
 
     `needs` names a further fact that must be known.
@@ -34,121 +34,127 @@ class Step(NamedTuple):
 
 _SHOW_CODES = (0, 1)
 _ANY = (0, 1, 4)
-_STATUS = Step("dcc status", "how far everything is")
-_CRAWL = Step("dcc crawl", "a session goes on from here")
-_CONTEXTS = Step("dcc qc contexts --waiting", "data that wait for quality control")
-_CENTRES = Step("dcc centre list", "all centres")
-_SOURCES = Step("dcc source list", "all file sources")
+_STATUS = NextStep("dcc status", "how far everything is")
+_CRAWL = NextStep("dcc crawl", "a session goes on from here")
+_CONTEXTS = NextStep("dcc qc contexts --waiting", "data that wait for quality control")
+_CENTRES = NextStep("dcc centre list", "all centres")
+_SOURCES = NextStep("dcc source list", "all file sources")
 
-NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
-    "init": (Step("dcc source add", "registers a centre and its file source: it asks", needs="created"), _STATUS),
-    "centre add": (Step("dcc source add --centre {code}", "registers where its archives are: it asks"),),
+NEXT: Final[Mapping[str, tuple[NextStep, ...]]] = {
+    "init": (NextStep("dcc source add", "registers a centre and its file source: it asks", needs="created"), _STATUS),
+    "centre add": (NextStep("dcc source add --centre {code}", "registers where its archives are: it asks"),),
     "centre change": (_CENTRES,),
-    "centre list": (Step("dcc source list", "where their archives are"),),
-    "centre activate": (Step("dcc crawl", "collects what it has published since"),),
+    "centre list": (NextStep("dcc source list", "where their archives are"),),
+    "centre activate": (NextStep("dcc crawl", "collects what it has published since"),),
     "centre deactivate": (_CENTRES,),
-    "centre delegate": (Step("dcc centre delegations", "which centre speaks for which"),),
+    "centre delegate": (NextStep("dcc centre delegations", "which centre speaks for which"),),
     "centre delegations": (_CENTRES,),
-    "archive status": (Step("dcc archive audit", "reads the copies whose turn it is"),),
-    "archive audit": (Step("dcc archive status", "what each replica holds", codes=_ANY),),
-    "archive repair": (Step("dcc archive status", "what each replica holds", codes=_ANY),),
-    "archive decline": (Step("dcc archive declined", "what was turned down, by whom and why"),),
-    "archive list": (Step("dcc archive get {archive}", "writes it to a file"),),
-    "archive get": (Step("dcc show {archive}", "what became of it"),),
-    "archive declined": (Step("dcc status", "held documents"),),
+    "archive status": (NextStep("dcc archive audit", "reads the copies whose turn it is"),),
+    "archive audit": (NextStep("dcc archive status", "what each replica holds", codes=_ANY),),
+    "archive repair": (NextStep("dcc archive status", "what each replica holds", codes=_ANY),),
+    "archive decline": (NextStep("dcc archive declined", "what was turned down, by whom and why"),),
+    "archive list": (NextStep("dcc archive get {archive}", "writes it to a file"),),
+    "archive get": (NextStep("dcc show {archive}", "what became of it"),),
+    "archive declined": (NextStep("dcc status", "held documents"),),
     "source add": (
-        Step("dcc source test {unusable}", "when it should be usable"),
-        Step("dcc crawl --source {added}", "collects what is there"),
+        NextStep("dcc source test {unusable}", "when it should be usable"),
+        NextStep("dcc crawl --source {added}", "collects what is there"),
     ),
-    "source list": (Step("dcc source test {first}", "connects to the first of them, step by step"),),
-    "source test": (Step("dcc crawl --source {source_id}", "collects what is there"),),
-    "source why": (Step("dcc source test {source_id}", "connects to it, step by step"), _SOURCES),
-    "source missing": (Step("dcc data proposals", "the withdrawals that are proposed"),),
-    "source change": (Step("dcc source test {source_id}", "whether it can be used"),),
+    "source list": (NextStep("dcc source test {first}", "connects to the first of them, step by step"),),
+    "source test": (NextStep("dcc crawl --source {source_id}", "collects what is there"),),
+    "source why": (NextStep("dcc source test {source_id}", "connects to it, step by step"), _SOURCES),
+    "source missing": (NextStep("dcc data proposals", "the withdrawals that are proposed"),),
+    "source change": (NextStep("dcc source test {source_id}", "whether it can be used"),),
     "source set-state": (_SOURCES,),
     "source pause": (_SOURCES,),
-    "source resume": (Step("dcc crawl --source {source_id}", "crawls it now"),),
+    "source resume": (NextStep("dcc crawl --source {source_id}", "crawls it now"),),
     "source remove": (_SOURCES,),
     "crawl": (
-        Step("dcc show {problem}", "what stopped it", codes=_ANY),
-        Step("dcc source test {down}", "why it could not be used", codes=(4,)),
-        Step("dcc status", "how far everything is", codes=_ANY),
+        NextStep("dcc show {problem}", "what stopped it", codes=_ANY),
+        NextStep("dcc source test {down}", "why it could not be used", codes=(4,)),
+        NextStep("dcc status", "how far everything is", codes=_ANY),
     ),
-    "hold": (Step("dcc zips --on-hold", "what is on hold", needs="done"), _STATUS),
+    "hold": (NextStep("dcc zips --on-hold", "what is on hold", needs="done"), _STATUS),
     "release": (_CRAWL,),
-    "cancel": (Step("dcc retry {done}", "takes the first of them up again"), _STATUS),
-    "acknowledge": (Step("dcc zips --acknowledged", "what nobody has to act on", needs="done"), _STATUS),
-    "retry": (Step("dcc show {zip_actions}", "its whole story", codes=_ANY),),
+    "cancel": (NextStep("dcc retry {done}", "takes the first of them up again"), _STATUS),
+    "acknowledge": (NextStep("dcc zips --acknowledged", "what nobody has to act on", needs="done"), _STATUS),
+    "retry": (NextStep("dcc show {zip_actions}", "its whole story", codes=_ANY),),
     "status": (
-        Step("dcc data plan {held}", "what it would change, if you confirm it"),
-        Step("dcc zips --status failed", "which archives failed", needs="failed"),
-        Step("dcc source test {down}", "why its last crawl failed"),
-        Step("dcc source add", "registers a file source: it asks", needs="without_sources"),
-        Step("dcc session show {in_trouble}", "why the last session did not end well"),
+        NextStep("dcc data plan {held}", "what it would change, if you confirm it"),
+        NextStep("dcc zips --status failed", "which archives failed", needs="failed"),
+        NextStep("dcc source test {down}", "why its last crawl failed"),
+        NextStep("dcc source add", "registers a file source: it asks", needs="without_sources"),
+        NextStep("dcc session show {in_trouble}", "why the last session did not end well"),
         _CONTEXTS._replace(needs="waits_for_qc"),
-        Step("dcc crawl", "collects new archives"),
+        NextStep("dcc crawl", "collects new archives"),
     ),
     "zips": (
-        Step("dcc show {first}", "what happened to the first of them"),
-        Step("dcc status", "how far everything is"),
+        NextStep("dcc show {first}", "what happened to the first of them"),
+        NextStep("dcc status", "how far everything is"),
     ),
     "show": (
-        Step("dcc data causes --zip {in_error}", "what is wrong in it, by its causes, and who acts"),
-        Step("dcc retry {faulty}", "processes it again, once the platform is corrected"),
-        Step("dcc report {failed}", "what to tell the centre"),
-        Step("dcc data plan {held}", "what it would change, if you confirm it"),
-        Step("dcc zips --centre {centre}", "the other archives of the centre"),
+        NextStep("dcc data causes --zip {in_error}", "what is wrong in it, by its causes, and who acts"),
+        NextStep("dcc retry {faulty}", "processes it again, once the platform is corrected"),
+        NextStep("dcc report {failed}", "what to tell the centre"),
+        NextStep("dcc data plan {held}", "what it would change, if you confirm it"),
+        NextStep("dcc zips --centre {centre}", "the other archives of the centre"),
         _STATUS,
     ),
     "report": (
-        Step("dcc report {zip_action} --html report.html", "the page to send to the centre", needs="without_page"),
-        Step("dcc report --centre {centre} --html report.html", "the page to send to the centre", needs="without_page"),
-        Step("dcc report --centre {centre_of_zip}", "all that the centre has submitted"),
-        Step("dcc data causes --centre {centre} --spreadsheet {centre}.xlsx", "every finding, to be sent with it"),
+        NextStep("dcc report {zip_action} --html report.html", "the page to send to the centre", needs="without_page"),
+        NextStep(
+            "dcc report --centre {centre} --html report.html", "the page to send to the centre", needs="without_page"
+        ),
+        NextStep("dcc report --centre {centre_of_zip}", "all that the centre has submitted"),
+        NextStep("dcc data causes --centre {centre} --spreadsheet {centre}.xlsx", "every finding, to be sent with it"),
         _STATUS,
     ),
-    "session list": (Step("dcc session show {last_session}", "what the last one did"), _STATUS),
-    "session show": (Step("dcc report --session {session_id}", "what it found, and who acts", needs="in_error"),),
+    "session list": (NextStep("dcc session show {last_session}", "what the last one did"), _STATUS),
+    "session show": (NextStep("dcc report --session {session_id}", "what it found, and who acts", needs="in_error"),),
     "sessions": (_STATUS,),
     "notify": (
-        Step("dcc notify", "sends the due messages", needs="dry_run"),
-        Step("dcc status", "how far everything is", needs="listed"),
-        Step("dcc notify --list", "which messages were sent, and to whom"),
+        NextStep("dcc notify", "sends the due messages", needs="dry_run"),
+        NextStep("dcc status", "how far everything is", needs="listed"),
+        NextStep("dcc notify --list", "which messages were sent, and to whom"),
     ),
     "data plan": (
-        Step("dcc data confirm {held} --reason ...", "lets it take effect"),
-        Step("dcc show {zip_action}", "what happened to it"),
+        NextStep("dcc data confirm {held} --reason ...", "lets it take effect"),
+        NextStep("dcc show {zip_action}", "what happened to it"),
     ),
     "data confirm": (
-        Step("dcc crawl", "goes on with it"),
-        Step("dcc show {zip_action}", "what happened to it", codes=(1,)),
+        NextStep("dcc crawl", "goes on with it"),
+        NextStep("dcc show {zip_action}", "what happened to it", codes=(1,)),
     ),
-    "data undo": (Step("dcc show {zip_action}", "what became of it", codes=_SHOW_CODES),),
-    "data proposals accept": (Step("dcc crawl", "brings data contexts and overviews up to date", codes=_SHOW_CODES),),
-    "data proposals turn-down": (Step("dcc source missing", "what sources do not list any more"),),
+    "data undo": (NextStep("dcc show {zip_action}", "what became of it", codes=_SHOW_CODES),),
+    "data proposals accept": (
+        NextStep("dcc crawl", "brings data contexts and overviews up to date", codes=_SHOW_CODES),
+    ),
+    "data proposals turn-down": (NextStep("dcc source missing", "what sources do not list any more"),),
     "data history": (_STATUS,),
-    "data recheck": (Step("dcc crawl", "judges them again"),),
+    "data recheck": (NextStep("dcc crawl", "judges them again"),),
     "data causes": (
-        Step("dcc report {zip_action}", "the answer to the centre", needs="found"),
-        Step(
+        NextStep("dcc report {zip_action}", "the answer to the centre", needs="found"),
+        NextStep(
             "dcc data causes --centre {centre} --spreadsheet {centre}.xlsx",
             "the same with every finding, to be sent to the centre",
             needs="unwritten",
         ),
-        Step("dcc data findings --each", "every finding, with document, line and value", needs="by_rules"),
+        NextStep("dcc data findings --each", "every finding, with document, line and value", needs="by_rules"),
     ),
     "data findings": (
-        Step("dcc show {zip_action}", "what happened to the archive"),
-        Step("dcc data findings --each", "the same one by one, with document, line and value", needs="counted"),
-        Step("dcc rules list", "what each rule asks for"),
+        NextStep("dcc show {zip_action}", "what happened to the archive"),
+        NextStep("dcc data findings --each", "the same one by one, with document, line and value", needs="counted"),
+        NextStep("dcc rules list", "what each rule asks for"),
     ),
     "data record": (_STATUS,),
     "data parameters": (
-        Step("dcc data export {parameter}.csv --parameter {parameter}", "writes its measurements", needs="parameter"),
+        NextStep(
+            "dcc data export {parameter}.csv --parameter {parameter}", "writes its measurements", needs="parameter"
+        ),
     ),
-    "data schema": (Step("dcc data schema {tables}", "the columns of a table", needs="tables"),),
-    "data export": (Step("dcc data findings", "what is wrong with the data"),),
-    "qc contexts": (Step("dcc qc done --help", "says that somebody is done with them"),),
+    "data schema": (NextStep("dcc data schema {tables}", "the columns of a table", needs="tables"),),
+    "data export": (NextStep("dcc data findings", "what is wrong with the data"),),
+    "qc contexts": (NextStep("dcc qc done --help", "says that somebody is done with them"),),
     "qc done": (_CONTEXTS,),
     "qc issue": (_CONTEXTS,),
     "qc reopen": (_CONTEXTS,),
@@ -156,52 +162,54 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
     "qc overview": (_CONTEXTS,),
     "qc plot": (_CONTEXTS,),
     "qc expected": (
-        Step("dcc qc expected --csv expected.csv", "each animal and colony that lacks a procedure", needs="unwritten"),
+        NextStep(
+            "dcc qc expected --csv expected.csv", "each animal and colony that lacks a procedure", needs="unwritten"
+        ),
         _CONTEXTS,
     ),
     "qc recount": (_CONTEXTS,),
-    "rules list": (Step("dcc data findings", "what they found"),),
-    "rules waive": (Step("dcc crawl", "judges what it concerns again"),),
-    "rules revoke": (Step("dcc crawl", "judges what it concerns again"),),
-    "rules waivers": (Step("dcc data findings", "what rules found"),),
-    "reference list": (Step("dcc reference refresh", "retrieves them again"),),
-    "reference refresh": (Step("dcc crawl", "judges again what has findings by them"),),
+    "rules list": (NextStep("dcc data findings", "what they found"),),
+    "rules waive": (NextStep("dcc crawl", "judges what it concerns again"),),
+    "rules revoke": (NextStep("dcc crawl", "judges what it concerns again"),),
+    "rules waivers": (NextStep("dcc data findings", "what rules found"),),
+    "reference list": (NextStep("dcc reference refresh", "retrieves them again"),),
+    "reference refresh": (NextStep("dcc crawl", "judges again what has findings by them"),),
     "validate": (
-        Step("dcc explain {kind}", "what this means", codes=(1,)),
-        Step("dcc crawl", "collects what is uploaded"),
+        NextStep("dcc explain {kind}", "what this means", codes=(1,)),
+        NextStep("dcc crawl", "collects what is uploaded"),
     ),
     "replay": (
-        Step("dcc replay --page replay.html", "the same as a page", needs="unwritten"),
-        Step("dcc data causes", "what is wrong at present"),
+        NextStep("dcc replay --page replay.html", "the same as a page", needs="unwritten"),
+        NextStep("dcc data causes", "what is wrong at present"),
     ),
     "doctor": (
-        Step("dcc init", "makes the databases", (4,), needs="unmade"),
-        Step("dcc source add", "registers a centre and its file source: it asks", (1,), needs="without_sources"),
+        NextStep("dcc init", "makes the databases", (4,), needs="unmade"),
+        NextStep("dcc source add", "registers a centre and its file source: it asks", (1,), needs="without_sources"),
         _STATUS,
     ),
     "upgrade": (
-        Step("dcc init", "brings the databases up to date; back up first: dcc backup", (1,), needs="pending"),
-        Step("dcc doctor", "whether the installation is fit to work"),
+        NextStep("dcc init", "brings the databases up to date; back up first: dcc backup", (1,), needs="pending"),
+        NextStep("dcc doctor", "whether the installation is fit to work"),
     ),
-    "staging list": (Step("dcc staging clean --dry-run", "what would be removed"),),
-    "staging clean": (Step("dcc staging list", "what is left"),),
-    "backup": (Step("dcc backup --verify {directory}", "whether it could be restored"),),
-    "restore": (Step("dcc instance rebuild", "has the Dagster UI show what was restored; then a crawl"),),
-    "migrate-storage": (Step("dcc doctor", "whether the installation is fit to work"),),
-    "instance rebuild": (Step("dcc ui", "opens the Dagster UI on it"),),
-    "settings": (Step("dcc doctor", "whether the installation is fit to work"),),
+    "staging list": (NextStep("dcc staging clean --dry-run", "what would be removed"),),
+    "staging clean": (NextStep("dcc staging list", "what is left"),),
+    "backup": (NextStep("dcc backup --verify {directory}", "whether it could be restored"),),
+    "restore": (NextStep("dcc instance rebuild", "has the Dagster UI show what was restored; then a crawl"),),
+    "migrate-storage": (NextStep("dcc doctor", "whether the installation is fit to work"),),
+    "instance rebuild": (NextStep("dcc ui", "opens the Dagster UI on it"),),
+    "settings": (NextStep("dcc doctor", "whether the installation is fit to work"),),
     "explain": (
-        Step("dcc data findings --each --rule {explained_rule}", "what it found"),
-        Step("dcc zips --phase {explained_phase} --status {explained_status}", "the submissions there"),
-        Step("dcc zips --phase {explained_phase}", "the submissions there"),
-        Step("dcc zips --status {explained_status}", "the submissions there"),
-        Step("dcc zips --code {explained_error}", "the submissions with it"),
-        Step("dcc session list", "why each session ended", needs="of_session"),
-        Step("dcc source list", "all file sources", needs="of_source"),
-        Step("dcc doctor", "whether the installation is fit to work", needs="of_platform"),
+        NextStep("dcc data findings --each --rule {explained_rule}", "what it found"),
+        NextStep("dcc zips --phase {explained_phase} --status {explained_status}", "the submissions there"),
+        NextStep("dcc zips --phase {explained_phase}", "the submissions there"),
+        NextStep("dcc zips --status {explained_status}", "the submissions there"),
+        NextStep("dcc zips --code {explained_error}", "the submissions with it"),
+        NextStep("dcc session list", "why each session ended", needs="of_session"),
+        NextStep("dcc source list", "all file sources", needs="of_source"),
+        NextStep("dcc doctor", "whether the installation is fit to work", needs="of_platform"),
     ),
-    "example": (Step("dcc validate {directory}", "checks its archives as the platform would"),),
-    "manifest": (Step("dcc validate {path}", "checks the documents as the platform would"),),
+    "example": (NextStep("dcc validate {directory}", "checks its archives as the platform would"),),
+    "manifest": (NextStep("dcc validate {path}", "checks the documents as the platform would"),),
 }
 
 _FACTS = "dcc.facts"
@@ -229,7 +237,7 @@ def suggest_next(root: click.Context, exit_code: int, runs_here: Callable[[str],
     """Print the suggestion after a command that ended with `exit_code`, if there is one that runs here."""
     ran = root.meta.get(_RUN)
     # Read without the settings, whose import takes longer than some commands.
-    wanted = given_variables(os.environ).get("DCC_SUGGESTIONS", "").lower() not in _NO
+    wanted = configured_variables(os.environ).get("DCC_SUGGESTIONS", "").lower() not in _NO
     if ran is None or not wanted or ran.params.get("as_json"):
         return
     plan = log_plan()
@@ -242,7 +250,7 @@ def suggest_next(root: click.Context, exit_code: int, runs_here: Callable[[str],
         click.secho(line, err=True, dim=True)
 
 
-def next_line(steps: Iterable[Step], exit_code: int, known: Mapping[str, object]) -> str | None:
+def next_line(steps: Iterable[NextStep], exit_code: int, known: Mapping[str, object]) -> str | None:
     """`Next: dcc crawl  # purpose`, of the first step for this exit code with all facts known."""
     for step in steps:
         values = {name: _word(known.get(name)) for name in step_fields(step)}
@@ -251,7 +259,7 @@ def next_line(steps: Iterable[Step], exit_code: int, known: Mapping[str, object]
     return None
 
 
-def step_fields(step: Step) -> list[str]:
+def step_fields(step: NextStep) -> list[str]:
     """The names of the facts that a step needs."""
     named = [name for _, name, _, _ in string.Formatter().parse(step.command) if name]
     return [*named, *([step.needs] if step.needs else [])]

@@ -47,7 +47,7 @@ _COLOURS = {
 _GAP = "  "
 _NARROW = 20
 """The least characters in a line of a column that is wrapped."""
-_MOST_LINES = 4
+_MAX_LINES = 4
 """The lines to which a text is wrapped in a column; a longer one stands below its row."""
 
 
@@ -85,7 +85,7 @@ def json_ready(value: object) -> object:
     return value
 
 
-def picked(value: object, *names: str, **renamed: str) -> dict[str, object]:
+def fields_of(value: object, *names: str, **renamed: str) -> dict[str, object]:
     """Some attributes of a value as an object: `names` are keys and attributes, `renamed` maps keys to attributes."""
     attributes = {name: name for name in names} | renamed
     return {key: getattr(value, attribute) for key, attribute in attributes.items()}
@@ -227,7 +227,7 @@ def _fitting_widths(columns: Sequence[_Column], room: int) -> list[int] | None:
     else:
         return None
     are_low = all(
-        len(wrapped(cell, width)) <= _MOST_LINES
+        len(wrapped(cell, width)) <= _MAX_LINES
         for column, width in zip(columns, widths, strict=True)
         if column.is_flexible
         for cell in column.cells
@@ -298,10 +298,10 @@ def progress_shown() -> Iterator[Callable[[str, int, int | None], None]]:
 
 def warn(message: str) -> None:
     """Print a warning on standard error, on one line; if a program reads that, log it instead."""
-    tell("Warning: ", message, logging.WARNING)
+    print_notice("Warning: ", message, logging.WARNING)
 
 
-def tell(prefix: str, message: str, level: int) -> None:
+def print_notice(prefix: str, message: str, level: int) -> None:
     """Print a message for people on standard error, on one line; if a program reads that, log it instead."""
     plan = log_plan()
     if plan is not None and plan.is_json_on_stderr:

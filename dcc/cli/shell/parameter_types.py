@@ -61,7 +61,7 @@ COUNT = _Count(min=1)
 """The type of a number of rows to show or keep."""
 
 SECONDS = 2.0
-MOST_VALUES = 100
+MAX_VALUES = 100
 _WORD = re.compile(r"[\w./+-]+", re.ASCII)
 
 
@@ -74,7 +74,7 @@ def complete_values(command: click.Command) -> None:
 
 
 def _offered(values: Callable[[str], Iterable[str]], _ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-    """At most `MOST_VALUES` of the values that begin with the typed text; none if they are not found in time."""
+    """At most `MAX_VALUES` of the values that begin with the typed text; none if they are not found in time."""
     found: list[str] = []
     with suppress(Exception):
         # Imports may take long on a busy machine; only the database has a time limit.
@@ -91,7 +91,7 @@ def _offered(values: Callable[[str], Iterable[str]], _ctx: click.Context, incomp
     thread = threading.Thread(target=look_up, daemon=True)
     thread.start()
     thread.join(SECONDS)
-    return [CompletionItem(value) for value in found[:MOST_VALUES]]
+    return [CompletionItem(value) for value in found[:MAX_VALUES]]
 
 
 def _zip_actions(incomplete: str) -> Iterable[str]:
@@ -108,7 +108,7 @@ def _zip_actions(incomplete: str) -> Iterable[str]:
         .join(ZipAction, ZipAction.zip_id == ZipFile.id)
         .where(ZipAction.todo_id == ACTION_IDS[action], ZipFile.file_name.startswith(name, autoescape=True))
         .order_by(ZipFile.file_name)
-        .limit(MOST_VALUES)
+        .limit(MAX_VALUES)
         for action in actions
     }
     with reading_tracker() as connection:
@@ -124,7 +124,7 @@ def _column(model: str, column: str) -> Callable[[str], Iterable[str]]:
         from dcc.tracker import models
 
         values = getattr(getattr(models, model), column)
-        query = select(values).order_by(values.desc()).limit(MOST_VALUES)
+        query = select(values).order_by(values.desc()).limit(MAX_VALUES)
         with reading_tracker() as connection:
             return [str(one) for one in connection.scalars(query)][::-1]
 

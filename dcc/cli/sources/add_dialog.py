@@ -14,7 +14,7 @@ import click
 
 from dcc.cli.shell.context import absolute_path, confirmed
 from dcc.cli.sources.source_options import checked_address
-from dcc.cli.sources.trial import Trial, tell, try_source
+from dcc.cli.sources.trial import Trial, echo_progress, try_source
 from dcc.errors import ConfigurationError
 from dcc.phases import KNOWN_CENTRES
 from dcc.redaction import keep_secret
@@ -58,7 +58,7 @@ _NEXT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Agreed:
+class AgreedSource:
     """What a person agreed to register: what the trial found, the trust, and the centre if that is new."""
 
     trial: Trial
@@ -80,7 +80,7 @@ def ask_for_source(
     plain: bool,
     accept_host_key: bool,
     test: bool,
-) -> Agreed:
+) -> AgreedSource:
     """Ask for what is not `given`, and try the source.
 
     `trust` is the trust of the options for a protocol; `plain`: a password may be typed and stored in the tracker.
@@ -100,7 +100,7 @@ def ask_for_source(
                 if new_centre is None:
                     file_sources.check_new_source(connection, address)
             except ConfigurationError as error:
-                tell(f"  {error}")
+                echo_progress(f"  {error}")
                 continue
         trial, chosen = Trial(address), "again" if test else "save"
         while chosen == "again":
@@ -117,7 +117,9 @@ def ask_for_source(
             continue
         if chosen == "stop" or not confirmed("Register it?", option=None, default=True):
             raise ConfigurationError("Nothing was registered.")
-        return Agreed(trial, replace(tls, fingerprints=trial.address.tls_fingerprints or tls.fingerprints), new_centre)
+        return AgreedSource(
+            trial, replace(tls, fingerprints=trial.address.tls_fingerprints or tls.fingerprints), new_centre
+        )
 
 
 def _ask_address(place: SourceAddress, *, plain: bool, again: bool) -> SourceAddress:
@@ -152,7 +154,7 @@ def _ask(question: str, check: Callable[[str], _Answer], default: str = "", *, e
             try:
                 return check(answer)
             except (ConfigurationError, ValueError) as error:
-                tell(f"  {error}")
+                echo_progress(f"  {error}")
 
 
 def _choose(question: str, options: dict[str, str], default: str) -> str:
@@ -173,7 +175,7 @@ def _ask_centre(
     asks = again or not code
     while True:
         if asks:
-            tell(f"Registered centres: {', '.join(registered) or 'none yet'}.")
+            echo_progress(f"Registered centres: {', '.join(registered) or 'none yet'}.")
             proposed = code or (registered[0] if len(registered) == 1 else "")
             code = _ask("Which centre hosts it? Its code, as in its files' names", str, proposed)
         if code in registered:
@@ -193,7 +195,7 @@ def _ask_new_centre(tracker: Engine, code: str, registered: Sequence[str]) -> Ne
             with tracker.connect() as connection:
                 centres.check_new_centre(connection, centre)
         except ConfigurationError as error:
-            tell(f"  {error}")
+            echo_progress(f"  {error}")
             return True
         return False
 
@@ -203,7 +205,7 @@ def _ask_new_centre(tracker: Engine, code: str, registered: Sequence[str]) -> Ne
         return None
     similar = next((each for each in (*registered, *names) if each.casefold() == code.casefold() and not name), None)
     if similar is not None:
-        tell(f"  Codes are told apart by capitals: {similar} is another centre than {code}.")
+        echo_progress(f"  Codes are told apart by capitals: {similar} is another centre than {code}.")
     shown = f"{code} ({name})" if name else code
     if not confirmed(f"Centre {shown} is not registered. Register it too?", option=None, default=similar is None):
         return None
@@ -240,7 +242,7 @@ def _ask_accesskey(place: SourceAddress, *, plain: bool) -> SecretStr:
         try:
             resolve_accesskey(SecretStr(accesskey))
         except ConfigurationError as error:
-            tell(f"  {error}")
+            echo_progress(f"  {error}")
         else:
             return SecretStr(accesskey)
 

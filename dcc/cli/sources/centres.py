@@ -51,7 +51,7 @@ def centre() -> None:
 @click.argument("code")
 @_details
 @json_option
-def add(code: str, as_json: bool, **given: str | None) -> None:
+def add(code: str, as_json: bool, **details: str | None) -> None:
     """Register the centre with the ILAR code CODE.
 
     The next crawl accepts names that were refused because the centre was not registered.
@@ -60,9 +60,9 @@ def add(code: str, as_json: bool, **given: str | None) -> None:
     """
     from dcc.tracker.register import centres
 
-    new = centres.NewCentre(code, **{name: value for name, value in given.items() if value})
+    new = centres.NewCentre(code, **{name: value for name, value in details.items() if value})
     settings = settings_from_environment()
-    _refuse_unspoken(given["language"], settings)
+    _require_known_language(details["language"], settings)
     with writing_tracker(settings) as connection:
         centres.add_centre(connection, new)
         entry = next(entry for entry in centres.list_centres(connection) if entry.short_name == code)
@@ -99,7 +99,7 @@ def list_centres(as_json: bool) -> None:
 @click.argument("code")
 @_details
 @json_option
-def change(code: str, as_json: bool, **given: str | None) -> None:
+def change(code: str, as_json: bool, **details: str | None) -> None:
     """Change the data of centre CODE.
 
     Missing options leave a value. An empty text ("") removes it: with --language "" the centre gets the language of
@@ -109,12 +109,12 @@ def change(code: str, as_json: bool, **given: str | None) -> None:
     """
     from dcc.tracker.register import centres
 
-    if not any(value is not None for value in given.values()):
+    if not any(value is not None for value in details.values()):
         raise ConfigurationError(f"Nothing to change was given for centre {code}. See `dcc centre change --help`.")
     settings = settings_from_environment()
-    _refuse_unspoken(given["language"], settings)
+    _require_known_language(details["language"], settings)
     with writing_tracker(settings) as connection:
-        centres.change_centre(connection, code, **given)
+        centres.change_centre(connection, code, **details)
         entry = next(entry for entry in centres.list_centres(connection) if entry.short_name == code)
     echo_result(entry, f"Changed centre {entry.short_name}, {entry.full_name}.", as_json=as_json)
 
@@ -196,7 +196,7 @@ def _set_active(code: str, *, active: bool) -> None:
     click.echo(f"Centre {code} is {'active' if active else 'not active'}.")
 
 
-def _refuse_unspoken(language: str | None, settings: Settings) -> None:
+def _require_known_language(language: str | None, settings: Settings) -> None:
     """Raise ConfigurationError with the available languages if there is no catalogue for this one."""
     if language:
         from dcc.reports.languages import load_catalogue

@@ -17,11 +17,11 @@ from dcc.cli.shell.context import (
 )
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, picked, printable, terminal_width, warn
+from dcc.cli.shell.output import echo_json, fields_of, printable, terminal_width, warn
 from dcc.cli.shell.parameter_types import ID
-from dcc.cli.sources.add_dialog import Agreed, ask_for_source, protocols
+from dcc.cli.sources.add_dialog import AgreedSource, ask_for_source, protocols
 from dcc.cli.sources.source_options import checked_address, delta_option, listing_extent, source_options, tls_trust
-from dcc.cli.sources.trial import Trial, host_key_to_pin, list_directories, listing_line, tell
+from dcc.cli.sources.trial import Trial, echo_progress, host_key_to_pin, list_directories, listing_line
 from dcc.errors import ConfigurationError, HostKeyUnknownError, NotFoundError, SourceError, UnreachableError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def add(
     tls_fingerprints: tuple[str, ...],
     no_test: bool,
     as_json: bool,
-    **pace: Any,
+    **policy: Any,
 ) -> None:
     """Register a source; a program that reads the output gets its id.
 
@@ -117,9 +117,9 @@ def add(
     from dcc.sources.base import DeltaStrategy, SourceAddress
     from dcc.tracker.register import centres, file_sources
     from dcc.tracker.register.column_texts import is_plain_password
-    from dcc.tracker.register.source_pace import pace_columns
+    from dcc.tracker.register.source_schedules import policy_columns
 
-    pace_columns(**pace)
+    policy_columns(**policy)
     settings = settings_from_environment()
     extent = listing_extent(depth, include, exclude)
     where = {"--base-path": base_path} if protocol == "file" else {"--hostname": hostname} if protocol else {}
@@ -156,9 +156,9 @@ def add(
             if new_centre is not None:
                 centres.add_centre(connection, new_centre)
             source_id = file_sources.add_source(connection, agreed.trial.address, keys, agreed.tls)
-            file_sources.change_source(connection, source_id, **pace)
+            file_sources.change_source(connection, source_id, **policy)
         if new_centre is not None:
-            tell(f"Registered centre {new_centre.short_name}, {new_centre.full_name}.")
+            echo_progress(f"Registered centre {new_centre.short_name}, {new_centre.full_name}.")
         address = stored_address(tracker, source_id)
         if not (missing or no_test or warnings):
             try:
@@ -178,7 +178,7 @@ def _as_given(
     *,
     accept: bool,
     test: bool,
-) -> tuple[Agreed, list[str]]:
+) -> tuple[AgreedSource, list[str]]:
     """What the options say to register, with a warning if its host key could not be seen.
 
     With `test` it looks up the host key of an sftp server. Raises UnreachableError if that fails, unless it may
@@ -191,7 +191,7 @@ def _as_given(
         file_sources.check_new_source(connection, address)
     key, warnings = None, []
     if address.protocol == "sftp" and test:
-        tell(f"Connecting to {address.hostname} ...")
+        echo_progress(f"Connecting to {address.hostname} ...")
         try:
             key = host_key_to_pin(address, settings, accept=accept, option="--accept-host-key")
         except HostKeyUnknownError as error:
@@ -200,7 +200,7 @@ def _as_given(
             if not accept:
                 raise
             warnings.append(f"{error} Its host key is not known yet.")
-    return Agreed(Trial(address, key), tls, None), warnings
+    return AgreedSource(Trial(address, key), tls, None), warnings
 
 
 def _report_addition(
@@ -261,7 +261,7 @@ def test(ctx: click.Context, source_id: int, accept_host_key: bool, as_json: boo
     with open_tracker(settings) as tracker:
         address = stored_address(tracker, source_id)
         accepted = _accept_shown_key(tracker, settings, address) if accept_host_key else None
-        watch = ListingWatch(address.label, settings.list_timeout, tell, PAUSE_OF_LINES)
+        watch = ListingWatch(address.label, settings.list_timeout, echo_progress, PAUSE_OF_LINES)
         listing = list_source(stored_address(tracker, source_id), settings, watch)
     error = listing.error
     if not as_json:
@@ -271,7 +271,7 @@ def test(ctx: click.Context, source_id: int, accept_host_key: bool, as_json: boo
             raise error
         return
     directories = [
-        {**picked(part, "action", "missing", "ignored"), "zips": len(part.zips)} for part in listing.listings
+        {**fields_of(part, "action", "missing", "ignored"), "zips": len(part.zips)} for part in listing.listings
     ]
     echo_json(
         {

@@ -8,12 +8,12 @@ import click
 
 from dcc.cli.shell.context import json_option, open_tracker, reading_tracker, settings_from_environment
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import echo_list, picked, warn
+from dcc.cli.shell.output import echo_list, fields_of, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from dcc.reports.causes.skipped_archives import Skipped
+    from dcc.reports.causes.skipped_archives import SkippedEntry
 
 
 @command(
@@ -45,13 +45,13 @@ def why(
     from dcc.session.source_listings import list_source
     from dcc.tracker.queries.zip_action_lists import require_centre
     from dcc.tracker.register import file_sources
-    from dcc.tracker.register.source_pace import load_dues
+    from dcc.tracker.register.source_schedules import load_crawl_dues
 
     if source_id is not None and centre is not None:
         raise ConfigurationError("Give the ID of a file source, or --centre, not both.")
     settings = settings_from_environment()
     catalogue = load_catalogue(language, settings)
-    skipped: list[tuple[int, str, Skipped]] = []
+    skipped: list[tuple[int, str, SkippedEntry]] = []
     exit_code = 0
     with open_tracker(settings) as tracker:
         with tracker.connect() as connection:
@@ -61,7 +61,7 @@ def why(
         of_centre = [one.id for one in entries if centre in (None, one.centre) and one.state != "removed"]
         for each in of_centre if source_id is None else [source_id]:
             with tracker.connect() as connection:
-                due = load_dues(connection, settings.source_failure_limit).get(each)
+                due = load_crawl_dues(connection, settings.source_failure_limit).get(each)
                 rows = skipped_entries(connection, each, due=due)
             if look:
                 listing = list_source(stored_address(tracker, each), settings)
@@ -73,7 +73,7 @@ def why(
     why_not, who_acts = catalogue.say("why it was not taken"), catalogue.say("who acts")
     echo_list(
         [
-            {"source": source, "reason": reason, **picked(row, "entry", "why", "acts", "number")}
+            {"source": source, "reason": reason, **fields_of(row, "entry", "why", "acts", "number")}
             for source, reason, row in skipped
         ],
         (catalogue.say("source"), catalogue.say("entry"), why_not, who_acts),
@@ -107,7 +107,7 @@ def missing(source_id: int | None, as_json: bool) -> None:
         found = missing_archives(connection, source_id)
     names = ("source", "since", "believed", "loaded", "elsewhere", "proposal")
     echo_list(
-        [{"zip": str(archive.key), **picked(archive, *names)} for archive in found],
+        [{"zip": str(archive.key), **fields_of(archive, *names)} for archive in found],
         ("source", "submission", "missing since", "loaded", "elsewhere", "withdrawal"),
         [
             (

@@ -30,7 +30,7 @@ from dcc.messages import count_of
 
 if TYPE_CHECKING:
     from dcc.sources.base import Extent
-    from dcc.sources.due import Due
+    from dcc.sources.crawl_policy import CrawlDue
 
 _TRUSTED = "host key or certificate"
 _STATES = ("available", "maintenance", "removed")
@@ -74,12 +74,12 @@ def list_sources(as_json: bool) -> None:
       "due": null or {"why" (due, recent, closed, failing, paused), "until", "failures"}}
     """
     from dcc.tracker.register import file_sources
-    from dcc.tracker.register.source_pace import load_dues
+    from dcc.tracker.register.source_schedules import load_crawl_dues
 
     settings = settings_from_environment()
     with reading_tracker(settings) as connection:
         entries = file_sources.list_sources(connection)
-        dues = load_dues(connection, settings.source_failure_limit)
+        dues = load_crawl_dues(connection, settings.source_failure_limit)
     if as_json:
         echo_json([{**json_object(entry), "due": due_json(dues.get(entry.id))} for entry in entries])
         return
@@ -92,7 +92,7 @@ def list_sources(as_json: bool) -> None:
             "access key": e.accesskey,
             "base path": e.base_path,
             "state": e.state if e.centre_active else f"{e.state}, centre inactive",
-            "crawled": "" if e.id not in dues else dues[e.id].in_words,
+            "crawled": "" if e.id not in dues else dues[e.id].description,
             "hosts": e.hosted,
             "delta": e.delta,
             "listed": _listed(e.extent),
@@ -106,7 +106,7 @@ def list_sources(as_json: bool) -> None:
     note_facts(first=next((e.id for e in entries if e.state != "removed"), None))
 
 
-def due_json(due: Due | None) -> object:
+def due_json(due: CrawlDue | None) -> object:
     """Whether a source is due, in JSON."""
     return None if due is None else {"why": due.why, "until": due.until, "failures": due.past.failures}
 
@@ -164,7 +164,7 @@ def change(
     exclude: tuple[str, ...],
     tls_ca: str | None,
     tls_fingerprints: tuple[str, ...],
-    **pace: Any,
+    **policy: Any,
 ) -> None:
     """Change how source ID is reached and listed.
 
@@ -204,7 +204,7 @@ def change(
             delta=None if delta is None else DeltaStrategy(delta),
             extent=listing_extent(depth, include, exclude, entry.extent),
             tls=tls_trust(entry.protocol, tls_ca, tls_fingerprints),
-            **pace,
+            **policy,
         )
     click.echo(f"Changed file source {source_id}.")
 
@@ -253,9 +253,9 @@ def pause(source_id: int, reason: str, until: datetime | None) -> None:
 
     No session lists it or downloads from it, not even one that names it. Your user name and the reason are recorded.
     """
-    from dcc.sources.due import Pause
+    from dcc.sources.crawl_policy import Pause
     from dcc.tracker.models import utc_now
-    from dcc.tracker.register.source_pace import set_pause
+    from dcc.tracker.register.source_schedules import set_pause
 
     now = utc_now()
     if until is not None and until <= now:
@@ -275,15 +275,15 @@ def resume(source_id: int) -> None:
     After it, a source that is left alone because it kept failing is due again. The next session crawls it, if its
     schedule allows that.
     """
-    from dcc.sources.due import Why
-    from dcc.tracker.register.source_pace import load_dues, set_pause
+    from dcc.sources.crawl_policy import DueReason
+    from dcc.tracker.register.source_schedules import load_crawl_dues, set_pause
 
     settings = settings_from_environment()
     with writing_tracker(settings) as connection:
-        before = load_dues(connection, settings.source_failure_limit).get(source_id)
+        before = load_crawl_dues(connection, settings.source_failure_limit).get(source_id)
         set_pause(connection, source_id, None)
-        after = load_dues(connection, settings.source_failure_limit).get(source_id)
-    was = "was not paused" if before is None or before.pace.pause is None else "is not paused any more"
-    forgotten = "; its failures are forgotten" if before is not None and before.why is Why.FAILING else ""
+        after = load_crawl_dues(connection, settings.source_failure_limit).get(source_id)
+    was = "was not paused" if before is None or before.policy.pause is None else "is not paused any more"
+    forgotten = "; its failures are forgotten" if before is not None and before.why is DueReason.FAILING else ""
     following = "The next session crawls it" if after is None or after.is_due else f"It is {after}"
     click.echo(f"File source {source_id} {was}{forgotten}. {following}.")

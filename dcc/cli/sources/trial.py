@@ -45,17 +45,17 @@ class Trial:
 def try_source(address: SourceAddress, settings: Settings, centres: Collection[str], *, accept_host_key: bool) -> Trial:
     """Connect to a source that is not registered yet, and print each step. Raises only click.Abort."""
     trial = Trial(address, known=address.protocol != "sftp", usable=False)
-    tell(f"Connecting to {address.hostname} ...")
+    echo_progress(f"Connecting to {address.hostname} ...")
     try:
         if address.protocol == "sftp":
             key = host_key_to_pin(address, settings, accept=accept_host_key, option=None)
             trial = Trial(replace(address, host_keys=() if key is None else (key.line,)), key, usable=False)
         listings, whole = list_directories(trial.address, settings)
     except HostKeyUnknownError:
-        tell("Its host key was not accepted, and without that it cannot be used.")
+        echo_progress("Its host key was not accepted, and without that it cannot be used.")
         return trial
     except (SourceError, ConfigurationError) as error:
-        tell(f"That failed: {error}")
+        echo_progress(f"That failed: {error}")
         shown = error.fingerprint if isinstance(error, CertificateRefusedError) else None
         if shown is None or address.tls_fingerprints or not confirmed(f"{_IS_IT_RIGHT} Trust it?", option=None):
             return trial
@@ -74,7 +74,7 @@ def host_key_to_pin(address: SourceAddress, settings: Settings, *, accept: bool,
     from dcc.sources.sftp.connection import fetch_host_key
 
     shown = fetch_host_key(address.hostname, settings)
-    tell(f"It shows the host key {shown}.")
+    echo_progress(f"It shows the host key {shown}.")
     endpoint = parse_hostname(address.hostname, host_keys.SSH_PORT)
     try:
         host_keys.check_host_key(address, shown, host_keys.trusted_keys(address, endpoint, settings.known_hosts))
@@ -82,7 +82,7 @@ def host_key_to_pin(address: SourceAddress, settings: Settings, *, accept: bool,
         if not accept and not confirmed(_IS_IT_RIGHT, option=option):
             raise
         return shown
-    tell("It is in DCC_KNOWN_HOSTS, and so is trusted.")
+    echo_progress("It is in DCC_KNOWN_HOSTS, and so is trusted.")
     return None
 
 
@@ -98,18 +98,18 @@ def list_directories(address: SourceAddress, settings: Settings) -> tuple[list[A
     listings: list[ActionListing] = []
     with (
         connect(address, settings) as connection,
-        watching(ListingWatch.of_trial(address.label, settings, tell)) as watch,
+        watching(ListingWatch.of_trial(address.label, settings, echo_progress)) as watch,
     ):
         if address.protocol != "file":
-            tell(f"Logged in{f' as {address.username}' if address.username else ''}.")
+            echo_progress(f"Logged in{f' as {address.username}' if address.username else ''}.")
         try:
             for action in Action:
                 listings.append(connection.list_action(action))
-                tell(listing_line(listings[-1]))
+                echo_progress(listing_line(listings[-1]))
         except SourceTimeoutError:
             if not watch.has_seen_enough:
                 raise
-            tell(watch.stopped)
+            echo_progress(watch.stopped)
             return listings, False
     return listings, True
 
@@ -117,7 +117,7 @@ def list_directories(address: SourceAddress, settings: Settings) -> tuple[list[A
 def _explain(listings: Sequence[ActionListing], settings: Settings, centres: Collection[str]) -> bool:
     """Print what a crawl would do with the content of the three directories; returns whether any of them exists."""
     if all(part.missing for part in listings):
-        tell("None of the three is there: probably the directory is another one.")
+        echo_progress("None of the three is there: probably the directory is another one.")
         return False
     refused: list[str] = []
     names = [listed.name for part in listings for listed in part.zips]
@@ -127,13 +127,13 @@ def _explain(listings: Sequence[ActionListing], settings: Settings, centres: Col
         except BadFileNameError as error:
             refused.append(str(error))
     if not names:
-        tell("There is nothing to collect yet; what the centre puts there, a crawl finds.")
+        echo_progress("There is nothing to collect yet; what the centre puts there, a crawl finds.")
     elif refused:
         good = len(names) - len(refused)
-        tell(f"A crawl would collect {good:,} of them and refuse {len(refused):,} by name, such as:")
-        tell(f"  {refused[0]}")
+        echo_progress(f"A crawl would collect {good:,} of them and refuse {len(refused):,} by name, such as:")
+        echo_progress(f"  {refused[0]}")
     else:
-        tell(f"A crawl would collect {count_of(len(names), 'archive')}.")
+        echo_progress(f"A crawl would collect {count_of(len(names), 'archive')}.")
     return True
 
 
@@ -145,6 +145,6 @@ def listing_line(part: ActionListing) -> str:
     return f"{part.action}: holds {count_of(len(part.zips), 'archive')}{ignored}"
 
 
-def tell(text: str) -> None:
+def echo_progress(text: str) -> None:
     """Print lines on standard error."""
     click.echo("\n".join(map(printable, text.splitlines())), err=True)

@@ -21,7 +21,7 @@ from dcc.cli.shell.context import (
     writing_tracker,
 )
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import byte_size, echo_json, echo_list, echo_result, echo_table, picked, warn
+from dcc.cli.shell.output import byte_size, echo_json, echo_list, echo_result, echo_table, fields_of, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ArchiveError, ConfigurationError, NotFoundError, StoredObjectLostError
 from dcc.messages import count_of
@@ -254,5 +254,5 @@ def declined(everything: bool, as_json: bool) -> None:
 def _as_json(entry: Decline) -> dict[str, object]:
     return {
         "zip": str(entry.key),
-        **picked(entry, "owner", "declined_by", "reason", "created", "revoked", "revoked_by"),
+        **fields_of(entry, "owner", "declined_by", "reason", "created", "revoked", "revoked_by"),
     }

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from dcc.tracker.queries.zip_action_lists import SelectedZip
 
-Refusal = Callable[["SelectedZip"], str]
+RefusalText = Callable[["SelectedZip"], str]
 """Why a submission is left out; empty if it is not."""
 
 _REASON = click.option("--reason", required=True, help="Why; `dcc show` tells it.")
@@ -36,7 +36,7 @@ _REASON = click.option("--reason", required=True, help="Why; `dcc show` tells it
 @bulk_options
 @_REASON
 @json_option
-def hold(reason: str, dry_run: bool, yes: bool, as_json: bool, **given: Any) -> None:
+def hold(reason: str, dry_run: bool, yes: bool, as_json: bool, **filters: Any) -> None:
     """Have sessions leave submissions alone until you release them.
 
     They are neither fetched, nor validated, nor uploaded. Uploaded data stay. A session that is active now may still
@@ -55,13 +55,13 @@ def hold(reason: str, dry_run: bool, yes: bool, as_json: bool, **given: Any) -> 
     def work(connection: Connection, za_ids: list[int], reason: str) -> None:
         decide(connection, DecisionKind.HOLD, za_ids, by=user_name(), reason=reason)
 
-    _do("put on hold", given, refusal, work, reason=reason, dry_run=dry_run, yes=yes, as_json=as_json)
+    _do("put on hold", filters, refusal, work, reason=reason, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 @command(examples=["dcc release add/H.2013-10-31.1.impc.zip", "dcc release --centre H"])
 @bulk_options
 @json_option
-def release(dry_run: bool, yes: bool, as_json: bool, **given: Any) -> None:
+def release(dry_run: bool, yes: bool, as_json: bool, **filters: Any) -> None:
     """Release submissions on hold or in quarantine.
 
     The next session processes them.
@@ -74,8 +74,8 @@ def release(dry_run: bool, yes: bool, as_json: bool, **given: Any) -> None:
     def work(connection: Connection, za_ids: list[int], _: str) -> None:
         revoke(connection, za_ids, DecisionKind.HOLD, DecisionKind.QUARANTINE, by=user_name())
 
-    refusal: Refusal = lambda one: "" if one.on_hold else "not on hold"  # noqa: E731
-    _do("released", given, refusal, work, dry_run=dry_run, yes=yes, as_json=as_json)
+    refusal: RefusalText = lambda one: "" if one.on_hold else "not on hold"  # noqa: E731
+    _do("released", filters, refusal, work, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 @command(
@@ -88,7 +88,7 @@ def release(dry_run: bool, yes: bool, as_json: bool, **given: Any) -> None:
 @bulk_options
 @_REASON
 @json_option
-def cancel(reason: str, dry_run: bool, yes: bool, as_json: bool, **given: Any) -> None:
+def cancel(reason: str, dry_run: bool, yes: bool, as_json: bool, **filters: Any) -> None:
     """Set submissions aside that are not uploaded.
 
     No session processes them. `dcc retry` takes that back. `dcc data undo` withdraws uploaded data.
@@ -110,7 +110,7 @@ def cancel(reason: str, dry_run: bool, yes: bool, as_json: bool, **given: Any) -
         refuse_during_session(connection, settings_from_environment())
         progress.cancel(connection, za_ids, user_name(), f"Cancelled: {reason}")
 
-    _do("cancelled", given, refusal, work, reason=reason, dry_run=dry_run, yes=yes, as_json=as_json)
+    _do("cancelled", filters, refusal, work, reason=reason, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 @command(
@@ -123,7 +123,7 @@ def cancel(reason: str, dry_run: bool, yes: bool, as_json: bool, **given: Any) -
 @click.option("--reason", help="Why nobody has to act; `dcc show` tells it.")
 @click.option("--revoke", "revoked", is_flag=True, help="Take that back.")
 @json_option
-def acknowledge(reason: str | None, revoked: bool, dry_run: bool, yes: bool, as_json: bool, **given: Any) -> None:
+def acknowledge(reason: str | None, revoked: bool, dry_run: bool, yes: bool, as_json: bool, **filters: Any) -> None:
     """Say that nobody has to act on failed submissions.
 
     `dcc zips --status failed`, causes and checks list them no more, and sessions do not try them again. `dcc status`
@@ -150,13 +150,13 @@ def acknowledge(reason: str | None, revoked: bool, dry_run: bool, yes: bool, as_
             decide(connection, DecisionKind.ACKNOWLEDGE, za_ids, by=user_name(), reason=reason)
 
     done = "not acknowledged any more" if revoked else "acknowledged"
-    _do(done, given, refusal, work, reason=reason, dry_run=dry_run, yes=yes, as_json=as_json)
+    _do(done, filters, refusal, work, reason=reason, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 def _do(
     done: str,
-    given: dict[str, Any],
-    refusal: Refusal,
+    filters: dict[str, Any],
+    refusal: RefusalText,
     work: Callable[[Connection, list[int], str], None],
     *,
     dry_run: bool,
@@ -172,9 +172,9 @@ def _do(
     text = ""
     if reason is not None:
         text = require_text("reason", reason.strip(), ZipDecision.reason, "`dcc show` tells it")
-    zip_actions: Sequence[str] = given.pop("zip_actions")
-    listed: TextIO | None = given.pop("listed")
-    selection = Selection.of(zip_actions, listed, **given)
+    zip_actions: Sequence[str] = filters.pop("zip_actions")
+    listed: TextIO | None = filters.pop("listed")
+    selection = Selection.of(zip_actions, listed, **filters)
     with open_tracker(settings_from_environment()) as tracker:
         if not dry_run and asks_in_production(yes=yes):
             with tracker.connect() as connection:

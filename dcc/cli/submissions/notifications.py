@@ -10,7 +10,7 @@ import click
 
 from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import echo_json, echo_list, echo_result, picked, printable, warn
+from dcc.cli.shell.output import echo_json, echo_list, echo_result, fields_of, printable, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ConfigurationError, TrackerUnreachableError
 
@@ -119,7 +119,7 @@ def _send(tracker: Engine, settings: Settings, session_id: int | None, centre: s
     else:
         result = notify_session(tracker, settings, session_id, centre=centre)
     lines = map(printable, result.sentences or (_nothing(settings),))
-    echo_result(picked(result, "sent", "failed", "sentences"), *lines, as_json=as_json)
+    echo_result(fields_of(result, "sent", "failed", "sentences"), *lines, as_json=as_json)
     return _NOT_SENT if result.failed else 0
 
 
@@ -131,8 +131,8 @@ def _show_plan(tracker: Engine, settings: Settings, session_id: int | None, cent
         message = ("kind", "session", "centre", "language", "subject", "text")
         told = [
             {
-                **picked(one, "channel", "recipient"),
-                **picked(one.message, *message),
+                **fields_of(one, "channel", "recipient"),
+                **fields_of(one.message, *message),
                 "attachments": [attachment.name for attachment in one.message.attachments],
             }
             for one in planned
@@ -167,7 +167,7 @@ def _list(tracker: Engine, session_id: int | None, as_json: bool) -> None:
     entries = Ledger(tracker).entries(session=session_id)
     names = ("kind", "subject", "channel", "recipient", "state", "attempts", "reason", "changed")
     echo_list(
-        [picked(entry, *names, session="session_id") for entry in entries],
+        [fields_of(entry, *names, session="session_id") for entry in entries],
         ("when", "what", "of", "by", "to", "state", "why"),
         [(e.changed, e.kind, e.subject, e.channel, e.recipient, e.state, e.reason or "") for e in entries],
         as_json=as_json,

@@ -85,9 +85,9 @@ def report(
         pictures = 0
     with open_tracker(settings) as engine, engine.connect() as tracker, qc_at_hand(settings) as (qc, missing):
         catalogue = load_catalogue(language or language_of(tracker, subject), settings)
-        most = pictures if html else 0
+        limit = pictures if html else 0
         found = collect_report(
-            tracker, qc, subject, settings, catalogue=catalogue, most_pictures=most, qc_missing=missing
+            tracker, qc, subject, settings, catalogue=catalogue, max_pictures=limit, qc_missing=missing
         )
         if html is not None:
             page = render_html(found, catalogue, settings)
@@ -99,7 +99,7 @@ def report(
         if spreadsheet is not None:
             from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
 
-            causes, scope = causes_of(tracker, qc, subject, settings, most=None), scope_of(tracker, subject)
+            causes, scope = causes_of(tracker, qc, subject, settings, limit=None), scope_of(tracker, subject)
             written = write_findings_spreadsheet(_place(spreadsheet), tracker, qc, scope, causes, catalogue)
             click.echo(f"Wrote {spreadsheet}: {count_of(written.findings, 'finding')}.", err=True)
         if as_json:

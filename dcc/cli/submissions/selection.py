@@ -67,7 +67,7 @@ def ask_before_many(chosen: Sequence[SelectedZip], what: str, *, yes: bool) -> N
 class Selection:
     """What a command's arguments select; `names` is None without any."""
 
-    wanted: ZipFilter
+    criteria: ZipFilter
     names: Sequence[str] | None
 
     @classmethod
@@ -85,7 +85,7 @@ class Selection:
         """The selected submissions, oldest first. Raises NotFoundError and ConfigurationError for wrong names."""
         from dcc.tracker.queries.zip_action_lists import select_zips
 
-        return select_zips(connection, self.wanted, self.names)
+        return select_zips(connection, self.criteria, self.names)
 
 
 def filter_of(

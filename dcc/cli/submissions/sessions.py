@@ -15,8 +15,8 @@ from dcc.cli.shell.output import (
     echo_list,
     echo_rows,
     echo_wrapped,
+    fields_of,
     json_object,
-    picked,
     printable,
     warn,
 )
@@ -149,7 +149,7 @@ def show(session_id: int, as_json: bool) -> None:
     if statistics:
         click.echo()
         names = ("source", "centre", *MEASURES)
-        rows = [picked(work, *names) | {"bytes": byte_size(work.bytes)} for work in statistics]
+        rows = [fields_of(work, *names) | {"bytes": byte_size(work.bytes)} for work in statistics]
         echo_rows(rows, ["bytes", "seconds", "listed", "fetched"])
 
 

@@ -97,7 +97,7 @@ def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
         _print_story(story, failed_documents, None if all_errors else _ERRORS_SHOWN)
 
 
-def _print_story(story: ZipStory, failed_documents: Sequence[FailedDocument], most_errors: int | None) -> None:
+def _print_story(story: ZipStory, failed_documents: Sequence[FailedDocument], max_errors: int | None) -> None:
     key = click.style(printable(f"{story.action}/{story.file_name}"), bold=True)
     click.echo(f"{key}  {state_text(story.phase.short_name, story.status.short_name)}")
     size = (
@@ -111,7 +111,7 @@ def _print_story(story: ZipStory, failed_documents: Sequence[FailedDocument], mo
     _print_reasons(story.reasons, indent="  ")
     _print_hosts(story)
     _print_downloads(story.downloads)
-    _print_documents(story.documents, most_errors)
+    _print_documents(story.documents, max_errors)
     if failed_documents:
         click.echo("\nExperiments wait for animals in documents that failed; the centre corrects these")
         for failed in failed_documents:
@@ -199,7 +199,7 @@ def _line_facts(download: DownloadStory) -> tuple[object, ...]:
     return download.source, download.bytes, download.outcome, reasons
 
 
-def _print_documents(documents: Sequence[DocumentStory], most_errors: int | None) -> None:
+def _print_documents(documents: Sequence[DocumentStory], max_errors: int | None) -> None:
     if not documents:
         return
     click.echo("\nDocuments")
@@ -221,15 +221,15 @@ def _print_documents(documents: Sequence[DocumentStory], most_errors: int | None
                 echo_wrapped(f"  in the archive at {printable(document.place)}")
             for path, md5 in document.archives:
                 echo_wrapped(f"  inside {printable(path)}, MD5 {md5}")
-            print_errors(document.errors, most_errors, hint="`dcc show --all-errors` prints them all.")
+            print_errors(document.errors, max_errors, hint="`dcc show --all-errors` prints them all.")
         for entry in document.reopenings:
             echo_wrapped(f"  {printable(entry.created)}  set back from {_set_back_text(entry)}", _FURTHER)
 
 
-def print_errors(errors: Sequence[Problem], most: int | None, *, hint: str) -> None:
-    """Print errors of a document with their lines and columns, at most `most` (None: all) of them."""
-    for error in errors[:most]:
+def print_errors(errors: Sequence[Problem], limit: int | None, *, hint: str) -> None:
+    """Print errors of a document with their lines and columns, at most `limit` (None: all) of them."""
+    for error in errors[:limit]:
         place = f"{error.place}: " if error.place else ""
         echo_wrapped(f"  {place}{printable(error.text)}", _FURTHER)
-    if most is not None and len(errors) > most:
-        echo_wrapped(f"  ... and {count_of(len(errors) - most, 'more error')}. {hint}")
+    if limit is not None and len(errors) > limit:
+        echo_wrapped(f"  ... and {count_of(len(errors) - limit, 'more error')}. {hint}")

@@ -9,11 +9,11 @@ import click
 from dcc.cli.shell.context import json_option, reading_tracker, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import byte_size, echo_json, echo_table, echo_wrapped, expected_text, picked, printable
+from dcc.cli.shell.output import byte_size, echo_json, echo_table, echo_wrapped, expected_text, fields_of, printable
 from dcc.cli.sources.source import due_json
 from dcc.cli.submissions.sessions import crawl_json, session_json, session_line
 from dcc.messages import count_of
-from dcc.outcomes import TROUBLES
+from dcc.outcomes import FAILED_ENDS
 from dcc.phases import Phase, Status
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def status(as_json: bool) -> None:
     states = overview.zip_actions
     last = overview.sessions.last
     note_facts(
-        in_trouble=last.id if last is not None and last.outcome in TROUBLES else None,
+        in_trouble=last.id if last is not None and last.outcome in FAILED_ENDS else None,
         held=next((key for key, _, _ in overview.held_documents), None),
         failed=any(state.status is Status.FAILED for state in states),
         down=next((source.entry.id for source in overview.sources if source.is_down), None),
@@ -98,17 +98,17 @@ def _json_of(overview: Overview) -> dict[str, object]:
             {"zip": str(key), "document": name, "message": message} for key, name, message in overview.held_documents
         ],
         "held_archives": [
-            {"zip": str(archive.key), **picked(archive, "owner", "hosts", "message")}
+            {"zip": str(archive.key), **fields_of(archive, "owner", "hosts", "message")}
             for archive in overview.held_archives
         ],
         "archive_store": {
-            **picked(stored.archives, "archives", bytes="size_bytes"),
-            "week": picked(stored.week, "archives", bytes="size_bytes"),
-            **picked(stored, "pending", "bad", "missing"),
+            **fields_of(stored.archives, "archives", bytes="size_bytes"),
+            "week": fields_of(stored.week, "archives", bytes="size_bytes"),
+            **fields_of(stored, "pending", "bad", "missing"),
             "lost": len(stored.lost),
         },
-        **picked(overview, "on_hold", "quarantined", "acknowledged", "proposals", "findings", "expected"),
-        "silent": [picked(centre, "centre", "since", "within_days") for centre in overview.silent],
+        **fields_of(overview, "on_hold", "quarantined", "acknowledged", "proposals", "findings", "expected"),
+        "silent": [fields_of(centre, "centre", "since", "within_days") for centre in overview.silent],
     }
 
 
@@ -178,7 +178,7 @@ def _source_json(source: SourceOverview) -> dict[str, object]:
     names = ("id", "centre", "protocol", "hostname", "username", "base_path", "state", "centre_active", "hosted")
     crawl = None if source.crawl is None else crawl_json(source.crawl)
     return {
-        **picked(source.entry, *names),
+        **fields_of(source.entry, *names),
         "last_crawl": crawl,
         "due": due_json(source.due),
         "expected": source.expected,

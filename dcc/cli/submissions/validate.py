@@ -11,7 +11,7 @@ import click
 from dcc.cli.shell.context import json_option, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json_list, echo_wrapped, picked, printable, warn
+from dcc.cli.shell.output import echo_json_list, echo_wrapped, fields_of, printable, warn
 from dcc.cli.submissions.show import print_errors
 from dcc.errors import ConfigurationError, DocumentError
 from dcc.messages import count_of
@@ -97,7 +97,7 @@ def validate(
     counts = _Counts()
     counted = map(counts.take, verdicts)
     if as_json:
-        echo_json_list(picked(verdict, "path", "valid", "errors", "warnings", "missing") for verdict in counted)
+        echo_json_list(fields_of(verdict, "path", "valid", "errors", "warnings", "missing") for verdict in counted)
     else:
         for verdict in counted:
             _print_verdict(verdict, None if all_errors else _ERRORS_SHOWN)
@@ -172,10 +172,10 @@ def _reference_data(place: str, settings: Settings) -> ReferenceData:
     return load_reference_data(Path(place))
 
 
-def _print_verdict(verdict: PathVerdict, most: int | None) -> None:
+def _print_verdict(verdict: PathVerdict, limit: int | None) -> None:
     mark = click.style("valid  ", fg="green") if verdict.valid else click.style("INVALID", fg="red")
     click.echo(f"{mark}  {printable(verdict.path)}")
-    print_errors(verdict.errors, most, hint="`dcc validate --all-errors` prints them all.")
+    print_errors(verdict.errors, limit, hint="`dcc validate --all-errors` prints them all.")
     for warning in verdict.warnings:
         place = "" if not warning.place else f"{warning.place}: {warning.kind}: "
         echo_wrapped(f"  {click.style('warning', fg='yellow')}: {place}{printable(warning.fact)}", indent="      ")

@@ -46,7 +46,7 @@ _CELLS: Mapping[str, Callable[[ZipEntry], object]] = {
 @click.option("--acknowledged", is_flag=True, help="Only failed ones that nobody has to act on (`dcc acknowledge`).")
 @click.option("--on-hold", is_flag=True, help="Only those on hold (`dcc hold`).")
 @json_option
-def zips(acknowledged: bool, on_hold: bool, as_json: bool, **given: Any) -> None:
+def zips(acknowledged: bool, on_hold: bool, as_json: bool, **filters: Any) -> None:
     """List submissions, oldest first.
 
     With the sources that host them now. Failed ones also have since when, why, and whom to write to. --status failed
@@ -61,17 +61,19 @@ def zips(acknowledged: bool, on_hold: bool, as_json: bool, **given: Any) -> None
     """
     from dcc.tracker.queries import zip_action_lists
 
-    wanted = filter_of(**given, on_hold=on_hold or None)
-    failing = acknowledged or wanted.status is Status.FAILED
-    wanted = replace(wanted, acknowledged=acknowledged if failing or wanted.faulty else None)
+    criteria = filter_of(**filters, on_hold=on_hold or None)
+    failing = acknowledged or criteria.status is Status.FAILED
+    criteria = replace(criteria, acknowledged=acknowledged if failing or criteria.faulty else None)
     with reading_tracker() as connection:
-        entries = zip_action_lists.find_zips(connection, wanted, with_reasons=as_json or failing or given["quarantine"])
+        entries = zip_action_lists.find_zips(
+            connection, criteria, with_reasons=as_json or failing or filters["quarantine"]
+        )
     if as_json:
         echo_json([{**json_object(entry), "reason": entry.reason and entry.reason.text} for entry in entries])
         return
     note_facts(first=next((f"{entry.action}/{entry.file_name}" for entry in entries), None))
     columns, flexible = ["submission", "centre", "phase", "status", "size", "sources"], []
-    if given["quarantine"]:
+    if filters["quarantine"]:
         columns = ["submission", "phase", "status", "since", "tried again", "why"]
         flexible = ["why", "tried again", "since"]
     elif failing:

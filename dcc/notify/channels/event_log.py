@@ -6,12 +6,12 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from dcc.notify.messages import Audience, Kind, Message
+from dcc.notify.messages import Audience, Message, MessageKind
 from dcc.runtime.log_context import logging_about, progress_log
 
 log = progress_log(__name__)
 
-_LEVELS: Final = {Kind.OUTAGE: logging.ERROR, Kind.ADDRESS: logging.WARNING}
+_LEVELS: Final = {MessageKind.OUTAGE: logging.ERROR, MessageKind.ADDRESS: logging.WARNING}
 
 
 class LogChannel:

@@ -24,7 +24,7 @@ from typing import Final
 from dcc.errors import NotificationNotSentError, SourceTimeoutError, SourceUnreachableError, UnreachableError
 from dcc.notify.messages import Audience, Message
 from dcc.redaction import redact
-from dcc.runtime.time_limits import in_time, time_limit
+from dcc.runtime.time_limits import call_with_timeout, time_limit
 from dcc.settings import Settings
 from dcc.settings.hosts import is_loopback
 from dcc.settings.recipients import MailServer, parse_smtp_url
@@ -209,7 +209,7 @@ class _Client(smtplib.SMTP):
 def _own_name(connection: socket.socket, seconds: float) -> str:
     """This machine's name for a mail server: its full name, else its address (RFC 5321, 4.1.3)."""
     with contextlib.suppress(TimeoutError):
-        name = in_time(socket.getfqdn, seconds, NAME_SERVICE)
+        name = call_with_timeout(socket.getfqdn, seconds, NAME_SERVICE)
         if "." in name:
             return name
     address = connection.getsockname()[0].partition("%")[0]

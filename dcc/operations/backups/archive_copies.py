@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 from dcc.errors import BackupError, DccError
 from dcc.operations.archive_copies import ArchiveCopies
 from dcc.operations.backups.database_files import open_file
-from dcc.operations.backups.manifest import Manifest
+from dcc.operations.backups.manifest import BackupManifest
 from dcc.operations.backups.row_copies import Progress, no_progress
 from dcc.runtime.checksums import sha256_of
 from dcc.runtime.private_files import make_directory
@@ -73,7 +73,7 @@ class VerifiedArchives:
 
 
 def verify_archives(
-    directory: Path, manifest: Manifest, *, on_progress: Progress = no_progress
+    directory: Path, manifest: BackupManifest, *, on_progress: Progress = no_progress
 ) -> VerifiedArchives | None:
     """Read the archives of a set that were copied beside it; None if none ever were.
 

@@ -30,8 +30,8 @@ from dcc.operations.backups.manifest import (
     MANIFEST,
     STAGING_FILES,
     STAGING_INDEX,
+    BackupManifest,
     DatabaseOfSet,
-    Manifest,
     SetFile,
     StagingOfSet,
     sets_in,
@@ -109,7 +109,7 @@ class BackupReport:
     """
 
     directory: Path
-    manifest: Manifest
+    manifest: BackupManifest
     removed: tuple[Path, ...]
     not_removed: tuple[NotRemoved, ...] = ()
     archives: CopiedArchives | None = None
@@ -147,7 +147,7 @@ def make_backup(
 
 def _make_set(
     tracker: Engine, qc: Engine, settings: Settings, directory: Path, wanted: BackupRequest, on_progress: Progress
-) -> tuple[Path, Manifest]:
+) -> tuple[Path, BackupManifest]:
     unfinished = directory / _UNFINISHED
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(mode=PRIVATE_DIRECTORY)
@@ -164,7 +164,7 @@ def _make_set(
 
 def _write_set(
     tracker: Engine, qc: Engine, settings: Settings, path: Path, wanted: BackupRequest, on_progress: Progress
-) -> Manifest:
+) -> BackupManifest:
     began, created = time.monotonic(), datetime.now(UTC).replace(tzinfo=None, microsecond=0)
     with snapshot(tracker, qc, settings) as both:
         of_tracker = _write_database(both.tracker, TRACKER, path, on_progress, with_secrets=wanted.with_secrets)
@@ -172,7 +172,7 @@ def _write_set(
     copies = path / STAGING_FILES if wanted.with_staging else None
     files = list_files(settings.staging_directory, copies, lambda number: on_progress("files in staging", number, 0))
     number, size = write_index(path / STAGING_INDEX, files)
-    manifest = Manifest(
+    manifest = BackupManifest(
         created=created,
         platform_version=version("dcc"),
         seconds=round(time.monotonic() - began, 3),
@@ -209,7 +209,7 @@ def describe_file(path: Path) -> SetFile:
         return SetFile(path.name, os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest())
 
 
-def _named(directory: Path, manifest: Manifest) -> Path:
+def _named(directory: Path, manifest: BackupManifest) -> Path:
     name = f"dcc-{manifest.created:%Y%m%dT%H%M%SZ}"
     number, path = 1, directory / name
     while path.exists():

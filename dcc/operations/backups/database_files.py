@@ -18,7 +18,7 @@ from dcc.databases.engines import database_label, disposed, open_url
 from dcc.databases.schema import exclusive_connection
 from dcc.databases.upgrades import (
     columns_of,
-    keep_last_update,
+    create_last_update_trigger,
     make_tables,
     make_views,
     record_revision,
@@ -92,7 +92,7 @@ def _make_tables(path: Path, source: Connection, database: Database, revision: s
             make_views(connection, database)
         else:
             _undo_upgrades(connection, source, database)
-        keep_last_update(connection)
+        create_last_update_trigger(connection)
         record_revision(connection, revision)
         connection.commit()
 

@@ -57,7 +57,7 @@ class StagingOfSet:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class BackupManifest:
     """The description of a set. `sessions` are those that were active; `seconds` is how long the backup took."""
 
     created: datetime
@@ -76,7 +76,7 @@ class Manifest:
         return sum(table.rows for database in (self.tracker, self.qc) for table in database.tables.values())
 
 
-def write_manifest(directory: Path, manifest: Manifest) -> None:
+def write_manifest(directory: Path, manifest: BackupManifest) -> None:
     """Write the manifest of a set, readable by this user only."""
     content = {"made_by": _MADE_BY, "format_version": FORMAT_VERSION} | asdict(manifest)
     content["created"] = f"{manifest.created:%Y-%m-%dT%H:%M:%SZ}"
@@ -85,7 +85,7 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
 
-def read_manifest(directory: Path) -> Manifest:
+def read_manifest(directory: Path) -> BackupManifest:
     """Read the manifest of a set. Raises BackupError if there is none, or one of a later format."""
     path = directory / MANIFEST
     try:
@@ -98,7 +98,7 @@ def read_manifest(directory: Path) -> Manifest:
             sessions = read["sessions"] if "sessions" in read else [read["session"]]
             created = datetime.strptime(read["created"], "%Y-%m-%dT%H:%M:%SZ")
             known = {"created": created, "sessions": [session for session in sessions if session is not None]}
-            return TypeAdapter(Manifest).validate_python(read | known)
+            return TypeAdapter(BackupManifest).validate_python(read | known)
     except FileNotFoundError as error:
         raise BackupError(
             f"{directory} holds no whole backup: {MANIFEST} is missing. Name a directory that dcc backup has made."

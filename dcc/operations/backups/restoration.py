@@ -20,7 +20,14 @@ from dcc.databases.transactions import writing
 from dcc.errors import BackupError, CopyFailedError
 from dcc.operations.backups.backup import LEFT_OUT_KEY
 from dcc.operations.backups.database_files import disk_errors, finish_file, open_file, remove_file
-from dcc.operations.backups.manifest import STAGING_FILES, DatabaseOfSet, Manifest, SetFile, find_set, read_manifest
+from dcc.operations.backups.manifest import (
+    STAGING_FILES,
+    BackupManifest,
+    DatabaseOfSet,
+    SetFile,
+    find_set,
+    read_manifest,
+)
 from dcc.operations.backups.row_copies import Progress, differences, no_progress, sum_tables
 from dcc.operations.backups.staged_files import (
     FilesProgress,
@@ -41,7 +48,7 @@ from dcc.tracker.models import FileSource
 _BLOCK = 1 << 20
 
 
-def verify_backup(directory: Path, *, on_progress: Progress = no_progress) -> Manifest:
+def verify_backup(directory: Path, *, on_progress: Progress = no_progress) -> BackupManifest:
     """Read a complete set and return its manifest. Raises BackupError for each difference from it."""
     manifest = read_manifest(directory)
     check_files(directory, manifest, on_progress)
@@ -54,7 +61,7 @@ def verify_backup(directory: Path, *, on_progress: Progress = no_progress) -> Ma
     return manifest
 
 
-def check_files(directory: Path, manifest: Manifest, on_progress: Progress) -> None:
+def check_files(directory: Path, manifest: BackupManifest, on_progress: Progress) -> None:
     """Raise BackupError unless the databases and the list of staging are exactly as the manifest says."""
     files = (manifest.tracker.file, manifest.qc.file, manifest.staging.index)
     total, done = sum(file.size_bytes for file in files), 0
@@ -97,7 +104,7 @@ class RestoreReport:
     """What was restored: the set, the sessions that were ended, the sources without their access key, and staging."""
 
     directory: Path
-    manifest: Manifest
+    manifest: BackupManifest
     ended_sessions: tuple[int, ...]
     sources_without_key: tuple[int, ...]
     staging: StagingReport
@@ -162,7 +169,7 @@ def restore_backup(
     return RestoreReport(found, manifest, tuple(ended), tuple(without), of_staging)
 
 
-def _refuse_newer(manifest: Manifest) -> None:
+def _refuse_newer(manifest: BackupManifest) -> None:
     for of_set, database in ((manifest.tracker, TRACKER), (manifest.qc, QC_DATABASE)):
         if of_set.revision not in database.revisions:
             raise BackupError(

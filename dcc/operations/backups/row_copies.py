@@ -189,7 +189,7 @@ _HOLD_LEASES: Final = select(SessionLock.id).order_by(SessionLock.id).with_for_u
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class DatabaseSnapshot:
     """Connections that read both databases at the same moment, and the sessions that were active then."""
 
     tracker: Connection
@@ -198,7 +198,7 @@ class Snapshot:
 
 
 @contextmanager
-def snapshot(tracker: Engine, qc: Engine, settings: Settings) -> Iterator[Snapshot]:
+def snapshot(tracker: Engine, qc: Engine, settings: Settings) -> Iterator[DatabaseSnapshot]:
     """Both databases at one moment, for as long as the block lasts.
 
     Meanwhile the write-ahead log of SQLite, or the undo log of MariaDB and MySQL, grows by what others write. Raises
@@ -209,11 +209,11 @@ def snapshot(tracker: Engine, qc: Engine, settings: Settings) -> Iterator[Snapsh
     with ExitStack() as stack:
         own = [_patient_engine(stack, engine) for engine in (tracker, qc)]
 
-        def begin() -> Snapshot:
+        def begin() -> DatabaseSnapshot:
             with ExitStack() as begun, writing(tracker) as lock:
                 lock.execute(_HOLD_LEASES)
                 of_tracker, of_qc = (_begin(begun, engine) for engine in own)
-                found = Snapshot(of_tracker, of_qc, active_sessions(of_tracker, settings))
+                found = DatabaseSnapshot(of_tracker, of_qc, active_sessions(of_tracker, settings))
                 stack.push(begun.pop_all())
                 return found
 

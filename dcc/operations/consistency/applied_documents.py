@@ -86,8 +86,8 @@ def _name(document: Row[Any]) -> str:
     return f"{key_of(document)} {document.fname}"
 
 
-def finding_logs(tracker: Connection, qc: Connection, most: int) -> Iterator[Inconsistency]:
-    """C18. A document's log has `most` of its findings, and one entry for the others, unless judging is left out."""
+def finding_logs(tracker: Connection, qc: Connection, limit: int) -> Iterator[Inconsistency]:
+    """C18. A document's log has `limit` of its findings, and one entry for the others, unless judging is left out."""
     for page in document_pages(tracker, Phase.DATA):
         # A document that failed in this phase has passed it too.
         judged = [document for document in page if document.status_id != int(Status.CANCELLED)]
@@ -109,26 +109,26 @@ def finding_logs(tracker: Connection, qc: Connection, most: int) -> Iterator[Inc
             number = of_document.get(document.id)
             if number is not None and document.id not in unjudged:
                 found, log = rules[number], logged[document.id]
-                wrong = _wrong_log(document, number, found, log, is_failing=number in failing, most=most)
+                wrong = _wrong_log(document, number, found, log, is_failing=number in failing, limit=limit)
                 if wrong is not None:
                     yield Inconsistency("C18", _name(document), f"{wrong} {_JUDGE.format(key=key_of(document))}")
 
 
 def _wrong_log(
-    document: Row[Any], number: int, rules: Counter[str], logged: Counter[str], *, is_failing: bool, most: int
+    document: Row[Any], number: int, rules: Counter[str], logged: Counter[str], *, is_failing: bool, limit: int
 ) -> str | None:
     """How the state or log of a document differs from its active findings in the QC database; None if they agree."""
     state = state_of(document)
     if state.failed != is_failing:
         has = "has" if is_failing else "has no"
         return f"It is {state}, and {has} findings that fail it in the QC database, as document {number}."
-    if _differ(rules, logged, most):
+    if _differ(rules, logged, limit):
         return f"Its log has {_in_words(logged)}, the QC database {_in_words(rules)} (document {number})."
     return None
 
 
-def _differ(rules: Counter[str], logged: Counter[str], most: int) -> bool:
-    if MORE_RULE in logged or rules.total() > most:
+def _differ(rules: Counter[str], logged: Counter[str], limit: int) -> bool:
+    if MORE_RULE in logged or rules.total() > limit:
         return not set(logged) <= {*rules, MORE_RULE}
     return Counter({rule: number for rule, number in rules.items() if rule != MORE_RULE}) != logged
 

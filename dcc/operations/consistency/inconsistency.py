@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Select
 
 from dcc.tracker.submission_rows import key_of, state_of
 
-MOST_TOLD: Final = 20
+MAX_TOLD: Final = 20
 """How many inconsistencies of one rule are listed; the others are counted."""
 
 RULES: Final[dict[str, str]] = {
@@ -72,13 +72,13 @@ def in_rows(
 
 
 def bounded(found: Iterable[Inconsistency]) -> Iterator[Inconsistency]:
-    """The first `MOST_TOLD` of each rule as they come, then one for each rule with more."""
+    """The first `MAX_TOLD` of each rule as they come, then one for each rule with more."""
     counts: Counter[str] = Counter()
     for inconsistency in found:
         counts[inconsistency.rule] += 1
-        if counts[inconsistency.rule] <= MOST_TOLD:
+        if counts[inconsistency.rule] <= MAX_TOLD:
             yield inconsistency
     for rule, number in counts.items():
-        if number > MOST_TOLD:
-            more = number - MOST_TOLD
+        if number > MAX_TOLD:
+            more = number - MAX_TOLD
             yield Inconsistency(rule, f"{more:,} others", "As those before; see to these first, then look again.")

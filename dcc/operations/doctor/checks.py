@@ -43,7 +43,7 @@ class Environment:
         return max(0.0, self.deadline - time.monotonic())
 
     @property
-    def hurried_settings(self) -> Settings:
+    def short_timeout_settings(self) -> Settings:
         """The settings with short time limits, never longer than the configured ones."""
         settings = self.settings
         longest = max(self.seconds_left - 1, 1.0)
@@ -79,7 +79,7 @@ class NotReadyError(Exception):
     """Something that a check needs is missing; another check says why."""
 
 
-class Verdict(StrEnum):
+class CheckStatus(StrEnum):
     """Verdicts from good to bad; NOT_CHECKED says nothing about the subject."""
 
     OK = "ok"
@@ -89,10 +89,10 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckFinding:
     """A finding on `subject`: `message` says how it is, `advice` what to do; without a problem `advice` is empty."""
 
-    verdict: Verdict
+    verdict: CheckStatus
     subject: str
     message: str
     advice: str = ""
@@ -106,35 +106,35 @@ class Check:
     """
 
     name: str
-    run: Callable[[Environment], Iterable[Finding]]
+    run: Callable[[Environment], Iterable[CheckFinding]]
     advice: str = "Something does not answer: see the other findings, or give it more time: dcc doctor --seconds 120"
 
 
-_Answers = queue.SimpleQueue[Finding | None]
+_Answers = queue.SimpleQueue[CheckFinding | None]
 """The findings of a check, then None."""
 
 
-def run_all(checks: Sequence[Check], surroundings: Environment) -> Iterator[tuple[Check, Finding]]:
+def run_all(checks: Sequence[Check], environment: Environment) -> Iterator[tuple[Check, CheckFinding]]:
     """Run checks at the same time, and yield their findings in order, until the deadline.
 
     A check that raises, or is not done in time, yields a failure.
     """
-    seconds = surroundings.seconds_left
+    seconds = environment.seconds_left
     answers: list[_Answers] = [queue.SimpleQueue() for _ in checks]
     for check, found in zip(checks, answers, strict=True):
-        arguments = (check, surroundings, found)
+        arguments = (check, environment, found)
         threading.Thread(target=_ask, args=arguments, name=f"doctor {check.name}", daemon=True).start()
     for check, found in zip(checks, answers, strict=True):
         try:
-            while (finding := found.get(timeout=surroundings.seconds_left)) is not None:
+            while (finding := found.get(timeout=environment.seconds_left)) is not None:
                 yield check, finding
         except queue.Empty:
             yield check, failed(check.name, f"It was not done within {round(seconds, 1):g} seconds.", check.advice)
 
 
-def _ask(check: Check, surroundings: Environment, found: _Answers) -> None:
+def _ask(check: Check, environment: Environment, found: _Answers) -> None:
     try:
-        for finding in check.run(surroundings):
+        for finding in check.run(environment):
             found.put(finding)
     except NotReadyError as error:
         found.put(not_checked(check.name, str(error)))
@@ -150,32 +150,32 @@ def _ask(check: Check, surroundings: Environment, found: _Answers) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class CheckResult:
     """A finding with the name of its check, and the seconds since the examination began."""
 
     check: str
-    finding: Finding
+    finding: CheckFinding
     seconds: float
 
 
-def ok(subject: str, message: str) -> Finding:
+def ok(subject: str, message: str) -> CheckFinding:
     """All is well."""
-    return Finding(Verdict.OK, subject, message)
+    return CheckFinding(CheckStatus.OK, subject, message)
 
 
-def warning(subject: str, message: str, advice: str) -> Finding:
+def warning(subject: str, message: str, advice: str) -> CheckFinding:
     """It works, but somebody should look at it."""
-    return Finding(Verdict.WARNING, subject, message, advice)
+    return CheckFinding(CheckStatus.WARNING, subject, message, advice)
 
 
-def failed(subject: str, message: str, advice: str) -> Finding:
+def failed(subject: str, message: str, advice: str) -> CheckFinding:
     """It does not work."""
-    return Finding(Verdict.FAILED, subject, message, advice)
+    return CheckFinding(CheckStatus.FAILED, subject, message, advice)
 
 
-def not_checked(subject: str, message: str, advice: str = "") -> Finding:
+def not_checked(subject: str, message: str, advice: str = "") -> CheckFinding:
     """It could not be checked, or was left out."""
-    return Finding(Verdict.NOT_CHECKED, subject, message, advice)
+    return CheckFinding(CheckStatus.NOT_CHECKED, subject, message, advice)
 
 
 def explained(error: DccError) -> tuple[str, str]:
@@ -183,6 +183,6 @@ def explained(error: DccError) -> tuple[str, str]:
     return str(error), f"dcc explain {error.error_id()}"
 
 
-def worst(verdicts: Iterable[Verdict]) -> Verdict:
+def worst(verdicts: Iterable[CheckStatus]) -> CheckStatus:
     """The worst of some verdicts; ok for none."""
-    return max(verdicts, key=list(Verdict).index, default=Verdict.OK)
+    return max(verdicts, key=list(CheckStatus).index, default=CheckStatus.OK)

@@ -19,7 +19,7 @@ from dcc.databases.engines import database_label, disposed, first_unwritable
 from dcc.databases.schema import file_is_missing, require_current
 from dcc.databases.server_requirements import require_fit_server
 from dcc.errors import DatabaseUnreachableError, DccError
-from dcc.operations.doctor.checks import Environment, Finding, explained, failed, not_checked, ok, warning
+from dcc.operations.doctor.checks import CheckFinding, Environment, explained, failed, not_checked, ok, warning
 from dcc.qc.database import QC_DATABASE
 from dcc.runtime.disk_space import advice_on_writing
 from dcc.tracker.database import TRACKER
@@ -30,15 +30,15 @@ _PROBES: Final = 5
 _STEPS_BETWEEN_LOOKS: Final = 100_000
 
 
-def check_databases(surroundings: Environment) -> Iterator[Finding]:
+def check_databases(environment: Environment) -> Iterator[CheckFinding]:
     """Both databases answer; says what they are."""
     for database in (TRACKER, QC_DATABASE):
-        yield from _check_database(surroundings, database)
+        yield from _check_database(environment, database)
 
 
-def _check_database(surroundings: Environment, database: Database) -> Iterator[Finding]:
+def _check_database(environment: Environment, database: Database) -> Iterator[CheckFinding]:
     try:
-        engine = surroundings.engine(database)
+        engine = environment.engine(database)
         if file_is_missing(engine):
             yield failed(
                 database.name, f"There is none at {database_label(engine.url)}.", "Make it: dcc init, or set DCC_HOME."
@@ -59,7 +59,7 @@ def _check_database(surroundings: Environment, database: Database) -> Iterator[F
     else:
         yield ok(database.name, message)
     if engine.dialect.name == "sqlite":
-        yield from _check_file(surroundings, database, Path(str(engine.url.database)))
+        yield from _check_file(environment, database, Path(str(engine.url.database)))
 
 
 def _latency(connection: Connection) -> float:
@@ -89,7 +89,7 @@ def _described(connection: Connection, engine: Engine) -> str:
     return f"{'MariaDB' if 'mariadb' in str(version).lower() else 'MySQL'} {version}, {label}, {charset},"
 
 
-def _check_file(surroundings: Environment, database: Database, path: Path) -> Iterator[Finding]:
+def _check_file(environment: Environment, database: Database, path: Path) -> Iterator[CheckFinding]:
     subject = f"{database.name} file"
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
@@ -105,13 +105,13 @@ def _check_file(surroundings: Environment, database: Database, path: Path) -> It
             f"{wal} has grown to {size:,} bytes.",
             "Something reads from the database without end; stop what does (dcc ui, a notebook), and it shrinks.",
         )
-    yield _check_integrity(surroundings, subject, path)
+    yield _check_integrity(environment, subject, path)
 
 
-def _check_integrity(surroundings: Environment, subject: str, path: Path) -> Finding:
+def _check_integrity(environment: Environment, subject: str, path: Path) -> CheckFinding:
     """SQLite's own quick check, within the time left."""
     connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=5, check_same_thread=False)
-    connection.set_progress_handler(lambda: int(surroundings.seconds_left < 1), _STEPS_BETWEEN_LOOKS)
+    connection.set_progress_handler(lambda: int(environment.seconds_left < 1), _STEPS_BETWEEN_LOOKS)
     try:
         journal = connection.execute("PRAGMA journal_mode").fetchone()[0]
         answers = [str(row[0]) for row in connection.execute("PRAGMA quick_check(5)")]
@@ -138,11 +138,11 @@ def _check_integrity(surroundings: Environment, subject: str, path: Path) -> Fin
     return ok(subject, "It is sound (quick_check), in the journal mode wal.")
 
 
-def check_schemas(surroundings: Environment) -> Iterator[Finding]:
+def check_schemas(environment: Environment) -> Iterator[CheckFinding]:
     """Both databases have this version's schema; nothing of one that is missing or away, as the other check says."""
     for database in (TRACKER, QC_DATABASE):
         subject = f"{database.name} schema"
-        engine = surroundings.engine(database)
+        engine = environment.engine(database)
         if file_is_missing(engine):
             continue
         try:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from dcc.operations.doctor import databases, machine, packages, sources, work
-from dcc.operations.doctor.checks import Check, Environment, Examined, run_all
+from dcc.operations.doctor.checks import Check, CheckResult, Environment, run_all
 from dcc.redaction import redacted
 from dcc.settings import Settings
 
@@ -43,13 +43,13 @@ ANSWERS: Final = Check("answers", sources.check_answers)
 """Logs into every active source."""
 
 
-def examine(settings: Settings, checks: Sequence[Check], *, seconds: float) -> Iterator[Examined]:
+def examine(settings: Settings, checks: Sequence[Check], *, seconds: float) -> Iterator[CheckResult]:
     """Run `checks` and yield their findings in order, within `seconds`.
 
     A check that raises, or is not done in time, yields a failure. No message contains a secret that this process knows.
     """
     began = time.monotonic()
-    surroundings = Environment(settings, began + seconds)
-    for check, finding in run_all(checks, surroundings):
+    environment = Environment(settings, began + seconds)
+    for check, finding in run_all(checks, environment):
         shown = replace(finding, message=redacted(finding.message), advice=redacted(finding.advice))
-        yield Examined(check.name, shown, time.monotonic() - began)
+        yield CheckResult(check.name, shown, time.monotonic() - began)

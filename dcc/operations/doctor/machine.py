@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from dcc.databases.columns import MYSQL_FAMILY
-from dcc.operations.doctor.checks import Environment, Finding, failed, not_checked, ok, warning
+from dcc.operations.doctor.checks import CheckFinding, Environment, failed, not_checked, ok, warning
 from dcc.qc.database import QC_DATABASE
 from dcc.runtime.disk_space import advice_on_writing, is_full
 from dcc.runtime.private_files import write_nothing
@@ -38,12 +38,12 @@ _OLDEST_SQLITE: Final = (3, 38, 0)
 _OLDEST_PYTHON: Final = (3, 11)
 
 
-def check_disks(surroundings: Environment) -> Iterator[Finding]:
+def check_disks(environment: Environment) -> Iterator[CheckFinding]:
     """Disks have room, and the platform may write to its directories."""
-    settings = surroundings.settings
+    settings = environment.settings
     places = {"staging": settings.staging_directory, "DCC_HOME": settings.home, "temporary files": _temporary()}
     for database in (TRACKER, QC_DATABASE):
-        url = surroundings.engine(database).url
+        url = environment.engine(database).url
         if url.get_backend_name() == "sqlite":
             places[database.name] = Path(str(url.database)).parent
     if settings.report_directory is not None:
@@ -68,7 +68,7 @@ def _temporary() -> Path:
         return Path("/tmp")  # noqa: S108 - named in what is said of it
 
 
-def _check_place(subject: str, place: Path, to_stay_free: int, *, private: bool) -> Iterator[Finding]:
+def _check_place(subject: str, place: Path, to_stay_free: int, *, private: bool) -> Iterator[CheckFinding]:
     existing = next(path for path in (place, *place.parents) if os.path.lexists(path))
     if not existing.exists():
         target = existing.readlink()
@@ -98,7 +98,7 @@ def _advice_on_writing(error: OSError, folder: Path) -> str:
     return advice_on_writing(folder)
 
 
-def _check_room(subject: str, folder: Path, to_stay_free: int) -> Finding:
+def _check_room(subject: str, folder: Path, to_stay_free: int) -> CheckFinding:
     usage, inodes = shutil.disk_usage(folder), os.statvfs(folder)
     free = f"{usage.free:,} of {usage.total:,} bytes are free on the disk of {folder}"
     if usage.free == 0 and not to_stay_free:
@@ -118,7 +118,7 @@ def _check_room(subject: str, folder: Path, to_stay_free: int) -> Finding:
     return ok(subject, f"{free}.")
 
 
-def check_file_limit(_: Environment) -> Iterator[Finding]:
+def check_file_limit(_: Environment) -> Iterator[CheckFinding]:
     """Sessions may open as many files as they need."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     message = f"A process may have {soft:,} files open ({hard:,} at most)."
@@ -131,7 +131,7 @@ def check_file_limit(_: Environment) -> Iterator[Finding]:
         yield ok("open files", message)
 
 
-def check_clock(surroundings: Environment) -> Iterator[Finding]:
+def check_clock(environment: Environment) -> Iterator[CheckFinding]:
     """This machine's clock agrees with those of the database servers."""
     now = datetime.now(UTC)
     zone = time.strftime("%Z %z")
@@ -142,16 +142,16 @@ def check_clock(surroundings: Environment) -> Iterator[Finding]:
         return
     yield ok("clock", f"It is {now:%Y-%m-%d %H:%M:%S} UTC; the time zone here is {zone}. The platform works in UTC.")
     for database in (TRACKER, QC_DATABASE):
-        if surroundings.engine(database).dialect.name not in MYSQL_FAMILY:
+        if environment.engine(database).dialect.name not in MYSQL_FAMILY:
             continue
-        with surroundings.reading(database) as connection:
+        with environment.reading(database) as connection:
             # As text, because the driver would make it a naive datetime.
             server_time = str(connection.exec_driver_sql("SELECT CAST(UTC_TIMESTAMP(6) AS CHAR)").scalar())
         away = (datetime.now(UTC).replace(tzinfo=None) - datetime.fromisoformat(server_time)).total_seconds()
         yield clock_finding(f"clock of the {database.name}'s server", away)
 
 
-def clock_finding(subject: str, away: float) -> Finding:
+def clock_finding(subject: str, away: float) -> CheckFinding:
     """The finding on a clock that is `away` seconds ahead of this machine's, or behind if negative."""
     if abs(away) <= _CLOCK_SECONDS:
         return ok(subject, f"It agrees with this machine's within {abs(away):.1f} s.")
@@ -163,7 +163,7 @@ def clock_finding(subject: str, away: float) -> Finding:
     )
 
 
-def check_text(_: Environment) -> Iterator[Finding]:
+def check_text(_: Environment) -> Iterator[CheckFinding]:
     """Names and messages beyond ASCII can be written."""
     of_files, of_text = sys.getfilesystemencoding(), locale.getpreferredencoding(do_setlocale=False)
     message = f"File names are in {of_files}, text is in {of_text}."
@@ -179,7 +179,7 @@ def _plain(encoding: str) -> str:
     return encoding.lower().replace("-", "")
 
 
-def check_versions(_: Environment) -> Iterator[Finding]:
+def check_versions(_: Environment) -> Iterator[CheckFinding]:
     """The installed packages have the tested versions."""
     from lxml import etree
 
@@ -190,7 +190,9 @@ def check_versions(_: Environment) -> Iterator[Finding]:
     yield from _check_packages()
 
 
-def _check_oldest(subject: str, present: tuple[int, ...], oldest: tuple[int, ...], shown: str) -> Iterator[Finding]:
+def _check_oldest(
+    subject: str, present: tuple[int, ...], oldest: tuple[int, ...], shown: str
+) -> Iterator[CheckFinding]:
     needed = ".".join(map(str, oldest))
     if present < oldest:
         yield failed(subject, f"It is {shown}, and {needed} or later is needed.", "Install a later one.")
@@ -198,7 +200,7 @@ def _check_oldest(subject: str, present: tuple[int, ...], oldest: tuple[int, ...
         yield ok(subject, f"It is {shown}; {needed} or later is needed.")
 
 
-def _check_packages() -> Iterator[Finding]:
+def _check_packages() -> Iterator[CheckFinding]:
     missing = sorted(name for name in _required() if _installed(name) is None)
     if missing:
         yield failed("packages", f"Not installed: {', '.join(missing)}.", "Install them: make install")

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from dcc.converters.conversion import made_converter
 from dcc.errors import ConfigurationError
 from dcc.notify.channels.opening import open_channels
-from dcc.operations.doctor.checks import Environment, Finding, failed, ok, warning
+from dcc.operations.doctor.checks import CheckFinding, Environment, failed, ok, warning
 from dcc.runtime.installed_packages import CHANNELS, CONVERTERS, RULES, SOURCES, added_entries, load_entry
 from dcc.sources.connect import OPENERS
 
 _ADVICE = "Install a corrected version with pip, or remove the package with pip uninstall."
 
 
-def check_added(surroundings: Environment) -> Iterator[Finding]:
+def check_added(environment: Environment) -> Iterator[CheckFinding]:
     """What installed packages add can be used, and protocols have names of their own."""
     well: dict[str, list[str]] = defaultdict(list)
     taken: dict[str, str] = {str(protocol): "the platform" for protocol in OPENERS}
@@ -37,7 +37,7 @@ def check_added(surroundings: Environment) -> Iterator[Finding]:
                 )
             well[package].append(f"{entry.value} ({group})")
     problems: list[str] = []
-    open_channels(surroundings.settings, problems)
+    open_channels(environment.settings, problems)
     for problem in problems:
         yield failed("channels of packages", problem, _ADVICE)
     for package, entry in () if problems else added_entries(CHANNELS):

@@ -17,8 +17,8 @@ from dcc.errors import ConfigurationError, SourceError
 from dcc.messages import count_of
 from dcc.operations.doctor.checks import (
     Check,
+    CheckFinding,
     Environment,
-    Finding,
     explained,
     failed,
     not_checked,
@@ -42,9 +42,9 @@ _FILE_REFERENCE: Final = re.compile(r"\A(?:file|key):(?P<path>[^?]+)")
 _PASSPHRASE_FILE: Final = re.compile(r"\?passphrase=file:(?P<path>.+)\Z", re.DOTALL)
 
 
-def check_registered(surroundings: Environment) -> Iterator[Finding]:
+def check_registered(environment: Environment) -> Iterator[CheckFinding]:
     """Registered sources, those that are crawled, and the results of their latest crawls."""
-    with surroundings.reading(TRACKER) as connection:
+    with environment.reading(TRACKER) as connection:
         entries = list_sources(connection)
         crawls = latest_crawls(connection)
     crawled = [entry for entry in entries if entry.state == "available" and entry.centre_active]
@@ -72,19 +72,19 @@ def check_registered(surroundings: Environment) -> Iterator[Finding]:
             )
 
 
-def check_access(surroundings: Environment) -> Iterator[Finding]:
+def check_access(environment: Environment) -> Iterator[CheckFinding]:
     """Access keys are readable, by this user alone; private keys can be opened; host keys are pinned."""
-    with surroundings.reading(TRACKER) as connection:
+    with environment.reading(TRACKER) as connection:
         addresses = load_addresses(connection)
     for address in addresses:
         subject = f"access to file source {address.id} ({address.centre})"
-        problems = list(_access_problems(surroundings, subject, address))
-        yield from problems or [ok(subject, _access_said(address))]
+        problems = list(_access_problems(environment, subject, address))
+        yield from problems or [ok(subject, _access_description(address))]
 
 
-def check_passwords(surroundings: Environment) -> Iterator[Finding]:
+def check_passwords(environment: Environment) -> Iterator[CheckFinding]:
     """The tracker contains no password of a source as plain text."""
-    with surroundings.reading(TRACKER) as connection:
+    with environment.reading(TRACKER) as connection:
         entries = list_sources(connection)
     plain = [f"{each.id} ({each.centre})" for each in entries if each.accesskey == MASK and each.state != "removed"]
     if not plain:
@@ -97,10 +97,10 @@ def check_passwords(surroundings: Environment) -> Iterator[Finding]:
     )
 
 
-def _access_problems(surroundings: Environment, subject: str, address: SourceAddress) -> Iterator[Finding]:
+def _access_problems(environment: Environment, subject: str, address: SourceAddress) -> Iterator[CheckFinding]:
     change = f"dcc source change {address.id} --accesskey ..."
     try:
-        credential = resolve_accesskey(address.accesskey, surroundings.settings.key_passphrase)
+        credential = resolve_accesskey(address.accesskey, environment.settings.key_passphrase)
         if credential.private_key is not None and address.protocol == SourceProtocol.SFTP:
             from dcc.sources.sftp.connection import load_private_key
 
@@ -111,7 +111,7 @@ def _access_problems(surroundings: Environment, subject: str, address: SourceAdd
     for path in _secret_files(address.accesskey.get_secret_value()):
         yield from _check_secret_file(subject, path)
     if address.protocol == SourceProtocol.SFTP:
-        yield from _check_host_key(surroundings, subject, address)
+        yield from _check_host_key(environment, subject, address)
 
 
 def _secret_files(accesskey: str) -> list[Path]:
@@ -122,7 +122,7 @@ def _secret_files(accesskey: str) -> list[Path]:
     return [Path(match["path"]).expanduser() for match in found]
 
 
-def _check_secret_file(subject: str, path: Path) -> Iterator[Finding]:
+def _check_secret_file(subject: str, path: Path) -> Iterator[CheckFinding]:
     try:
         status = path.stat()
     except (OSError, ValueError):
@@ -135,11 +135,11 @@ def _check_secret_file(subject: str, path: Path) -> Iterator[Finding]:
         yield warning(subject, f"{path} belongs to another user.", f"chown {os.geteuid()} {path}")
 
 
-def _check_host_key(surroundings: Environment, subject: str, address: SourceAddress) -> Iterator[Finding]:
+def _check_host_key(environment: Environment, subject: str, address: SourceAddress) -> Iterator[CheckFinding]:
     accept = f"dcc source test {address.id} --accept-host-key"
     try:
         endpoint = parse_hostname(address.hostname, SSH_PORT)
-        trusted = trusted_keys(address, endpoint, surroundings.settings.known_hosts)
+        trusted = trusted_keys(address, endpoint, environment.settings.known_hosts)
     except ConfigurationError as error:
         yield failed(subject, *explained(error))
         return
@@ -147,7 +147,7 @@ def _check_host_key(surroundings: Environment, subject: str, address: SourceAddr
         yield failed(subject, "No host key of it was ever accepted, so that nothing is sent to it.", accept)
 
 
-def _access_said(address: SourceAddress) -> str:
+def _access_description(address: SourceAddress) -> str:
     if address.protocol == SourceProtocol.SFTP:
         return "Its access key can be used, its host key is pinned."
     if address.protocol in (SourceProtocol.FTPS, SourceProtocol.HTTPS):
@@ -161,13 +161,13 @@ def _access_said(address: SourceAddress) -> str:
     return f"Its access key can be used; an installed package speaks {address.protocol}."
 
 
-def check_answers(surroundings: Environment) -> Iterator[Finding]:
+def check_answers(environment: Environment) -> Iterator[CheckFinding]:
     """Each active source accepts a login and lists its directories; all are asked at once."""
-    with surroundings.reading(TRACKER) as connection:
+    with environment.reading(TRACKER) as connection:
         addresses = load_addresses(connection)
     checks = [_check_of(address) for address in addresses]
-    reserved = min(_SECONDS_TO_TELL, surroundings.seconds_left / 2)
-    hurried = replace(surroundings, deadline=surroundings.deadline - reserved)
+    reserved = min(_SECONDS_TO_TELL, environment.seconds_left / 2)
+    hurried = replace(environment, deadline=environment.deadline - reserved)
     for _, finding in run_all(checks, hurried):
         yield finding
 
@@ -177,25 +177,25 @@ def _check_of(address: SourceAddress) -> Check:
     return Check(f"{address.label} at present", partial(_check_answer, address), advice)
 
 
-def _check_answer(address: SourceAddress, surroundings: Environment) -> Iterator[Finding]:
+def _check_answer(address: SourceAddress, environment: Environment) -> Iterator[CheckFinding]:
     subject = f"{address.label} at present"
-    listing = list_source(address, surroundings.hurried_settings)
+    listing = list_source(address, environment.short_timeout_settings)
     if listing.error is not None:
-        yield failed(subject, str(listing.error.said.problem), f"dcc source test {address.id}")
+        yield failed(subject, str(listing.error.translatable.problem), f"dcc source test {address.id}")
         return
     zips = sum(len(part.zips) for part in listing.listings)
     yield ok(subject, f"It lists {count_of(zips, 'archive')}, in {listing.seconds:.1f} s.")
-    yield from _check_its_clock(surroundings, address)
+    yield from _check_its_clock(environment, address)
 
 
-def _check_its_clock(surroundings: Environment, address: SourceAddress) -> Iterator[Finding]:
+def _check_its_clock(environment: Environment, address: SourceAddress) -> Iterator[CheckFinding]:
     """The clock of a web server, from the date in its answers."""
     if address.protocol not in (SourceProtocol.HTTP, SourceProtocol.HTTPS):
         return
     from dcc.sources.http.source import HttpConnection
 
     try:
-        with HttpConnection(address, surroundings.hurried_settings) as connection:
+        with HttpConnection(address, environment.short_timeout_settings) as connection:
             date = connection.server_date()
     except (SourceError, ConfigurationError) as error:
         yield not_checked(f"clock of {address.label}", f"It did not say: {error}")

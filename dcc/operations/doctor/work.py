@@ -22,12 +22,12 @@ from dcc.notify.channels.base import notifies
 from dcc.notify.channels.mail import MailTransport, Wording
 from dcc.notify.channels.reports import REPORT_WORDING
 from dcc.notify.digests import addresses_of
-from dcc.notify.ledger import Sending
-from dcc.notify.messages import Kind as MessageKind
+from dcc.notify.ledger import SendState
+from dcc.notify.messages import MessageKind
 from dcc.operations.archive_overview import store_overview
 from dcc.operations.doctor.checks import (
+    CheckFinding,
     Environment,
-    Finding,
     NotReadyError,
     explained,
     failed,
@@ -36,9 +36,9 @@ from dcc.operations.doctor.checks import (
     warning,
 )
 from dcc.operations.retention.cleanup import review_staging
-from dcc.operations.retention.policy import Policy, Verdict
-from dcc.operations.retention.staged_files import Kind
-from dcc.outcomes import TROUBLES
+from dcc.operations.retention.policy import Policy, RetentionVerdict
+from dcc.operations.retention.staged_files import StagedKind
+from dcc.outcomes import FAILED_ENDS
 from dcc.qc.database import QC_DATABASE
 from dcc.qc.reference.freshness import freshness
 from dcc.session.leases import Lease, active_sessions, read_leases
@@ -58,10 +58,10 @@ _LOST_SHOWN: Final = 5
 _LONG_SESSION: Final = timedelta(hours=24)
 
 
-def check_sessions(surroundings: Environment) -> Iterator[Finding]:
+def check_sessions(environment: Environment) -> Iterator[CheckFinding]:
     """No session is dead or endless, and the last one ended well."""
-    with surroundings.reading(TRACKER) as connection:
-        leases = read_leases(connection, surroundings.settings)
+    with environment.reading(TRACKER) as connection:
+        leases = read_leases(connection, environment.settings)
         last = connection.execute(
             select(CrawlingSession).where(CrawlingSession.id == select(func.max(CrawlingSession.id)).scalar_subquery())
         ).one_or_none()
@@ -75,13 +75,13 @@ def check_sessions(surroundings: Environment) -> Iterator[Finding]:
         yield ok("session", f"Session {last.id} is open; a later run goes on with it.")
     else:
         message = f"The last one, {last.id}, ended at {last.finish_time} UTC: {last.end_reason}."
-        if last.end_reason in TROUBLES:
+        if last.end_reason in FAILED_ENDS:
             yield warning("session", message, f"dcc session show {last.id}; dcc status")
         else:
             yield ok("session", message)
 
 
-def _session_held(lease: Lease) -> Finding:
+def _session_held(lease: Lease) -> CheckFinding:
     """The finding on a session that a process has, or had when it died."""
     if lease.is_dead:
         return warning(
@@ -97,9 +97,9 @@ def _session_held(lease: Lease) -> Finding:
     return ok("session", message)
 
 
-def check_held(surroundings: Environment) -> Iterator[Finding]:
+def check_held(environment: Environment) -> Iterator[CheckFinding]:
     """No document waits for confirmation."""
-    with surroundings.reading(TRACKER) as connection:
+    with environment.reading(TRACKER) as connection:
         held = held_documents(connection)
     if not held:
         yield ok("held documents", "None waits to be confirmed.")
@@ -112,11 +112,11 @@ def check_held(surroundings: Environment) -> Iterator[Finding]:
     )
 
 
-def check_reference(surroundings: Environment) -> Iterator[Finding]:
+def check_reference(environment: Environment) -> Iterator[CheckFinding]:
     """The reference data exist, come from the configured sources, and are not too old."""
-    with surroundings.reading(QC_DATABASE) as connection:
-        sets = freshness(connection, surroundings.settings, utc_now())
-    if all(each.is_missing for each in sets) and not any(surroundings.settings.reference_sources.values()):
+    with environment.reading(QC_DATABASE) as connection:
+        sets = freshness(connection, environment.settings, utc_now())
+    if all(each.is_missing for each in sets) and not any(environment.settings.reference_sources.values()):
         yield not_checked("reference data", "None were read yet; the first session does.", "dcc reference refresh")
         return
     for each in sets:
@@ -128,10 +128,10 @@ def check_reference(surroundings: Environment) -> Iterator[Finding]:
             yield ok(f"reference data {each.name}", f"They were last found at their source at {each.checked} UTC.")
 
 
-def check_store(surroundings: Environment) -> Iterator[Finding]:
+def check_store(environment: Environment) -> Iterator[CheckFinding]:
     """The object store stores an object, returns it and deletes it."""
-    store = ObjectStore(surroundings.hurried_settings)
-    if surroundings.settings.store is None and not Path(store.url).exists():
+    store = ObjectStore(environment.short_timeout_settings)
+    if environment.settings.store is None and not Path(store.url).exists():
         yield ok("store", f"It is {store.url}, which is made when it is needed.")
         return
     try:
@@ -149,21 +149,21 @@ def check_store(surroundings: Environment) -> Iterator[Finding]:
         yield ok("store", f"{store.url} took an object, gave it back and deleted it.")
 
 
-def check_archive_store(surroundings: Environment) -> Iterator[Finding]:
+def check_archive_store(environment: Environment) -> Iterator[CheckFinding]:
     """Each replica of the archive store answers and can be written to, and no archive lacks a good copy."""
     holding: set[str] = set()
-    with suppress(NotReadyError), surroundings.reading(TRACKER) as connection:
-        holding = replicas_with_copies(connection, surroundings.settings)
-    store = ArchiveStore(surroundings.hurried_settings, lambda: holding)
-    default = str(default_replica(surroundings.settings))
+    with suppress(NotReadyError), environment.reading(TRACKER) as connection:
+        holding = replicas_with_copies(connection, environment.settings)
+    store = ArchiveStore(environment.short_timeout_settings, lambda: holding)
+    default = str(default_replica(environment.settings))
     for replica in store.replicas:
         if replica.url != default or replica.holds_copies() or os.path.lexists(default):
             yield _check_replica(replica)
         else:
             yield ok(f"archive store {default}", "It is made when it is needed.")
     store.close()
-    with surroundings.reading(TRACKER) as connection:
-        found = store_overview(connection, surroundings.settings)
+    with environment.reading(TRACKER) as connection:
+        found = store_overview(connection, environment.settings)
     faulty = found.bad + found.missing
     if found.lost:
         named = ", ".join(map(str, found.lost[:_LOST_SHOWN]))
@@ -175,7 +175,7 @@ def check_archive_store(surroundings: Environment) -> Iterator[Finding]:
         yield ok("archive store", f"Archives: {found.archives.archives:,}; pending copies: {found.pending:,}.")
 
 
-def _check_replica(replica: Replica) -> Finding:
+def _check_replica(replica: Replica) -> CheckFinding:
     subject = f"archive store {replica.url}"
     try:
         replica.answer()
@@ -186,9 +186,9 @@ def _check_replica(replica: Replica) -> Finding:
     return ok(subject, "It answers.")
 
 
-def check_schema_files(surroundings: Environment) -> Iterator[Finding]:
+def check_schema_files(environment: Environment) -> Iterator[CheckFinding]:
     """The XML schemas can be used."""
-    directory = surroundings.settings.xsd_dir
+    directory = environment.settings.xsd_dir
     try:
         SchemaSet.load(directory)
     except DccError as error:
@@ -199,18 +199,18 @@ def check_schema_files(surroundings: Environment) -> Iterator[Finding]:
         )
 
 
-def check_staging(surroundings: Environment) -> Iterator[Finding]:
+def check_staging(environment: Environment) -> Iterator[CheckFinding]:
     """Staging contains no leftovers and no strange files."""
-    settings = surroundings.settings
-    with surroundings.reading(TRACKER) as connection:
+    settings = environment.settings
+    with environment.reading(TRACKER) as connection:
         active = active_sessions(connection, settings)
-    with disposed(surroundings.engine(TRACKER)) as tracker:
+    with disposed(environment.engine(TRACKER)) as tracker:
         policy = Policy.from_settings(settings)
-        decisions = review_staging(tracker, surroundings.hurried_settings, policy, within=False)
-    unknown = [decision for decision in decisions if decision.verdict is Verdict.UNKNOWN]
-    going = [decision for decision in decisions if decision.verdict is Verdict.REMOVE]
-    parts = sum(decision.staged.of(Kind.PART, Kind.ORIGIN) is not None for decision in going)
-    left = sum(decision.staged.of(Kind.LEFT_OVER) is not None for decision in decisions)
+        decisions = review_staging(tracker, environment.short_timeout_settings, policy, within=False)
+    unknown = [decision for decision in decisions if decision.verdict is RetentionVerdict.UNKNOWN]
+    going = [decision for decision in decisions if decision.verdict is RetentionVerdict.REMOVE]
+    parts = sum(decision.staged.of(StagedKind.PART, StagedKind.ORIGIN) is not None for decision in going)
+    left = sum(decision.staged.of(StagedKind.LEFT_OVER) is not None for decision in decisions)
     of_no_use = (parts or left) and not active
     if unknown:
         places = ", ".join(decision.staged.place for decision in unknown[:3])
@@ -230,17 +230,17 @@ def check_staging(surroundings: Environment) -> Iterator[Finding]:
         yield ok("staging contents", held)
 
 
-def check_notifications(surroundings: Environment) -> Iterator[Finding]:
+def check_notifications(environment: Environment) -> Iterator[CheckFinding]:
     """The requirements of notifications are met, and no message waits or is unsure."""
-    settings = surroundings.hurried_settings
+    settings = environment.short_timeout_settings
     if not notifies(settings):
         yield not_checked("notifications", "Nobody is notified of anything (DCC_NOTIFY_...).")
         return
-    with surroundings.reading(TRACKER) as connection:
+    with environment.reading(TRACKER) as connection:
         yield from examine_notifications(connection, settings)
 
 
-def examine_notifications(connection: Connection, settings: Settings) -> Iterator[Finding]:
+def examine_notifications(connection: Connection, settings: Settings) -> Iterator[CheckFinding]:
     """Findings on the channels of the settings; nothing is sent."""
     if settings.notify_centres or settings.notify_addresses:
         wording = Wording("A notification", "DCC_SMTP_URL", NotificationNotSentError)
@@ -268,7 +268,7 @@ def examine_notifications(connection: Connection, settings: Settings) -> Iterato
     yield _ledger(connection)
 
 
-def _mail_server(subject: str, settings: Settings, wording: Wording) -> Finding:
+def _mail_server(subject: str, settings: Settings, wording: Wording) -> CheckFinding:
     try:
         label = MailTransport(parse_smtp_url(settings.smtp_url), settings, wording).reach()
     except DccError as error:
@@ -276,10 +276,10 @@ def _mail_server(subject: str, settings: Settings, wording: Wording) -> Finding:
     return ok(subject, f"The mail server {label} can be used.")
 
 
-def _ledger(connection: Connection) -> Finding:
+def _ledger(connection: Connection) -> CheckFinding:
     query = (
         select(NotificationRow.state, func.count(NotificationRow.message_id.distinct()))
-        .where(NotificationRow.state.in_([Sending.FAILED, Sending.UNSURE]), NotificationRow.kind != MessageKind.ZIP)
+        .where(NotificationRow.state.in_([SendState.FAILED, SendState.UNSURE]), NotificationRow.kind != MessageKind.ZIP)
         .where(NotificationRow.changed > utc_now() - _RECENT)
         .group_by(NotificationRow.state)
     )
@@ -288,15 +288,15 @@ def _ledger(connection: Connection) -> Finding:
         return ok("notifications sent", "None failed in the last week.")
     return warning(
         "notifications sent",
-        f"{counts.get(Sending.FAILED, 0):,} could not be sent; of {counts.get(Sending.UNSURE, 0):,} nobody knows "
+        f"{counts.get(SendState.FAILED, 0):,} could not be sent; of {counts.get(SendState.UNSURE, 0):,} nobody knows "
         "whether they arrived.",
         "The next session sends the former. See: dcc notify --list",
     )
 
 
-def check_reports(surroundings: Environment) -> Iterator[Finding]:
+def check_reports(environment: Environment) -> Iterator[CheckFinding]:
     """The mail server for reports can be used, if reports are asked for."""
-    settings = surroundings.hurried_settings
+    settings = environment.short_timeout_settings
     if not settings.report_addresses:
         yield not_checked("session reports", "None are sent by e-mail (DCC_REPORT_TO).")
         return

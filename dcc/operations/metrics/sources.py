@@ -15,21 +15,21 @@ from dcc.operations.metrics.families import Labels, Metric, counter, gauge, one_
 from dcc.reports.overdue import activity_of_centres
 from dcc.session.source_listings import FAILED, OK, PARTIAL
 from dcc.settings import Settings
-from dcc.sources.due import Why
+from dcc.sources.crawl_policy import DueReason
 from dcc.tracker.crawls import latest_crawls
 from dcc.tracker.models import AnException, FileSourceHasZip, SourceCrawlRow, ZipDownload, ZipLog, utc_now
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.register.source_addresses import SourceState
-from dcc.tracker.register.source_pace import load_dues
+from dcc.tracker.register.source_schedules import load_crawl_dues
 
 _SOURCE: Final = ("source", "centre")
 _HAS, _CRAWL = FileSourceHasZip.file_source_id, SourceCrawlRow.file_source_id
 
 
 def source_families(connection: Connection, failure_limit: int) -> Iterator[Metric]:
-    """All families about file sources; `failure_limit` as for `dcc.sources.due.due`."""
+    """All families about file sources; `failure_limit` as for `dcc.sources.crawl_policy.crawl_due`."""
     entries = list_sources(connection)
-    dues = load_dues(connection, failure_limit)
+    dues = load_crawl_dues(connection, failure_limit)
     labels = {entry.id: (str(entry.id), entry.centre) for entry in entries}
     yield gauge(
         "source_info",
@@ -54,7 +54,7 @@ def source_families(connection: Connection, failure_limit: int) -> Iterator[Metr
         "Whether the file source is due to be crawled, or why it is left alone at present.",
         _SOURCE,
         "why",
-        tuple(Why),
+        tuple(DueReason),
         {labels[number]: one.why for number, one in dues.items() if number in labels},
     )
     yield gauge(

@@ -127,29 +127,29 @@ class SessionEvents:
         """The event of its end, if its process was killed."""
         return self._event("session", ol.RunState.FAIL, datetime.now(UTC), failure="Its process died.")
 
-    def end(self, worked_on: SessionDatasets, failure: str | None) -> Iterator[ol.RunEvent]:
+    def end(self, datasets: SessionDatasets, failure: str | None) -> Iterator[ol.RunEvent]:
         """The events of its steps, then that of its end. `failure` is the error that broke it off."""
-        session = worked_on.session
+        session = datasets.session
         by_phase: dict[Phase, list[TaskEntry]] = {}
         for task in session.tasks:
             by_phase.setdefault(task.phase, []).append(task)
         for phase, tasks in sorted(by_phase.items(), key=_began):
-            yield from self._step(phase, tasks, worked_on)
+            yield from self._step(phase, tasks, datasets)
         known = session.outcome in set(EndReason)
         state = _END_STATES.get(EndReason(session.outcome), ol.RunState.FAIL) if known else ol.RunState.RUNNING
         reason = failure or (session.outcome if state is ol.RunState.FAIL else None)
-        inputs, outputs = [self._source(address) for address in worked_on.sources], self._opened_tables(worked_on)
+        inputs, outputs = [self._source(address) for address in datasets.sources], self._opened_tables(datasets)
         ended = session.finished or datetime.now(UTC)
         yield self._event("session", state, ended, inputs, outputs, failure=reason)
 
-    def _step(self, phase: Phase, tasks: Sequence[TaskEntry], worked_on: SessionDatasets) -> Iterator[ol.RunEvent]:
+    def _step(self, phase: Phase, tasks: Sequence[TaskEntry], datasets: SessionDatasets) -> Iterator[ol.RunEvent]:
         name = f"session.{phase.short_name}"
         began = min(task.started for task in tasks)
         ended = max((task.finished for task in tasks if task.finished is not None), default=began)
         outcomes = {task.outcome for task in tasks}
         state = ol.RunState.COMPLETE if outcomes == {"succeeded"} else ol.RunState.ABORT
         yield self._event(name, ol.RunState.START, began)
-        inputs, outputs = self._datasets(phase, worked_on)
+        inputs, outputs = self._datasets(phase, datasets)
         for first in range(0, max(len(inputs), len(outputs)), _AT_ONCE):
             lot = slice(first, first + _AT_ONCE)
             yield self._event(name, ol.RunState.RUNNING, ended, inputs[lot], outputs[lot])
@@ -157,12 +157,12 @@ class SessionEvents:
         yield self._event(name, ol.RunState.FAIL if "failed" in outcomes else state, ended, failure=failure or None)
 
     def _datasets(
-        self, phase: Phase, worked_on: SessionDatasets
+        self, phase: Phase, datasets: SessionDatasets
     ) -> tuple[Sequence[ol.InputDataset], Sequence[ol.OutputDataset]]:
         """What a step read and wrote."""
-        archives, documents = worked_on.archives, worked_on.documents
+        archives, documents = datasets.archives, datasets.documents
         if phase is Phase.ZIP_NAME:
-            return [self._source(address) for address in worked_on.sources], []
+            return [self._source(address) for address in datasets.sources], []
         if phase is Phase.DOWNLOAD:
             hosted = [
                 ol.InputDataset(_server(source), f"{source.base_path.rstrip('/')}/{key_of(row)}")
@@ -175,7 +175,7 @@ class SessionEvents:
         if phase <= Phase.DATA:
             taken = [one for one in documents if one[1].phase_id >= Phase.UPLOAD]
             read = [ol.InputDataset(*self._staged(*one), _verdicts(one[1], phase)) for one in taken]
-            return read, self._opened_tables(worked_on)
+            return read, self._opened_tables(datasets)
         read_tables, written = {
             Phase.CONTEXT: (_ENTITIES, _CONTEXT_TABLES),
             Phase.OVERVIEW: (_CONTEXT_TABLES, _OVERVIEW_TABLES),
@@ -200,11 +200,11 @@ class SessionEvents:
             return "file", f"{url.database}/{name}"
         return f"mysql://{url.host or 'localhost'}:{url.port or 3306}", f"{url.database}.{name}"
 
-    def _opened_tables(self, worked_on: SessionDatasets) -> list[ol.OutputDataset]:
+    def _opened_tables(self, datasets: SessionDatasets) -> list[ol.OutputDataset]:
         """The QC tables with the numbers of rows that the session's documents opened."""
         return [
             ol.OutputDataset(*self._table(name), {"outputStatistics": _STATISTICS(rowCount=count)})
-            for name, count in worked_on.opened.items()
+            for name, count in datasets.opened.items()
             if count
         ]
 

@@ -62,8 +62,8 @@ def send_end(tracker: Engine, settings: Settings, session_id: int, failure: str 
             raise ModuleNotFoundError("the package openlineage-python is missing: pip install 'dcc[lineage]'")
         from dcc.operations.openlineage.events import SessionEvents, load_session_datasets
 
-        worked_on = load_session_datasets(tracker, settings, session_id)
-        _send(settings, SessionEvents(settings, session_id).end(worked_on, failure))
+        datasets = load_session_datasets(tracker, settings, session_id)
+        _send(settings, SessionEvents(settings, session_id).end(datasets, failure))
     except Exception as error:
         warning = (
             f"The lineage of session {session_id} was not sent to DCC_OPENLINEAGE_URL: {_reason_of(error, settings)}"

@@ -18,8 +18,8 @@ from sqlalchemy import ColumnElement, Connection, Engine, and_, exists
 from dcc.databases.list_parameters import rows_with
 from dcc.databases.transactions import insert_rows, run_reading, run_writing
 from dcc.errors import ArchiveRemovedError, CleaningError
-from dcc.operations.retention.policy import Decision, KnownArchive, Policy, Verdict, decide
-from dcc.operations.retention.staged_files import Aside, Kind, StagedArchive, read_staging
+from dcc.operations.retention.policy import KnownArchive, Policy, RetentionDecision, RetentionVerdict, decide
+from dcc.operations.retention.staged_files import RemovalDirectories, StagedArchive, StagedKind, read_staging
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.reports.submissions.stored_reports import remove_old_reports, remove_reports
@@ -40,7 +40,7 @@ from dcc.tracker.models import (
 from dcc.tracker.queries.zip_action_lists import select_zip_actions
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.states import State
-from dcc.tracker.stored_archives import unstored
+from dcc.tracker.stored_archives import not_stored_everywhere
 from dcc.tracker.submission_rows import LATEST_OF_SUBMISSION, is_at, key_of, state_of
 
 _UNFINISHED: Final = (Status.PENDING, Status.RUNNING)
@@ -73,7 +73,7 @@ def known_archives(connection: Connection, keys: Collection[ZipKey]) -> dict[Zip
     # A name that is not UTF-8 cannot be in the tracker.
     names = {key.file_name for key in keys if key.file_name.isprintable()}
     rows = [row for row in rows_with(connection, _KNOWN, ZipFile.file_name, names) if key_of(row) in keys]
-    not_stored = unstored(connection, [row.latest for row in rows if row.latest is not None])
+    not_stored = not_stored_everywhere(connection, [row.latest for row in rows if row.latest is not None])
     return {
         key_of(row): KnownArchive(
             za_id=row.id,
@@ -96,10 +96,10 @@ _AT_ONCE: Final = 100
 
 
 @dataclass
-class Cleaned:
+class CleaningResult:
     """What was removed; `changed` are places that were left alone because they had changed meanwhile."""
 
-    removed: list[Decision] = field(default_factory=list)
+    removed: list[RetentionDecision] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
 
     @property
@@ -108,7 +108,9 @@ class Cleaned:
         return sum(decision.staged.bytes for decision in self.removed)
 
 
-def review_staging(tracker: Engine, settings: Settings, policy: Policy, *, within: bool = True) -> list[Decision]:
+def review_staging(
+    tracker: Engine, settings: Settings, policy: Policy, *, within: bool = True
+) -> list[RetentionDecision]:
     """The content of staging, by place, with a decision on each; changes nothing. For `within` see `read_staging`.
 
     Raises ConfigurationError for a staging area that cannot be read, and TrackerUnreachableError.
@@ -123,11 +125,11 @@ def clean(
     tracker: Engine,
     settings: Settings,
     policy: Policy,
-    decisions: Sequence[Decision],
+    decisions: Sequence[RetentionDecision],
     *,
     unknown: bool = False,
     session: Session | None = None,
-) -> Cleaned:
+) -> CleaningResult:
     """Remove what `decisions`, of `review_staging`, allow; with `unknown` also what the tracker does not know.
 
     Each decision is made again in its turn. `session` is the session that this belongs to; without one, none may be
@@ -138,16 +140,18 @@ def clean(
     if session is None:
         # Old reports are removed below even if staging keeps everything.
         run_writing(tracker, lambda connection: refuse_during_session(connection, settings))
-    cleaned = Cleaned()
+    cleaned = CleaningResult()
     going = [decision for decision in decisions if _goes(decision, unknown)]
     for start in range(0, len(going), _AT_ONCE):
         batch = going[start : start + _AT_ONCE]
         try:
-            with Aside(settings.staging_directory) as aside:
+            with RemovalDirectories(settings.staging_directory) as aside:
 
                 def take(
-                    connection: Connection, batch: Sequence[Decision] = batch, aside: Aside = aside
-                ) -> tuple[list[Decision], list[str]]:
+                    connection: Connection,
+                    batch: Sequence[RetentionDecision] = batch,
+                    aside: RemovalDirectories = aside,
+                ) -> tuple[list[RetentionDecision], list[str]]:
                     if session is None:
                         refuse_during_session(connection, settings)
                     return _take(connection, batch, aside, policy, unknown)
@@ -177,7 +181,7 @@ def clean_after_session(tracker: Engine, settings: Settings, session: Session) -
     """
     policy = Policy.from_settings(settings)
 
-    def is_own(decision: Decision) -> bool:
+    def is_own(decision: RetentionDecision) -> bool:
         key = decision.staged.key
         return session.group is None or (
             key is not None and session.covers(settings.naming.centre_of_zip(key.file_name))
@@ -198,7 +202,7 @@ def clean_after_session(tracker: Engine, settings: Settings, session: Session) -
 
 def _decide(
     staged: Iterable[StagedArchive], known: Mapping[ZipKey, KnownArchive], policy: Policy, now: datetime
-) -> list[Decision]:
+) -> list[RetentionDecision]:
     return [
         decision
         for archive in staged
@@ -206,23 +210,23 @@ def _decide(
     ]
 
 
-def _was_whole(removed: Decision) -> bool:
-    return removed.staged.of(Kind.ARCHIVE, Kind.CONTENTS) is not None
+def _was_whole(removed: RetentionDecision) -> bool:
+    return removed.staged.of(StagedKind.ARCHIVE, StagedKind.CONTENTS) is not None
 
 
-def _goes(decision: Decision, unknown: bool) -> bool:
-    return decision.verdict is Verdict.REMOVE or (unknown and decision.verdict is Verdict.UNKNOWN)
+def _goes(decision: RetentionDecision, unknown: bool) -> bool:
+    return decision.verdict is RetentionVerdict.REMOVE or (unknown and decision.verdict is RetentionVerdict.UNKNOWN)
 
 
 def _take(
-    connection: Connection, batch: Sequence[Decision], aside: Aside, policy: Policy, unknown: bool
-) -> tuple[list[Decision], list[str]]:
+    connection: Connection, batch: Sequence[RetentionDecision], aside: RemovalDirectories, policy: Policy, unknown: bool
+) -> tuple[list[RetentionDecision], list[str]]:
     """Move aside what may still be removed, and record it; returns this, and the places that had changed."""
     # An earlier attempt whose connection was lost may have moved something that a session wants by now.
     aside.put_back()
     keys = {decision.staged.key for decision in batch if decision.staged.key is not None}
     known = known_archives(connection, keys)
-    taken: list[Decision] = []
+    taken: list[RetentionDecision] = []
     changed: list[str] = []
     rows: list[dict[str, object]] = []
     for again in _decide((decision.staged for decision in batch), known, policy, utc_now()):
@@ -237,14 +241,14 @@ def _take(
     return taken, changed
 
 
-def _row(connection: Connection, removed: Decision) -> list[dict[str, object]]:
+def _row(connection: Connection, removed: RetentionDecision) -> list[dict[str, object]]:
     """The entry in the submission's log, if more than a part of its archive was removed."""
-    whole = removed.staged.of(Kind.ARCHIVE, Kind.CONTENTS)
+    whole = removed.staged.of(StagedKind.ARCHIVE, StagedKind.CONTENTS)
     if removed.known is None or whole is None:
         return []
     kinds = {entry.kind for entry in whole.entries}
     what = " and ".join(
-        noun for kind, noun in ((Kind.ARCHIVE, "archive"), (Kind.CONTENTS, "documents")) if kind in kinds
+        noun for kind, noun in ((StagedKind.ARCHIVE, "archive"), (StagedKind.CONTENTS, "documents")) if kind in kinds
     )
     message = (
         f"Its {what} ({whole.bytes:,} bytes) went from staging after {removed.age_days} days, since {removed.reason}. "

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from dcc.naming import Action
-from dcc.operations.retention.staged_files import Kind, StagedArchive
+from dcc.operations.retention.staged_files import StagedArchive, StagedKind
 from dcc.phases import Phase, Status
 from dcc.settings import Settings
 from dcc.tracker.states import NOT_ARRIVED, WAITING, State
@@ -20,7 +20,7 @@ from dcc.tracker.states import NOT_ARRIVED, WAITING, State
 _DAY_SECONDS: Final = 86_400
 
 
-class Verdict(StrEnum):
+class RetentionVerdict(StrEnum):
     """A decision on an entry of staging."""
 
     KEEP = "keep"
@@ -69,22 +69,22 @@ class KnownArchive:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class RetentionDecision:
     """A decision with its reason; `known` is what the tracker knows of the submission, None for nothing."""
 
     staged: StagedArchive
-    verdict: Verdict
+    verdict: RetentionVerdict
     reason: str
     age_days: int
     known: KnownArchive | None = None
 
 
-def decide(staged: StagedArchive, known: KnownArchive | None, policy: Policy, now: datetime) -> list[Decision]:
+def decide(staged: StagedArchive, known: KnownArchive | None, policy: Policy, now: datetime) -> list[RetentionDecision]:
     """Decide on an archive with its contents, and on a part of it, if there are both; `now` is in UTC, naive."""
     if known is None:
         return [_decide_on_unknown(staged, now)]
     decisions = []
-    whole, part = staged.of(Kind.ARCHIVE, Kind.CONTENTS), staged.of(Kind.PART, Kind.ORIGIN)
+    whole, part = staged.of(StagedKind.ARCHIVE, StagedKind.CONTENTS), staged.of(StagedKind.PART, StagedKind.ORIGIN)
     if whole is not None:
         decisions.append(_decide_on_whole(whole, known, policy, now))
     if part is not None:
@@ -92,25 +92,25 @@ def decide(staged: StagedArchive, known: KnownArchive | None, policy: Policy, no
     return decisions
 
 
-def _decide_on_unknown(staged: StagedArchive, now: datetime) -> Decision:
+def _decide_on_unknown(staged: StagedArchive, now: datetime) -> RetentionDecision:
     age = _age(now, staged.modified)
-    if staged.of(Kind.LEFT_OVER) is not None:
-        return Decision(staged, Verdict.REMOVE, "a left-over of a process that was killed", age)
+    if staged.of(StagedKind.LEFT_OVER) is not None:
+        return RetentionDecision(staged, RetentionVerdict.REMOVE, "a left-over of a process that was killed", age)
     if staged.key is None and staged.place in set(Action):
-        return Decision(staged, Verdict.KEEP, "a link, which is not followed", age)
+        return RetentionDecision(staged, RetentionVerdict.KEEP, "a link, which is not followed", age)
     reason = "not known to the tracker" if staged.key is not None else "nothing that the platform puts there"
-    return Decision(staged, Verdict.UNKNOWN, reason, age)
+    return RetentionDecision(staged, RetentionVerdict.UNKNOWN, reason, age)
 
 
-def _decide_on_whole(staged: StagedArchive, known: KnownArchive, policy: Policy, now: datetime) -> Decision:
+def _decide_on_whole(staged: StagedArchive, known: KnownArchive, policy: Policy, now: datetime) -> RetentionDecision:
     age = _age(now, staged.modified, known.changed)
 
-    def decision(kept_days: int | None, reason: str) -> Decision:
+    def decision(kept_days: int | None, reason: str) -> RetentionDecision:
         goes = kept_days is not None and age >= kept_days
-        return Decision(staged, Verdict.REMOVE if goes else Verdict.KEEP, reason, age, known)
+        return RetentionDecision(staged, RetentionVerdict.REMOVE if goes else RetentionVerdict.KEEP, reason, age, known)
 
     state = known.state
-    if not known.stored and staged.of(Kind.ARCHIVE) is not None:
+    if not known.stored and staged.of(StagedKind.ARCHIVE) is not None:
         return decision(None, "it is not in the archive store yet: dcc archive repair")
     if state == WAITING:
         return decision(policy.keep_failed_days, "it is to be downloaded again")
@@ -125,14 +125,14 @@ def _decide_on_whole(staged: StagedArchive, known: KnownArchive, policy: Policy,
     return decision(None, f"it is not through {policy.phase.short_name} yet, at {state}")
 
 
-def _decide_on_part(staged: StagedArchive, known: KnownArchive, policy: Policy, now: datetime) -> Decision:
+def _decide_on_part(staged: StagedArchive, known: KnownArchive, policy: Policy, now: datetime) -> RetentionDecision:
     age = _age(now, staged.modified)
     if known.state == WAITING or known.state in NOT_ARRIVED:
         if known.hosted:
-            return Decision(staged, Verdict.KEEP, "its download goes on from there", age, known)
-        verdict = Verdict.REMOVE if age >= policy.keep_part_days else Verdict.KEEP
-        return Decision(staged, verdict, "a part of an archive that no file source hosts any more", age, known)
-    return Decision(staged, Verdict.REMOVE, "a part of an archive that has arrived since", age, known)
+            return RetentionDecision(staged, RetentionVerdict.KEEP, "its download goes on from there", age, known)
+        verdict = RetentionVerdict.REMOVE if age >= policy.keep_part_days else RetentionVerdict.KEEP
+        return RetentionDecision(staged, verdict, "a part of an archive that no file source hosts any more", age, known)
+    return RetentionDecision(staged, RetentionVerdict.REMOVE, "a part of an archive that has arrived since", age, known)
 
 
 def _age(now: datetime, modified: float, changed: datetime | None = None) -> int:

@@ -33,7 +33,7 @@ _OF_WORKERS: Final = (WORKER_SCRATCH, SESSION_SCRATCH)
 _TAKEN: Final = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR})
 
 
-class Kind(StrEnum):
+class StagedKind(StrEnum):
     """The kind of an entry in staging."""
 
     ARCHIVE = "archive"
@@ -54,7 +54,7 @@ class StagedEntry:
 
     folder: str
     name: str
-    kind: Kind
+    kind: StagedKind
     bytes: int
     modified: float
     identity: tuple[int, int]
@@ -68,15 +68,15 @@ class StagedEntry:
     def archive_name(self) -> str | None:
         """The name of its archive; None without one."""
         match self.kind:
-            case Kind.ARCHIVE:
+            case StagedKind.ARCHIVE:
                 endings = (manifest_beside("", suffix) for suffix in MANIFEST_FORMATS)
                 ending = next((each for each in endings if self.name.endswith(each)), "")
                 return self.name.removesuffix(ending)
-            case Kind.CONTENTS:
+            case StagedKind.CONTENTS:
                 return self.name.removesuffix(".contents")
-            case Kind.PART:
+            case StagedKind.PART:
                 return self.name.removesuffix(".part")
-            case Kind.ORIGIN:
+            case StagedKind.ORIGIN:
                 return self.name.removesuffix(".part.json")
         return None
 
@@ -103,7 +103,7 @@ class StagedArchive:
         """The latest change of its entries, in seconds since 1970."""
         return max(entry.modified for entry in self.entries)
 
-    def of(self, *kinds: Kind) -> StagedArchive | None:
+    def of(self, *kinds: StagedKind) -> StagedArchive | None:
         """Its entries of these kinds; None if there are none."""
         entries = tuple(entry for entry in self.entries if entry.kind in kinds)
         return StagedArchive(self.key, entries) if entries else None
@@ -147,7 +147,7 @@ def _entries(root: Path, within: bool) -> Iterator[StagedEntry]:
             if found.name in set(Action) and found.is_dir(follow_symlinks=False):
                 yield from _entries_of(root / found.name, found.name, within)
             else:
-                kind = Kind.LEFT_OVER if _is_left_over(found.name) else Kind.UNKNOWN
+                kind = StagedKind.LEFT_OVER if _is_left_over(found.name) else StagedKind.UNKNOWN
                 yield from _entry(found, "", kind, within)
 
 
@@ -161,20 +161,20 @@ def _is_left_over(name: str) -> bool:
     return name.startswith(".") and any(mark in name for mark in _LEFT_OVER)
 
 
-def _kind(found: os.DirEntry[str]) -> Kind:
+def _kind(found: os.DirEntry[str]) -> StagedKind:
     name = found.name
     if _is_left_over(name):
-        return Kind.LEFT_OVER
+        return StagedKind.LEFT_OVER
     if found.is_dir(follow_symlinks=False):
-        return Kind.CONTENTS if name.endswith(".contents") else Kind.UNKNOWN
+        return StagedKind.CONTENTS if name.endswith(".contents") else StagedKind.UNKNOWN
     if not found.is_file(follow_symlinks=False):
-        return Kind.UNKNOWN
+        return StagedKind.UNKNOWN
     if name.endswith(".part.json"):
-        return Kind.ORIGIN
-    return Kind.PART if name.endswith(".part") else Kind.ARCHIVE
+        return StagedKind.ORIGIN
+    return StagedKind.PART if name.endswith(".part") else StagedKind.ARCHIVE
 
 
-def _entry(found: os.DirEntry[str], folder: str, kind: Kind, within: bool) -> Iterator[StagedEntry]:
+def _entry(found: os.DirEntry[str], folder: str, kind: StagedKind, within: bool) -> Iterator[StagedEntry]:
     if _is_being_removed(found.path):
         return
     # A running session may have moved it since the directory was read.
@@ -195,7 +195,7 @@ def _bytes_below(directory: str) -> int:
     return total
 
 
-class Aside:
+class RemovalDirectories:
     """Temporary directories for entries that are being removed: moving an entry is one step, deleting it is not.
 
     A context manager. At its end it deletes the moved entries, and raises OSError if it cannot; after an error it puts

@@ -38,9 +38,9 @@ from dcc.naming import Action
 from dcc.qc.apply.entity_rows import NUMBERED_TABLES, copy_rows, loader_on
 from dcc.qc.apply.ownership import NotPermitted, OtherCentre, OtherCentres
 from dcc.qc.apply.upload_findings import (
-    FindingsKept,
-    Judgement,
+    FindingCollector,
     UploadFinding,
+    UploadJudgement,
     duplicate,
     findings_of,
     judge,
@@ -48,7 +48,7 @@ from dcc.qc.apply.upload_findings import (
     not_permitted,
     too_long,
 )
-from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, Reserved, lock_centres, reserve_ids
+from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, IdReservation, lock_centres, reserve_ids
 from dcc.qc.apply.versions import (
     Version,
     current_versions,
@@ -63,16 +63,16 @@ from dcc.qc.rows.documents import (
     DocumentToApply,
     NewestDates,
     document_row,
-    follow_tracker,
     former_applications,
-    give_way,
     insert_documents,
     is_confirmed,
     is_edited_since,
     known_documents,
     path_of_document,
-    refuse_held,
+    refuse_held_applications,
+    replace_former_applications,
     same_document,
+    update_tracker_id,
 )
 from dcc.qc.rows.entity_keys import Key
 from dcc.qc.rows.prepared_file import Entries, PreparedDocument
@@ -85,7 +85,7 @@ _COUNTS: Final = (*(f"{kind}s" for kind in EntityKind), "measurements")
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class AppliedDocument:
     """The result of a document.
 
     `repeated`: it was applied before, under this name or another, and nothing was changed. `said` counts its entities
@@ -109,7 +109,7 @@ class Applied:
     confirmed_by: str | None = None
 
 
-class ToApply(NamedTuple):
+class DocumentWithRows(NamedTuple):
     """A document and its rows."""
 
     document: DocumentToApply
@@ -118,31 +118,31 @@ class ToApply(NamedTuple):
 
 def apply_documents(
     engine: Engine,
-    documents: Sequence[ToApply],
+    documents: Sequence[DocumentWithRows],
     *,
     patience_seconds: float = PATIENCE_SECONDS,
-    hold_above: int | None = None,
-) -> list[Applied]:
+    hold_threshold: int | None = None,
+) -> list[AppliedDocument]:
     """Apply documents in their order, in one transaction; returns their results.
 
-    An exception leaves no row behind. An edit or delete that would end more than `hold_above` entities is held, unless
-    it was confirmed; None: no limit. On SQLite the documents are in `MOST_ATTACHED` prepared files at most. Raises the
-    database's `unreachable` error if others were in the way, or the database away, for `patience_seconds`.
+    An exception leaves no row behind. An edit or delete that would end more than `hold_threshold` entities is held,
+    unless it was confirmed; None: no limit. On SQLite the documents are in `MAX_ATTACHED` prepared files at most.
+    Raises the database's `unreachable` error if others were in the way, or the database away, for `patience_seconds`.
     """
     return run_writing(
         engine,
-        lambda connection: apply_on(connection, documents, hold_above=hold_above),
+        lambda connection: apply_on(connection, documents, hold_threshold=hold_threshold),
         patience_seconds=patience_seconds,
     )
 
 
 def apply_on(
     connection: Connection,
-    documents: Sequence[ToApply],
+    documents: Sequence[DocumentWithRows],
     *,
-    hold_above: int | None = None,
+    hold_threshold: int | None = None,
     foreign_additions: NotPermitted = NotPermitted.REFUSE,
-) -> list[Applied]:
+) -> list[AppliedDocument]:
     """Apply documents within a write transaction; see `apply_documents`.
 
     `foreign_additions` decides on an addition with data of a centre that its archive may not change: REFUSE holds it.
@@ -150,10 +150,10 @@ def apply_on(
     centres = {centre for document, prepared in documents for centre in (document.centre, *prepared.centres)}
     lock_centres(connection, centres)
     reserved = reserve_ids(connection, centres, _rows_of(documents))
-    application = _Application(connection, documents, reserved, hold_above, foreign_additions)
+    application = _Application(connection, documents, reserved, hold_threshold, foreign_additions)
     known = known_documents(connection, [document for document, _ in documents])
-    applied: list[Applied] = []
-    together: list[ToApply] = []
+    applied: list[AppliedDocument] = []
+    together: list[DocumentWithRows] = []
     for place, one in enumerate(documents):
         if place not in known and one.document.action is Action.ADD:
             together.append(one)
@@ -164,7 +164,7 @@ def apply_on(
     return applied + application.apply(together)
 
 
-def _rows_of(documents: Sequence[ToApply]) -> dict[Table, int]:
+def _rows_of(documents: Sequence[DocumentWithRows]) -> dict[Table, int]:
     """The most rows that documents add to each table with reserved ids."""
     rows = dict.fromkeys((DOCUMENT, *NUMBERED_TABLES), 0)
     rows[DOCUMENT] = len(documents)
@@ -185,19 +185,19 @@ class _Application:
     def __init__(
         self,
         connection: Connection,
-        documents: Sequence[ToApply],
-        reserved: Reserved,
-        hold_above: int | None,
+        documents: Sequence[DocumentWithRows],
+        reserved: IdReservation,
+        hold_threshold: int | None,
         foreign_additions: NotPermitted,
     ) -> None:
         self._connection, self._documents = connection, documents
-        self._hold_above, self._foreign_additions = hold_above, foreign_additions
+        self._hold_threshold, self._foreign_additions = hold_threshold, foreign_additions
         self._next, self._at = reserved
         self._newest = NewestDates(connection, [document for document, _ in documents])
-        self._applied: dict[int, ToApply] = {}
+        self._applied: dict[int, DocumentWithRows] = {}
         self._current = _CurrentVersions(connection)
 
-    def apply_alone(self, one: ToApply) -> Applied:
+    def apply_alone(self, one: DocumentWithRows) -> AppliedDocument:
         """Apply a document that the database may have already."""
         document = one.document
         former = former_applications(self._connection, document)
@@ -207,7 +207,7 @@ class _Application:
             counts = is_same or any(getattr(row, name) for name in _COUNTS)
             is_applied = row.state == DocumentState.APPLIED.value and counts
             if is_applied and not is_edited_since(self._connection, document, row.id):
-                refuse_held(self._connection, former)
+                refuse_held_applications(self._connection, former)
                 return _repeated(self._connection, row, document)
         confirmed = next((row for row in former if is_confirmed(row, document)), None)
         (applied,) = self.apply([one], former, confirmed)
@@ -215,10 +215,10 @@ class _Application:
 
     def apply(
         self,
-        documents: Sequence[ToApply],
+        documents: Sequence[DocumentWithRows],
         former: Sequence[Row[Any]] | None = None,
         confirmed: Row[Any] | None = None,
-    ) -> list[Applied]:
+    ) -> list[AppliedDocument]:
         """Apply some new additions, or one other, in the place of its `former` applications with a `confirmed` one."""
         if not documents:
             return []
@@ -231,7 +231,9 @@ class _Application:
             self._current.ask_about(chain.from_iterable(entries))
         decided = [self._decide(one, some, confirmed) for one, some in zip(documents, entries, strict=True)]
         if former is not None:
-            give_way(self._connection, decided[0].document, self._row_of(decided[0]), former, confirmed)
+            replace_former_applications(
+                self._connection, decided[0].document, self._row_of(decided[0]), former, confirmed
+            )
         else:
             insert_documents(self._connection, [self._row_of(decision) for decision in decided])
         self._write_rows([decision for decision in decided if decision.keeps_rows], begins)
@@ -270,7 +272,7 @@ class _Application:
         kept = held_for if one.applied.state is DocumentState.HELD else one.applied.findings
         _write_findings(self._connection, one.document, one.document_id, kept)
 
-    def _decide(self, one: ToApply, entries: Iterable[Entries], confirmed: Row[Any] | None) -> _Decision:
+    def _decide(self, one: DocumentWithRows, entries: Iterable[Entries], confirmed: Row[Any] | None) -> _Decision:
         document, rows = one.document, one.prepared.rows
         newest = self._newest.before(document)
         if_not_permitted = self._if_not_permitted(one, confirmed)
@@ -288,14 +290,14 @@ class _Application:
         if original is not None:
             nothing = dict.fromkeys(_COUNTS, 0)
             findings = (duplicate(original),)
-            applied = Applied(document_id, DocumentState.APPLIED, nothing, repeated=True, findings=findings)
+            applied = AppliedDocument(document_id, DocumentState.APPLIED, nothing, repeated=True, findings=findings)
         elif confirmed is not None:
             applied = replace(applied, confirmed_by=confirmed.author)
         elif is_held:
             why = tuple(finding for finding in applied.findings if finding.rule == OWNERSHIP)
             others = decision.others.counts(effective=False)
             applied = replace(applied, state=DocumentState.HELD, findings=why, others=others)
-        elif self._hold_above is not None and sum(applied.ended.values()) > self._hold_above:
+        elif self._hold_threshold is not None and sum(applied.ended.values()) > self._hold_threshold:
             applied = replace(applied, state=DocumentState.HELD)
         decision.applied = applied
         if decision.keeps_rows:
@@ -308,7 +310,7 @@ class _Application:
             self._applied[document_id] = one
         return decision
 
-    def _original_of(self, one: ToApply, decision: _Decision) -> DocumentPlace | None:
+    def _original_of(self, one: DocumentWithRows, decision: _Decision) -> DocumentPlace | None:
         """The place of an applied document with the same content; None if there is none."""
         document, content, owners = one.document, one.prepared.content, decision.owners
         if document.action is Action.DELETE:
@@ -320,7 +322,7 @@ class _Application:
         written = self._applied[owner]
         return written.document.place if written.prepared.content == content else None
 
-    def _if_not_permitted(self, one: ToApply, confirmed: Row[Any] | None) -> NotPermitted:
+    def _if_not_permitted(self, one: DocumentWithRows, confirmed: Row[Any] | None) -> NotPermitted:
         """What to do about data of centres that the archive may not change."""
         document = one.document
         if confirmed is not None and document.action is Action.ADD:
@@ -380,12 +382,12 @@ class _Decision:
     entity that is missing, or cannot be stored. `given` is for `copy_rows`.
     """
 
-    applied: Applied
+    applied: AppliedDocument
 
     def __init__(
         self,
         current: _CurrentVersions,
-        one: ToApply,
+        one: DocumentWithRows,
         document_id: int,
         given: dict[str, int],
         if_not_permitted: NotPermitted,
@@ -402,7 +404,7 @@ class _Decision:
         self.owners: set[int | None] = set()
         self.opened: dict[EntityKind, dict[Key, Version | None]] = {kind: {} for kind in EntityKind}
         self.others = OtherCentres(self.document.rights)
-        self.findings = FindingsKept(Origin.from_json(self.prepared.origin))
+        self.findings = FindingCollector(Origin.from_json(self.prepared.origin))
 
     @property
     def keeps_rows(self) -> bool:
@@ -420,7 +422,7 @@ class _Decision:
         opened = {kind.value: self._opened[kind] for kind in EntityKind if self._opened[kind]}
         state = DocumentState.REFUSED if self._refused and not (opened or ended) else DocumentState.APPLIED
         counts = {f"{kind}s": self._counts[kind] for kind in EntityKind}
-        self.applied = Applied(
+        self.applied = AppliedDocument(
             self.document_id,
             state,
             counts | {"measurements": sum(self.prepared.measured.values())},
@@ -506,7 +508,7 @@ class _Decision:
             current_version = current.get(there_as)
             if current_version is None or current_version.document_id != self.document_id:
                 self.owners.add(current_version and current_version.document_id)
-            judgement = Judgement(
+            judgement = UploadJudgement(
                 action, kind, key, current_version, self.document_id, held.get(key, ()), self._current.path_of
             )
             finding = judge(judgement, line, row_id)
@@ -551,11 +553,11 @@ def _measurements_by_procedure(connection: Connection, document_id: int) -> dict
     return {row[0]: row[1] for row in connection.execute(statement)}
 
 
-def _repeated(connection: Connection, row: Row[Any], document: DocumentToApply) -> Applied:
+def _repeated(connection: Connection, row: Row[Any], document: DocumentToApply) -> AppliedDocument:
     # A repeated document yields nothing new: it was reported when it was applied.
     is_unheard_of = row.tracker_id == document.tracker_id
-    follow_tracker(connection, row, document)
-    return Applied(
+    update_tracker_id(connection, row, document)
+    return AppliedDocument(
         row.id,
         DocumentState(row.state),
         {name: getattr(row, name) for name in _COUNTS},

@@ -31,7 +31,7 @@ def owners_of_held_documents(connection: Connection, document_ids: Sequence[int]
     return found
 
 
-def add_what_is_there(
+def additions_of_existing_entities(
     connection: Connection, additions: Sequence[tuple[DocumentToApply, PreparedDocument, bool]]
 ) -> list[bool]:
     """Whether each of some additions may wait and names entities that are there already, or by one before it.

@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Engine, FromClause, RowMapping, and_, case, null, select
 
-from dcc.databases.list_parameters import portions, rows_with
+from dcc.databases.list_parameters import rows_with, sorted_chunks
 from dcc.databases.transactions import RollBackError, run_writing
-from dcc.qc.apply.documents import Applied, ToApply, apply_on
+from dcc.qc.apply.documents import AppliedDocument, DocumentWithRows, apply_on
 from dcc.qc.apply.ownership import NotPermitted
 from dcc.qc.apply.versions import UPDATED, is_lifetime_of, key_columns, key_of_row, same_animal, same_text
 from dcc.qc.models import ENTITY_TABLES, EXPERIMENT, LIFETIME, MEASUREMENT, NAMED, RUN, SPECIMEN
@@ -29,7 +29,7 @@ _BASELINE: Final = "baseline"
 _PLACE: Final = ("centre", "pipeline", "procedure_id", "parameter_id")
 
 
-class Change(NamedTuple):
+class EntityChange(NamedTuple):
     """A value that would change: its entity, and column or parameter; None: missing."""
 
     entity: str
@@ -61,13 +61,13 @@ class Plan:
     nothing: `would_be` is `repeated`, with the document's id in the QC database.
     """
 
-    would_be: Applied
+    would_be: AppliedDocument
     changed: int
-    changes: tuple[Change, ...]
+    changes: tuple[EntityChange, ...]
     contexts: frozenset[TouchedContext]
 
 
-def plan_document(engine: Engine, document: ToApply) -> Plan:
+def plan_document(engine: Engine, document: DocumentWithRows) -> Plan:
     """What applying a document would change; nothing is changed. Raises as `apply_documents`."""
 
     def work(connection: Connection) -> Plan:
@@ -78,11 +78,11 @@ def plan_document(engine: Engine, document: ToApply) -> Plan:
     return run_writing(engine, work)
 
 
-def _compare(connection: Connection, applied: Applied) -> Plan:
+def _compare(connection: Connection, applied: AppliedDocument) -> Plan:
     if applied.repeated:
         return Plan(applied, 0, (), frozenset())
     changed = 0
-    changes: list[Change] = []
+    changes: list[EntityChange] = []
     contexts: set[TouchedContext] = set()
     for kind in EntityKind:
         for ended, opened in _pairs(connection, kind, applied.document_id):
@@ -105,11 +105,11 @@ def _pairs(connection: Connection, kind: EntityKind, document_id: int) -> Iterat
     ended = _versions(connection, kind, LIFETIME.c.ended_by, document_id)
     opened = _versions(connection, kind, LIFETIME.c.opened_by, document_id)
     by_key = {_key(kind, row): row_id for row_id, row in opened.items()}
-    for chunk in portions(ended):
+    for chunk in sorted_chunks(ended):
         old = {row_id: ended[row_id] for row_id in chunk}
         ids = [by_key.pop(_key(kind, row)) for row in old.values() if _key(kind, row) in by_key]
         yield old, {row_id: opened[row_id] for row_id in ids}
-    for rest in portions(by_key.values()):
+    for rest in sorted_chunks(by_key.values()):
         yield {}, {row_id: opened[row_id] for row_id in rest}
 
 
@@ -126,7 +126,7 @@ def _key(kind: EntityKind, row: RowMapping) -> tuple[Any, ...]:
     return key_of_row([row[column.name] for column in key_columns(kind)])
 
 
-def _differences(connection: Connection, kind: EntityKind, old: Entities, new: Entities) -> Iterator[Change]:
+def _differences(connection: Connection, kind: EntityKind, old: Entities, new: Entities) -> Iterator[EntityChange]:
     """The values of the old and new entities that differ; entities that are only added have none."""
     if not old:
         return
@@ -137,7 +137,7 @@ def _differences(connection: Connection, kind: EntityKind, old: Entities, new: E
         name = str(describe(kind, key))
         for of_value in values | others:
             if values.get(of_value) != others.get(of_value):
-                yield Change(name, of_value, values.get(of_value), others.get(of_value))
+                yield EntityChange(name, of_value, values.get(of_value), others.get(of_value))
 
 
 def _values(connection: Connection, kind: EntityKind, rows: Entities) -> dict[tuple[Any, ...], dict[str, str]]:

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, select
 
-from dcc.declarations import NO_DETAILS, ORIGIN, code_of, details_kept, message_of, rule_of
+from dcc.declarations import NO_DETAILS, ORIGIN, code_of, message_of, rule_of, stored_details
 from dcc.documents.origins import Origin
 from dcc.messages import Details, message
 from dcc.naming import Action
@@ -71,7 +71,7 @@ class UploadFinding(NamedTuple):
         return {**self._asdict(), **facts._asdict()}
 
 
-class FindingsKept:
+class FindingCollector:
     """The findings of one document, with an `origin`: of each rule the first ones, and the number of the others."""
 
     def __init__(self, origin: Origin | None = None) -> None:
@@ -98,7 +98,7 @@ def _and_more(rule: str, number: int) -> UploadFinding:
     return UploadFinding(code_of(rule, MORE_CASE), Severity.ERROR, {"number": number})
 
 
-class Judgement(NamedTuple):
+class UploadJudgement(NamedTuple):
     """The facts for deciding an entity: its current version, if any, and experiments on a specimen.
 
     `path_of` yields the path of a document with an id.
@@ -113,7 +113,7 @@ class Judgement(NamedTuple):
     path_of: Callable[[int], str]
 
 
-def judge(judged: Judgement, line: int, entity_id: int) -> UploadFinding | None:
+def judge(judged: UploadJudgement, line: int, entity_id: int) -> UploadFinding | None:
     """Why an entity cannot take effect; None if it can."""
     found = _reason(judged)
     if found is None:
@@ -124,7 +124,7 @@ def judge(judged: Judgement, line: int, entity_id: int) -> UploadFinding | None:
     return UploadFinding(code, Severity.ERROR, known, line, value, judged.kind.value, entity_id)
 
 
-def _reason(judged: Judgement) -> tuple[str, Details] | None:
+def _reason(judged: UploadJudgement) -> tuple[str, Details] | None:
     """The code of the problem, and its details without the entity."""
     version, action = judged.there, judged.action
     twice = version is not None and version.document_id == judged.document_id
@@ -193,7 +193,7 @@ def findings_of(connection: Connection, document_id: int) -> tuple[UploadFinding
         UploadFinding(
             row.code,
             Severity(row.severity),
-            details_kept(row.code, row.details, row.message),
+            stored_details(row.code, row.details, row.message),
             row.line,
             row.value,
             row.entity_kind,

@@ -7,7 +7,7 @@ in one order: the common one, centres by name, and then documents and what belon
 at a time.
 
 Changes that others must see at once are written in a transaction of their own, which is over before they could wait for
-it (`aside`). So ids are reserved in the order in which transactions ask for them.
+it (`separate_transaction`). So ids are reserved in the order in which transactions ask for them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _COMMON_LOCK: Final = select(UPLOAD_LOCK.c.id).where(UPLOAD_LOCK.c.id == _COMMON
 _HOST: Final = socket.gethostname()[:128]
 
 
-class Reserved(NamedTuple):
+class IdReservation(NamedTuple):
     """The next ids by the names of tables, reserved for the transaction, and the time of the reservation.
 
     Neither the ids of documents nor the times are lower than earlier ones.
@@ -88,7 +88,7 @@ def centres_of(connection: Connection, document_ids: Collection[int]) -> set[str
 
 
 @contextmanager
-def aside(connection: Connection) -> Iterator[Connection]:
+def separate_transaction(connection: Connection) -> Iterator[Connection]:
     """A separate transaction beside a connection's, for changes that stay whatever becomes of that; on SQLite, the same
     one.
     """
@@ -99,15 +99,15 @@ def aside(connection: Connection) -> Iterator[Connection]:
             yield own
 
 
-def reserve_ids(connection: Connection, centres: Collection[str], rows: Mapping[Table, int]) -> Reserved:
+def reserve_ids(connection: Connection, centres: Collection[str], rows: Mapping[Table, int]) -> IdReservation:
     """Reserve ids for so many rows of tables, for a transaction that has locked these centres.
 
     They follow the highest existing or reserved ones. A transaction reserves all its ids at once: unused earlier
     reservations of one of these centres are reserved again.
     """
-    with aside(connection) as own:
+    with separate_transaction(connection) as own:
         if own.dialect.name == "sqlite":
-            return Reserved({name: last + 1 for name, last in _highest(own, rows)}, utc_now())
+            return IdReservation({name: last + 1 for name, last in _highest(own, rows)}, utc_now())
         _hold(own, UPLOAD_LOCK, [{"id": _IDS}])
         at = own.scalars(select(UPLOAD_LOCK.c.acquired).where(UPLOAD_LOCK.c.id == _IDS)).one()
         owner = min(_names(centres), default="")
@@ -119,7 +119,7 @@ def reserve_ids(connection: Connection, centres: Collection[str], rows: Mapping[
             for table, number in rows.items()
         ]
         upsert(own, RESERVED_IDS, reserved)
-        return Reserved(following, at)
+        return IdReservation(following, at)
 
 
 def await_uploads(engine: Engine) -> None:

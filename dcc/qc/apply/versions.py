@@ -25,7 +25,7 @@ from sqlalchemy import (
     select,
 )
 
-from dcc.databases.list_parameters import as_json, change_rows, portions, rows_with, texts_given, texts_in
+from dcc.databases.list_parameters import as_json, change_rows, rows_with, sorted_chunks, texts_given, texts_in
 from dcc.qc.models import ENTITY_TABLES, EXPERIMENT, LIFETIME, NAMED, SPECIMEN
 from dcc.qc.models.base import ID_LENGTH
 from dcc.qc.rows.bulk import insert_bulk
@@ -112,7 +112,7 @@ def current_versions(connection: Connection, kind: EntityKind, keys: Collection[
     statement = (_CURRENT if connection.dialect.name == "sqlite" else _CURRENT_ON_SERVER)[kind]
     for centre, of_centre in names.items():
         of_centre.discard(None)
-        for chunk in portions(of_centre):
+        for chunk in sorted_chunks(of_centre):
             rows = connection.execute(statement, {"of_centre": centre, "names": as_json(chunk)})
             found |= {key_of_row(row[2:]): Version(row[0], row[1]) for row in rows}
     # Databases may treat texts as equal that differ in trailing blanks: only the given keys count.

@@ -32,7 +32,7 @@ from dcc.errors import NotDelegatedError, NotFoundError
 from dcc.naming import Action
 from dcc.qc.apply.documents import other_centres_of
 from dcc.qc.apply.holding import check_signature, owners_of_held_documents
-from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, Reserved, centres_of, lock_centres_of, reserve_ids
+from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, IdReservation, centres_of, lock_centres_of, reserve_ids
 from dcc.qc.apply.versions import end_versions, is_lifetime_of, reopen_versions, same_animal, same_key, same_text
 from dcc.qc.models import DOCUMENT, ENTITY_TABLES, EXPERIMENT, LIFETIME, NAMED, SPECIMEN
 from dcc.qc.rows.documents import close_findings
@@ -63,7 +63,7 @@ class DeclinedDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class Undone:
+class WithdrawalResult:
     """The result of a withdrawal: the withdrawn documents, newest first, or those that build on them (nothing was
     changed).
 
@@ -99,7 +99,7 @@ def undo_submission(
     author: str | None = None,
     reason: str | None = None,
     rights: Rights | None = None,
-) -> Undone:
+) -> WithdrawalResult:
     """Withdraw all applied and held documents of an archive, in one transaction, or none of them.
 
     Held ones cannot be confirmed any more then. `rights` are the centres whose data may be changed; None: all. Raises
@@ -112,7 +112,7 @@ def undo_submission(
     of_zip = (table.zip_file == zip_file) & (table.zip_action == action.value)
     is_held = of_zip & (table.state == DocumentState.HELD.value)
 
-    def work(connection: Connection) -> Undone:
+    def work(connection: Connection) -> WithdrawalResult:
         lock_centres_of(connection, connection.scalars(select(table.id).where(of_zip)).all())
         ids = connection.scalars(select(table.id).where(of_zip & _stands(DOCUMENT))).all()
         held = connection.scalars(select(table.id).where(is_held)).all()
@@ -147,12 +147,12 @@ def _held_documents(connection: Connection, ids: Sequence[int]) -> tuple[Decline
     return tuple(DeclinedDocument(centre, name) for number, name in names for centre in sorted(centres[number]))
 
 
-def _undo(connection: Connection, ids: Sequence[int], author: str | None, reason: str | None) -> Undone:
+def _undo(connection: Connection, ids: Sequence[int], author: str | None, reason: str | None) -> WithdrawalResult:
     undone_by: list[int] = []
     builders: dict[int, Builder] = {}
     withdrawn = sorted(set(ids), reverse=True)
     if not withdrawn:
-        return Undone((), (), ())
+        return WithdrawalResult((), (), ())
     ended = select(func.count()).select_from(LIFETIME).where(LIFETIME.c.ended_by.in_(withdrawn))
     rows = {DOCUMENT: len(withdrawn), LIFETIME: connection.scalar(ended) or 0}
     reserved = reserve_ids(connection, centres_of(connection, withdrawn), rows)
@@ -173,11 +173,13 @@ def _undo(connection: Connection, ids: Sequence[int], author: str | None, reason
             undone_by.append(_withdraw(connection, row, reserved, author, reason))
     if builders:
         # Those of the documents themselves would go with them.
-        return Undone((), (), tuple(builders[number] for number in sorted(builders.keys() - set(withdrawn))))
-    return Undone(tuple(withdrawn), tuple(undone_by), ())
+        return WithdrawalResult((), (), tuple(builders[number] for number in sorted(builders.keys() - set(withdrawn))))
+    return WithdrawalResult(tuple(withdrawn), tuple(undone_by), ())
 
 
-def _withdraw(connection: Connection, row: Row[Any], reserved: Reserved, author: str | None, reason: str | None) -> int:
+def _withdraw(
+    connection: Connection, row: Row[Any], reserved: IdReservation, author: str | None, reason: str | None
+) -> int:
     undo_id = reserved.following[DOCUMENT.name]
     reserved.following[DOCUMENT.name] += 1
     same = {name: getattr(row, name) for name in ("zip_action", "zip_file", "file_name", "kind", "centre", "created")}

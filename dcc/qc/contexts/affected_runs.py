@@ -17,7 +17,7 @@ from dcc.databases.list_parameters import (
     change_rows,
     numbers_in,
     only_compared,
-    portions,
+    sorted_chunks,
 )
 from dcc.naming import DocumentKind
 from dcc.qc.apply.upload_lock import lock_centres_of
@@ -31,11 +31,11 @@ MEASUREMENTS_AT_ONCE: Final = 500_000
 """The most documents, and measurements of them, in one transaction."""
 
 
-OfArchives = Callable[[str], bool] | None
+ArchiveFilter = Callable[[str], bool] | None
 """Selects archives by their names; None: all."""
 
 
-def due_documents(connection: Connection, build: Build, is_own: OfArchives) -> list[int]:
+def due_documents(connection: Connection, build: Build, is_own: ArchiveFilter) -> list[int]:
     """The next documents that a build does not include yet, oldest first; at least one, as many as fit a transaction.
 
     They are locked with their centres until the transaction ends. Contexts: an applied document waits until it is
@@ -77,7 +77,7 @@ def documents_due_for_contexts() -> ColumnElement[bool]:
     return table.contexts_built.is_(False) & settled
 
 
-def _first_documents(connection: Connection, condition: ColumnElement[bool], is_own: OfArchives) -> list[int]:
+def _first_documents(connection: Connection, condition: ColumnElement[bool], is_own: ArchiveFilter) -> list[int]:
     table = DOCUMENT.c
     statement = select(table.id, table.measurements, table.zip_file).where(condition).order_by(table.id)
     if is_own is None:
@@ -108,7 +108,7 @@ def affected_runs(connection: Connection, document_ids: Collection[int], build: 
     """
     found: dict[int, int] = {}
     # Documents are queried oldest first: those of a later portion are newer.
-    for portion in portions(document_ids):
+    for portion in sorted_chunks(document_ids):
         found.update(_touched_by(connection, portion, _TOUCHING[build]))
     return found
 

@@ -17,11 +17,11 @@ from sqlalchemy import Connection, Engine, func, select
 
 from dcc.data_outcomes import ContextCounts, ContextsBuilt
 from dcc.databases.columns import utc_now
-from dcc.databases.list_parameters import portions, rows_with
+from dcc.databases.list_parameters import rows_with, sorted_chunks
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS
 from dcc.qc.contexts.affected_runs import (
-    OfArchives,
+    ArchiveFilter,
     affected_runs,
     due_documents,
     mark_built,
@@ -32,8 +32,8 @@ from dcc.qc.contexts.listings import newest_history
 from dcc.qc.contexts.membership import (
     ContextKey,
     Member,
-    Place,
     Places,
+    RunContexts,
     members_of,
     newest_member,
     present_places,
@@ -41,7 +41,7 @@ from dcc.qc.contexts.membership import (
     recorded_places,
     replace_members,
 )
-from dcc.qc.contexts.recording import Changes, write_changes
+from dcc.qc.contexts.recording import ContextChanges, write_changes
 from dcc.qc.contexts.reference_basis import COLONIES, Basis, Build, follow_basis, recorded_basis
 from dcc.qc.contexts.sums import sums
 from dcc.qc.models import CONTEXT
@@ -64,7 +64,7 @@ class _Step:
         self.happened.update((key.centre, event) for key, event in happened.items())
 
 
-def build_contexts(qc: Engine, *, is_own: OfArchives = None) -> ContextsBuilt:
+def build_contexts(qc: Engine, *, is_own: ArchiveFilter = None) -> ContextsBuilt:
     """Include all documents that the data contexts do not include yet, or those of some archives.
 
     Those are documents with `contexts_built` false that were judged, withdrew others, or changed nothing. They are
@@ -112,7 +112,7 @@ def _follow_reference_data(connection: Connection) -> _Step:
     return step
 
 
-def _take_documents(connection: Connection, followed: Set[int], is_own: OfArchives) -> _Step:
+def _take_documents(connection: Connection, followed: Set[int], is_own: ArchiveFilter) -> _Step:
     """`followed` are documents that the validity of experiments follows."""
     step = _Step()
     documents = due_documents(connection, Build.CONTEXTS, is_own)
@@ -131,9 +131,9 @@ def _recount(
     connection: Connection, runs: Mapping[int, int | None], basis: Basis, reason: str | None = None
 ) -> dict[ContextKey, ContextEvent]:
     """Count runs under their present keys; `runs` has the document that is the cause, if there is one."""
-    changes = Changes()
+    changes = ContextChanges()
     newest = newest_member(connection)
-    for run_ids in portions(runs):
+    for run_ids in sorted_chunks(runs):
         difference = _compare(connection, run_ids, runs, basis[COLONIES], newest)
         for share in difference.shares:
             changes.add(*share)
@@ -171,7 +171,7 @@ def _shares(
     connection: Connection, sign: int, causes: Mapping[int, int | None], places: Places
 ) -> Iterator[tuple[int, ContextKey, int, int, int | None]]:
     """The sums of runs where they are counted: added (`sign` 1) or removed (-1)."""
-    groups: list[tuple[list[int], Place, int | None]] = []
+    groups: list[tuple[list[int], RunContexts, int | None]] = []
     for place, run_ids in places.items():
         of_cause: dict[int | None, list[int]] = {}
         for run_id in sorted(run_ids):

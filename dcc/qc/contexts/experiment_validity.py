@@ -13,12 +13,12 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, or_, select
 
 from dcc.databases.columns import MYSQL_FAMILY
-from dcc.databases.list_parameters import as_json, change_rows, numbers_in, only_compared, portions
+from dcc.databases.list_parameters import as_json, change_rows, numbers_in, only_compared, sorted_chunks
 from dcc.naming import DocumentKind
 from dcc.qc.apply.upload_lock import lock_centres_of
 from dcc.qc.apply.versions import same_animal, same_text
 from dcc.qc.contexts.affected_runs import (
-    OfArchives,
+    ArchiveFilter,
     changed_by_documents,
     document_parameters,
     documents_due_for_contexts,
@@ -27,7 +27,7 @@ from dcc.qc.models import DOCUMENT, EXPERIMENT, FINDING, LIFETIME, NAMED, SPECIM
 from dcc.vocabulary import DocumentAction, EntityKind, Validity
 
 
-def update_validity(connection: Connection, is_own: OfArchives) -> set[int]:
+def update_validity(connection: Connection, is_own: ArchiveFilter) -> set[int]:
     """Update the validity of experiments with animals in documents due for contexts; returns these documents.
 
     Nobody else applies documents of their centres, or builds, until the transaction ends.
@@ -36,10 +36,10 @@ def update_validity(connection: Connection, is_own: OfArchives) -> set[int]:
     lock_centres_of(connection, found)
     due = [row for row in connection.execute(_DUE) if row.id in found]
     of_experiments = [row.id for row in due if row.kind == DocumentKind.EXPERIMENT.value]
-    for documents in portions(of_experiments):
+    for documents in sorted_chunks(of_experiments):
         _set(connection, connection.scalars(_OWN_TO_FLAG, {"documents": as_json(documents)}), Validity.INVALID_ANIMAL)
     touched: set[int] = set()
-    for documents in portions(row.id for row in due if row.changes_animals):
+    for documents in sorted_chunks(row.id for row in due if row.changes_animals):
         for statement in _TOUCHED:
             touched.update(connection.scalars(statement, document_parameters("documents", documents)))
     _judge_by_animals(connection, touched)
@@ -55,7 +55,7 @@ def update_all_validity(connection: Connection) -> None:
 
 def _judge_by_animals(connection: Connection, experiments: Iterable[int]) -> None:
     """Update the validity of these experiments by their animals; those with errors of their own stay as they are."""
-    for ids in portions(experiments):
+    for ids in sorted_chunks(experiments):
         before = {row.id: row.validity for row in connection.execute(_VALIDITY, {"experiments": as_json(ids)})}
         flagged = set(connection.scalars(_NAMING_INVALID, {"experiments": as_json(ids)}))
         for validity, wanted in (

@@ -20,7 +20,7 @@ from sqlalchemy import (
     union,
 )
 
-from dcc.databases.list_parameters import as_json, numbers_in, only_compared, portions, texts_in
+from dcc.databases.list_parameters import as_json, numbers_in, only_compared, sorted_chunks, texts_in
 from dcc.qc.contexts.affected_runs import changed_by_documents, document_parameters, withdrawals_among
 from dcc.qc.contexts.membership import BASELINE, UNKNOWN, genotype_of, of_snapshot, strain_of
 from dcc.qc.contexts.reference_basis import COLONIES, Basis
@@ -36,7 +36,7 @@ _KEY: Final = (SPECIMEN.c.centre, genotype_of(SPECIMEN).label("genotype"))
 
 def affected_genotypes(connection: Connection, document_ids: Collection[int]) -> set[GenotypeKey]:
     """The genotypes of the specimens that documents brought, or of which they opened or ended a version."""
-    answers = (_touched_by(connection, chunk) for chunk in portions(document_ids))
+    answers = (_touched_by(connection, chunk) for chunk in sorted_chunks(document_ids))
     return set[GenotypeKey]().union(*answers)
 
 

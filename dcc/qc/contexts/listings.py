@@ -95,14 +95,14 @@ class HistoryEntry(_OfContext):
     created: datetime
 
 
-def list_contexts(connection: Connection, wanted: ContextFilter) -> list[ContextEntry]:
+def list_contexts(connection: Connection, criteria: ContextFilter) -> list[ContextEntry]:
     """The selected contexts, by their key."""
     columns = (CONTEXT.c.measurements, CONTEXT.c.checksum, CONTEXT.c.state, CONTEXT.c.issues, CONTEXT.c.changed)
-    rows = connection.execute(select(*_KEY, *columns).where(wanted.condition()).order_by(*_KEY))
+    rows = connection.execute(select(*_KEY, *columns).where(criteria.condition()).order_by(*_KEY))
     return [ContextEntry(*row[:8], ContextState(row.state), *row[9:]) for row in rows]
 
 
-def list_history(connection: Connection, wanted: ContextFilter) -> list[HistoryEntry]:
+def list_history(connection: Connection, criteria: ContextFilter) -> list[HistoryEntry]:
     """The events of the selected contexts, oldest first."""
     columns = (HISTORY.c.event, HISTORY.c.state, HISTORY.c.measurements, DOCUMENT.c.action, DOCUMENT.c.zip_file)
     described = (DOCUMENT.c.file_name, HISTORY.c.author, HISTORY.c.reason, HISTORY.c.created)
@@ -111,7 +111,7 @@ def list_history(connection: Connection, wanted: ContextFilter) -> list[HistoryE
         .select_from(HISTORY)
         .join(CONTEXT, CONTEXT.c.id == HISTORY.c.context_id)
         .outerjoin(DOCUMENT, DOCUMENT.c.id == HISTORY.c.document_id)
-        .where(wanted.condition())
+        .where(criteria.condition())
         .order_by(HISTORY.c.id)
     )
     return [

@@ -25,7 +25,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from dcc.databases.list_parameters import as_json, numbers_in, only_compared, portions
+from dcc.databases.list_parameters import as_json, numbers_in, only_compared, sorted_chunks
 from dcc.qc.apply.versions import same_animal
 from dcc.qc.contexts.affected_runs import own_strain
 from dcc.qc.models import COLONY, EXPERIMENT, HOUSING, LINE, MEASUREMENT, MEMBER, NAMED, RUN, SPECIMEN
@@ -57,7 +57,7 @@ class ContextKey(NamedTuple):
     parameter_id: str
 
 
-class Place(NamedTuple):
+class RunContexts(NamedTuple):
     """Where the measurements of a run are counted: their document, and the contexts of which parameters."""
 
     document_id: int
@@ -72,7 +72,7 @@ class Place(NamedTuple):
         return ContextKey(self.centre, self.pipeline, self.genotype, self.strain_id, self.procedure_id, parameter_id)
 
 
-Places = Mapping[Place, Set[int]]
+Places = Mapping[RunContexts, Set[int]]
 """Procedure runs by where their measurements are counted."""
 
 
@@ -118,9 +118,9 @@ def present_members(connection: Connection, run_ids: Collection[int], colonies: 
 
 def present_places(connection: Connection, run_ids: Collection[int], colonies: int) -> Places:
     """Where the measurements of these runs must be counted; at most `AT_ONCE` ids."""
-    found: dict[Place, set[int]] = {}
+    found: dict[RunContexts, set[int]] = {}
     for run_id, *values in connection.execute(_PRESENT, {"runs": as_json(run_ids), "colonies": colonies}):
-        found.setdefault(Place._make(_without_blanks(values)), set()).add(run_id)
+        found.setdefault(RunContexts._make(_without_blanks(values)), set()).add(run_id)
     return found
 
 
@@ -146,11 +146,11 @@ def recorded_places(connection: Connection, members: Iterable[Member]) -> Places
     of_runs: dict[int, list[Member]] = {}
     for member in members:
         of_runs.setdefault(member.procedure_run_id, []).append(member)
-    found: dict[Place, set[int]] = {}
+    found: dict[RunContexts, set[int]] = {}
     if of_runs:
         for run_id, *described in connection.execute(_DESCRIBED, {"runs": as_json(of_runs)}):
             for member in of_runs[run_id]:
-                place = Place._make((*_without_blanks(described), member.genotype, member.strain_id))
+                place = RunContexts._make((*_without_blanks(described), member.genotype, member.strain_id))
                 found.setdefault(place, set()).add(run_id)
     return found
 
@@ -162,7 +162,7 @@ def _without_blanks(values: Sequence[Any]) -> list[Any]:
 
 def replace_members(connection: Connection, before: Iterable[Member], members: Collection[Member]) -> None:
     """Count runs, counted under `before`, only under these genotypes and strains."""
-    for chunk in portions({member.procedure_run_id for member in before}):
+    for chunk in sorted_chunks({member.procedure_run_id for member in before}):
         connection.execute(_FORGET, {"runs": chunk})
     if members:
         insert_bulk(connection, MEMBER, sorted(members))

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, and_, bindparam, delete, exists, select
 
-from dcc.databases.list_parameters import as_json, numbers_in, only_compared, portions
-from dcc.qc.apply.upload_lock import aside, upsert
+from dcc.databases.list_parameters import as_json, numbers_in, only_compared, sorted_chunks
+from dcc.qc.apply.upload_lock import separate_transaction, upsert
 from dcc.qc.models import GROUP, METADATA, OVERVIEW_ANIMAL, PARAMETER, PROCEDURE
 from dcc.reference.impress import ParameterType
 from dcc.vocabulary import MetadataOwner
@@ -125,16 +125,16 @@ _ITEMS: Final = select(METADATA.c.procedure_run_id, METADATA.c.parameter_id, MET
 )
 
 
-def keep_groups(connection: Connection, groups: Iterable[Group]) -> None:
+def save_groups(connection: Connection, groups: Iterable[Group]) -> None:
     """Write missing groups, and protect all of them from removal until the transaction ends.
 
     All centres see them at once, whatever becomes of the transaction.
     """
     by_checksum = {group.checksum: group for group in groups}
-    for chunk in portions(by_checksum):
+    for chunk in sorted_chunks(by_checksum):
         kept = select(GROUP.c.checksum).where(GROUP.c.checksum.in_(chunk)).with_for_update(read=True)
         while new := set(chunk).difference(connection.scalars(kept)):
-            with aside(connection) as own:
+            with separate_transaction(connection) as own:
                 upsert(own, GROUP, [by_checksum[checksum]._asdict() for checksum in sorted(new)])
 
 
@@ -142,7 +142,7 @@ def remove_unused_groups(connection: Connection) -> None:
     """Remove groups without a procedure run, except those about to be used."""
     used = exists().where(OVERVIEW_ANIMAL.c.metadata_group == GROUP.c.checksum)
     unused = connection.scalars(select(GROUP.c.checksum).where(~used)).all()
-    for chunk in portions(unused):
+    for chunk in sorted_chunks(unused):
         free = select(GROUP.c.checksum).where(GROUP.c.checksum.in_(chunk), ~used).with_for_update(skip_locked=True)
         for checksum in connection.scalars(free).all():
             connection.execute(delete(GROUP).where(GROUP.c.checksum == checksum))

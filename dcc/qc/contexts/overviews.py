@@ -19,7 +19,7 @@ from dcc.databases.columns import utc_now
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, lock_all
 from dcc.qc.contexts.affected_runs import (
-    OfArchives,
+    ArchiveFilter,
     affected_runs,
     all_current_runs,
     due_documents,
@@ -40,7 +40,7 @@ _FOLLOWED: Final = (COLONIES, IMPRESS, STRAINS)
 """The reference data that overviews depend on."""
 
 
-def build_overviews(qc: Engine, *, is_own: OfArchives = None) -> OverviewsBuilt:
+def build_overviews(qc: Engine, *, is_own: ArchiveFilter = None) -> OverviewsBuilt:
     """Update the overviews with what the data contexts include; documents with `overviews_built` false.
 
     `is_own` restricts them to some archives.
@@ -89,7 +89,7 @@ def _follow_reference_data(connection: Connection) -> set[str]:
     return centres
 
 
-def _take_documents(connection: Connection, is_own: OfArchives) -> set[str] | None:
+def _take_documents(connection: Connection, is_own: ArchiveFilter) -> set[str] | None:
     """Include the next documents; returns their centres, None without any."""
     documents = due_documents(connection, Build.OVERVIEWS, is_own)
     if not documents:

@@ -22,13 +22,13 @@ from sqlalchemy import (
     union_all,
 )
 
-from dcc.databases.list_parameters import as_json, numbers_in, only_compared, portions
+from dcc.databases.list_parameters import as_json, numbers_in, only_compared, sorted_chunks
 from dcc.qc.contexts.membership import genotype_of, of_snapshot, strain_of, with_specimens
 from dcc.qc.contexts.metadata_groups import (
     Group,
     ImportantMetadata,
     groups_of,
-    keep_groups,
+    save_groups,
 )
 from dcc.qc.contexts.reference_basis import COLONIES, Basis
 from dcc.qc.models import COLONY, EXPERIMENT, LINE, MEASUREMENT, NAMED, OVERVIEW_ANIMAL, RUN, SPECIMEN
@@ -43,13 +43,13 @@ def renew_animals(
     centres: set[str] = set()
     # New runs have higher ids than all shown ones, and need no query.
     newest = connection.scalar(_NEWEST) or 0
-    for portion in portions(run_ids):
+    for portion in sorted_chunks(run_ids):
         rows, groups = _look_at(connection, portion, basis[COLONIES], important)
         older = [run_id for run_id in portion if run_id <= newest]
         shown = connection.execute(_SHOWN, {"runs": as_json(older)}).all() if older else ()
-        for chunk in portions(older if shown else ()):
+        for chunk in sorted_chunks(older if shown else ()):
             connection.execute(_FORGET, {"runs": chunk})
-        keep_groups(connection, groups)
+        save_groups(connection, groups)
         if rows:
             insert_bulk(connection, OVERVIEW_ANIMAL, rows)
         centres |= {row[0] for row in shown} | {row[_CENTRE] for row in rows}

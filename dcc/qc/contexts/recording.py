@@ -10,11 +10,11 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, and_, bindparam, delete, insert, select, update
 
 from dcc.databases.columns import utc_now
-from dcc.databases.list_parameters import AT_ONCE, as_json, numbers_in, only_compared, pairs_in, portions
+from dcc.databases.list_parameters import AT_ONCE, as_json, numbers_in, only_compared, pairs_in, sorted_chunks
 from dcc.databases.transactions import insert_rows
 from dcc.errors import InternalFaultError
 from dcc.qc.contexts.membership import ContextKey
-from dcc.qc.contexts.states import after_data, state_with_issues, what_happened
+from dcc.qc.contexts.states import after_data, event_of_change, state_with_issues
 from dcc.qc.models import CONTEXT, HISTORY, SHARE
 from dcc.qc.rows.bulk import insert_bulk
 from dcc.vocabulary import ContextEvent, ContextState
@@ -24,7 +24,7 @@ _WRITTEN: Final = ("measurements", "checksum", "state", "data_state", "document_
 
 
 @dataclass(slots=True)
-class Change:
+class ContextChange:
     """Changes of a context's number of measurements and sum of fingerprints, with the newest `cause`.
 
     `parts` are changes of each document's number of measurements in it.
@@ -41,10 +41,10 @@ class Change:
 
 
 @dataclass(slots=True)
-class Changes:
+class ContextChanges:
     """All changes of one transaction, by context."""
 
-    contexts: dict[ContextKey, Change] = field(default_factory=dict)
+    contexts: dict[ContextKey, ContextChange] = field(default_factory=dict)
 
     def add(
         self, document_id: int, key: ContextKey, measurements: int, fingerprints: int, cause: int | None = None
@@ -52,7 +52,7 @@ class Changes:
         """Add a document's share to a context, negative for removed data, because of `cause`."""
         change = self.contexts.get(key)
         if change is None:
-            change = self.contexts[key] = Change()
+            change = self.contexts[key] = ContextChange()
         change.measurements += measurements
         change.fingerprints += fingerprints
         if cause is not None and (change.cause is None or change.cause < cause):
@@ -61,7 +61,7 @@ class Changes:
 
 
 def write_changes(
-    connection: Connection, changes: Changes, reason: str | None = None
+    connection: Connection, changes: ContextChanges, reason: str | None = None
 ) -> dict[ContextKey, ContextEvent]:
     """Write changes of contexts; returns the events of those that differ afterwards.
 
@@ -105,7 +105,7 @@ def _contexts_of(connection: Connection, keys: Collection[ContextKey]) -> dict[C
     return found
 
 
-def _after(row: Row[Any] | None, change: Change) -> tuple[ContextEvent | None, dict[str, Any]]:
+def _after(row: Row[Any] | None, change: ContextChange) -> tuple[ContextEvent | None, dict[str, Any]]:
     """The event of a change to a context's row, or to none, and its new columns."""
     before = (0, 0) if row is None else (row.measurements, int(row.checksum, 16))
     after = (before[0] + change.measurements, before[1] + change.fingerprints)
@@ -113,7 +113,7 @@ def _after(row: Row[Any] | None, change: Change) -> tuple[ContextEvent | None, d
         raise InternalFaultError(
             f"The data context {row and row.id} would have {after[0]} measurements. Report this as a fault."
         )
-    event = what_happened(before, after, some_went=any(number < 0 for number in change.parts.values()))
+    event = event_of_change(before, after, has_removals=any(number < 0 for number in change.parts.values()))
     if event is None:
         return None, {}
     data_state = after_data(ContextState.NO_DATA if row is None else ContextState(row.data_state), event)
@@ -183,7 +183,7 @@ def _write_parts(connection: Connection, changes: Mapping[tuple[int, int], int])
 def _parts_of(connection: Connection, parts: Sequence[tuple[int, int]]) -> dict[tuple[int, int], int]:
     """The existing ones of the parts, with their numbers of measurements; most documents are new, and have none."""
     counted: set[int] = set()
-    for documents in portions({document_id for document_id, _ in parts}):
+    for documents in sorted_chunks({document_id for document_id, _ in parts}):
         counted.update(connection.scalars(_COUNTED, {"documents": as_json(documents)}))
     relevant = [part for part in parts if part[0] in counted]
     recorded: dict[tuple[int, int], int] = {}

@@ -14,7 +14,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, Row, func, select, union
 
 from dcc.databases.columns import require_text
-from dcc.databases.list_parameters import portions
+from dcc.databases.list_parameters import sorted_chunks
 from dcc.databases.transactions import run_writing
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, lock_all
 from dcc.qc.contexts.affected_runs import affected_runs
@@ -28,7 +28,7 @@ from dcc.qc.contexts.membership import (
     shares_of_procedure,
 )
 from dcc.qc.contexts.overviews import rebuild_overviews
-from dcc.qc.contexts.recording import Change, Changes, write_changes
+from dcc.qc.contexts.recording import ContextChange, ContextChanges, write_changes
 from dcc.qc.contexts.reference_basis import COLONIES, Basis, Build, recorded_basis
 from dcc.qc.models import CONTEXT, DOCUMENT, HISTORY, MEASUREMENT, RUN, SHARE
 from dcc.vocabulary import ContextEvent
@@ -37,7 +37,7 @@ _WAITS: Final = DOCUMENT.c.contexts_built.is_(False)
 
 
 @dataclass(frozen=True, slots=True)
-class Recounted:
+class RecountResult:
     """The result of a recount: the number of contexts, and of corrected ones."""
 
     contexts: int
@@ -45,7 +45,7 @@ class Recounted:
     seconds: float
 
 
-def recount_contexts(qc: Engine, *, author: str, reason: str) -> Recounted:
+def recount_contexts(qc: Engine, *, author: str, reason: str) -> RecountResult:
     """Recount all data contexts, correct those that differ, and rebuild the overviews.
 
     Corrections are in the history of the context, with author and reason. Contexts are one transaction, in which no
@@ -61,7 +61,7 @@ def recount_contexts(qc: Engine, *, author: str, reason: str) -> Recounted:
     return replace(recounted, seconds=time.monotonic() - started)
 
 
-def _recount(connection: Connection, *, reason: str) -> Recounted:
+def _recount(connection: Connection, *, reason: str) -> RecountResult:
     lock_all(connection)
     update_all_validity(connection)
     basis = recorded_basis(connection, Build.CONTEXTS)
@@ -69,14 +69,14 @@ def _recount(connection: Connection, *, reason: str) -> Recounted:
         _correct_members(connection, basis)
     corrected = sum(len(_correct_sums(connection, *group, reason)) for group in _groups(connection))
     contexts = connection.scalar(select(func.count()).select_from(CONTEXT)) or 0
-    return Recounted(contexts, corrected, 0.0)
+    return RecountResult(contexts, corrected, 0.0)
 
 
 def _correct_members(connection: Connection, basis: Basis) -> None:
     """Correct the keys of runs, except of those that waiting documents affect."""
     waiting = affected_runs(connection, list(connection.scalars(select(DOCUMENT.c.id).where(_WAITS))))
     runs = [run_id for run_id in connection.scalars(select(RUN.c.id).order_by(RUN.c.id)) if run_id not in waiting]
-    for chunk in portions(runs):
+    for chunk in sorted_chunks(runs):
         before, now = recorded_members(connection, chunk), present_members(connection, chunk, basis[COLONIES])
         changed = {member.procedure_run_id for member in before ^ now}
         if changed:
@@ -95,17 +95,17 @@ def _correct_sums(
     connection: Connection, centre: str, procedure_id: str, reason: str
 ) -> dict[ContextKey, ContextEvent]:
     """Correct the sums of the contexts of a procedure at a centre."""
-    changes = Changes()
+    changes = ContextChanges()
     for share in shares_of_procedure(connection, centre, procedure_id):
         changes.add(*share)
     of_group = (CONTEXT.c.centre == centre) & (CONTEXT.c.procedure_id == procedure_id)
     for row in connection.execute(select(CONTEXT).where(of_group)):
-        change = changes.contexts.setdefault(_key_of(row), Change())
+        change = changes.contexts.setdefault(_key_of(row), ContextChange())
         change.measurements -= row.measurements
         change.fingerprints -= int(row.checksum, 16)
     parts = select(SHARE.c.document_id, SHARE.c.measurements.label("part"), CONTEXT)
     for row in connection.execute(parts.join(CONTEXT, CONTEXT.c.id == SHARE.c.context_id).where(of_group)):
-        changes.contexts.setdefault(_key_of(row), Change()).add_part(row.document_id, -row.part)
+        changes.contexts.setdefault(_key_of(row), ContextChange()).add_part(row.document_id, -row.part)
     return write_changes(connection, changes, reason)
 
 

@@ -33,7 +33,7 @@ WAITING: Final = tuple(state for state in ContextState if state not in SETTLED)
 _PRECEDENCE: Final = {state: place for place, state in enumerate(ContextState)}
 
 
-def what_happened(before: tuple[int, int], after: tuple[int, int], *, some_went: bool) -> ContextEvent | None:
+def event_of_change(before: tuple[int, int], after: tuple[int, int], *, has_removals: bool) -> ContextEvent | None:
     """The event of changed data, by the number of measurements and the sum of their fingerprints; None if they are the
     same.
 
@@ -43,7 +43,7 @@ def what_happened(before: tuple[int, int], after: tuple[int, int], *, some_went:
         return None
     if after[0] < before[0]:
         return ContextEvent.DATA_REMOVED
-    return ContextEvent.DATA_CHANGED if some_went or after[0] == before[0] else ContextEvent.DATA_ADDED
+    return ContextEvent.DATA_CHANGED if has_removals or after[0] == before[0] else ContextEvent.DATA_ADDED
 
 
 def after_data(data_state: ContextState, event: ContextEvent) -> ContextState:
@@ -85,14 +85,14 @@ _DECISIONS: Final[Mapping[ContextEvent, tuple[ColumnElement[bool], Mapping[str, 
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class DecisionResult:
     """The result of a decision: the number of changed contexts, and of those left because of open issues."""
 
     changed: int
     left: int = 0
 
 
-def decide(qc: Engine, decision: ContextEvent, wanted: ContextFilter, *, author: str, reason: str) -> Decided:
+def decide(qc: Engine, decision: ContextEvent, criteria: ContextFilter, *, author: str, reason: str) -> DecisionResult:
     """Decide on contexts.
 
     - DONE: they are qcdone, or nodata. Those with open issues stay as they are.
@@ -105,15 +105,15 @@ def decide(qc: Engine, decision: ContextEvent, wanted: ContextFilter, *, author:
     require_text("reason", reason, HISTORY.c.reason)
     concerned, values = _DECISIONS[decision]
 
-    def work(connection: Connection) -> Decided:
-        if wanted.centre is None:
+    def work(connection: Connection) -> DecisionResult:
+        if criteria.centre is None:
             lock_all(connection)
         else:
-            lock_centres(connection, [wanted.centre])
+            lock_centres(connection, [criteria.centre])
         left, now = 0, utc_now()
-        condition = wanted.condition() & concerned
+        condition = criteria.condition() & concerned
         if decision is ContextEvent.DONE:
-            blocked = select(func.count()).select_from(CONTEXT).where(wanted.condition(), CONTEXT.c.issues > 0)
+            blocked = select(func.count()).select_from(CONTEXT).where(criteria.condition(), CONTEXT.c.issues > 0)
             left = connection.scalar(blocked) or 0
         elif decision is ContextEvent.ISSUE_RAISED:
             chosen = select(CONTEXT.c.id, literal(reason), literal(author), literal(now)).where(condition)
@@ -138,7 +138,7 @@ def decide(qc: Engine, decision: ContextEvent, wanted: ContextFilter, *, author:
         # MySQL and MariaDB assign from left to right, and later assignments see earlier ones: the state comes first.
         ordered = [(CONTEXT.c[name], value) for name, value in values.items()]
         changed = update(CONTEXT).where(condition).ordered_values(*ordered, (CONTEXT.c.changed, now))
-        return Decided(connection.execute(changed).rowcount, left)
+        return DecisionResult(connection.execute(changed).rowcount, left)
 
     return run_writing(qc, work, patience_seconds=_PATIENCE_SECONDS)
 

@@ -23,14 +23,14 @@ from dcc.documents.contents import Content
 from dcc.documents.origins import Origin
 from dcc.errors import NotFoundError
 from dcc.naming import Action, DocumentKind
-from dcc.qc.judging.entity_places import EntityPlaces, Place
+from dcc.qc.judging.entity_places import EntityPlace, EntityPlaces
 from dcc.qc.judging.finding_store import (
     MESSAGE_LENGTH,
     VALUE_LENGTH,
-    Changes,
+    FindingChanges,
     FindingRow,
+    FindingVerdict,
     Key,
-    Verdict,
     open_findings,
     replace_findings,
     restate,
@@ -38,7 +38,7 @@ from dcc.qc.judging.finding_store import (
     upload_findings,
 )
 from dcc.qc.judging.lookups import SqlLookups
-from dcc.qc.judging.version_validity import Invalid, set_validity
+from dcc.qc.judging.version_validity import InvalidEntities, set_validity
 from dcc.qc.models import DOCUMENT
 from dcc.qc.reference.snapshots import ActiveReference
 from dcc.rules.catalogue import CATALOGUE
@@ -46,7 +46,7 @@ from dcc.rules.checking import JUDGED_AT_UPLOAD, check_contents
 from dcc.rules.context import DocumentContext
 from dcc.rules.findings import MORE_RULE, Finding, facts_of
 from dcc.rules.upload import DUPLICATE
-from dcc.rules.waivers import Judged, Waiver, apply_waivers
+from dcc.rules.waivers import JudgedFinding, Waiver, apply_waivers
 from dcc.vocabulary import DocumentAction, DocumentState, Severity
 
 LIMIT: Final = 1_000
@@ -57,7 +57,7 @@ _COUNTING: Final = (Severity.ERROR, Severity.FATAL)
 
 
 @dataclass(frozen=True, slots=True)
-class Basis:
+class JudgingBasis:
     """What documents are judged by on a day, in UTC.
 
     `waivers` are those in force then. `limit` is the most active findings, and the most others, recorded for a
@@ -145,7 +145,9 @@ def require_standing(document_id: int, document: StoredDocument | None) -> Store
     return document
 
 
-def judge_document(connection: Connection, document_id: int, contents: Iterable[Content], basis: Basis) -> Judgement:
+def judge_document(
+    connection: Connection, document_id: int, contents: Iterable[Content], basis: JudgingBasis
+) -> Judgement:
     """Judge a document with these contents again, within a write transaction.
 
     Writes its findings, the validity of its entities, and the day; if a validity changed, its contexts are marked for a
@@ -162,10 +164,12 @@ def judge_document(connection: Connection, document_id: int, contents: Iterable[
         SqlLookups(connection),
         origin=Origin.from_json(document.origin),
     )
-    return settle(connection, document, check_contents(contents, context, JUDGED_AT_UPLOAD), basis)
+    return record_judgement(connection, document, check_contents(contents, context, JUDGED_AT_UPLOAD), basis)
 
 
-def settle(connection: Connection, document: StoredDocument, findings: Iterable[Finding], basis: Basis) -> Judgement:
+def record_judgement(
+    connection: Connection, document: StoredDocument, findings: Iterable[Finding], basis: JudgingBasis
+) -> Judgement:
     """Judge a locked document by the rules' findings; see `judge_document`.
 
     `findings` are not used for a document that deletes, or is the same as one that stands: that one has them.
@@ -183,13 +187,15 @@ def settle(connection: Connection, document: StoredDocument, findings: Iterable[
     return _judgement(document.id, basis, tally, found, changes)
 
 
-def assess(connection: Connection, document: StoredDocument, findings: Iterable[Finding], basis: Basis) -> Judgement:
-    """The judgement of `settle` on a document without findings of earlier judgements; writes nothing."""
+def assess(
+    connection: Connection, document: StoredDocument, findings: Iterable[Finding], basis: JudgingBasis
+) -> Judgement:
+    """The judgement of `record_judgement` on a document without findings of earlier judgements; writes nothing."""
     tally = _Tally(basis, frozenset())
     _judge_upload(connection, document, tally)
     if not (document.deletes or tally.is_copy):
         _judge_contents(connection, document, findings, tally)
-    return _judgement(document.id, basis, tally, tally.to_record(), Changes((), ()))
+    return _judgement(document.id, basis, tally, tally.to_record(), FindingChanges((), ()))
 
 
 _RESULT: Final = (
@@ -210,18 +216,18 @@ class _Tally:
     `is_copy`: the upload found that it is the same as one that stands.
     """
 
-    basis: Basis
+    basis: JudgingBasis
     known: Collection[Key]
     rows: list[FindingRow] = field(default_factory=list)
     of_upload: list[FindingRow] = field(default_factory=list)
     counts: Counter[tuple[str, Severity]] = field(default_factory=Counter)
     excess: Counter[tuple[str, Severity]] = field(default_factory=Counter)
     recorded: Counter[bool] = field(default_factory=Counter)
-    invalid: Invalid = field(default_factory=Invalid)
+    invalid: InvalidEntities = field(default_factory=InvalidEntities)
     ended_by: dict[Key, int] = field(default_factory=dict)
     is_copy: bool = False
 
-    def take(self, judged: Judged, place: Place) -> None:
+    def take(self, judged: JudgedFinding, place: EntityPlace) -> None:
         """Take a finding of the rules."""
         row = self.row(judged, place)
         counts = row.verdict.is_active and row.verdict.severity in _COUNTING
@@ -239,13 +245,13 @@ class _Tally:
         elif row.verdict.is_active:
             self.excess[row.rule, row.verdict.severity] += 1
 
-    def row(self, judged: Judged, place: Place) -> FindingRow:
+    def row(self, judged: JudgedFinding, place: EntityPlace) -> FindingRow:
         """A finding as it is stored."""
         finding = judged.finding
         ids = self.basis.reference.snapshot_ids
         snapshot = next((ids[name] for name in finding.references if name in ids), None)
         waiver = judged.waiver.id if judged.waiver is not None else None
-        verdict = Verdict(finding.severity, snapshot, waiver, not judged.is_waived)
+        verdict = FindingVerdict(finding.severity, snapshot, waiver, not judged.is_waived)
         facts = facts_of(finding.code, finding.details, finding.value)
         return FindingRow(
             *facts._replace(message=shortened(facts.message, MESSAGE_LENGTH)),
@@ -263,7 +269,7 @@ class _Tally:
         if row.verdict.is_active:
             self.counts[row.rule, row.verdict.severity] += 1
             if row.verdict.severity in _COUNTING and row.entity_id is not None:
-                self.invalid.add(Place(row.entity_kind, row.entity_id))
+                self.invalid.add(EntityPlace(row.entity_kind, row.entity_id))
         if len(self.of_upload) < self.basis.limit:
             self.of_upload.append(row)
 
@@ -278,7 +284,7 @@ class _Tally:
         details = {"number": self.excess.total(), "recorded": len(self.rows), "rules": more}
         worst = max((severity for _, severity in self.excess), key=list(Severity).index)
         severity = Severity.ERROR if worst is Severity.FATAL else worst
-        verdict = Verdict(severity, None, None, is_active=True)
+        verdict = FindingVerdict(severity, None, None, is_active=True)
         facts = facts_of(MORE_RULE, details, None)
         return [*self.rows, FindingRow(*facts, None, None, None, None, None, verdict)]
 
@@ -301,9 +307,9 @@ def _judge_contents(
         pass
 
 
-def _judge_upload(connection: Connection, document: StoredDocument, tally: _Tally) -> dict[Verdict, list[int]]:
+def _judge_upload(connection: Connection, document: StoredDocument, tally: _Tally) -> dict[FindingVerdict, list[int]]:
     """Apply the waivers in force to the findings of the upload; returns the ids of those that change."""
-    changed: dict[Verdict, list[int]] = defaultdict(list)
+    changed: dict[FindingVerdict, list[int]] = defaultdict(list)
     for uploaded in upload_findings(connection, document.id, document.centre):
         stored = uploaded.stored
         finding = Finding(
@@ -317,7 +323,7 @@ def _judge_upload(connection: Connection, document: StoredDocument, tally: _Tall
         )
         (judged,) = apply_waivers([finding], tally.basis.waivers, tally.basis.today)
         waiver = judged.waiver.id if judged.waiver is not None else None
-        verdict = Verdict(judged.finding.severity, None, waiver, not judged.is_waived)
+        verdict = FindingVerdict(judged.finding.severity, None, waiver, not judged.is_waived)
         if verdict != stored.row.verdict:
             changed[verdict].append(stored.id)
         tally.take_uploaded(stored.row._replace(verdict=verdict))
@@ -325,7 +331,7 @@ def _judge_upload(connection: Connection, document: StoredDocument, tally: _Tall
 
 
 def _judgement(
-    document_id: int, basis: Basis, tally: _Tally, found: Iterable[FindingRow], changes: Changes
+    document_id: int, basis: JudgingBasis, tally: _Tally, found: Iterable[FindingRow], changes: FindingChanges
 ) -> Judgement:
     names = {snapshot_id: name for name, snapshot_id in basis.reference.snapshot_ids.items()}
 

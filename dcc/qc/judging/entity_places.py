@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, select
 
-from dcc.databases.list_parameters import portions, rows_with
+from dcc.databases.list_parameters import rows_with, sorted_chunks
 from dcc.qc.models import BLOCK, ENTITY_TABLES, LIFETIME
 from dcc.rules.findings import Finding
 from dcc.vocabulary import EntityKind
 
 
-class Place(NamedTuple):
+class EntityPlace(NamedTuple):
     """The row `id` of the table `kind` that a finding concerns; no id if the row was not written.
 
     `ended_by` is the document that replaced or deleted this version of the entity, if one did.
@@ -37,7 +37,7 @@ class EntityPlaces:
         self._connection, self._document_id = connection, document_id
         self._blocks: dict[int, int] | None = None
 
-    def find(self, findings: Sequence[Finding]) -> list[Place]:
+    def find(self, findings: Sequence[Finding]) -> list[EntityPlace]:
         """The place of each finding; a few statements whatever their number."""
         wanted: dict[EntityKind, set[tuple[int, int]]] = defaultdict(set)
         for finding in findings:
@@ -47,16 +47,16 @@ class EntityPlaces:
         versions = {kind: self._versions(kind, places) for kind, places in wanted.items()}
         return [self._place(finding, versions) for finding in findings]
 
-    def _place(self, finding: Finding, versions: dict[EntityKind, dict[tuple[int, int], _Version]]) -> Place:
+    def _place(self, finding: Finding, versions: dict[EntityKind, dict[tuple[int, int], _Version]]) -> EntityPlace:
         block_id = self._block_id(finding)
         if finding.entity_kind is None or finding.entity is None:
-            return Place(None, None) if finding.block is None else Place(BLOCK.name, block_id)
+            return EntityPlace(None, None) if finding.block is None else EntityPlace(BLOCK.name, block_id)
         if block_id is None:
-            return Place(finding.entity_kind.value, None)
+            return EntityPlace(finding.entity_kind.value, None)
         version = versions[finding.entity_kind].get((block_id, finding.entity))
         if version is None:
-            return Place(finding.entity_kind.value, None)
-        return Place(finding.entity_kind.value, version.id, version.ended_by)
+            return EntityPlace(finding.entity_kind.value, None)
+        return EntityPlace(finding.entity_kind.value, version.id, version.ended_by)
 
     def _block_id(self, finding: Finding) -> int | None:
         if finding.block is None:
@@ -74,7 +74,7 @@ class EntityPlaces:
         found: dict[tuple[int, int], _Version] = {}
         ended: dict[int, tuple[int, int]] = {}
         columns = (table.id, table.block_id, table.position, table.is_current)
-        for blocks in portions(by_block):
+        for blocks in sorted_chunks(by_block):
             positions = set[int]().union(*(by_block[block_id] for block_id in blocks))
             here = select(*columns).where(table.block_id.in_(blocks))
             for row in rows_with(self._connection, here, table.position, positions):

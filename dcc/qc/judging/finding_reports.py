@@ -67,7 +67,7 @@ class FindingRecord:
     closed: datetime | None
 
 
-def count_findings(connection: Connection, wanted: FindingFilter) -> list[FindingCount]:
+def count_findings(connection: Connection, criteria: FindingFilter) -> list[FindingCount]:
     """The number of findings for each centre, rule and severity, the worst and most frequent first."""
     query = (
         select(
@@ -79,7 +79,7 @@ def count_findings(connection: Connection, wanted: FindingFilter) -> list[Findin
             func.min(FINDING.c.id).label("first"),
         )
         .join(DOCUMENT, DOCUMENT.c.id == FINDING.c.document_id)
-        .where(*_conditions(wanted))
+        .where(*_conditions(criteria))
         .group_by(DOCUMENT.c.centre, FINDING.c.rule, FINDING.c.severity)
         .order_by(func.min(_RANK), func.count().desc(), DOCUMENT.c.centre, FINDING.c.rule)
     )
@@ -94,15 +94,15 @@ def count_findings(connection: Connection, wanted: FindingFilter) -> list[Findin
     ]
 
 
-def count_experiments_of_invalid_animals(connection: Connection, wanted: FindingFilter) -> int:
+def count_experiments_of_invalid_animals(connection: Connection, criteria: FindingFilter) -> int:
     """The number of experiments that do not count, without an error of their own, because an animal of theirs has one.
 
     Of the selected documents; 0 with a rule or severity, because such experiments have none.
     """
-    if wanted.rule is not None or wanted.severity is not None:
+    if criteria.rule is not None or criteria.severity is not None:
         return 0
     counted = select(func.count()).join(DOCUMENT, DOCUMENT.c.id == EXPERIMENT.c.document_id)
-    conditions = [EXPERIMENT.c.is_current, EXPERIMENT.c.validity == Validity.INVALID_ANIMAL, *_of_documents(wanted)]
+    conditions = [EXPERIMENT.c.is_current, EXPERIMENT.c.validity == Validity.INVALID_ANIMAL, *_of_documents(criteria)]
     return connection.scalar(counted.select_from(EXPERIMENT).where(*conditions)) or 0
 
 
@@ -110,7 +110,7 @@ _OF_FINDING: Final = ("id", "rule", "severity", "line", "path", "value", "messag
 
 
 def find_findings(
-    connection: Connection, wanted: FindingFilter, *, limit: int | None = None
+    connection: Connection, criteria: FindingFilter, *, limit: int | None = None
 ) -> Iterator[FindingRecord]:
     """The findings that a filter selects, by document and line, at most `limit` of them."""
     query = (
@@ -122,7 +122,7 @@ def find_findings(
         )
         .join(DOCUMENT, DOCUMENT.c.id == FINDING.c.document_id)
         .outerjoin(SNAPSHOT, SNAPSHOT.c.id == FINDING.c.snapshot_id)
-        .where(*_conditions(wanted))
+        .where(*_conditions(criteria))
         .order_by(FINDING.c.document_id, _RANK, FINDING.c.line, FINDING.c.id)
         .limit(limit)
     )
@@ -130,24 +130,24 @@ def find_findings(
         yield FindingRecord(**dict(row._mapping) | {"severity": Severity(row.severity)})
 
 
-def _conditions(wanted: FindingFilter) -> list[ColumnElement[bool]]:
-    conditions = _of_documents(wanted)
-    if wanted.only_active:
+def _conditions(criteria: FindingFilter) -> list[ColumnElement[bool]]:
+    conditions = _of_documents(criteria)
+    if criteria.only_active:
         conditions.append(FINDING.c.is_active.is_(True))
-    if wanted.rule is not None:
-        conditions.append(FINDING.c.rule == wanted.rule)
-    if wanted.severity is not None:
-        conditions.append(FINDING.c.severity == wanted.severity.value)
+    if criteria.rule is not None:
+        conditions.append(FINDING.c.rule == criteria.rule)
+    if criteria.severity is not None:
+        conditions.append(FINDING.c.severity == criteria.severity.value)
     return conditions
 
 
-def _of_documents(wanted: FindingFilter) -> list[ColumnElement[bool]]:
+def _of_documents(criteria: FindingFilter) -> list[ColumnElement[bool]]:
     conditions: list[ColumnElement[bool]] = []
-    if wanted.centre is not None:
-        conditions.append(DOCUMENT.c.centre == wanted.centre)
-    if wanted.key is not None:
-        conditions.append(DOCUMENT.c.zip_action == wanted.key.action.value)
-        conditions.append(DOCUMENT.c.zip_file == wanted.key.file_name)
-    if wanted.file_name is not None:
-        conditions.append(DOCUMENT.c.file_name == wanted.file_name)
+    if criteria.centre is not None:
+        conditions.append(DOCUMENT.c.centre == criteria.centre)
+    if criteria.key is not None:
+        conditions.append(DOCUMENT.c.zip_action == criteria.key.action.value)
+        conditions.append(DOCUMENT.c.zip_file == criteria.key.file_name)
+    if criteria.file_name is not None:
+        conditions.append(DOCUMENT.c.file_name == criteria.file_name)
     return conditions

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, FromClause, Row, bindparam, func, insert, sel
 
 from dcc.databases.columns import utc_now
 from dcc.databases.list_parameters import change_rows, rows_with
-from dcc.declarations import details_kept
+from dcc.declarations import stored_details
 from dcc.messages import Details
 from dcc.qc.models import BLOCK, ENTITY_TABLES, EXPERIMENT, FINDING, SPECIMEN
 from dcc.rules.upload import UPLOAD_RULES
@@ -63,7 +63,7 @@ Key = tuple[str, int | None, str | None, str | None, str]
 """The identity of a finding in a document: rule, line, path, value and message."""
 
 
-class Verdict(NamedTuple):
+class FindingVerdict(NamedTuple):
     """What may change about a finding when its document is judged again."""
 
     severity: Severity
@@ -85,12 +85,12 @@ class FindingRow(NamedTuple):
     value: str | None
     entity_kind: str | None
     entity_id: int | None
-    verdict: Verdict
+    verdict: FindingVerdict
 
     @property
     def details_or_words(self) -> Details:
         """Its details, or its words if nothing else is known."""
-        return details_kept(self.code, self.details, self.message)
+        return stored_details(self.code, self.details, self.message)
 
     @property
     def key(self) -> Key:
@@ -120,7 +120,7 @@ class UploadedFinding(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class FindingChanges:
     """Changes of a document's findings, without those of its upload."""
 
     added: tuple[FindingRow, ...]
@@ -150,7 +150,7 @@ def upload_findings(connection: Connection, document_id: int, centre: str) -> It
 
 
 def _stored(row: Row[Any]) -> StoredFinding:
-    verdict = Verdict(Severity(row.severity), row.snapshot_id, row.waiver_id, row.is_active)
+    verdict = FindingVerdict(Severity(row.severity), row.snapshot_id, row.waiver_id, row.is_active)
     return StoredFinding(row.id, FindingRow._make((*(getattr(row, name) for name in FindingRow._fields[:-1]), verdict)))
 
 
@@ -161,7 +161,7 @@ def replace_findings(
     found: Sequence[FindingRow],
     stored: Sequence[StoredFinding],
     ended_by: Mapping[Key, int],
-) -> Changes:
+) -> FindingChanges:
     """Replace the `stored` open findings of a document by `found`.
 
     Missing ones are closed by the document that `ended_by` names for them, or that brought the specimen they missed;
@@ -171,7 +171,7 @@ def replace_findings(
     for finding in stored:
         there[finding.row.key].append(finding)
     added: list[FindingRow] = []
-    changed: dict[Verdict, list[int]] = defaultdict(list)
+    changed: dict[FindingVerdict, list[int]] = defaultdict(list)
     for row in found:
         same = there.get(row.key)
         if not same:
@@ -187,10 +187,10 @@ def replace_findings(
     restate(connection, changed)
     _close(connection, gone, ended_by)
     _insert(connection, document_id, tracker_id, added)
-    return Changes(tuple(added), tuple(one.row for one in gone))
+    return FindingChanges(tuple(added), tuple(one.row for one in gone))
 
 
-def restate(connection: Connection, changed: Mapping[Verdict, Collection[int]]) -> None:
+def restate(connection: Connection, changed: Mapping[FindingVerdict, Collection[int]]) -> None:
     """Change the severity, snapshot, waiver or activity of the findings with these ids."""
     for verdict, ids in changed.items():
         change_rows(connection, FINDING.c.id, ids, **verdict._asdict())

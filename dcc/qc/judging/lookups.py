@@ -10,11 +10,11 @@ from typing import Final
 
 from sqlalchemy import Connection, Select, bindparam, case, or_, select
 
-from dcc.databases.list_parameters import as_json, numbers_in, portions, rows_with
+from dcc.databases.list_parameters import as_json, numbers_in, rows_with, sorted_chunks
 from dcc.qc.apply.versions import same_animal
 from dcc.qc.models import BLOCK, EXPERIMENT, NAMED, RELATED, SPECIMEN
 from dcc.rules.checking import ABOUT_SPECIMENS
-from dcc.rules.context import ExperimentKey, KnownSpecimen, Where
+from dcc.rules.context import EntityLocation, ExperimentKey, KnownSpecimen
 
 _SPECIMENS: Final = (
     select(*(SPECIMEN.c[name] for name in ("centre", "specimen_id", "document_id")))
@@ -42,29 +42,29 @@ class SqlLookups:
         """The current specimens of a centre that have one of the ids, by their id."""
         found: dict[str, tuple[KnownSpecimen, ...]] = {}
         wanted = frozenset(ids)
-        for chunk in portions(wanted):
+        for chunk in sorted_chunks(wanted):
             rows = self._connection.execute(_SPECIMENS, {"of_centre": centre, "names": chunk}).all()
             for of_centre, specimen_id, document_id, block, position, gender, dob, lexical in rows:
                 if of_centre == centre and specimen_id in wanted:
-                    known = KnownSpecimen(Where(document_id, block, position), gender, _born(dob, lexical))
+                    known = KnownSpecimen(EntityLocation(document_id, block, position), gender, _born(dob, lexical))
                     found[specimen_id] = (*found.get(specimen_id, ()), known)
         return found
 
     def known_experiments(
         self, centre: str, keys: Collection[ExperimentKey]
-    ) -> Mapping[ExperimentKey, tuple[Where, ...]]:
+    ) -> Mapping[ExperimentKey, tuple[EntityLocation, ...]]:
         """The places of a centre's current experiments with one of the keys, by their key."""
         columns = (EXPERIMENT.c.centre, *(EXPERIMENT.c[name] for name in ExperimentKey._fields))
         where = EXPERIMENT.c.document_id, BLOCK.c.position.label("block"), EXPERIMENT.c.position
         query = select(*columns, *where).join(BLOCK, BLOCK.c.id == EXPERIMENT.c.block_id).order_by(EXPERIMENT.c.id)
-        found: dict[ExperimentKey, tuple[Where, ...]] = defaultdict(tuple)
+        found: dict[ExperimentKey, tuple[EntityLocation, ...]] = defaultdict(tuple)
         wanted = frozenset(keys)
         here = query.where(EXPERIMENT.c.centre == centre, EXPERIMENT.c.is_current)
         names = {key.experiment_id for key in wanted}
         for row in rows_with(self._connection, here, EXPERIMENT.c.experiment_id, names):
             key = ExperimentKey(row.experiment_id, row.sequence_id, row.procedure_id)
             if row.centre == centre and key in wanted:
-                found[key] += (Where(row.document_id, row.block, row.position),)
+                found[key] += (EntityLocation(row.document_id, row.block, row.position),)
         return dict(found)
 
 
@@ -133,7 +133,7 @@ def questionable(connection: Connection, document_ids: Collection[int], latest_d
     if WITHOUT_QUERY:
         return set(document_ids)
     found: set[int] = set()
-    for some in portions(document_ids, _AT_ONCE):
+    for some in sorted_chunks(document_ids, _AT_ONCE):
         given = {"documents": as_json(some), "latest_day": latest_day}
         for query in _QUESTIONABLE.values():
             found.update(connection.scalars(query, given))

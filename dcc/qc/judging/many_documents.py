@@ -14,7 +14,14 @@ from dcc.databases.columns import utc_now
 from dcc.databases.list_parameters import change_rows, rows_with
 from dcc.errors import NotFoundError
 from dcc.naming import DocumentKind
-from dcc.qc.judging.documents import Basis, Judgement, StoredDocument, lock_documents, require_standing, settle
+from dcc.qc.judging.documents import (
+    Judgement,
+    JudgingBasis,
+    StoredDocument,
+    lock_documents,
+    record_judgement,
+    require_standing,
+)
 from dcc.qc.judging.version_validity import kinds_in
 from dcc.qc.models import DOCUMENT, ENTITY_TABLES, FINDING
 from dcc.rules.findings import Finding
@@ -37,7 +44,7 @@ def newest_document(connection: Connection) -> int:
 
 
 def judge_together(
-    connection: Connection, found: Sequence[ContentFindings], basis: Basis
+    connection: Connection, found: Sequence[ContentFindings], basis: JudgingBasis
 ) -> list[Judgement | NotFoundError]:
     """Judge documents by computed findings, in their order, within a write transaction.
 
@@ -58,7 +65,7 @@ def judge_together(
         if document_id in unheard_of:
             judged.append(Judgement(document_id, failed=False, findings=(), counts={}, added=(), cleared=()))
         else:
-            judged.append(settle(connection, document, findings, basis))
+            judged.append(record_judgement(connection, document, findings, basis))
     return judged
 
 
@@ -80,7 +87,7 @@ def _with_validity(connection: Connection, kind: EntityKind, document_ids: Itera
     return {row.document_id for row in rows_with(connection, having, own.document_id, document_ids)}
 
 
-def _judge_quiet(connection: Connection, documents: Collection[StoredDocument], basis: Basis) -> None:
+def _judge_quiet(connection: Connection, documents: Collection[StoredDocument], basis: JudgingBasis) -> None:
     """Record that documents without present and former findings are valid."""
     unjudged = _by_entity_kind(document for document in documents if not document.was_judged)
     for kind, ids in _by_entity_kind(document for document in documents if document.was_judged).items():

@@ -10,7 +10,7 @@ from sqlalchemy import BindParameter, Connection, Table, bindparam, select, upda
 
 from dcc.databases.list_parameters import change_rows, rows_with
 from dcc.naming import DocumentKind
-from dcc.qc.judging.entity_places import Place
+from dcc.qc.judging.entity_places import EntityPlace
 from dcc.qc.models import BLOCK, ENTITY_TABLES
 from dcc.vocabulary import EntityKind, Validity
 
@@ -30,14 +30,14 @@ _UNJUDGED: Final = {
 
 
 @dataclass
-class Invalid:
+class InvalidEntities:
     """Where the errors of a document are: in rows of entities, in centre elements, or in the document as a whole."""
 
     entities: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     blocks: set[int] = field(default_factory=set)
     whole: bool = False
 
-    def add(self, place: Place) -> None:
+    def add(self, place: EntityPlace) -> None:
         """Add an error's place; an error in an entity that was not written makes nothing invalid."""
         if place.kind is None:
             self.whole = True
@@ -47,7 +47,7 @@ class Invalid:
             self.entities[place.kind].add(place.id)
 
 
-def set_validity(connection: Connection, document_id: int, kind: DocumentKind, invalid: Invalid) -> bool:
+def set_validity(connection: Connection, document_id: int, kind: DocumentKind, invalid: InvalidEntities) -> bool:
     """Set the validity of all versions that a document brought; returns whether anything changed.
 
     A few statements, and one for every 2,000 versions whose validity changes.
@@ -63,7 +63,7 @@ def kinds_in(kind: DocumentKind) -> list[EntityKind]:
     return [each for each in EntityKind if each is not EntityKind.SPECIMEN]
 
 
-def _set(connection: Connection, document_id: int, kind: EntityKind, invalid: Invalid) -> bool:
+def _set(connection: Connection, document_id: int, kind: EntityKind, invalid: InvalidEntities) -> bool:
     table = ENTITY_TABLES[kind]
     known = set(connection.scalars(_KNOWN[kind], {"document": document_id}))
     wrong = _wrong(connection, document_id, table, invalid)
@@ -72,7 +72,7 @@ def _set(connection: Connection, document_id: int, kind: EntityKind, invalid: In
     return connection.execute(_UNJUDGED[kind], {"document": document_id}).rowcount > 0 or known != wrong
 
 
-def _wrong(connection: Connection, document_id: int, table: Table, invalid: Invalid) -> set[int]:
+def _wrong(connection: Connection, document_id: int, table: Table, invalid: InvalidEntities) -> set[int]:
     mine = select(table.c.id).where(table.c.document_id == document_id)
     if invalid.whole:
         return set(connection.scalars(mine))

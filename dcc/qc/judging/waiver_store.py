@@ -127,8 +127,8 @@ def waivers_in_force(connection: Connection, day: date) -> tuple[Waiver, ...]:
     return tuple(map(_waiver, rows))
 
 
-def list_waivers(connection: Connection, day: date, *, all_of_them: bool = False) -> list[WaiverEntry]:
-    """The waivers in force on a day or later; with `all_of_them`, also ended ones."""
+def list_waivers(connection: Connection, day: date, *, include_ended: bool = False) -> list[WaiverEntry]:
+    """The waivers in force on a day or later; with `include_ended`, also ended ones."""
     counted = select(FINDING.c.waiver_id, func.count()).where(
         FINDING.c.waiver_id.is_not(None), FINDING.c.closed.is_(None)
     )
@@ -136,7 +136,7 @@ def list_waivers(connection: Connection, day: date, *, all_of_them: bool = False
     rows = connection.execute(select(WAIVER).order_by(WAIVER.c.id))
     entries = [_entry(row, day, counts) for row in rows]
     over = (WaiverState.EXPIRED, WaiverState.REVOKED)
-    return [entry for entry in entries if all_of_them or entry.state not in over]
+    return [entry for entry in entries if include_ended or entry.state not in over]
 
 
 def _entry(row: Row[Any], day: date, counts: Mapping[int, int]) -> WaiverEntry:

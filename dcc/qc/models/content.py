@@ -129,7 +129,7 @@ class Chromosome(QcBase):
     line: Mapped[int] = mapped_column(INT)
 
 
-class OfBlock:
+class BlockColumns:
     """Common columns of experiments, lines and housings.
 
     `position` is that of the element in its block, `line` that of its tag; centre, pipeline and project are the
@@ -150,7 +150,7 @@ class OfBlock:
     validity: Mapped[int] = validity_flag()
 
 
-class Experiment(OfBlock, QcBase):
+class Experiment(BlockColumns, QcBase):
     """One version of an experiment; its identity is (centre, experiment_id, sequence_id), see rule E9."""
 
     __table_args__ = table_options(
@@ -173,7 +173,7 @@ class ExperimentSpecimen(QcBase):
     line: Mapped[int] = mapped_column(INT)
 
 
-class Line(OfBlock, QcBase):
+class Line(BlockColumns, QcBase):
     """One version of a procedure done on a colony; its identity is (centre, colony_id, sequence_id, procedure_id)."""
 
     __table_args__ = table_options(
@@ -186,7 +186,7 @@ class Line(OfBlock, QcBase):
     sequence_id: Mapped[str | None] = text_of(ID_LENGTH)
 
 
-class Housing(OfBlock, QcBase):
+class Housing(BlockColumns, QcBase):
     """One version of how a centre houses its animals."""
 
     __table_args__ = table_options(

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from dcc.qc.reference.refresh import LOOKED_AT_WITHIN, is_of_origin, setting_of, what_is_wrong
-from dcc.qc.reference.snapshots import Refusal, StoredSnapshot, active_snapshots, refusals, source_of
+from dcc.qc.reference.refresh import LOOKED_AT_WITHIN, is_of_origin, setting_of, source_problem
+from dcc.qc.reference.snapshots import SourceRefusal, StoredSnapshot, active_snapshots, refusals, source_of
 from dcc.reference.loading import SETS, SHIPPED_SOURCE
 from dcc.settings import Settings
 from dcc.settings.reference import is_url
@@ -55,7 +55,7 @@ def freshness(connection: Connection, settings: Settings, now: datetime) -> list
     ]
 
 
-def _refusal_text(refusal: Refusal | None, configured: str | None) -> str | None:
+def _refusal_text(refusal: SourceRefusal | None, configured: str | None) -> str | None:
     """Why the set that the setting names was refused; None for another source."""
     if refusal is None or configured is None or refusal.source != source_of(configured):
         return None
@@ -70,7 +70,7 @@ def _freshness(
     now: datetime,
     limit: timedelta,
 ) -> Freshness:
-    wrong = what_is_wrong(name, stored, configured)
+    wrong = source_problem(name, stored, configured)
     if stored is None:
         missing = wrong or (
             f"There are no {name}: the rules that need them are skipped. Run `dcc reference refresh {name}`; "

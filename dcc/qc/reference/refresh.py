@@ -20,7 +20,7 @@ from dcc.databases.transactions import run_reading, run_writing
 from dcc.errors import ConfigurationError, NotFoundError, ReferenceDataError, ReferenceUnreachableError
 from dcc.qc.reference.retrieval import remove_pages_but_of, retrieve
 from dcc.qc.reference.snapshots import (
-    Refusal,
+    SourceRefusal,
     StoredSnapshot,
     active_snapshots,
     forget_refusal,
@@ -58,7 +58,7 @@ class RefreshOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Refreshed:
+class RefreshResult:
     """The result of refreshing a set.
 
     `rows`, `source` and `snapshot_id` are those of the active snapshot afterwards, 0 and None without one; `added`,
@@ -81,7 +81,7 @@ class Refreshed:
 
 def ensure_reference(
     qc: Engine, settings: Settings, active: Mapping[str, StoredSnapshot] | None = None
-) -> list[Refreshed]:
+) -> list[RefreshResult]:
     """Read the sets that are not as the settings name them now; returns the results of those.
 
     Without a setting that is the shipped set. A file is read again if it has changed; a server is asked if a set was
@@ -97,7 +97,7 @@ def ensure_reference(
 
 def refresh(
     qc: Engine, settings: Settings, names: Iterable[str] | None = None, *, force: bool = False
-) -> list[Refreshed]:
+) -> list[RefreshResult]:
     """Read sets again from their sources, by default all; returns the results, in the order of SETS.
 
     A failed one does not stop the others. `force` accepts a set that has shrunk. Raises NotFoundError for an unknown
@@ -121,7 +121,7 @@ def chosen_sets(names: Iterable[str] | None) -> Sequence[str]:
     return [name for name in SETS if name in chosen]
 
 
-def _refresh(qc: Engine, settings: Settings, name: str, *, force: bool) -> Refreshed:
+def _refresh(qc: Engine, settings: Settings, name: str, *, force: bool) -> RefreshResult:
     try:
         snapshot = read_source(qc, settings, name)
         configured = settings.reference_sources[name]
@@ -136,7 +136,7 @@ def _remember(qc: Engine, settings: Settings, name: str, reason: str) -> None:
     """Record why a server's set was refused; a file is read whenever the state of its set is asked for."""
     configured = settings.reference_sources[name]
     if configured is not None and is_url(configured):
-        refusal = Refusal(name, source_of(configured), utc_now(), reason)
+        refusal = SourceRefusal(name, source_of(configured), utc_now(), reason)
         run_writing(qc, lambda connection: remember_refusal(connection, refusal))
 
 
@@ -168,7 +168,7 @@ def setting_of(name: str) -> str:
     return f"DCC_REFERENCE_{name.upper()}"
 
 
-def _take_over(connection: Connection, snapshot: Snapshot, configured: str | None, force: bool) -> Refreshed:
+def _take_over(connection: Connection, snapshot: Snapshot, configured: str | None, force: bool) -> RefreshResult:
     before = active_snapshots(connection).get(snapshot.name)
     if before is not None and not force:
         _require_size(before, snapshot, configured)
@@ -177,7 +177,7 @@ def _take_over(connection: Connection, snapshot: Snapshot, configured: str | Non
     forget_refusal(connection, snapshot.name)
     is_new = before is None or before.id != snapshot_id
     changes = f"{added:,} added, {removed:,} removed, {changed:,} changed" if is_new else "nothing has changed"
-    return Refreshed(
+    return RefreshResult(
         snapshot.name,
         RefreshOutcome.NEW if is_new else RefreshOutcome.UNCHANGED,
         snapshot.rows,
@@ -211,12 +211,12 @@ def _compared(connection: Connection, before: StoredSnapshot | None, snapshot: S
     return len(new) - len(common), len(old) - len(common), sum(old[key] != new[key] for key in common)
 
 
-def _failed(name: str, active: StoredSnapshot | None, error: Exception) -> Refreshed:
+def _failed(name: str, active: StoredSnapshot | None, error: Exception) -> RefreshResult:
     if active is None:
         remains = f"There are no {name}: the rules that need them are skipped."
     else:
         remains = f"Those retrieved on {active.retrieved:%Y-%m-%d} from {active.source} stay in use."
-    return Refreshed(
+    return RefreshResult(
         name,
         RefreshOutcome.FAILED,
         active.rows if active is not None else 0,
@@ -255,7 +255,7 @@ def _is_unchanged(active: StoredSnapshot, path: Path, name: str) -> bool:
     return found is not None and found.checksum == active.checksum and found.retrieved <= active.checked
 
 
-def what_is_wrong(name: str, active: StoredSnapshot | None, configured: str | None) -> str | None:
+def source_problem(name: str, active: StoredSnapshot | None, configured: str | None) -> str | None:
     """Why the set that a setting names is not in use: refused, unreadable, or not read yet; None if it is in use.
 
     Sets on servers are not read for this.

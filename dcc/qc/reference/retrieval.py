@@ -25,11 +25,11 @@ from dcc.reference.impress import Impress, ParameterType
 from dcc.reference.impress_api import impress_from_answers
 from dcc.reference.loading import checksum_of_answers, parse_json
 from dcc.reference.snapshots import Provenance, Snapshot
-from dcc.reference.web_reader import MOST_BYTES, Page, WebReader, set_of_page
+from dcc.reference.web_reader import MAX_BYTES, Page, WebReader, set_of_page
 from dcc.settings import Settings
 from dcc.settings.reference import shown_source, url_below
 
-_MOST_BYTES_KEPT: Final = 8_000_000
+_MAX_BYTES_KEPT: Final = 8_000_000
 _LONGEST_TIME: Final = 64
 _KEYS_AT_ONCE: Final = 500
 
@@ -73,7 +73,7 @@ def _row(page: Page) -> dict[str, object] | None:
     last_modified = _usable_header(page.last_modified, _LONGEST_TIME)
     if entity_tag is None and last_modified is None:
         return None
-    if len(page.address) > URI_LENGTH or len(page.content) > _MOST_BYTES_KEPT:
+    if len(page.address) > URI_LENGTH or len(page.content) > _MAX_BYTES_KEPT:
         return None
     try:
         text = page.content.decode()
@@ -96,8 +96,8 @@ def _usable_header(header: str | None, longest: int) -> str | None:
 
 
 _AT_ONCE: Final = 4
-_MOST_BYTES_OF_ANSWER: Final = 10_000_000
-_MOST_ANSWERS: Final = 500_000
+_MAX_BYTES_OF_ANSWER: Final = 10_000_000
+_MAX_ANSWERS: Final = 500_000
 _SAVED_AT_ONCE: Final = 1_000
 _COLLECTIONS: Final = {
     "pipeline": (("procedureCollection", "procedure"), ("scheduleCollection", "schedule")),
@@ -121,7 +121,7 @@ def retrieve(qc: Engine, settings: Settings, name: str, url: str) -> Snapshot:
     known = pages.get(shown_source(url))
     reader = WebReader(settings)
     try:
-        page = reader.read(url, known, MOST_BYTES)
+        page = reader.read(url, known, MAX_BYTES)
     finally:
         reader.close()
     snapshot = set_of_page(name, page)
@@ -184,9 +184,9 @@ class _Api:
 
     def ask(self, addresses: Sequence[str]) -> None:
         """Receive the answers at some addresses. Raises as `answer`, and then requests no more."""
-        if len(self._pages) + len(addresses) > _MOST_ANSWERS:
+        if len(self._pages) + len(addresses) > _MAX_ANSWERS:
             raise ReferenceDataError(
-                f"{shown_source(self._base)} names more than {_MOST_ANSWERS:,} entries. Check that it is the API of "
+                f"{shown_source(self._base)} names more than {_MAX_ANSWERS:,} entries. Check that it is the API of "
                 "IMPReSS."
             )
         for address, page in zip(addresses, self._threads.map(self._read, addresses), strict=True):
@@ -211,7 +211,7 @@ class _Api:
             self._readers.append(reader)
         url = url_below(self._base, quote(address, safe="/"))
         try:
-            return reader.read(url, self._known.get(shown_source(url)), _MOST_BYTES_OF_ANSWER)
+            return reader.read(url, self._known.get(shown_source(url)), _MAX_BYTES_OF_ANSWER)
         except BaseException:
             self._given_up.set()
             raise

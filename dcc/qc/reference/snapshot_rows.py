@@ -30,7 +30,6 @@ from dcc.qc.models import (
 )
 from dcc.qc.rows.types import Row as NewRow
 from dcc.reference.impress import (
-    Due,
     Impress,
     Increment,
     Option,
@@ -38,6 +37,7 @@ from dcc.reference.impress import (
     ParameterType,
     Pipeline,
     Procedure,
+    ProcedureDue,
     required_of,
 )
 from dcc.reference.snapshots import Colonies, Colony, Projects, Provenance, Snapshot, StatusCodes, Strains
@@ -158,7 +158,7 @@ def _impress_rows(snapshot_id: int, impress: Impress) -> Mapping[Table, list[New
         add(PIPELINE, pipeline, pipeline=pipeline.key)
         for procedure in pipeline.procedures.values():
             variant, is_new = _number(procedures[procedure.key], procedure)
-            due = pipeline.due.get(procedure.key, Due())
+            due = pipeline.due.get(procedure.key, ProcedureDue())
             key = {"pipeline": pipeline.key, "procedure_id": procedure.key, "variant": variant}
             add(PROCEDURE, procedure, **key, weeks=due.weeks, stage=due.stage or None)
             for parameter in procedure.parameters.values() if is_new else ():
@@ -179,7 +179,7 @@ def _load_impress(connection: Connection, snapshot_id: int, provenance: Provenan
     parameters = _load_parameters(connection, snapshot_id)
     pipelines = {row.pipeline: row.name or "" for row in _rows(connection, PIPELINE, snapshot_id)}
     members: dict[str, dict[str, Procedure]] = {key: {} for key in pipelines}
-    due: dict[str, dict[str, Due]] = {key: {} for key in pipelines}
+    due: dict[str, dict[str, ProcedureDue]] = {key: {} for key in pipelines}
     # The rows of one variant are equal except for the pipeline, so that pipelines share them.
     shared: dict[_Variant, Procedure] = {}
     for row in _rows(connection, PROCEDURE, snapshot_id):
@@ -188,7 +188,7 @@ def _load_impress(connection: Connection, snapshot_id: int, provenance: Provenan
             own = parameters.get(variant, {})
             shared[variant] = _made(Procedure, row, key=row.procedure_id, parameters=own, required=required_of(own))
         members[row.pipeline][row.procedure_id] = shared[variant]
-        if (asked := _made(Due, row)) != Due():
+        if (asked := _made(ProcedureDue, row)) != ProcedureDue():
             due[row.pipeline][row.procedure_id] = asked
     by_key = {key: Pipeline(key, members[key], name, due[key]) for key, name in pipelines.items()}
     return Impress(provenance, by_key)

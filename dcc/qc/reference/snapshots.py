@@ -31,7 +31,7 @@ _LONGEST: Final = 1_024
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class SourceRefusal:
     """Why the set `name` could not be read from `source`, an address for messages, at the last try."""
 
     name: str
@@ -45,13 +45,13 @@ def source_of(configured: str) -> str:
     return shown_source(configured)[:_LONGEST]
 
 
-def refusals(connection: Connection) -> dict[str, Refusal]:
+def refusals(connection: Connection) -> dict[str, SourceRefusal]:
     """The recorded refusals, by the name of the set; one counts only while the set has the same source."""
     found = connection.execute(select(REFUSAL))
-    return {row.name: Refusal(**row._mapping) for row in found}
+    return {row.name: SourceRefusal(**row._mapping) for row in found}
 
 
-def remember_refusal(connection: Connection, refusal: Refusal) -> None:
+def remember_refusal(connection: Connection, refusal: SourceRefusal) -> None:
     """Record a set's refusal, replacing an earlier one."""
     forget_refusal(connection, refusal.name)
     connection.execute(insert(REFUSAL).values(asdict(refusal)))
@@ -189,14 +189,14 @@ def _remove_old_ones(connection: Connection, name: str) -> None:
 def _fits(snapshot: Snapshot, column: Any, value: Value) -> None:
     """Raise ReferenceDataError for a value that the column cannot hold; SQLite would accept it, others not."""
     if isinstance(value, str):
-        most = column.type.length if isinstance(column.type, String) else None
+        limit = column.type.length if isinstance(column.type, String) else None
         try:
             size = len(value.encode())
         except UnicodeEncodeError as error:
             raise _unfit(snapshot, column, value, "has characters that are no text") from error
-        if most is not None and len(value) > most:
-            raise _unfit(snapshot, column, value, f"has {len(value):,} characters, of which {most:,} fit")
-        if most is None and size > MESSAGE_BYTES:
+        if limit is not None and len(value) > limit:
+            raise _unfit(snapshot, column, value, f"has {len(value):,} characters, of which {limit:,} fit")
+        if limit is None and size > MESSAGE_BYTES:
             raise _unfit(snapshot, column, value, f"has {size:,} bytes, of which {MESSAGE_BYTES:,} fit")
     elif isinstance(value, int) and value.bit_length() > _INTEGER_BITS and column.name == "minimum":
         raise _unfit(snapshot, column, str(value), "is too large")

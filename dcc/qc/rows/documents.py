@@ -76,7 +76,7 @@ class DocumentPlace(NamedTuple):
 class DocumentToApply:
     """A valid document and its origin; `tracker_id` is its `xml_file.id`, None without a tracker.
 
-    `rights` are the centres whose data it may change; None: all. `together_from` is the id of the first document that
+    `rights` are the centres whose data it may change; None: all. `first_of_batch` is the id of the first document that
     came together with it, None if it came alone: none of these makes it late, because the platform ordered them.
     """
 
@@ -91,7 +91,7 @@ class DocumentToApply:
     size_bytes: int
     tracker_id: int | None = None
     rights: Rights | None = None
-    together_from: int | None = None
+    first_of_batch: int | None = None
 
     @property
     def place(self) -> DocumentPlace:
@@ -173,7 +173,7 @@ def is_confirmed(row: Row[Any], document: DocumentToApply) -> bool:
     return row.state == DocumentState.HELD.value and row.author is not None and row.md5 == document.md5
 
 
-def give_way(
+def replace_former_applications(
     connection: Connection,
     document: DocumentToApply,
     row: Mapping[str, Any],
@@ -187,7 +187,7 @@ def give_way(
     """
     former_ids = [one.id for one in former]
     _release_tracker_id(connection, document, former_ids)
-    refuse_held(connection, former)
+    refuse_held_applications(connection, former)
     signature = {name: None if confirmed is None else getattr(confirmed, name) for name in ("author", "reason")}
     insert_documents(connection, [{**row, **signature}])
     for row_id in former_ids:
@@ -213,7 +213,7 @@ def insert_documents(connection: Connection, rows: Sequence[Mapping[str, Any]]) 
     connection.execute(insert(DOCUMENT), rows)
 
 
-def refuse_held(connection: Connection, former: Iterable[Row[Any]]) -> None:
+def refuse_held_applications(connection: Connection, former: Iterable[Row[Any]]) -> None:
     """Let former applications be held no longer: another one replaces them."""
     held = [row.id for row in former if row.state == DocumentState.HELD.value]
     if held:
@@ -236,7 +236,7 @@ def _release_tracker_id(connection: Connection, document: DocumentToApply, forme
         connection.execute(_RELEASE, {"ids": sorted(others)})
 
 
-def follow_tracker(connection: Connection, row: Row[Any], document: DocumentToApply) -> None:
+def update_tracker_id(connection: Connection, row: Row[Any], document: DocumentToApply) -> None:
     """Give the row of an applied document the tracker id with which it came last."""
     if document.tracker_id is not None and document.tracker_id != row.tracker_id:
         _release_tracker_id(connection, document, ())
@@ -261,7 +261,7 @@ class NewestDates:
         self._newest: dict[tuple[str, DocumentKind], date | None] = {}
         self._latest = utc_now().date() + timedelta(days=1)
         for place, one in oldest.items():
-            before = _NO_DOCUMENT if one.together_from is None else one.together_from
+            before = _NO_DOCUMENT if one.first_of_batch is None else one.first_of_batch
             until = {"before": before, "created": one.created, "latest": self._latest}
             values = {"centre": one.centre, "kind": one.kind.value, **until}
             newer = _NEWER if one.kind is DocumentKind.SPECIMEN else _NEWER_OF_KIND
@@ -274,7 +274,7 @@ class NewestDates:
 
     def add(self, document: DocumentToApply) -> None:
         """Include a document that took effect, unless the others came together with it."""
-        if document.together_from is not None or document.created > self._latest:
+        if document.first_of_batch is not None or document.created > self._latest:
             return
         for kind in {document.kind, DocumentKind.SPECIMEN}:
             place = (document.centre, kind)

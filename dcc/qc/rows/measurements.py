@@ -26,8 +26,8 @@ _Measured: TypeAlias = tuple[int, int | None, _Head, str | None, int]
 _NOTHING: Final = "\x1e"
 _PRIME: Final = 4_294_967_291
 """CRC-32s that differ in the same bits may have the same sum, as those of swapped values; their squares have not."""
-_MOST_HEADS: Final = 5_000
-_MOST_VALUES: Final = 30_000
+_MAX_HEADS: Final = 5_000
+_MAX_VALUES: Final = 30_000
 _LONG_VALUE: Final = 20
 
 
@@ -117,7 +117,7 @@ class _Heads(dict[_Head, tuple[str, str]]):
 
     def bound(self) -> None:
         """Forget all if they are many."""
-        if len(self) > _MOST_HEADS:
+        if len(self) > _MAX_HEADS:
             self.clear()
             self._too_long.clear()
 
@@ -132,7 +132,7 @@ class _Numbers(dict[str | None, float | None]):
     def __missing__(self, value: str | None) -> float | None:
         number = None if value is None else parse_number(value)
         if value is None or len(value) <= _LONG_VALUE:
-            if len(self) > _MOST_VALUES:
+            if len(self) > _MAX_VALUES:
                 self.clear()
             self[value] = number
         return number

@@ -19,7 +19,7 @@ Limits: TypeAlias = Mapping[str, tuple[tuple[int, int, str], ...]]
 
 _MANY: Final = 3
 """Number of rows from which on it pays to check whether their texts are known."""
-_MOST_KNOWN: Final = 1_000
+_MAX_KNOWN: Final = 1_000
 
 
 class TooLong(NamedTuple):
@@ -62,7 +62,7 @@ class LengthCheck:
         for row in rows:
             if too_long := self.of_row(row):
                 return too_long
-        if len(self._known_to_fit) > _MOST_KNOWN:
+        if len(self._known_to_fit) > _MAX_KNOWN:
             self._known_to_fit.clear()
         self._known_to_fit |= texts
         return None

@@ -100,7 +100,7 @@ class Cause:
     `severity` is the worst. `entities` counts what they lie in (`specimens`, `experiments`, `lines`, `housings`) or are
     about (`sources`); `waiting_experiments` are correct themselves, but on animals that have this cause. Correcting it
     clears documents and archives that fail for nothing else; if it is a warning, those that have no other cause.
-    `is_rest`: these are the findings beyond `MOST_SUBJECTS` causes of one code. `failed_documents` have the animals
+    `is_rest`: these are the findings beyond `MAX_SUBJECTS` causes of one code. `failed_documents` have the animals
     that its experiments wait for, but for `others_awaited`.
     """
 
@@ -159,7 +159,7 @@ class Cause:
     def statement(self, catalogue: Catalogue) -> str:
         """What is wrong, without numbers: `The colony 'X' is not registered`."""
         if self.is_rest:
-            return catalogue.tell(message(_REST, rule=self.kind, most=MOST_SUBJECTS))
+            return catalogue.tell(message(_REST, rule=self.kind, most=MAX_SUBJECTS))
         if self.declaration is None:
             return catalogue.tell(self.example.message)
         return catalogue.tell(Message(self.declaration.cause, self.details))
@@ -201,9 +201,9 @@ class Cause:
 
     def _remedies_of_failed(self, catalogue: Catalogue) -> Iterator[str]:
         yield catalogue.say(_CORRECT_FAILED)
-        for failed in self.failed_documents[:_MOST_NAMED]:
+        for failed in self.failed_documents[:_MAX_NAMED]:
             yield failed.sentence(catalogue)
-        more = len(self.failed_documents) - _MOST_NAMED
+        more = len(self.failed_documents) - _MAX_NAMED
         if more > 0:
             yield catalogue.say_plural(*_MORE_FAILED, more)
         if self.others_awaited:
@@ -214,12 +214,12 @@ class Cause:
         return catalogue.say(ACTOR_SENTENCES[self.acts])
 
 
-MOST_SUBJECTS: Final = 2_000
+MAX_SUBJECTS: Final = 2_000
 """How many causes of one code, at one centre, are counted apart."""
 _REST: Final = mark("Rule {rule}: others like these, of more than {most} different values")
 _CORRECT: Final = mark("Correct it, and submit the data again.")
 
-_MOST_NAMED: Final = 2
+_MAX_NAMED: Final = 2
 _CORRECT_FAILED: Final = mark(
     "Correct the documents that failed, and submit them again in a new archive. You need not submit "
     "the experiments again: they count when their animals arrive."

@@ -37,7 +37,7 @@ def causes_of(
     subject: Subject | None,
     settings: Settings,
     *,
-    most: int | None = MOST,
+    limit: int | None = MOST,
     only: Collection[ZipKey] | None = None,
 ) -> list[Cause]:
     """The causes of all faults of a subject, or of all, at present, by centres, the worst and largest first.
@@ -52,7 +52,7 @@ def causes_of(
     of_data = [] if qc is None else [DataFacts(qc, scope)]
     origins: list[Facts] = [*of_logs, *of_data, crawl_facts(tracker, about)]
     counted = count_causes(origins)
-    causes = worst_first(counted)[:most]
+    causes = worst_first(counted)[:limit]
     for origin in origins:
         by_id = {number: cause for cause in causes for facts, number in [counted[cause]] if facts is origin}
         for number, example in origin.examples(list(by_id)).items():

@@ -1,6 +1,6 @@
 """Counting facts by their causes, from groups that a database counts; facts themselves are not held.
 
-Memory grows with the causes, of which `MOST_SUBJECTS` a code and centre are counted apart, and with faulty archives.
+Memory grows with the causes, of which `MAX_SUBJECTS` a code and centre are counted apart, and with faulty archives.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
-from dcc.reports.causes.cause import MOST_SUBJECTS, Cause, Fact
+from dcc.reports.causes.cause import MAX_SUBJECTS, Cause, Fact
 from dcc.vocabulary import EntityKind, Severity
 
 _RANK: Final = {severity.value: rank for rank, severity in enumerate(Severity)}
@@ -19,7 +19,7 @@ FAILING: Final = tuple(severity.value for severity in Severity if severity.fails
 _PLURALS: Final = {kind.value: f"{kind.value}s" for kind in EntityKind} | {"source": "sources"}
 
 
-class Group(NamedTuple):
+class FindingGroup(NamedTuple):
     """Facts of one document, code, cause and severity: how many, and in how many entities of a kind.
 
     `cause` is as of `dcc.declarations.cause_id`, `first` the id of one of them. Facts on an archive as a whole have no
@@ -43,7 +43,7 @@ class Group(NamedTuple):
 class Facts(Protocol):
     """Facts of one origin."""
 
-    def groups(self) -> Iterable[Group]:
+    def groups(self) -> Iterable[FindingGroup]:
         """The facts, counted: the groups of a document one after the other, and so those of an archive."""
 
     def examples(self, ids: Sequence[int]) -> Mapping[int, Fact]:
@@ -73,7 +73,7 @@ class _Counter:
         self._causes: dict[tuple[str, str, int | None], Cause] = {}
         self._subjects: Counter[tuple[str, str]] = Counter()
 
-    def count_zip(self, facts: Facts, key: tuple[str, str], groups: Iterable[Group]) -> None:
+    def count_zip(self, facts: Facts, key: tuple[str, str], groups: Iterable[FindingGroup]) -> None:
         of_zip: dict[Cause, bool] = {}
         for document, of_document in groupby(groups, itemgetter(2)):
             found: dict[Cause, bool] = {}
@@ -90,7 +90,7 @@ class _Counter:
                 cause.zips += 1
             self.zips[key] = _together(self.zips.get(key), _sole(of_zip))
 
-    def _count(self, facts: Facts, group: Group) -> Cause:
+    def _count(self, facts: Facts, group: FindingGroup) -> Cause:
         cause = self._causes.get((group.centre, group.code, group.cause)) or self._added(facts, group)
         if _RANK[group.severity] > _RANK[cause.severity]:
             cause.severity = Severity(group.severity)
@@ -102,9 +102,9 @@ class _Counter:
             cause.entities[plural] = cause.entities.get(plural, 0) + group.entities
         return cause
 
-    def _added(self, facts: Facts, group: Group) -> Cause:
+    def _added(self, facts: Facts, group: FindingGroup) -> Cause:
         of_code = (group.centre, group.code)
-        number = group.cause if self._subjects[of_code] < MOST_SUBJECTS else None
+        number = group.cause if self._subjects[of_code] < MAX_SUBJECTS else None
         cause = self._causes.get((*of_code, number))
         if cause is None:
             self._subjects[of_code] += 1

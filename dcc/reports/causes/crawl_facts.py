@@ -12,9 +12,16 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS
 from dcc.reports.causes.cause import Fact
-from dcc.reports.causes.counting import Group
+from dcc.reports.causes.counting import FindingGroup
 from dcc.reports.causes.errors import FOREIGN, LISTING, declared_code
-from dcc.tracker.crawls import CrawlEntry, Finding, SessionEntry, latest_crawls, latest_findings, session_findings
+from dcc.tracker.crawls import (
+    CrawlEntry,
+    CrawlFindingEntry,
+    SessionEntry,
+    latest_crawls,
+    latest_findings,
+    session_findings,
+)
 from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
 from dcc.tracker.listings.findings import CONFIRMED_GONE
 from dcc.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipFile
@@ -43,10 +50,10 @@ class CrawlFacts:
     def __init__(self, noted: Iterable[_CrawlFact]) -> None:
         self._noted = sorted(noted, key=lambda each: (each.action, each.file_name))
 
-    def groups(self) -> Iterator[Group]:
+    def groups(self) -> Iterator[FindingGroup]:
         """Each fact by itself."""
         for number, each in enumerate(self._noted):
-            yield Group(
+            yield FindingGroup(
                 each.action,
                 each.file_name,
                 None,
@@ -121,7 +128,7 @@ def _listing_faults(crawls: Iterable[CrawlEntry], sources: Mapping[int, SourceEn
 
 
 def _noticed(
-    connection: Connection, findings: Iterable[Finding], sources: Mapping[int, SourceEntry]
+    connection: Connection, findings: Iterable[CrawlFindingEntry], sources: Mapping[int, SourceEntry]
 ) -> Iterator[_CrawlFact]:
     """What crawls noticed of archives; those that went from a directory together count as one, until they are back."""
     for finding in findings:
@@ -149,7 +156,7 @@ def _foreign_archives(archives: Iterable[HeldArchive], centre: str | None) -> It
             yield _CrawlFact(centre or held.owner, example, held.key.action, held.key.file_name)
 
 
-def _still_gone(connection: Connection, finding: Finding, action: Action) -> int:
+def _still_gone(connection: Connection, finding: CrawlFindingEntry, action: Action) -> int:
     """How many archives of a directory went when this was noticed, and are not back."""
     query = (
         select(func.count())

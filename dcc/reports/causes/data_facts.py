@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
 
-from dcc.databases.list_parameters import portions
-from dcc.declarations import details_kept, message_of
+from dcc.databases.list_parameters import sorted_chunks
+from dcc.declarations import message_of, stored_details
 from dcc.messages import printable_detail
 from dcc.qc.models import DOCUMENT, EXPERIMENT, FINDING, NAMED, SPECIMEN
 from dcc.reports.causes.cause import Cause, Fact
-from dcc.reports.causes.counting import FAILING, Group
+from dcc.reports.causes.counting import FAILING, FindingGroup
 from dcc.reports.causes.permitted import Permitted
 from dcc.reports.causes.scopes import Scope, document_conditions
 from dcc.rules.findings import with_value
@@ -35,15 +35,15 @@ class DataFacts:
         self._scope = scope
         self._permitted = Permitted(connection)
 
-    def groups(self) -> Iterator[Group]:
+    def groups(self) -> Iterator[FindingGroup]:
         """The findings as the database counts them, in one statement; of zips, one for every 400."""
         for condition in document_conditions(self._scope):
             rows = self._connection.execute(_grouped(condition), execution_options={"yield_per": _PAGE})
-            yield from starmap(Group, rows)
+            yield from starmap(FindingGroup, rows)
 
     def examples(self, ids: Sequence[int]) -> dict[int, Fact]:
         """The findings of these ids, whose details have the name of a document where they were stored with its id."""
-        queries = [_ROWS.where(FINDING.c.id.in_(some)) for some in portions(ids)]
+        queries = [_ROWS.where(FINDING.c.id.in_(some)) for some in sorted_chunks(ids)]
         found = {row.id: self._example(row) for query in queries for row in self._connection.execute(query)}
         earlier = {
             number: str(each.details["document"]) for number, each in found.items() if "document" in each.details
@@ -64,7 +64,7 @@ class DataFacts:
                 document, last = rows[-1].document_id, rows[-1].id
 
     def _example(self, row: Any) -> Fact:
-        details = with_value(details_kept(row.code, row.details, row.message), row.value)
+        details = with_value(stored_details(row.code, row.details, row.message), row.value)
         permitted, nearest = self._permitted.advice(row.rule, row.value, details, row.centre)
         return Fact(
             row.code,
@@ -98,7 +98,7 @@ class DataFacts:
 
 
 def _grouped(condition: ColumnElement[bool]) -> Select[Any]:
-    """The columns of `Group`; grouped in the order of an index, before documents come."""
+    """The columns of `FindingGroup`; grouped in the order of an index, before documents come."""
     by = [FINDING.c[name] for name in ("document_id", "code", "cause", "severity", "entity_kind")]
     of_documents = FINDING.c.document_id.in_(select(DOCUMENT.c.id).where(condition))
     group = (
@@ -135,7 +135,9 @@ def _after(document: int, last: int) -> ColumnElement[bool]:
 def _document_names(connection: Connection, numbers: set[str]) -> Mapping[str, str]:
     """The file names of documents by their ids, as messages have them."""
     ids = sorted(int(number) for number in numbers if number.isdecimal() and len(number) < 19)
-    queries = [select(DOCUMENT.c.id, DOCUMENT.c.file_name).where(DOCUMENT.c.id.in_(some)) for some in portions(ids)]
+    queries = [
+        select(DOCUMENT.c.id, DOCUMENT.c.file_name).where(DOCUMENT.c.id.in_(some)) for some in sorted_chunks(ids)
+    ]
     return {str(number): printable_detail(name) for query in queries for number, name in connection.execute(query)}
 
 

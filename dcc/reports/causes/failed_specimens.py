@@ -35,16 +35,16 @@ log = logging.getLogger(__name__)
 RULE: Final = "E4"
 """The rule whose findings wait for animals."""
 
-MOST_DOCUMENTS: Final = 300
+MAX_DOCUMENTS: Final = 300
 """How many failed documents are read for a report."""
-MOST_BYTES: Final = 64 * 1024 * 1024
+MAX_BYTES: Final = 64 * 1024 * 1024
 """How much of them is read; a document or archive that is larger than the rest of it is left out."""
-MOST_FETCHED: Final = 20
+MAX_FETCHED: Final = 20
 """How many of them are fetched from the archive store, because staging has them no more."""
-_MOST_ARCHIVES: Final = 500
-_MOST_AWAITED: Final = 20_000
-_MOST_IN_DOCUMENT: Final = 5_000
-_MOST_KNOWN: Final = 500
+_MAX_ARCHIVES: Final = 500
+_MAX_AWAITED: Final = 20_000
+_MAX_IN_DOCUMENT: Final = 5_000
+_MAX_KNOWN: Final = 500
 
 _ANIMAL: Final = re.compile(
     rb"""<(?:[\w.-]+:)?(?:mouse|embryo)\s(?:[^<>]*?\s)?specimenID\s*=\s*(?:"([^"<]*)"|'([^'<]*)')"""
@@ -95,7 +95,7 @@ def _awaited(qc: Connection, scope: Scope, centre: str) -> tuple[set[str], set[Z
             .join(DOCUMENT, DOCUMENT.c.id == FINDING.c.document_id)
             .where(FINDING.c.is_active.is_(True), FINDING.c.rule == RULE, DOCUMENT.c.centre == centre, condition)
             .distinct()
-            .limit(_MOST_AWAITED)
+            .limit(_MAX_AWAITED)
         )
         for value, action, file_name in qc.execute(query):
             ids.add(value)
@@ -110,8 +110,8 @@ def _candidates(tracker: Connection, centre: str, waiting: Collection[ZipKey]) -
     of_centre = query.join(Centre, Centre.id == ZipFile.centre_id).where(
         Centre.short_name == centre, ZipAction.phase_id <= int(Phase.UPLOAD)
     )
-    ids = set(tracker.scalars(of_centre.order_by(ZipAction.id.desc()).limit(_MOST_ARCHIVES)))
-    first = set(sorted(waiting)[:_MOST_ARCHIVES])
+    ids = set(tracker.scalars(of_centre.order_by(ZipAction.id.desc()).limit(_MAX_ARCHIVES)))
+    first = set(sorted(waiting)[:_MAX_ARCHIVES])
     named = rows_with(tracker, query, ZipFile.__table__.c.file_name, {key.file_name for key in first})
     ids.update(row.id for row in named if key_of(row) in first)
     downloads = [download for _, download, _ in latest_downloads(tracker, ids)]
@@ -132,9 +132,9 @@ class DocumentReader:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._staging = Staging(settings.staging_directory)
-        self._documents = MOST_DOCUMENTS
-        self._bytes = MOST_BYTES
-        self._fetches = MOST_FETCHED
+        self._documents = MAX_DOCUMENTS
+        self._bytes = MAX_BYTES
+        self._fetches = MAX_FETCHED
 
     def animals(self, document: SubmittedDocument) -> frozenset[str]:
         """The ids of the animals in a document; none if it has none, cannot be read, or is beyond the limits."""
@@ -149,7 +149,7 @@ class DocumentReader:
         content = self._content(document)
         found = frozenset(_ids(content))
         if document.md5 is not None and content:
-            while len(_known) >= _MOST_KNOWN:
+            while len(_known) >= _MAX_KNOWN:
                 _known.pop(next(iter(_known)), None)
             _known[document.md5] = found
         return found
@@ -182,6 +182,6 @@ class DocumentReader:
 def _ids(content: bytes) -> Iterator[str]:
     """The ids of animals in a document, which may be malformed."""
     for number, found in enumerate(_ANIMAL.finditer(content)):
-        if number == _MOST_IN_DOCUMENT:
+        if number == _MAX_IN_DOCUMENT:
             return
         yield html.unescape((found[1] or found[2] or b"").decode(errors="replace")).strip()

@@ -10,14 +10,14 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, literal, null, or_, select
 
-from dcc.databases.list_parameters import portions
+from dcc.databases.list_parameters import sorted_chunks
 from dcc.declarations import VALUE, cause_id
 from dcc.errors import ArchiveRemovedError, MemberIgnoredError
 from dcc.messages import Message, message_from_json
 from dcc.outcomes import HELD, LEFT_OUT
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.reports.causes.cause import Fact
-from dcc.reports.causes.counting import Group
+from dcc.reports.causes.counting import FindingGroup
 from dcc.reports.causes.errors import declared_code
 from dcc.reports.causes.permitted import nearest_of
 from dcc.reports.causes.scopes import Scope, zip_conditions
@@ -54,7 +54,7 @@ class LogFacts:
         self._scope = scope
         self._log = log
 
-    def groups(self) -> Iterator[Group]:
+    def groups(self) -> Iterator[FindingGroup]:
         """Each entry by itself; a statement, of zips one for every 400."""
         for condition in zip_conditions(self._scope):
             query = _current(self._log, condition)
@@ -63,7 +63,7 @@ class LogFacts:
 
     def examples(self, ids: Sequence[int]) -> dict[int, Fact]:
         """The entries of these ids."""
-        queries = [_entries(self._log).where(self._log.id.in_(some)) for some in portions(ids)]
+        queries = [_entries(self._log).where(self._log.id.in_(some)) for some in sorted_chunks(ids)]
         return {row.id: _example(row) for query in queries for row in self._connection.execute(query)}
 
     def rows(self) -> Iterator[Fact]:
@@ -75,10 +75,10 @@ class LogFacts:
                 last = rows[-1].id
 
 
-def _group(row: Any) -> Group:
+def _group(row: Any) -> FindingGroup:
     code, details, severity = _fact(row)
     key = (ACTIONS_BY_ID[row.todo_id].value, row.file_name)
-    return Group(*key, row.document, row.centre or "", code, cause_id(code, details), severity.value, row.id)
+    return FindingGroup(*key, row.document, row.centre or "", code, cause_id(code, details), severity.value, row.id)
 
 
 def _example(row: Any) -> Fact:

@@ -32,7 +32,7 @@ from dcc.reference.impress import Impress
 from dcc.reference.snapshots import Colonies, Projects, StatusCodes, Strains
 from dcc.rules.codes import PARAMETER_FAMILY, PROCEDURE_FAMILY, SPECIMEN_FAMILY, code_of
 
-MOST_SHOWN: Final = 50
+MAX_SHOWN: Final = 50
 """How many permitted values are listed."""
 
 _LONGEST: Final = 200
@@ -156,7 +156,7 @@ class Permitted:
         whose = None if kind.centre is None else centre
         names = self._names(kind, within, whose).all
         text = code_of(value) if kind.is_code else value
-        shown = () if kind.numerous and len(names) > MOST_SHOWN else names[:MOST_SHOWN]
+        shown = () if kind.numerous and len(names) > MAX_SHOWN else names[:MAX_SHOWN]
         # A code that is meant for something else is no slip of the pen.
         return shown, None if "meant" in details else self._nearest(kind, within, whose, text)
 

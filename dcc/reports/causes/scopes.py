@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, and_, not_, or_, select, true
 
-from dcc.databases.list_parameters import as_json, portions, texts_in
+from dcc.databases.list_parameters import as_json, sorted_chunks, texts_in
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS
@@ -58,7 +58,7 @@ def _named(zips: Sequence[ZipKey]) -> Iterator[ColumnElement[bool]]:
 
 def _names_by_action(zips: Sequence[ZipKey]) -> Iterator[tuple[Action, list[str]]]:
     for action in Action:
-        for names in portions(sorted({key.file_name for key in zips if key.action is action})):
+        for names in sorted_chunks(sorted({key.file_name for key in zips if key.action is action})):
             yield action, names
 
 

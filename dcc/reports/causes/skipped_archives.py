@@ -22,7 +22,7 @@ from dcc.reports.causes.errors import LISTING, declared_code
 from dcc.reports.causes.log_facts import LogFacts
 from dcc.reports.causes.scopes import Scope
 from dcc.sources.base import ActionListing
-from dcc.sources.due import Due, Why
+from dcc.sources.crawl_policy import CrawlDue, DueReason
 from dcc.tracker.crawls import CrawlEntry, latest_crawls, latest_findings
 from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipActionLog, ZipFile, ZipLog
@@ -59,7 +59,7 @@ class SkipReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedEntry:
     """An entry of a source, `<action>/<name>`, or a `number` of entries, or the source itself (None); and why.
 
     `for_wranglers` is the message with the commands that only they have.
@@ -90,25 +90,25 @@ _SECONDARY: Final = ("size_differs", "taken_anew")
 
 
 def skipped_entries(
-    connection: Connection, source_id: int, *, most: int = MOST, due: Due | None = None
-) -> list[Skipped]:
+    connection: Connection, source_id: int, *, limit: int = MOST, due: CrawlDue | None = None
+) -> list[SkippedEntry]:
     """What kept archives of a file source from being taken, what concerns all of it first.
 
-    `due` says whether, and when, it is crawled. At most `most` archives with a reason of their own. Raises
+    `due` says whether, and when, it is crawled. At most `limit` archives with a reason of their own. Raises
     NotFoundError.
     """
     (source,) = list_sources(connection, [source_id])
     crawl = latest_crawls(connection, sources=[source_id]).get(source_id)
     held = held_archives(connection, source_id=source_id)
     uploading = _uploading(connection, source_id)
-    noticed: dict[bool, list[Skipped]] = {False: [], True: []}
-    for finding in latest_findings(connection, sources=[source_id])[:most]:
+    noticed: dict[bool, list[SkippedEntry]] = {False: [], True: []}
+    for finding in latest_findings(connection, sources=[source_id])[:limit]:
         if finding.kind in _NOTICED and (finding.kind != "uploading" or finding.za_id in uploading):
             why, acts = _NOTICED[finding.kind], acts_on(LISTING + finding.kind)
-            skipped = Skipped(printable_detail(finding.file_name), why, acts, finding.said, za_id=finding.za_id)
+            skipped = SkippedEntry(printable_detail(finding.file_name), why, acts, finding.said, za_id=finding.za_id)
             noticed[finding.kind in _SECONDARY].append(skipped)
-    first = [*_failed(connection, source_id, most), *map(_of_foreign_archive, held[:most]), *noticed[False]]
-    named: dict[str | None, Skipped] = {}
+    first = [*_failed(connection, source_id, limit), *map(_of_foreign_archive, held[:limit]), *noticed[False]]
+    named: dict[str | None, SkippedEntry] = {}
     for each in (*sorted(first, key=lambda each: list(SkipReason).index(each.why)), *noticed[True]):
         named.setdefault(each.entry, each)
     ids = {each.za_id for each in named.values() if each.za_id is not None}
@@ -118,26 +118,30 @@ def skipped_entries(
     return [*_of_source(source, crawl, due), *named.values(), *counted]
 
 
-def ignored_entries(listings: Iterable[ActionListing]) -> list[Skipped]:
+def ignored_entries(listings: Iterable[ActionListing]) -> list[SkippedEntry]:
     """The entries that listings of a source ignored, as far as they name them."""
     text = mark("Ignored: {reason}.")
     return [
-        Skipped(f"{listing.action}/{name}", SkipReason.IGNORED, Actor.NOBODY, message(text, reason=Message(reason)))
+        SkippedEntry(
+            f"{listing.action}/{name}", SkipReason.IGNORED, Actor.NOBODY, message(text, reason=Message(reason))
+        )
         for listing in listings
         for name, reason in listing.ignored_examples
     ]
 
 
-def _of_foreign_archive(held: HeldArchive) -> Skipped:
+def _of_foreign_archive(held: HeldArchive) -> SkippedEntry:
     why, acts = (SkipReason.HELD, Actor.CENTRE) if held.declined is None else (SkipReason.DECLINED, Actor.NOBODY)
-    return Skipped(str(held.key), why, acts, held.public_message, for_wranglers=held.said, za_id=held.za_id)
+    return SkippedEntry(
+        str(held.key), why, acts, held.public_message, for_wranglers=held.translatable, za_id=held.za_id
+    )
 
 
-def _of_source(source: SourceEntry, crawl: CrawlEntry | None, due: Due | None) -> Iterator[Skipped]:
-    def whole(why: SkipReason, text: str, acts: Actor = Actor.DCC, command: str = "", **details: Any) -> Skipped:
+def _of_source(source: SourceEntry, crawl: CrawlEntry | None, due: CrawlDue | None) -> Iterator[SkippedEntry]:
+    def whole(why: SkipReason, text: str, acts: Actor = Actor.DCC, command: str = "", **details: Any) -> SkippedEntry:
         reason = Message(text, details)
         wranglers = message(command, problem=reason, **details) if command else None
-        return Skipped(None, why, acts, reason, for_wranglers=wranglers)
+        return SkippedEntry(None, why, acts, reason, for_wranglers=wranglers)
 
     if source.state is not SourceState.AVAILABLE:
         text = mark("The source is in the state {state}, and is not crawled.")
@@ -171,36 +175,36 @@ def _of_source(source: SourceEntry, crawl: CrawlEntry | None, due: Due | None) -
 
 
 _NOT_DUE: Final = {
-    Why.FAILING: (
+    DueReason.FAILING: (
         mark("It failed {failures} times in a row, so that it is left alone until {until} UTC."),
         mark("{problem} `dcc source resume {source}` has the next session crawl it."),
     ),
-    Why.CLOSED: (
+    DueReason.CLOSED: (
         mark("It is used only within its hours, and is crawled from {until} UTC on."),
         mark("{problem} `dcc crawl --source {source}` crawls it now."),
     ),
-    Why.RECENT: (
+    DueReason.RECENT: (
         mark("It was listed not long ago, and is crawled from {until} UTC on."),
         mark("{problem} `dcc crawl --source {source}` crawls it now."),
     ),
 }
 
 
-def _not_due(source: SourceEntry, due: Due) -> Skipped:
+def _not_due(source: SourceEntry, due: CrawlDue) -> SkippedEntry:
     """Why, and until when, sessions leave a source alone that nobody paused."""
     text, command = _NOT_DUE[due.why]
     reason = message(text, failures=due.past.failures, until=f"{due.until:%Y-%m-%d %H:%M}")
     wranglers = message(command, problem=reason, source=source.id)
-    return Skipped(None, SkipReason.NOT_DUE, Actor.NOBODY, reason, for_wranglers=wranglers)
+    return SkippedEntry(None, SkipReason.NOT_DUE, Actor.NOBODY, reason, for_wranglers=wranglers)
 
 
-def _failed(connection: Connection, source_id: int, most: int) -> Iterator[Skipped]:
+def _failed(connection: Connection, source_id: int, limit: int) -> Iterator[SkippedEntry]:
     """The archives that failed, with what stopped them as a whole."""
     query = _hosted(source_id, ZipAction.id, ZipAction.todo_id, ZipFile.file_name, ZipAction.phase_id)
     query = query.where(ZipAction.status_id == int(Status.FAILED)).order_by(ZipFile.file_name, ZipAction.todo_id)
     failed = {
         ZipKey(ACTIONS_BY_ID[todo], name): (za_id, Phase(phase))
-        for za_id, todo, name, phase in connection.execute(query.limit(most))
+        for za_id, todo, name, phase in connection.execute(query.limit(limit))
     }
     scope = Scope(zips=list(failed))
     logs = (LogFacts(connection, scope, log) for log in (ZipLog, ZipActionLog))
@@ -212,7 +216,7 @@ def _failed(connection: Connection, source_id: int, most: int) -> Iterator[Skipp
             text, why = mark("Its name is refused. {problem}"), SkipReason.REFUSED
         problem = Message("") if fact is None else fact.message
         acts = acts_in(phase, Status.FAILED) if fact is None else fact.acts
-        yield Skipped(str(key), why, acts, message(text, phase=phase.short_name, problem=problem), za_id=za_id)
+        yield SkippedEntry(str(key), why, acts, message(text, phase=phase.short_name, problem=problem), za_id=za_id)
 
 
 def _uploading(connection: Connection, source_id: int) -> set[int]:
@@ -242,7 +246,7 @@ _COUNTED: Final = {
 
 def _counted(
     connection: Connection, source_id: int, crawl: CrawlEntry | None, uploading: set[int], apart: set[int]
-) -> Iterator[Skipped]:
+) -> Iterator[SkippedEntry]:
     """How many entries are no archives, and how many archives are `uploading`, wait, or were taken; none of `apart`."""
     waits = or_(
         and_(ZipAction.phase_id == int(Phase.ZIP_NAME), ZipAction.status_id == int(Status.DONE)),
@@ -256,7 +260,7 @@ def _counted(
     numbers = (0 if crawl is None else crawl.ignored, len(uploading), counts[True], counts[False])
     for (why, text), number in zip(_COUNTED.items(), numbers, strict=True):
         if number:
-            yield Skipped(None, why, Actor.NOBODY, message(text, number=number), number)
+            yield SkippedEntry(None, why, Actor.NOBODY, message(text, number=number), number)
 
 
 def _hosted(source_id: int, *columns: Any) -> Any:

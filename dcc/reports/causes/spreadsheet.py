@@ -30,7 +30,7 @@ from dcc.tracker.models import XmlLog
 if TYPE_CHECKING:
     from dcc.reports.languages import Catalogue
 
-MOST_ROWS: Final = 1_048_576
+MAX_ROWS: Final = 1_048_576
 """Rows that a sheet can have, its header and its last line included."""
 
 _OPTIONS: Final = {"constant_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
@@ -94,7 +94,7 @@ def write_findings_spreadsheet(
     causes: Sequence[Cause],
     catalogue: Catalogue,
     *,
-    most_rows: int = MOST_ROWS,
+    max_rows: int = MAX_ROWS,
 ) -> WrittenSpreadsheet:
     """Write a sheet of causes and one of all findings of a scope, in the catalogue's language; memory stays flat.
 
@@ -105,7 +105,7 @@ def write_findings_spreadsheet(
         raise ExportError(f"A spreadsheet is written as an Excel file, and {path} does not end with .xlsx. Rename it.")
     try:
         with TemporaryDirectory() as folder, replacement_file(path, PRIVATE_FILE) as part:
-            return _write(part, folder, _facts(tracker, qc, scope, causes), causes, catalogue, most_rows)
+            return _write(part, folder, _facts(tracker, qc, scope, causes), causes, catalogue, max_rows)
     except (OSError, xlsxwriter.exceptions.XlsxWriterException) as error:
         raise ExportError(
             f"The spreadsheet {path} cannot be written: {getattr(error, 'strerror', None) or error}. Name a file in a "
@@ -134,13 +134,13 @@ def _write(
     findings: Iterator[Fact],
     causes: Sequence[Cause],
     catalogue: Catalogue,
-    most_rows: int,
+    max_rows: int,
 ) -> WrittenSpreadsheet:
     with xlsxwriter.Workbook(str(path), {**_OPTIONS, "tmpdir": temporary}) as workbook:
-        listed = causes[: most_rows - 1]
+        listed = causes[: max_rows - 1]
         _add_sheet(workbook, catalogue.say(mark("Causes")), _CAUSE_COLUMNS, listed, catalogue)
         name = catalogue.say(mark("Findings"))
-        sheet, number = _add_sheet(workbook, name, _FINDING_COLUMNS, islice(findings, most_rows - 2), catalogue)
+        sheet, number = _add_sheet(workbook, name, _FINDING_COLUMNS, islice(findings, max_rows - 2), catalogue)
         is_cut = next(findings, None) is not None
         if is_cut:
             sheet.write_string(number + 1, 0, catalogue.say(_CUT))

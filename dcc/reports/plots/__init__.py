@@ -5,18 +5,18 @@ time and memory, whatever the number of measurements: of many, a sample is drawn
 """
 
 from dcc.reports.plots.expected_procedures import draw_expected
-from dcc.reports.plots.picture import Picture, PictureKind, keep_fonts
-from dcc.reports.plots.selection import MOST_PICTURES, picture_of_parameter, pictures_of_centre, pictures_of_zip
+from dcc.reports.plots.picture import Picture, PictureKind, use_font_cache
+from dcc.reports.plots.selection import MAX_PICTURES, picture_of_parameter, pictures_of_centre, pictures_of_zip
 from dcc.reports.plots.weekly_experiments import draw_weeks
 
 __all__ = [
-    "MOST_PICTURES",
+    "MAX_PICTURES",
     "Picture",
     "PictureKind",
     "draw_expected",
     "draw_weeks",
-    "keep_fonts",
     "picture_of_parameter",
     "pictures_of_centre",
     "pictures_of_zip",
+    "use_font_cache",
 ]

@@ -37,11 +37,11 @@ LEAST_BOX: Final = 5
 ROW: Final = 0.31
 """Inches of a row."""
 BOTTOM: Final = 0.55
-MOST_DOTS: Final = 900
+MAX_DOTS: Final = 900
 """Marks of earlier values, and of new ones, that a picture has at most, but for outliers."""
-MOST_OUTLIERS: Final = 150
+MAX_OUTLIERS: Final = 150
 """Marks of outliers that a picture has at most: the furthest."""
-MOST_NAMED: Final = 6
+MAX_NAMED: Final = 6
 """Outliers whose animals are named."""
 
 _DOT: Final[dict[str, Any]] = {
@@ -86,7 +86,7 @@ _FAR: Final = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class BoxGroup:
     """Values of a centre, sex and zygosity, with their ids, which of them a submission brought, and which are outliers.
 
     `centre` is None where those of other centres are together. `animals` are the ids of the animals of new outliers, by
@@ -108,10 +108,10 @@ class Group:
         """The animal of a new outlier, as a picture has it."""
         return shown_text(self.animals.get(place, ""), 24)
 
-    def furthest(self, places: NDArray[np.intp], most: int) -> list[int]:
+    def furthest(self, places: NDArray[np.intp], limit: int) -> list[int]:
         """At most so many of the places of outliers: those furthest from the quartiles."""
         ordered = sorted(places.tolist(), key=lambda place: -self.judged_by.ranges_from(float(self.numbers[place])))
-        return ordered[:most]
+        return ordered[:limit]
 
     def label(self, catalogue: Catalogue) -> str:
         """The sex and zygosity."""
@@ -131,13 +131,13 @@ class _Look(NamedTuple):
     number: Callable[[float], str]
 
 
-def height_of(rows: Sequence[Group]) -> float:
+def height_of(rows: Sequence[BoxGroup]) -> float:
     """Inches that groups take, a row each."""
     return HEADING + BOTTOM + ROW * (len(rows) + len({row.centre for row in rows}))
 
 
 def draw_rows(
-    figure: Figure, rows: Sequence[Group], catalogue: Catalogue, *, title: str, subtitle: str, unit: str
+    figure: Figure, rows: Sequence[BoxGroup], catalogue: Catalogue, *, title: str, subtitle: str, unit: str
 ) -> None:
     """Draw the groups, with new values and outliers marked."""
     number = partial(format_number, catalogue)
@@ -152,7 +152,7 @@ def draw_rows(
     axes.grid(axis="x", color=GRID, linewidth=0.6)
     labels: list[str] = []
     bold: list[bool] = []
-    look = _Look(_named(rows), MOST_DOTS // len(rows), number)
+    look = _Look(_named(rows), MAX_DOTS // len(rows), number)
     for place, row in enumerate(rows):
         if place == 0 or row.centre != rows[place - 1].centre:
             labels.append(row.heading(catalogue))
@@ -168,12 +168,12 @@ def draw_rows(
     _add_legend(figure, rows, catalogue)
 
 
-def _counted(row: Group, catalogue: Catalogue) -> str:
+def _counted(row: BoxGroup, catalogue: Catalogue) -> str:
     before, new = catalogue.number(int((~row.is_new).sum())), catalogue.number(int(row.is_new.sum()))
     return f"{row.label(catalogue)}  ({before} + {new})" if row.is_new.any() else f"{row.label(catalogue)}  ({before})"
 
 
-def _limits(rows: Sequence[Group]) -> tuple[float, float]:
+def _limits(rows: Sequence[BoxGroup]) -> tuple[float, float]:
     usual = np.concatenate([row.numbers[~row.is_outlier] for row in rows])
     return axis_limits(np.concatenate([row.numbers for row in rows]), usual)
 
@@ -189,22 +189,22 @@ def axis_limits(values: Numbers, usual: Numbers) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _named(rows: Sequence[Group]) -> frozenset[int]:
+def _named(rows: Sequence[BoxGroup]) -> frozenset[int]:
     """The ids of the new outliers whose animals are named: the furthest."""
     found = [
         (-row.judged_by.ranges_from(float(row.numbers[place])), int(row.ids[place]))
         for row in rows
         for place in np.flatnonzero(row.is_outlier & row.is_new).tolist()
     ]
-    return frozenset(number for _, number in sorted(found)[:MOST_NAMED])
+    return frozenset(number for _, number in sorted(found)[:MAX_NAMED])
 
 
-def _draw_row(axes: Axes, line: int, row: Group, limits: tuple[float, float], look: _Look) -> None:
+def _draw_row(axes: Axes, line: int, row: BoxGroup, limits: tuple[float, float], look: _Look) -> None:
     above = -_LANE if row.is_new.any() else 0.0
     _draw_box(axes, line + above, row)
     for own, how, lane in ((~row.is_new, _DOT, above), (row.is_new, DIAMOND, _LANE * 1.6)):
         usual = _first(np.flatnonzero(own & ~row.is_outlier), row, look.dots)
-        out = row.furthest(np.flatnonzero(own & row.is_outlier), MOST_OUTLIERS)
+        out = row.furthest(np.flatnonzero(own & row.is_outlier), MAX_OUTLIERS)
         places = [*usual, *out]
         x = np.clip(row.numbers[places], *limits)
         # Which marks are drawn goes by the same order; scattered again, where they are has nothing to do with it.
@@ -216,14 +216,14 @@ def _draw_row(axes: Axes, line: int, row: Group, limits: tuple[float, float], lo
         _write_values(axes, row, list(zip(out, x[len(usual) :], y[len(usual) :], strict=True)), look)
 
 
-def _first(places: NDArray[np.intp], row: Group, most: int) -> list[int]:
+def _first(places: NDArray[np.intp], row: BoxGroup, limit: int) -> list[int]:
     """At most so many of the places, by the scattered order of their ids."""
-    if places.size <= most:
+    if places.size <= limit:
         return list(places.tolist())
-    return sorted(places.tolist(), key=lambda place: pseudo_random(int(row.ids[place])))[:most]
+    return sorted(places.tolist(), key=lambda place: pseudo_random(int(row.ids[place])))[:limit]
 
 
-def _draw_box(axes: Axes, line: float, row: Group) -> None:
+def _draw_box(axes: Axes, line: float, row: BoxGroup) -> None:
     """The middle half, the median, and whiskers to the last values that are not outliers."""
     usual = row.numbers[~row.is_outlier]
     box, height = row.drawn, _HEIGHT * 0.75 if row.is_new.any() else _HEIGHT
@@ -233,7 +233,7 @@ def _draw_box(axes: Axes, line: float, row: Group) -> None:
     axes.vlines(box.median, line - height / 2, line + height / 2, color=BOX_EDGE, linewidth=2, zorder=2.5)
 
 
-def _write_values(axes: Axes, row: Group, marks: Sequence[tuple[int, float, float]], look: _Look) -> None:
+def _write_values(axes: Axes, row: BoxGroup, marks: Sequence[tuple[int, float, float]], look: _Look) -> None:
     """Name the animals of a few outliers, and write values that are beyond the edge: those that have room."""
     low, high = axes.get_xlim()
     written: list[float] = []
@@ -248,7 +248,7 @@ def _write_values(axes: Axes, row: Group, marks: Sequence[tuple[int, float, floa
         name_point(axes, text, x, y, zorder=5)
 
 
-def _add_legend(figure: Figure, rows: Sequence[Group], catalogue: Catalogue) -> None:
+def _add_legend(figure: Figure, rows: Sequence[BoxGroup], catalogue: Catalogue) -> None:
     with_new = any(row.is_new.any() for row in rows)
     earlier = catalogue.say("earlier value") if with_new else catalogue.say("value")
     outlier = catalogue.say("outlier: over {ranges} interquartile ranges beyond a quartile", ranges=RANGES)

@@ -11,17 +11,20 @@ from dcc.reports.plots.picture import format_number, format_quantity, shown_text
 from dcc.reports.plots.values import LEAST_VALUES, RANGES, ParameterValues
 
 if TYPE_CHECKING:
-    from dcc.reports.plots.boxes import Group
+    from dcc.reports.plots.boxes import BoxGroup
 
-_MOST_DESCRIBED: Final = 8
-_MOST_UNITS: Final = 5
+_MAX_DESCRIBED: Final = 8
+_MAX_UNITS: Final = 5
 
 
-def heading_of(catalogue: Catalogue, taken: ParameterValues) -> tuple[str, str]:
+def heading_of(catalogue: Catalogue, parameter_values: ParameterValues) -> tuple[str, str]:
     """The title of a parameter's picture, and the line below it."""
-    name, parameter_id = shown_text(taken.parameter.name, 56), shown_text(taken.parameter.parameter_id)
+    name, parameter_id = (
+        shown_text(parameter_values.parameter.name, 56),
+        shown_text(parameter_values.parameter.parameter_id),
+    )
     title = parameter_id if name == parameter_id else f"{name} ({parameter_id})"
-    return title, subtitle_of(catalogue, taken.centre, taken.key)
+    return title, subtitle_of(catalogue, parameter_values.centre, parameter_values.key)
 
 
 def subtitle_of(catalogue: Catalogue, centre: str, key: ZipKey | None) -> str:
@@ -44,24 +47,30 @@ def rule_of(catalogue: Catalogue) -> str:
     )
 
 
-def counts_of(catalogue: Catalogue, taken: ParameterValues) -> str:
+def counts_of(catalogue: Catalogue, parameter_values: ParameterValues) -> str:
     """What the numbers beside groups mean."""
-    if taken.has_new:
+    if parameter_values.has_new:
         return catalogue.say("In brackets: how many values, earlier and new.")
     return catalogue.say("In brackets: how many values.")
 
 
-def caption_of(catalogue: Catalogue, taken: ParameterValues, drawn_how: str) -> str:
+def caption_of(catalogue: Catalogue, parameter_values: ParameterValues, drawn_how: str) -> str:
     """What a picture of a parameter shows: which values, how they are drawn, and what is left out."""
     parts = [catalogue.say("Values that are current and valid, as the centres gave them.")]
-    if taken.of is not None:
-        drawn, about = catalogue.number(len(taken.values)), catalogue.number(_rounded_up(taken.of))
+    if parameter_values.of is not None:
+        drawn, about = (
+            catalogue.number(len(parameter_values.values)),
+            catalogue.number(_rounded_up(parameter_values.of)),
+        )
         parts.append(catalogue.say("A sample of {drawn}, of about {all} measurements.", drawn=drawn, all=about))
     parts.append(drawn_how)
-    if taken.other_units:
-        units = [f"{shown_text(unit) or '–'}: {catalogue.number(number)}" for unit, number in taken.other_units.items()]
+    if parameter_values.other_units:
+        units = [
+            f"{shown_text(unit) or '–'}: {catalogue.number(number)}"
+            for unit, number in parameter_values.other_units.items()
+        ]
         parts.append(
-            catalogue.say("Values in other units are not drawn ({units}).", units=", ".join(units[:_MOST_UNITS]))
+            catalogue.say("Values in other units are not drawn ({units}).", units=", ".join(units[:_MAX_UNITS]))
         )
     return " ".join(parts)
 
@@ -72,10 +81,10 @@ def _rounded_up(number: int) -> int:
     return -(-number // unit) * unit
 
 
-def description_of(catalogue: Catalogue, groups: Sequence[Group], unit: str) -> str:
+def description_of(catalogue: Catalogue, groups: Sequence[BoxGroup], unit: str) -> str:
     """A description of the picture of a distribution."""
     parts = []
-    for group in groups[:_MOST_DESCRIBED]:
+    for group in groups[:_MAX_DESCRIBED]:
         first, third = (format_number(catalogue, number) for number in (group.drawn.first, group.drawn.third))
         parts.append(
             catalogue.say_plural(
@@ -90,13 +99,13 @@ def description_of(catalogue: Catalogue, groups: Sequence[Group], unit: str) -> 
         )
         if group.is_new.any():
             parts.append(_of_new(catalogue, group))
-    if len(groups) > _MOST_DESCRIBED:
-        more = len(groups) - _MOST_DESCRIBED
+    if len(groups) > _MAX_DESCRIBED:
+        more = len(groups) - _MAX_DESCRIBED
         parts.append(catalogue.say_plural("One more group.", "{number} more groups.", more))
     return " ".join(parts)
 
 
-def _of_new(catalogue: Catalogue, group: Group) -> str:
+def _of_new(catalogue: Catalogue, group: BoxGroup) -> str:
     new = group.numbers[group.is_new]
     text = catalogue.say_plural(
         "One new value: {lowest}.",

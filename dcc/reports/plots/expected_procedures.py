@@ -25,7 +25,7 @@ from dcc.reports.plots.picture import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_MOST_BARS: Final = 60
+_MAX_BARS: Final = 60
 _BAR: Final = 0.19
 _COLOURS: Final = {
     Delivery.DELIVERED: NEW,
@@ -42,7 +42,7 @@ def draw_expected(counted: Sequence[ProcedureDeliveries], catalogue: Catalogue) 
     """
     if not counted:
         raise NotFoundError("No procedure is due, so there is nothing to draw. See `dcc qc expected`.")
-    worst = sorted(counted, key=lambda one: -one.missing)[:_MOST_BARS]
+    worst = sorted(counted, key=lambda one: -one.missing)[:_MAX_BARS]
     drawn = [procedure for procedure in counted if procedure in worst]
     words = {
         Delivery.DELIVERED: catalogue.say("delivered"),

@@ -56,7 +56,7 @@ GRID: Final = "#dddddd"
 
 _LONGEST: Final = 40
 _LEAST_PLAIN: Final = 1e-5
-_MOST_PLAIN: Final = 1e9
+_MAX_PLAIN: Final = 1e9
 
 KNOWN_WORDS: Final = (
     mark("male"),
@@ -84,7 +84,7 @@ def word_for(catalogue: Catalogue, word: str) -> str:
 
 def format_number(catalogue: Catalogue, number: float) -> str:
     """A number as the reader's language writes it; one with too many digits by its power of ten (`1.5e+30`)."""
-    if number == 0 or _LEAST_PLAIN <= abs(number) < _MOST_PLAIN:
+    if number == 0 or _LEAST_PLAIN <= abs(number) < _MAX_PLAIN:
         return catalogue.number(number)
     return f"{number:.3g}"
 
@@ -323,7 +323,7 @@ class _Fonts:
 _fonts = _Fonts()
 
 
-def keep_fonts(settings: Settings) -> None:
+def use_font_cache(settings: Settings) -> None:
     """Have matplotlib keep its list of fonts in `matplotlib` of DCC_HOME, unless MPLCONFIGDIR names a directory.
 
     By default, the list is in a directory that goes with the process.

@@ -16,7 +16,7 @@ from dcc.reports.languages import Catalogue
 from dcc.reports.plots import distributions, series, weekly_experiments
 from dcc.reports.plots.picture import Picture
 from dcc.reports.plots.values import (
-    MOST_VALUES,
+    MAX_VALUES,
     Parameter,
     ParameterValues,
     box_of,
@@ -27,9 +27,9 @@ from dcc.reports.plots.values import (
     parameter_named,
 )
 
-MOST_PICTURES: Final = 12
+MAX_PICTURES: Final = 12
 """Pictures of a submission or a centre, unless asked for more or fewer."""
-MOST_CONSIDERED: Final = 200
+MAX_CONSIDERED: Final = 200
 """Parameters that are looked at: those with most values."""
 RANKING_VALUES: Final = 2_000
 """Values of a parameter at a centre that are looked at to tell how much a picture would tell."""
@@ -44,10 +44,10 @@ def pictures_of_zip(
     key: ZipKey,
     catalogue: Catalogue,
     *,
-    most: int = MOST_PICTURES,
+    limit: int = MAX_PICTURES,
     with_others: bool = True,
 ) -> list[Picture]:
-    """Pictures of what a submission brought that is current and valid, the most telling first; at most `most`.
+    """Pictures of what a submission brought that is current and valid, the most telling first; at most `limit`.
 
     First parameters with outliers, those with most of them first. Then those whose median is furthest from that of what
     was there before, in interquartile ranges; then those with most values. The last picture is that of experiments by
@@ -61,10 +61,10 @@ def pictures_of_zip(
         .where(RUN.c.document_id.in_(numbers_in("documents")), own.number.is_not(None))
         .group_by(own.parameter_id, func.rtrim(own.centre))
         .order_by(func.count().desc(), own.parameter_id, func.rtrim(own.centre))
-        .limit(MOST_CONSIDERED)
+        .limit(MAX_CONSIDERED)
     )
     rows = [(row[0], row[1]) for row in qc.execute(touched, {"documents": documents})]
-    return _pictures(qc, rows, key, catalogue, most, with_others)
+    return _pictures(qc, rows, key, catalogue, limit, with_others)
 
 
 def pictures_of_centre(
@@ -72,15 +72,15 @@ def pictures_of_centre(
     centre: str,
     catalogue: Catalogue,
     *,
-    most: int = MOST_PICTURES,
+    limit: int = MAX_PICTURES,
     with_others: bool = True,
 ) -> list[Picture]:
-    """Pictures of a centre's current, valid data, the most telling first; at most `most`.
+    """Pictures of a centre's current, valid data, the most telling first; at most `limit`.
 
     First parameters with outliers among all of its values, then as `pictures_of_zip`; nothing is new in them.
     """
     touched = [(row, centre) for row in _measured_at(qc, centre)]
-    return _pictures(qc, touched, None, catalogue, most, with_others)
+    return _pictures(qc, touched, None, catalogue, limit, with_others)
 
 
 def _measured_at(qc: Connection, centre: str) -> list[str]:
@@ -88,7 +88,7 @@ def _measured_at(qc: Connection, centre: str) -> list[str]:
     for table, number in ((CONTEXT, func.sum(CONTEXT.c.measurements)), (MEASUREMENT, func.count())):
         own = table.c.parameter_id
         wanted = select(own).where(table.c.centre == centre).group_by(own).order_by(number.desc(), own)
-        found = [row.rstrip(" ") for row in qc.scalars(wanted.limit(MOST_CONSIDERED))]
+        found = [row.rstrip(" ") for row in qc.scalars(wanted.limit(MAX_CONSIDERED))]
         if found:
             return found
     return []
@@ -108,15 +108,15 @@ def picture_of_parameter(
     NotFoundError where there is no number to draw at this centre.
     """
     parameter = parameter_named(qc, parameter_id)
-    taken = parameter and load_values(
-        qc, parameter, centre, key, with_others=not is_series(parameter), most=MOST_VALUES
+    parameter_values = parameter and load_values(
+        qc, parameter, centre, key, with_others=not is_series(parameter), limit=MAX_VALUES
     )
-    if taken is None:
+    if parameter_values is None:
         raise NotFoundError(
             f"Centre {centre} has no current, valid number of parameter {parameter_id}. "
             f"See `dcc qc contexts --centre {centre}` for what there is."
         )
-    return _picture(taken, catalogue)
+    return _picture(parameter_values, catalogue)
 
 
 def _pictures(
@@ -124,48 +124,57 @@ def _pictures(
     touched: Iterable[tuple[str, str]],
     key: ZipKey | None,
     catalogue: Catalogue,
-    most: int,
+    limit: int,
     with_others: bool,
 ) -> list[Picture]:
     """Of pairs of parameter and centre, the most telling pictures, and then one of the weeks of the first centre."""
-    if most < 1:
+    if limit < 1:
         return []
     ranked: list[tuple[_Worth, Parameter]] = []
     for parameter_id, centre in touched:
         parameter = parameter_named(qc, parameter_id)
-        taken = parameter and load_values(qc, parameter, centre, key, with_others=False, most=RANKING_VALUES)
-        if parameter and taken and (key is None or taken.has_new):
-            ranked.append((_worth(taken), parameter))
+        parameter_values = parameter and load_values(
+            qc, parameter, centre, key, with_others=False, limit=RANKING_VALUES
+        )
+        if parameter and parameter_values and (key is None or parameter_values.has_new):
+            ranked.append((_worth(parameter_values), parameter))
     ranked.sort(key=lambda pair: pair[0])
     pictures = []
-    for (*_, centre), parameter in ranked[: most - 1] if most > 1 else ranked[:1]:
+    for (*_, centre), parameter in ranked[: limit - 1] if limit > 1 else ranked[:1]:
         has_others = with_others and not is_series(parameter)
-        taken = load_values(qc, parameter, centre, key, with_others=has_others, most=MOST_VALUES)
-        if taken is not None:
-            pictures.append(_picture(taken, catalogue))
-    counted = weekly_experiments.count_weeks(qc, ranked[0][0][-1], key) if ranked and most > 1 else None
+        parameter_values = load_values(qc, parameter, centre, key, with_others=has_others, limit=MAX_VALUES)
+        if parameter_values is not None:
+            pictures.append(_picture(parameter_values, catalogue))
+    counted = weekly_experiments.count_weeks(qc, ranked[0][0][-1], key) if ranked and limit > 1 else None
     return [*pictures, weekly_experiments.picture_of(counted, catalogue)] if counted else pictures
 
 
-def _picture(taken: ParameterValues, catalogue: Catalogue) -> Picture:
-    if is_series(taken.parameter):
-        return series.picture_of(series.in_panels(taken), catalogue)
-    return distributions.picture_of(distributions.groups_of(taken), catalogue)
+def _picture(parameter_values: ParameterValues, catalogue: Catalogue) -> Picture:
+    if is_series(parameter_values.parameter):
+        return series.picture_of(series.in_panels(parameter_values), catalogue)
+    return distributions.picture_of(distributions.groups_of(parameter_values), catalogue)
 
 
-def _worth(taken: ParameterValues) -> _Worth:
-    if is_series(taken.parameter):
-        outliers = series.in_panels(taken).outliers
+def _worth(parameter_values: ParameterValues) -> _Worth:
+    if is_series(parameter_values.parameter):
+        outliers = series.in_panels(parameter_values).outliers
     else:
-        outliers = distributions.groups_of(taken).marked(new=taken.key is not None)
-    number = sum(value.is_new == taken.has_new for value in taken.own)
-    return -outliers, -_shift(taken), -number, taken.parameter.parameter_id, taken.centre
+        outliers = distributions.groups_of(parameter_values).marked(new=parameter_values.key is not None)
+    number = sum(value.is_new == parameter_values.has_new for value in parameter_values.own)
+    return (
+        -outliers,
+        -_shift(parameter_values),
+        -number,
+        parameter_values.parameter.parameter_id,
+        parameter_values.centre,
+    )
 
 
-def _shift(taken: ParameterValues) -> float:
+def _shift(parameter_values: ParameterValues) -> float:
     """How many interquartile ranges the median of new values is from that of the earlier ones, to two digits."""
     earlier, new = (
-        box_of(numbers_of([value.number for value in taken.own if value.is_new == is_new])) for is_new in (False, True)
+        box_of(numbers_of([value.number for value in parameter_values.own if value.is_new == is_new]))
+        for is_new in (False, True)
     )
     if earlier is None or new is None or earlier.third == earlier.first:
         return 0.0

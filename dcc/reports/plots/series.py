@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_STEPS: Final = 48
+MAX_STEPS: Final = 48
 """Increments that boxes are made for; of more, neighbouring ones are taken together."""
-MOST_PANELS: Final = 3
-MOST_LINES: Final = 24
+MAX_PANELS: Final = 3
+MAX_LINES: Final = 24
 """Lines of a panel: those with outliers first."""
 
 WILD_TYPE: Final = "wild type"
@@ -90,7 +90,7 @@ class Panel:
 class Series:
     """What a picture is drawn from; `is_place`: x is the place in the series, since increments are no numbers."""
 
-    taken: ParameterValues
+    parameter_values: ParameterValues
     panels: tuple[Panel, ...]
     is_place: bool
 
@@ -100,9 +100,9 @@ class Series:
         return sum(panel.outliers for panel in self.panels)
 
 
-def in_panels(taken: ParameterValues) -> Series:
+def in_panels(parameter_values: ParameterValues) -> Series:
     """The series of a centre by sex."""
-    values = taken.own
+    values = parameter_values.own
     positions = _numeric(values)
     is_place = positions is None
     x = numbers_of([value.item or 0 for value in values]) if positions is None else positions
@@ -121,23 +121,23 @@ def in_panels(taken: ParameterValues) -> Series:
                 is_outlier[new] = judged_by.outside(y[new])
             drawn.append(Step(step, box_of(earlier)))
         lines = _lines(values, x, y, is_outlier, np.flatnonzero(is_own & is_new))
-        first = sorted(lines, key=lambda line: (-int(line.is_outlier.sum()), pseudo_random(line.run)))[:MOST_LINES]
+        first = sorted(lines, key=lambda line: (-int(line.is_outlier.sum()), pseudo_random(line.run)))[:MAX_LINES]
         return Panel(gender or None, tuple(drawn), tuple(first), len(lines), int(is_outlier.sum()))
 
-    usual = sorted(set(genders.tolist()), key=lambda word: (-int((genders == word).sum()), word))[:MOST_PANELS]
-    return Series(taken, tuple(map(panel, sorted(usual, key=lambda word: word or "\U0010ffff"))), is_place)
+    usual = sorted(set(genders.tolist()), key=lambda word: (-int((genders == word).sum()), word))[:MAX_PANELS]
+    return Series(parameter_values, tuple(map(panel, sorted(usual, key=lambda word: word or "\U0010ffff"))), is_place)
 
 
 def picture_of(found: Series, catalogue: Catalogue) -> Picture:
     """The picture of series."""
-    taken = found.taken
-    title, subtitle = heading_of(catalogue, taken)
+    parameter_values = found.parameter_values
+    title, subtitle = heading_of(catalogue, parameter_values)
     names = [
         word_for(catalogue, panel.gender) if panel.gender else catalogue.say("not of one animal")
         for panel in found.panels
     ]
     headings = [f"{name}  {_counted(catalogue, panel)}" for name, panel in zip(names, found.panels, strict=True)]
-    unit = shown_text(taken.unit)
+    unit = shown_text(parameter_values.unit)
 
     def draw(figure: Figure) -> None:
         axes = lay_out(figure, title, subtitle, left=0.75, bottom=0.5, panels=len(headings), gap=0.12)
@@ -146,15 +146,15 @@ def picture_of(found: Series, catalogue: Catalogue) -> Picture:
         _add_legend(figure, found.panels, catalogue)
 
     return Picture(
-        name=file_name_of(PictureKind.SERIES, taken.centre, taken.parameter.parameter_id),
+        name=file_name_of(PictureKind.SERIES, parameter_values.centre, parameter_values.parameter.parameter_id),
         kind=PictureKind.SERIES,
         title=title,
-        caption=caption_of(catalogue, taken, drawn_of_series(catalogue)),
+        caption=caption_of(catalogue, parameter_values, drawn_of_series(catalogue)),
         rule=rule_of_series(catalogue),
         alt=description_of_series(catalogue, list(zip(names, found.panels, strict=True)), unit),
         size=(WIDTH, HEIGHT),
         draw=draw,
-        parameter_id=taken.parameter.parameter_id,
+        parameter_id=parameter_values.parameter.parameter_id,
         outliers=found.outliers,
     )
 
@@ -176,10 +176,10 @@ def _numeric(values: Sequence[Value]) -> Numbers | None:
 def _steps(x: Numbers) -> tuple[Numbers, NDArray[np.intp]]:
     """The increments that boxes are made for, and of each value which one it is."""
     steps, step_of = np.unique(x, return_inverse=True)
-    if steps.size > MOST_STEPS:
+    if steps.size > MAX_STEPS:
         low, high = float(x.min()), float(x.max())
-        step_of = np.minimum((x - low) / (high - low) * MOST_STEPS, MOST_STEPS - 1).astype(np.intp)
-        steps = low + (np.arange(MOST_STEPS) + 0.5) * (high - low) / MOST_STEPS
+        step_of = np.minimum((x - low) / (high - low) * MAX_STEPS, MAX_STEPS - 1).astype(np.intp)
+        steps = low + (np.arange(MAX_STEPS) + 0.5) * (high - low) / MAX_STEPS
     return steps, step_of
 
 
@@ -261,11 +261,11 @@ HEIGHT: Final = 3.9
 """Inches."""
 LEAST_BAND: Final = 5
 """Values that quartiles at an increment are drawn of."""
-MOST_NAMED: Final = 4
+MAX_NAMED: Final = 4
 """Animals with outliers that are named in a panel."""
 _MANY: Final = 15
-_MOST_TICKS: Final = 8
-_MOST_MARKED: Final = 16
+_MAX_TICKS: Final = 8
+_MAX_MARKED: Final = 16
 """Values of a line that are marked one by one."""
 
 _BAND: Final[dict[str, Any]] = {"color": "#d3dde7", "linewidth": 0}
@@ -286,7 +286,7 @@ def _draw_panels(axes: Sequence[Axes], found: Series, headings: Sequence[str], c
         each.set_xlabel(increment)
         each.xaxis.set_major_formatter(lambda value, _: format_number(catalogue, value))
         each.grid(axis="y", color=GRID, linewidth=0.6)
-        if len(panel.steps) <= _MOST_TICKS:
+        if len(panel.steps) <= _MAX_TICKS:
             each.set_xticks([step.x for step in panel.steps])
         _draw_panel(each, panel, (low, high))
 
@@ -317,10 +317,10 @@ def _draw_panel(axes: Axes, panel: Panel, limits: tuple[float, float]) -> None:
         marked = line.is_outlier
         faint = {"linewidth": 0.6, "alpha": 0.55} if len(panel.lines) > _MANY and not marked.any() else {}
         axes.plot(line.x, y, zorder=3, **{**(_DASHED if line.is_wild_type else _LINE), **faint})
-        if line.x.size <= _MOST_MARKED and not faint:
+        if line.x.size <= _MAX_MARKED and not faint:
             axes.plot(line.x, y, zorder=4, clip_on=False, **{**DIAMOND, "markersize": 3.4})
         axes.plot(line.x[marked], y[marked], zorder=5, clip_on=False, **RING)
-        if marked.any() and named < MOST_NAMED:
+        if marked.any() and named < MAX_NAMED:
             named += 1
             _name(axes, line, y)
 

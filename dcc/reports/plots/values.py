@@ -87,7 +87,7 @@ def numbers_of(numbers: Any) -> Numbers:
     return np.clip(np.asarray(numbers, dtype=np.float64), -1e100, 1e100)
 
 
-MOST_VALUES: Final = 20_000
+MAX_VALUES: Final = 20_000
 """Measurements of a parameter at one centre, or in one submission, that a picture is made of."""
 
 _PRIME: Final = 4_294_967_291
@@ -170,25 +170,25 @@ def centres_with(connection: Connection, parameter_id: str) -> list[str]:
     return sorted({centre.rstrip(" ") for centre in connection.scalars(of_parameter)})
 
 
-def _of_centre(connection: Connection, parameter_id: str, centre: str, before: Collection[int], most: int) -> _Sample:
+def _of_centre(connection: Connection, parameter_id: str, centre: str, before: Collection[int], limit: int) -> _Sample:
     """Measurements of a parameter at a centre; of documents applied before the last of those given, and not of these.
 
-    `most` of them or a few more; all that there are, whoever brought them, where no documents are given.
+    `limit` of them or a few more; all that there are, whoever brought them, where no documents are given.
     """
     own = MEASUREMENT.c
     of_centre = (own.parameter_id == parameter_id) & (own.centre == centre)
     total = connection.scalar(select(func.count()).select_from(MEASUREMENT).where(of_centre)) or 0
     left_out = set(before)
-    wanted = _values(of_centre & _share(total, most)).add_columns(RUN.c.document_id)
+    wanted = _values(of_centre & _share(total, limit)).add_columns(RUN.c.document_id)
     rows = connection.execute(wanted.where(RUN.c.document_id < max(before)) if before else wanted)
     kept = (Value._make((*row[:-1], centre, False)) for row in rows if row[-1] not in left_out)
-    return _sampled(kept, total, most)
+    return _sampled(kept, total, limit)
 
 
 def _of_documents(
-    connection: Connection, parameter_id: str, documents: Collection[int], centre: str, most: int
+    connection: Connection, parameter_id: str, documents: Collection[int], centre: str, limit: int
 ) -> _Sample:
-    """Measurements of a parameter that these documents brought; `most` or a few more."""
+    """Measurements of a parameter that these documents brought; `limit` or a few more."""
     # The runs of the documents are looked up, not all measurements of the parameter.
     condition = RUN.c.document_id.in_(numbers_in("documents")) & (
         only_compared(MEASUREMENT.c.parameter_id) == parameter_id
@@ -196,21 +196,21 @@ def _of_documents(
     given = {"documents": as_json(documents)}
     joined = MEASUREMENT.join(RUN, RUN.c.id == MEASUREMENT.c.procedure_run_id)
     number = connection.scalar(select(func.count()).select_from(joined).where(condition), given) or 0
-    rows = connection.execute(_values(condition & _share(number, most)), given)
-    return _sampled((Value._make((*row, centre, True)) for row in rows), number, most)
+    rows = connection.execute(_values(condition & _share(number, limit)), given)
+    return _sampled((Value._make((*row, centre, True)) for row in rows), number, limit)
 
 
-def _sampled(rows: Iterable[Value], total: int, most: int) -> _Sample:
-    values = sorted(islice(rows, 2 * most))
+def _sampled(rows: Iterable[Value], total: int, limit: int) -> _Sample:
+    values = sorted(islice(rows, 2 * limit))
     # To count exactly what may be drawn, the database would have to read all other rows.
-    return values, round(len(values) * max(total / most, 1)), total <= most
+    return values, round(len(values) * max(total / limit, 1)), total <= limit
 
 
-def _share(total: int, most: int) -> ColumnElement[bool]:
-    """The condition that about `most` of so many measurements fulfil, by their ids alone."""
-    if total <= most:
+def _share(total: int, limit: int) -> ColumnElement[bool]:
+    """The condition that about `limit` of so many measurements fulfil, by their ids alone."""
+    if total <= limit:
         return true()
-    return MEASUREMENT.c.id % _PRIME * _FACTOR % _PRIME < int(_PRIME * most / total)
+    return MEASUREMENT.c.id % _PRIME * _FACTOR % _PRIME < int(_PRIME * limit / total)
 
 
 def _values(wanted: ColumnElement[bool]) -> Select[Any]:
@@ -286,25 +286,25 @@ def load_values(
     key: ZipKey | None,
     *,
     with_others: bool,
-    most: int = MOST_VALUES,
+    limit: int = MAX_VALUES,
 ) -> ParameterValues | None:
     """Values of a parameter at a centre, new ones those of the submission; None where the centre has no number.
 
     Earlier ones are those of documents that were applied before the last one of the submission.
 
-    The unit is that of most new values, or of most others where none is new. Taken are about `most` values of the
+    The unit is that of most new values, or of most others where none is new. Taken are about `limit` values of the
     centre, as many new ones, and as many of other centres together, but 500 of each if it has these.
     """
     documents = documents_of(qc, key) if key is not None else []
     parameter_id = parameter.parameter_id
-    samples = [_of_centre(qc, parameter_id, centre, documents, most)]
+    samples = [_of_centre(qc, parameter_id, centre, documents, limit)]
     if documents:
-        samples.append(_of_documents(qc, parameter_id, documents, centre, most))
+        samples.append(_of_documents(qc, parameter_id, documents, centre, limit))
     unit = _usual_unit(samples[-1][0] or samples[0][0])
     if unit is None:
         return None
     names = [name for name in centres_with(qc, parameter_id) if name != centre] if with_others else []
-    share = max(most // max(len(names), 1), LEAST_OF_OTHERS)
+    share = max(limit // max(len(names), 1), LEAST_OF_OTHERS)
     samples += [_of_centre(qc, parameter_id, name, documents, share) for name in names]
     taken = [value for values, _, _ in samples for value in values]
     others = Counter(value.unit for value in taken if value.unit != unit)

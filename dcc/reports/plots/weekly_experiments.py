@@ -23,7 +23,7 @@ from dcc.vocabulary import Validity
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_WEEKS: Final = 104
+MAX_WEEKS: Final = 104
 """Weeks of a picture: two years, up to the last one in which the submission, or else the centre, has an experiment."""
 
 _WEEK: Final = timedelta(weeks=1)
@@ -92,7 +92,7 @@ def count_weeks(qc: Connection, centre: str, key: ZipKey | None) -> Weeks | None
         return None
     last = max(new or number)
     # Nothing is taken from the last week: a date may be of the first year that there is.
-    drawn = min((last - min(number)) // _WEEK + 1, MOST_WEEKS)
+    drawn = min((last - min(number)) // _WEEK + 1, MAX_WEEKS)
     first = last - (drawn - 1) * _WEEK
     weeks = [first + place * _WEEK for place in range(drawn)]
     counted = tuple(Week(week, number[week] - new[week], new[week]) for week in weeks)

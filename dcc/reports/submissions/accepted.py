@@ -14,7 +14,7 @@ from dcc.outcomes import ZipKey
 from dcc.qc.models import CONTEXT, DOCUMENT, ENTITY_TABLES, FINDING, LIFETIME, MEASUREMENT, PROCEDURE, RUN, SHARE
 from dcc.qc.reference.snapshots import active_snapshot
 from dcc.reference.impress import Impress
-from dcc.reports.submissions.model import Accepted, EntityCount, ProcedureCount
+from dcc.reports.submissions.model import AcceptedData, EntityCount, ProcedureCount
 from dcc.rules.upload import DUPLICATE
 from dcc.vocabulary import DocumentAction, DocumentState, EntityKind, Validity
 
@@ -35,12 +35,12 @@ _STANDS: Final = (
 """Conditions on a document: it was not withdrawn, is no withdrawal, and no refusal that another attempt followed."""
 
 
-def accepted_of_zip(qc: Connection, key: ZipKey, *, most: int) -> Accepted:
-    """What was taken over of a submission's documents: of each kind, and of the first `most` procedures by size."""
+def accepted_of_zip(qc: Connection, key: ZipKey, *, limit: int) -> AcceptedData:
+    """What was taken over of a submission's documents: of each kind, and of the first `limit` procedures by size."""
     mine = and_(DOCUMENT.c.zip_file == key.file_name, DOCUMENT.c.zip_action == key.action.value, *_STANDS)
-    procedures = _largest(qc, _procedures(mine), most)
+    procedures = _largest(qc, _procedures(mine), limit)
     contexts = _numbers(qc, _contexts(mine))
-    return Accepted(_entities(qc, mine), *procedures, contexts, _copies_of_withdrawn(qc, mine))
+    return AcceptedData(_entities(qc, mine), *procedures, contexts, _copies_of_withdrawn(qc, mine))
 
 
 def _copies_of_withdrawn(qc: Connection, mine: Any) -> int:
@@ -84,13 +84,13 @@ def taken_zips(qc: Connection, keys: Collection[ZipKey]) -> set[ZipKey]:
     return {ZipKey(Action(action), file_name) for action, file_name in rows}
 
 
-def accepted_of_centre(qc: Connection, centre: str, *, most: int) -> Accepted:
+def accepted_of_centre(qc: Connection, centre: str, *, limit: int) -> AcceptedData:
     """The current data of a centre by procedure, from its data contexts; entities are not counted."""
     own = CONTEXT.c.centre == centre
     states = select(CONTEXT.c.state, func.count()).where(own).group_by(CONTEXT.c.state)
     procedure, total = CONTEXT.c.procedure_id, func.sum(CONTEXT.c.measurements)
     query = select(procedure, _name_of(procedure), literal(0), total, total).where(own).group_by(procedure)
-    return Accepted((), *_largest(qc, query, most), _numbers(qc, states))
+    return AcceptedData((), *_largest(qc, query, limit), _numbers(qc, states))
 
 
 def _entities(qc: Connection, mine: Any) -> tuple[EntityCount, ...]:
@@ -163,13 +163,13 @@ def _name_of(procedure: ColumnElement[str]) -> ScalarSelect[str]:
     return select(func.min(PROCEDURE.c.name)).where(*named).correlate_except(PROCEDURE).scalar_subquery()
 
 
-def _largest(qc: Connection, query: Select[*tuple[Any, ...]], most: int) -> tuple[tuple[ProcedureCount, ...], int]:
-    """The largest `most` procedures of a query for their fields, by id; and how many there are in all."""
+def _largest(qc: Connection, query: Select[*tuple[Any, ...]], limit: int) -> tuple[tuple[ProcedureCount, ...], int]:
+    """The largest `limit` procedures of a query for their fields, by id; and how many there are in all."""
     counted = [
         ProcedureCount(procedure, name, *(int(number or 0) for number in numbers))
         for procedure, name, *numbers in qc.execute(query)
     ]
-    largest = sorted(counted, key=lambda one: (-one.measurements, one.procedure))[:most]
+    largest = sorted(counted, key=lambda one: (-one.measurements, one.procedure))[:limit]
     return tuple(sorted(largest, key=lambda one: one.procedure)), len(counted)
 
 

@@ -21,7 +21,7 @@ from dcc.phases import Phase, Status
 from dcc.reports.languages import Catalogue
 from dcc.reports.submissions.labels import PHASE_LABELS, STATUS_LABELS, STATUS_SIGNS
 from dcc.reports.submissions.limits import shortened
-from dcc.reports.submissions.page import Place, common_values
+from dcc.reports.submissions.page import PageLocation, common_values
 from dcc.reports.submissions.sentences import decision_sentence
 from dcc.reports.submissions.templates import render
 from dcc.settings import Settings
@@ -33,7 +33,7 @@ Choice = TypeVar("Choice", bound=IntEnum)
 
 NO_CENTRE: Final = "-"
 """Stands in an address for archives whose centre is not known."""
-_MOST_PAGES: Final = 1_000_000
+_MAX_PAGES: Final = 1_000_000
 _COLOUR: Final = re.compile("#[0-9a-fA-F]{6}")
 
 
@@ -74,8 +74,8 @@ def filter_of_query(query: Mapping[str, str]) -> tuple[ZipFilter, int]:
         last_day=_day(query, "to"),
     )
     page = query.get("page") or "1"
-    if not (page.isascii() and page.isdigit() and 1 <= int(page[:9]) <= _MOST_PAGES):
-        raise ConfigurationError(f"The page {page[:20]!r} is no number from 1 to {_MOST_PAGES:,}.")
+    if not (page.isascii() and page.isdigit() and 1 <= int(page[:9]) <= _MAX_PAGES):
+        raise ConfigurationError(f"The page {page[:20]!r} is no number from 1 to {_MAX_PAGES:,}.")
     return wanted, int(page[:9])
 
 
@@ -179,7 +179,7 @@ def render_board(
         **common_values(
             catalogue,
             settings,
-            place=Place(home),
+            place=PageLocation(home),
             more_style="".join(
                 f".{status.short_name} {{ --status: {colour}; }}\n" for status, colour in colours.items()
             ),

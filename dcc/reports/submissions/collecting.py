@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection, case, select
 
-from dcc.outcomes import DECLINED, HELD, TROUBLES, WAITS, ZipKey
+from dcc.outcomes import DECLINED, FAILED_ENDS, HELD, WAITS, ZipKey
 from dcc.reports.causes.collecting import Subject, causes_of
 from dcc.reports.causes.skipped_archives import skipped_entries
 from dcc.reports.submissions.accepted import accepted_of_centre, accepted_of_zip
@@ -43,17 +43,17 @@ if TYPE_CHECKING:
     from dcc.reports.languages import Catalogue
     from dcc.reports.plots.picture import Picture
 
-MOST_DOCUMENTS: Final = 200
+MAX_DOCUMENTS: Final = 200
 """Documents that a report lists; the others are counted."""
-MOST_ATTEMPTS: Final = 20
-MOST_CAUSES: Final = 30
-MOST_PROCEDURES: Final = 60
-MOST_PICTURES: Final = 6
-MOST_ZIPS: Final = 300
-MOST_SOURCES: Final = 100
-MOST_NOT_TAKEN: Final = 100
+MAX_ATTEMPTS: Final = 20
+MAX_CAUSES: Final = 30
+MAX_PROCEDURES: Final = 60
+MAX_PICTURES: Final = 6
+MAX_ZIPS: Final = 300
+MAX_SOURCES: Final = 100
+MAX_NOT_TAKEN: Final = 100
 """What was not taken, of all sources together: those in trouble come first."""
-MOST_NOTES: Final = 20
+MAX_NOTES: Final = 20
 """Reopenings, findings of crawls and removals that a report lists: the latest."""
 
 QC_NOT_ASKED: Final = "not asked"
@@ -67,13 +67,13 @@ def collect_report(
     settings: Settings,
     *,
     catalogue: Catalogue,
-    most_pictures: int = MOST_PICTURES,
+    max_pictures: int = MAX_PICTURES,
     qc_missing: str | None = None,
 ) -> Report:
     """The facts of the report on a submission, a centre or a session; arguments as of `collect_submission`."""
     if isinstance(subject, int):
         return collect_session(tracker, qc, subject, settings, qc_missing=qc_missing)
-    options: Any = {"catalogue": catalogue, "most_pictures": most_pictures, "qc_missing": qc_missing}
+    options: Any = {"catalogue": catalogue, "max_pictures": max_pictures, "qc_missing": qc_missing}
     if isinstance(subject, str):
         return collect_centre(tracker, qc, subject, settings, **options)
     return collect_submission(tracker, qc, subject, settings, **options)
@@ -86,18 +86,18 @@ def collect_submission(
     settings: Settings,
     *,
     catalogue: Catalogue | None = None,
-    most_pictures: int = MOST_PICTURES,
+    max_pictures: int = MAX_PICTURES,
     qc_missing: str | None = None,
 ) -> SubmissionReport:
     """The facts of the report of one submission.
 
     `qc` is None where the QC database cannot be asked, and `qc_missing` says why. Pictures have their texts in the
-    language of `catalogue`, by default that of the settings; `most_pictures` 0: none. Raises NotFoundError.
+    language of `catalogue`, by default that of the settings; `max_pictures` 0: none. Raises NotFoundError.
     """
     story = zip_story(tracker, key, with_documents=False)
     line, states = line_of(tracker, key, qc)
     latest = story.latest
-    documents = () if latest is None else list_documents(tracker, qc, key, latest, most=MOST_DOCUMENTS)
+    documents = () if latest is None else list_documents(tracker, qc, key, latest, limit=MAX_DOCUMENTS)
     foreign = next(iter(held_archives(tracker, key=key)), None)
     return SubmissionReport(
         key=key,
@@ -113,18 +113,18 @@ def collect_submission(
         created=story.created,
         inc=story.inc,
         hosts=story.hosts,
-        attempts=story.downloads[-MOST_ATTEMPTS:],
+        attempts=story.downloads[-MAX_ATTEMPTS:],
         attempts_total=len(story.downloads),
         documents=documents,
         documents_total=line.documents,
         states=states,
         reasons=_reasons(story, foreign),
-        reopenings=story.reopenings[-MOST_NOTES:],
-        findings=story.findings[-MOST_NOTES:],
-        removals=story.removals[-MOST_NOTES:],
-        accepted=None if qc is None else accepted_of_zip(qc, key, most=MOST_PROCEDURES),
+        reopenings=story.reopenings[-MAX_NOTES:],
+        findings=story.findings[-MAX_NOTES:],
+        removals=story.removals[-MAX_NOTES:],
+        accepted=None if qc is None else accepted_of_zip(qc, key, limit=MAX_PROCEDURES),
         qc_missing=_missing(qc, qc_missing),
-        pictures=draw_pictures(qc, key, settings, catalogue, most_pictures),
+        pictures=draw_pictures(qc, key, settings, catalogue, max_pictures),
         changed=line.changed,
         waits_for=story.waits_for if line.outcome is Outcome.IN_ORDER else None,
         decisions=tuple(decision for decision in story.decisions if decision.revoked is None),
@@ -139,7 +139,7 @@ def collect_centre(
     settings: Settings,
     *,
     catalogue: Catalogue | None = None,
-    most_pictures: int = MOST_PICTURES,
+    max_pictures: int = MAX_PICTURES,
     qc_missing: str | None = None,
 ) -> CentreReport:
     """The facts of a centre's summary; arguments as of `collect_submission`. Raises NotFoundError."""
@@ -149,8 +149,8 @@ def collect_centre(
     return CentreReport(
         centre=centre,
         centre_name=name,
-        accepted=None if qc is None else accepted_of_centre(qc, centre, most=MOST_PROCEDURES),
-        pictures=draw_pictures(qc, centre, settings, catalogue, most_pictures),
+        accepted=None if qc is None else accepted_of_centre(qc, centre, limit=MAX_PROCEDURES),
+        pictures=draw_pictures(qc, centre, settings, catalogue, max_pictures),
         qc_missing=_missing(qc, qc_missing),
         **_summary(zips_of_centre(tracker, centre, qc), causes_of(tracker, qc, centre, settings)),
         **_sources(tracker, sources, latest_crawls(tracker)),
@@ -164,7 +164,7 @@ def collect_session(
     session = require_session(tracker, session_id)
     crawls = {crawl.source: crawl for crawl in session.crawls}
     done = {figures.source: figures for figures in statistics_of(tracker, session_id)}
-    troubled = session.outcome in TROUBLES or any(crawl.error for crawl in session.crawls)
+    troubled = session.outcome in FAILED_ENDS or any(crawl.error for crawl in session.crawls)
     zips, causes = zips_of_session(tracker, session, qc), causes_of(tracker, qc, session_id, settings)
     return SessionReport(
         session=session.id,
@@ -184,7 +184,7 @@ def _summary(zips: Sequence[ZipLine], causes: Sequence[Cause], *, troubled: bool
     return {
         "made": utc_now(),
         "tone": _tone((zip_line.tone for zip_line in zips if not zip_line.needs_nobody), troubled=troubled),
-        "zips": tuple(zips[:MOST_ZIPS]),
+        "zips": tuple(zips[:MAX_ZIPS]),
         "zips_total": len(zips),
         "outcomes": {outcome: counts[outcome] for outcome in Outcome if counts[outcome]},
         "states": tuple(StateCount(*state, count) for state, count in sorted(states.items())),
@@ -195,12 +195,12 @@ def _summary(zips: Sequence[ZipLine], causes: Sequence[Cause], *, troubled: bool
 def _first_causes(causes: Sequence[Cause]) -> dict[str, Any]:
     """The fields of a report on causes."""
     found = sum(cause.findings for cause in causes)
-    return {"causes": tuple(causes[:MOST_CAUSES]), "causes_total": len(causes), "found": found}
+    return {"causes": tuple(causes[:MAX_CAUSES]), "causes_total": len(causes), "found": found}
 
 
 def _reasons(story: ZipStory, foreign: HeldArchive | None) -> tuple[Reason, ...]:
     """The recorded reasons for its state, and that it is held; without the commands that only wranglers have."""
-    recorded = [reason for reason in story.reasons if reason.kind not in (HELD, DECLINED, WAITS)][-MOST_NOTES:]
+    recorded = [reason for reason in story.reasons if reason.kind not in (HELD, DECLINED, WAITS)][-MAX_NOTES:]
     held = [] if foreign is None else [Reason(foreign.kind, foreign.public_message, utc_now())]
     return (*recorded, *held)
 
@@ -228,8 +228,8 @@ def _sources(
         return crawl is not None and crawl.error is None
 
     reports: list[SourceReport] = []
-    left = MOST_NOT_TAKEN
-    for source in sorted(sources, key=is_well)[:MOST_SOURCES]:
+    left = MAX_NOT_TAKEN
+    for source in sorted(sources, key=is_well)[:MAX_SOURCES]:
         rows = skipped_entries(tracker, source.id) if left > 0 else []
         reports.append(
             SourceReport(
@@ -253,7 +253,7 @@ def draw_pictures(
     subject: ZipKey | str,
     settings: Settings,
     catalogue: Catalogue | None,
-    most: int,
+    limit: int,
     *,
     with_others: bool = False,
 ) -> tuple[Picture, ...]:
@@ -261,18 +261,18 @@ def draw_pictures(
 
     Reports for the centre have them without the data of others.
     """
-    if qc is None or most < 1:
+    if qc is None or limit < 1:
         return ()
     # They bring matplotlib and numpy with them.
     from dcc.reports.languages import load_catalogue
-    from dcc.reports.plots.picture import keep_fonts
+    from dcc.reports.plots.picture import use_font_cache
     from dcc.reports.plots.selection import pictures_of_centre, pictures_of_zip
 
     texts = catalogue or load_catalogue(None, settings)
-    keep_fonts(settings)
+    use_font_cache(settings)
     if isinstance(subject, ZipKey):
-        return tuple(pictures_of_zip(qc, subject, texts, most=most, with_others=with_others))
-    return tuple(pictures_of_centre(qc, subject, texts, most=most, with_others=with_others))
+        return tuple(pictures_of_zip(qc, subject, texts, limit=limit, with_others=with_others))
+    return tuple(pictures_of_centre(qc, subject, texts, limit=limit, with_others=with_others))
 
 
 def language_of(tracker: Connection, subject: Subject) -> str | None:

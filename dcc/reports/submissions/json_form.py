@@ -18,9 +18,9 @@ from dcc.reports.submissions.labels import (
     STANDING_LABELS,
     TONE_LABELS,
 )
-from dcc.reports.submissions.limits import LONGEST_VALUE, MOST_HOSTS, MOST_PERMITTED, MOST_REASONS, shortened
+from dcc.reports.submissions.limits import LONGEST_VALUE, MAX_HOSTS, MAX_PERMITTED, MAX_REASONS, shortened
 from dcc.reports.submissions.model import (
-    Accepted,
+    AcceptedData,
     CentreReport,
     DocumentReport,
     Report,
@@ -73,7 +73,7 @@ def _submission(report: SubmissionReport, catalogue: Catalogue) -> dict[str, Any
             }
             for decision in report.decisions
         ],
-        "hosts": [_fields(host) for host in report.hosts[:MOST_HOSTS]],
+        "hosts": [_fields(host) for host in report.hosts[:MAX_HOSTS]],
         "hosts_total": len(report.hosts),
         "attempts": [_attempt(attempt, catalogue) for attempt in report.attempts],
         "reasons": [_reason(reason, catalogue) for reason in report.reasons],
@@ -105,7 +105,7 @@ def _attempt(attempt: DownloadStory, catalogue: Catalogue) -> dict[str, Any]:
     return {
         **_fields(attempt, "id", "source", "label", "requested", "received", "bytes", "phase", "status", "outcome"),
         "said": catalogue.say(PHASE_LABELS[attempt.phase]),
-        "reasons": [_reason(reason, catalogue) for reason in attempt.reasons[-MOST_REASONS:]],
+        "reasons": [_reason(reason, catalogue) for reason in attempt.reasons[-MAX_REASONS:]],
     }
 
 
@@ -124,7 +124,7 @@ def _cause(cause: Cause, catalogue: Catalogue) -> dict[str, Any]:
     for name in ("zip", "document", "value", "element", "nearest", "expected"):
         example[name] = None if example[name] is None else shortened(str(example[name]), LONGEST_VALUE)
     example["message"] = shortened(catalogue.tell(cause.example.message))
-    example["permitted"] = [shortened(value, LONGEST_VALUE) for value in cause.example.permitted[:MOST_PERMITTED]]
+    example["permitted"] = [shortened(value, LONGEST_VALUE) for value in cause.example.permitted[:MAX_PERMITTED]]
     return {
         **shown,
         "subject": shortened(cause.subject, LONGEST_VALUE),
@@ -135,7 +135,7 @@ def _cause(cause: Cause, catalogue: Catalogue) -> dict[str, Any]:
     }
 
 
-def _accepted(accepted: Accepted | None) -> dict[str, Any] | None:
+def _accepted(accepted: AcceptedData | None) -> dict[str, Any] | None:
     return None if accepted is None else {**_fields(accepted), "measurements": accepted.measurements}
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
-from dcc.tracker.crawls import CrawlEntry, Finding
+from dcc.tracker.crawls import CrawlEntry, CrawlFindingEntry
 from dcc.tracker.decisions import Decision
 from dcc.tracker.queries.zip_action_lists import StateCount
 from dcc.tracker.queries.zip_stories import DownloadStory, Host, Reason, ReopeningStory
@@ -22,7 +22,7 @@ from dcc.vocabulary import Actor
 
 if TYPE_CHECKING:
     from dcc.reports.causes.cause import Cause
-    from dcc.reports.causes.skipped_archives import Skipped
+    from dcc.reports.causes.skipped_archives import SkippedEntry
     from dcc.reports.plots.picture import Picture
 
 
@@ -73,7 +73,7 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PhaseStep:
     """A phase of a document, and how far it is in it."""
 
     phase: Phase
@@ -96,7 +96,7 @@ class DocumentReport:
     md5: str | None
     phase: Phase
     status: Status
-    steps: tuple[Step, ...]
+    steps: tuple[PhaseStep, ...]
     errors: int = 0
     warnings: int = 0
     held: bool = False
@@ -150,7 +150,7 @@ class ProcedureCount:
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class AcceptedData:
     """What the QC database has of a submission, or of a centre.
 
     `contexts` counts the data contexts that it has data in, by their state. `procedures_total` counts all, where the
@@ -200,12 +200,12 @@ class SubmissionReport:
     states: tuple[StateCount, ...]
     reasons: tuple[Reason, ...]
     reopenings: tuple[ReopeningStory, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[CrawlFindingEntry, ...]
     removals: tuple[Reason, ...]
     causes: tuple[Cause, ...]
     causes_total: int
     found: int
-    accepted: Accepted | None
+    accepted: AcceptedData | None
     qc_missing: str | None = None
     pictures: tuple[Picture, ...] = ()
     changed: datetime | None = None
@@ -263,7 +263,7 @@ class SourceReport:
     state: str
     hosted: int
     crawl: CrawlEntry | None
-    not_taken: tuple[Skipped, ...] = ()
+    not_taken: tuple[SkippedEntry, ...] = ()
     not_taken_total: int = 0
     done: SourceStatistics | None = None
 
@@ -292,7 +292,7 @@ class CentreReport(Summary):
 
     centre: str
     centre_name: str
-    accepted: Accepted | None
+    accepted: AcceptedData | None
     pictures: tuple[Picture, ...] = ()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from dcc.phases import Phase, Status
-from dcc.reports.submissions.model import Outcome, Standing, Step, Tone
+from dcc.reports.submissions.model import Outcome, PhaseStep, Standing, Tone
 from dcc.tracker.hostings.foreign_archives import HeldArchive
 from dcc.tracker.queries.zip_action_lists import StateCount
 from dcc.tracker.states import SET_ASIDE
@@ -128,14 +128,14 @@ def tone_of(outcome: Outcome) -> Tone:
     return _TONES[outcome]
 
 
-def steps_of(phase: Phase, status: Status, left_out: Collection[Phase] = ()) -> tuple[Step, ...]:
+def steps_of(phase: Phase, status: Status, left_out: Collection[Phase] = ()) -> tuple[PhaseStep, ...]:
     """How far a document in that state is in each of its phases; the settings may leave some out.
 
     What failed in the check of its contents goes on in its other parts: only the faulty ones are left out.
     """
     in_part = (phase, status) == (Phase.DATA, Status.FAILED)
     return tuple(
-        Step(each, Standing.LEFT_OUT if each in left_out else _standing(each, phase, status, in_part))
+        PhaseStep(each, Standing.LEFT_OUT if each in left_out else _standing(each, phase, status, in_part))
         for each in DOCUMENT_PHASES
     )
 

@@ -18,10 +18,10 @@ from dcc.reports.causes.cause import ACTOR_SENTENCES
 from dcc.reports.languages import Catalogue
 from dcc.reports.submissions import labels, sentences
 from dcc.reports.submissions.limits import (
-    MOST_HOSTS,
-    MOST_PERMITTED,
-    MOST_PICTURE_BYTES,
-    MOST_REASONS,
+    MAX_HOSTS,
+    MAX_PERMITTED,
+    MAX_PICTURE_BYTES,
+    MAX_REASONS,
     shortened,
 )
 from dcc.reports.submissions.model import CentreReport, Outcome, Report, SessionReport, SubmissionReport
@@ -41,7 +41,7 @@ _TEMPLATES: Final = {
 _STYLE: Final = "reports/style.css"
 _ONLY_WHERE_ANY: Final = ("animal_faulty", "refused", "unchecked", "superseded", "ended")
 """Columns of what was accepted that are shown where they hold more than noughts."""
-_MOST_LINES: Final = 500
+_MAX_LINES: Final = 500
 _SIGNS: Final = {"good": "✓", "wait": "…", "warn": "!", "bad": "✗"}
 
 
@@ -56,7 +56,7 @@ class Image(NamedTuple):
     height: int
 
 
-class Place(NamedTuple):
+class PageLocation(NamedTuple):
     """Where a page is served beside others: the address of the list of them, and of its findings as a spreadsheet."""
 
     home: str
@@ -80,7 +80,7 @@ def render_html(
     *,
     link_of_zip: Callable[[ZipKey], str] | None = None,
     link_of_document: Callable[[ZipKey, str], str] | None = None,
-    place: Place | None = None,
+    place: PageLocation | None = None,
 ) -> str:
     """The page of a report in the language of a catalogue.
 
@@ -97,7 +97,7 @@ def render_html(
         "report": report,
         "title_of_failing": sentences.title_of_failing(report),
         "signs": _SIGNS,
-        "most_reasons": MOST_REASONS,
+        "most_reasons": MAX_REASONS,
         "outcome_words": labels.OUTCOME_TEXTS,
         "tone_words": labels.TONE_LABELS,
         "action_words": labels.ACTION_LABELS,
@@ -129,7 +129,7 @@ def render_replay(replay: Replay, catalogue: Catalogue, settings: Settings) -> s
         "replay": replay,
         "causes": replay.causes,
         "changes": sorted(replay.changes, key=lambda one: not one.is_verdict),
-        "most": _MOST_LINES,
+        "most": _MAX_LINES,
     }
     return render("reports/replay.html", values, own=own)
 
@@ -138,7 +138,7 @@ def common_values(
     catalogue: Catalogue,
     settings: Settings | None,
     *,
-    place: Place | None = None,
+    place: PageLocation | None = None,
     more_style: str = "",
     form_action: str = "'none'",
 ) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def cause_values(
         "warning": [cause for cause in causes if not cause.fails],
         "how_often": partial(sentences.how_often, catalogue),
         "cleared": partial(sentences.cleared, catalogue),
-        "most_permitted": MOST_PERMITTED,
+        "most_permitted": MAX_PERMITTED,
         "contacts": contacts,
         "link_of_zip": link_of_zip,
         "link_of_example": link_of_example,
@@ -199,7 +199,7 @@ def submission_values(report: SubmissionReport, catalogue: Catalogue) -> dict[st
         "deletes": deletes,
         "waits": report.outcome is Outcome.WAITS_FOR_DATA,
         "notes": sentences.notes(report, catalogue),
-        "hosts": report.hosts[:MOST_HOSTS],
+        "hosts": report.hosts[:MAX_HOSTS],
         "told": {**told, "ended": deletes or told["ended"]},
         "shown_phases": sentences.SHOWN_PHASES,
         "shown_steps": sentences.shown_steps,
@@ -223,7 +223,7 @@ def images_of(pictures: Sequence[Picture]) -> Images:
     """Pictures as a page has them in itself, as many as are not too large."""
     shown: list[Image] = []
     rules: dict[str, None] = {}
-    left = MOST_PICTURE_BYTES
+    left = MAX_PICTURE_BYTES
     for picture in pictures:
         source = f"data:image/svg+xml;base64,{base64.b64encode(picture.svg.encode()).decode()}"
         if len(source) > left:

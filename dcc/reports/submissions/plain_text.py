@@ -10,7 +10,7 @@ from dcc.reports.causes.cause import Cause
 from dcc.reports.languages import Catalogue, mark, mark_plural
 from dcc.reports.submissions import sentences
 from dcc.reports.submissions.labels import KIND_LABELS, OUTCOME_TEXTS, PHASE_LABELS, STANDING_LABELS, TONE_LABELS
-from dcc.reports.submissions.limits import MOST_PERMITTED, shortened
+from dcc.reports.submissions.limits import MAX_PERMITTED, shortened
 from dcc.reports.submissions.model import (
     CentreReport,
     DocumentReport,
@@ -27,7 +27,7 @@ from dcc.runtime.wrapping import wrapped
 
 WIDTH: Final = 100
 """The characters of a line unless a terminal has another width."""
-_MOST_CAUSES: Final = 10
+_MAX_CAUSES: Final = 10
 _MOST: Final = 20
 """Documents, archives or procedures that are listed."""
 _LONGEST: Final = 500
@@ -41,7 +41,7 @@ def render_text(report: Report, catalogue: Catalogue, width: int = WIDTH) -> str
     """
     values: dict[str, Any] = {
         **catalogue.functions,
-        **cause_values(report.causes[:_MOST_CAUSES], catalogue, None),
+        **cause_values(report.causes[:_MAX_CAUSES], catalogue, None),
         "catalogue": catalogue,
         "report": report,
         "kind": _KINDS[type(report)],
@@ -52,7 +52,7 @@ def render_text(report: Report, catalogue: Catalogue, width: int = WIDTH) -> str
         "tone_words": TONE_LABELS,
         "session_outcome": partial(sentences.session_outcome, catalogue),
         "most": _MOST,
-        "most_causes": _MOST_CAUSES,
+        "most_causes": _MAX_CAUSES,
         "example_line": example_line,
         "to_be_corrected": partial(_to_be_corrected, catalogue),
         "document_line": partial(_document_line, catalogue),
@@ -104,7 +104,7 @@ def example_line(cause: Cause, catalogue: Catalogue, *, tell_zip: bool) -> str:
     if example.nearest:
         text += f" {catalogue.say('Perhaps meant')}: {example.nearest}"
     elif example.permitted:
-        text += f" {catalogue.say('Permitted')}: {', '.join(example.permitted[:MOST_PERMITTED])}"
+        text += f" {catalogue.say('Permitted')}: {', '.join(example.permitted[:MAX_PERMITTED])}"
     return text
 
 
@@ -143,7 +143,7 @@ def _sources(
     report: CentreReport | SessionReport, catalogue: Catalogue
 ) -> Iterator[tuple[SourceReport, str, list[str]]]:
     """Each source, when it was crawled and what was done, and what troubled it that is not told before."""
-    shown = {str(cause.example.message) for cause in report.causes[:_MOST_CAUSES]}
+    shown = {str(cause.example.message) for cause in report.causes[:_MAX_CAUSES]}
     for source in report.sources:
         crawled, troubles = catalogue.say("It was never crawled."), []
         if source.crawl is not None:
@@ -154,7 +154,7 @@ def _sources(
             if source.crawl.error.message not in shown:
                 troubles.append(catalogue.tell(source.crawl.error.marked))
             shown.add(source.crawl.error.message)
-        for row in source.not_taken[:_MOST_CAUSES]:
+        for row in source.not_taken[:_MAX_CAUSES]:
             if row.entry is not None or str(row.message.problem) not in shown:
                 troubles.append(("" if row.entry is None else f"{row.entry}: ") + row.reason(catalogue))
         yield source, crawled, troubles

@@ -23,7 +23,7 @@ from dcc.reports.submissions.labels import (
     SUBMIT_AGAIN,
     SUBMIT_FOR_EDIT,
 )
-from dcc.reports.submissions.model import DocumentReport, Outcome, Report, Step, SubmissionReport, ZipLine
+from dcc.reports.submissions.model import DocumentReport, Outcome, PhaseStep, Report, SubmissionReport, ZipLine
 from dcc.tracker.crawls import CrawlEntry
 from dcc.tracker.decisions import Decision, DecisionKind
 from dcc.tracker.queries.zip_stories import DownloadStory, Reason
@@ -46,7 +46,7 @@ _ARCHIVE_OUTCOMES: Final = (
     Outcome.FOREIGN,
     Outcome.DECLINED,
 )
-_MOST_WHOLE: Final = 3
+_MAX_WHOLE: Final = 3
 
 
 def next_sentences(report: SubmissionReport) -> tuple[str, ...]:
@@ -109,7 +109,7 @@ def next_of_line(line: ZipLine) -> str:
     return _of_action(said, line.key.action)
 
 
-def shown_steps(document: DocumentReport) -> tuple[Step, ...]:
+def shown_steps(document: DocumentReport) -> tuple[PhaseStep, ...]:
     """The steps of a document that the table shows, in the order of its columns."""
     return tuple(step for step in document.steps if step.phase in SHOWN_PHASES)
 
@@ -120,7 +120,7 @@ def whole_reasons(report: SubmissionReport) -> tuple[Reason, ...]:
         return ()
     reasons = (report.attempts[-1].reasons if report.attempts else ()) or report.reasons
     latest = {reason.message: reason for reason in reasons}
-    return tuple(latest.values())[-_MOST_WHOLE:]
+    return tuple(latest.values())[-_MAX_WHOLE:]
 
 
 def notes(report: SubmissionReport, catalogue: Catalogue) -> list[str]:

@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from dcc.reports.languages import Catalogue
     from dcc.reports.submissions.model import Report, SubmissionReport
 
-MOST_REPORTS: Final = 200
+MAX_REPORTS: Final = 200
 """Reports that one session keeps: of the worst submissions, and of these the newest."""
-MOST_SECONDS: Final = 120.0
+MAX_SECONDS: Final = 120.0
 """For which a session goes on making reports; one that was begun is finished."""
-_MOST_PICTURES: Final = 4
-_MOST_IN_A_ROW: Final = 5
+_MAX_PICTURES: Final = 4
+_MAX_IN_A_ROW: Final = 5
 """Reports that cannot be made, one after the other, until what they have in common is taken for the reason."""
 _SUFFIXES: Final = (".html", ".json")
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,150}")
@@ -78,10 +78,10 @@ class StoredReport:
     made: datetime
 
 
-def list_reports(settings: Settings, most: int, centre: str | None = None) -> list[StoredReport]:
+def list_reports(settings: Settings, limit: int, centre: str | None = None) -> list[StoredReport]:
     """The stored reports that were made last, of a centre if it is given, the newest first."""
     found = (report for report in _stored(settings) if centre in (None, report.centre))
-    return heapq.nlargest(most, found, key=lambda one: one.made)
+    return heapq.nlargest(limit, found, key=lambda one: one.made)
 
 
 def _stored(settings: Settings) -> Iterator[StoredReport]:
@@ -125,7 +125,7 @@ def json_text(report: Report, catalogue: Catalogue) -> str:
 def write_reports(tracker: Engine, settings: Settings, session_id: int) -> list[str]:
     """Store the reports of a session that has ended, as DCC_SUBMISSION_REPORTS says; returns sentences for its log.
 
-    At most `MOST_REPORTS`, and for `MOST_SECONDS`. A report that cannot be made affects no other. Raises nothing: the
+    At most `MAX_REPORTS`, and for `MAX_SECONDS`. A report that cannot be made affects no other. Raises nothing: the
     session's work stands with or without reports, even if a DCC's own template meets a fault.
     """
     if settings.submission_reports == "none":
@@ -177,11 +177,11 @@ def _write_all(tracker: Engine, settings: Settings, session_id: int) -> tuple[in
     if not keys:
         return 0, 0, faults
     with qc_at_hand(settings) as (qc, missing), tracker.connect() as connection:
-        for key in keys[:MOST_REPORTS]:
-            if time.monotonic() - began > MOST_SECONDS or in_a_row == _MOST_IN_A_ROW:
+        for key in keys[:MAX_REPORTS]:
+            if time.monotonic() - began > MAX_SECONDS or in_a_row == _MAX_IN_A_ROW:
                 break
             try:
-                keep_report(connection, qc, missing, key, settings)
+                store_report(connection, qc, missing, key, settings)
                 written += 1
                 in_a_row = 0
             except Exception as error:
@@ -194,7 +194,7 @@ def _write_all(tracker: Engine, settings: Settings, session_id: int) -> tuple[in
     return written, len(keys), faults
 
 
-class KeptReport(NamedTuple):
+class WrittenReport(NamedTuple):
     """A report that was stored, the path of its page, and its language."""
 
     report: SubmissionReport
@@ -202,15 +202,15 @@ class KeptReport(NamedTuple):
     language: str
 
 
-def keep_report(
+def store_report(
     tracker: Connection,
     qc: Connection | None,
     missing: str | None,
     key: ZipKey,
     settings: Settings,
     *,
-    most_pictures: int = _MOST_PICTURES,
-) -> KeptReport:
+    max_pictures: int = _MAX_PICTURES,
+) -> WrittenReport:
     """Store the report of a submission in its centre's language; `missing` says why there is no QC database.
 
     Raises NotFoundError, ExportError and ConfigurationError.
@@ -221,13 +221,13 @@ def keep_report(
 
     catalogue = load_catalogue(language_of_zip(tracker, key), settings)
     report = collect_submission(
-        tracker, qc, key, settings, catalogue=catalogue, most_pictures=most_pictures, qc_missing=missing
+        tracker, qc, key, settings, catalogue=catalogue, max_pictures=max_pictures, qc_missing=missing
     )
     page = report_path(settings, key)
     _make_directory(page.parent)
     write_page(page, render_html(report, catalogue, settings))
     write_page(page.with_suffix(".json"), json_text(report, catalogue))
-    return KeptReport(report, page, catalogue.code)
+    return WrittenReport(report, page, catalogue.code)
 
 
 def _make_directory(directory: Path) -> None:

@@ -61,7 +61,7 @@ def line_of(connection: Connection, key: ZipKey, qc: Connection | None) -> tuple
 
 def list_zips(
     connection: Connection,
-    wanted: Any,
+    za_ids: Any,
     also: Collection[int] = (),
     qc: Connection | None = None,
     states: Mapping[int, list[StateCount]] | None = None,
@@ -72,17 +72,17 @@ def list_zips(
     are read unless they are given.
     """
     if also:
-        wanted = select(ZipAction.id).where(or_(ZipAction.id.in_(wanted), ZipAction.id.in_(also)))
-    states = _document_states(connection, wanted) if states is None else states
-    held = _of_kinds(connection, wanted, HELD)
-    left_out = _of_kinds(connection, wanted, *LEFT_OUT.values())
-    actors = _actors(connection, wanted)
-    changed = changed_since_loaded(connection, wanted)
-    in_turn = zips_that_wait(connection, wanted)
-    foreign = {archive.za_id: archive for archive in held_archives(connection, wanted)}
+        za_ids = select(ZipAction.id).where(or_(ZipAction.id.in_(za_ids), ZipAction.id.in_(also)))
+    states = _document_states(connection, za_ids) if states is None else states
+    held = _of_kinds(connection, za_ids, HELD)
+    left_out = _of_kinds(connection, za_ids, *LEFT_OUT.values())
+    actors = _actors(connection, za_ids)
+    changed = changed_since_loaded(connection, za_ids)
+    in_turn = zips_that_wait(connection, za_ids)
+    foreign = {archive.za_id: archive for archive in held_archives(connection, za_ids)}
     newest_first = (ZipFile.created.desc(), ZipFile.inc.desc(), ZipAction.id.desc())
     listed = select_zip_actions().add_columns(needs_nobody().label("needs_nobody"))
-    query = listed.where(ZipAction.id.in_(wanted)).order_by(*newest_first)
+    query = listed.where(ZipAction.id.in_(za_ids)).order_by(*newest_first)
     rows = connection.execute(query).all()
     failed = {key_of(row) for row in rows if row.status_id == Status.FAILED and states[row.id]}
     taken = None if qc is None else taken_zips(qc, failed)
@@ -120,8 +120,8 @@ def list_zips(
     return sorted(lines, key=lambda line: _WORST_FIRST.index(line.tone))
 
 
-def _document_states(connection: Connection, wanted: Any) -> Mapping[int, list[StateCount]]:
-    latest = newest_downloads(wanted)
+def _document_states(connection: Connection, za_ids: Any) -> Mapping[int, list[StateCount]]:
+    latest = newest_downloads(za_ids)
     query = (
         select(latest.c.za_id, XmlFile.phase_id, XmlFile.status_id, func.count())
         .join(latest, latest.c.download_id == XmlFile.zip_id)
@@ -134,14 +134,14 @@ def _document_states(connection: Connection, wanted: Any) -> Mapping[int, list[S
     return states
 
 
-def _actors(connection: Connection, wanted: Any) -> Mapping[int, tuple[Actor, ...]]:
+def _actors(connection: Connection, za_ids: Any) -> Mapping[int, tuple[Actor, ...]]:
     """Who acts on the errors of those with documents that failed."""
-    query = submissions_with_entries(wanted).add_columns(AnException.short_name, XmlLog.code)
+    query = submissions_with_entries(za_ids).add_columns(AnException.short_name, XmlLog.code)
     found: dict[int, set[Actor]] = defaultdict(set)
     for za_id, kind, code in connection.execute(query.where(XmlFile.status_id == Status.FAILED, FAILING).distinct()):
         found[za_id].add(acts_on((code or kind) if kind in CATALOGUE else declared_code(kind, code)))
     return {za_id: tuple(sorted(actors)) for za_id, actors in found.items()}
 
 
-def _of_kinds(connection: Connection, wanted: Any, *kinds: str) -> set[int]:
-    return set(connection.scalars(submissions_with_entries(wanted).where(AnException.short_name.in_(kinds)).distinct()))
+def _of_kinds(connection: Connection, za_ids: Any, *kinds: str) -> set[int]:
+    return set(connection.scalars(submissions_with_entries(za_ids).where(AnException.short_name.in_(kinds)).distinct()))

@@ -12,19 +12,19 @@ from typing import Final
 from dcc.errors import ChecksumMismatchError, SourceError
 from dcc.outcomes import ZipKey
 from dcc.session.archives.jobs import Job
-from dcc.session.batches.results import FromWorkers
+from dcc.session.batches.results import SessionWorkerResults
 from dcc.session.connection_places import ConnectionPlaces
-from dcc.session.fetching.archive_transfer import Received
+from dcc.session.fetching.archive_transfer import ReceivedArchive
 from dcc.session.fetching.download_slots import DownloadSlots
-from dcc.session.fetching.downloads import MOST_QUEUED, DownloadMessage, SourceDownloads, TransferFailed
+from dcc.session.fetching.downloads import MAX_QUEUED, DownloadMessage, SourceDownloads, TransferFailed
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.hosting import Hosting
 from dcc.store.staging import Staging
-from dcc.tracker.hostings.source_statistics import Conduct
+from dcc.tracker.hostings.source_statistics import TransferStatistics
 from dcc.tracker.models import utc_now
 
-_MOST_QUEUED_IN_WINDOW: Final = 8
+_MAX_QUEUED_IN_WINDOW: Final = 8
 
 
 class SourceQueue:
@@ -35,12 +35,12 @@ class SourceQueue:
     """
 
     def __init__(self, downloads: SourceDownloads) -> None:
-        self.conduct = Conduct()
+        self.transfer_statistics = TransferStatistics()
         self._is_given_up = False
         self._urgent: Collection[ZipKey] = ()
         self.downloads = downloads
         # Requested attempts are carried out, so that few may be left when a window closes.
-        self._most_queued = MOST_QUEUED if downloads.address.windows is None else _MOST_QUEUED_IN_WINDOW
+        self._most_queued = MAX_QUEUED if downloads.address.windows is None else _MAX_QUEUED_IN_WINDOW
         self._waiting: deque[tuple[Job, Hosting]] = deque()
         self._queued = 0
 
@@ -86,13 +86,13 @@ class SourceQueue:
         self._waiting.clear()
         return taken
 
-    def note_arrival(self, received: Received) -> None:
+    def note_arrival(self, received: ReceivedArchive) -> None:
         """Record a successful attempt."""
         self._queued -= 1
-        self.conduct.arrived += 1
+        self.transfer_statistics.arrived += 1
         if not received.resumed and received.is_sent:
-            self.conduct.bytes += received.size_bytes
-            self.conduct.seconds += received.seconds
+            self.transfer_statistics.bytes += received.size_bytes
+            self.transfer_statistics.seconds += received.seconds
 
     def note_not_begun(self) -> None:
         """Record that an attempt was requested and did not begin."""
@@ -104,7 +104,7 @@ class SourceQueue:
         if isinstance(message.error, ChecksumMismatchError) and message.error.received is None:
             return
         if isinstance(message.error, SourceError) and not self._is_given_up:
-            self.conduct.failures += 1
+            self.transfer_statistics.failures += 1
             self._is_given_up = self.downloads.given_up
 
 
@@ -120,7 +120,7 @@ class Attempts:
         staging: Staging,
         addresses: Mapping[int, SourceAddress],
         tell: Callable[[DownloadMessage], object],
-        from_workers: FromWorkers | None = None,
+        from_workers: SessionWorkerResults | None = None,
         places: ConnectionPlaces | None = None,
     ) -> None:
         allowance = DownloadSlots(settings.downloaders)

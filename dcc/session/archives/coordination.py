@@ -37,27 +37,27 @@ from dcc.runtime.log_context import logging_about, progress_log
 from dcc.session.archives.attempts import Attempts
 from dcc.session.archives.jobs import Job
 from dcc.session.archives.pools import ArchivePools
-from dcc.session.archives.recording import Batch, Written
-from dcc.session.batches.results import FromWorkers
+from dcc.session.archives.recording import Batch, BatchResult
+from dcc.session.batches.results import SessionWorkerResults
 from dcc.session.fetching.downloads import (
+    ChecksumPublished,
     DownloadMessage,
-    Progressed,
-    Published,
-    Started,
     TransferCompleted,
     TransferFailed,
     TransferNotBegun,
+    TransferProgressed,
+    TransferStarted,
 )
-from dcc.session.prepare.archive_checks import CheckedArchive, NotOpened, Setup
+from dcc.session.prepare.archive_checks import CheckedArchive, Setup, UnopenedArchive
 from dcc.session.sessions import Session
 from dcc.sources.base import SourceAddress, SourceProtocol
-from dcc.sources.hosting import Fault
+from dcc.sources.hosting import CopyFault
 from dcc.store.copies import StoredCopies
 from dcc.store.staging import Staging
-from dcc.tracker.hostings.source_statistics import Conduct
+from dcc.tracker.hostings.source_statistics import TransferStatistics
 from dcc.tracker.hostings.urgent_archives import urgent_keys
 from dcc.tracker.models import ZipDownload, utc_now
-from dcc.tracker.register.source_pace import paused_sources
+from dcc.tracker.register.source_schedules import paused_sources
 from dcc.tracker.states import State
 from dcc.tracker.stored_archives import replicas_with_copies
 
@@ -65,7 +65,7 @@ log = logging.getLogger(__name__)
 progress = progress_log(__name__)
 
 _COMMIT_SECONDS, _IDLE_SECONDS, _GATHER_SECONDS = 0.2, 0.5, 0.005
-_MOST_UNCHECKED = 256
+_MAX_UNCHECKED = 256
 _ASKING_SECONDS = 10.0
 """Seconds between looks for archives that a person wants first, and for sources that a person paused."""
 _STOP_SECONDS = 5.0
@@ -99,7 +99,7 @@ class Coordinator:
         addresses: Mapping[int, SourceAddress],
         *,
         are_many: bool = False,
-        from_workers: FromWorkers | None = None,
+        from_workers: SessionWorkerResults | None = None,
     ) -> None:
         self.faults: list[InternalFaultError] = []
         self.not_downloaded = 0
@@ -131,9 +131,9 @@ class Coordinator:
         self._attempts.join(_STOP_SECONDS)
 
     @property
-    def conduct(self) -> dict[int, Conduct]:
+    def transfer_statistics(self) -> dict[int, TransferStatistics]:
         """How each file source behaved, by id."""
-        return {number: source.conduct for number, source in self._attempts.sources.items()}
+        return {number: source.transfer_statistics for number, source in self._attempts.sources.items()}
 
     def run(self, jobs: Iterable[Job]) -> Iterator[ZipOutcome]:
         """Process the jobs; yields each submission's outcome once it is recorded.
@@ -176,11 +176,11 @@ class Coordinator:
 
     def _handle(self, message: Message) -> None:
         match message:
-            case Started():
+            case TransferStarted():
                 self._started(message)
-            case Progressed():
+            case TransferProgressed():
                 self._batch.change(ZipDownload, message.transfer.download_id, downloaded_size_bytes=message.received)
-            case Published():
+            case ChecksumPublished():
                 hosting = message.transfer.hosting
                 self._transferring[message.transfer.download_id].note_published(hosting, message.md5)
                 self._batch.published.append((hosting, message.md5))
@@ -205,7 +205,7 @@ class Coordinator:
 
     def _end_without(self, job: Job) -> None:
         """No attempt follows one without an archive: use staging's copy, or the result of an earlier attempt."""
-        if job.staged is not None and not job.found_bad:
+        if job.staged is not None and not job.new_bad_copies:
             self._batch.staged.append(job)
             return
         self._add_reason_of_all_copies(job)
@@ -216,9 +216,9 @@ class Coordinator:
         """Begin downloads, but not many more than arrived archives are checked."""
         for job in self._attempts.take_stranded():
             self._plan_or_leave(job)
-        self._batch.downloads.extend(self._attempts.take(lambda: self._unchecked < _MOST_UNCHECKED))
+        self._batch.downloads.extend(self._attempts.take(lambda: self._unchecked < _MAX_UNCHECKED))
 
-    def _started(self, message: Started) -> None:
+    def _started(self, message: TransferStarted) -> None:
         number = message.transfer.download_id
         job = self._transferring[number]
         job.attempts += 1
@@ -267,14 +267,14 @@ class Coordinator:
         set_aside = (
             not goes_on
             and isinstance(error, FileChangedError | SizeMismatchError)
-            and not (job.staged or job.found_bad)
+            and not (job.staged or job.new_bad_copies)
         )
         # Without room the submission stays as it is, and waits for the next session.
         promote = not (goes_on or set_aside or without_room)
         self._batch.propose(number, job.last_failure, promote=promote)
         if set_aside:
             self._set_aside(job)
-        elif without_room and job.found_bad:
+        elif without_room and job.new_bad_copies:
             # An untried copy may be good: the bad ones decide nothing yet.
             self._finish(job)
         elif not goes_on:
@@ -316,10 +316,10 @@ class Coordinator:
         if error.is_resumed:
             job.try_again_first()
             return NOT_DOWNLOADED
-        self._note_bad(job, error.received, Fault.CHECKSUM)
+        self._note_bad(job, error.received, CopyFault.CHECKSUM)
         return WRONG_CHECKSUM
 
-    def _note_bad(self, job: Job, md5: str, fault: Fault) -> None:
+    def _note_bad(self, job: Job, md5: str, fault: CopyFault) -> None:
         source = self._attempts.sources.get(job.source_id or 0)
         certain = source is not None and source.address.protocol not in _UNCHECKED_PROTOCOLS
         self._batch.bad_copies.extend(job.note_bad(md5, fault, certain=certain))
@@ -341,7 +341,7 @@ class Coordinator:
     def _keep(self, job: Job) -> None:
         """Put an archive into the store before it is checked: a bad one is removed from staging then."""
         self._unchecked += 1
-        if job.doubtful:
+        if job.may_be_damaged:
             # It may not be what arrived.
             self._extract(job)
         else:
@@ -367,13 +367,13 @@ class Coordinator:
         archive, contents = self._staging.archive(job.key), self._staging.contents(job.key)
         self._go_on_after(self._pools.check(job, archive, contents, ready), self._extracted, job)
 
-    def _extracted(self, job: Job, done: Future[CheckedArchive | NotOpened]) -> None:
+    def _extracted(self, job: Job, done: Future[CheckedArchive | UnopenedArchive]) -> None:
         try:
             found = done.result()
         except Exception as error:
             self._not_checked(job, error)
             return
-        if isinstance(found, NotOpened):
+        if isinstance(found, UnopenedArchive):
             self._not_checked(job, found.error, found.md5)
         else:
             self._checked(job, found)
@@ -390,18 +390,18 @@ class Coordinator:
 
     def _not_checked(self, job: Job, error: Exception, md5: str | None = None) -> None:
         """Handle an archive that cannot be checked; `md5` is its checksum if that is the problem, else None."""
-        if isinstance(error, CorruptArchiveError) and job.doubtful:
+        if isinstance(error, CorruptArchiveError) and job.may_be_damaged:
             self._give_back(job, error)
             return
         number = job.download_id or 0
         self._log_reason(job, error)
         if isinstance(error, CorruptArchiveError) and job.resumed:
-            self._fetch_anew(job)
+            self._fetch_again(job)
             return
         if md5 is not None:
             self._note_md5(job, md5)
         if isinstance(error, CorruptArchiveError) and md5 is not None:
-            self._note_bad(job, md5, Fault.DAMAGED)
+            self._note_bad(job, md5, CopyFault.DAMAGED)
             if self._attempts.plan(job):
                 self._batch.propose(number, NOT_EXTRACTED, promote=False)
                 self._drop(job, NOT_EXTRACTED)
@@ -431,7 +431,7 @@ class Coordinator:
         self._staging.archive(job.key).unlink(missing_ok=True)
         self.damaged.append(job.za_id)
 
-    def _fetch_anew(self, job: Job) -> None:
+    def _fetch_again(self, job: Job) -> None:
         """An archive joined from two attempts is bad: fetch it in one piece before blaming the centre."""
         self._batch.propose(job.download_id or 0, PIECED_TOGETHER, promote=False)
         self._drop(job, NOT_DOWNLOADED)
@@ -447,16 +447,16 @@ class Coordinator:
 
     def _add_reason_of_all_copies(self, job: Job) -> None:
         """If several copies were bad, name them in one further reason."""
-        if len(job.found_bad) < 2 or job.download_id is None:
+        if len(job.new_bad_copies) < 2 or job.download_id is None:
             return
         copies = [
             message(_BAD_COPIES[found.fault], source=str(found.hosting.source_id), md5=found.md5)
-            for found in job.found_bad.values()
+            for found in job.new_bad_copies.values()
         ]
         template = mark(
             "{archive} is bad at {count} file sources: {copies}. Replace it with a good archive, under the same name."
         )
-        reason = message(template, archive=str(job.key), count=len(job.found_bad), copies=copies)
+        reason = message(template, archive=str(job.key), count=len(job.new_bad_copies), copies=copies)
         problem = Problem(job.reasons[-1].kind, reason, code=job.reasons[-1].code)
         job.reasons.append(problem)
         self._batch.problems.append((job.download_id, problem))
@@ -512,7 +512,7 @@ class Coordinator:
         batch, self._batch = self._batch, Batch()
         asks = time.monotonic() - self._asked > _ASKING_SECONDS
 
-        def write(connection: Connection) -> Written:
+        def write(connection: Connection) -> BatchResult:
             if asks:
                 self._attempts.put_first(set(urgent_keys(connection)))
                 self._attempts.pause(paused_sources(connection))
@@ -541,8 +541,8 @@ _UNCHECKED_PROTOCOLS = {SourceProtocol.FTP, SourceProtocol.HTTP}
 """Protocols that do not detect changed bytes."""
 
 _BAD_COPIES = {
-    Fault.DAMAGED: mark("file source {source} (MD5 {md5}, damaged)"),
-    Fault.CHECKSUM: mark("file source {source} (MD5 {md5}, not the MD5 published)"),
+    CopyFault.DAMAGED: mark("file source {source} (MD5 {md5}, damaged)"),
+    CopyFault.CHECKSUM: mark("file source {source} (MD5 {md5}, not the MD5 published)"),
 }
 
 

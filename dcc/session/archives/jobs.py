@@ -19,9 +19,9 @@ from dcc.runtime.log_context import logging_about
 from dcc.session.fetching.archive_transfer import Transfer
 from dcc.session.prepare.archive_checks import CheckedArchive
 from dcc.sources.base import SourceAddress
-from dcc.sources.hosting import EarlierCopy, Fault, Hosting, KnownBad
+from dcc.sources.hosting import CopyFault, EarlierCopy, Hosting, KnownBadCopy
 from dcc.tracker.archive_names import stored_name
-from dcc.tracker.hostings.copies import FoundBad, centre_is_to_blame
+from dcc.tracker.hostings.copies import NewBadCopy, is_fault_of_centre
 from dcc.tracker.hostings.download_plan import KnownDocument, PlannedZip, StagedZip
 from dcc.tracker.models import utc_now
 from dcc.tracker.states import State
@@ -32,7 +32,7 @@ INVALID = State(Phase.XSD, Status.FAILED)
 
 
 @dataclass
-class Document:
+class ArchiveDocument:
     """A document of the archive. `name` is None if it was refused.
 
     `place` is its path in the archive, None at the top level; `archives` are the inner archives that contain it.
@@ -53,8 +53,8 @@ class Document:
 class Job:
     """A submission that is being processed, with the session's knowledge of it.
 
-    `doubtful`: a killed session left its archive in staging before its MD5 was known; a crash may have damaged it.
-    `bad_md5s` are the checksums of bad copies, by hosting. `published` is the MD5 that the archive's own centre
+    `may_be_damaged`: a killed session left its archive in staging before its MD5 was known; a crash may have damaged
+    it. `bad_md5s` are the checksums of bad copies, by hosting. `published` is the MD5 that the archive's own centre
     published. `staged` is the copy in staging to use if no source can be reached.
     """
 
@@ -74,10 +74,10 @@ class Job:
     size_bytes: int | None = None
     md5: str | None = None
     resumed: bool = False
-    doubtful: bool = False
+    may_be_damaged: bool = False
     downloaded: bool = False
     extracted: bool = False
-    documents: list[Document] = field(default_factory=list)
+    documents: list[ArchiveDocument] = field(default_factory=list)
     known_documents: dict[str, KnownDocument] = field(default_factory=dict)
     reasons: list[Problem] = field(default_factory=list)
     failed_hostings: set[int] = field(default_factory=set)
@@ -87,8 +87,8 @@ class Job:
     max_retries: int = 0
     published: str | None = None
     bad_md5s: dict[int, str] = field(default_factory=dict)
-    found_bad: dict[int, FoundBad] = field(default_factory=dict)
-    heard_published: bool = False
+    new_bad_copies: dict[int, NewBadCopy] = field(default_factory=dict)
+    has_published_md5: bool = False
     staged: StagedZip | None = None
     _before: tuple[int | None, int | None, Hosting | None] = (None, None, None)
 
@@ -104,7 +104,7 @@ class Job:
         """A job that continues with an archive in staging; if that is damaged, with a download as planned."""
         job = cls(staged.za_id, staged.zip_id, staged.key, staged.centre, known_documents=staged.documents)
         job.take_from_staging(staged)
-        job.doubtful = staged.md5 is None
+        job.may_be_damaged = staged.md5 is None
         if plan is not None:
             job.may_fetch(plan, max_retries)
         return job
@@ -144,16 +144,16 @@ class Job:
 
     def note_published(self, hosting: Hosting, md5: str) -> None:
         """Record the MD5 published beside a copy; the first from the archive's own centre counts for other copies."""
-        if hosting.own and not self.heard_published:
-            self.published, self.heard_published = md5, True
+        if hosting.own and not self.has_published_md5:
+            self.published, self.has_published_md5 = md5, True
             for other in self.hostings:
                 # Only the checksum beside it was wrong.
-                if other.bad == KnownBad(md5, Fault.CHECKSUM):
+                if other.bad == KnownBadCopy(md5, CopyFault.CHECKSUM):
                     del self.bad_md5s[other.id]
-            if centre_is_to_blame(self.bad_md5s, md5):
+            if is_fault_of_centre(self.bad_md5s, md5):
                 self.untried = iter(())
 
-    def note_bad(self, md5: str, fault: Fault, *, certain: bool) -> list[FoundBad]:
+    def note_bad(self, md5: str, fault: CopyFault, *, certain: bool) -> list[NewBadCopy]:
         """Record that the latest hosting's copy is bad; others may be tried. Returns the copies that are certainly bad.
 
         These are not fetched again. Unless `certain`, the transfer may have changed the bytes: then a second transfer
@@ -164,22 +164,22 @@ class Job:
         if hosting is None:
             return []
         certain = certain or self.bad_md5s.get(hosting.id) == md5
-        self.found_bad[hosting.id] = FoundBad(hosting, md5, fault)
+        self.new_bad_copies[hosting.id] = NewBadCopy(hosting, md5, fault)
         self.bad_md5s[hosting.id] = md5
-        if centre_is_to_blame(self.bad_md5s, self.published):
+        if is_fault_of_centre(self.bad_md5s, self.published):
             self.untried = iter(())
-            return list(self.found_bad.values())
+            return list(self.new_bad_copies.values())
         further = [*self.untried, *self._rounds(self.others)]
         self.hostings, self.others = (*self.hostings, *self.others), ()
         self.untried = iter(sorted(further, key=lambda one: one[0]))
         if not certain:
             return []
         self.lost_hostings.add(hosting.id)
-        return [self.found_bad[hosting.id]]
+        return [self.new_bad_copies[hosting.id]]
 
     def tried_hostings(self) -> list[Hosting]:
         """The hosting of the last attempt, and those with bad copies."""
-        met = [*(found.hosting for found in self.found_bad.values()), *([self.hosting] if self.hosting else [])]
+        met = [*(found.hosting for found in self.new_bad_copies.values()), *([self.hosting] if self.hosting else [])]
         return list({hosting.id: hosting for hosting in met}.values())
 
     def next_hosting(self) -> tuple[int, Hosting] | None:
@@ -187,7 +187,7 @@ class Job:
         return next(((turn, hosting) for turn, hosting in self.untried if self._is_of_use(hosting)), None)
 
     def _is_of_use(self, hosting: Hosting) -> bool:
-        is_bad = hosting.bad is not None and not hosting.may_be_right(self.published)
+        is_bad = hosting.bad is not None and not hosting.deserves_recheck(self.published)
         return hosting.id not in self.lost_hostings and not is_bad
 
     def try_again_first(self) -> None:
@@ -195,7 +195,7 @@ class Job:
         if self.hosting is not None:
             self.untried = itertools.chain([(0, self.hosting)], self.untried)
 
-    def take_documents(self, checked: CheckedArchive) -> list[Document]:
+    def take_documents(self, checked: CheckedArchive) -> list[ArchiveDocument]:
         """Record the archive's documents and their problems, in their order.
 
         What a dead session recorded of a document stands. Returns the unfinished documents that it knew.
@@ -203,17 +203,21 @@ class Job:
         self.extracted = True
         for found, of_document in checked.documents:
             state = INVALID if of_document else VALID
-            document = Document(found.name.file_name, found.size_bytes, found.md5, found.name, state, of_document)
+            document = ArchiveDocument(
+                found.name.file_name, found.size_bytes, found.md5, found.name, state, of_document
+            )
             if found.place != document.file_name:
                 document.place = found.place
                 document.archives = tuple((inner.path, inner.md5) for inner in found.archives)
             self.documents.append(document)
         for file_name, size_bytes, problem in checked.archive.refused:
-            self.documents.append(Document(stored_name(file_name), size_bytes, None, None, REFUSED_BY_NAME, (problem,)))
+            self.documents.append(
+                ArchiveDocument(stored_name(file_name), size_bytes, None, None, REFUSED_BY_NAME, (problem,))
+            )
         self.reasons.extend(ignored_problem(member, reason) for member, reason in checked.archive.ignored)
         return [document for document in self.documents if self._recall(document)]
 
-    def _recall(self, document: Document) -> bool:
+    def _recall(self, document: ArchiveDocument) -> bool:
         """Whether a dead session recorded the document without finishing it."""
         known = self.known_documents.get(document.file_name)
         if known is None:
@@ -258,4 +262,4 @@ class Job:
 
     def _keeps(self, state: State) -> bool:
         """Whether nothing was fetched, and `state` is that of an earlier attempt with bytes."""
-        return not self.downloaded and not self.found_bad and state.phase > Phase.ZIP_NAME
+        return not self.downloaded and not self.new_bad_copies and state.phase > Phase.ZIP_NAME

@@ -18,7 +18,7 @@ from dcc.runtime.log_context import with_log_context
 from dcc.runtime.worker_processes import WorkerProcesses
 from dcc.session.archives.jobs import Job
 from dcc.session.prepare import archive_checks
-from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, NotOpened, Ready, Setup
+from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, EarlierResults, Setup, UnopenedArchive
 from dcc.settings import Settings
 from dcc.store.archive_store import ArchiveStore
 from dcc.store.copies import StoredCopies
@@ -49,7 +49,9 @@ class ArchivePools:
         with job.as_subject():
             return self._keeping.submit(with_log_context(self._store.put), archive)
 
-    def check(self, job: Job, archive: Path, target: Path, ready: Ready | None) -> Future[CheckedArchive | NotOpened]:
+    def check(
+        self, job: Job, archive: Path, target: Path, ready: EarlierResults | None
+    ) -> Future[CheckedArchive | UnopenedArchive]:
         """Check an archive, and write its documents to `target`; work that is `ready` is not repeated."""
         given = archive, target, job.md5, ready
         if self._processes is not None:

@@ -25,8 +25,8 @@ from dcc.runtime.processes import give_back_freed_memory
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.archives.jobs import Job
 from dcc.session.batches.exchange import Workers
-from dcc.session.batches.results import FromWorkers, prepared_by_workers, remove_leftovers_of_workers
-from dcc.session.crawling import Relisting, list_again, relist, settle
+from dcc.session.batches.results import SessionWorkerResults, prepared_by_workers, remove_leftovers_of_workers
+from dcc.session.crawling import RelistedSource, list_again, record_second_listing, relist
 from dcc.session.prepare.archive_checks import Setup
 from dcc.session.sessions import Session
 from dcc.sources.base import ListedFile, SourceAddress
@@ -52,11 +52,11 @@ from dcc.tracker.hostings.retries import (
     staged_copies_of,
     unavailable_error,
 )
-from dcc.tracker.hostings.source_statistics import record_conduct
+from dcc.tracker.hostings.source_statistics import record_transfer_statistics
 from dcc.tracker.hostings.urgent_archives import take_urgent
 from dcc.tracker.models import Centre, utc_now
 from dcc.tracker.register.source_addresses import load_addresses
-from dcc.tracker.register.source_pace import load_dues
+from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.states import WAITING
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ _MUCH: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ArchiveWork:
     """A session's archives: those to continue from staging, and those to download.
 
     By submission, `staged` are copies for the case that no source delivers, and `further` the hostings of archives in
@@ -134,11 +134,11 @@ def process_zip_actions(
 
 
 def _process(
-    session: Session, work: Work, *, named: bool, from_workers: FromWorkers | None = None
+    session: Session, work: ArchiveWork, *, named: bool, from_workers: SessionWorkerResults | None = None
 ) -> Generator[ZipOutcome, None, list[InternalFaultError]]:
     """Process the archives; returns the faults of the platform."""
     settings = session.settings
-    addresses, centres = session.read(lambda connection: _surroundings(connection, session, work, named=named))
+    addresses, centres = session.read(lambda connection: _sources_and_centres(connection, session, work, named=named))
     setup = Setup.from_settings(settings, centres)
     download = session.start_task(Phase.DOWNLOAD, f"Download of {count_of(len(work.planned), 'submission')}")
     check = session.start_task(Phase.XSD, f"Extraction and validation of up to {count_of(len(work), 'submission')}")
@@ -146,15 +146,17 @@ def _process(
     with Coordinator(session, setup, addresses, are_many=many, from_workers=from_workers) as coordinator:
         yield from coordinator.run(work.jobs(settings.max_retries))
         if coordinator.damaged:
-            anew = _plan_anew(session, coordinator.damaged)
-            yield from coordinator.run(Job.planned(plan, settings.max_retries) for plan in anew)
+            replanned = _plan_again(session, coordinator.damaged)
+            yield from coordinator.run(Job.planned(plan, settings.max_retries) for plan in replanned)
         if coordinator.changed:
             uploading = _still_uploading(session, addresses, coordinator.changed)
             left = [job for job in coordinator.changed if job.key in uploading]
             if left:
                 _leave_uploading(session, left, named=named)
             yield from coordinator.fail(job for job in coordinator.changed if job.key not in uploading)
-    session.write(lambda connection: record_conduct(connection, coordinator.conduct), alone=True)
+    session.write(
+        lambda connection: record_transfer_statistics(connection, coordinator.transfer_statistics), alone=True
+    )
     if coordinator.faults:
         session.write(lambda connection: quarantine(connection, session.id, settings.max_faults))
     session.finish_task(download, failed=coordinator.not_downloaded > 0)
@@ -162,7 +164,7 @@ def _process(
     return coordinator.faults
 
 
-def _take_up(session: Session, staging: Staging, keys: Sequence[ZipKey] | None, requested_by: str) -> Work:
+def _take_up(session: Session, staging: Staging, keys: Sequence[ZipKey] | None, requested_by: str) -> ArchiveWork:
     """Find the waiting archives, or those that a person names by `keys`; repairs what a dead session left."""
     if keys is not None:
         relist(session, keys)
@@ -189,13 +191,13 @@ def _bytes_of(archive: StagedZip) -> tuple[ZipKey, int, str | None]:
 
 def _take_up_waiting(
     connection: Connection, session: Session, whole: Sequence[StagedZip], broken: Sequence[int]
-) -> Work:
+) -> ArchiveWork:
     """All waiting archives; a dead session left the `whole` ones in staging, and the `broken` ones not in full."""
     if broken:
         reason = mark("The archive is not in staging any more.")
         progress.reopen(connection, broken, requested_by=f"session {session.id}", reason=reason)
     unconcluded = cancel_orphans(connection, session.centres).unconcluded
-    dues = load_dues(connection, session.settings.source_failure_limit, named=session.named_sources)
+    dues = load_crawl_dues(connection, session.settings.source_failure_limit, named=session.named_sources)
     sources = sources_to_use(connection, session.id, session.centres, dues)
     reopen_failed_downloads(connection, sources, session.centres)
     waiting = load_waiting_and_held(connection, sources, centres=session.centres)
@@ -210,7 +212,7 @@ def _take_up_waiting(
     if session.urgent:
         whole = [submission for submission in whole if submission.key in session.urgent]
         planned = [plan for plan in planned if plan.key in session.urgent]
-    return Work(tuple(whole), tuple(planned), further=further, held=tuple(held))
+    return ArchiveWork(tuple(whole), tuple(planned), further=further, held=tuple(held))
 
 
 def _take_up_named(
@@ -220,7 +222,7 @@ def _take_up_named(
     requested_by: str,
     copies: Mapping[int, StagedZip],
     same: Container[int],
-) -> Work:
+) -> ArchiveWork:
     """Open submissions again that a person names; an archive that staging has already is not fetched again."""
     cancel_orphans(connection, session.centres)
     sources = sources_to_use(connection, session.id, session.centres)
@@ -230,7 +232,7 @@ def _take_up_named(
     here = {plan.za_id: plan for plan in plans if plan.za_id in same}
     taken = begin_from_staging(connection, session.id, [copies[za_id] for za_id in here])
     planned = tuple(plan for plan in plans if plan.za_id not in here)
-    return Work(tuple(taken), planned, staged=dict(copies), further=here)
+    return ArchiveWork(tuple(taken), planned, staged=dict(copies), further=here)
 
 
 def _held_outcome(held: HeldArchive) -> ZipOutcome:
@@ -248,11 +250,11 @@ def _held_outcome(held: HeldArchive) -> ZipOutcome:
         attempts=0,
         seconds=0.0,
         finished=utc_now(),
-        reasons=(Problem(HELD, held.said),),
+        reasons=(Problem(HELD, held.translatable),),
     )
 
 
-def _plan_anew(session: Session, za_ids: Sequence[int]) -> list[PlannedZip]:
+def _plan_again(session: Session, za_ids: Sequence[int]) -> list[PlannedZip]:
     """Plan the download of archives that are damaged in staging but were intact on arrival."""
 
     def plan(connection: Connection) -> list[PlannedZip]:
@@ -279,11 +281,11 @@ def _still_uploading(session: Session, addresses: Mapping[int, SourceAddress], j
                 hosting.folder,
                 hosting.manifest,
             )
-    looks = [Relisting(addresses[source], -math.inf, archives) for source, archives in listed.items()]
+    looks = [RelistedSource(addresses[source], -math.inf, archives) for source, archives in listed.items()]
     uploading: set[ZipKey] = set()
     for second in list_again(looks, session):
         if second.error is None:
-            found = settle(session, second, listed[second.address.id])
+            found = record_second_listing(session, second, listed[second.address.id])
             session.notices += tuple(finding.message for finding in found)
             uploading |= {finding.key for finding in found if isinstance(finding.key, ZipKey)}
     return uploading
@@ -297,7 +299,7 @@ def _leave_uploading(session: Session, jobs: Sequence[Job], *, named: bool) -> N
             staging.archive(job.key).unlink(missing_ok=True)
 
     def write(connection: Connection) -> None:
-        halves = [job.za_id for job in jobs if job.found_bad]
+        halves = [job.za_id for job in jobs if job.new_bad_copies]
         progress.reopen(connection, halves, requested_by="crawl", reason="It is being uploaded to its file source.")
         if named:
             # A person opened them again: until they can be fetched, they keep their state.
@@ -306,8 +308,8 @@ def _leave_uploading(session: Session, jobs: Sequence[Job], *, named: bool) -> N
     session.write(write)
 
 
-def _surroundings(
-    connection: Connection, session: Session, work: Work, *, named: bool
+def _sources_and_centres(
+    connection: Connection, session: Session, work: ArchiveWork, *, named: bool
 ) -> tuple[dict[int, SourceAddress], frozenset[str]]:
     """The archives' sources, by id, without windows where a person `named` them; and the codes of all centres."""
     addresses = {

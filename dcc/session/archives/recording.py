@@ -15,16 +15,16 @@ from sqlalchemy import Connection, bindparam, select, update
 
 from dcc.databases.transactions import insert_rows
 from dcc.outcomes import AttemptOutcome, Problem
-from dcc.session.archives.jobs import Document, Job
+from dcc.session.archives.jobs import ArchiveDocument, Job
 from dcc.session.data.document_log import add_to_log, kind_id
-from dcc.session.fetching.archive_transfer import Received
+from dcc.session.fetching.archive_transfer import ReceivedArchive
 from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.store.copies import StoredCopies
 from dcc.tracker import progress
-from dcc.tracker.hostings.copies import FoundBad, earlier_copies, record_bad_copies, record_published
+from dcc.tracker.hostings.copies import NewBadCopy, earlier_copies, record_bad_copies, record_published
 from dcc.tracker.hostings.download_plan import StagedZip
 from dcc.tracker.hostings.retries import begin_from_staging
-from dcc.tracker.hostings.unusual_sizes import Arrived, note_arrived
+from dcc.tracker.hostings.unusual_sizes import ArrivedArchive, note_arrived
 from dcc.tracker.models import (
     Centre,
     FileSourceHasZip,
@@ -36,20 +36,20 @@ from dcc.tracker.models import (
 from dcc.tracker.problems import problem_columns
 from dcc.tracker.progress import NewDocument, Proposal, Subject
 from dcc.tracker.states import State
-from dcc.tracker.stored_archives import record_kept
+from dcc.tracker.stored_archives import record_stored_archives
 from dcc.tracker.submission_rows import action_states
 
-_MOST_RETRIES: Final = 255
+_MAX_RETRIES: Final = 255
 _CENTRES: Final = select(Centre.id, Centre.short_name)
 _COUNT_RETRY: Final = (
     update(FileSourceHasZip)
-    .where(FileSourceHasZip.id == bindparam("number"), FileSourceHasZip.num_retries < _MOST_RETRIES)
+    .where(FileSourceHasZip.id == bindparam("number"), FileSourceHasZip.num_retries < _MAX_RETRIES)
     .values(num_retries=FileSourceHasZip.num_retries + 1)
 )
 
 
 @dataclass
-class Written:
+class BatchResult:
     """The result of writing a batch: ids of new downloads, earlier attempts by hosting, and states of submissions."""
 
     download_ids: list[int]
@@ -72,15 +72,15 @@ class Batch:
     changes: dict[tuple[type[ZipDownload | ZipFile], int], dict[str, object]] = field(default_factory=dict)
     problems: list[tuple[int, Problem]] = field(default_factory=list)
     extracted: list[Job] = field(default_factory=list)
-    checked: list[Document] = field(default_factory=list)
+    checked: list[ArchiveDocument] = field(default_factory=list)
     downloads: list[tuple[Job, Hosting]] = field(default_factory=list)
-    bad_copies: list[FoundBad] = field(default_factory=list)
+    bad_copies: list[NewBadCopy] = field(default_factory=list)
     published: list[tuple[Hosting, str]] = field(default_factory=list)
     concluded: list[int] = field(default_factory=list)
     staged: list[Job] = field(default_factory=list)
     kept: list[tuple[int | None, StoredCopies]] = field(default_factory=list)
     finished: list[Job] = field(default_factory=list)
-    arrived: list[Arrived] = field(default_factory=list)
+    arrived: list[ArrivedArchive] = field(default_factory=list)
 
     def propose(self, number: int, state: State, *, promote: bool = True) -> None:
         """Propose a state for a download; a later proposal for the same one replaces an earlier one in the batch."""
@@ -90,7 +90,7 @@ class Batch:
         """Give columns of a row new values."""
         self.changes.setdefault((model, number), {}).update(values)
 
-    def end(self, number: int, outcome: AttemptOutcome, received: Received | None = None) -> None:
+    def end(self, number: int, outcome: AttemptOutcome, received: ReceivedArchive | None = None) -> None:
         """Record how an attempt ended, now, and what arrived."""
         validators = None if received is None else received.validators
         self.change(
@@ -107,14 +107,14 @@ class Batch:
         """Record the size and the MD5 of a job's archive, as far as they are known."""
         self.change(ZipFile, job.zip_id, size_bytes=job.size_bytes, content_md5=job.md5)
         if job.size_bytes is not None and job.hosting is not None:
-            self.arrived.append(Arrived(job.zip_id, job.za_id, job.hosting.source_id, job.key, job.size_bytes))
+            self.arrived.append(ArrivedArchive(job.zip_id, job.za_id, job.hosting.source_id, job.key, job.size_bytes))
         if job.md5 and job.download_id is not None:
             self.change(ZipDownload, job.download_id, content_md5=job.md5)
 
     def __bool__(self) -> bool:
         return any(vars(self).values())
 
-    def write(self, connection: Connection, session_id: int) -> Written:
+    def write(self, connection: Connection, session_id: int) -> BatchResult:
         """Write everything for a session, in the caller's transaction. Changes nothing in memory."""
         progress.report(connection, list(self.proposals.values()))
         note_arrived(connection, session_id, self.arrived)
@@ -130,10 +130,10 @@ class Batch:
         )
         record_bad_copies(connection, self.bad_copies)
         record_published(connection, self.published)
-        record_kept(connection, self.kept)
+        record_stored_archives(connection, self.kept)
         if self.concluded:
             progress.conclude(connection, self.concluded)
-        return Written(
+        return BatchResult(
             self._add_downloads(connection, session_id),
             earlier_copies(connection, [hosting.id for _, hosting in self.downloads]),
             document_ids,
@@ -177,7 +177,7 @@ class Batch:
         return progress.add_downloads(connection, hostings, utc_now(), more=listed)
 
 
-def _new_document(job: Job, document: Document, centres: Mapping[str, int]) -> NewDocument:
+def _new_document(job: Job, document: ArchiveDocument, centres: Mapping[str, int]) -> NewDocument:
     name = document.name
     return NewDocument(
         zip_download_id=job.download_id or 0,

@@ -47,12 +47,12 @@ class WorkerFindings:
         return listed == (self.source_id, self.size_bytes, self.modified)
 
 
-def write_bundle(bundle: Path, archive: Path, contents: Path, found: WorkerFindings) -> None:
+def write_bundle(bundle: Path, archive: Path, contents: Path, findings: WorkerFindings) -> None:
     """Put an archive, its manifest, the prepared files among its `contents`, and what was found into one file."""
     found_file = bundle.parent / _FOUND
-    found_file.write_text(json.dumps(_plain(found)), "utf-8")
+    found_file.write_text(json.dumps(_plain(findings)), "utf-8")
     with tarfile.open(bundle, "w") as tar:
-        if found.is_sent:
+        if findings.is_sent:
             tar.add(archive, ARCHIVE)
         tar.add(found_file, _FOUND)
         for suffix in MANIFEST_FORMATS:
@@ -69,12 +69,12 @@ def open_bundle(bundle: Path, folder: Path) -> WorkerFindings:
     return _findings_of(json.loads((folder / _FOUND).read_text("utf-8")))
 
 
-def _plain(found: WorkerFindings) -> dict[str, Any]:
-    problems = found.problems
+def _plain(findings: WorkerFindings) -> dict[str, Any]:
+    problems = findings.problems
     return {
-        "copy": [found.source_id, found.size_bytes, found.modified, found.published, found.md5],
-        "validators": None if found.validators is None else astuple(found.validators),
-        "is_sent": found.is_sent,
+        "copy": [findings.source_id, findings.size_bytes, findings.modified, findings.published, findings.md5],
+        "validators": None if findings.validators is None else astuple(findings.validators),
+        "is_sent": findings.is_sent,
         "problems": None if problems is None else {name: list(map(_row, some)) for name, some in problems.items()},
     }
 

@@ -16,8 +16,8 @@ from dcc.tracker.hostings.download_plan import PlannedZip
 T = TypeVar("T")
 
 BATCH_SECONDS: Final = 30.0
-MOST_ARCHIVES: Final = 500
-MOST_BYTES: Final = 500_000_000
+MAX_ARCHIVES: Final = 500
+MAX_BYTES: Final = 500_000_000
 
 _EACH_SECONDS: Final = 0.05
 """Seconds for an archive besides its bytes: to fetch it, open it, and leave it in the store."""
@@ -43,18 +43,18 @@ class BatchArchive:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class PlannedBatch:
     """Archives of one source for one worker, over one connection."""
 
     source_id: int
     archives: tuple[BatchArchive, ...]
 
 
-BATCH_TYPE: Final = TypeAdapter(Batch)
+BATCH_TYPE: Final = TypeAdapter(PlannedBatch)
 """Batches as they are stored in the object store, without secrets."""
 
 
-def plan_round(planned: Iterable[PlannedZip], rates: Mapping[int, float], connections: int) -> list[Batch]:
+def plan_round(planned: Iterable[PlannedZip], rates: Mapping[int, float], connections: int) -> list[PlannedBatch]:
     """The batches for workers at one time: of each source at most as many as its `connections`.
 
     Archives keep their order and come from their preferred source; bad copies, and archives without a source, are left
@@ -76,9 +76,9 @@ def plan_round(planned: Iterable[PlannedZip], rates: Mapping[int, float], connec
     return [some[turn] for turn in range(connections) for some in batches if turn < len(some)]
 
 
-def _batches(source_id: int, archives: Iterable[BatchArchive], rate: float) -> Iterable[Batch]:
+def _batches(source_id: int, archives: Iterable[BatchArchive], rate: float) -> Iterable[PlannedBatch]:
     for group in together(archives, lambda one: one.expected_seconds(rate), lambda one: one.hosting.size_bytes or 0):
-        yield Batch(source_id, tuple(group))
+        yield PlannedBatch(source_id, tuple(group))
 
 
 def seconds_to_prepare(size_bytes: int | None) -> float:
@@ -91,15 +91,15 @@ def _size_or_guess(size_bytes: int | None) -> int:
 
 
 def together(
-    works: Iterable[T], seconds_of: Callable[[T], float], bytes_of: Callable[[T], int], most: int = MOST_ARCHIVES
+    works: Iterable[T], seconds_of: Callable[[T], float], bytes_of: Callable[[T], int], limit: int = MAX_ARCHIVES
 ) -> Iterator[list[T]]:
-    """Pieces of work in their order, so many together as make a batch, and at `most` so many."""
+    """Pieces of work in their order, so many together as make a batch, and at `limit` so many."""
     group: list[T] = []
     seconds = size = 0.0
     for work in works:
         seconds += seconds_of(work)
         size += bytes_of(work)
-        if group and (seconds > BATCH_SECONDS or size > MOST_BYTES or len(group) == most):
+        if group and (seconds > BATCH_SECONDS or size > MAX_BYTES or len(group) == limit):
             yield group
             group, seconds, size = [], seconds_of(work), bytes_of(work)
         group.append(work)

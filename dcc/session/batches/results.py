@@ -35,10 +35,10 @@ from dcc.session.batches.exchange import (
     folder_of_session,
     remove_old_replays,
 )
-from dcc.session.batches.planning import BATCH_TYPE, Batch, BatchArchive, plan_round
+from dcc.session.batches.planning import BATCH_TYPE, BatchArchive, PlannedBatch, plan_round
 from dcc.session.fetching.archive_transfer import origin_of
 from dcc.session.leases import active_sessions
-from dcc.session.prepare.archive_checks import Ready
+from dcc.session.prepare.archive_checks import EarlierResults
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, Block, BlockwiseConnection, NotModified, Validators
@@ -95,7 +95,7 @@ class WorkerConnection(BlockwiseConnection):
             raise FileMissingError(f"{name} is not there.", source=self._label) from error
 
 
-class FromWorkers(Exchange):
+class SessionWorkerResults(Exchange):
     """The results of workers for a session. Threads may share it."""
 
     def __init__(self, store: ObjectStore, session_id: int, scratch: Path) -> None:
@@ -104,7 +104,7 @@ class FromWorkers(Exchange):
         self._taken: dict[ZipKey, tuple[Path, WorkerFindings] | None] = {}
         self._lock = threading.Lock()
 
-    def put_batch(self, name: str, batch: Batch) -> None:
+    def put_batch(self, name: str, batch: PlannedBatch) -> None:
         """Store a batch for its worker. Raises DiskFullError."""
         with disk_errors(name, self.scratch.parent):
             self.scratch.mkdir(parents=True, exist_ok=True)
@@ -124,13 +124,13 @@ class FromWorkers(Exchange):
         taken = self._take(key)
         return None if taken is None or not taken[1].is_of(hosting) else WorkerConnection(*taken)
 
-    def ready(self, key: ZipKey) -> Ready | None:
+    def ready(self, key: ZipKey) -> EarlierResults | None:
         """A worker's findings in an archive, and the place of its prepared files."""
         with self._lock:
             taken = self._taken.get(key)
         if taken is None or taken[1].problems is None:
             return None
-        return Ready(taken[1].md5, taken[1].problems, taken[0])
+        return EarlierResults(taken[1].md5, taken[1].problems, taken[0])
 
     def _take(self, key: ZipKey) -> tuple[Path, WorkerFindings] | None:
         """Get an archive's results, once; without them the session does the work itself."""
@@ -154,7 +154,7 @@ class FromWorkers(Exchange):
 @contextmanager
 def prepared_by_workers(
     workers: Workers | None, session: Session, planned: Sequence[PlannedZip]
-) -> Iterator[FromWorkers | None]:
+) -> Iterator[SessionWorkerResults | None]:
     """The results of workers, if there are any, for the planned archives; they are removed after the block.
 
     The session does everything that no worker did, and all of it if the object store is away or refuses, which it
@@ -165,12 +165,12 @@ def prepared_by_workers(
         return
     settings = session.settings
     scratch = settings.staging_directory / f"{SESSION_SCRATCH}{session.id}"
-    results = FromWorkers(ObjectStore(settings), session.id, scratch)
+    results = SessionWorkerResults(ObjectStore(settings), session.id, scratch)
     try:
         _store_reference_data(settings)
         _have_prepared(workers, results, session, planned)
     except (StoreUnreachableError, StoreRefusedError) as error:
-        session.note_trouble(Phase.DOWNLOAD, error)
+        session.record_task_error(Phase.DOWNLOAD, error)
     except (QcDatabaseUnreachableError, QcDatabaseOutdatedError) as error:
         log.warning("Workers are given nothing, as what they prepare by is in the QC database: %s", error)
     try:
@@ -214,7 +214,7 @@ def _store_reference_data(settings: Settings) -> None:
         ensure_reference(qc, settings)
 
 
-def _with_held_copies(batch: Batch, staging: Staging, earlier: Mapping[int, EarlierCopy]) -> Batch:
+def _with_held_copies(batch: PlannedBatch, staging: Staging, earlier: Mapping[int, EarlierCopy]) -> PlannedBatch:
     """A batch with the copies that staging has of its archives, which are not sent to workers again."""
 
     def held(archive: BatchArchive) -> EarlierCopy | None:
@@ -226,7 +226,9 @@ def _with_held_copies(batch: Batch, staging: Staging, earlier: Mapping[int, Earl
     return replace(batch, archives=tuple(replace(one, earlier=held(one)) for one in batch.archives))
 
 
-def _have_prepared(workers: Workers, results: FromWorkers, session: Session, planned: Sequence[PlannedZip]) -> None:
+def _have_prepared(
+    workers: Workers, results: SessionWorkerResults, session: Session, planned: Sequence[PlannedZip]
+) -> None:
     """Have workers fetch and prepare the planned archives, in rounds, as long as a round has results.
 
     In a round each source has at most as many connections as DCC_DOWNLOADS_PER_SOURCE.

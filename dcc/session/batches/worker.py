@@ -22,16 +22,16 @@ from dcc.runtime.log_context import logging_about
 from dcc.runtime.private_files import scratch_directory
 from dcc.session.batches.bundles import WorkerFindings, write_bundle
 from dcc.session.batches.exchange import WORKER_SCRATCH, WorkerBatch
-from dcc.session.batches.planning import BATCH_TYPE, Batch, BatchArchive
+from dcc.session.batches.planning import BATCH_TYPE, BatchArchive, PlannedBatch
 from dcc.session.connection_places import ConnectionPlaces, for_seconds
 from dcc.session.fetching.archive_transfer import Transfer, receive
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup
-from dcc.session.prepare.documents import ArchiveToPrepare, Basis, prepare_archive, valid_documents
+from dcc.session.prepare.documents import ArchiveToPrepare, PreparationBasis, prepare_archive, valid_documents
 from dcc.settings import Settings
 from dcc.sources.base import Connection as SourceConnection
 from dcc.sources.base import SourceAddress
 from dcc.sources.connect import connect
-from dcc.sources.transfer_speed import Pace
+from dcc.sources.transfer_speed import SpeedLimits
 from dcc.store.objects import ObjectStore
 from dcc.store.staging import Staging, prepared_place
 from dcc.tracker.models import Centre
@@ -51,7 +51,7 @@ def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session: str,
     with scratch_directory(settings.staging_directory / WORKER_SCRATCH) as folder:
         given = WorkerBatch(ObjectStore(settings), session, name, folder / "batch.json")
         batch = BATCH_TYPE.validate_json((folder / "batch.json").read_bytes())
-        address, centres = run_reading(tracker, lambda connection: _surroundings(connection, batch))
+        address, centres = run_reading(tracker, lambda connection: _sources_and_centres(connection, batch))
         basis = run_reading(qc, _basis)
         checker = ArchiveChecker(Setup.from_settings(settings, centres))
         places = ConnectionPlaces(tracker, settings)
@@ -70,31 +70,36 @@ def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session: str,
         return done
 
 
-def _surroundings(connection: Connection, batch: Batch) -> tuple[SourceAddress, frozenset[str]]:
+def _sources_and_centres(connection: Connection, batch: PlannedBatch) -> tuple[SourceAddress, frozenset[str]]:
     addresses = load_addresses(connection, ids=[batch.source_id], only_crawlable=False)
     if not addresses:
         raise NotFoundError(f"There is no file source {batch.source_id} any more. The session leaves it out.")
     return addresses[0], frozenset(connection.scalars(select(Centre.short_name)))
 
 
-def _basis(connection: Connection) -> Basis:
+def _basis(connection: Connection) -> PreparationBasis:
     """The basis of preparing; a session with another basis prepares the documents again."""
     reference = snapshots.load_active(connection)
     signature = signature_of(snapshot.id for snapshot in reference.stored.values())
-    return Basis(reference.data, signature, datetime.now(UTC).date(), columns_for(connection))
+    return PreparationBasis(reference.data, signature, datetime.now(UTC).date(), columns_for(connection))
 
 
 class _Worker:
     """Fetches and prepares archives in a folder of its own, one at a time."""
 
     def __init__(
-        self, settings: Settings, folder: Path, checker: ArchiveChecker, basis: Basis, places: ConnectionPlaces
+        self,
+        settings: Settings,
+        folder: Path,
+        checker: ArchiveChecker,
+        basis: PreparationBasis,
+        places: ConnectionPlaces,
     ) -> None:
         self._settings, self._checker, self._basis, self._places = settings, checker, basis, places
         self._staging = Staging(folder / "staging", min_free_bytes=settings.min_free_bytes)
         self._bundle = folder / "bundle.tar"
 
-    def bundles(self, address: SourceAddress, batch: Batch) -> Iterator[tuple[BatchArchive, Path]]:
+    def bundles(self, address: SourceAddress, batch: PlannedBatch) -> Iterator[tuple[BatchArchive, Path]]:
         """The fetched archives, each with the results to store, which the next step deletes."""
         patience = for_seconds(self._settings.connect_timeout + self._settings.login_timeout)
         with (
@@ -127,8 +132,8 @@ class _Worker:
             Transfer(0, key, archive.hosting, archive.published, archive.earlier, is_held=True),
             self._staging,
             lambda _: None,
-            pace=Pace.from_settings(self._settings),
-            most_unsized=self._settings.max_unsized_bytes,
+            speed_limits=SpeedLimits.from_settings(self._settings),
+            max_unsized=self._settings.max_unsized_bytes,
             on_published=note_published,
         )
         hosting, contents = archive.hosting, self._staging.contents(key)

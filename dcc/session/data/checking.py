@@ -29,8 +29,8 @@ from dcc.errors import (
 from dcc.messages import count_of, mark
 from dcc.naming import Action
 from dcc.phases import Phase, Status
-from dcc.qc.judging import healing
-from dcc.qc.judging.documents import Basis, Judgement, judge_document, signature_of
+from dcc.qc.judging import rejudging
+from dcc.qc.judging.documents import Judgement, JudgingBasis, judge_document, signature_of
 from dcc.qc.judging.lookups import questionable
 from dcc.qc.judging.many_documents import ContentFindings, judge_together
 from dcc.qc.judging.waiver_store import waivers_in_force
@@ -41,7 +41,7 @@ from dcc.rules.findings import Finding
 from dcc.rules.packed_findings import unpacked
 from dcc.rules.waivers import Waiver
 from dcc.runtime.log_context import logging_about
-from dcc.session.data.data_session import DataSession, Fact, Recorder, current_basis, data_of, merged
+from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis, data_of, merged
 from dcc.session.data.document_problems import problems_of, worst_first
 from dcc.session.data.documents import UPLOADED
 from dcc.session.data.due_documents import DueDocument
@@ -67,7 +67,7 @@ GONE: Final = mark("The QC database does not hold the document.")
 JUDGED_WELL: Final = State(Phase.DATA, Status.DONE)
 JUDGED_FAULTY: Final = State(Phase.DATA, Status.FAILED)
 
-Due = tuple[DueDocument, QcDocument]
+DuePair = tuple[DueDocument, QcDocument]
 
 _TOGETHER: Final = 250
 _BYTES_TOGETHER: Final = 50_000_000
@@ -112,7 +112,7 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
     work.session.finish_task(task, failed=len(work.faults) > faults)
 
 
-def _set_back(work: DataSession, uploaded: list[int], basis: Basis) -> list[DueDocument]:
+def _set_back(work: DataSession, uploaded: list[int], basis: JudgingBasis) -> list[DueDocument]:
     """Set back the documents to be judged again; `uploaded` are the ids of those applied last.
 
     Documents of other centres that these affect are left to their own sessions. Documents that the tracker does not
@@ -127,7 +127,7 @@ def _set_back(work: DataSession, uploaded: list[int], basis: Basis) -> list[DueD
     found = run_reading(work.qc, lambda connection: documents_by_id(connection, again.touched | again.named))
     own = [document for document in found if work.covers(document.key)]
     if left := again.touched & ({document.id for document in found} - {document.id for document in own}):
-        run_writing(work.qc, lambda connection: healing.judge_anew(connection, left))
+        run_writing(work.qc, lambda connection: rejudging.mark_for_judging(connection, left))
     counted = work.read(lambda connection: counted_by_tracker(connection, own, work.settings.naming))
     known = {stored.id for _, stored in counted}
     _judge_uncounted(work, [one for one in own if one.id not in known], basis)
@@ -138,7 +138,7 @@ def _set_back(work: DataSession, uploaded: list[int], basis: Basis) -> list[DueD
     return judged
 
 
-def _judge_uncounted(work: DataSession, documents: list[QcDocument], basis: Basis) -> None:
+def _judge_uncounted(work: DataSession, documents: list[QcDocument], basis: JudgingBasis) -> None:
     """Judge documents that only the QC database counts."""
     for document in documents:
         work.session.check()
@@ -178,13 +178,13 @@ def _to_judge_again(
 
     Without the uploaded ones, and only because of withdrawals of archives whose names are `is_own`.
     """
-    causes = [*uploaded, *healing.withdrawals_to_follow(connection, is_own)]
-    touched = set(healing.documents_to_judge_again(connection, causes))
-    named = set(healing.documents_to_be_judged(connection))
-    named.update(healing.documents_of_begun_waivers(connection, waivers))
-    named.update(healing.documents_of_lapsed_waivers(connection, today))
-    named.update(healing.documents_of_superseded_snapshots(connection))
-    named.update(healing.documents_unchecked(connection, not_by=signature))
+    causes = [*uploaded, *rejudging.withdrawals_to_follow(connection, is_own)]
+    touched = set(rejudging.documents_to_judge_again(connection, causes))
+    named = set(rejudging.documents_to_be_judged(connection))
+    named.update(rejudging.documents_of_begun_waivers(connection, waivers))
+    named.update(rejudging.documents_of_lapsed_waivers(connection, today))
+    named.update(rejudging.documents_of_superseded_snapshots(connection))
+    named.update(rejudging.documents_unchecked(connection, not_by=signature))
     return _Again(touched.difference(uploaded), named.difference(uploaded))
 
 
@@ -205,7 +205,7 @@ def _uploaded(work: DataSession, due: list[DueDocument], applied: dict[int, QcDo
     return [document for document in due if document.xml_id in stands]
 
 
-def _check_all(work: DataSession, due: Sequence[Due], basis: Basis) -> Iterator[Fact]:
+def _check_all(work: DataSession, due: Sequence[DuePair], basis: JudgingBasis) -> Iterator[DocumentResult]:
     """Judge documents, in their order: together if their prepared findings are known, otherwise one by one."""
     with closing(PreparedFiles(work.staging, basis_of(basis, work.qc))) as files:
         for portion in _portions(due):
@@ -227,9 +227,9 @@ def _check_all(work: DataSession, due: Sequence[Due], basis: Basis) -> Iterator[
                     yield _fact(work, *one, result, 0.0)
 
 
-def _portions(due: Sequence[Due]) -> Iterator[list[Due]]:
+def _portions(due: Sequence[DuePair]) -> Iterator[list[DuePair]]:
     """The documents in their order, in groups for one transaction each."""
-    portion: list[Due] = []
+    portion: list[DuePair] = []
     size = 0
     for one in due:
         size += one[0].size_bytes
@@ -251,14 +251,16 @@ def _prepared_findings(files: PreparedFiles, document: DueDocument) -> Sequence[
 
 
 def _judge_together(
-    work: DataSession, known: Mapping[int, Sequence[Finding]], basis: Basis
+    work: DataSession, known: Mapping[int, Sequence[Finding]], basis: JudgingBasis
 ) -> Mapping[int, Judgement | NotFoundError]:
     """Judge documents with prepared findings, by id, without those to which other rules may object."""
 
     def judge(connection: Connection) -> Mapping[int, Judgement | NotFoundError]:
-        doubtful = questionable(connection, known.keys(), latest_day(basis.today))
+        questionable_ids = questionable(connection, known.keys(), latest_day(basis.today))
         found = [
-            ContentFindings(document_id, some) for document_id, some in known.items() if document_id not in doubtful
+            ContentFindings(document_id, some)
+            for document_id, some in known.items()
+            if document_id not in questionable_ids
         ]
         return dict(zip((one.document_id for one in found), judge_together(connection, found, basis), strict=True))
 
@@ -271,7 +273,7 @@ def _judge_together(
         return {}
 
 
-def _check(work: DataSession, document: DueDocument, stored: QcDocument, basis: Basis) -> Fact:
+def _check(work: DataSession, document: DueDocument, stored: QcDocument, basis: JudgingBasis) -> DocumentResult:
     """Judge a document by itself, in this process."""
     work.session.check()
     began = time.monotonic()
@@ -287,11 +289,11 @@ def _check(work: DataSession, document: DueDocument, stored: QcDocument, basis: 
     return _fact(work, document, stored, judgement, time.monotonic() - began)
 
 
-def _unjudged(document: DueDocument, stored: QcDocument, reason: Exception) -> Fact:
-    return Fact(document, data_of(document, document.state, document_id=stored.id, reason=str(reason)), None)
+def _unjudged(document: DueDocument, stored: QcDocument, reason: Exception) -> DocumentResult:
+    return DocumentResult(document, data_of(document, document.state, document_id=stored.id, reason=str(reason)), None)
 
 
-def _faulty(work: DataSession, document: DueDocument, stored: QcDocument, error: Exception) -> Fact:
+def _faulty(work: DataSession, document: DueDocument, stored: QcDocument, error: Exception) -> DocumentResult:
     fault = work.note_fault(document.key, document.name.file_name, error)
     if document.za_id not in work.with_faults:
         work.with_faults.add(document.za_id)
@@ -299,7 +301,9 @@ def _faulty(work: DataSession, document: DueDocument, stored: QcDocument, error:
     return _unjudged(document, stored, fault)
 
 
-def _fact(work: DataSession, document: DueDocument, stored: QcDocument, judgement: Judgement, seconds: float) -> Fact:
+def _fact(
+    work: DataSession, document: DueDocument, stored: QcDocument, judgement: Judgement, seconds: float
+) -> DocumentResult:
     data = data_of(
         document,
         document.state,
@@ -309,10 +313,10 @@ def _fact(work: DataSession, document: DueDocument, stored: QcDocument, judgemen
         cleared=len(judgement.cleared),
     )
     problems = problems_of(judgement.findings, sum(judgement.counts.values()), work.settings.max_document_errors)
-    return Fact(document, data, JUDGED_FAULTY if judgement.failed else JUDGED_WELL, problems, seconds)
+    return DocumentResult(document, data, JUDGED_FAULTY if judgement.failed else JUDGED_WELL, problems, seconds)
 
 
-def _judge(work: DataSession, document: DueDocument, stored: QcDocument, basis: Basis) -> Judgement:
+def _judge(work: DataSession, document: DueDocument, stored: QcDocument, basis: JudgingBasis) -> Judgement:
     """Judge a document from staging or, if it is not there any more, from the QC database."""
     try:
         path = staged_path(work.staging, document.key, document.name.file_name, document.md5)
@@ -328,7 +332,7 @@ def _judge(work: DataSession, document: DueDocument, stored: QcDocument, basis: 
         return _judge_rows(work, stored, basis)
 
 
-def _judge_rows(work: DataSession, stored: QcDocument, basis: Basis) -> Judgement:
+def _judge_rows(work: DataSession, stored: QcDocument, basis: JudgingBasis) -> Judgement:
     """Judge a document from the QC database."""
     return run_writing(
         work.qc, lambda connection: judge_document(connection, stored.id, load_document(connection, stored.id), basis)

@@ -21,11 +21,11 @@ from dcc.naming import Action
 from dcc.outcomes import HELD as HELD_KIND
 from dcc.outcomes import LEFT_OUT, ZipKey
 from dcc.phases import Phase, Status
-from dcc.qc.apply.documents import ToApply
+from dcc.qc.apply.documents import DocumentWithRows
 from dcc.qc.apply.holding import check_signature, confirm_held
 from dcc.qc.apply.planning import Plan, plan_document
-from dcc.qc.apply.withdrawal import Undone, undo_submission
-from dcc.qc.judging import healing
+from dcc.qc.apply.withdrawal import WithdrawalResult, undo_submission
+from dcc.qc.judging import rejudging
 from dcc.rights import Delegations
 from dcc.rules.upload import OWNERSHIP
 from dcc.session.data.checking import may_be_judged_again
@@ -33,7 +33,7 @@ from dcc.session.data.data_session import DataSession, record_facts
 from dcc.session.data.document_log import clear_kinds, rewrite_log
 from dcc.session.data.documents import UPLOADED, waiting_for_upload
 from dcc.session.data.due_documents import DueDocument, document_to_apply
-from dcc.session.data.prepared_archives import prepared_once
+from dcc.session.data.prepared_archives import prepared_temporarily
 from dcc.session.data.qc_documents import (
     QcDocument,
     counted_by_tracker,
@@ -50,7 +50,7 @@ from dcc.tracker.hostings.changed_archives import LOADED
 from dcc.tracker.hostings.foreign_archives import not_fetched
 from dcc.tracker.hostings.missing_archives import ProposalState, WithdrawalProposal, decide
 from dcc.tracker.hostings.older_archives import waiting_for_older
-from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, add_notices
+from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome, add_notices
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload
 from dcc.tracker.register.delegations import find_archive, load_delegations
 from dcc.tracker.states import SET_ASIDE, State
@@ -70,7 +70,7 @@ _OF_WITHDRAWAL: Final = mark("Documents were withdrawn that it has to do with.")
 
 
 @dataclass(frozen=True, slots=True)
-class Rechecked:
+class RecheckResult:
     """What the next session judges again: the number of documents, and their submissions."""
 
     documents: int
@@ -79,7 +79,7 @@ class Rechecked:
 
 def withdraw_submission(
     tracker: Engine, qc: Engine, settings: Settings, key: ZipKey, *, author: str, reason: str
-) -> Undone:
+) -> WithdrawalResult:
     """Withdraw all data of a submission, if no later document builds on them.
 
     Its documents become (upload, cancelled), including those that wait for upload or confirmation; documents whose
@@ -97,7 +97,7 @@ def withdraw_submission(
         undone = undo_submission(qc, key.action, key.file_name, author=author, reason=reason, rights=rights)
         unfetched = None
     except NotFoundError as error:
-        undone, unfetched = Undone((), (), ()), error
+        undone, unfetched = WithdrawalResult((), (), ()), error
     if undone.builders:
         return undone
     withdrawn = run_reading(qc, lambda connection: in_state(connection, DocumentState.UNDONE, key))
@@ -106,7 +106,7 @@ def withdraw_submission(
         if not told:
             both.refuse_unfetched(key)
             raise unfetched
-        undone = Undone(tuple(found.id for found in withdrawn), (), ())
+        undone = WithdrawalResult(tuple(found.id for found in withdrawn), (), ())
 
     def conclude(connection: Connection) -> None:
         if archive.za_id is not None:
@@ -115,9 +115,9 @@ def withdraw_submission(
             progress.reopen_documents(connection, states, author, reason)
             # Nothing goes back to a step that was left out, or waits to be confirmed.
             clear_kinds(connection, archive.za_id, [HELD_KIND, *LEFT_OUT.values()])
-            notices = [NewNotice(owner, archive.za_id, Outcome.WITHDRAWN) for owner in undone.others]
+            notices = [NewNotice(owner, archive.za_id, NoticeOutcome.WITHDRAWN) for owner in undone.others]
             notices += [
-                NewNotice(declined.centre, archive.za_id, Outcome.DECLINED, file_name=declined.file_name)
+                NewNotice(declined.centre, archive.za_id, NoticeOutcome.DECLINED, file_name=declined.file_name)
                 for declined in undone.declined
             ]
             add_notices(
@@ -129,7 +129,7 @@ def withdraw_submission(
     return undone
 
 
-def catch_up_with_withdrawals(work: DataSession) -> None:
+def record_missed_withdrawals(work: DataSession) -> None:
     """Record withdrawals that the tracker missed because the process was killed."""
     both = _Databases(work.session.tracker, work.qc, work.settings)
     undone = run_reading(both.qc, lambda connection: in_state(connection, DocumentState.UNDONE))
@@ -174,7 +174,7 @@ def recheck(
     keys: Collection[ZipKey] | None = None,
     author: str,
     reason: str,
-) -> Rechecked:
+) -> RecheckResult:
     """Let the next session judge documents again: those with findings of `rule`, else all applied ones.
 
     `centre` and `keys` restrict them. Raises the `unreachable` error of either database.
@@ -182,7 +182,7 @@ def recheck(
 
     def find(connection: Connection) -> list[int]:
         if rule is not None:
-            return healing.documents_of_rule(connection, rule, centre)
+            return rejudging.documents_of_rule(connection, rule, centre)
         return standing_documents(connection, centre)
 
     both = _Databases(tracker, qc, settings)
@@ -204,14 +204,16 @@ class _Databases:
 
 def _judge_again(
     both: _Databases, document_ids: Iterable[int], keys: set[ZipKey] | None, author: str, reason: str
-) -> Rechecked:
+) -> RecheckResult:
     """Set documents back; only in the QC database those that the tracker does not count.
 
     The QC database decides even if a running session advances a document in the tracker meanwhile.
     """
     found = run_reading(both.qc, lambda connection: documents_by_id(connection, document_ids))
     wanted = [document for document in found if keys is None or document.key in keys]
-    run_writing(both.qc, lambda connection: healing.judge_anew(connection, [document.id for document in wanted]))
+    run_writing(
+        both.qc, lambda connection: rejudging.mark_for_judging(connection, [document.id for document in wanted])
+    )
 
     def set_back(connection: Connection) -> tuple[list[DueDocument], set[int]]:
         counted = counted_by_tracker(connection, wanted, both.settings.naming)
@@ -222,7 +224,7 @@ def _judge_again(
     judged, counted = run_writing(both.tracker, set_back)
     others = [document for document in wanted if document.id not in counted]
     concerned = {document.key for document in judged} | {document.key for document in others}
-    return Rechecked(len(judged) + len(others), tuple(sorted(concerned)))
+    return RecheckResult(len(judged) + len(others), tuple(sorted(concerned)))
 
 
 def _tell_of_withdrawn(both: _Databases, withdrawn: Collection[QcDocument], author: str, reason: str) -> int:
@@ -253,9 +255,9 @@ def _tell_of_withdrawn(both: _Databases, withdrawn: Collection[QcDocument], auth
 
 
 def _set_back_by_withdrawal_of(connection: Connection, document_ids: list[int]) -> list[QcDocument]:
-    causes = [*document_ids, *healing.withdrawals_of(connection, document_ids)]
-    touched = healing.documents_to_judge_again(connection, causes)
-    healing.judge_anew(connection, touched)
+    causes = [*document_ids, *rejudging.withdrawals_of(connection, document_ids)]
+    touched = rejudging.documents_to_judge_again(connection, causes)
+    rejudging.mark_for_judging(connection, touched)
     return documents_by_id(connection, touched)
 
 
@@ -283,7 +285,7 @@ def _require_confirmable(connection: Connection, key: ZipKey) -> None:
 
 def _confirm(both: _Databases, uploader: Uploader, document: DueDocument) -> DocumentData:
     try:
-        with prepared_once(Staging(both.settings.staging_directory), [document], uploader.qc) as prepared:
+        with prepared_temporarily(Staging(both.settings.staging_directory), [document], uploader.qc) as prepared:
             (fact,) = uploader.upload([document], [prepared(document)])
     except DocumentError as error:
         fact = failed_upload(document, error)
@@ -337,7 +339,7 @@ def _accept(
         return DecidedProposal(proposal, problem=str(error))
     except NotFoundError:
         # Somebody else withdrew it already, as proposed.
-        settle_proposals(tracker, [proposal], ProposalState.ACCEPTED, author=author, reason=reason)
+        decide_proposals(tracker, [proposal], ProposalState.ACCEPTED, author=author, reason=reason)
         return DecidedProposal(proposal)
     if undone.builders:
         first = undone.builders[0]
@@ -346,7 +348,7 @@ def _accept(
     return DecidedProposal(proposal, len(undone.withdrawn))
 
 
-def settle_proposals(
+def decide_proposals(
     tracker: Engine,
     proposals: Sequence[WithdrawalProposal],
     state: ProposalState,
@@ -367,14 +369,14 @@ class DocumentPlan:
     file_name: str
     plan: Plan
 
-    def is_held(self, hold_above: int) -> bool:
+    def is_held(self, hold_threshold: int) -> bool:
         """Whether a session holds the document for confirmation.
 
-        `hold_above` is the number of entities that a document may end without it.
+        `hold_threshold` is the number of entities that a document may end without it.
         """
         would_be = self.plan.would_be
         others = any(found.rule == OWNERSHIP and found.severity is Severity.WARNING for found in would_be.findings)
-        return others or sum(would_be.ended.values()) > hold_above
+        return others or sum(would_be.ended.values()) > hold_threshold
 
 
 def plan_submission(tracker: Engine, qc: Engine, settings: Settings, key: ZipKey) -> list[DocumentPlan]:
@@ -397,9 +399,9 @@ def plan_submission(tracker: Engine, qc: Engine, settings: Settings, key: ZipKey
     due, delegations = run_reading(tracker, find)
     staging = Staging(settings.staging_directory)
     plans = []
-    with prepared_once(staging, due, qc) as prepared:
+    with prepared_temporarily(staging, due, qc) as prepared:
         for document in due:
-            to_apply = ToApply(document_to_apply(document, delegations), prepared(document))
+            to_apply = DocumentWithRows(document_to_apply(document, delegations), prepared(document))
             plan = plan_document(qc, to_apply)
             plans.append(DocumentPlan(document.name.file_name, plan))
     return plans

@@ -22,7 +22,7 @@ from dcc.errors import InternalFaultError, ReferenceDataError, ReferenceUnreacha
 from dcc.messages import mark
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
-from dcc.qc.judging.documents import Basis
+from dcc.qc.judging.documents import JudgingBasis
 from dcc.qc.judging.waiver_store import waivers_in_force
 from dcc.qc.reference import snapshots
 from dcc.qc.reference.refresh import RefreshOutcome, ensure_reference
@@ -45,11 +45,11 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _COMMIT_SECONDS: Final = 0.3
-_MOST_SECONDS: Final = 2.0
+_MAX_SECONDS: Final = 2.0
 _SHARE: Final = 0.05
 """The least and most seconds between recordings; between these limits, recording takes this share of the time."""
 
-_MOST_DOCUMENTS: Final = 500
+_MAX_DOCUMENTS: Final = 500
 
 
 @dataclass
@@ -145,7 +145,7 @@ def data_of(document: DueDocument, state: State, **more: Any) -> DocumentData:
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class DocumentResult:
     """A document's result: its state, outcome, and the entries of its log; None: unchanged.
 
     `notices` are for other centres than its archive's. `noted` are entries of its log beside those that it has.
@@ -169,8 +169,8 @@ class Recorder:
     def __init__(self, work: DataSession, phase: Phase, documents: Iterable[DueDocument]) -> None:
         self._work, self._phase = work, phase
         self._left = Counter(document.za_id for document in documents)
-        self._facts: dict[int, list[Fact]] = defaultdict(list)
-        self._batch: list[Fact] = []
+        self._facts: dict[int, list[DocumentResult]] = defaultdict(list)
+        self._batch: list[DocumentResult] = []
         self._running: dict[int, Proposal] = {}
         self._shown: set[int] = set()
         self._written = time.monotonic()
@@ -190,7 +190,7 @@ class Recorder:
         running = State(self._phase, Status.RUNNING)
         self._running[document.xml_id] = Proposal(Subject.XML_FILE, document.xml_id, running)
 
-    def add(self, fact: Fact) -> None:
+    def add(self, fact: DocumentResult) -> None:
         """Add a document's result."""
         self._running.pop(fact.document.xml_id, None)
         self._shown.discard(fact.document.xml_id)
@@ -200,7 +200,7 @@ class Recorder:
     def is_due(self) -> bool:
         """Whether it is time to write."""
         waited = time.monotonic() - self._written > self._pause
-        return len(self._batch) >= _MOST_DOCUMENTS or (waited and bool(self._batch or self._running))
+        return len(self._batch) >= _MAX_DOCUMENTS or (waited and bool(self._batch or self._running))
 
     def write(self) -> list[ZipData]:
         """Write the collected results in one transaction; returns the submissions that are complete."""
@@ -218,11 +218,13 @@ class Recorder:
             self._left[fact.document.za_id] -= 1
         return list(self._finished(submissions))
 
-    def _record(self, batch: Sequence[Fact], shown: Sequence[Proposal]) -> tuple[dict[int, State], dict[int, State]]:
+    def _record(
+        self, batch: Sequence[DocumentResult], shown: Sequence[Proposal]
+    ) -> tuple[dict[int, State], dict[int, State]]:
         began = time.monotonic()
         states = self._work.session.write(lambda connection: record_facts(connection, batch, shown))
         self._written = time.monotonic()
-        self._pause = max(_COMMIT_SECONDS, min((self._written - began) / _SHARE, _MOST_SECONDS))
+        self._pause = max(_COMMIT_SECONDS, min((self._written - began) / _SHARE, _MAX_SECONDS))
         return states
 
     def break_off(self) -> None:
@@ -254,7 +256,7 @@ class Recorder:
 
 
 def record_facts(
-    connection: Connection, facts: Sequence[Fact], shown: Sequence[Proposal] = ()
+    connection: Connection, facts: Sequence[DocumentResult], shown: Sequence[Proposal] = ()
 ) -> tuple[dict[int, State], dict[int, State]]:
     """Write results to the tracker; returns the resulting states of documents, and of their submissions, by ids.
 
@@ -290,17 +292,17 @@ def refresh_reference_data(work: DataSession, known: snapshots.ActiveReference |
         if each.outcome is RefreshOutcome.FAILED:
             log.warning("%s", each.message)
             kind = ReferenceUnreachableError if each.is_unreachable else ReferenceDataError
-            work.session.note_trouble(Phase.DATA, kind(each.message))
+            work.session.record_task_error(Phase.DATA, kind(each.message))
     return bool(refreshed)
 
 
-def current_basis(work: DataSession) -> Basis:
+def current_basis(work: DataSession) -> JudgingBasis:
     """The basis of judging: the active reference data, after a refresh, and today's waivers, in UTC."""
 
-    def load(connection: Connection) -> tuple[snapshots.ActiveReference, Basis]:
+    def load(connection: Connection) -> tuple[snapshots.ActiveReference, JudgingBasis]:
         reference, today = snapshots.load_active(connection), datetime.now(UTC).date()
         waivers = waivers_in_force(connection, today)
-        return reference, Basis(reference, waivers, today, work.settings.max_document_errors)
+        return reference, JudgingBasis(reference, waivers, today, work.settings.max_document_errors)
 
     reference, basis = run_reading(work.qc, load)
     # One query is enough if nothing has to be read.

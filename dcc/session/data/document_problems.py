@@ -28,15 +28,15 @@ def worst_first(findings: Iterable[FindingEntry]) -> list[FindingEntry]:
     return sorted((one for one in findings if not one.is_waived), key=lambda finding: _RANK[finding.severity])
 
 
-def problems_of(findings: Iterable[FindingEntry], total: int, most: int) -> list[Problem]:
-    """The entries of findings in a document's log: the worst `most`, and one with the number of the others.
+def problems_of(findings: Iterable[FindingEntry], total: int, limit: int) -> list[Problem]:
+    """The entries of findings in a document's log: the worst `limit`, and one with the number of the others.
 
     `findings` may be only the first of `total`. Messages of warnings and of unchecked rules begin with a prefix.
     """
     counted = [finding for finding in worst_first(findings) if finding.rule != MORE_RULE]
     shown = [
-        Problem(finding.rule, finding.said, finding.line, code=finding.code, severity=finding.severity)
-        for finding in counted[:most]
+        Problem(finding.rule, finding.translatable, finding.line, code=finding.code, severity=finding.severity)
+        for finding in counted[:limit]
     ]
     left = max(len(counted), total) - len(shown)
     if left > 0:

@@ -57,7 +57,7 @@ def waiting_for_upload(connection: Connection, za_id: int | None, naming: Naming
     return in_order_of_upload(_due_documents(connection.execute(waiting), naming, None))
 
 
-def load_unsettled(connection: Connection) -> dict[int, State]:
+def load_unfinished(connection: Connection) -> dict[int, State]:
     """The states of all documents that have passed overview, except (qc, done), by the ids of their `xml_file`.
 
     Includes documents that do not count, because excluding them is expensive; `load_documents` leaves them out.

@@ -18,8 +18,8 @@ from dcc.qc.rows.documents import DocumentToApply
 from dcc.rights import Delegations
 from dcc.tracker.states import State
 
-MOST_DOCUMENTS: Final = 100
-MOST_BYTES: Final = 5_000_000
+MAX_DOCUMENTS: Final = 100
+MAX_BYTES: Final = 5_000_000
 """The most documents of a transaction, and their size in all: a killed session loses little."""
 
 
@@ -95,18 +95,18 @@ def groups_to_apply(
     documents: Iterable[DueDocument],
     is_addition: Callable[[DueDocument], bool],
     file_of: Callable[[DueDocument], Hashable],
-    most_files: int,
+    max_files: int,
 ) -> Iterator[list[DueDocument]]:
     """Documents in their order, in groups for one transaction each: additions, as many as it takes, or one other.
 
-    Those of a group have their rows in `most_files` prepared files at most, which `file_of` tells apart.
+    Those of a group have their rows in `max_files` prepared files at most, which `file_of` tells apart.
     """
     group: list[DueDocument] = []
     size, files = 0, set[Hashable]()
     for document in documents:
         size += document.size_bytes
         files.add(file_of(document))
-        is_full = len(group) == MOST_DOCUMENTS or size > MOST_BYTES or len(files) > most_files
+        is_full = len(group) == MAX_DOCUMENTS or size > MAX_BYTES or len(files) > max_files
         if group and (is_full or not is_addition(group[0]) or not is_addition(document)):
             yield group
             group, size, files = [], document.size_bytes, {file_of(document)}
@@ -116,7 +116,7 @@ def groups_to_apply(
 
 
 def document_to_apply(
-    document: DueDocument, delegations: Delegations, together_from: int | None = None
+    document: DueDocument, delegations: Delegations, first_of_batch: int | None = None
 ) -> DocumentToApply:
     """A document of the tracker for the QC database; the delegations in force decide whose data it may change."""
     name = document.name
@@ -132,5 +132,5 @@ def document_to_apply(
         size_bytes=document.size_bytes,
         tracker_id=document.xml_id,
         rights=delegations.rights_of(document.centre),
-        together_from=together_from,
+        first_of_batch=first_of_batch,
     )

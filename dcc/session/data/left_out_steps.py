@@ -17,7 +17,7 @@ from dcc.messages import mark, message
 from dcc.outcomes import LEFT_OUT, Problem
 from dcc.phases import Phase, Status
 from dcc.qc.judging.many_documents import ContentFindings, judge_together
-from dcc.session.data.data_session import DataSession, Fact, Recorder, current_basis, data_of
+from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis, data_of
 from dcc.session.data.document_log import clear_entries
 from dcc.session.data.documents import load_documents
 from dcc.session.data.due_documents import DueDocument
@@ -50,12 +50,14 @@ def leave_out(work: DataSession, phase: Phase) -> Iterator[ZipData]:
     work.session.finish_task(task, failed=False)
 
 
-def _left_out_fact(document: DueDocument, phase: Phase) -> Fact:
+def _left_out_fact(document: DueDocument, phase: Phase) -> DocumentResult:
     reason = left_out_message(phase)
     kind = LEFT_OUT[phase]
     state = State(phase, Status.CANCELLED)
     problem = Problem(kind, reason, code=kind, severity=Severity.UNCHECKED)
-    return Fact(document, data_of(document, state, reason=str(reason), left_out=(phase,)), state, noted=(problem,))
+    return DocumentResult(
+        document, data_of(document, state, reason=str(reason), left_out=(phase,)), state, noted=(problem,)
+    )
 
 
 def _accept_unchecked(work: DataSession, documents: Sequence[DueDocument]) -> None:

@@ -32,7 +32,7 @@ from dcc.runtime.worker_processes import WorkerProcesses
 from dcc.session.data.data_session import DataSession
 from dcc.session.data.due_documents import DueDocument
 from dcc.session.prepare import documents as preparing
-from dcc.session.prepare.documents import ArchiveToPrepare, Basis, DocumentToPrepare, prepare_archive
+from dcc.session.prepare.documents import ArchiveToPrepare, DocumentToPrepare, PreparationBasis, prepare_archive
 from dcc.store.staging import Staging, document_lost, place_of_document, prepared_place
 
 log = logging.getLogger(__name__)
@@ -48,9 +48,9 @@ _OPEN: Final = 8
 _LOOK_SECONDS: Final = 1.0
 
 
-def basis_of(basis: judging.Basis, qc: Engine) -> Basis:
+def basis_of(basis: judging.JudgingBasis, qc: Engine) -> PreparationBasis:
     """What documents are prepared by for a QC database, of what they are judged by."""
-    return Basis(basis.reference.data, basis.signature, basis.today, columns_for(qc))
+    return PreparationBasis(basis.reference.data, basis.signature, basis.today, columns_for(qc))
 
 
 class PreparedFiles:
@@ -59,7 +59,7 @@ class PreparedFiles:
     Each is compared with its checksum when it is first opened.
     """
 
-    def __init__(self, staging: Staging, basis: Basis) -> None:
+    def __init__(self, staging: Staging, basis: PreparationBasis) -> None:
         self.staging, self.basis = staging, basis
         self._open: OrderedDict[_Part, PreparedFile] = OrderedDict()
         self._checked: set[_Part] = set()
@@ -117,9 +117,11 @@ class PreparedArchives:
         self._failed: dict[_Part, dict[str, Exception]] = {}
         self._processes: WorkerProcesses | None = None
         to_make = {part: each for part, each in self._parts.items() if not files.has(part, each.documents)}
-        if anew := {part[0] for part, each in to_make.items() if files.file(part) is None and each.target.exists()}:
+        if prepared_again := {
+            part[0] for part, each in to_make.items() if files.file(part) is None and each.target.exists()
+        }:
             why = "that was by other reference data, on another day, or is damaged"
-            progress.info("%d archives that were prepared already are prepared again: %s", len(anew), why)
+            progress.info("%d archives that were prepared already are prepared again: %s", len(prepared_again), why)
         if sum(document.size_bytes for document in due) >= LARGE and to_make:
             number = min(work.settings.workers, os.cpu_count() or 1, len(to_make))
             self._processes = WorkerProcesses(number, preparing.begin, self._basis)
@@ -167,7 +169,7 @@ class PreparedArchives:
 
 
 @contextmanager
-def prepared_once(
+def prepared_temporarily(
     staging: Staging, documents: Sequence[DueDocument], qc: Engine
 ) -> Iterator[Callable[[DueDocument], PreparedDocument]]:
     """Prepares documents of one archive for this block only, without the rules; yields a function that returns each.
@@ -178,7 +180,9 @@ def prepared_once(
         target = Path(folder) / "prepared.rows"
         parts = list(_parts(staging, documents).values())
         archive = parts[0]._replace(target=target, documents=[one for part in parts for one in part.documents])
-        failed = prepare_archive(archive, Basis(ReferenceData(), "", datetime.now(UTC).date(), columns_for(qc)))
+        failed = prepare_archive(
+            archive, PreparationBasis(ReferenceData(), "", datetime.now(UTC).date(), columns_for(qc))
+        )
 
         def prepared(document: DueDocument) -> PreparedDocument:
             name = document.name.file_name

@@ -21,8 +21,8 @@ from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.contexts.states import open_documents
 from dcc.session.data.checking import GONE, NOT_UPLOADED
-from dcc.session.data.data_session import DataSession, Fact, Recorder, data_of
-from dcc.session.data.documents import load_documents, load_qc_states, load_unsettled
+from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, data_of
+from dcc.session.data.documents import load_documents, load_qc_states, load_unfinished
 from dcc.session.data.due_documents import DueDocument
 from dcc.session.data.qc_documents import QcDocument, documents_of
 from dcc.settings import Settings
@@ -37,7 +37,7 @@ _REOPENED: Final = "A data context that the document has data in was opened agai
 
 
 @dataclass(frozen=True, slots=True)
-class QcSettled:
+class QcResult:
     """The number of documents now (qc, done), now (qc, pending), and of the latter, formerly done."""
 
     done: int
@@ -78,7 +78,7 @@ def _build(
         work.session.finish_task(task, failed=False)
 
 
-def settle_documents(work: DataSession) -> Iterator[ZipData]:
+def update_document_states(work: DataSession) -> Iterator[ZipData]:
     """Let the documents that have passed the phases before follow the states of their contexts.
 
     Documents that are missing in the QC database are set to be uploaded again.
@@ -98,7 +98,7 @@ def settle_documents(work: DataSession) -> Iterator[ZipData]:
     work.session.finish_task(task, failed=False)
 
 
-def settle_qc(tracker: Engine, qc: Engine, settings: Settings, *, author: str, reason: str) -> QcSettled:
+def update_qc_states(tracker: Engine, qc: Engine, settings: Settings, *, author: str, reason: str) -> QcResult:
     """Let the tracker's documents follow the states of the data contexts, after a wrangler changed those.
 
     Documents that are missing in the QC database are left to the next session. `author` and `reason` are recorded with
@@ -108,7 +108,7 @@ def settle_qc(tracker: Engine, qc: Engine, settings: Settings, *, author: str, r
     settling = run_reading(tracker, lambda asked: _to_settle(asked, open_ids, settings))
     gone = run_reading(qc, lambda connection: _gone(connection, settling))
 
-    def settle(connection: Connection) -> QcSettled:
+    def settle(connection: Connection) -> QcResult:
         states = load_qc_states(connection, [one.xml_id for one, _ in settling])
         changed = [
             (one, state)
@@ -119,7 +119,7 @@ def settle_qc(tracker: Engine, qc: Engine, settings: Settings, *, author: str, r
         progress.reopen_documents(connection, dict.fromkeys(back, WAITS), author, reason)
         progress.report(connection, [Proposal(Subject.XML_FILE, one.xml_id, state) for one, state in changed])
         done = sum(state == SETTLED for _, state in changed)
-        return QcSettled(done, len(changed) - done, len(back))
+        return QcResult(done, len(changed) - done, len(back))
 
     return run_writing(tracker, settle)
 
@@ -129,7 +129,7 @@ def _to_settle(connection: Connection, open_ids: set[int], settings: Settings) -
 
     Documents that are done and have no open context, in the long run nearly all, are not read.
     """
-    unsettled = load_unsettled(connection)
+    unsettled = load_unfinished(connection)
     wanted = {xml_id: WAITS if xml_id in open_ids else SETTLED for xml_id in unsettled}
     changed = {xml_id: state for xml_id, state in wanted.items() if state != unsettled[xml_id]}
     others = load_qc_states(connection, open_ids - unsettled.keys())
@@ -151,7 +151,7 @@ def _record(
     for document, state in changed:
         found = stored.get(document.xml_id)
         data = data_of(document, state, document_id=None if found is None else found.id)
-        recorder.add(Fact(document, data, state))
+        recorder.add(DocumentResult(document, data, state))
         if recorder.is_due:
             yield from recorder.write()
     yield from recorder.write()

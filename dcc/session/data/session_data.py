@@ -14,13 +14,13 @@ from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.runtime.log_context import logging_about, progress_log
 from dcc.session.data.checking import check_documents
-from dcc.session.data.corrections import catch_up_with_withdrawals
+from dcc.session.data.corrections import record_missed_withdrawals
 from dcc.session.data.data_session import DataSession
 from dcc.session.data.left_out_steps import leave_out, resume_left_out_steps
 from dcc.session.data.quality_control import (
     build_contexts_of,
     build_overviews_of,
-    settle_documents,
+    update_document_states,
 )
 from dcc.session.data.uploading import upload_documents
 from dcc.session.sessions import Session
@@ -33,12 +33,12 @@ _PHASES: Final[dict[Phase, Callable[[DataSession], Iterator[DataOutcome]]]] = {
     Phase.DATA: check_documents,
     Phase.CONTEXT: build_contexts_of,
     Phase.OVERVIEW: build_overviews_of,
-    Phase.QC: settle_documents,
+    Phase.QC: update_document_states,
 }
 """The phases in their order."""
 
 
-def take_up_data(
+def process_data(
     qc: Engine,
     session: Session,
     *,
@@ -58,17 +58,17 @@ def take_up_data(
     staging = Staging(session.settings.staging_directory)
     wanted = session.urgent or None if keys is None else keys
     work = DataSession(qc, session, None if wanted is None else set(wanted), staging)
-    catch_up_with_withdrawals(work)
+    record_missed_withdrawals(work)
     resume_left_out_steps(work)
     for phase in _PHASES:
         if phase <= until:
-            yield from take_up_phase(work, phase)
+            yield from process_phase(work, phase)
     if work.faults:
         raise work.faults[0]
 
 
-def take_up_phase(work: DataSession, phase: Phase) -> Iterator[DataOutcome]:
-    """Process all documents that wait for a phase; see `take_up_data`, which keeps the order of phases."""
+def process_phase(work: DataSession, phase: Phase) -> Iterator[DataOutcome]:
+    """Process all documents that wait for a phase; see `process_data`, which keeps the order of phases."""
     with logging_about(phase=phase.short_name):
         for outcome in chain(leave_out(work, phase), _PHASES[phase](work)):
             _log_outcome(outcome)

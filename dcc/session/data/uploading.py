@@ -19,7 +19,7 @@ from typing import Final
 from sqlalchemy import Engine
 
 from dcc.data_outcomes import FindingEntry, ZipData
-from dcc.databases.engines import MOST_ATTACHED
+from dcc.databases.engines import MAX_ATTACHED
 from dcc.databases.transactions import run_reading
 from dcc.errors import (
     DccError,
@@ -30,8 +30,8 @@ from dcc.messages import count_of
 from dcc.naming import Action
 from dcc.outcomes import Problem
 from dcc.phases import ACTION_IDS, Phase, Status
-from dcc.qc.apply.documents import Applied, ToApply, apply_documents
-from dcc.qc.apply.holding import add_what_is_there, owners_of_held_documents
+from dcc.qc.apply.documents import AppliedDocument, DocumentWithRows, apply_documents
+from dcc.qc.apply.holding import additions_of_existing_entities, owners_of_held_documents
 from dcc.qc.apply.ownership import OtherCentre
 from dcc.qc.apply.upload_findings import UploadFinding, findings_of
 from dcc.qc.judging.many_documents import newest_document
@@ -40,17 +40,17 @@ from dcc.qc.statistics import update_statistics
 from dcc.rights import Delegations
 from dcc.rules.upload import OWNERSHIP
 from dcc.runtime.log_context import logging_about
-from dcc.session.data.data_session import DataSession, Fact, Recorder, current_basis, data_of
+from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis, data_of
 from dcc.session.data.document_problems import held_problem, problems_of, worst_first
 from dcc.session.data.documents import UPLOADED
-from dcc.session.data.due_documents import MOST_DOCUMENTS, DueDocument, document_to_apply, groups_to_apply
+from dcc.session.data.due_documents import MAX_DOCUMENTS, DueDocument, document_to_apply, groups_to_apply
 from dcc.session.data.prepared_archives import LARGE, PreparedArchives, PreparedFiles, basis_of, part_of
 from dcc.session.data.qc_documents import QcDocument, documents_of
 from dcc.session.sessions import STOPPING
 from dcc.settings import Settings
 from dcc.tracker import progress
 from dcc.tracker.hostings.older_archives import OlderArchive, waiting_for_older
-from dcc.tracker.hostings.owner_notices import NewNotice, Outcome
+from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome
 from dcc.tracker.register.delegations import load_delegations
 from dcc.tracker.states import State
 from dcc.vocabulary import DocumentState
@@ -67,48 +67,50 @@ _WAITS: Final = "It would change much, or has data of another centre, so that it
 _AFTER_HELD: Final = "It waits for the documents of its archive that have to be confirmed."
 _LOST: Final = "Its archive is downloaded again."
 _LONG_BYTES: Final = 4_000_000
-_OUTCOMES: Final = {DocumentState.HELD: Outcome.HELD, DocumentState.REFUSED: Outcome.REFUSED}
+_OUTCOMES: Final = {DocumentState.HELD: NoticeOutcome.HELD, DocumentState.REFUSED: NoticeOutcome.REFUSED}
 
 
 @dataclass(frozen=True, slots=True)
 class Uploader:
     """Applies documents; those that would change more than the settings allow are held.
 
-    For `together_from` see `DocumentToApply`.
+    For `first_of_batch` see `DocumentToApply`.
     """
 
     qc: Engine
     settings: Settings
     delegations: Delegations
-    together_from: int | None = None
+    first_of_batch: int | None = None
 
-    def upload(self, documents: Sequence[DueDocument], prepared: Sequence[PreparedDocument]) -> list[Fact]:
+    def upload(self, documents: Sequence[DueDocument], prepared: Sequence[PreparedDocument]) -> list[DocumentResult]:
         """Apply prepared documents in one transaction; returns the results for the tracker.
 
         Raises DatabaseUnreachableError, and errors that are no fault of the documents.
         """
         began = time.monotonic()
         to_apply = [
-            ToApply(document_to_apply(document, self.delegations, self.together_from), one)
+            DocumentWithRows(document_to_apply(document, self.delegations, self.first_of_batch), one)
             for document, one in zip(documents, prepared, strict=True)
         ]
-        applied = apply_documents(self.qc, to_apply, hold_above=self.settings.hold_threshold)
+        applied = apply_documents(self.qc, to_apply, hold_threshold=self.settings.hold_threshold)
         seconds = (time.monotonic() - began) / len(documents)
         return [self.fact(document, one, seconds) for document, one in zip(documents, applied, strict=True)]
 
-    def adding_what_is_there(self, additions: Mapping[DueDocument, PreparedDocument], of: Collection[int]) -> set[int]:
+    def documents_adding_existing_entities(
+        self, additions: Mapping[DueDocument, PreparedDocument], of: Collection[int]
+    ) -> set[int]:
         """The ids of those of some additions that name entities which are there already; among the `xml_file` ids."""
         to_apply = [
             (document_to_apply(document, self.delegations), prepared, document.xml_id in of)
             for document, prepared in additions.items()
         ]
-        found = run_reading(self.qc, lambda connection: add_what_is_there(connection, to_apply))
+        found = run_reading(self.qc, lambda connection: additions_of_existing_entities(connection, to_apply))
         return {document.xml_id for document, is_there in zip(additions, found, strict=True) if is_there}
 
-    def recall(self, document: DueDocument, document_id: int) -> Fact:
+    def recall(self, document: DueDocument, document_id: int) -> DocumentResult:
         """The result of a document that was refused before the tracker recorded it."""
         findings = run_reading(self.qc, lambda connection: findings_of(connection, document_id))
-        refused = Applied(
+        refused = AppliedDocument(
             document_id,
             DocumentState.REFUSED,
             {},
@@ -121,7 +123,7 @@ class Uploader:
         )
         return self.fact(document, refused, 0.0)
 
-    def fact(self, document: DueDocument, applied: Applied, seconds: float) -> Fact:
+    def fact(self, document: DueDocument, applied: AppliedDocument, seconds: float) -> DocumentResult:
         """The result of an applied document, with the seconds that it took."""
         findings = worst_first(map(_entry, applied.findings))
         data = data_of(
@@ -143,22 +145,22 @@ class Uploader:
         if applied.state is DocumentState.HELD:
             problem = held_problem(document.key, applied.ended, applied.findings, document.centre)
             data = replace(data, reason=problem.message)
-            return Fact(document, data, HELD, [problem], seconds, notices)
+            return DocumentResult(document, data, HELD, [problem], seconds, notices)
         problems = problems_of(findings, len(findings), self.settings.max_document_errors)
         state = _FAILED if applied.state is DocumentState.REFUSED else UPLOADED
-        return Fact(document, data, state, problems, seconds, notices)
+        return DocumentResult(document, data, state, problems, seconds, notices)
 
 
-def failed_upload(document: DueDocument, error: DccError) -> Fact:
+def failed_upload(document: DueDocument, error: DccError) -> DocumentResult:
     """The result of a document that could not be applied: the QC database has nothing of it."""
-    return Fact(document, data_of(document, _FAILED, reason=str(error)), _FAILED, [Problem.of(error)])
+    return DocumentResult(document, data_of(document, _FAILED, reason=str(error)), _FAILED, [Problem.of(error)])
 
 
-def _notices(document: DueDocument, applied: Applied) -> list[NewNotice]:
+def _notices(document: DueDocument, applied: AppliedDocument) -> list[NewNotice]:
     """Notices for other centres about a document that was applied, held or refused."""
-    outcome, done_by = _OUTCOMES.get(applied.state, Outcome.DONE), applied.confirmed_by
-    if outcome is Outcome.DONE and done_by is not None and document.key.action is Action.ADD:
-        outcome = Outcome.CONFIRMED
+    outcome, done_by = _OUTCOMES.get(applied.state, NoticeOutcome.DONE), applied.confirmed_by
+    if outcome is NoticeOutcome.DONE and done_by is not None and document.key.action is Action.ADD:
+        outcome = NoticeOutcome.CONFIRMED
     name = document.name.file_name
     return [
         NewNotice(other.centre, document.za_id, outcome, document.xml_id, name, other.counts, done_by)
@@ -250,11 +252,11 @@ def _changes(document: DueDocument) -> bool:
     return document.key.action is not Action.ADD
 
 
-def _waiting(document: DueDocument, older: OlderArchive) -> Fact:
-    return Fact(document, data_of(document, HELD, reason=older.message, waits_for=older.key), HELD)
+def _waiting(document: DueDocument, older: OlderArchive) -> DocumentResult:
+    return DocumentResult(document, data_of(document, HELD, reason=older.message, waits_for=older.key), HELD)
 
 
-def _record_waiting(work: DataSession, waiting: Sequence[Fact]) -> list[ZipData]:
+def _record_waiting(work: DataSession, waiting: Sequence[DocumentResult]) -> list[ZipData]:
     """Show that documents wait for older archives, and report it once for each centre."""
     documents = [one.document for one in waiting]
     recorder = Recorder(work, Phase.UPLOAD, documents)
@@ -288,9 +290,9 @@ class _Upload:
         self.recorder.show_pending(due)
         self._files = PreparedFiles(work.staging, basis_of(current_basis(work), work.qc))
         self.prepared = PreparedArchives(work, due, self._files)
-        self._most_files = MOST_ATTACHED if work.qc.dialect.name == "sqlite" else MOST_DOCUMENTS
-        together_from = run_reading(work.qc, newest_document) + 1
-        self._uploader = Uploader(work.qc, work.settings, work.delegations, together_from)
+        self._most_files = MAX_ATTACHED if work.qc.dialect.name == "sqlite" else MAX_DOCUMENTS
+        first_of_batch = run_reading(work.qc, newest_document) + 1
+        self._uploader = Uploader(work.qc, work.settings, work.delegations, first_of_batch)
 
     def close(self) -> None:
         """Close the prepared files."""
@@ -303,7 +305,7 @@ class _Upload:
             self._work.session.check()
             if _changes(group[0]) and group[0].za_id in self._held:
                 # What is held would replace what is newer; and animals to delete would still have their experiments.
-                self.recorder.add(Fact(group[0], data_of(group[0], HELD, reason=_AFTER_HELD), HELD))
+                self.recorder.add(DocumentResult(group[0], data_of(group[0], HELD, reason=_AFTER_HELD), HELD))
                 continue
             waiting = self._waiting_among(group)
             for document in group:
@@ -343,7 +345,7 @@ class _Upload:
                 raise
             except Exception:
                 log.debug("%s cannot be read, as its application tells", document.name.file_name, exc_info=True)
-        there = self._uploader.adding_what_is_there(readable, older)
+        there = self._uploader.documents_adding_existing_entities(readable, older)
         return {xml_id: held for xml_id, held in older.items() if xml_id in there}
 
     def _held_before(self, document: DueDocument) -> OlderArchive | None:
@@ -356,7 +358,7 @@ class _Upload:
     def _is_addition(self, document: DueDocument) -> bool:
         return document.key.action is Action.ADD and document.xml_id not in self._applied
 
-    def _apply(self, group: Sequence[DueDocument]) -> list[Fact]:
+    def _apply(self, group: Sequence[DueDocument]) -> list[DocumentResult]:
         """Apply documents together; if that fails, each by itself, which shows the faulty one."""
         if len(group) > 1 and not any(document.za_id in self.lost for document in group):
             try:
@@ -367,7 +369,7 @@ class _Upload:
                 log.warning("%d documents are applied one by one, as they were not together: %s", len(group), error)
         return [self._apply_one(document) for document in group]
 
-    def _apply_one(self, document: DueDocument) -> Fact:
+    def _apply_one(self, document: DueDocument) -> DocumentResult:
         with logging_about(zip_action=document.key, centre=document.centre, document=document.name.file_name):
             if document.za_id in self.lost:
                 return _untouched(document, self.lost[document.za_id])
@@ -393,8 +395,8 @@ def _turn(document: DueDocument) -> tuple[date, int, int]:
     return (*document.moment, ACTION_IDS[document.key.action])
 
 
-def _untouched(document: DueDocument, reason: str) -> Fact:
-    return Fact(document, data_of(document, document.state, reason=reason), None)
+def _untouched(document: DueDocument, reason: str) -> DocumentResult:
+    return DocumentResult(document, data_of(document, document.state, reason=reason), None)
 
 
 def _download_again(work: DataSession, document: DueDocument, error: StagedDocumentLostError) -> None:

@@ -18,9 +18,9 @@ from dcc.outcomes import ZipKey
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.disk_space import write_all
 from dcc.sources.base import Block, Connection, NotModified, Validators
-from dcc.sources.hosting import EarlierCopy, Fault, Hosting
+from dcc.sources.hosting import CopyFault, EarlierCopy, Hosting
 from dcc.sources.remote_names import path_below
-from dcc.sources.transfer_speed import Pace
+from dcc.sources.transfer_speed import SpeedLimits
 from dcc.store.staging import Origin, Staging, disk_errors
 
 _PROGRESS_SECONDS = 1.0
@@ -30,7 +30,7 @@ _UNNOTED_BYTES = 1024 * 1024
 class DownloadSink:
     """Writes one archive to its part; a context manager that closes it.
 
-    `most_unsized` limits the bytes of an archive of unknown size; `written` is called with each block, and `on_bytes`
+    `max_unsized` limits the bytes of an archive of unknown size; `written` is called with each block, and `on_bytes`
     with all bytes received so far, about once a second. The part's origin is recorded after a second or 1 MiB, else
     only after a failure. Making a file beside each small archive takes as long as the archive itself, and a killed
     process loses only the bytes of a second.
@@ -41,7 +41,7 @@ class DownloadSink:
         staging: Staging,
         key: ZipKey,
         origin: Origin,
-        most_unsized: int,
+        max_unsized: int,
         written: Callable[[int], object],
         on_bytes: Callable[[int], object],
     ) -> None:
@@ -49,7 +49,7 @@ class DownloadSink:
         self.key = key
         self._staging, self._origin, self._expected = staging, origin, origin.size_bytes
         self._written, self._on_bytes = written, on_bytes
-        self._most = most_unsized if self._expected is None else self._expected
+        self._most = max_unsized if self._expected is None else self._expected
         self._part: int | None = None
         self._noted = False
         self._reported_at = time.monotonic()
@@ -124,7 +124,7 @@ class DownloadSink:
             )
 
 
-_MOST_UNSIZED = 4 * 1024 * 1024 * 1024
+_MAX_UNSIZED = 4 * 1024 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class Transfer:
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class ReceivedArchive:
     """A complete archive: its size and checksum equal those of the source, as far as it has them.
 
     `md5` is None, unknown, if the source published none to compare with. `resumed`: its beginning came from an earlier
@@ -182,18 +182,18 @@ def receive(
     staging: Staging,
     on_bytes: Callable[[int], object],
     *,
-    pace: Pace | None = None,
-    most_unsized: int = _MOST_UNSIZED,
+    speed_limits: SpeedLimits | None = None,
+    max_unsized: int = _MAX_UNSIZED,
     on_published: Callable[[str], object] = lambda _: None,
-) -> Received:
+) -> ReceivedArchive:
     """Fetch an archive into staging, continuing an interrupted attempt, and check it.
 
-    `on_bytes` is called with the bytes received so far, about once a second. `most_unsized` limits the bytes of an
+    `on_bytes` is called with the bytes received so far, about once a second. `max_unsized` limits the bytes of an
     archive of unknown size; `on_published` is called with the MD5 beside the copy. Raises SizeMismatchError and
     ChecksumMismatchError (after dropping the part), any SourceError of the connection and SourceTimeoutError if it is
-    slower than `pace` (the part is kept), and DiskFullError.
+    slower than `speed_limits` (the part is kept), and DiskFullError.
     """
-    key, hosting, pace = transfer.key, transfer.hosting, pace or Pace()
+    key, hosting, speed_limits = transfer.key, transfer.hosting, speed_limits or SpeedLimits()
     began = time.monotonic()
     published = transfer.published
     if transfer.reads_checksum:
@@ -201,7 +201,7 @@ def receive(
         if published is not None:
             on_published(published)
     _refuse_known_bad(transfer, published)
-    manifest = _manifest(connection, transfer, pace) if hosting.manifest else None
+    manifest = _manifest(connection, transfer, speed_limits) if hosting.manifest else None
     origin = origin_of(hosting)
     with disk_errors(key, staging.root):
         staging.prepare(key)
@@ -211,9 +211,9 @@ def receive(
         try:
             with (
                 staging.room_for(key, (hosting.size_bytes or 0) - offset) as written,
-                DownloadSink(staging, key, origin, most_unsized, written, on_bytes) as sink,
+                DownloadSink(staging, key, origin, max_unsized, written, on_bytes) as sink,
             ):
-                _fetch_rest(connection, transfer, sink, offset, earlier, pace)
+                _fetch_rest(connection, transfer, sink, offset, earlier, speed_limits)
                 md5 = None if published is None else _checked_md5(key, staging.part(key), published, offset > 0)
         except (SizeMismatchError, ChecksumMismatchError):
             staging.drop_part(key)
@@ -224,7 +224,7 @@ def receive(
             return _unchanged(staging.archive(key), earlier)
         path = staging.finish_part(key)
     seconds, validators = time.monotonic() - began, connection.validators()
-    return Received(path, sink.received, md5, seconds, resumed=offset > 0, validators=validators)
+    return ReceivedArchive(path, sink.received, md5, seconds, resumed=offset > 0, validators=validators)
 
 
 def _fetch_rest(
@@ -233,7 +233,7 @@ def _fetch_rest(
     sink: DownloadSink,
     offset: int,
     earlier: EarlierCopy | None,
-    pace: Pace,
+    speed_limits: SpeedLimits,
 ) -> None:
     """Fetch the bytes from `offset` on. Raises NotModified if the source has the `earlier` copy still."""
     hosting = transfer.hosting
@@ -241,7 +241,7 @@ def _fetch_rest(
     if hosting.size_bytes is None or offset < hosting.size_bytes:
         if earlier is not None:
             connection.expect(earlier.validators)
-        with _watching_pace(pace, transfer.key, lambda: sink.received, connection):
+        with _watching_speed(speed_limits, transfer.key, lambda: sink.received, connection):
             connection.fetch(
                 transfer.key.action,
                 transfer.path,
@@ -253,9 +253,9 @@ def _fetch_rest(
     sink.end()
 
 
-def _unchanged(path: Path, earlier: EarlierCopy) -> Received:
+def _unchanged(path: Path, earlier: EarlierCopy) -> ReceivedArchive:
     """The earlier copy, which the source has still and staging holds."""
-    return Received(
+    return ReceivedArchive(
         path, earlier.size_bytes, earlier.md5, 0.0, resumed=False, is_sent=False, validators=earlier.validators
     )
 
@@ -264,7 +264,7 @@ class _EnoughError(Exception):
     """More came than a manifest may have."""
 
 
-def _manifest(connection: Connection, transfer: Transfer, pace: Pace) -> bytes | None:
+def _manifest(connection: Connection, transfer: Transfer, speed_limits: SpeedLimits) -> bytes | None:
     """The manifest that lies beside a copy, or so much of it that it is too long; None where there is none any more."""
     key, hosting = transfer.key, transfer.hosting
     content = bytearray()
@@ -276,7 +276,7 @@ def _manifest(connection: Connection, transfer: Transfer, pace: Pace) -> bytes |
 
     name = manifest_beside(transfer.path, hosting.manifest)
     try:
-        with _watching_pace(pace, key, lambda: len(content), connection):
+        with _watching_speed(speed_limits, key, lambda: len(content), connection):
             connection.fetch(key.action, name, take, size=None)
     except _EnoughError:
         pass
@@ -295,9 +295,11 @@ def _still_there(transfer: Transfer, staging: Staging, published: str | None) ->
 
 
 @contextlib.contextmanager
-def _watching_pace(pace: Pace, key: ZipKey, received: Callable[[], int], connection: Connection) -> Iterator[None]:
+def _watching_speed(
+    speed_limits: SpeedLimits, key: ZipKey, received: Callable[[], int], connection: Connection
+) -> Iterator[None]:
     try:
-        with pace.watch(received, connection.close):
+        with speed_limits.watch(received, connection.close):
             yield
     except TimeoutError as error:
         raise SourceTimeoutError(
@@ -315,7 +317,7 @@ def _refuse_known_bad(transfer: Transfer, published: str | None) -> None:
     bad = transfer.hosting.bad
     if bad is None:
         return
-    if bad.fault is Fault.DAMAGED:
+    if bad.fault is CopyFault.DAMAGED:
         raise ChecksumMismatchError(
             mark(
                 "{archive} is listed as it was when it was damaged. It is not fetched again. The centre must correct "

@@ -23,15 +23,15 @@ from dcc.errors import (
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.runtime.log_context import logging_about, progress_log, with_log_context
-from dcc.session.fetching.archive_transfer import Received, Transfer, origin_of, receive
+from dcc.session.fetching.archive_transfer import ReceivedArchive, Transfer, origin_of, receive
 from dcc.session.fetching.download_slots import DownloadSlot, DownloadSlots
-from dcc.session.fetching.source_connections import FurtherRefused, SourceConnections
+from dcc.session.fetching.source_connections import NoFurtherConnection, SourceConnections
 from dcc.session.fetching.transfer_queue import TransferQueue
 from dcc.settings import Settings
-from dcc.sources.base import Connection, SourceAddress, Upcoming
+from dcc.sources.base import Connection, SourceAddress, UpcomingFile
 from dcc.sources.connect import connect
 from dcc.sources.hosting import Hosting
-from dcc.sources.transfer_speed import Pace
+from dcc.sources.transfer_speed import SpeedLimits
 from dcc.store.staging import Staging
 
 if TYPE_CHECKING:
@@ -41,28 +41,28 @@ if TYPE_CHECKING:
 progress = progress_log(__name__)
 
 _IDLE_SECONDS = 3.0
-_MOST_AHEAD, _MOST_BYTES_AHEAD = 32, 8 * 1024 * 1024
+_MAX_AHEAD, _MAX_BYTES_AHEAD = 32, 8 * 1024 * 1024
 
-MOST_QUEUED = 128
+MAX_QUEUED = 128
 """The most attempts requested of one source at once: running ones, and those that wait for them."""
 
 HOPELESS = (LoginRefusedError, HostKeyUnknownError, HostKeyChangedError, CertificateRefusedError)
 """Errors that another try in the same session cannot mend."""
 
 
-class Stopped(Exception):  # noqa: N818 - not an error: the session is ending
+class DownloadsStopped(Exception):  # noqa: N818 - not an error: the session is ending
     """The session is stopping; the transfer is left where it is."""
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class TransferStarted:
     """A transfer has begun."""
 
     transfer: Transfer
 
 
 @dataclass(frozen=True, slots=True)
-class Progressed:
+class TransferProgressed:
     """The bytes of a transfer received so far."""
 
     transfer: Transfer
@@ -70,7 +70,7 @@ class Progressed:
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class ChecksumPublished:
     """The MD5 published beside the copy of a transfer."""
 
     transfer: Transfer
@@ -82,7 +82,7 @@ class TransferCompleted:
     """A transfer received its archive."""
 
     transfer: Transfer
-    received: Received
+    received: ReceivedArchive
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +101,16 @@ class TransferNotBegun:
     transfer: Transfer
 
 
-DownloadMessage = Started | Progressed | Published | TransferCompleted | TransferFailed | TransferNotBegun
+DownloadMessage = (
+    TransferStarted | TransferProgressed | ChecksumPublished | TransferCompleted | TransferFailed | TransferNotBegun
+)
 
 
 def _bytes_of(item: Transfer) -> int | None:
     return item.hosting.size_bytes
 
 
-class FetchedBefore(Protocol):
+class PrefetchedArchives(Protocol):
     """Archives that workers have fetched."""
 
     def connection(self, key: ZipKey, hosting: Hosting) -> Connection | None:
@@ -132,7 +134,7 @@ class SourceDownloads:
         staging: Staging,
         allowance: DownloadSlots,
         tell: Callable[[DownloadMessage], object],
-        from_workers: FetchedBefore | None = None,
+        from_workers: PrefetchedArchives | None = None,
         places: ConnectionPlaces | None = None,
     ) -> None:
         self._from_workers, self._places = from_workers, places
@@ -140,7 +142,7 @@ class SourceDownloads:
         settings = settings.for_protocol(address.protocol)
         self._settings, self._staging, self._allowance, self._tell = settings, staging, allowance, tell
         self._transfers = TransferQueue[Transfer](settings.downloads_per_source, _bytes_of)
-        self._pace = Pace.from_settings(settings)
+        self._speed_limits = SpeedLimits.from_settings(settings)
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
         self._given_up: SourceError | None = None
@@ -151,7 +153,7 @@ class SourceDownloads:
         self._connections = SourceConnections(
             address.label,
             lambda: connect(address, settings),
-            lambda goes_on: nullcontext() if places is None else places.place(address, goes_on),
+            lambda still_needed: nullcontext() if places is None else places.place(address, still_needed),
         )
         self._counting = threading.Lock()
 
@@ -229,11 +231,11 @@ class SourceDownloads:
                     continue
                 try:
                     connection = self._connections.get(worker)
-                except FurtherRefused:
+                except NoFurtherConnection:
                     self._transfers.put_back(item)
                     return
                 except Exception as error:
-                    self._tell(Started(item))
+                    self._tell(TransferStarted(item))
                     self._broke(item, error, connecting=True)
                 else:
                     # After an interruption the server may still be sending.
@@ -258,7 +260,7 @@ class SourceDownloads:
         try:
             connection = self._from_workers.connection(item.key, item.hosting)
         except Exception as error:
-            self._tell(Started(item))
+            self._tell(TransferStarted(item))
             self._broke(item, error, connecting=False)
             return True
         if connection is None:
@@ -279,24 +281,24 @@ class SourceDownloads:
         """Announce the following transfers to a connection that can use this."""
         if not connection.looks_ahead:
             return
-        if following := self._transfers.keep(worker, _MOST_AHEAD, _MOST_BYTES_AHEAD):
+        if following := self._transfers.keep(worker, _MAX_AHEAD, _MAX_BYTES_AHEAD):
             connection.announce([self._upcoming(each) for each in (transfer, *following)])
 
-    def _upcoming(self, transfer: Transfer) -> Upcoming:
+    def _upcoming(self, transfer: Transfer) -> UpcomingFile:
         key, hosting = transfer.key, transfer.hosting
         offset = self._staging.resumable(key, origin_of(hosting))
-        return Upcoming(key.action, transfer.path, hosting.size_bytes, offset, transfer.reads_checksum)
+        return UpcomingFile(key.action, transfer.path, hosting.size_bytes, offset, transfer.reads_checksum)
 
     def _fetch(self, worker: int, transfer: Transfer, connection: Connection, place: DownloadSlot) -> bool:
         """Carry out one transfer; returns whether it succeeded."""
 
         def on_bytes(received: int) -> None:
             if self._stopping.is_set():
-                raise Stopped
+                raise DownloadsStopped
             place.received = received
-            self._tell(Progressed(transfer, received))
+            self._tell(TransferProgressed(transfer, received))
 
-        self._tell(Started(transfer))
+        self._tell(TransferStarted(transfer))
         try:
             self._look_ahead(worker, transfer, connection)
             received = receive(
@@ -304,11 +306,11 @@ class SourceDownloads:
                 transfer,
                 self._staging,
                 on_bytes,
-                pace=self._pace,
-                most_unsized=self._settings.max_unsized_bytes,
-                on_published=lambda md5: self._tell(Published(transfer, md5)),
+                speed_limits=self._speed_limits,
+                max_unsized=self._settings.max_unsized_bytes,
+                on_published=lambda md5: self._tell(ChecksumPublished(transfer, md5)),
             )
-        except Stopped:
+        except DownloadsStopped:
             return False
         except Exception as error:
             self._broke(transfer, error, connecting=False, begun=place.received > 0)

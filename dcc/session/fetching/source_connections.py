@@ -21,7 +21,7 @@ _FRESH_SECONDS = 30.0
 progress = progress_log(__name__)
 
 
-class FurtherRefused(Exception):  # noqa: N818 - not an error: others have connections
+class NoFurtherConnection(Exception):  # noqa: N818 - not an error: others have connections
     """No connection can be had in addition to those of others, or none is wanted any more."""
 
 
@@ -49,7 +49,8 @@ class SourceConnections:
         """The connection of a thread, by its number, or a new one.
 
         If that fails, it waits for others that are being made: only they show whether the server accepts any. Raises
-        FurtherRefused if the server accepted one meanwhile or there is one, and after `stop`; else what `make` raised.
+        NoFurtherConnection if the server accepted one meanwhile or there is one, and after `stop`; else what `make`
+        raised.
         """
         if thread in self._of_thread:
             connection, _, used = self._of_thread[thread]
@@ -70,7 +71,7 @@ class SourceConnections:
                 # The transfer is left to others; an error that is not the server's must be visible.
                 fault = None if isinstance(error, SourceError) else error
                 progress.info("%s is asked for no further connection: %s", self._label, error, exc_info=fault)
-                raise FurtherRefused from error
+                raise NoFurtherConnection from error
             raise
         with self._changed:
             self._being_made -= 1

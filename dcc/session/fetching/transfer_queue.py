@@ -70,19 +70,19 @@ class TransferQueue(Generic[T]):
                     raise TimeoutError
             return None
 
-    def keep(self, worker: int, most: int, most_bytes: int) -> Sequence[T]:
-        """Reserve items for a thread, up to `most` and `most_bytes`, and no more than its share.
+    def keep(self, worker: int, limit: int, max_bytes: int) -> Sequence[T]:
+        """Reserve items for a thread, up to `limit` and `max_bytes`, and no more than its share.
 
         Returns all that are reserved for it, in order; nothing while it has still half of its share.
         """
         with self._changed:
             kept = self._kept[worker]
-            if len(kept) > most // 2:
+            if len(kept) > limit // 2:
                 return ()
             share = len(self._waiting) // len(self._kept)
-            room = most_bytes - sum(self._size_of(item) or 0 for item in kept)
+            room = max_bytes - sum(self._size_of(item) or 0 for item in kept)
             added = 0
-            while added < share and len(kept) < most and room > 0:
+            while added < share and len(kept) < limit and room > 0:
                 size = self._size_of(self._waiting[0])
                 if size is None:
                     break

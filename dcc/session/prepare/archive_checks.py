@@ -70,7 +70,7 @@ class CheckedArchive(NamedTuple):
         return list(zip(self.archive.documents, self.problems, strict=True))
 
 
-class Ready(NamedTuple):
+class EarlierResults(NamedTuple):
     """Earlier results for an archive with that MD5: the problems of each document, by its name.
 
     Files in `folder` whose names begin with that of prepared files belong to the archive.
@@ -81,7 +81,7 @@ class Ready(NamedTuple):
     folder: Path
 
 
-class NotOpened(NamedTuple):
+class UnopenedArchive(NamedTuple):
     """The problem of an archive with that MD5."""
 
     error: ArchiveError | InternalFaultError
@@ -96,8 +96,8 @@ class ArchiveChecker:
         self.schemas = schemas or SchemaSet.load(setup.xsd_dir)
 
     def check(
-        self, archive: Path, target: Path, md5: str | None = None, ready: Ready | None = None
-    ) -> CheckedArchive | NotOpened:
+        self, archive: Path, target: Path, md5: str | None = None, ready: EarlierResults | None = None
+    ) -> CheckedArchive | UnopenedArchive:
         """Compute an archive's MD5, unless it is known, extract its documents to `target`, and validate them.
 
         `ready` results for the same MD5 are used. Raises DiskFullError, and OSError if the disk fails.
@@ -106,7 +106,7 @@ class ArchiveChecker:
         try:
             found = self.extract(archive, target)
         except ArchiveError as error:
-            return NotOpened(portable(error), taken)
+            return UnopenedArchive(portable(error), taken)
         found, known = self._converted(found, archive.name, target)
         if ready is not None and ready.md5 == taken:
             known = {**known, **ready.problems}
@@ -123,7 +123,7 @@ class ArchiveChecker:
             file.path.unlink()
         if difference is not None:
             shutil.rmtree(target)
-            return NotOpened(portable(difference), taken)
+            return UnopenedArchive(portable(difference), taken)
         # Which may be a lot, and is needed no more.
         return CheckedArchive(replace(found, sizes={}), taken, tuple(problems))
 
@@ -136,7 +136,7 @@ class ArchiveChecker:
             limits=setup.limits,
             naming=setup.naming,
             centres=setup.centres,
-            wanted=converter_for,
+            is_wanted=converter_for,
         )
 
     def _converted(

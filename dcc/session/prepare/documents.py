@@ -39,7 +39,7 @@ from dcc.store.staging import disk_errors, document_lost
 if TYPE_CHECKING:
     from dcc.session.prepare.archive_checks import CheckedArchive
 
-MOST_FINDINGS: Final = 2_000
+MAX_FINDINGS: Final = 2_000
 """The most findings kept of a document; one with more is read and judged again by itself."""
 
 _NOT_KNOWN: Final = 0
@@ -47,7 +47,7 @@ _NOT_KNOWN: Final = 0
 
 
 @dataclass(frozen=True)
-class Basis:
+class PreparationBasis:
     """What documents are prepared by: reference data, a day in UTC, and the tables of the QC database.
 
     `signature` names the reference data.
@@ -74,11 +74,11 @@ class DocumentToPrepare(NamedTuple):
     md5: str | None
 
 
-def valid_documents(found: CheckedArchive) -> list[DocumentToPrepare]:
+def valid_documents(checked: CheckedArchive) -> list[DocumentToPrepare]:
     """The documents of an archive that have no problem."""
     return [
         DocumentToPrepare(str(one.path), one.name.kind, one.name.centre, one.md5)
-        for one, problems in found.documents
+        for one, problems in checked.documents
         if not problems
     ]
 
@@ -92,7 +92,7 @@ class ArchiveToPrepare(NamedTuple):
     documents: Sequence[DocumentToPrepare]
 
 
-def prepare_archive(archive: ArchiveToPrepare, basis: Basis) -> dict[str, Exception]:
+def prepare_archive(archive: ArchiveToPrepare, basis: PreparationBasis) -> dict[str, Exception]:
     """Prepare the documents of an archive in its file; returns the reasons of those that could not be, by name.
 
     Reasons are StagedDocumentLostError for a document that changed since its validation, DocumentError for content that
@@ -114,7 +114,7 @@ def prepare_archive(archive: ArchiveToPrepare, basis: Basis) -> dict[str, Except
         return failed
 
 
-def prepare_into(writer: PreparedWriter, archive: ArchiveToPrepare, basis: Basis) -> dict[str, Exception]:
+def prepare_into(writer: PreparedWriter, archive: ArchiveToPrepare, basis: PreparationBasis) -> dict[str, Exception]:
     """Prepare the documents of an archive in a file that others may share; returns as `prepare_archive`.
 
     Raises what a full disk is reported by.
@@ -135,7 +135,9 @@ def prepare_into(writer: PreparedWriter, archive: ArchiveToPrepare, basis: Basis
     return failed
 
 
-def _prepare(key: ZipKey, document: DocumentToPrepare, name: str, writer: PreparedWriter, basis: Basis) -> None:
+def _prepare(
+    key: ZipKey, document: DocumentToPrepare, name: str, writer: PreparedWriter, basis: PreparationBasis
+) -> None:
     path = Path(document.path)
     try:
         md5 = md5_of(path)
@@ -160,12 +162,12 @@ def _prepare(key: ZipKey, document: DocumentToPrepare, name: str, writer: Prepar
 def _findings_of(contents: Iterator[Content], context: DocumentContext, accepted: AcceptedElements) -> list[Any] | None:
     """The findings of the rules; None if there are too many, or a fault occurred: judging meets it again."""
     try:
-        found = list(islice(check_contents(contents, context, NEEDING_OTHERS, accepted), MOST_FINDINGS + 1))
+        found = list(islice(check_contents(contents, context, NEEDING_OTHERS, accepted), MAX_FINDINGS + 1))
     except MemoryError:
         raise
     except Exception:
         return None
-    return [packed(finding) for finding in found] if len(found) <= MOST_FINDINGS else None
+    return [packed(finding) for finding in found] if len(found) <= MAX_FINDINGS else None
 
 
 class _RowsOfContents:
@@ -190,7 +192,7 @@ _LESS_URGENT: Final = 5
 """What is added to the niceness of the process."""
 
 
-def begin(basis: Basis) -> Basis:
+def begin(basis: PreparationBasis) -> PreparationBasis:
     """Prepare by this basis from now on."""
     # What is prepared waits for the session's own process, which therefore comes first.
     os.nice(_LESS_URGENT)
@@ -200,6 +202,6 @@ def begin(basis: Basis) -> Basis:
     return basis
 
 
-def prepare(basis: Basis, archive: ArchiveToPrepare) -> dict[str, Exception]:
+def prepare(basis: PreparationBasis, archive: ArchiveToPrepare) -> dict[str, Exception]:
     """Prepare an archive: see `prepare_archive`."""
     return prepare_archive(archive, basis)

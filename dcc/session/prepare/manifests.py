@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from dcc.archives.extraction import ExtractedArchive, ExtractedDocument
-from dcc.archives.manifest import Counts, Expected, conflicts, differences, of_content, read_beside
+from dcc.archives.manifest import Counts, ManifestEntry, conflicts, differences, of_content, read_beside
 from dcc.converters.base import SubmittedFile
 from dcc.converters.conversion import convert_file, converter_for, kinds_of
 from dcc.documents.contents import Experiment, Specimen
@@ -20,7 +20,7 @@ from dcc.messages import Message, mark, message
 from dcc.naming import DocumentKind
 from dcc.outcomes import Problem
 
-_MOST_TOLD: Final = 5
+_MAX_TOLD: Final = 5
 _DIFFERS: Final = mark(
     "{archive} does not hold what its manifest says: {differences}. Correct the archive or its manifest, and replace "
     "it, under the same name."
@@ -32,7 +32,7 @@ _DIFFERS_MUCH: Final = mark(
 
 
 def unlike_manifest(
-    archive: Path, md5: str, found: ExtractedArchive, problems: Sequence[Sequence[Problem]]
+    archive: Path, md5: str, extracted: ExtractedArchive, problems: Sequence[Sequence[Problem]]
 ) -> ManifestError | None:
     """What to tell of an archive of that MD5 that is not as its manifests say; None where it is, or has none.
 
@@ -42,7 +42,7 @@ def unlike_manifest(
         manifest = read_beside(archive)
     except ManifestError as error:
         return error
-    inside, held = found.manifest, manifest if manifest is not None else found.manifest
+    inside, held = extracted.manifest, manifest if manifest is not None else extracted.manifest
     if held is None:
         return None
     of_archive = [one for one in held if one.file == archive.name]
@@ -57,18 +57,18 @@ def unlike_manifest(
             "the same, or leave the inner one out."
         )
         return ManifestError(text, archive=archive.name, file=different)
-    differing = [*_of_archive(of_archive, archive, md5), *_of_files(of_files, found, problems)]
+    differing = [*_of_archive(of_archive, archive, md5), *_of_files(of_files, extracted, problems)]
     if not differing:
         return None
     return ManifestError(
-        _DIFFERS if len(differing) <= _MOST_TOLD else _DIFFERS_MUCH,
+        _DIFFERS if len(differing) <= _MAX_TOLD else _DIFFERS_MUCH,
         archive=archive.name,
-        differences=differing[:_MOST_TOLD],
+        differences=differing[:_MAX_TOLD],
         number=len(differing),
     )
 
 
-def _of_archive(expected: Sequence[Expected], archive: Path, md5: str) -> Iterator[Message]:
+def _of_archive(expected: Sequence[ManifestEntry], archive: Path, md5: str) -> Iterator[Message]:
     """What an archive as a whole has otherwise than the manifest beside it says."""
     size = archive.stat().st_size
     for one in expected:
@@ -80,10 +80,10 @@ def _of_archive(expected: Sequence[Expected], archive: Path, md5: str) -> Iterat
 
 
 def _of_files(
-    expected: Sequence[Expected], found: ExtractedArchive, problems: Sequence[Sequence[Problem]]
+    expected: Sequence[ManifestEntry], extracted: ExtractedArchive, problems: Sequence[Sequence[Problem]]
 ) -> Iterator[Message]:
     documents: dict[str, list[tuple[ExtractedDocument, Sequence[Problem]]]] = defaultdict(list)
-    for document, of_document in zip(found.documents, problems, strict=True):
+    for document, of_document in zip(extracted.documents, problems, strict=True):
         documents[document.place].append((document, of_document))
 
     def count(place: str) -> Counts | None:
@@ -91,9 +91,9 @@ def _of_files(
             return None
         return _sum(count_entities(document.path, document.name.kind) for document, _ in documents[place])
 
-    files = {document.place: document.path for document in found.documents}
-    files |= {file.place: file.path for file in found.files}
-    return differences(expected, found.sizes, files, count, [path for path, _, _ in found.refused])
+    files = {document.place: document.path for document in extracted.documents}
+    files |= {file.place: file.path for file in extracted.files}
+    return differences(expected, extracted.sizes, files, count, [path for path, _, _ in extracted.refused])
 
 
 def count_entities(document: Path, kind: DocumentKind) -> Counts:
@@ -117,14 +117,14 @@ def count_file(name: str, path: Path, schemas: SchemaSet) -> Counts:
     with tempfile.TemporaryDirectory(prefix="dcc-manifest-") as folder:
         for kind in kinds_of(converter, name):
             target, file = Path(folder) / kind, SubmittedFile(name, path, "any")
-            problems = convert_file(converter, file, kind, target, _MOST_BYTES, 1)[2]
+            problems = convert_file(converter, file, kind, target, _MAX_BYTES, 1)[2]
             if problems:
                 raise ConversionError(problems[0].message)
             counted.append(count_entities(target, kind))
     return _sum(counted)
 
 
-_MOST_BYTES = 2**40
+_MAX_BYTES = 2**40
 
 
 def _sum(counts: Iterable[Counts]) -> Counts:

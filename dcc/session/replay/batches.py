@@ -27,8 +27,8 @@ from dcc.runtime.private_files import scratch_directory
 from dcc.runtime.worker_processes import WorkerProcesses
 from dcc.session.batches.exchange import WORKER_SCRATCH, WorkerBatch, unpack
 from dcc.session.replay import worker
-from dcc.session.replay.replayer import Opened, Replayer, ToOpen
-from dcc.session.replay.stored_archives import ArchiveBytes, KeptArchive
+from dcc.session.replay.replayer import ArchiveToOpen, OpenedDocument, Replayer
+from dcc.session.replay.stored_archives import ArchiveBytes, FetchedArchive
 from dcc.settings import Settings
 from dcc.store.objects import ObjectStore
 
@@ -37,8 +37,8 @@ log = logging.getLogger(__name__)
 _REPLAYER: Final = "replayer"
 _SCHEMAS, _RULES, _SENT = "schemas", "rules", "sent"
 _PARTS, _OPENED = "parts.json", "opened.json"
-_PARTS_TYPE: Final = TypeAdapter(dict[int, list[KeptArchive]])
-_OPENED_TYPE: Final = TypeAdapter(list[list[Opened]])
+_PARTS_TYPE: Final = TypeAdapter(dict[int, list[FetchedArchive]])
+_OPENED_TYPE: Final = TypeAdapter(list[list[OpenedDocument]])
 
 
 def write_bundle(bundle: Path, replayer: Replayer) -> None:
@@ -74,7 +74,7 @@ def _replayer(store: ObjectStore, key: str, folder: Path) -> Replayer:
 
 
 def write_plan(
-    path: Path, parts: Mapping[int, Sequence[KeptArchive]], sent: Iterator[tuple[KeptArchive, Path]]
+    path: Path, parts: Mapping[int, Sequence[FetchedArchive]], sent: Iterator[tuple[FetchedArchive, Path]]
 ) -> None:
     """Put the parts of a batch by their numbers, and the archives to send, each with its manifest, into one file."""
     with tarfile.open(path, "w") as tar:
@@ -142,10 +142,12 @@ class _Part:
     folder: Path
     patience: float
 
-    def prepare(self, archives: Sequence[KeptArchive]) -> Path:
+    def prepare(self, archives: Sequence[FetchedArchive]) -> Path:
         """The file with the result. Raises TimeoutError, DccError, OSError, and ValueError for odd texts."""
         try:
-            to_open = [ToOpen(archive.key, archive.centre, self._fetch(archive), archive.md5) for archive in archives]
+            to_open = [
+                ArchiveToOpen(archive.key, archive.centre, self._fetch(archive), archive.md5) for archive in archives
+            ]
             opened = self.run("prepare", f"{archives[0].key}", to_open).result(self.patience)
         finally:
             for one in archives:
@@ -163,7 +165,7 @@ class _Part:
                 shutil.rmtree(contents, ignore_errors=True)
         return result
 
-    def _fetch(self, archive: KeptArchive) -> Path:
+    def _fetch(self, archive: FetchedArchive) -> Path:
         sent = self.folder / _SENT / f"{archive.download_id}" / archive.key.file_name
         found = sent if sent.exists() else self.stored.fetch(archive)
         if found is None:
@@ -171,7 +173,7 @@ class _Part:
         return found
 
 
-def take_result(result: Path, root: Path) -> list[list[Opened]]:
+def take_result(result: Path, root: Path) -> list[list[OpenedDocument]]:
     """The documents of a part's archives, whose files are unpacked below the root of a replay.
 
     Raises OSError, and ValueError for what is no result.

@@ -13,7 +13,7 @@ from dcc.runtime.logging_setup import NOTICE
 from dcc.session.batches.exchange import Exchange, Workers, new_folder_of_replay, remove_old_replays
 from dcc.session.batches.planning import seconds_to_prepare, together
 from dcc.session.replay.batches import take_result, write_bundle, write_plan
-from dcc.session.replay.replayer import Opened, Replayer
+from dcc.session.replay.replayer import OpenedDocument, Replayer
 from dcc.session.replay.stored_archives import ArchiveBytes, StoredArchive
 from dcc.settings import Settings
 from dcc.settings.workers import ExecutorKind
@@ -28,7 +28,7 @@ _BUNDLE: Final = "bundle"
 Part = list[StoredArchive]
 
 
-class FromWorkers(Exchange):
+class ReplayWorkerResults(Exchange):
     """The results of workers for the `parts` of a replay. Threads may share it."""
 
     def __init__(self, settings: Settings, replayer: Replayer, parts: Sequence[Part]) -> None:
@@ -77,7 +77,7 @@ class FromWorkers(Exchange):
                 yield archive, path
                 stored.release(archive)
 
-    def take(self, number: int) -> list[list[Opened]] | None:
+    def take(self, number: int) -> list[list[OpenedDocument]] | None:
         """The documents of a part's archives; None if this process has to prepare them."""
         if number not in self._keys:
             return None
@@ -99,7 +99,7 @@ def prepared_by_workers(
     replayer: Replayer,
     parts: Sequence[Part],
     on_progress: Callable[[int], object],
-) -> Iterator[FromWorkers | None]:
+) -> Iterator[ReplayWorkerResults | None]:
     """The results of workers, if there are any, for the parts of a replay; they are removed after the block.
 
     `on_progress` is called with the number of archives that are there. What workers leave to this process, it notices.
@@ -107,7 +107,7 @@ def prepared_by_workers(
     if workers is None or not parts:
         yield None
         return
-    results = FromWorkers(settings, replayer, parts)
+    results = ReplayWorkerResults(settings, replayer, parts)
     try:
         try:
             remove_old_replays(results.store)
@@ -129,9 +129,9 @@ def prepared_by_workers(
             log.warning("What workers left for the replay stays in the store for a day: %s", error)
 
 
-def parts_of(archives: Sequence[StoredArchive], most: int) -> Iterator[Part]:
-    """Archives in their order, at `most` so many together, and not more than half a minute's work."""
-    return together(archives, lambda one: _seconds([one]), lambda one: _size([one]), most)
+def parts_of(archives: Sequence[StoredArchive], limit: int) -> Iterator[Part]:
+    """Archives in their order, at `limit` so many together, and not more than half a minute's work."""
+    return together(archives, lambda one: _seconds([one]), lambda one: _size([one]), limit)
 
 
 def _seconds(part: Part) -> float:

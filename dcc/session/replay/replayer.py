@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, Engine, event
 
 from dcc.data_outcomes import FindingEntry
-from dcc.databases.engines import MOST_ATTACHED, disposed, open_database
+from dcc.databases.engines import MAX_ATTACHED, disposed, open_database
 from dcc.databases.transactions import run_reading
 from dcc.documents.origins import Origin
 from dcc.documents.reading import read_document
@@ -37,7 +37,7 @@ from dcc.errors import (
 from dcc.naming import Action, DocumentName
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase
-from dcc.qc.apply.documents import Applied, ToApply, apply_documents
+from dcc.qc.apply.documents import AppliedDocument, DocumentWithRows, apply_documents
 from dcc.qc.database import QC_DATABASE
 from dcc.qc.judging import documents as judging
 from dcc.qc.judging.documents import lock_documents
@@ -59,9 +59,9 @@ from dcc.session.data.due_documents import (
     groups_to_apply,
     in_order_of_upload,
 )
-from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, NotOpened, Setup
-from dcc.session.prepare.documents import ArchiveToPrepare, Basis, prepare_into, valid_documents
-from dcc.session.replay.verdicts import ACCEPTED, HELD, NOT_OPENED, Fact, Verdict, failed
+from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup, UnopenedArchive
+from dcc.session.prepare.documents import ArchiveToPrepare, PreparationBasis, prepare_into, valid_documents
+from dcc.session.replay.verdicts import ACCEPTED, HELD, NOT_OPENED, ReplayFact, ReplayVerdict, failed
 from dcc.store.staging import Staging
 from dcc.tracker.archive_names import stored_name
 from dcc.vocabulary import DocumentState, Severity
@@ -76,7 +76,7 @@ LEFT_OUT: Final = frozenset(
 _OPEN: Final = 16
 
 
-class ToOpen(NamedTuple):
+class ArchiveToOpen(NamedTuple):
     """An archive, its centre, the place of its bytes and their MD5."""
 
     key: ZipKey
@@ -85,7 +85,7 @@ class ToOpen(NamedTuple):
     md5: str | None
 
 
-class Opened(NamedTuple):
+class OpenedDocument(NamedTuple):
     """A document of a stored archive. `verdict` is None if it goes on to be applied, from the file `prepared`.
 
     `centres` are those of its data. `name` is None for one whose name is refused.
@@ -95,12 +95,12 @@ class Opened(NamedTuple):
     name: DocumentName | None
     size_bytes: int
     md5: str | None
-    verdict: Verdict | None
+    verdict: ReplayVerdict | None
     prepared: str = ""
     centres: tuple[str, ...] = ()
 
 
-class ToJudge(NamedTuple):
+class ReplayDocument(NamedTuple):
     """A document to be applied and judged, in the session `batch`; what `is_confirmed` was applied before, or allowed.
 
     It may change any data then.
@@ -112,7 +112,7 @@ class ToJudge(NamedTuple):
     is_confirmed: bool
 
 
-class Standing(NamedTuple):
+class StandingDocument(NamedTuple):
     """A document that was applied to a scratch QC database, with its id there; `is_noted`: the upload has findings."""
 
     id: int
@@ -125,8 +125,8 @@ class AppliedGroup(NamedTuple):
     """The scratch QC database of some documents, those to be judged, and verdicts on the others by `xml_id`."""
 
     place: Path
-    standing: list[Standing]
-    verdicts: dict[int, Verdict]
+    standing: list[StandingDocument]
+    verdicts: dict[int, ReplayVerdict]
 
 
 @dataclass
@@ -138,10 +138,10 @@ class Replayer:
 
     root: Path
     setup: Setup
-    basis: Basis
+    basis: PreparationBasis
     waivers: tuple[Waiver, ...]
     limit: int
-    hold_above: int | None
+    hold_threshold: int | None
     delegations: Delegations
     rules: str | None = None
 
@@ -158,9 +158,11 @@ class Replayer:
         return Staging(self.root / "staging")
 
     @cached_property
-    def judging_basis(self) -> judging.Basis:
+    def judging_basis(self) -> judging.JudgingBasis:
         """What documents are judged by."""
-        return judging.Basis(ActiveReference(self.basis.reference, {}), self.waivers, self.basis.today, self.limit)
+        return judging.JudgingBasis(
+            ActiveReference(self.basis.reference, {}), self.waivers, self.basis.today, self.limit
+        )
 
     def require_rules(self, module: str) -> None:
         """Raise ConfigurationError if a proposed module registers no rule."""
@@ -168,7 +170,7 @@ class Replayer:
         if not any(rule.check.__module__.partition(".")[0] == package for rule in all_rules().values()):
             raise ConfigurationError(f"The module {module} registers no rule. Name the module with the rules.")
 
-    def prepare(self, archives: Sequence[ToOpen]) -> list[list[Opened]]:
+    def prepare(self, archives: Sequence[ArchiveToOpen]) -> list[list[OpenedDocument]]:
         """Open archives of one action, and prepare their documents in one file; the documents of each.
 
         An archive that is not opened is a document without a name. Raises DiskFullError and OSError.
@@ -182,13 +184,13 @@ class Replayer:
             [self._prepared(archive, one, file) for one in some] for archive, some in zip(archives, opened, strict=True)
         ]
 
-    def _open(self, archive: ToOpen, writer: PreparedWriter, target: Path) -> list[Opened]:
+    def _open(self, archive: ArchiveToOpen, writer: PreparedWriter, target: Path) -> list[OpenedDocument]:
         key = archive.key
         self.staging.prepare(key)
         contents = self.staging.contents(key)
         found = self.checker.check(archive.path, contents, archive.md5)
-        if isinstance(found, NotOpened):
-            return [Opened("", None, 0, None, Verdict(NOT_OPENED))]
+        if isinstance(found, UnopenedArchive):
+            return [OpenedDocument("", None, 0, None, ReplayVerdict(NOT_OPENED))]
         try:
             faults = prepare_into(
                 writer, ArchiveToPrepare(key, archive.centre, target, valid_documents(found)), self.basis
@@ -202,13 +204,13 @@ class Replayer:
                 if isinstance(fault, sqlite3.Error | OSError):
                     raise self._unwritable(fault)
                 verdict = _failed_upload(fault)
-            opened.append(Opened(one.name.file_name, one.name, one.size_bytes, one.md5, verdict))
+            opened.append(OpenedDocument(one.name.file_name, one.name, one.size_bytes, one.md5, verdict))
         return [*opened, *_refused(found)]
 
     def _unwritable(self, fault: Exception) -> DiskFullError:
         return DiskFullError(f"{self.root} cannot be written: {fault}. Free some space, or set TMPDIR.")
 
-    def _prepared(self, archive: ToOpen, one: Opened, file: PreparedFile) -> Opened:
+    def _prepared(self, archive: ArchiveToOpen, one: OpenedDocument, file: PreparedFile) -> OpenedDocument:
         """A document with what was prepared of it; its text is removed unless it has to be read again."""
         if one.name is None:
             return one
@@ -222,7 +224,7 @@ class Replayer:
             (self.staging.contents(archive.key) / one.file_name).unlink()
         return one
 
-    def apply(self, documents: Sequence[ToJudge]) -> AppliedGroup:
+    def apply(self, documents: Sequence[ReplayDocument]) -> AppliedGroup:
         """Apply documents to a scratch QC database in their order, session by session.
 
         They share no data with documents that are applied apart from them.
@@ -235,7 +237,7 @@ class Replayer:
                 application.apply(list(batch))
         return AppliedGroup(place, application.standing, application.verdicts)
 
-    def judge(self, place: Path, documents: Sequence[Standing]) -> dict[int, Verdict]:
+    def judge(self, place: Path, documents: Sequence[StandingDocument]) -> dict[int, ReplayVerdict]:
         """The verdicts on applied documents by `xml_id`."""
         with _scratch(place) as engine, _Files() as files, engine.connect() as connection:
             return _Judging(self, connection, files).judge(documents)
@@ -254,7 +256,7 @@ class _Files:
         for file in self._open.values():
             file.close()
 
-    def document(self, one: ToJudge | Standing) -> PreparedDocument:
+    def document(self, one: ReplayDocument | StandingDocument) -> PreparedDocument:
         """A prepared document."""
         file = self._open.pop(one.prepared, None) or PreparedFile(Path(one.prepared))
         self._open[one.prepared] = file
@@ -268,29 +270,29 @@ class _Application:
 
     def __init__(self, replayer: Replayer, engine: Engine, files: _Files) -> None:
         self._replayer, self._engine, self._files = replayer, engine, files
-        self.verdicts: dict[int, Verdict] = {}
-        self.standing: list[Standing] = []
+        self.verdicts: dict[int, ReplayVerdict] = {}
+        self.standing: list[StandingDocument] = []
 
-    def apply(self, batch: Sequence[ToJudge]) -> None:
+    def apply(self, batch: Sequence[ReplayDocument]) -> None:
         """Apply the documents of a session: additions in groups, all others one by one."""
-        together_from = run_reading(self._engine, newest_document, patience_seconds=0) + 1
+        first_of_batch = run_reading(self._engine, newest_document, patience_seconds=0) + 1
         by_id = {one.document.xml_id: one for one in batch}
         groups = groups_to_apply(
             in_order_of_upload(one.document for one in batch),
             lambda document: document.key.action is Action.ADD,
             lambda document: by_id[document.xml_id].prepared,
-            MOST_ATTACHED,
+            MAX_ATTACHED,
         )
         for group in groups:
-            self._apply([by_id[document.xml_id] for document in group], together_from)
+            self._apply([by_id[document.xml_id] for document in group], first_of_batch)
 
-    def _apply(self, group: Sequence[ToJudge], together_from: int) -> None:
+    def _apply(self, group: Sequence[ReplayDocument], first_of_batch: int) -> None:
         """Apply documents together; if that fails, each by itself."""
         try:
             applied = apply_documents(
                 self._engine,
-                [self._to_apply(one, together_from) for one in group],
-                hold_above=None if group[0].is_confirmed else self._replayer.hold_above,
+                [self._to_apply(one, first_of_batch) for one in group],
+                hold_threshold=None if group[0].is_confirmed else self._replayer.hold_threshold,
             )
         except DatabaseUnreachableError:
             raise
@@ -299,20 +301,20 @@ class _Application:
                 self.verdicts[group[0].document.xml_id] = _failed_upload(error)
                 return
             for one in group:
-                self._apply([one], together_from)
+                self._apply([one], first_of_batch)
             return
         for one, result in zip(group, applied, strict=True):
             self._take(one, result)
 
-    def _to_apply(self, one: ToJudge, together_from: int) -> ToApply:
-        to_apply = document_to_apply(one.document, self._replayer.delegations, together_from)
+    def _to_apply(self, one: ReplayDocument, first_of_batch: int) -> DocumentWithRows:
+        to_apply = document_to_apply(one.document, self._replayer.delegations, first_of_batch)
         prepared = self._files.document(one)
-        return ToApply(replace(to_apply, rights=None) if one.is_confirmed else to_apply, prepared)
+        return DocumentWithRows(replace(to_apply, rights=None) if one.is_confirmed else to_apply, prepared)
 
-    def _take(self, one: ToJudge, applied: Applied) -> None:
+    def _take(self, one: ReplayDocument, applied: AppliedDocument) -> None:
         if applied.state is DocumentState.APPLIED:
             noted = bool(applied.findings)
-            self.standing.append(Standing(applied.document_id, one.document, one.prepared, noted))
+            self.standing.append(StandingDocument(applied.document_id, one.document, one.prepared, noted))
             return
         outcome = HELD if applied.state is DocumentState.HELD else failed(Phase.UPLOAD)
         entries = [
@@ -329,11 +331,11 @@ class _Judging:
         self._replayer, self._connection, self._files = replayer, connection, files
         self._basis = replayer.judging_basis
 
-    def judge(self, documents: Sequence[Standing]) -> dict[int, Verdict]:
+    def judge(self, documents: Sequence[StandingDocument]) -> dict[int, ReplayVerdict]:
         """The verdicts by `xml_id`."""
         findings = {one.id: self._findings(one) for one in documents}
         known = [document_id for document_id, found in findings.items() if found is not None]
-        doubtful = questionable(self._connection, known, latest_day(self._basis.today))
+        questionable_ids = questionable(self._connection, known, latest_day(self._basis.today))
         verdicts = {}
         for standing in documents:
             document, found = standing.document, findings[standing.id]
@@ -343,26 +345,26 @@ class _Judging:
                 path = self._replayer.staging.contents(document.key) / document.name.file_name
                 contents = read_document(path, document.name.kind)
                 found = list(check_contents(contents, self._context(standing), JUDGED_AT_UPLOAD))
-            elif standing.id in doubtful:
+            elif standing.id in questionable_ids:
                 found = self._with_others(standing, found)
             is_clean = not (found or standing.is_noted)
-            verdicts[document.xml_id] = Verdict(ACCEPTED) if is_clean else self._verdict(standing, found)
+            verdicts[document.xml_id] = ReplayVerdict(ACCEPTED) if is_clean else self._verdict(standing, found)
         return verdicts
 
-    def _findings(self, one: Standing) -> list[Finding] | None:
+    def _findings(self, one: StandingDocument) -> list[Finding] | None:
         """The prepared findings; None if the document has to be read again."""
         prepared = self._files.document(one)
         if not prepared.whole or prepared.findings is None:
             return None
         return [unpacked(each) for each in prepared.findings]
 
-    def _context(self, one: Standing) -> DocumentContext:
+    def _context(self, one: StandingDocument) -> DocumentContext:
         origin = Origin.from_json(self._files.document(one).origin)
         name, reference, today = one.document.name, self._basis.reference.data, self._basis.today
         lookups = SqlLookups(self._connection)
         return DocumentContext(one.id, one.document.key.action, name.centre, today, reference, lookups, origin=origin)
 
-    def _with_others(self, one: Standing, findings: Sequence[Finding]) -> list[Finding]:
+    def _with_others(self, one: StandingDocument, findings: Sequence[Finding]) -> list[Finding]:
         """Findings with those of the rules about specimens of other documents."""
         contents = load_document(self._connection, one.id)
         others = check_contents(contents, self._context(one), all_rules().keys() - ABOUT_SPECIMENS)
@@ -370,7 +372,7 @@ class _Judging:
         added = [each for each in others if each.rule in ABOUT_SPECIMENS and each.block not in refused]
         return sorted([*findings, *added], key=attrgetter("line"))
 
-    def _verdict(self, one: Standing, findings: Sequence[Finding]) -> Verdict:
+    def _verdict(self, one: StandingDocument, findings: Sequence[Finding]) -> ReplayVerdict:
         document = lock_documents(self._connection, [one.id])[one.id]
         judged = judging.assess(self._connection, document, findings, self._basis)
         problems = problems_of(judged.findings, sum(judged.counts.values()), self._basis.limit)
@@ -392,17 +394,17 @@ def _forget_safety(connection: Any, record: object) -> None:  # noqa: ARG001
     connection.execute("PRAGMA foreign_keys = OFF")
 
 
-def _refused(found: CheckedArchive) -> Iterator[Opened]:
+def _refused(found: CheckedArchive) -> Iterator[OpenedDocument]:
     for file_name, size_bytes, problem in found.archive.refused:
         verdict = _verdict(failed(Phase.XML_NAME), [problem])
-        yield Opened(stored_name(file_name), None, size_bytes, None, verdict)
+        yield OpenedDocument(stored_name(file_name), None, size_bytes, None, verdict)
 
 
-def _failed_upload(error: Exception) -> Verdict:
+def _failed_upload(error: Exception) -> ReplayVerdict:
     if not isinstance(error, DccError):
         error = InternalFaultError(f"{fault_of(error)}. This is a fault of the platform: report it.")
     return _verdict(failed(Phase.UPLOAD), [Problem.of(error)])
 
 
-def _verdict(outcome: str, problems: Sequence[Problem]) -> Verdict:
-    return Verdict(outcome, tuple(map(Fact.of, problems)))
+def _verdict(outcome: str, problems: Sequence[Problem]) -> ReplayVerdict:
+    return ReplayVerdict(outcome, tuple(map(ReplayFact.of, problems)))

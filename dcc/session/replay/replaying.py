@@ -37,13 +37,13 @@ from dcc.reference.loading import SETS, ReferenceData
 from dcc.session.batches.exchange import Workers
 from dcc.session.data.due_documents import DueDocument
 from dcc.session.prepare.archive_checks import Setup
-from dcc.session.prepare.documents import Basis
+from dcc.session.prepare.documents import PreparationBasis
 from dcc.session.replay import worker
 from dcc.session.replay.batches import processes_of
-from dcc.session.replay.by_workers import FromWorkers, Part, parts_of, prepared_by_workers
-from dcc.session.replay.replayer import LEFT_OUT, Opened, Replayer, ToJudge, ToOpen
+from dcc.session.replay.by_workers import Part, ReplayWorkerResults, parts_of, prepared_by_workers
+from dcc.session.replay.replayer import LEFT_OUT, ArchiveToOpen, OpenedDocument, ReplayDocument, Replayer
 from dcc.session.replay.stored_archives import ArchiveBytes, StoredArchive, centres_known, find_archives, grouped
-from dcc.session.replay.verdicts import Change, DocumentKey, Replay, Verdict, compare, outcome_of
+from dcc.session.replay.verdicts import DocumentChange, DocumentKey, Replay, ReplayVerdict, compare, outcome_of
 from dcc.settings import Settings
 from dcc.settings.reference import parse_source, shown_source
 from dcc.tracker.register.delegations import load_delegations
@@ -52,7 +52,7 @@ from dcc.tracker.states import State
 _AHEAD: Final = 3
 """The parts on their way, for each process."""
 _FETCHING: Final = 4
-_MOST_ARCHIVES: Final = 16
+_MAX_ARCHIVES: Final = 16
 """The most archives of a part, whose documents are prepared into one file."""
 _TOGETHER: Final = 250
 """The most documents that a process judges in one go."""
@@ -142,7 +142,7 @@ def _replayer(tracker: Engine, qc: Engine, settings: Settings, proposal: Proposa
     return Replayer(
         root,
         Setup.from_settings(settings, known),
-        Basis(ReferenceData(**sets), "", today, columns),
+        PreparationBasis(ReferenceData(**sets), "", today, columns),
         waivers,
         settings.max_document_errors,
         settings.hold_threshold,
@@ -159,8 +159,8 @@ class _Work:
     ) -> None:
         self._archives, self._run, self._on_progress = archives, run, on_progress
         self._missing: list[StoredArchive] = []
-        self._opened: dict[ZipKey, list[Opened]] = {}
-        self._verdicts: dict[DocumentKey, Verdict] = {}
+        self._opened: dict[ZipKey, list[OpenedDocument]] = {}
+        self._verdicts: dict[DocumentKey, ReplayVerdict] = {}
         self._reported = 0
 
     def tell(self, prepared: int) -> None:
@@ -168,19 +168,23 @@ class _Work:
         self._reported = max(self._reported, prepared)
         self._on_progress(self._reported, len(self._archives))
 
-    def prepare(self, parts: Sequence[Part], stored: ArchiveBytes, results: FromWorkers | None, at_once: int) -> None:
+    def prepare(
+        self, parts: Sequence[Part], stored: ArchiveBytes, results: ReplayWorkerResults | None, at_once: int
+    ) -> None:
         """Take what workers prepared; fetch, open and prepare all other archives, a limited number at once."""
 
-        def begin(number: int, part: Part) -> tuple[list[StoredArchive], Future[list[list[Opened]]]]:
+        def begin(number: int, part: Part) -> tuple[list[StoredArchive], Future[list[list[OpenedDocument]]]]:
             if results is not None and (opened := results.take(number)) is not None:
                 return part, _ready(opened)
             paths = [stored.fetch(archive) for archive in part]
-            given = [ToOpen(one.key, one.centre, path, one.md5) for one, path in zip(part, paths, strict=True) if path]
+            given = [
+                ArchiveToOpen(one.key, one.centre, path, one.md5) for one, path in zip(part, paths, strict=True) if path
+            ]
             fetched = [one for one, path in zip(part, paths, strict=True) if path is not None]
             named = ", ".join(str(one.key) for one in given)
             return fetched, self._run("prepare", named, given) if given else _ready([])
 
-        def end(part: Part, begun: Future[tuple[list[StoredArchive], Future[list[list[Opened]]]]]) -> None:
+        def end(part: Part, begun: Future[tuple[list[StoredArchive], Future[list[list[OpenedDocument]]]]]) -> None:
             fetched, opened = begun.result()
             self._opened |= {one.key: found for one, found in zip(fetched, opened.result(), strict=True)}
             self._missing += [one for one in part if one not in fetched]
@@ -210,7 +214,7 @@ class _Work:
             for centre in (one.name.centre if one.name is not None else archive.centre or "", *one.centres)
         ]
         group_of = grouped(pairs)
-        groups: dict[str, list[ToJudge]] = defaultdict(list)
+        groups: dict[str, list[ReplayDocument]] = defaultdict(list)
         keys: dict[int, DocumentKey] = {}
         for archive in self._archives:
             for one in self._opened.get(archive.key, ()):
@@ -232,10 +236,10 @@ class _Work:
 
     def result(self, proposal: Proposal) -> Replay:
         """The comparison with the present verdicts."""
-        after: dict[ZipKey, dict[str, Verdict]] = defaultdict(dict)
+        after: dict[ZipKey, dict[str, ReplayVerdict]] = defaultdict(dict)
         for key, verdict in self._verdicts.items():
             after[key.archive][key.file_name] = verdict
-        changes: list[Change] = []
+        changes: list[DocumentChange] = []
         documents: Counter[str] = Counter()
         unjudged = 0
         selected = [one for one in self._archives if one.is_selected and one.key in self._opened]
@@ -251,20 +255,20 @@ class _Work:
         return Replay(proposal.words, len(selected), documents, unjudged, missing, tuple(changes), verdicts)
 
 
-def _ready(opened: list[list[Opened]]) -> Future[list[list[Opened]]]:
-    future: Future[list[list[Opened]]] = Future()
+def _ready(opened: list[list[OpenedDocument]]) -> Future[list[list[OpenedDocument]]]:
+    future: Future[list[list[OpenedDocument]]] = Future()
     future.set_result(opened)
     return future
 
 
 def _parts(archives: Sequence[StoredArchive], processes: int) -> Iterator[Part]:
     """The archives in their order, in parts of one action."""
-    most = min(_MOST_ARCHIVES, max(1, len(archives) // (_AHEAD * processes)))
+    limit = min(_MAX_ARCHIVES, max(1, len(archives) // (_AHEAD * processes)))
     for _, same in groupby(archives, key=lambda one: one.key.action):
-        yield from parts_of(list(same), most)
+        yield from parts_of(list(same), limit)
 
 
-def _to_judge(archive: StoredArchive, one: Opened, number: int) -> ToJudge | None:
+def _to_judge(archive: StoredArchive, one: OpenedDocument, number: int) -> ReplayDocument | None:
     """A document that is applied; None for one that waits, is held or was withdrawn."""
     recorded = archive.documents.get(one.file_name)
     if one.name is None or (recorded is not None and outcome_of(recorded.state) is None):
@@ -273,4 +277,4 @@ def _to_judge(archive: StoredArchive, one: Opened, number: int) -> ToJudge | Non
     document = DueDocument(
         number, archive.download_id, archive.key, archive.centre, one.name, one.size_bytes, one.md5, _VALID
     )
-    return ToJudge(document, one.prepared, archive.session, is_confirmed)
+    return ReplayDocument(document, one.prepared, archive.session, is_confirmed)

@@ -17,14 +17,14 @@ from dcc.errors import StoredObjectLostError
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.qc.models import BLOCK, DOCUMENT
-from dcc.session.replay.verdicts import NOT_OPENED, Fact, Verdict, outcome_of
+from dcc.session.replay.verdicts import NOT_OPENED, ReplayFact, ReplayVerdict, outcome_of
 from dcc.settings import Settings
 from dcc.store.archive_store import ArchiveStore
 from dcc.store.staging import Staging
 from dcc.tracker.models import Centre, FileSourceHasZip, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.problems import OF_DOCUMENT, entries_that_hold, problem_of
 from dcc.tracker.states import STATES, State
-from dcc.tracker.submission_rows import IDS, gathered, has_archive_bytes, rows_about
+from dcc.tracker.submission_rows import IDS, group_pairs, has_archive_bytes, rows_about
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ _BLOCKS: Final = (
 )
 
 
-class Recorded(NamedTuple):
+class RecordedDocument(NamedTuple):
     """A document of the tracker: its state, and the problems in its log."""
 
     state: State
@@ -85,7 +85,7 @@ class Recorded(NamedTuple):
 
 
 @dataclass
-class KeptArchive:
+class FetchedArchive:
     """An archive whose bytes arrived, as last fetched; `sha256` is None if the archive store is no help."""
 
     key: ZipKey
@@ -97,7 +97,7 @@ class KeptArchive:
 
 
 @dataclass
-class StoredArchive(KeptArchive):
+class StoredArchive(FetchedArchive):
     """Such an archive; `session` is the one that first fetched these bytes.
 
     It `is_selected`, or needed to judge others that are.
@@ -107,14 +107,14 @@ class StoredArchive(KeptArchive):
     session: int
     has_failed: bool
     is_selected: bool = True
-    documents: dict[str, Recorded] = field(default_factory=dict)
+    documents: dict[str, RecordedDocument] = field(default_factory=dict)
 
-    def present(self) -> dict[str, Verdict]:
+    def present(self) -> dict[str, ReplayVerdict]:
         """The present verdicts of its documents by name; see `verdicts.compare`."""
         if not self.documents:
-            return {"": Verdict(NOT_OPENED if self.has_failed else None)}
+            return {"": ReplayVerdict(NOT_OPENED if self.has_failed else None)}
         return {
-            name: Verdict(outcome_of(one.state), tuple(map(Fact.of, one.problems)))
+            name: ReplayVerdict(outcome_of(one.state), tuple(map(ReplayFact.of, one.problems)))
             for name, one in self.documents.items()
         }
 
@@ -126,11 +126,11 @@ def find_archives(
 
     Those are all other archives of their centres, and of the centres with which these share documents.
     """
-    by_action = gathered((row.id, row) for row in tracker.execute(_DOWNLOADS))
+    by_action = group_pairs((row.id, row) for row in tracker.execute(_DOWNLOADS))
     archives = [_archive(rows) for rows in by_action.values()]
     for archive in archives:
-        in_time = since is None or (archive.created is not None and archive.created >= since)
-        archive.is_selected = in_time and (not centres or archive.centre in centres)
+        call_with_timeout = since is None or (archive.created is not None and archive.created >= since)
+        archive.is_selected = call_with_timeout and (not centres or archive.centre in centres)
     pairs = [*tracker.execute(_NAMED_CENTRES), *qc.execute(_BLOCKS)]
     group_of = grouped([(str(one), str(other)) for one, other in pairs])
     wanted = {group_of(one.centre or "") for one in archives if one.is_selected}
@@ -184,9 +184,9 @@ class _Groups(NamedTuple):
 
 def _add_documents(tracker: Connection, archives: Iterable[StoredArchive]) -> None:
     by_download = {archive.download_id: archive for archive in archives}
-    of_selected: dict[int, Recorded] = {}
+    of_selected: dict[int, RecordedDocument] = {}
     for zip_id, xml_id, name, phase, status in rows_about(tracker, _DOCUMENTS, by_download):
-        recorded = Recorded(STATES[phase, status], [])
+        recorded = RecordedDocument(STATES[phase, status], [])
         by_download[zip_id].documents[name] = recorded
         if by_download[zip_id].is_selected:
             of_selected[xml_id] = recorded
@@ -200,12 +200,12 @@ class ArchiveBytes:
     def __init__(self, settings: Settings, folder: Path) -> None:
         self._staging, self._store, self._folder = Staging(settings.staging_directory), ArchiveStore(settings), folder
 
-    def fetch(self, archive: KeptArchive) -> Path | None:
+    def fetch(self, archive: FetchedArchive) -> Path | None:
         """The place of an archive's bytes, in staging or below the folder; None if no copy is left.
 
         Raises StoreUnreachableError if a replica that is away may have them, DiskFullError and OSError.
         """
-        staged = self._staging.whole_archive(archive.key, archive.md5)
+        staged = self._staging.matching_archive(archive.key, archive.md5)
         if staged is not None or archive.sha256 is None:
             return staged
         path = self._folder / f"{archive.download_id}" / archive.key.file_name
@@ -217,7 +217,7 @@ class ArchiveBytes:
             return None
         return path
 
-    def release(self, archive: KeptArchive) -> None:
+    def release(self, archive: FetchedArchive) -> None:
         """Remove what was fetched."""
         shutil.rmtree(self._folder / f"{archive.download_id}", ignore_errors=True)
 

@@ -32,7 +32,7 @@ def outcome_of(state: State) -> str | None:
     return ACCEPTED if judged or state == State(Phase.DATA, Status.CANCELLED) else None
 
 
-class Fact(NamedTuple):
+class ReplayFact(NamedTuple):
     """A finding in a document: its code, severity, line, and in English its cause and its message."""
 
     code: str
@@ -47,7 +47,7 @@ class Fact(NamedTuple):
         return self.code, self.severity, self.line
 
     @classmethod
-    def of(cls, problem: Problem) -> Fact:
+    def of(cls, problem: Problem) -> ReplayFact:
         """The fact of a problem."""
         code, text = problem.code or problem.kind, problem.fact
         declared = declaration_of(code)
@@ -62,15 +62,15 @@ class DocumentKey(NamedTuple):
     file_name: str
 
 
-class Verdict(NamedTuple):
+class ReplayVerdict(NamedTuple):
     """The outcome of a document, and its findings. None: it has no verdict yet."""
 
     outcome: str | None
-    facts: tuple[Fact, ...] = ()
+    facts: tuple[ReplayFact, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class DocumentChange:
     """A document that is judged differently; an outcome is None for a document that is in the archive on one side only.
 
     `appeared` are findings that only the proposal has, `gone` those that only the present has.
@@ -80,8 +80,8 @@ class Change:
     centre: str | None
     before: str | None
     after: str | None
-    appeared: tuple[Fact, ...]
-    gone: tuple[Fact, ...]
+    appeared: tuple[ReplayFact, ...]
+    gone: tuple[ReplayFact, ...]
 
     @property
     def is_verdict(self) -> bool:
@@ -125,8 +125,8 @@ class Replay:
     documents: Mapping[str, int]
     unjudged: int
     missing: tuple[ZipKey, ...]
-    changes: tuple[Change, ...]
-    verdicts: Mapping[DocumentKey, Verdict]
+    changes: tuple[DocumentChange, ...]
+    verdicts: Mapping[DocumentKey, ReplayVerdict]
     """Those under the proposal."""
 
     @property
@@ -150,11 +150,11 @@ class Replay:
 _Cause = tuple[str, Severity, str]
 
 
-def _cause(fact: Fact) -> _Cause:
+def _cause(fact: ReplayFact) -> _Cause:
     return fact.code, fact.severity, fact.cause
 
 
-def _centre_change(centre: str, documents: int, changes: Iterable[Change]) -> CentreChange:
+def _centre_change(centre: str, documents: int, changes: Iterable[DocumentChange]) -> CentreChange:
     own = [change for change in changes if (change.centre or "") == centre]
     gained = sum(change.is_verdict and change.after == ACCEPTED for change in own)
     lost = sum(change.is_verdict and change.before == ACCEPTED for change in own)
@@ -162,24 +162,24 @@ def _centre_change(centre: str, documents: int, changes: Iterable[Change]) -> Ce
 
 
 def compare(
-    archive: ZipKey, centre: str | None, before: Mapping[str, Verdict], after: Mapping[str, Verdict]
-) -> Iterator[Change]:
+    archive: ZipKey, centre: str | None, before: Mapping[str, ReplayVerdict], after: Mapping[str, ReplayVerdict]
+) -> Iterator[DocumentChange]:
     """The changes in the documents of an archive, by their names; without those that have no verdict yet.
 
     A verdict under the empty name is that of an archive that was not opened, and of all its documents.
     """
     for name in sorted((before.keys() | after.keys()) - ({""} if before.keys() != after.keys() else set())):
-        old = before.get(name) or before.get("") or Verdict("")
-        new = after.get(name) or after.get("") or Verdict("")
+        old = before.get(name) or before.get("") or ReplayVerdict("")
+        new = after.get(name) or after.get("") or ReplayVerdict("")
         if old.outcome is None:
             continue
         appeared, gone = _beyond(new.facts, old.facts), _beyond(old.facts, new.facts)
         if old.outcome != new.outcome or appeared or gone:
             document = DocumentKey(archive, name)
-            yield Change(document, centre, old.outcome or None, new.outcome or None, appeared, gone)
+            yield DocumentChange(document, centre, old.outcome or None, new.outcome or None, appeared, gone)
 
 
-def _beyond(facts: Iterable[Fact], others: Iterable[Fact]) -> tuple[Fact, ...]:
+def _beyond(facts: Iterable[ReplayFact], others: Iterable[ReplayFact]) -> tuple[ReplayFact, ...]:
     """The facts that are not among others, each as often as it is there more often."""
     left = Counter(other.identity for other in others)
     found = []

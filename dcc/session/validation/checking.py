@@ -25,8 +25,8 @@ from dcc.naming import ARCHIVE_SUFFIXES, MANIFEST_FORMATS, Action, manifest_besi
 from dcc.outcomes import Problem
 from dcc.phases import KNOWN_CENTRES
 from dcc.runtime.processes import give_threads_their_own_memory
-from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, NotOpened, Setup
-from dcc.session.validation.verdicts import DocumentToJudge, Draft, DraftFile, PathVerdict
+from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup, UnopenedArchive
+from dcc.session.validation.verdicts import DocumentToJudge, DraftFile, DraftVerdict, PathVerdict
 from dcc.settings import Settings
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5, sidecar
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _SUFFIXES = (*ARCHIVE_SUFFIXES, ".xml")
 _ZIP_SIGNATURE = b"PK"
-_MOST_AT_ONCE = 32
+_MAX_AT_ONCE = 32
 _SHARES = 8
 
 
@@ -69,7 +69,7 @@ def check_paths(
     if not files:
         raise NotFoundError(f"{named[0]} is checked with the archive that it lies beside. Name the archive.")
     # Threads that get one document at a time wait for each other more than they work.
-    at_once = min(_MOST_AT_ONCE, max(1, len(files) // (_SHARES * settings.workers)))
+    at_once = min(_MAX_AT_ONCE, max(1, len(files) // (_SHARES * settings.workers)))
     shares = [files[first : first + at_once] for first in range(0, len(files), at_once)]
     give_threads_their_own_memory(settings.workers)
     with ExitStack() as stack:
@@ -122,7 +122,7 @@ class _Check:
     checker: ArchiveChecker
     judge: Judge | None
 
-    def files(self, paths: Sequence[Path]) -> list[Draft]:
+    def files(self, paths: Sequence[Path]) -> list[DraftVerdict]:
         return [self._file(path) for path in paths]
 
     def verdicts(self, kept: DraftFile, closing: ExitStack) -> Iterator[PathVerdict]:
@@ -134,7 +134,7 @@ class _Check:
                         self.judge.add_later(one, later[one.path])
                 yield from draft.verdicts()
 
-    def _file(self, path: Path) -> Draft:
+    def _file(self, path: Path) -> DraftVerdict:
         if path.suffix == ".xml":
             return self._document(path)
         if path.name.endswith(ARCHIVE_SUFFIXES) or _begins_as_zip(path):
@@ -142,8 +142,8 @@ class _Check:
         converter = converter_for(path.name)
         return self._document(path) if converter is None else self._converted(path, converter)
 
-    def _archive(self, path: Path) -> Draft:
-        draft = Draft(str(path))
+    def _archive(self, path: Path) -> DraftVerdict:
+        draft = DraftVerdict(str(path))
         try:
             self.settings.naming.parse_zip_name(path.name, self.centres)
         except BadFileNameError as error:
@@ -154,33 +154,33 @@ class _Check:
                 _compare_md5(path, found.md5)
             except (ChecksumMismatchError, TransferFailedError) as error:
                 draft.errors.append(Problem.of(error))
-            if isinstance(found, NotOpened):
+            if isinstance(found, UnopenedArchive):
                 draft.errors.append(Problem.of(found.error))
             else:
                 self._opened(path, found, draft)
         return draft
 
-    def _opened(self, path: Path, found: CheckedArchive, draft: Draft) -> None:
+    def _opened(self, path: Path, found: CheckedArchive, draft: DraftVerdict) -> None:
         archive = found.archive
         for document, problems in found.documents:
-            of_document = Draft(f"{path}/{document.place}", list(problems))
+            of_document = DraftVerdict(f"{path}/{document.place}", list(problems))
             self._judge(DocumentToJudge(document.path, _action_of(path), document.name, path), of_document)
             draft.documents.append(of_document)
         for file_name, _, problem in archive.refused:
-            draft.documents.append(Draft(f"{path}/{file_name}", [problem]))
+            draft.documents.append(DraftVerdict(f"{path}/{file_name}", [problem]))
         draft.warnings += (ignored_problem(member, reason) for member, reason in archive.ignored)
 
-    def _converted(self, path: Path, converter: Converter) -> Draft:
+    def _converted(self, path: Path, converter: Converter) -> DraftVerdict:
         """The verdict on a file outside of an archive; of several documents each is named after its kind."""
-        draft = Draft(str(path))
+        draft = DraftVerdict(str(path))
         kinds = kinds_of(converter, path.name)
         with tempfile.TemporaryDirectory(prefix="dcc-validate-") as directory:
             for kind in kinds:
-                of_document = draft if len(kinds) == 1 else Draft(f"{path}/{kind}")
+                of_document = draft if len(kinds) == 1 else DraftVerdict(f"{path}/{kind}")
                 target = Path(directory) / kind
                 file = SubmittedFile(path.name, path, None)
-                most = self.settings.max_archive_bytes, self.settings.max_document_errors
-                of_document.errors += convert_file(converter, file, kind, target, *most)[2]
+                limit = self.settings.max_archive_bytes, self.settings.max_document_errors
+                of_document.errors += convert_file(converter, file, kind, target, *limit)[2]
                 if not of_document.errors:
                     of_document.errors += self.checker.validate(target, kind)
                 self._judge(DocumentToJudge(target, _action_of(path)), of_document)
@@ -188,8 +188,8 @@ class _Check:
                     draft.documents.append(of_document)
         return draft
 
-    def _document(self, path: Path) -> Draft:
-        draft = Draft(str(path))
+    def _document(self, path: Path) -> DraftVerdict:
+        draft = DraftVerdict(str(path))
         name = None
         try:
             name = self.settings.naming.parse_document_name(path.name, self.centres)
@@ -199,7 +199,7 @@ class _Check:
         self._judge(DocumentToJudge(path, _action_of(path), name), draft)
         return draft
 
-    def _judge(self, document: DocumentToJudge, draft: Draft) -> None:
+    def _judge(self, document: DocumentToJudge, draft: DraftVerdict) -> None:
         if self.judge is not None:
             self.judge.judge(document, draft)
 

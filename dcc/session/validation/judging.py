@@ -23,18 +23,18 @@ from dcc.naming import Action
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc.apply.entity_rows import LIMITS
-from dcc.qc.apply.upload_findings import FindingsKept, UploadFinding, duplicate, too_long
+from dcc.qc.apply.upload_findings import FindingCollector, UploadFinding, duplicate, too_long
 from dcc.qc.rows.building import NUMBERED, RowBuilder
 from dcc.qc.rows.documents import DocumentPlace
 from dcc.qc.rows.entity_keys import Key, key_of
 from dcc.qc.rows.types import Row, TooLong
 from dcc.reference.loading import ReferenceData
 from dcc.rules.checking import ABOUT_SPECIMENS, JUDGED_AT_UPLOAD, NEEDING_OTHERS, all_rules, check_contents
-from dcc.rules.context import DocumentContext, ExperimentKey, KnownSpecimen, Lookups, Where
+from dcc.rules.context import DocumentContext, EntityLocation, ExperimentKey, KnownSpecimen, Lookups
 from dcc.rules.experiment_rules import key_of_experiment
 from dcc.rules.findings import Finding, with_value
 from dcc.session.data.due_documents import DueDocument, in_order_of_upload
-from dcc.session.validation.verdicts import DocumentToJudge, Draft, DraftFile, LaterFindings
+from dcc.session.validation.verdicts import DocumentToJudge, DraftFile, DraftVerdict, LaterFindings
 from dcc.tracker.states import State
 from dcc.vocabulary import EntityKind, Severity
 
@@ -46,7 +46,7 @@ class TextLimits:
     """
 
     def __init__(self, origin: Origin | None) -> None:
-        self.findings: Final = FindingsKept(origin)
+        self.findings: Final = FindingCollector(origin)
         self._tables: dict[str, list[Row]] = {table: [] for table in LIMITS}
         self._rows = RowBuilder(1, dict.fromkeys(NUMBERED, count(1).__next__), self._tables, LIMITS)
         self._block: Block | None = None
@@ -135,7 +135,7 @@ class JudgedDocument:
                 yield block, content
 
     @property
-    def said(self) -> str:
+    def content_digest(self) -> str:
         """A digest of what it says."""
         return self.digest.hexdigest()
 
@@ -166,11 +166,11 @@ def _without_measurements(entity: Experiment | Line | Housing) -> Content:
 class _Applied(NamedTuple):
     """An experiment that was applied: its place, and its animals."""
 
-    where: Where
+    where: EntityLocation
     animals: tuple[str, ...]
 
 
-_NO_EXPERIMENT: Final = _Applied(Where(0, 0, 0), ())
+_NO_EXPERIMENT: Final = _Applied(EntityLocation(0, 0, 0), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ class _Submitted:
 
     def known_experiments(
         self, centre: str, keys: Collection[ExperimentKey]
-    ) -> Mapping[ExperimentKey, tuple[Where, ...]]:
+    ) -> Mapping[ExperimentKey, tuple[EntityLocation, ...]]:
         """See `Lookups`."""
         return self.neighbours.known_experiments(centre, keys)
 
@@ -262,7 +262,7 @@ class Neighbours:
 
     def known_experiments(
         self, centre: str, keys: Collection[ExperimentKey]
-    ) -> Mapping[ExperimentKey, tuple[Where, ...]]:
+    ) -> Mapping[ExperimentKey, tuple[EntityLocation, ...]]:
         """See `Lookups`."""
         found = ((key, self._experiments.get((centre, key))) for key in keys)
         return {key: (known.where,) for key, known in found if known is not None}
@@ -276,8 +276,8 @@ class Neighbours:
             return None
         (owner,) = owners
         if document.action is Action.DELETE:
-            return self._deletions.get((document.centre, document.said)) if owner is None else None
-        return owner if owner is not None and self._documents[owner].said == document.said else None
+            return self._deletions.get((document.centre, document.content_digest)) if owner is None else None
+        return owner if owner is not None and self._documents[owner].content_digest == document.content_digest else None
 
     def _adds_presumed(self, document: JudgedDocument) -> bool:
         """Whether it adds what was only presumed to be there: it was not, or nobody would add it."""
@@ -306,10 +306,10 @@ class Neighbours:
             else:
                 self.presumed.discard(key)
             if action is Action.DELETE and is_there:
-                self._deletions[document.centre, document.said] = number
+                self._deletions[document.centre, document.content_digest] = number
             # What is added takes the place of what was only presumed to be there.
             done = Action.EDIT if action is Action.ADD and is_presumed else action
-            where = Where(number, block.position, entity.position)
+            where = EntityLocation(number, block.position, entity.position)
             if isinstance(entity, Specimen):
                 self._apply_specimen(block.centre, entity, where, done)
             elif isinstance(entity, Experiment):
@@ -319,7 +319,7 @@ class Neighbours:
             else:
                 _take(self._further, key, number, done)
 
-    def _apply_specimen(self, centre: str, specimen: Specimen, where: Where, action: Action) -> None:
+    def _apply_specimen(self, centre: str, specimen: Specimen, where: EntityLocation, action: Action) -> None:
         if action is Action.DELETE and self._experiments_on[centre][specimen.specimen_id]:
             # Rule Q4: it stays.
             return
@@ -388,7 +388,7 @@ class Judge:
         self._max_problems: Final = max_problems
         self._judged: dict[str, JudgedDocument] = {}
 
-    def judge(self, document: DocumentToJudge, draft: Draft) -> None:
+    def judge(self, document: DocumentToJudge, draft: DraftVerdict) -> None:
         """Add the rules' findings on a document, if it is valid, without rules about other documents."""
         actual = None if draft.errors else self._schemas.kind_of_file(document.path)
         if actual is None:
@@ -415,7 +415,7 @@ class Judge:
             kept.add(judged.name, judged.takes_no_effect, map(_problem_of, findings))
         self._judged.clear()
 
-    def add_later(self, draft: Draft, later: LaterFindings) -> None:
+    def add_later(self, draft: DraftVerdict, later: LaterFindings) -> None:
         """Add to a draft what was stored by `judge_together`."""
         if later.takes_no_effect:
             draft.errors = [error for error in draft.errors if error.kind not in all_rules()]
@@ -423,7 +423,7 @@ class Judge:
         self._add(draft, (problem for problem in later.problems if problem.kind not in MISSING))
         draft.missing += (problem for problem in later.problems if problem.kind in MISSING)
 
-    def _add(self, draft: Draft, problems: Iterable[Problem]) -> None:
+    def _add(self, draft: DraftVerdict, problems: Iterable[Problem]) -> None:
         """Add findings: those that fail a document, and of others as many as are recorded, in order of lines."""
         for problem in problems:
             of_sort = draft.errors if problem.is_error else draft.warnings

@@ -32,14 +32,14 @@ class PathVerdict:
 
 
 @dataclass
-class Draft:
+class DraftVerdict:
     """A verdict to which other documents may add; of an archive, with those of its documents."""
 
     path: str
     errors: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
     missing: list[Problem] = field(default_factory=list)
-    documents: list[Draft] = field(default_factory=list)
+    documents: list[DraftVerdict] = field(default_factory=list)
 
     def verdicts(self) -> Iterator[PathVerdict]:
         """The verdict, and those of its documents."""
@@ -78,7 +78,7 @@ class DraftFile:
         self._drafts: list[int] = []
         self._later: dict[str, int] = {}
 
-    def keep(self, draft: Draft) -> None:
+    def keep(self, draft: DraftVerdict) -> None:
         """Store the next draft."""
         self._drafts.append(self._file.tell())
         pickle.dump(draft, self._file)
@@ -89,11 +89,11 @@ class DraftFile:
         for part in chain([takes_no_effect], problems, [None]):
             pickle.dump(part, self._file)
 
-    def drafts(self) -> Iterator[tuple[Draft, dict[str, LaterFindings]]]:
+    def drafts(self) -> Iterator[tuple[DraftVerdict, dict[str, LaterFindings]]]:
         """The drafts, each with the additions for it or its documents, by path."""
         for place in self._drafts:
             self._file.seek(place)
-            draft: Draft = self._next()
+            draft: DraftVerdict = self._next()
             paths = [one.path for one in (draft, *draft.documents) if one.path in self._later]
             yield draft, {path: self._addition(path) for path in paths}
 

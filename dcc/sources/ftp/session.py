@@ -29,7 +29,7 @@ from dcc.sources.sockets import open_socket, shut_down
 
 _BLOCK = 1024 * 1024
 _MAX_LINE = 16 * 1024
-_MOST_HEARD = 8 * 1024
+_MAX_HEARD = 8 * 1024
 
 LONGEST_REPLY = 64 * 1024
 """The most characters of one reply on the control connection, all its lines together."""
@@ -80,7 +80,7 @@ class FtpSession(ftplib.FTP_TLS):
             if len(self._heard) > self.maxline:
                 raise ftplib.error_proto(f"a line of its reply is longer than {self.maxline:,} characters")
             # None after another thread has closed it.
-            more = b"" if self.sock is None else self.sock.recv(_MOST_HEARD)
+            more = b"" if self.sock is None else self.sock.recv(_MAX_HEARD)
             if not more:
                 raise EOFError
             self._heard += more

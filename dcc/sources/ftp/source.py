@@ -32,7 +32,7 @@ from dcc.sources.base import (
 )
 from dcc.sources.ftp.listing import parse_list_line, parse_mlsd_line
 from dcc.sources.ftp.session import FAILURES, FtpSession, describe, open_session
-from dcc.sources.listing import MAX_ENTRIES, Below, Entry, EntryKind, action_listing, too_many
+from dcc.sources.listing import MAX_ENTRIES, Entry, EntryKind, SubfolderListing, action_listing, too_many
 from dcc.sources.listing_watch import watch_listing
 from dcc.sources.remote_names import join_base, printable, raw
 
@@ -80,7 +80,7 @@ class FtpConnection(BlockwiseConnection):
                 session.cwd(_in(path, folder))
                 return session.pwd().encode("latin-1")
 
-            below = Below(
+            below = SubfolderListing(
                 self._address.extent,
                 # The session has entered a folder to learn its path; links are followed after all of its entries are
                 # known.

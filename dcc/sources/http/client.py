@@ -48,8 +48,8 @@ class UnusableAnswerError(http.client.HTTPException):
     """The server's answer cannot be used; the message says why, without secrets."""
 
     def __init__(self, text: str, **details: object) -> None:
-        self.said = message(text, **details)
-        super().__init__(str(self.said))
+        self.translatable = message(text, **details)
+        super().__init__(str(self.translatable))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """A server's answer to one request: its status, its headers, and its target after redirects.
 
     `length` is that of the body, None if the server does not announce it.
@@ -144,7 +144,7 @@ class HttpClient:
     @contextlib.contextmanager
     def ask(
         self, method: str, target: str, headers: Mapping[str, str] | None = None, *, follow: bool = True
-    ) -> Iterator[Answer]:
+    ) -> Iterator[HttpResponse]:
         """Send a request and yield the answer, redirects within the server followed if `follow`. Raises FAILURES.
 
         An answer whose body is not read to its end costs the connection.
@@ -152,7 +152,7 @@ class HttpClient:
         self._abandoned = False
         for _ in range(_MAX_REDIRECTS + 1):
             response = self._exchange(method, target, headers or {})
-            answer = Answer(response.status, response.headers, target, response.length, self, response)
+            answer = HttpResponse(response.status, response.headers, target, response.length, self, response)
             try:
                 if not follow or answer.status not in REDIRECTS:
                     _check_encoding(answer)
@@ -281,7 +281,7 @@ class HttpClient:
             self.close()
             raise
 
-    def _redirected(self, answer: Answer) -> str:
+    def _redirected(self, answer: HttpResponse) -> str:
         location = answer.headers.get("Location")
         if location is None:
             raise UnusableAnswerError(mark("it answered {phrase} without saying where to"), phrase=answer.phrase)
@@ -303,7 +303,7 @@ class HttpClient:
         return redact(printable(shown.encode("utf-8", "replace")), self._site.credential.secrets)
 
 
-def _check_encoding(answer: Answer) -> None:
+def _check_encoding(answer: HttpResponse) -> None:
     encoding = answer.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in ("", "identity") and answer.status in (200, 206):
         raise UnusableAnswerError(mark("it compresses what it sends although it was asked not to"))
@@ -312,7 +312,7 @@ def _check_encoding(answer: Answer) -> None:
 def describe(error: BaseException) -> Message:
     """An error of FAILURES, in words without anything that the server sent."""
     if isinstance(error, UnusableAnswerError):
-        return error.said
+        return error.translatable
     if isinstance(error, http.client.RemoteDisconnected):
         return Message("the server closed the connection")
     if isinstance(error, http.client.IncompleteRead):

@@ -26,19 +26,19 @@ _PATIENCE_SECONDS = 5.0
 log = logging.getLogger(__name__)
 
 
-class Facts(NamedTuple):
+class FileAttributes(NamedTuple):
     """Attributes of a file besides its contents: bytes, and whole seconds since 1970 (UTC)."""
 
     size: int | None = None
     modified: int | None = None
 
 
-def read_facts(headers: HTTPMessage) -> Facts:
+def read_facts(headers: HTTPMessage) -> FileAttributes:
     """The attributes in the headers of an answer about a complete file; None for each that is missing or invalid."""
     length = headers.get("Content-Length", "").strip()
     # More digits than any file needs would only overflow elsewhere.
     size = int(length) if length.isascii() and length.isdigit() and len(length) <= 18 else None
-    return Facts(size, modified_time(headers))
+    return FileAttributes(size, modified_time(headers))
 
 
 def modified_time(headers: HTTPMessage) -> int | None:
@@ -56,7 +56,7 @@ def find_facts(
     deadline: float,
     targets: Sequence[tuple[str, str]],
     on_progress: Callable[[str], object],
-) -> dict[str, Facts]:
+) -> dict[str, FileAttributes]:
     """Attributes by name, of files of one directory given as (name, target on the server).
 
     `client` sends requests itself; `connect` makes connections for up to three helpers, which are optional: the server
@@ -65,7 +65,7 @@ def find_facts(
     stalls.
     """
     waiting = deque(targets)
-    found: dict[str, Facts] = {}
+    found: dict[str, FileAttributes] = {}
     under_way: list[HttpClient] = []
     not_served, dismissed = threading.Event(), threading.Event()
 
@@ -114,11 +114,11 @@ def find_facts(
     return dict(found)
 
 
-def _ask(client: HttpClient, target: str, deadline: float, not_served: threading.Event) -> Facts:
+def _ask(client: HttpClient, target: str, deadline: float, not_served: threading.Event) -> FileAttributes:
     with client.limit(max(deadline - time.monotonic(), 0)), client.ask("HEAD", target) as answer:
         if answer.status in (405, 501):
             not_served.set()
-        return read_facts(answer.headers) if answer.status == 200 else Facts()
+        return read_facts(answer.headers) if answer.status == 200 else FileAttributes()
 
 
 def _join(helpers: Sequence[threading.Thread], until: float) -> None:

@@ -19,7 +19,7 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from dcc.messages import mark
-from dcc.sources.http.client import Answer, Site, UnusableAnswerError
+from dcc.sources.http.client import HttpResponse, Site, UnusableAnswerError
 from dcc.sources.listing import ARCHIVE_ENDINGS, Entry, EntryKind
 from dcc.sources.listing_watch import watched
 
@@ -50,7 +50,7 @@ _ANY_TAG = re.compile(rb"<[^>]*+>?")
 _CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}[\"']?([A-Za-z0-9_-]{1,40})", re.IGNORECASE)
 _HEAD_BYTES = 4096
 _TITLE_BYTES = 1000
-_MOST_TITLES = 1000
+_MAX_TITLES = 1000
 
 
 @dataclass
@@ -89,7 +89,7 @@ def read_page(content: bytes, encoding: str | None) -> Page:
             if position and not found["close"]:
                 _take(page, name, content[found.end() : position - 1], encoding)
         if position and not found["close"]:
-            if name in _TITLE_TAGS and not page.is_index and titles < _MOST_TITLES:
+            if name in _TITLE_TAGS and not page.is_index and titles < _MAX_TITLES:
                 titles += 1
                 page.is_index = _TITLES.search(_title(content, position, name, encoding)) is not None
             if name in _RAW_TEXT:
@@ -171,7 +171,7 @@ _TAIL_BYTES = 4096
 _LINK = b"href="
 
 
-def read_index(site: Site, answer: Answer) -> Iterator[Entry]:
+def read_index(site: Site, answer: HttpResponse) -> Iterator[Entry]:
     """The entries that the index page of a directory links to, without time, each once.
 
     Raises FAILURES of the client, among them UnusableAnswerError if the page is no index, or incomplete: an error page
@@ -193,7 +193,7 @@ def read_index(site: Site, answer: Answer) -> Iterator[Entry]:
     return (Entry(name, kind, size) for name, (kind, size) in names.items())
 
 
-def _content(answer: Answer) -> bytes:
+def _content(answer: HttpResponse) -> bytes:
     """The complete page; refused if it is too large, empty or truncated."""
     content, watch, links = bytearray(), watched(), 0
     for block in answer.blocks():
@@ -210,7 +210,7 @@ def _content(answer: Answer) -> bytes:
     return bytes(content)
 
 
-def _encoding(answer: Answer) -> str | None:
+def _encoding(answer: HttpResponse) -> str | None:
     name = answer.headers.get_content_charset()
     try:
         return codecs.lookup(name).name if name else None

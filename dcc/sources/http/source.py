@@ -42,10 +42,10 @@ from dcc.sources.base import (
     Validators,
 )
 from dcc.sources.certificates import ServerCertificates
-from dcc.sources.http.client import FAILURES, PORTS, Answer, HttpClient, Site, describe
+from dcc.sources.http.client import FAILURES, PORTS, HttpClient, HttpResponse, Site, describe
 from dcc.sources.http.file_attributes import MAX_ASKED, find_facts, modified_time
 from dcc.sources.http.index import read_index
-from dcc.sources.listing import Below, Entry, action_listing, manifest_version
+from dcc.sources.listing import Entry, SubfolderListing, action_listing, manifest_version
 from dcc.sources.listing_watch import watch_listing
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5
 from dcc.sources.remote_names import join_base, printable, raw
@@ -89,7 +89,7 @@ class HttpConnection(Connection):
                 if entries is None:
                     return ActionListing(action, missing=True)
                 # An index tells of no links: there is none to follow, and a folder over a link is one like others.
-                below = Below(
+                below = SubfolderListing(
                     self._extent,
                     lambda folder: self._entries(self._target(action, printable(folder)) + "/") or (),
                     lambda _, __: None,
@@ -246,7 +246,9 @@ class HttpConnection(Connection):
                 if size is not None and position > size:
                     return
 
-    def _check_same(self, target: str, answer: Answer, offset: int, size: int | None, modified: int | None) -> int:
+    def _check_same(
+        self, target: str, answer: HttpResponse, offset: int, size: int | None, modified: int | None
+    ) -> int:
         """How many bytes stand before those asked for; raises TransferFailedError if it is not the listed file."""
         answered = modified_time(answer.headers)
         if modified is not None and answered is not None and answered != modified:
@@ -282,7 +284,7 @@ class HttpConnection(Connection):
             how=how,
         )
 
-    def _refusal(self, answer: Answer, doing: Message, failed: type[SourceError]) -> SourceError:
+    def _refusal(self, answer: HttpResponse, doing: Message, failed: type[SourceError]) -> SourceError:
         """What to raise for an answer that is not what was asked for."""
         kind = failed
         text = mark("{doing} failed: the server answered {phrase}. Ask whoever runs the server, or try again.")
@@ -366,7 +368,7 @@ def _conditions(offset: int, modified: int | None, known: Validators | None) -> 
     return headers
 
 
-def _validators(answer: Answer) -> Validators | None:
+def _validators(answer: HttpResponse) -> Validators | None:
     """What tells the file from another one later. A weak ETag does not: it may stand for other bytes."""
     etag, answered = answer.headers.get("ETag", "").strip(), modified_time(answer.headers)
     is_strong = _STRONG_ETAG.fullmatch(etag) is not None
@@ -375,7 +377,7 @@ def _validators(answer: Answer) -> Validators | None:
     return Validators(etag if is_strong else None, None if answered is None else formatdate(answered, usegmt=True))
 
 
-def _range_start(answer: Answer) -> int | None:
+def _range_start(answer: HttpResponse) -> int | None:
     """Where the part that was sent begins; None if it is not told, or the part does not reach the file's end."""
     found = re.fullmatch(r"bytes +(\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", answer.headers.get("Content-Range", "").strip())
     if found is None or (found[3] != "*" and int(found[3]) != int(found[2]) + 1):
@@ -383,7 +385,7 @@ def _range_start(answer: Answer) -> int | None:
     return int(found[1])
 
 
-def _whole_size(answer: Answer) -> int | None:
+def _whole_size(answer: HttpResponse) -> int | None:
     """Size of the whole file according to `Content-Range`; None where it is not told."""
     found = re.fullmatch(r"bytes +[^/]*/(\d{1,18})", answer.headers.get("Content-Range", "").strip())
     return int(found[1]) if found is not None else None

@@ -34,7 +34,7 @@ _LONGEST_OTHER: Final = 32 * 1024
 _ERRNOS: Final = {sftp.SFTP_NO_SUCH_FILE: errno.ENOENT, sftp.SFTP_PERMISSION_DENIED: errno.EACCES}
 
 
-class Listed(NamedTuple):
+class DirectoryEntry(NamedTuple):
     """A directory's entry: its name as the server's bytes, its mode, size and time; None for missing ones."""
 
     name: bytes
@@ -43,7 +43,7 @@ class Listed(NamedTuple):
     modified: int | None
 
 
-class Answer(NamedTuple):
+class SftpResponse(NamedTuple):
     """A server's answer: its type and the content after the number of the request.
 
     Its methods raise FileNotFoundError, PermissionError or OSError for a refusal, SFTPError for another type of answer,
@@ -81,12 +81,12 @@ class Answer(NamedTuple):
         self.require(sftp.CMD_DATA)
         return self.message.get_binary()
 
-    def attributes(self) -> Listed:
+    def attributes(self) -> DirectoryEntry:
         """The attributes of a file, without its name."""
         self.require(sftp.CMD_ATTRS)
         return _attributes(b"", self.message)
 
-    def names(self) -> Iterator[Listed]:
+    def names(self) -> Iterator[DirectoryEntry]:
         """Entries of a directory."""
         self.require(sftp.CMD_NAME)
         for _ in range(self.message.get_int()):
@@ -96,7 +96,7 @@ class Answer(NamedTuple):
             yield _attributes(name, self.message)
 
 
-def _attributes(name: bytes, message: StrictMessage) -> Listed:
+def _attributes(name: bytes, message: StrictMessage) -> DirectoryEntry:
     known = paramiko.SFTPAttributes
     flags = message.get_int()
     size = message.get_int64() if flags & known.FLAG_SIZE else None
@@ -108,7 +108,7 @@ def _attributes(name: bytes, message: StrictMessage) -> Listed:
         for _ in range(2 * message.get_int()):
             message.get_binary()
     # The time of the last access comes first.
-    return Listed(name, mode, size, None if times is None else times & 0xFFFFFFFF)
+    return DirectoryEntry(name, mode, size, None if times is None else times & 0xFFFFFFFF)
 
 
 class SftpClient:
@@ -124,7 +124,7 @@ class SftpClient:
         self._channel, self._packets, self._await_turn = channel, packets, await_turn
         self._unsent = bytearray()
         self._arrived, self._begin = b"", 0
-        self._expected: dict[int, tuple[int, Callable[[Answer], object]]] = {}
+        self._expected: dict[int, tuple[int, Callable[[SftpResponse], object]]] = {}
         self._count = 0
         self.block = _BLOCK
         """The bytes that the server sends at once."""
@@ -135,16 +135,16 @@ class SftpClient:
         if _LIMITS in self._take(length):
             self._request(sftp.CMD_EXTENDED, _packed(_LIMITS), self._take_limits)
 
-    def _take_limits(self, answer: Answer) -> None:
+    def _take_limits(self, answer: SftpResponse) -> None:
         if answer.kind == sftp.CMD_EXTENDED_REPLY:
             answer.message.get_int64()
             longest_read = answer.message.get_int64()
             self.block = max(_BLOCK, min(longest_read, _LARGEST_BLOCK))
 
-    def entries(self, path: bytes) -> Iterator[Listed]:
+    def entries(self, path: bytes) -> Iterator[DirectoryEntry]:
         """A directory's entries; links not followed."""
         handle = self._ask(sftp.CMD_OPENDIR, path).handle()
-        answers: deque[Answer] = deque()
+        answers: deque[SftpResponse] = deque()
         asked = 0
         try:
             while True:
@@ -152,7 +152,7 @@ class SftpClient:
                     self._request(sftp.CMD_READDIR, _packed(handle), answers.append, _LONGEST_LISTING)
                     asked += 1
                 while not answers:
-                    self.hear()
+                    self.receive_answer()
                 asked -= 1
                 answer = answers.popleft()
                 if answer.is_end:
@@ -161,7 +161,7 @@ class SftpClient:
         finally:
             self.close(handle)
 
-    def stat(self, path: bytes) -> Listed:
+    def stat(self, path: bytes) -> DirectoryEntry:
         """The attributes of a file; links are followed."""
         return self._ask(sftp.CMD_STAT, path).attributes()
 
@@ -169,12 +169,12 @@ class SftpClient:
         """The absolute path of a file or directory, links followed."""
         return next(self._ask(sftp.CMD_REALPATH, path).names()).name
 
-    def open(self, path: bytes, then: Callable[[Answer], object]) -> None:
+    def open(self, path: bytes, then: Callable[[SftpResponse], object]) -> None:
         """Request to open a file for reading; `then` is called with the answer."""
         self._await_turn()
         self._request(sftp.CMD_OPEN, _packed(path) + struct.pack(">II", sftp.SFTP_FLAG_READ, 0), then)
 
-    def read(self, handle: bytes, offset: int, length: int, then: Callable[[Answer], object]) -> None:
+    def read(self, handle: bytes, offset: int, length: int, then: Callable[[SftpResponse], object]) -> None:
         """Request bytes of a file; `then` is called with the answer."""
         content = _packed(handle) + struct.pack(">QI", offset, length)
         self._request(sftp.CMD_READ, content, then, max(length + _NUMBER.size, _LONGEST_OTHER))
@@ -183,7 +183,7 @@ class SftpClient:
         """Request to close a file or directory."""
         self._request(sftp.CMD_CLOSE, _packed(handle), lambda _: None)
 
-    def hear(self) -> None:
+    def receive_answer(self) -> None:
         """Wait for the next answer, and pass it to its request."""
         kind, length, number = self._beginning()
         longest, then = self._expected.pop(number, (0, None))
@@ -191,19 +191,19 @@ class SftpClient:
             raise paramiko.SFTPError("the server sent an answer to no request")
         if length > longest:
             raise paramiko.SFTPError(f"the server announced an answer of {length:,} bytes")
-        then(Answer(kind, StrictMessage(self._take(length))))
+        then(SftpResponse(kind, StrictMessage(self._take(length))))
 
-    def _ask(self, kind: int, path: bytes) -> Answer:
+    def _ask(self, kind: int, path: bytes) -> SftpResponse:
         """Send a request about a path in its turn, and wait for the answer."""
         self._await_turn()
-        answers: list[Answer] = []
+        answers: list[SftpResponse] = []
         self._request(kind, _packed(path), answers.append)
         while not answers:
-            self.hear()
+            self.receive_answer()
         return answers[0]
 
     def _request(
-        self, kind: int, content: bytes, then: Callable[[Answer], object], longest: int = _LONGEST_OTHER
+        self, kind: int, content: bytes, then: Callable[[SftpResponse], object], longest: int = _LONGEST_OTHER
     ) -> None:
         self._count = (self._count + 1) & 0xFFFFFFFF
         self._expected[self._count] = (longest, then)

@@ -14,9 +14,9 @@ import paramiko
 from paramiko.sftp import CMD_HANDLE
 
 from dcc.sources.base import Block
-from dcc.sources.sftp.client import Answer, SftpClient
+from dcc.sources.sftp.client import SftpClient, SftpResponse
 
-MOST_AHEAD: Final = 8 * 1024 * 1024
+MAX_AHEAD: Final = 8 * 1024 * 1024
 """The most requested bytes that are not read yet: this is a connection's memory."""
 
 # So much is requested together: sending costs about as much as receiving the answer.
@@ -36,9 +36,9 @@ class _Read:
 
     def __init__(self, offset: int, length: int) -> None:
         self.offset, self.length = offset, length
-        self.answer: Answer | None = None
+        self.answer: SftpResponse | None = None
 
-    def take_answer(self, answer: Answer) -> None:
+    def take_answer(self, answer: SftpResponse) -> None:
         """Keep the answer."""
         self.answer = answer
 
@@ -47,7 +47,7 @@ class _File:
     """A file that the server was asked to open, with its unread requests."""
 
     def __init__(self, client: SftpClient, part: FilePart) -> None:
-        self.opening: Answer | None = None
+        self.opening: SftpResponse | None = None
         self.all_asked = False
         self.reads: deque[_Read] = deque()
         self._client, self._size, self._next = client, part.size, part.offset
@@ -55,7 +55,7 @@ class _File:
         self._dropped = False
         client.open(part.path, self._take_opening)
 
-    def _take_opening(self, answer: Answer) -> None:
+    def _take_opening(self, answer: SftpResponse) -> None:
         self.opening = answer
         if answer.kind == CMD_HANDLE:
             self._handle = answer.handle()
@@ -80,7 +80,7 @@ class _File:
         self._ask(read)
         return length
 
-    def take_next(self, answer: Answer) -> Block | None:
+    def take_next(self, answer: SftpResponse) -> Block | None:
         """Data of the first block's answer; None at the end. The rest of a short one is requested."""
         if answer.is_end:
             return None
@@ -135,7 +135,7 @@ class FileReader:
         file = self._announced.pop(part) if part in self._announced else _File(self._client, part)
         try:
             while file.opening is None:
-                self._client.hear()
+                self._client.receive_answer()
             file.opening.require(CMD_HANDLE)
             while (answer := self._await_next(file)) is not None and (data := file.take_next(answer)) is not None:
                 self._unread -= len(data)
@@ -143,18 +143,18 @@ class FileReader:
         finally:
             self._unread -= file.drop()
 
-    def _await_next(self, file: _File) -> Answer | None:
+    def _await_next(self, file: _File) -> SftpResponse | None:
         """Wait for the answer to the first read of a file; None if all of it was read."""
         self._ask_ahead(file)
         while file.reads and file.reads[0].answer is None:
-            self._client.hear()
+            self._client.receive_answer()
             self._ask_ahead(file)
         return file.reads[0].answer if file.reads else None
 
     def _ask_ahead(self, current: _File) -> None:
         """Request as much as fits: of the file that is being read, then of announced ones."""
-        if current.reads and self._unread > MOST_AHEAD - _TOGETHER:
+        if current.reads and self._unread > MAX_AHEAD - _TOGETHER:
             return
         for file in (current, *self._announced.values()):
-            while file.can_be_asked and (self._unread < MOST_AHEAD or (file is current and not file.reads)):
+            while file.can_be_asked and (self._unread < MAX_AHEAD or (file is current and not file.reads)):
                 self._unread += file.ask_next()

@@ -20,8 +20,8 @@ from dcc.messages import Message, mark, message
 from dcc.naming import Action
 from dcc.runtime.time_limits import time_limit
 from dcc.settings import Settings
-from dcc.sources.base import LISTING, SENDING, ActionListing, Block, BlockwiseConnection, SourceAddress, Upcoming
-from dcc.sources.listing import Below, Entry, EntryKind, action_listing
+from dcc.sources.base import LISTING, SENDING, ActionListing, Block, BlockwiseConnection, SourceAddress, UpcomingFile
+from dcc.sources.listing import Entry, EntryKind, SubfolderListing, action_listing
 from dcc.sources.listing_watch import watch_listing
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, sidecar
 from dcc.sources.remote_names import join_base, printable, raw
@@ -71,7 +71,7 @@ class SftpConnection(BlockwiseConnection):
                     action,
                     self._entries(path),
                     lambda link: self._follow(path, link),
-                    Below(
+                    SubfolderListing(
                         self._extent,
                         lambda folder: self._entries(path + b"/" + folder),
                         lambda folder, link: self._follow(path + b"/" + folder, link),
@@ -82,7 +82,7 @@ class SftpConnection(BlockwiseConnection):
                 self._client.stat(self._path() or b".")
                 return ActionListing(action, missing=True)
 
-    def announce(self, upcoming: Sequence[Upcoming]) -> None:
+    def announce(self, upcoming: Sequence[UpcomingFile]) -> None:
         """Announce the next requests; see `Connection.announce`."""
         parts = []
         for file in upcoming:

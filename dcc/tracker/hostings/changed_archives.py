@@ -65,7 +65,7 @@ def last_hostings(connection: Connection, za_ids: Collection[int]) -> dict[int, 
     return {latest[download]: hosting for download, hosting in rows_about(connection, _HOSTING_OF, latest)}
 
 
-def changed_since_loaded(connection: Connection, wanted: Any) -> dict[int, datetime]:
+def changed_since_loaded(connection: Connection, za_ids: Any) -> dict[int, datetime]:
     """The submissions of a query that changed after their data were uploaded, with the time of the finding.
 
     Without those fetched since then, and copies on sources of centres that may not submit them.
@@ -78,7 +78,7 @@ def changed_since_loaded(connection: Connection, wanted: Any) -> dict[int, datet
         .join(FileSource)
         .join(FileSourceHasZip, FileSourceHasZip.za_id == CrawlFinding.za_id)
         .where(FileSourceHasZip.file_source_id == FileSource.id)
-        .where(CrawlFinding.kind == CHANGED, CrawlFinding.za_id.in_(wanted), still_changed(), may_be_taken())
+        .where(CrawlFinding.kind == CHANGED, CrawlFinding.za_id.in_(za_ids), still_changed(), may_be_taken())
         .group_by(ZipAction.id)
     )
     noticed: dict[int, datetime] = {row[0]: row[1] for row in connection.execute(query)}

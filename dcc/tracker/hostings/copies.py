@@ -14,7 +14,7 @@ from sqlalchemy import Connection, delete, or_, select
 from dcc.databases.transactions import insert_rows
 from dcc.outcomes import AttemptOutcome
 from dcc.sources.base import Validators
-from dcc.sources.hosting import EarlierCopy, Fault, Hosting
+from dcc.sources.hosting import CopyFault, EarlierCopy, Hosting
 from dcc.tracker.models import (
     BadCopy,
     FileSource,
@@ -46,15 +46,15 @@ _PUBLISHED: Final = (
 )
 
 
-class FoundBad(NamedTuple):
+class NewBadCopy(NamedTuple):
     """A copy that has now proved bad: its hosting, MD5, and fault."""
 
     hosting: Hosting
     md5: str
-    fault: Fault
+    fault: CopyFault
 
 
-def centre_is_to_blame(md5s: Mapping[int, str], published: str | None) -> bool:
+def is_fault_of_centre(md5s: Mapping[int, str], published: str | None) -> bool:
     """Whether the centre is to blame for bad copies with these checksums, by hosting; then no other source is tried.
 
     It is if two sources delivered the same, or one of them what the centre published.
@@ -62,9 +62,11 @@ def centre_is_to_blame(md5s: Mapping[int, str], published: str | None) -> bool:
     return len(set(md5s.values())) < len(md5s) or published in md5s.values()
 
 
-def record_bad_copies(connection: Connection, found: Iterable[FoundBad]) -> None:
+def record_bad_copies(connection: Connection, bad_copies: Iterable[NewBadCopy]) -> None:
     """Record bad copies as listed; of each hosting the last one."""
-    _replace(connection, BadCopy, {one.hosting.id: _row(one.hosting, one.md5, reason=one.fault.value) for one in found})
+    _replace(
+        connection, BadCopy, {one.hosting.id: _row(one.hosting, one.md5, reason=one.fault.value) for one in bad_copies}
+    )
 
 
 def record_published(connection: Connection, published: Iterable[tuple[Hosting, str]]) -> None:

@@ -12,11 +12,11 @@ from sqlalchemy.orm import aliased
 from dcc.messages import mark
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
-from dcc.sources.due import Due, Why
-from dcc.sources.hosting import Fault, Hosting, KnownBad
+from dcc.sources.crawl_policy import CrawlDue, DueReason
+from dcc.sources.hosting import CopyFault, Hosting, KnownBadCopy
 from dcc.tracker import progress
 from dcc.tracker.decisions import RETRY_POLICY, is_acknowledged, is_on_hold
-from dcc.tracker.hostings.copies import centre_is_to_blame, published_checksums
+from dcc.tracker.hostings.copies import is_fault_of_centre, published_checksums
 from dcc.tracker.hostings.foreign_archives import (
     HeldArchive,
     by_archive,
@@ -110,7 +110,7 @@ class StagedZip:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftBehind:
+class OrphanedWork:
     """What a dead session left: the number of cancelled downloads, and waiting submissions that had bytes before."""
 
     cancelled: int
@@ -121,7 +121,7 @@ def sources_to_use(
     connection: Connection,
     session_id: int,
     centres: Collection[str] | None,
-    dues: Mapping[int, Due] | None = None,
+    dues: Mapping[int, CrawlDue] | None = None,
 ) -> set[int] | None:
     """The sources that this session could list; None, meaning all available ones, if it crawled none.
 
@@ -135,14 +135,14 @@ def sources_to_use(
     if not rows:
         return set(dues) - closed if dues and closed else None
     listed = {source_id for source_id, outcome in rows if outcome != "failed"} - closed
-    listed |= {source_id for source_id, due in (dues or {}).items() if due.why is Why.RECENT}
+    listed |= {source_id for source_id, due in (dues or {}).items() if due.why is DueReason.RECENT}
     if centres is None:
         return listed
     query = select(FileSource.id).join(Centre, Centre.id == FileSource.centre_id)
     return listed.union(connection.scalars(query.where(Centre.short_name.not_in(sorted(centres))))) - closed
 
 
-def cancel_orphans(connection: Connection, centres: Collection[str] | None) -> LeftBehind:
+def cancel_orphans(connection: Connection, centres: Collection[str] | None) -> OrphanedWork:
     """Cancel the downloads, of archives of some centres or of all, that a dead session left pending or running.
 
     Returns also the waiting submissions that had the bytes before. Only for the holder of the lease on these centres:
@@ -151,7 +151,7 @@ def cancel_orphans(connection: Connection, centres: Collection[str] | None) -> L
     orphans = connection.scalars(_ORPHANS.where(named_after(centres))).all()
     if orphans:
         progress.cancel_downloads(connection, orphans)
-    return LeftBehind(len(orphans), frozenset(connection.scalars(_UNCONCLUDED.where(named_after(centres)))))
+    return OrphanedWork(len(orphans), frozenset(connection.scalars(_UNCONCLUDED.where(named_after(centres)))))
 
 
 def reopen_failed_downloads(connection: Connection, sources: set[int] | None, centres: Collection[str] | None) -> int:
@@ -412,7 +412,7 @@ def hosting_of(row: Any, **given: object) -> Hosting:
 def _hosting(row: Any, by_name: bool) -> Hosting:
     same = (row.bad_size, row.bad_modified) == (row.size_bytes, row.modified)
     is_bad = row.bad_md5 is not None and same and not (by_name and row.modified is None)
-    bad = KnownBad(row.bad_md5, Fault(row.bad_reason)) if is_bad else None
+    bad = KnownBadCopy(row.bad_md5, CopyFault(row.bad_reason)) if is_bad else None
     return hosting_of(row, own=bool(row.own), bad=bad)
 
 
@@ -421,8 +421,8 @@ def _plan(rows: Sequence[Any], hostings: Sequence[Hosting], published: str | Non
     plan = PlannedZip(row.id, row.zip_id, key_of(row), row.centre, (), published=published, failures=failures)
     bad = tuple(hosting for hosting in hostings if hosting.bad is not None)
     if bad:
-        settled = centre_is_to_blame({hosting.id: hosting.bad.md5 for hosting in bad if hosting.bad}, published)
-        wanted = (one for one in hostings if (one.may_be_right(published) if one.bad else not settled))
+        settled = is_fault_of_centre({hosting.id: hosting.bad.md5 for hosting in bad if hosting.bad}, published)
+        wanted = (one for one in hostings if (one.deserves_recheck(published) if one.bad else not settled))
         return replace(plan, hostings=tuple(wanted), bad=bad)
     same: list[Hosting] = []
     for hosting in hostings:

@@ -23,7 +23,7 @@ from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.messages import Message, mark
 from dcc.outcomes import DECLINED, HELD, ZipKey
-from dcc.tracker.hostings.owner_notices import NewNotice, Outcome, add_notices
+from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome, add_notices
 from dcc.tracker.models import (
     ArchiveDecline,
     BadCopy,
@@ -41,7 +41,7 @@ from dcc.tracker.states import WAITING
 from dcc.tracker.submission_rows import (
     IDS,
     KEY,
-    gathered,
+    group_pairs,
     is_at,
     is_named,
     key_of,
@@ -151,10 +151,10 @@ class HeldArchive:
     @property
     def message(self) -> str:
         """The message for a wrangler, in English."""
-        return str(self.said)
+        return str(self.translatable)
 
     @property
-    def said(self) -> Message:
+    def translatable(self) -> Message:
         """The message for a wrangler."""
         return Message(_HELD_AND_WHAT_TO_DO if self.declined is None else _DECLINED_BY, self.details)
 
@@ -263,7 +263,7 @@ def by_archive(rows: Iterable[Any]) -> dict[int, list[Any]]:
 
     They have the columns `id`, those of `KEY`, the `centre` of the name, the `host`, `may_be_taken`, `is_delegated`.
     """
-    return gathered((row.id, row) for row in rows)
+    return group_pairs((row.id, row) for row in rows)
 
 
 def unfetchable_archives(hostings: Mapping[int, Sequence[Any]]) -> list[HeldArchive]:
@@ -278,7 +278,7 @@ def unfetchable_archives(hostings: Mapping[int, Sequence[Any]]) -> list[HeldArch
 def delegated_of(hostings: Mapping[int, Sequence[Any]]) -> list[NewNotice]:
     """Notices for owners about their archives, of `by_archive`, that are only on delegates' sources."""
     return [
-        NewNotice(owner, za_id, Outcome.DONE)
+        NewNotice(owner, za_id, NoticeOutcome.DONE)
         for za_id, some in hostings.items()
         if (owner := some[0].centre)
         and any(row.is_delegated for row in some)
@@ -293,7 +293,7 @@ def note_held(connection: Connection, held: Sequence[HeldArchive]) -> list[HeldA
     """
     declined = declines_of(connection, [archive.za_id for archive in held])
     held = [archive for archive in held if archive.za_id not in declined]
-    notices = [NewNotice(archive.owner, archive.za_id, Outcome.HELD) for archive in held]
+    notices = [NewNotice(archive.owner, archive.za_id, NoticeOutcome.HELD) for archive in held]
     new = {notice.za_id for notice in add_notices(connection, notices)}
     return [archive for archive in held if archive.za_id in new]
 
@@ -322,7 +322,9 @@ def decline_archive(connection: Connection, key: ZipKey, *, declined_by: str, re
     }
     insert_rows(connection, ArchiveDecline, [values])
     decline = declines_of(connection, [held.za_id])[held.za_id]
-    _tell(connection, held, NewNotice("", held.za_id, Outcome.DECLINED, done_by=declined_by, reason=decline.reason))
+    _tell(
+        connection, held, NewNotice("", held.za_id, NoticeOutcome.DECLINED, done_by=declined_by, reason=decline.reason)
+    )
     return decline
 
 
@@ -336,10 +338,10 @@ def accept_archive(connection: Connection, key: ZipKey, *, revoked_by: str) -> D
     ended = {"revoked": utc_now(), "revoked_by": revoked_by[:PERSON_LENGTH]}
     connection.execute(update(ArchiveDecline).where(*declined).values(ended))
     for held in held_archives(connection, key=key):
-        _tell(connection, held, NewNotice("", held.za_id, Outcome.HELD, done_by=revoked_by))
+        _tell(connection, held, NewNotice("", held.za_id, NoticeOutcome.HELD, done_by=revoked_by))
     return [decline for decline in list_declines(connection, everything=True) if decline.key == key][-1]
 
 
 def _tell(connection: Connection, held: HeldArchive, notice: NewNotice) -> None:
     """Add notices for the archive's centre and those of its sources, even if they got the same before."""
-    add_notices(connection, [replace(notice, owner=centre) for centre in (held.owner, *held.hosts)], again=True)
+    add_notices(connection, [replace(notice, owner=centre) for centre in (held.owner, *held.hosts)], repeat=True)

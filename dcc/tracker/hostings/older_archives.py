@@ -7,7 +7,7 @@ uploaded is on hold. Applied later, these would replace what is newer. An additi
 may delete, waits for them, too.
 
 Nothing waits for an archive that is refused, damaged, different from its MD5, or gone, or that is on another centre's
-server alone. Nor for one whose server answered and did not deliver it `MOST_RETRIES` times.
+server alone. Nor for one whose server answered and did not deliver it `MAX_RETRIES` times.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import submissions_with_entries
 from dcc.tracker.states import State
-from dcc.tracker.submission_rows import DOCUMENTS_COUNT, IDS, gathered, is_at, key_of, newest_downloads, rows_about
+from dcc.tracker.submission_rows import DOCUMENTS_COUNT, IDS, group_pairs, is_at, key_of, newest_downloads, rows_about
 
-MOST_RETRIES: Final = 3
+MAX_RETRIES: Final = 3
 """How often an archive is requested before others no longer wait for it."""
 
 _AT_ONCE: Final = 50
@@ -60,7 +60,7 @@ class OlderArchive:
     is_on_hold: bool = False
 
     @property
-    def said(self) -> Message:
+    def translatable(self) -> Message:
         """The message about an archive that waits for it."""
         waits = mark(
             "It waits for {archive}, an older archive of centre {centre} that is still on its way: what it changes may "
@@ -80,7 +80,7 @@ class OlderArchive:
     @property
     def message(self) -> str:
         """The message about an archive that waits for it, in English."""
-        return str(self.said)
+        return str(self.translatable)
 
 
 class _Open(NamedTuple):
@@ -108,12 +108,12 @@ def waiting_for_older(
     return _waiting(connection, list(rows_about(connection, _YOUNGER, za_ids)), decided)
 
 
-def zips_that_wait(connection: Connection, wanted: Any) -> dict[int, tuple[ZipKey, OlderArchive]]:
+def zips_that_wait(connection: Connection, za_ids: Any) -> dict[int, tuple[ZipKey, OlderArchive]]:
     """The submissions of a query of ids that would be uploaded, but wait for an older archive.
 
     Of those that add, those that a session had wait.
     """
-    rows = {row.id: row for row in connection.execute(_TO_UPLOAD.where(ZipAction.id.in_(wanted)))}
+    rows = {row.id: row for row in connection.execute(_TO_UPLOAD.where(ZipAction.id.in_(za_ids)))}
     older = _waiting(connection, rows.values(), ())
     return {za_id: (key_of(rows[za_id]), archive) for za_id, archive in older.items()}
 
@@ -122,7 +122,7 @@ def _waiting(connection: Connection, rows: Collection[Any], decided: Collection[
     opened = _opened(connection, {row.centre_id for row in rows}, decided) if rows else {}
     found: dict[int, OlderArchive] = {}
     for adds in (False, True):
-        younger = gathered((row.centre_id, row) for row in rows if (row.todo_id == ACTION_IDS[Action.ADD]) is adds)
+        younger = group_pairs((row.centre_id, row) for row in rows if (row.todo_id == ACTION_IDS[Action.ADD]) is adds)
         for centre_id, some in younger.items():
             # An addition waits for a person only.
             older = [one for one in opened.get(centre_id, ()) if one.waits_for_a_person or not adds]
@@ -145,7 +145,7 @@ def _opened(connection: Connection, centre_ids: Collection[int], decided: Collec
         for row in connection.execute(_WITH_HELD.where(of_centres))
         if row.id not in decided
     ]
-    return gathered(sorted(opened, key=lambda one: one[1].moment))
+    return group_pairs(sorted(opened, key=lambda one: one[1].moment))
 
 
 def _on_the_way(connection: Connection, candidates: Sequence[_Open]) -> Iterator[_Open]:
@@ -193,7 +193,7 @@ _FAILED_TO_ARRIVE: Final = and_(
     .where(FileSourceHasZip.za_id == ZipAction.id, FileSourceHasZip.gone_since.is_(None))
     .correlate(ZipAction)
     .scalar_subquery()
-    < MOST_RETRIES,
+    < MAX_RETRIES,
 )
 _OF_CENTRES: Final = (
     select(*_COLUMNS, ZipFile.file_name, Centre.short_name, is_on_hold().label("on_hold"))

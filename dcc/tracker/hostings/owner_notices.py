@@ -27,7 +27,7 @@ _MOST: Final = 1_000
 _Owner = aliased(Centre)
 
 
-class Outcome(StrEnum):
+class NoticeOutcome(StrEnum):
     """The result of an archive or document with another centre's data."""
 
     DONE = "done"
@@ -38,7 +38,7 @@ class Outcome(StrEnum):
     DECLINED = "declined"
 
 
-_OF_ONE_MOMENT: Final = (Outcome.WITHDRAWN, Outcome.DECLINED)
+_OF_ONE_MOMENT: Final = (NoticeOutcome.WITHDRAWN, NoticeOutcome.DECLINED)
 """Decisions that may be revoked, and made again."""
 
 
@@ -48,7 +48,7 @@ class NewNotice:
 
     owner: str
     za_id: int
-    outcome: Outcome
+    outcome: NoticeOutcome
     xml_id: int | None = None
     file_name: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -65,17 +65,17 @@ class Notice:
     key: ZipKey
     centre: str | None
     file_name: str
-    outcome: Outcome
+    outcome: NoticeOutcome
     counts: Mapping[str, int]
     done_by: str | None
     created: datetime
     reason: str | None = None
 
 
-def add_notices(connection: Connection, notices: Sequence[NewNotice], *, again: bool = False) -> list[NewNotice]:
+def add_notices(connection: Connection, notices: Sequence[NewNotice], *, repeat: bool = False) -> list[NewNotice]:
     """Add notices; returns the new ones. Unregistered centres are left out.
 
-    With `again`, known ones are added too.
+    With `repeat`, known ones are added too.
     """
     if not notices:
         return []
@@ -86,7 +86,7 @@ def add_notices(connection: Connection, notices: Sequence[NewNotice], *, again: 
         for notice in notices
         if notice.owner in ids and notice.outcome not in _OF_ONE_MOMENT
     }
-    wanted = [one for key, one in new.items() if again or key not in known]
+    wanted = [one for key, one in new.items() if repeat or key not in known]
     wanted += [notice for notice in notices if notice.owner in ids and notice.outcome in _OF_ONE_MOMENT]
     now = utc_now()
     rows = [
@@ -133,7 +133,7 @@ def notices_since(connection: Connection, since: datetime, owner: str | None = N
             Notice,
             row,
             key=ZipKey(ACTIONS_BY_ID[row.todo_id], row.archive),
-            outcome=Outcome(row.outcome),
+            outcome=NoticeOutcome(row.outcome),
             counts=json.loads(row.counts),
         )
         for row in connection.execute(query)

@@ -14,7 +14,7 @@ from dcc.errors import BadFileNameError, ConfigurationError, CorruptArchiveError
 from dcc.messages import mark
 from dcc.outcomes import AttemptOutcome, ZipKey
 from dcc.phases import Phase, Status
-from dcc.sources.hosting import Fault
+from dcc.sources.hosting import CopyFault
 from dcc.tracker import progress
 from dcc.tracker.decisions import DecisionKind, is_decided
 from dcc.tracker.hostings.changed_archives import changed_where_fetched
@@ -101,8 +101,8 @@ def staged_copies(connection: Connection, za_ids: Iterable[int]) -> list[StagedC
     return copies
 
 
-_MOST_TOLD = 3
-_FAULTS = {Fault.DAMAGED: "damaged", Fault.CHECKSUM: "not what the published MD5 says"}
+_MAX_TOLD = 3
+_FAULTS = {CopyFault.DAMAGED: "damaged", CopyFault.CHECKSUM: "not what the published MD5 says"}
 _Named = aliased(Centre)
 
 
@@ -187,9 +187,9 @@ def unavailable_error(connection: Connection, key: ZipKey) -> ConfigurationError
     if not bad:
         return not_hosted_error(connection, key)
     copies = "; ".join(
-        f"the one at file source {row.id} was {_FAULTS[Fault(row.reason)]} (MD5 {row.md5}, fetched "
+        f"the one at file source {row.id} was {_FAULTS[CopyFault(row.reason)]} (MD5 {row.md5}, fetched "
         f"{row.created:%Y-%m-%d %H:%M} UTC)"
-        for row in bad[:_MOST_TOLD]
+        for row in bad[:_MAX_TOLD]
     )
     # A crawl leaves what was cancelled alone.
     command = f"dcc retry {shlex.quote(str(key))}" if bad[0][-1] else "dcc crawl"
@@ -227,7 +227,7 @@ def not_hosted_error(connection: Connection, key: ZipKey) -> NotFoundError:
     rows = connection.execute(query).all()
     declines = declines_of(connection, [row.za_id for row in rows])
     reasons = dict.fromkeys(_why_not(row, key, declines.get(row.za_id)) for row in rows)
-    why = "; ".join(list(reasons)[:_MOST_TOLD]) or "none ever did"
+    why = "; ".join(list(reasons)[:_MAX_TOLD]) or "none ever did"
     return NotFoundError(
         f"No available file source hosts {key} at present: {why}. See where it was with "
         f"`dcc show {shlex.quote(str(key))}`, and the sources with `dcc source list`; then crawl, and try again."

@@ -12,7 +12,7 @@ from dcc.tracker.models import FileSourceStatistics
 
 
 @dataclass
-class Conduct:
+class TransferStatistics:
     """A source's behaviour in this session, which orders sources in the next one."""
 
     arrived: int = 0
@@ -21,14 +21,14 @@ class Conduct:
     seconds: float = 0.0
 
 
-def record_conduct(connection: Connection, conduct: Mapping[int, Conduct]) -> None:
+def record_transfer_statistics(connection: Connection, transfer_statistics: Mapping[int, TransferStatistics]) -> None:
     """Add a session's observations of each source (by id).
 
     Failures fade: if the source also delivered, those of earlier sessions count half, so that a server which was down
     for a day is not avoided for a year.
     """
     table = FileSourceStatistics
-    for source_id, seen in conduct.items():
+    for source_id, seen in transfer_statistics.items():
         failures = table.failures // 2 if seen.arrived else table.failures
         summed: dict[str, ColumnElement[Any]] = {
             "failures": failures + seen.failures,

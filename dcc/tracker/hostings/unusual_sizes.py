@@ -26,7 +26,7 @@ _TIMES: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class ArrivedArchive:
     """An archive whose bytes have arrived from a source."""
 
     zip_id: int
@@ -64,7 +64,7 @@ def earlier_sizes(connection: Connection, centre_id: int, but_not: Collection[st
     return [size or 0 for name, size in connection.execute(query) if name not in but_not][:_LAST]
 
 
-def note_arrived(connection: Connection, session_id: int, arrived: Collection[Arrived]) -> None:
+def note_arrived(connection: Connection, session_id: int, arrived: Collection[ArrivedArchive]) -> None:
     """Add findings about archives of unusual size that had no size before, which must be recorded afterwards."""
     by_zip = {one.zip_id: one for one in arrived}
     rows = []

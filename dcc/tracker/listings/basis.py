@@ -17,7 +17,7 @@ from dcc.outcomes import Problem, ZipKey
 from dcc.sources.base import ListedFile
 from dcc.sources.listing_watch import ignore_progress
 from dcc.tracker import progress
-from dcc.tracker.listings.findings import Finding
+from dcc.tracker.listings.findings import ListingFinding
 from dcc.tracker.models import ZipFile
 
 ParsedName: TypeAlias = tuple[ZipName | None, Problem | None]
@@ -29,7 +29,7 @@ class RecordedListing:
     """The result of recording one listing; counts are of archives.
 
     `shrunk` are directories that lost so much that the next listing decides; `unsettled` are archives that may still be
-    being uploaded: they are not fetched before a second listing (`ListingRecorder.settle`).
+    being uploaded: they are not fetched before a second listing (`ListingRecorder.record_second_listing`).
     """
 
     listed: int = 0
@@ -39,7 +39,7 @@ class RecordedListing:
     new_zips: list[ZipKey] = field(default_factory=list)
     refused_zips: list[tuple[ZipKey, str]] = field(default_factory=list)
     accepted_zips: list[ZipKey] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[ListingFinding] = field(default_factory=list)
     shrunk: list[Message] = field(default_factory=list)
     unsettled: dict[ZipKey, ListedFile] = field(default_factory=dict)
 

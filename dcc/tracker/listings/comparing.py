@@ -59,7 +59,7 @@ class KnownHosting:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ListingComparison:
     """The number of `listed` archives of a source, compared with what is known of it.
 
     `new` are those that it has not hosted before. `noteworthy` are known ones that are listed differently than before,
@@ -70,11 +70,11 @@ class Compared:
     listed: int
     new: dict[ZipKey, ListedFile]
     noteworthy: dict[ZipKey, tuple[KnownHosting, ListedFile]]
-    absent: dict[Action, Absent]
+    absent: dict[Action, AbsentHostings]
 
 
 @dataclass(slots=True)
-class Absent:
+class AbsentHostings:
     """Hostings of `known` archives that a directory no longer lists, as ids.
 
     `first`: missing for the first time; `again`: missed already by a listing that was not believed.
@@ -92,7 +92,7 @@ class Absent:
 
 def compare_with_known(
     connection: Connection, source_id: int, listings: Sequence[ActionListing], recent_since: float = math.inf
-) -> Compared:
+) -> ListingComparison:
     """Compare the listed directories of a source with the tracker, in one query.
 
     An unchanged archive that was not modified after `recent_since` takes no memory beyond its listing.
@@ -102,7 +102,7 @@ def compare_with_known(
     }
     count = sum(len(files) for files in listed.values())
     found: dict[ZipKey, tuple[KnownHosting, ListedFile]] = {}
-    absent = {ACTION_IDS[listing.action]: Absent() for listing in listings}
+    absent = {ACTION_IDS[listing.action]: AbsentHostings() for listing in listings}
     rows = connection.execute(_KNOWN.where(FileSourceHasZip.file_source_id == source_id))
     for part in rows.partitions(_ROWS_AT_ONCE):
         for todo, name, standing, *known in part:
@@ -129,7 +129,7 @@ def compare_with_known(
         for name, file in files.items()
     }
     noteworthy = {key: found[key] for key in _in_order(listings, found)}
-    return Compared(count, new, noteworthy, {ACTIONS_BY_ID[todo]: missing for todo, missing in absent.items()})
+    return ListingComparison(count, new, noteworthy, {ACTIONS_BY_ID[todo]: missing for todo, missing in absent.items()})
 
 
 def known_hostings(connection: Connection, source_id: int, keys: Iterable[ZipKey]) -> dict[ZipKey, KnownHosting]:

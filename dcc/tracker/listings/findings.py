@@ -10,9 +10,9 @@ from dcc.messages import Message, mark, message
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
-from dcc.sources.base import ActionListing, ListedFile, ListedTwice, SourceAddress
+from dcc.sources.base import ActionListing, DuplicateEntry, ListedFile, SourceAddress
 from dcc.tracker.archive_names import stored_name
-from dcc.tracker.listings.comparing import Absent, KnownHosting, content_differs
+from dcc.tracker.listings.comparing import AbsentHostings, KnownHosting, content_differs
 from dcc.tracker.states import REFUSED, State
 
 SIZE_DIFFERS: Final = "size_differs"
@@ -30,18 +30,18 @@ _WITHOUT_DATA = frozenset(State(Phase.UPLOAD, status) for status in (Status.PEND
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ListingFinding:
     """A finding about a listed archive, or a directory (`add/`), for a wrangler."""
 
     kind: str
     key: ZipKey | str
     za_id: int | None
-    said: Message
+    translatable: Message
 
     @property
     def message(self) -> str:
         """What it says, in English."""
-        return str(self.said)
+        return str(self.translatable)
 
 
 def _time(seconds: int | None) -> Message:
@@ -168,7 +168,7 @@ def uploading_message(
     )
 
 
-def shrunk_message(listing: ActionListing, lost: Absent) -> Message:
+def shrunk_message(listing: ActionListing, lost: AbsentHostings) -> Message:
     """The message about a directory that lost too much to be believed."""
     listed = len(listing.zips)
     text = mark("the directory {directory} lists {number} archives, and held {before} before")
@@ -193,18 +193,18 @@ def confirmed_message(address: SourceAddress, listing: ActionListing, lost: int)
     return message(text, directory=listing.action.value, number=lost, source=address.label)
 
 
-def twice_finding(address: SourceAddress, action: Action, twice: ListedTwice) -> Finding:
+def twice_finding(address: SourceAddress, action: Action, twice: DuplicateEntry) -> ListingFinding:
     """The finding on an archive or folder that was found at two paths."""
     known = {"taken": f"{action}/{twice.taken}", "other": f"{action}/{twice.other}", "source": address.label}
     if twice.is_folder:
         text = mark("{other} of {source} is the folder {taken} over a link. Its archives are taken from {taken} alone.")
-        return Finding(FOLDER_TWICE, f"{action}/", None, message(text, **known))
+        return ListingFinding(FOLDER_TWICE, f"{action}/", None, message(text, **known))
     text = mark(
         "{source} has two archives of one name: {taken} and {other}. Only {taken} is taken. Ask the centre to remove "
         "or rename the other one."
     )
     key = ZipKey(action, stored_name(twice.taken.rpartition("/")[2]))
-    return Finding(LISTED_TWICE, key, None, message(text, **known))
+    return ListingFinding(LISTED_TWICE, key, None, message(text, **known))
 
 
 def proposed_message(address: SourceAddress, action: Action, number: int) -> Message:

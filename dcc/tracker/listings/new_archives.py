@@ -29,7 +29,7 @@ from dcc.tracker.hostings.changed_archives import loaded_zips
 from dcc.tracker.hostings.unusual_sizes import earlier_sizes, unusual_size
 from dcc.tracker.listings.basis import ListingBasis, RecordedListing
 from dcc.tracker.listings.comparing import ATTRIBUTES, attributes, differ
-from dcc.tracker.listings.findings import SIZE_DIFFERS, Finding, size_message
+from dcc.tracker.listings.findings import SIZE_DIFFERS, ListingFinding, size_message
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipActionLog, ZipFile
 from dcc.tracker.problems import problem_columns
 from dcc.tracker.progress import NewZipAction
@@ -125,7 +125,7 @@ class _Part:
             # If another copy proved bad and this one is fetched now, the other's size does not matter any more.
             if ids[key] not in taken and differ(listed_before, file.size_bytes):
                 message = size_message(self._address, key, listed_before, file)
-                result.findings.append(Finding(SIZE_DIFFERS, key, ids[key], message))
+                result.findings.append(ListingFinding(SIZE_DIFFERS, key, ids[key], message))
         self._add_hostings(ids, result)
         result.findings += self._unusual(added)
 
@@ -187,11 +187,11 @@ class _Part:
             and self._conforms(key)
             and self._names[key.file_name].centre == self._address.centre
         }
-        anew = failed - loaded_zips(self._basis.connection, failed)
-        self._basis.reopen(anew, mark("A file source of its own centre has it now."))
-        return anew
+        reopened = failed - loaded_zips(self._basis.connection, failed)
+        self._basis.reopen(reopened, mark("A file source of its own centre has it now."))
+        return reopened
 
-    def _unusual(self, added: Mapping[ZipKey, int]) -> list[Finding]:
+    def _unusual(self, added: Mapping[ZipKey, int]) -> list[ListingFinding]:
         """Findings about new archives whose size is unusual for their centre; one statement for each centre."""
         by_centre: dict[str, list[ZipKey]] = defaultdict(list)
         for key in filter(self._conforms, added):
@@ -201,7 +201,7 @@ class _Part:
             names_here = {key.file_name for key in keys}
             before = earlier_sizes(self._basis.connection, self._basis.centres[centre], names_here)
             found += [
-                Finding(UNUSUAL_SIZE, key, added[key], text)
+                ListingFinding(UNUSUAL_SIZE, key, added[key], text)
                 for key in keys
                 if (text := unusual_size(key, self._new[key].size_bytes, before)) is not None
             ]

@@ -25,7 +25,7 @@ from dcc.tracker.hostings.missing_archives import close_returned, propose_withdr
 from dcc.tracker.listings.basis import ListingBasis, RecordedListing
 from dcc.tracker.listings.comparing import (
     ATTRIBUTES,
-    Absent,
+    AbsentHostings,
     KnownHosting,
     attributes,
     compare_with_known,
@@ -41,7 +41,7 @@ from dcc.tracker.listings.findings import (
     PROPOSED,
     TAKEN_ANEW,
     UPLOADING,
-    Finding,
+    ListingFinding,
     change_message,
     confirmed_message,
     proposed_message,
@@ -54,14 +54,14 @@ from dcc.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipFil
 from dcc.tracker.problems import message_columns
 from dcc.tracker.register.delegations import load_delegations
 from dcc.tracker.states import NOT_ARRIVED, REFUSED, SET_ASIDE
-from dcc.tracker.submission_rows import IDS, KEY, change_about, gathered, key_of, rows_about
+from dcc.tracker.submission_rows import IDS, KEY, change_about, group_pairs, key_of, rows_about
 
 Seen = Mapping[ZipKey, tuple[KnownHosting, ListedFile]]
 """Known archives as they were listed before, and as they are listed now."""
 
 
 _LEAST_LOST: Final = 3
-_MOST_FINDINGS: Final = 200
+_MAX_FINDINGS: Final = 200
 
 
 class ListingRecorder:
@@ -96,13 +96,15 @@ class ListingRecorder:
         self._write_findings(result.findings)
         return result
 
-    def settle(self, first: Mapping[ZipKey, ListedFile], listings: Sequence[ActionListing] | None) -> list[Finding]:
+    def record_second_listing(
+        self, first: Mapping[ZipKey, ListedFile], listings: Sequence[ActionListing] | None
+    ) -> list[ListingFinding]:
         """Record a second listing of unsettled archives; returns messages about those that are still being uploaded.
 
         `listings` is None if the source could not be listed: then all still count as being uploaded.
         """
         second = _files_of(listings or ())
-        found: list[Finding] = []
+        found: list[ListingFinding] = []
         settled: list[int] = []
         rows: list[dict[str, object]] = []
         sizes: list[dict[str, object]] = []
@@ -115,7 +117,7 @@ class ListingRecorder:
                 rows.append(self._row(known.hosting_id, now, uploading=True))
                 sizes.append({"zip": known.zip_id, "size": now.size_bytes})
             message = uploading_message(self._address, key, before, now, looked=listings is not None)
-            found.append(Finding(UPLOADING, key, known.za_id, message))
+            found.append(ListingFinding(UPLOADING, key, known.za_id, message))
         self._set_columns(settled, uploading_since=None)
         self._update(rows, sizes)
         self._write_findings(found)
@@ -133,7 +135,9 @@ class ListingRecorder:
         changed = {key: hostings[key] for key, file in relisted.items() if content_differs(hostings[key], file)}
         loaded = loaded_zips(self._basis.connection, [known.za_id for known in changed.values()])
         found = [
-            Finding(CHANGED, key, known.za_id, change_message(self._address, key, known, relisted[key], loaded=True))
+            ListingFinding(
+                CHANGED, key, known.za_id, change_message(self._address, key, known, relisted[key], loaded=True)
+            )
             for key, known in changed.items()
             if known.za_id in loaded
         ]
@@ -146,21 +150,21 @@ class ListingRecorder:
     def _record_known(self, seen: Seen, result: RecordedListing) -> None:
         """Report changes since the last listing, and record the present listing."""
         content, manifests = self._changed(seen)
-        anew, loaded = self._download_anew(seen, content, manifests)
+        to_fetch_again, loaded = self._download_again(seen, content, manifests)
         rows, sizes, uploading_anew = [], [], {}
         for key, (known, file) in seen.items():
             changed = key in content
             present = file if changed else completed(file, known)
-            to_download = known.to_download or key in anew
+            to_download = known.to_download or key in to_fetch_again
             if present.size_bytes != known.size_bytes and to_download:
                 sizes.append({"zip": known.zip_id, "size": present.size_bytes})
             # A change that is expected while an archive is being uploaded is none.
             if key in manifests or (changed and not (known.uploading and known.to_download)):
-                kind = TAKEN_ANEW if key in anew else CHANGED if changed else MANIFEST_CHANGED
-                facts = {"taken_anew": key in anew, "loaded": known.za_id in loaded}
+                kind = TAKEN_ANEW if key in to_fetch_again else CHANGED if changed else MANIFEST_CHANGED
+                facts = {"taken_anew": key in to_fetch_again, "loaded": known.za_id in loaded}
                 text = change_message(self._address, key, known, file, **facts)
                 result.changed += 1
-                result.findings.append(Finding(kind, key, known.za_id, text))
+                result.findings.append(ListingFinding(kind, key, known.za_id, text))
             # A failed archive may be fetched from here too, after the preferred copy proved bad.
             awaited = to_download or (known.state.failed and (changed or known.uploading))
             unsettled = awaited and self._basis.is_unsettled(present, changed=changed)
@@ -172,7 +176,7 @@ class ListingRecorder:
             if not is_noted or attributes(present) != attributes(known):
                 rows.append(self._row(known.hosting_id, present, uploading=unsettled))
         self._update(rows, sizes)
-        again = [uploading_anew[key] for key in self._spoken_for(uploading_anew)]
+        again = [uploading_anew[key] for key in self._permitted_keys(uploading_anew)]
         self._basis.reopen(again, mark("It is being uploaded again to its file source."))
 
     def _reconsider_names(self, seen: Seen, result: RecordedListing) -> None:
@@ -203,7 +207,7 @@ class ListingRecorder:
         }
         return content, manifests
 
-    def _download_anew(
+    def _download_again(
         self, seen: Seen, content: Collection[ZipKey], manifests: Collection[ZipKey]
     ) -> tuple[set[ZipKey], set[int]]:
         """Let changed archives without uploaded data be downloaded again; returns these, and the ids of the others.
@@ -220,18 +224,20 @@ class ListingRecorder:
         loaded = loaded_zips(connection, ids)
         kept_back = loaded | withdrawn_zips(connection, ids)
         sources = last_hostings(connection, ids)
-        spoken_for = self._spoken_for(done)
-        anew = {
+        spoken_for = self._permitted_keys(done)
+        to_fetch_again = {
             key: known.za_id
             for key, known in done.items()
             if known.za_id not in kept_back
             and known.state != SET_ASIDE
             and ((known.state.failed and key in spoken_for) or sources.get(known.za_id) == known.hosting_id)
         }
-        self._basis.reopen(anew.values(), mark("The archive changed on its file source after its last download."))
-        return set(anew), loaded
+        self._basis.reopen(
+            to_fetch_again.values(), mark("The archive changed on its file source after its last download.")
+        )
+        return set(to_fetch_again), loaded
 
-    def _spoken_for(self, keys: Collection[ZipKey]) -> set[ZipKey]:
+    def _permitted_keys(self, keys: Collection[ZipKey]) -> set[ZipKey]:
         """The archives that a source's centre may submit: its own, and by delegation."""
         centre = self._address.centre
         owners = {key: name.centre for key in keys if (name := self._basis.parse(key.file_name)[0]) is not None}
@@ -259,7 +265,7 @@ class ListingRecorder:
     def _record_absent(
         self,
         listings: Sequence[ActionListing],
-        absent: Mapping[Action, Absent],
+        absent: Mapping[Action, AbsentHostings],
         result: RecordedListing,
         *,
         whole: bool,
@@ -279,12 +285,12 @@ class ListingRecorder:
             gone += lost.all
             if lost.again:
                 text = confirmed_message(self._address, listing, len(lost.again))
-                result.findings.append(Finding(CONFIRMED_GONE, f"{listing.action}/", None, text))
+                result.findings.append(ListingFinding(CONFIRMED_GONE, f"{listing.action}/", None, text))
         self._set_columns(gone, gone_since=self._basis.now, missed_since=None, uploading_since=None)
         self._set_columns(missed, missed_since=self._basis.now)
         result.gone = len(gone)
 
-    def _has_shrunk(self, listing: ActionListing, lost: Absent) -> bool:
+    def _has_shrunk(self, listing: ActionListing, lost: AbsentHostings) -> bool:
         """Whether a directory lost too much since its last listing to be believed at once."""
         if not lost.first:
             return False
@@ -298,9 +304,9 @@ class ListingRecorder:
         keys = propose_withdrawals(self._basis.connection, self._address.id, self._basis.now)
         for action, number in sorted(Counter(key.action for key in keys).items()):
             text = proposed_message(self._address, action, number)
-            result.findings.append(Finding(PROPOSED, f"{action}/", None, text))
+            result.findings.append(ListingFinding(PROPOSED, f"{action}/", None, text))
 
-    def _write_findings(self, findings: Sequence[Finding]) -> None:
+    def _write_findings(self, findings: Sequence[ListingFinding]) -> None:
         rows = [
             {
                 "session_id": self._basis.session_id,
@@ -308,10 +314,10 @@ class ListingRecorder:
                 "za_id": finding.za_id,
                 "file_name": str(finding.key)[:160],
                 "kind": finding.kind,
-                **message_columns(finding.said),
+                **message_columns(finding.translatable),
                 "created": self._basis.now,
             }
-            for finding in findings[:_MOST_FINDINGS]
+            for finding in findings[:_MAX_FINDINGS]
         ]
         insert_rows(self._basis.connection, CrawlFinding, rows)
 
@@ -344,5 +350,5 @@ def archives_by_source(connection: Connection, keys: Collection[ZipKey]) -> dict
         .where(ZipFile.file_name.in_(IDS))
     )
     rows = rows_about(connection, query, (key.file_name for key in keys))
-    found = gathered((row.file_source_id, key) for row in rows if (key := key_of(row)) in keys)
+    found = group_pairs((row.file_source_id, key) for row in rows if (key := key_of(row)) in keys)
     return {source: set(some) for source, some in found.items()}

@@ -60,7 +60,7 @@ class BadCopy(Base):
     """A bad copy of an archive that a source delivered.
 
     `size_bytes` and `modified` are as listed when it was fetched: while the listing is the same, it is not fetched
-    again. `md5` is that of the copy; `reason` is one of `dcc.session.fetching.archive_transfer.Fault`.
+    again. `md5` is that of the copy; `reason` is one of `dcc.session.fetching.archive_transfer.CopyFault`.
     """
 
     id: Mapped[int] = big_id()
@@ -251,7 +251,7 @@ class NotificationRow(Base):
     """One item of news for one recipient by one channel.
 
     `told` is the SHA-256 of the item, channel and recipient, so that nothing is sent twice. Rows of one message share
-    `message_id`. `state` is one of `dcc.notify.ledger.Sending`, `changed` the time since when; `reason` says why the
+    `message_id`. `state` is one of `dcc.notify.ledger.SendState`, `changed` the time since when; `reason` says why the
     last of `attempts` failed. Of an outage, `ended` is when it was over, null while it lasts.
     """
 
@@ -295,7 +295,7 @@ class Delegation(Base):
 class OwnerNotice(Base):
     """What another centre's archive did, or tried to do, with data of a centre, its owner, who gets a notice.
 
-    `outcome` is one of `dcc.tracker.hostings.owner_notices.Outcome`. `file_name` is the document's, empty for the
+    `outcome` is one of `dcc.tracker.hostings.owner_notices.NoticeOutcome`. `file_name` is the document's, empty for the
     archive itself; `counts` are the numbers of entities, as JSON by kind. `xml_id` is the document's `xml_file.id`,
     null for the archive; no foreign key, because it stays true when that is deleted. `done_by` is the person who
     confirmed, withdrew or declined it, null for a session, and `reason` why.

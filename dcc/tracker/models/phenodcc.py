@@ -79,8 +79,8 @@ class FileSource(LastUpdated, Base):
 
     Additive: `delta`, one of `dcc.sources.base.DeltaStrategy`; `listed_depth`, `listed_include` and `listed_exclude`,
     the parts of its `dcc.sources.base.Extent`, the latter two as JSON, null for none. `crawl_every`, in minutes,
-    `crawl_windows` and `crawl_schedule` are those of its `dcc.sources.due.Pace`. `paused` is since when it is paused,
-    null if it is not, `paused_until` null without an end, `paused_by` by whom.
+    `crawl_windows` and `crawl_schedule` are those of its `dcc.sources.crawl_policy.CrawlPolicy`. `paused` is since when
+    it is paused, null if it is not, `paused_until` null without an end, `paused_by` by whom.
     """
 
     id: Mapped[int] = small_id()

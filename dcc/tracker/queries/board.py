@@ -58,14 +58,14 @@ class BoardArchive:
     reason: Problem | None = None
 
 
-def count_cells(connection: Connection, wanted: ZipFilter) -> list[Cell]:
+def count_cells(connection: Connection, criteria: ZipFilter) -> list[Cell]:
     """The cells that are not empty, by centre, phase and status. Raises NotFoundError for an unknown centre."""
-    if wanted.centre:
-        require_centre(connection, wanted.centre)
+    if criteria.centre:
+        require_centre(connection, criteria.centre)
     state = ZipAction.phase_id, ZipAction.status_id
     query = (
         select(
-            _centre(wanted).label("centre"),
+            _centre(criteria).label("centre"),
             *state,
             func.count(),
             func.min(ZipAction.todo_id),
@@ -74,7 +74,7 @@ def count_cells(connection: Connection, wanted: ZipFilter) -> list[Cell]:
         .select_from(ZipAction)
         .join(ZipFile)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-        .where(*conditions_of(wanted))
+        .where(*conditions_of(criteria))
         .group_by("centre", *state)
     )
     cells = []
@@ -84,15 +84,15 @@ def count_cells(connection: Connection, wanted: ZipFilter) -> list[Cell]:
     return sorted(cells, key=lambda cell: (not cell.centre, cell.centre, cell.phase, cell.status))
 
 
-def _centre(wanted: ZipFilter) -> ColumnElement[str]:
+def _centre(criteria: ZipFilter) -> ColumnElement[str]:
     """The centre of the selected archives: what is on sources of several counts for the one that is asked for."""
-    return literal(wanted.centre) if wanted.centre else CENTRE
+    return literal(criteria.centre) if criteria.centre else CENTRE
 
 
-def archives_on_page(connection: Connection, wanted: ZipFilter, page: int) -> list[BoardArchive]:
+def archives_on_page(connection: Connection, criteria: ZipFilter, page: int) -> list[BoardArchive]:
     """The archives that a filter selects, those that came last first: of page `page`, from 1."""
-    listed = select_zip_actions().add_columns(_centre(wanted).label("of_centre"))
-    query = listed.where(*conditions_of(wanted)).order_by(ZipAction.id.desc())
+    listed = select_zip_actions().add_columns(_centre(criteria).label("of_centre"))
+    query = listed.where(*conditions_of(criteria)).order_by(ZipAction.id.desc())
     rows = connection.execute(query.limit(PAGE_SIZE).offset((page - 1) * PAGE_SIZE)).all()
     decisions = decisions_in_force(connection, [row.id for row in rows])
     reasons = failure_reasons(connection, [row.id for row in rows if row.status_id == Status.FAILED])

@@ -32,7 +32,7 @@ from dcc.tracker.queries.zip_action_lists import (
     select_zip_actions,
 )
 from dcc.tracker.states import WAITING, State
-from dcc.tracker.submission_rows import KEY, gathered, is_at, key_of, named_after, newest_downloads, object_of
+from dcc.tracker.submission_rows import KEY, group_pairs, is_at, key_of, named_after, newest_downloads, object_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def session_zips(connection: Connection, session: SessionEntry) -> list[SessionZ
         .where(FileSourceHasZip.za_id.in_(touched))
         .order_by(FileSourceHasZip.id)
     )
-    hosts = gathered(connection.execute(hosting))
+    hosts = group_pairs(connection.execute(hosting))
     query = select_zip_actions().where(ZipAction.id.in_(touched)).order_by(*OLDEST_FIRST)
     return [object_of(SessionZip, row, hosts=tuple(dict.fromkeys(hosts[row.id]))) for row in connection.execute(query)]
 
@@ -89,7 +89,9 @@ def session_documents(connection: Connection, session: SessionEntry) -> dict[Zip
         .group_by(*KEY, XmlFile.phase_id, XmlFile.status_id)
     )
     rows = connection.execute(query)
-    return gathered((key_of(row), StateCount(Phase(row.phase_id), Status(row.status_id), row.number)) for row in rows)
+    return group_pairs(
+        (key_of(row), StateCount(Phase(row.phase_id), Status(row.status_id), row.number)) for row in rows
+    )
 
 
 def session_entries(
@@ -97,7 +99,7 @@ def session_entries(
 ) -> dict[ZipKey, list[tuple[str, Problem]]]:
     """The active log entries of certain kinds for documents of these submissions, with file names."""
     query = select_entries(kinds).where(ZipAction.id.in_(session_zip_ids(connection, session)))
-    return gathered((key_of(row), (row.fname, problem_of(row))) for row in connection.execute(query))
+    return group_pairs((key_of(row), (row.fname, problem_of(row))) for row in connection.execute(query))
 
 
 def zips_without_room(connection: Connection) -> list[tuple[ZipKey, str]]:

@@ -43,7 +43,7 @@ from dcc.tracker.submission_rows import (
     DOCUMENTS_COUNT,
     IDS,
     KEY,
-    gathered,
+    group_pairs,
     is_at,
     is_of_centre,
     key_of,
@@ -197,17 +197,19 @@ def require_centre(connection: Connection, short_name: str) -> None:
         )
 
 
-def find_zips(connection: Connection, wanted: ZipFilter | None = None, *, with_reasons: bool = False) -> list[ZipEntry]:
+def find_zips(
+    connection: Connection, criteria: ZipFilter | None = None, *, with_reasons: bool = False
+) -> list[ZipEntry]:
     """The submissions that a filter selects, oldest first: by date and increment of their names.
 
     `with_reasons` reads why failed ones failed.
 
     Raises NotFoundError for a centre that is not registered.
     """
-    wanted = wanted or ZipFilter()
-    if wanted.centre:
-        require_centre(connection, wanted.centre)
-    conditions = conditions_of(wanted)
+    criteria = criteria or ZipFilter()
+    if criteria.centre:
+        require_centre(connection, criteria.centre)
+    conditions = conditions_of(criteria)
     hosting = (
         select(FileSourceHasZip.za_id, FileSourceHasZip.file_source_id)
         .where(FileSourceHasZip.gone_since.is_(None))
@@ -217,10 +219,10 @@ def find_zips(connection: Connection, wanted: ZipFilter | None = None, *, with_r
         hosting = hosting.where(
             FileSourceHasZip.za_id.in_(select_zip_actions().with_only_columns(ZipAction.id).where(*conditions))
         )
-    hosts = gathered(connection.execute(hosting))
+    hosts = group_pairs(connection.execute(hosting))
     listed = select_zip_actions().add_columns(is_on_hold().label("on_hold"))
     rows = connection.execute(listed.where(*conditions).order_by(*OLDEST_FIRST)).all()
-    explained = [row.id for row in rows if wanted.faulty or row.status_id == int(Status.FAILED)]
+    explained = [row.id for row in rows if criteria.faulty or row.status_id == int(Status.FAILED)]
     failed = explained if with_reasons else []
     reasons = failure_reasons(connection, failed)
     return [
@@ -287,24 +289,24 @@ def failure_reasons(connection: Connection, za_ids: Sequence[int]) -> dict[int, 
 OLDEST_FIRST = (ZipFile.created, ZipFile.inc, ZipAction.id)
 
 
-def conditions_of(wanted: ZipFilter) -> list[ColumnElement[bool]]:
+def conditions_of(criteria: ZipFilter) -> list[ColumnElement[bool]]:
     """The conditions of a filter on the rows of `select_zip_actions`."""
     met_fault = and_(ZipAction.id.in_(_with_kind(InternalFaultError.short_name())), is_unfinished())
     is_faulty = or_(is_decided(DecisionKind.QUARANTINE), met_fault)
     made: tuple[tuple[Any, Callable[[Any], ColumnElement[bool]]], ...] = (
-        (wanted.centre, is_of_centre),
-        (wanted.first_day, lambda day: ZipFile.created >= day),
-        (wanted.last_day, lambda day: ZipFile.created <= day),
-        (wanted.action, lambda action: ZipAction.todo_id == ACTION_IDS[action]),
-        (wanted.phase, lambda phase: ZipAction.phase_id == int(phase)),
-        (wanted.status, lambda status: ZipAction.status_id == int(status)),
-        (wanted.kind, lambda kind: ZipAction.id.in_(_with_kind(kind))),
+        (criteria.centre, is_of_centre),
+        (criteria.first_day, lambda day: ZipFile.created >= day),
+        (criteria.last_day, lambda day: ZipFile.created <= day),
+        (criteria.action, lambda action: ZipAction.todo_id == ACTION_IDS[action]),
+        (criteria.phase, lambda phase: ZipAction.phase_id == int(phase)),
+        (criteria.status, lambda status: ZipAction.status_id == int(status)),
+        (criteria.kind, lambda kind: ZipAction.id.in_(_with_kind(kind))),
         # SQLite compares texts, and only this type binds times as the database wrote them.
-        (wanted.since, lambda since: ZipAction.last_update >= literal(since, UtcDateTime())),
-        (wanted.name, _has_name),
-        (wanted.acknowledged, lambda wished: is_acknowledged() if wished else ~needs_nobody()),
-        (wanted.on_hold, lambda wished: is_on_hold() if wished else ~is_on_hold()),
-        (wanted.faulty, lambda wished: is_faulty if wished else ~is_faulty),
+        (criteria.since, lambda since: ZipAction.last_update >= literal(since, UtcDateTime())),
+        (criteria.name, _has_name),
+        (criteria.acknowledged, lambda wished: is_acknowledged() if wished else ~needs_nobody()),
+        (criteria.on_hold, lambda wished: is_on_hold() if wished else ~is_on_hold()),
+        (criteria.faulty, lambda wished: is_faulty if wished else ~is_faulty),
     )
     return [condition(value) for value, condition in made if value is not None]
 
@@ -346,14 +348,14 @@ class SelectedZip:
         return self.on_hold or self.status in (Status.FAILED, Status.CANCELLED)
 
 
-def select_zips(connection: Connection, wanted: ZipFilter, names: Sequence[str] | None = None) -> list[SelectedZip]:
+def select_zips(connection: Connection, criteria: ZipFilter, names: Sequence[str] | None = None) -> list[SelectedZip]:
     """The submissions that a filter selects, oldest first; with `names`, of these alone.
 
     A name is `<action>/<archive>`, or the archive's alone where it has one submission. Raises NotFoundError for a name
     that the tracker does not know and for an unknown centre, ConfigurationError for an archive with several.
     """
-    if wanted.centre:
-        require_centre(connection, wanted.centre)
+    if criteria.centre:
+        require_centre(connection, criteria.centre)
     loaded = exists(
         select(XmlFile.id)
         .join(ZipDownload)
@@ -366,7 +368,7 @@ def select_zips(connection: Connection, wanted: ZipFilter, names: Sequence[str] 
     query = select_zip_actions().add_columns(
         is_on_hold().label("on_hold"), is_acknowledged().label("acknowledged"), loaded.label("loaded")
     )
-    query = query.where(*conditions_of(wanted)).order_by(*OLDEST_FIRST)
+    query = query.where(*conditions_of(criteria)).order_by(*OLDEST_FIRST)
     rows = connection.execute(query) if names is None else _rows_named(connection, query, names)
     return [object_of(SelectedZip, row) for row in rows]
 
@@ -378,7 +380,7 @@ def _rows_named(connection: Connection, query: _AnySelect, names: Sequence[str])
         of_archives.setdefault(archive if slash else action, set()).add(action if slash else "")
     listed = select(ZipFile.file_name, ZipAction.todo_id).join(ZipAction).where(ZipFile.file_name.in_(IDS))
     rows = rows_about(connection, listed, of_archives)
-    known = gathered((archive, ACTIONS_BY_ID[todo].value) for archive, todo in rows)
+    known = group_pairs((archive, ACTIONS_BY_ID[todo].value) for archive, todo in rows)
     wanted: dict[str, set[str]] = {}
     unknown: list[str] = []
     for archive, actions in of_archives.items():

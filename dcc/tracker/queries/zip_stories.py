@@ -15,8 +15,8 @@ from dcc.messages import Message, message_from_json
 from dcc.naming import Action
 from dcc.outcomes import WAITS, AttemptOutcome, Problem, ZipKey
 from dcc.phases import Phase, Status
-from dcc.sources.hosting import Fault
-from dcc.tracker.crawls import Finding, zip_findings
+from dcc.sources.hosting import CopyFault
+from dcc.tracker.crawls import CrawlFindingEntry, zip_findings
 from dcc.tracker.decisions import Decision, decisions_of
 from dcc.tracker.hostings.foreign_archives import held_archives
 from dcc.tracker.hostings.older_archives import zips_that_wait
@@ -42,7 +42,7 @@ from dcc.tracker.problems import OF_ACTION, OF_DOWNLOAD, document_problems
 from dcc.tracker.submission_rows import (
     CONTACT,
     archive_size,
-    gathered,
+    group_pairs,
     is_named,
     latest_downloads,
     not_found_error,
@@ -55,18 +55,18 @@ class Reason:
     """Why something failed or was set back, and when that was recorded."""
 
     kind: str
-    said: Message | str
+    translatable: Message | str
     recorded: datetime
 
     @property
     def fact(self) -> Message:
         """The reason, translatable."""
-        return self.said if isinstance(self.said, Message) else Message(self.said)
+        return self.translatable if isinstance(self.translatable, Message) else Message(self.translatable)
 
     @property
     def message(self) -> str:
         """The reason, in English."""
-        return str(self.said)
+        return str(self.translatable)
 
     def as_json(self) -> dict[str, object]:
         """The reason in JSON."""
@@ -100,7 +100,7 @@ class BadCopyStory:
     """
 
     md5: str
-    fault: Fault
+    fault: CopyFault
     since: datetime
 
 
@@ -186,7 +186,7 @@ class ZipStory:
     documents: tuple[DocumentStory, ...]
     reasons: tuple[Reason, ...]
     reopenings: tuple[ReopeningStory, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[CrawlFindingEntry, ...]
     removals: tuple[Reason, ...]
     waits_for: ZipKey | None = None
     decisions: tuple[Decision, ...] = ()
@@ -220,10 +220,10 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
     noted = _reasons(connection, OF_ACTION, ZipActionLog, ZipActionLog.za_id, [za_id])[za_id]
     removals = [reason for reason in noted if reason.kind == ArchiveRemovedError.short_name()]
     # A session decides again, so this is computed and not recorded.
-    held = [Reason(one.kind, one.said, utc_now()) for one in held_archives(connection, [za_id])]
+    held = [Reason(one.kind, one.translatable, utc_now()) for one in held_archives(connection, [za_id])]
     older = next((archive for _, archive in zips_that_wait(connection, [za_id]).values()), None)
     if older is not None:
-        held.append(Reason(WAITS, older.said, utc_now()))
+        held.append(Reason(WAITS, older.translatable, utc_now()))
     reasons = [*(reason for reason in noted if reason not in removals), *(latest.reasons if latest else ())]
     return object_of(
         ZipStory,
@@ -283,7 +283,7 @@ def _hosts(connection: Connection, za_id: int) -> tuple[Host, ...]:
             row,
             label=_label(row),
             retries=row.num_retries,
-            bad=row.bad_md5 and BadCopyStory(row.bad_md5, Fault(row.bad_reason), row.bad_since),
+            bad=row.bad_md5 and BadCopyStory(row.bad_md5, CopyFault(row.bad_reason), row.bad_since),
         )
         for row in connection.execute(query)
     )
@@ -324,7 +324,7 @@ def _documents(connection: Connection, download_ids: Sequence[int]) -> Mapping[i
         .where(of_downloads)
         .order_by(XmlFile.id)
     )
-    return gathered(
+    return group_pairs(
         (
             row.zip_id,
             object_of(
@@ -344,7 +344,7 @@ def _documents(connection: Connection, download_ids: Sequence[int]) -> Mapping[i
 def _reasons(connection: Connection, columns: Sequence[Any], log: Any, of: Any, ids: Any) -> Mapping[int, list[Reason]]:
     """The entries in a log of submissions or downloads, by the column `of`."""
     query = select(of.label("of"), log.last_update, *columns).join(AnException).where(of.in_(ids)).order_by(log.id)
-    return gathered(
+    return group_pairs(
         (row.of, Reason(row.kind, message_from_json(row.details, row.message or ""), row.last_update))
         for row in connection.execute(query)
     )
@@ -353,7 +353,7 @@ def _reasons(connection: Connection, columns: Sequence[Any], log: Any, of: Any, 
 def _reopenings(connection: Connection, model: Any, of: Any, ids: Any) -> Mapping[int, list[ReopeningStory]]:
     """The re-openings of submissions or documents, by the column `of`."""
     query = select(model, of.label("of")).where(of.in_(ids)).order_by(model.id)
-    return gathered((row.of, _reopening(row)) for row in connection.execute(query))
+    return group_pairs((row.of, _reopening(row)) for row in connection.execute(query))
 
 
 def _reopening(row: Any) -> ReopeningStory:

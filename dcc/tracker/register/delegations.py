@@ -41,14 +41,14 @@ class DelegationEntry:
     in_force: bool
 
 
-class Archive(NamedTuple):
+class SubmissionOwner(NamedTuple):
     """A submission of the tracker and the centre of its name; None if the tracker knows neither."""
 
     za_id: int | None
     centre: str | None
 
 
-def find_archive(connection: Connection, key: ZipKey) -> Archive:
+def find_archive(connection: Connection, key: ZipKey) -> SubmissionOwner:
     """The submission as the tracker knows it."""
     query = (
         select(ZipAction.id, Centre.short_name)
@@ -57,7 +57,7 @@ def find_archive(connection: Connection, key: ZipKey) -> Archive:
         .where(is_named(key))
     )
     found = connection.execute(query).one_or_none()
-    return Archive(None, None) if found is None else Archive(*found)
+    return SubmissionOwner(None, None) if found is None else SubmissionOwner(*found)
 
 
 def in_force() -> ColumnElement[bool]:

@@ -23,7 +23,7 @@ from dcc.errors import ConfigurationError, NotFoundError
 from dcc.sources.access import USUAL_PORTS, parse_hostname
 from dcc.sources.base import PLAIN, DeltaStrategy, Extent, SourceAddress, SourceProtocol
 from dcc.sources.connect import OPENERS, protocols
-from dcc.sources.due import Pause, shown_age
+from dcc.sources.crawl_policy import Pause, shown_age
 from dcc.sources.host_keys import HostKey as ServerKey
 from dcc.tracker.models import (
     Centre,
@@ -47,8 +47,8 @@ from dcc.tracker.register.source_addresses import (
     trust_certificates,
     trusted_certificates,
 )
-from dcc.tracker.register.source_pace import pace_columns, pace_of
-from dcc.tracker.submission_rows import gathered, object_of
+from dcc.tracker.register.source_schedules import policy_columns, policy_of
+from dcc.tracker.submission_rows import group_pairs, object_of
 
 _FIRST_ADDED_PROTOCOL: Final = 1000
 """The first id in `source_protocol` for protocols of installed packages: smaller ones are the platform's."""
@@ -60,8 +60,8 @@ class SourceEntry:
 
     `hosted` counts the submissions that it hosts now; `fingerprints` are those of its accepted host keys,
     `tls_fingerprints` of its accepted certificates, `tls_authorities` of the authorities trusted for it alone. `every`,
-    `windows` and `schedule` are those of its `dcc.sources.due.Pace` as text, empty for none; `pause` is one that holds
-    now.
+    `windows` and `schedule` are those of its `dcc.sources.crawl_policy.CrawlPolicy` as text, empty for none; `pause` is
+    one that holds now.
     """
 
     id: int
@@ -215,7 +215,7 @@ def list_sources(connection: Connection, ids: Sequence[int] | None = None) -> li
     if ids is not None:
         query = query.where(FileSource.id.in_(ids))
     keys = select(HostKey.file_source_id, HostKey.fingerprint).order_by(HostKey.id)
-    fingerprints = gathered(connection.execute(keys))
+    fingerprints = group_pairs(connection.execute(keys))
     trusted = trusted_certificates(connection)
     entries = [_entry(row, fingerprints[row.id], trusted.get(row.id, TlsTrust())) for row in connection.execute(query)]
     missing = set(ids or ()) - {entry.id for entry in entries}
@@ -225,7 +225,7 @@ def list_sources(connection: Connection, ids: Sequence[int] | None = None) -> li
 
 
 def _entry(row: Row[tuple[object, ...]], fingerprints: Sequence[str], tls: TlsTrust) -> SourceEntry:
-    pace = pace_of(row)
+    policy = policy_of(row)
     return object_of(
         SourceEntry,
         row,
@@ -237,10 +237,10 @@ def _entry(row: Row[tuple[object, ...]], fingerprints: Sequence[str], tls: TlsTr
         tls_fingerprints=tuple(tls.fingerprints or ()),
         delta=DeltaStrategy(row.delta),
         extent=extent_of(row),
-        every=shown_age(pace.every) if pace.every else "",
-        windows=pace.windows.text if pace.windows else "",
-        schedule=pace.schedule.text if pace.schedule else "",
-        pause=pace.pause if pace.pause and (pace.pause.until is None or pace.pause.until > utc_now()) else None,
+        every=shown_age(policy.every) if policy.every else "",
+        windows=policy.windows.text if policy.windows else "",
+        schedule=policy.schedule.text if policy.schedule else "",
+        pause=policy.pause if policy.pause and (policy.pause.until is None or policy.pause.until > utc_now()) else None,
     )
 
 
@@ -282,7 +282,7 @@ def change_source(
     }
     given = {name: value for name, value in values.items() if value is not None}
     given |= {} if extent is None else extent_columns(extent)
-    given |= pace_columns(every, windows, schedule)
+    given |= policy_columns(every, windows, schedule)
     # Failures before the last change do not count, whatever was changed.
     changed = given | {"last_update": func.current_timestamp()}
     connection.execute(update(FileSource).where(FileSource.id == source_id).values(changed))

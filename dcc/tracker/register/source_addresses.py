@@ -18,10 +18,10 @@ from dcc.databases.columns import UtcDateTime
 from dcc.databases.transactions import insert_rows
 from dcc.sources.base import DeltaStrategy, Extent, SourceAddress
 from dcc.sources.certificates import Authority, parse_fingerprint
-from dcc.sources.due import Windows
+from dcc.sources.crawl_policy import Windows
 from dcc.sources.host_keys import HostKey as ServerKey
 from dcc.tracker.models import Centre, FileSource, HostKey, ProtocolRow, ResourceStateRow, TlsCertificate, utc_now
-from dcc.tracker.submission_rows import gathered, object_of
+from dcc.tracker.submission_rows import group_pairs, object_of
 
 
 class SourceState(StrEnum):
@@ -72,7 +72,9 @@ def load_addresses(
     query = _ADDRESSES.where(in_use()) if only_crawlable else _ADDRESSES
     if ids is not None:
         query = query.where(FileSource.id.in_(ids))
-    keys = gathered((row.file_source_id, f"{row.key_type} {row.key_base64}") for row in connection.execute(_HOST_KEYS))
+    keys = group_pairs(
+        (row.file_source_id, f"{row.key_type} {row.key_base64}") for row in connection.execute(_HOST_KEYS)
+    )
     trusted = trusted_certificates(connection)
     return [
         object_of(

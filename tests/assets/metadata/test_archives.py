@@ -25,7 +25,7 @@ from dcc_assets.metadata.links import (
     report_of_centre,
     report_of_zip,
 )
-from dcc_dagster.partition_events import Report, Verdict
+from dcc_dagster.partition_events import CheckVerdict, PartitionReport
 
 KEY = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
 STAGING = Staging(Path("/staging"))
@@ -49,14 +49,14 @@ def document(name: str, phase: Phase, status: Status, *errors: Problem) -> Docum
     return DocumentOutcome(name, phase, status, 100, errors)
 
 
-def shown(report: Report) -> tuple[list[str], dict[str, bool], dict[str, bool]]:
+def shown(report: PartitionReport) -> tuple[list[str], dict[str, bool], dict[str, bool]]:
     """The assets materialised, the verdicts that are told, and those that count only where one failed before."""
     told = {v.check.name: v.passed for v in report.verdicts if v.always}
     untold = {v.check.name: v.passed for v in report.verdicts if not v.always}
     return [m.asset.to_user_string() for m in report.materialised], told, untold
 
 
-def failing(report: Report) -> Verdict:
+def failing(report: PartitionReport) -> CheckVerdict:
     (verdict,) = [v for v in report.verdicts if not v.passed]
     return verdict
 
@@ -158,7 +158,7 @@ def test_long_lists_are_cut_and_it_is_said_by_how_much() -> None:
     assert (len(rows(verdict, "documents")), verdict.metadata["documents not shown"]) == (DOCUMENTS_SHOWN, 1)
 
 
-def rows(verdict: Verdict, name: str) -> list[dict[str, Any]]:
+def rows(verdict: CheckVerdict, name: str) -> list[dict[str, Any]]:
     table = verdict.metadata[name]
     assert isinstance(table, TableMetadataValue)
     return [dict(record.data) for record in table.records]

@@ -14,7 +14,7 @@ from dcc.rules.catalogue import GROUPS
 from dcc.vocabulary import Severity
 from dcc_assets.metadata.archives import ERRORS_SHOWN
 from dcc_assets.metadata.documents import data_report
-from dcc_dagster.partition_events import Report
+from dcc_dagster.partition_events import PartitionReport
 
 KEY = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
 EVERY_GROUP = {group.name for group in GROUPS}
@@ -38,13 +38,13 @@ def finding(rule: str, severity: Severity, line: int = 7) -> FindingEntry:
     return FindingEntry(rule, severity, {"words": f"What {rule} found."}, line, snapshot="impress 3")
 
 
-def report(reached: Phase, state: str, *documents: DocumentData) -> Report:
+def report(reached: Phase, state: str, *documents: DocumentData) -> PartitionReport:
     made = data_report(ZipData(KEY, "H", reached, *state_of(state), documents, 1.0, datetime(2026, 11, 21)))
     assert made is not None
     return made
 
 
-def shown(made: Report) -> tuple[list[str], dict[str, str], set[str]]:
+def shown(made: PartitionReport) -> tuple[list[str], dict[str, str], set[str]]:
     """The assets materialised, the failed checks with their severity, and those passed where they failed before."""
     failed = {v.check.name: v.severity.value for v in made.verdicts if not v.passed}
     assert all(v.always is not v.passed for v in made.verdicts)

@@ -26,7 +26,7 @@ from dcc.tracker.models import Centre
 from dcc.tracker.queries.zip_action_lists import ZipFilter, select_zips
 from dcc_assets.metadata.links import report_of_zip
 from dcc_assets.pages import server
-from dcc_assets.pages.reports import Answer
+from dcc_assets.pages.reports import PageResponse
 from dcc_assets.pages.server import HEADERS, report_routes
 from dcc_assets.sessions import run_session
 from tests.reports.test_causes_collecting import sheets
@@ -132,7 +132,7 @@ def test_a_report_comes_in_other_languages_as_json_and_as_a_spreadsheet(
         assert (status, headers["content-disposition"]) == (200, 'attachment; filename="findings.xlsx"')
         with ZipFile(BytesIO(body)) as workbook:
             assert b"H.2013-10-31.2.experiment.impc.xml" in b"".join(map(workbook.read, workbook.namelist()))
-    monkeypatch.setattr("dcc.reports.submissions.collecting.MOST_CAUSES", 0)
+    monkeypatch.setattr("dcc.reports.submissions.collecting.MAX_CAUSES", 0)
     assert len(sheets(BytesIO(ask(f"/dcc/reports/{ORPHANS}", "form=spreadsheet")[2]))[0]) > 1
     for query in ("language=..%2Fx", "language=xx", "form=exe"):
         assert ask(f"/dcc/reports/{ORPHANS}", query)[0] == 400
@@ -233,10 +233,10 @@ def test_however_many_reports_are_asked_for_at_once_dagster_s_pages_are_answered
     """Dagster answers in the threads of one pool, of which reports that wait for each other must take none."""
     may_end, begun = threading.Event(), []
 
-    def slow(_request: Request) -> Answer:
+    def slow(_request: Request) -> PageResponse:
         begun.append(1)
         assert may_end.wait(60)
-        return Answer(200, "text/plain", b"")
+        return PageResponse(200, "text/plain", b"")
 
     async def ask_all() -> None:
         serve = server._served(slow)

@@ -11,9 +11,9 @@ from dcc.errors import DagsterStorageError
 from dcc.qc.models import CONTEXT, SNAPSHOT
 from dcc.session.data import data_session
 from dcc.session.data.corrections import recheck
-from dcc.session.data.quality_control import settle_qc
+from dcc.session.data.quality_control import update_qc_states
 from dcc_assets.keys import CHECK_OF_GROUP, UPLOAD_CHECK
-from dcc_assets.sync.changes import DATA_SHOWN, Mark
+from dcc_assets.sync.changes import DATA_SHOWN, ChangeMark
 from dcc_dagster.event_recorder import EventRecorder
 from tests.assets.test_data_session import DATA_ASSETS, EXPERIMENT_CHECK, run
 from tests.support.asking import execute_in
@@ -29,7 +29,7 @@ def show(data: DataInstallation, dagster: Dagster) -> None:
 
 def finish_quality_control(data: DataInstallation) -> None:
     execute_in(data.qc, update(CONTEXT).values(state="qcdone", data_state="qcdone"))
-    settle_qc(data.tracker, data.qc, data.settings, author="wrangler", reason="Looked at.")
+    update_qc_states(data.tracker, data.qc, data.settings, author="wrangler", reason="Looked at.")
     later()
 
 
@@ -133,7 +133,7 @@ def test_the_mark_is_not_set_before_everything_is_stored(
         patch.setattr(EventRecorder, "_write", raising(RuntimeError("killed")))
         with pytest.raises(DagsterStorageError, match="killed"):
             show(data, data_dagster)
-    assert DATA_SHOWN.read(data_dagster.instance) == Mark()
+    assert DATA_SHOWN.read(data_dagster.instance) == ChangeMark()
 
     show(data, data_dagster)
 

@@ -12,7 +12,7 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.qc.models import CONTEXT
-from dcc.session.data.quality_control import settle_qc
+from dcc.session.data.quality_control import update_qc_states
 from dcc.settings import Settings
 from dcc.tracker.models import ZipAction
 from dcc.tracker.queries.zip_action_lists import find_zips
@@ -102,7 +102,7 @@ def test_the_oldest_of_too_many_go_and_come_back_when_something_becomes_of_them(
     assert check_events(data.tracker, settings, instance) == []
 
     execute_in(data.qc, update(CONTEXT).values(state="qcdone", data_state="qcdone"))
-    settle_qc(data.tracker, data.qc, settings, author="wrangler", reason="Looked at.")
+    update_qc_states(data.tracker, data.qc, settings, author="wrangler", reason="Looked at.")
     show_changed_data(settings, data.tracker, instance)
     assert set(ZIPS) <= partitions(data_dagster), "their quality control was done"
     assert all(set(ZIPS) <= of_asset for of_asset in shown(data_dagster).values())

@@ -1,4 +1,4 @@
-"""Whether a source is due to be crawled, and if not, why and until when: `due`, a pure function of plain data.
+"""Whether a source is due to be crawled, and if not, why and until when: `crawl_due`, a pure function of plain data.
 
 All times are naive, in UTC.
 """
@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final, Self, TypeAlias
 from zoneinfo import ZoneInfo
 
-MOST_BACK_OFF: Final = timedelta(days=1)
+MAX_BACK_OFF: Final = timedelta(days=1)
 """The longest time for which a source that keeps failing is left alone."""
 
 _FIRST_BACK_OFF: Final = timedelta(hours=1)
@@ -143,7 +143,7 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class CrawlPolicy:
     """When a source may be crawled: `every`, the oldest that its listing may become, and `schedule`, whichever is
     first; without both: with every session.
     """
@@ -154,7 +154,7 @@ class Pace:
     schedule: Schedule | None = None
 
     @property
-    def is_its_own(self) -> bool:
+    def has_own_times(self) -> bool:
         """Whether sessions that others need leave it alone."""
         return self.every is not None or self.schedule is not None
 
@@ -192,7 +192,7 @@ class PastCrawls:
         return self.changed is not None and not self.failures and (self.listed is None or self.listed < self.changed)
 
 
-class Why(StrEnum):
+class DueReason(StrEnum):
     """Why a source is crawled now, or is not."""
 
     DUE = "due"
@@ -203,93 +203,95 @@ class Why(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class CrawlDue:
     """Whether a source is due, and if not, why and until when; a pause may be without an end: None."""
 
-    why: Why
+    why: DueReason
     until: datetime | None
-    pace: Pace
+    policy: CrawlPolicy
     past: PastCrawls
 
     @property
     def is_due(self) -> bool:
         """Whether it must be crawled now."""
-        return self.why is Why.DUE
+        return self.why is DueReason.DUE
 
     @property
     def needs_no_other(self) -> bool:
-        """Whether it must be crawled now even if no other source is: by its own pace, or as new or changed."""
-        return self.is_due and (self.pace.is_its_own or self.past.are_of_before)
+        """Whether it must be crawled now even if no other source is: by its own policy, or as new or changed."""
+        return self.is_due and (self.policy.has_own_times or self.past.are_of_before)
 
     @property
     def may_be_used(self) -> bool:
         """Whether archives may be fetched from it now."""
-        return self.why in (Why.DUE, Why.RECENT)
+        return self.why in (DueReason.DUE, DueReason.RECENT)
 
     @property
-    def in_words(self) -> str:
+    def description(self) -> str:
         """When the source is crawled, and why it is left alone at present."""
-        return str(self.pace) if self.is_due else f"{self.pace}; {self}"
+        return str(self.policy) if self.is_due else f"{self.policy}; {self}"
 
     def __str__(self) -> str:
         until = "" if self.until is None else f" until {self.until:%Y-%m-%d %H:%M} UTC"
         match self.why:
-            case Why.PAUSED if self.pace.pause is not None:
-                return f"paused by {self.pace.pause.by}{until}: {self.pace.pause.reason}"
-            case Why.FAILING:
+            case DueReason.PAUSED if self.policy.pause is not None:
+                return f"paused by {self.policy.pause.by}{until}: {self.policy.pause.reason}"
+            case DueReason.FAILING:
                 return f"failed {self.past.failures} times in a row, left alone{until}"
-            case Why.CLOSED:
+            case DueReason.CLOSED:
                 return f"outside its window{until}"
-            case Why.RECENT:
+            case DueReason.RECENT:
                 return f"not due{until}"
         return "due"
 
 
-def due(pace: Pace, past: PastCrawls, now: datetime, failure_limit: int, *, is_named: bool = False) -> Due:
+def crawl_due(
+    policy: CrawlPolicy, past: PastCrawls, now: datetime, failure_limit: int, *, is_named: bool = False
+) -> CrawlDue:
     """Whether a source is due at a time.
 
     After `failure_limit` failures in a row it is left alone for an hour, and for twice as long after each further one,
-    up to `MOST_BACK_OFF`. `is_named`: a person asks for it, which overrides all but a pause.
+    up to `MAX_BACK_OFF`. `is_named`: a person asks for it, which overrides all but a pause.
     """
     past = past.known_at(now)
 
-    def not_before(why: Why, until: datetime | None) -> Due:
-        return Due(why, until, pace, past)
+    def not_before(why: DueReason, until: datetime | None) -> CrawlDue:
+        return CrawlDue(why, until, policy, past)
 
-    pause = pace.pause
+    pause = policy.pause
     if pause is not None and (pause.until is None or pause.until > now):
-        return not_before(Why.PAUSED, pause.until)
+        return not_before(DueReason.PAUSED, pause.until)
     if is_named:
-        return not_before(Why.DUE, None)
+        return not_before(DueReason.DUE, None)
     if past.failed is not None and past.failures >= failure_limit:
         doublings = min(past.failures - failure_limit, 10)
-        again = past.failed + min(_FIRST_BACK_OFF * 2**doublings, MOST_BACK_OFF)
+        again = past.failed + min(_FIRST_BACK_OFF * 2**doublings, MAX_BACK_OFF)
         if again > now:
-            return not_before(Why.FAILING, again if pace.windows is None else pace.windows.opens(again))
-    ready = ready_at(pace, past)
+            return not_before(DueReason.FAILING, again if policy.windows is None else policy.windows.opens(again))
+    ready = ready_at(policy, past)
     if ready is not None and ready > now:
-        return not_before(Why.RECENT, ready)
-    if pace.windows is not None and not pace.windows.is_open(now):
-        return not_before(Why.CLOSED, pace.windows.opens(now))
-    return not_before(Why.DUE, None)
+        return not_before(DueReason.RECENT, ready)
+    if policy.windows is not None and not policy.windows.is_open(now):
+        return not_before(DueReason.CLOSED, policy.windows.opens(now))
+    return not_before(DueReason.DUE, None)
 
 
-def overdue_at(pace: Pace, since: datetime, patience: timedelta) -> datetime:
+def overdue_at(policy: CrawlPolicy, since: datetime, patience: timedelta) -> datetime:
     """When a source that was listed at a time is overdue: it was due, the patience is over, and it could be used."""
-    scheduled = [] if pace.schedule is None else [pace.schedule.after(since)]
-    aged = [since + (pace.every or timedelta())] if pace.every or not scheduled else []
+    scheduled = [] if policy.schedule is None else [policy.schedule.after(since)]
+    aged = [since + (policy.every or timedelta())] if policy.every or not scheduled else []
     at = min(scheduled + aged) + patience
-    if pace.windows is None or pace.windows.is_open(at):
+    if policy.windows is None or policy.windows.is_open(at):
         return at
-    return pace.windows.opens(at) + patience
+    return policy.windows.opens(at) + patience
 
 
-def ready_at(pace: Pace, past: PastCrawls) -> datetime | None:
+def ready_at(policy: CrawlPolicy, past: PastCrawls) -> datetime | None:
     """From when on a source without failures is due; None: at any time."""
     if past.listed is None:
         return None
-    scheduled = [] if pace.schedule is None else [pace.schedule.after(past.listed)]
-    aged = [] if pace.every is None else [_aged(past.listed, pace.every, pace.windows)]
+    scheduled = [] if policy.schedule is None else [policy.schedule.after(past.listed)]
+    aged = [] if policy.every is None else [_aged(past.listed, policy.every, policy.windows)]
     return min(scheduled + aged, default=None)
 
 

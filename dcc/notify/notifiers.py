@@ -18,7 +18,7 @@ from dcc.databases.columns import utc_now
 from dcc.errors import DccError
 from dcc.notify.channels.base import Channel
 from dcc.notify.digests import Digest, addresses_of, causes_of, collect_digests
-from dcc.notify.messages import Attachment, Audience, Item, Kind, Message
+from dcc.notify.messages import Attachment, Audience, Item, Message, MessageKind
 from dcc.notify.outages import centre_ids
 from dcc.notify.rounds import Round
 from dcc.outcomes import ZipKey
@@ -29,11 +29,11 @@ from dcc.tracker.hostings.owner_notices import Notice, notices_since
 from dcc.tracker.register.centres import CentreEntry, list_centres
 
 _LOOKED_BACK: Final = timedelta(days=30)
-_MOST_REPORTS: Final = 5
+_MAX_REPORTS: Final = 5
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-class SessionNews:
+class SessionNotifier:
     """The news of one session, for all centres or one. Costly parts are computed when a recipient needs them."""
 
     def __init__(self, round_: Round, session_id: int, centre: str | None = None) -> None:
@@ -69,7 +69,7 @@ class SessionNews:
         if not self._round.settings.notify_centres:
             return
         missing = {
-            Item(Kind.ADDRESS, f"centre {code}", "", None, digest.centre_id): code
+            Item(MessageKind.ADDRESS, f"centre {code}", "", None, digest.centre_id): code
             for digest in self._digests
             if not digest.addresses and (code := digest.centre.short_name)
         }
@@ -83,7 +83,7 @@ class SessionNews:
     def _tell_wranglers(self) -> None:
         troubled = [digest for digest in self._digests if digest.bad]
         well = [str(line.key) for digest in self._digests for line in digest.accepted]
-        summary = Item(Kind.SESSION, f"session {self._session_id}", "", self._session_id)
+        summary = Item(MessageKind.SESSION, f"session {self._session_id}", "", self._session_id)
         items = {digest.items[line.key]: digest for digest in troubled for line in digest.bad}
 
         def compose(message_id: str, told: Sequence[Item], _: Channel) -> Message:
@@ -92,7 +92,7 @@ class SessionNews:
 
         for channel, recipient in self._round.recipients(Audience.SUMMARY):
             if well and not self._round.dry:
-                self._round.ledger.forget(Kind.ZIP, well, channel.name, recipient)
+                self._round.ledger.forget(MessageKind.ZIP, well, channel.name, recipient)
             self._round.notify(channel, recipient, [summary, *items], compose, _has_zips)
 
     def _compose_digest(self, digest: Digest, message_id: str, told: Sequence[Item], channel: Channel) -> Message:
@@ -105,7 +105,7 @@ class SessionNews:
         """The submission reports on which a person must act, without plots, as many as a message may carry."""
         left = self._round.settings.notify_attachment_bytes
         attached: list[Attachment] = []
-        for line in digest.bad[:_MOST_REPORTS] if left else ():
+        for line in digest.bad[:_MAX_REPORTS] if left else ():
             try:
                 page = self._page(digest, line.key).encode("utf-8", "backslashreplace")
             except DccError as error:
@@ -123,14 +123,14 @@ class SessionNews:
 
         settings, catalogue = self._round.settings, self._round.composer.catalogue(digest.centre.language)
         with self._round.tracker.connect() as connection, qc_at_hand(settings) as (qc, missing):
-            report = collect_submission(connection, qc, key, settings, most_pictures=0, qc_missing=missing)
+            report = collect_submission(connection, qc, key, settings, max_pictures=0, qc_missing=missing)
         return render_html(report, catalogue, settings)
 
 
 def _has_zips(items: Sequence[Item]) -> bool:
     """Whether a digest or summary has a new submission; without one it is not worth a message."""
     kinds = {item.kind for item in items}
-    return Kind.ZIP in kinds and len(kinds) > 1
+    return MessageKind.ZIP in kinds and len(kinds) > 1
 
 
 def notify_owners(round_: Round, centre: str | None = None) -> None:
@@ -149,14 +149,14 @@ def notify_owners(round_: Round, centre: str | None = None) -> None:
     for owner, some in of_owners.items():
         items = {
             Item(
-                Kind.OWNER,
+                MessageKind.OWNER,
                 f"{notice.key} {notice.file_name}".strip(),
                 f"{notice.outcome} {notice.id}",
                 centre_id=ids[owner],
             ): notice
             for notice in some
         }
-        compose = partial(_compose_owner_news, round_, centres[owner], items)
+        compose = partial(_compose_owner_notification, round_, centres[owner], items)
         for channel, recipient in round_.recipients(Audience.CENTRE, addresses_of(centres[owner])):
             round_.notify(channel, recipient, list(items), compose)
 
@@ -173,10 +173,10 @@ def _latest(notices: Sequence[Notice]) -> list[Notice]:
     return found[::-1]
 
 
-def _compose_owner_news(
+def _compose_owner_notification(
     round_: Round, owner: CentreEntry, notices: dict[Item, Notice], message_id: str, told: Sequence[Item], _: Channel
 ) -> Message:
-    return round_.composer.owner_news(message_id, owner, [notices[item] for item in told])
+    return round_.composer.owner_notification(message_id, owner, [notices[item] for item in told])
 
 
 def remind_centres(round_: Round, now: datetime) -> None:
@@ -190,7 +190,7 @@ def remind_centres(round_: Round, now: datetime) -> None:
 
 def _remind(round_: Round, centre: CentreEntry, centre_id: int, late: LateCentre, now: datetime) -> None:
     subject = f"late archives of {centre.short_name}"
-    reminder = Item(Kind.OUTAGE, subject, f"{now:%Y-%m-%d}", None, centre_id)
+    reminder = Item(MessageKind.OUTAGE, subject, f"{now:%Y-%m-%d}", None, centre_id)
 
     def compose(message_id: str, _items: Sequence[Item], _channel: Channel) -> Message:
         return round_.composer.late_archives(message_id, centre, late)

@@ -1,4 +1,4 @@
-"""When sources may be crawled, who paused them, and which are due: the register's side of `dcc.sources.due`."""
+"""When sources may be crawled, who paused them, and which are due, in the register; see `dcc.sources.crawl_policy`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlalchemy.orm import aliased
 
 from dcc.databases.columns import UtcDateTime
 from dcc.errors import ConfigurationError, NotFoundError
-from dcc.sources.due import Due, Pace, PastCrawls, Pause, Schedule, Windows, due, parse_age
+from dcc.sources.crawl_policy import CrawlDue, CrawlPolicy, PastCrawls, Pause, Schedule, Windows, crawl_due, parse_age
 from dcc.tracker.models import FileSource, ResourceStateRow, SourceCrawlRow, utc_now
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.register.source_addresses import SourceState, is_paused
@@ -22,17 +22,17 @@ _CHANGED: Final = type_coerce(FileSource.last_update, UtcDateTime())
 _Good = aliased(SourceCrawlRow)
 
 
-def pace_of(row: Any) -> Pace:
-    """The pace of a source, from its row."""
+def policy_of(row: Any) -> CrawlPolicy:
+    """The policy of a source, from its row."""
     every = None if row.crawl_every is None else row.crawl_every * _MINUTE
     pause = (
         None if row.paused is None else Pause(row.pause_reason or "", row.paused_by or "", row.paused, row.paused_until)
     )
     windows = Windows.parse(row.crawl_windows) if row.crawl_windows else None
-    return Pace(every, windows, pause, Schedule.parse(row.crawl_schedule) if row.crawl_schedule else None)
+    return CrawlPolicy(every, windows, pause, Schedule.parse(row.crawl_schedule) if row.crawl_schedule else None)
 
 
-def pace_columns(every: str | None, windows: str | None, schedule: str | None) -> dict[str, object]:
+def policy_columns(every: str | None, windows: str | None, schedule: str | None) -> dict[str, object]:
     """The columns of an age, of windows and of a schedule; None leaves them, empty text removes them.
 
     Raises ConfigurationError.
@@ -69,17 +69,17 @@ def paused_sources(connection: Connection) -> set[int]:
     return set(connection.scalars(select(FileSource.id).where(is_paused())))
 
 
-def load_dues(
+def load_crawl_dues(
     connection: Connection, failure_limit: int, now: datetime | None = None, *, named: Collection[int] = ()
-) -> dict[int, Due]:
+) -> dict[int, CrawlDue]:
     """Whether each source that is not removed is due, by id; those that a person has `named` override their schedule.
 
     Failures before the source was last changed do not count.
     """
     now = now or utc_now()
     return {
-        row.id: due(
-            pace_of(row),
+        row.id: crawl_due(
+            policy_of(row),
             PastCrawls(row.listed, row.failures, row.failed, row.changed),
             now,
             failure_limit,

@@ -10,8 +10,8 @@ from sqlalchemy import Connection, Engine, update
 from dcc.databases.transactions import writing
 from dcc.documents.contents import Experiment
 from dcc.naming import Action
-from dcc.qc.apply.documents import Applied
-from dcc.qc.judging import healing
+from dcc.qc.apply.documents import AppliedDocument
+from dcc.qc.judging import rejudging
 from dcc.qc.judging.waiver_store import add_waiver
 from dcc.qc.models import SNAPSHOT
 from dcc.qc.reference.snapshots import ActiveReference
@@ -36,7 +36,7 @@ from tests.support.qc_documents import undo_documents
 ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
 
 
-def judged(qc: Engine, *contents: Any, action: Action = ADD, **options: Any) -> Applied:
+def judged(qc: Engine, *contents: Any, action: Action = ADD, **options: Any) -> AppliedDocument:
     applied = upload(qc, list(contents), action, **options)
     judge(qc, applied)
     return applied
@@ -48,9 +48,9 @@ def on(*specimen_ids: str, name: str = "E1", value: str = "5", **changes: Any) -
     return experiments(experiment(done, specimen_ids=specimen_ids, experiment_id=name, **changes))
 
 
-def again(qc: Engine, *documents: Applied | int) -> list[int]:
+def again(qc: Engine, *documents: AppliedDocument | int) -> list[int]:
     ids = [each if isinstance(each, int) else each.document_id for each in documents]
-    return in_reading(qc, healing.documents_to_judge_again, ids)
+    return in_reading(qc, rejudging.documents_to_judge_again, ids)
 
 
 def test_a_specimen_that_arrives_has_those_judged_again_that_missed_it(qc_database: Engine) -> None:
@@ -130,15 +130,15 @@ def test_documents_are_found_by_rule_and_centre(qc_database: Engine) -> None:
     first = judged(qc_database, *on("M1"))
     second = judged(qc_database, block(centre="J"), *on("M1")[1:], centre="J")
     judged(qc_database, *specimens(mutant(specimen_id="M2")))
-    assert in_reading(qc_database, healing.documents_of_rule, "E4") == [first.document_id, second.document_id]
-    assert in_reading(qc_database, healing.documents_of_rule, "E4", "J") == [second.document_id]
-    assert in_reading(qc_database, healing.documents_of_rule, "P9") == []
+    assert in_reading(qc_database, rejudging.documents_of_rule, "E4") == [first.document_id, second.document_id]
+    assert in_reading(qc_database, rejudging.documents_of_rule, "E4", "J") == [second.document_id]
+    assert in_reading(qc_database, rejudging.documents_of_rule, "P9") == []
 
 
 @pytest.fixture
-def faulty(qc_database: Engine) -> tuple[Applied, Applied]:
+def faulty(qc_database: Engine) -> tuple[AppliedDocument, AppliedDocument]:
     """Two documents in which a value is no number, of the centres H and J."""
-    values: list[Applied] = []
+    values: list[AppliedDocument] = []
     for centre in ("H", "J"):
         judged(qc_database, specimen_block(centre=centre), mutant(phenotyping_centre=centre), centre=centre)
         (_, done) = on("M1", value="x")
@@ -153,7 +153,7 @@ def given(connection: Connection, made: Waiver) -> Waiver:
 
 @pytest.mark.both_databases
 def test_a_waiver_concerns_documents_with_findings_that_it_covers(
-    qc_database: Engine, faulty: tuple[Applied, Applied]
+    qc_database: Engine, faulty: tuple[AppliedDocument, AppliedDocument]
 ) -> None:
     for changes, concerned in (
         ({}, faulty),
@@ -164,29 +164,29 @@ def test_a_waiver_concerns_documents_with_findings_that_it_covers(
     ):
         with writing(qc_database) as connection:
             made = given(connection, waiver(**{"rule": "P9"} | changes))
-            found = healing.documents_of_waiver(connection, made)
-            begun = healing.documents_of_begun_waivers(connection, [made])
+            found = rejudging.documents_of_waiver(connection, made)
+            begun = rejudging.documents_of_begun_waivers(connection, [made])
         assert found == begun == [document.document_id for document in concerned], changes
         for document in concerned:
             judge(qc_database, document, basis(made))
-        assert in_reading(qc_database, healing.documents_of_begun_waivers, [made]) == []
-        assert in_reading(qc_database, healing.documents_of_waiver, made) == found
+        assert in_reading(qc_database, rejudging.documents_of_begun_waivers, [made]) == []
+        assert in_reading(qc_database, rejudging.documents_of_waiver, made) == found
         for document in concerned:
             judge(qc_database, document)
 
 
 @pytest.mark.both_databases
 def test_documents_judged_by_superseded_or_missing_reference_data_are_found(
-    qc_database: Engine, faulty: tuple[Applied, Applied]
+    qc_database: Engine, faulty: tuple[AppliedDocument, AppliedDocument]
 ) -> None:
     ids = add_snapshots(qc_database)
     by = basis(reference=ActiveReference(REFERENCE, ids))
     for document_id in (1, 2, 3, 4):
         judge(qc_database, document_id, by)
-    assert in_reading(qc_database, healing.documents_of_superseded_snapshots) == []
+    assert in_reading(qc_database, rejudging.documents_of_superseded_snapshots) == []
     execute_in(qc_database, update(SNAPSHOT).where(SNAPSHOT.c.name == "impress").values(is_active=False))
     with_findings = [document.document_id for document in faulty]
-    assert in_reading(qc_database, healing.documents_of_superseded_snapshots) == with_findings
-    assert in_reading(qc_database, partial(healing.documents_unchecked, not_by="another")) == []
+    assert in_reading(qc_database, rejudging.documents_of_superseded_snapshots) == with_findings
+    assert in_reading(qc_database, partial(rejudging.documents_unchecked, not_by="another")) == []
     judge(qc_database, faulty[0], basis(reference=ActiveReference(replace(REFERENCE, impress=None), {})))
-    assert in_reading(qc_database, partial(healing.documents_unchecked, not_by="another")) == with_findings[:1]
+    assert in_reading(qc_database, partial(rejudging.documents_unchecked, not_by="another")) == with_findings[:1]

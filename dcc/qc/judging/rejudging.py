@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, bindparam, exists, func, or_, select
 
-from dcc.databases.list_parameters import change_rows, portions, rows_with
+from dcc.databases.list_parameters import change_rows, rows_with, sorted_chunks
 from dcc.qc.apply.versions import is_lifetime_of
 from dcc.qc.judging.finding_store import FINDING_AND_OWNER, OWN_CENTRE, OWN_PROCEDURE
 from dcc.qc.models import (
@@ -48,7 +48,7 @@ def documents_to_judge_again(connection: Connection, document_ids: Collection[in
     found: set[int] = set()
     # Reading all specimens of many documents is expensive, and useless without a finding on any.
     about_specimens = connection.scalar(_ABOUT_SPECIMENS) is not None
-    for chunk in portions(set(document_ids)):
+    for chunk in sorted_chunks(set(document_ids)):
         for statement in _touched_by(chunk, about_specimens=about_specimens):
             found.update(connection.scalars(statement))
         # Others open versions of their own.
@@ -111,7 +111,7 @@ def documents_to_be_judged(connection: Connection) -> list[int]:
     return list(connection.scalars(select(DOCUMENT.c.id).where(_APPLIED, ~_IS_UNDO, DOCUMENT.c.judged_at.is_(None))))
 
 
-def judge_anew(connection: Connection, document_ids: Iterable[int]) -> None:
+def mark_for_judging(connection: Connection, document_ids: Iterable[int]) -> None:
     """Let the next session judge applied documents again, within a write transaction."""
     change_rows(connection, DOCUMENT.c.id, document_ids, _STANDS, judged_at=None)
 

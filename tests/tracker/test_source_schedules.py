@@ -8,11 +8,11 @@ from sqlalchemy import Connection, update
 
 from dcc.databases.transactions import insert_rows, writing
 from dcc.errors import ConfigurationError, NotFoundError
-from dcc.sources.due import Pause, Why
+from dcc.sources.crawl_policy import DueReason, Pause
 from dcc.tracker.models import CrawlingSession, FileSource, SourceCrawlRow, utc_now
 from dcc.tracker.register.file_sources import change_source, list_sources
 from dcc.tracker.register.source_addresses import load_addresses, pin_host_keys
-from dcc.tracker.register.source_pace import load_dues, paused_sources, set_pause
+from dcc.tracker.register.source_schedules import load_crawl_dues, paused_sources, set_pause
 from tests.support.asking import in_reading, in_writing
 from tests.support.installations import Installation
 
@@ -20,8 +20,8 @@ HOUR = timedelta(hours=1)
 NOW = utc_now()
 
 
-def why(installation: Installation, source: int, **given: int) -> Why:
-    return in_reading(installation.tracker, load_dues, 3, NOW, named=given.values())[source].why
+def why(installation: Installation, source: int, **given: int) -> DueReason:
+    return in_reading(installation.tracker, load_crawl_dues, 3, NOW, named=given.values())[source].why
 
 
 @pytest.mark.both_databases
@@ -39,17 +39,17 @@ def test_past_crawls_decide_whether_a_source_is_due(installation: Installation) 
         row = {"session_id": session, "file_source_id": source, "start_time": at, "finish_time": at, "outcome": outcome}
         in_writing(installation.tracker, insert_rows, SourceCrawlRow.__table__, [row])
 
-    assert why(installation, source) is Why.DUE
+    assert why(installation, source) is DueReason.DUE
     for hours, outcome, expected in (
-        (8, "ok", Why.DUE),
-        (4, "partial", Why.RECENT),
-        (3.5, "failed", Why.RECENT),
-        (3, "failed", Why.RECENT),
-        (0.5, "failed", Why.FAILING),
+        (8, "ok", DueReason.DUE),
+        (4, "partial", DueReason.RECENT),
+        (3.5, "failed", DueReason.RECENT),
+        (3, "failed", DueReason.RECENT),
+        (0.5, "failed", DueReason.FAILING),
     ):
         crawled(hours, outcome)
         assert why(installation, source) is expected, (hours, outcome)
-    assert why(installation, source, named=source) is Why.DUE
+    assert why(installation, source, named=source) is DueReason.DUE
     mended: tuple[Callable[[Connection], None], ...] = (
         lambda connection: change_source(connection, source, every="3h", windows="00:00-24:00"),
         lambda connection: set_pause(connection, source, None),
@@ -59,9 +59,9 @@ def test_past_crawls_decide_whether_a_source_is_due(installation: Installation) 
         with writing(installation.tracker) as connection:
             change_source(connection, source, every="2h")
             connection.execute(update(FileSource).values(last_update=NOW - 9 * HOUR))
-        assert why(installation, source) is Why.FAILING
+        assert why(installation, source) is DueReason.FAILING
         in_writing(installation.tracker, mend)
-        assert why(installation, source) is Why.DUE
+        assert why(installation, source) is DueReason.DUE
 
 
 @pytest.mark.both_databases
@@ -74,7 +74,7 @@ def test_a_paused_source_is_used_by_nobody_until_its_pause_ends(installation: In
     for until, is_used in ((None, False), (NOW + HOUR, False), (NOW - HOUR, True)):
         in_writing(installation.tracker, set_pause, source, Pause("a move", "ann", NOW - 2 * HOUR, until))
         assert used() == is_used
-        assert (why(installation, source, named=source) is Why.PAUSED) == (not is_used)
+        assert (why(installation, source, named=source) is DueReason.PAUSED) == (not is_used)
         assert bool(in_reading(installation.tracker, list_sources)[0].pause) == (not is_used)
         assert in_reading(installation.tracker, paused_sources) == (set() if is_used else {source})
     in_writing(installation.tracker, set_pause, source, None)
