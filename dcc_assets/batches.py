@@ -38,6 +38,7 @@ from dcc.runtime.disk_space import lacks_room
 from dcc.runtime.processes import end_with_parent
 from dcc.session.batches.exchange import Exchange, Workers, is_replay
 from dcc.settings import Settings, load_settings
+from dcc.settings.notifications import NotificationSettings
 from dcc.settings.workers import ExecutorKind
 from dcc_assets.runs import SESSION_TAG
 from dcc_dagster.executors import BROKER, broker_of, execution_of, executor_of, instance_overrides, require_executor
@@ -49,6 +50,8 @@ log = logging.getLogger(__name__)
 BATCHES_JOB: Final = "prepare_batches"
 _NAMES: Final = "names"
 _RUN: Final = f"import sys; from {__name__} import main; main(*sys.argv[1:])"
+_OF_SESSIONS: Final = frozenset({"until", "workers", "k8s_jobs", *NotificationSettings.model_fields})
+"""The settings that make no difference to workers, or that they are told."""
 _LOOK_SECONDS: Final = 0.5
 _STOP_SECONDS: Final = 10.0
 
@@ -202,9 +205,17 @@ def _stop(run: subprocess.Popen[bytes]) -> None:
 
 
 def workers_of(settings: Settings) -> Workers | None:
-    """The workers of the settings; None if all is done without. Raises ConfigurationError."""
+    """The workers of the settings; None if all is done without. Raises ConfigurationError.
+
+    Workers have the settings of their environment: what a run with other values does, it does by itself.
+    """
     require_executor(settings)
-    return None if settings.executor is ExecutorKind.IN_PROCESS else DagsterWorkers(settings)
+    if settings.executor is ExecutorKind.IN_PROCESS:
+        return None
+    if others := [name for name in settings.differences(load_settings()) if name not in _OF_SESSIONS]:
+        log.warning("Workers do not have this run's %s: it prepares archives by itself", ", ".join(others))
+        return None
+    return DagsterWorkers(settings)
 
 
 def main(work: str, *names: str) -> None:

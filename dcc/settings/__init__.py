@@ -84,6 +84,11 @@ class Settings(
         """The settings that hold for file sources of this protocol."""
         return self.changed(self._changed_by_protocol.get(protocol, {}))
 
+    def differences(self, other: Settings) -> list[str]:
+        """The names of the settings with other values than there, be it for the sources of one protocol only."""
+        changed = {name for name in type(self).model_fields if getattr(self, name) != getattr(other, name)}
+        return sorted(changed.union(*self._changed_by_protocol.values()))
+
     @model_validator(mode="before")
     @classmethod
     def _follow_references(cls, given: dict[str, object]) -> dict[str, object]:

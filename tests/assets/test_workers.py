@@ -6,16 +6,19 @@ import os
 import sys
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from benchmarks.replay import rows
 from dcc.qc.database import open_qc_database
+from dcc.settings import Settings, load_settings
 from dcc.store.objects import ObjectStore
+from dcc_assets.batches import workers_of
 from tests.cli.test_replay import RULE
 from tests.session.test_crash_recovery import fill
 from tests.session.test_replay import proposed
@@ -275,6 +278,39 @@ def test_what_no_worker_takes_the_session_does_by_itself(
     crawl(installation, DCC_EXECUTOR="celery", DCC_BROKER=redis_server.url, DCC_WORKER_PATIENCE="1")
     assert "Workers have left nothing for 1 s" in (installation.root / "log").read_text()
     assert result(installation) == by_itself
+
+
+def _with_another_tracker(settings: Settings) -> Settings:
+    return settings.changed({"tracker_url": SecretStr("sqlite:////elsewhere/tracker.db")})
+
+
+def _with_patience_for_sftp(settings: Settings) -> Settings:
+    return settings.changed_for(["sftp"], {"login_timeout": 61.0})
+
+
+def _with_another_end(settings: Settings) -> Settings:
+    return settings.changed({"until": "xsd", "workers": 3})
+
+
+@pytest.mark.parametrize(
+    ("change", "left_out"),
+    [(_with_another_tracker, "tracker_url"), (_with_patience_for_sftp, "login_timeout"), (_with_another_end, None)],
+)
+def test_a_run_whose_values_workers_do_not_have_prepares_archives_by_itself(
+    change: Callable[[Settings], Settings],
+    left_out: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("DCC_HOME", f"{tmp_path}")
+    monkeypatch.setenv("DCC_EXECUTOR", "multiprocess")
+    workers = workers_of(change(load_settings()))
+    if left_out is None:
+        assert workers is not None
+    else:
+        assert workers is None
+        assert f"Workers do not have this run's {left_out}: it prepares archives by itself" in caplog.text
 
 
 def test_without_an_object_store_the_session_does_all_by_itself(tmp_path: Path, by_itself: dict[str, Any]) -> None:
