@@ -120,6 +120,22 @@ def check_contents(
     return _Checking(document, plans, SkippedElements(plans, accepted)).run(contents)
 
 
+def refused_blocks(findings: Iterable[Finding]) -> set[int | None]:
+    """The positions of the centre elements below which nothing is checked."""
+    return {one.block for one in findings if one.severity is Severity.FATAL and one.entity is None}
+
+
+def check_against_others(
+    contents: Iterable[Content],
+    document: DocumentContext,
+    refused: Collection[int | None],
+    rules: Collection[str] = ABOUT_SPECIMENS,
+) -> Iterator[Finding]:
+    """The findings of rules about other documents, in a document whose `refused_blocks` are known."""
+    found = check_contents(contents, document, RULES.keys() - rules)
+    return (one for one in found if one.rule in rules and one.block not in refused)
+
+
 @dataclass
 class _Checking:
     """The check of one document. `found` has the findings in the present entity, or centre element."""
