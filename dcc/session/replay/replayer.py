@@ -46,7 +46,6 @@ from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, PreparedWr
 from dcc.qc.scratch import scratch_database
 from dcc.rights import Delegations
 from dcc.rules.checking import (
-    JUDGED_AT_UPLOAD,
     all_rules,
     check_against_others,
     check_contents,
@@ -341,7 +340,7 @@ class _Judging:
             elif found is None:
                 path = self._replayer.staging.contents(document.key) / document.name.file_name
                 contents = read_document(path, document.name.kind)
-                found = list(check_contents(contents, self._context(standing), JUDGED_AT_UPLOAD))
+                found = list(check_contents(contents, self._context(standing)))
             elif standing.id in questionable_ids:
                 found = self._with_others(standing, found)
             is_clean = not (found or standing.is_noted)
@@ -359,7 +358,7 @@ class _Judging:
         origin = Origin.from_json(self._files.document(one).origin)
         name, reference, today = one.document.name, self._basis.reference.data, self._basis.today
         lookups = SqlLookups(self._connection)
-        return DocumentContext(one.id, one.document.key.action, name.centre, today, reference, lookups, origin=origin)
+        return DocumentContext(one.document.key.action, name.centre, today, reference, lookups, origin=origin)
 
     def _with_others(self, one: StandingDocument, findings: Sequence[Finding]) -> list[Finding]:
         """Findings with those of the rules about specimens of other documents."""

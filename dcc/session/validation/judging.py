@@ -42,7 +42,6 @@ from dcc.rules.accepted_elements import AcceptedElements
 from dcc.rules.checking import (
     ABOUT_SPECIMENS,
     LEFT_TO_SESSIONS,
-    NEEDING_OTHERS,
     check_against_others,
     check_contents,
     refused_blocks,
@@ -132,12 +131,12 @@ class Judge:
 
     def _prepare(self, document: DocumentToJudge, kind: DocumentKind, draft: DraftVerdict) -> None:
         # Without a name that has the centre, none can be compared with it.
-        without = NEEDING_OTHERS if document.name is not None else NEEDING_OTHERS | {"X5"}
+        without = ABOUT_SPECIMENS if document.name is not None else ABOUT_SPECIMENS | {"X5"}
         prepared = _Prepared(draft.path, document, self._due(document, kind, draft), read_origin(document.path))
         rows = self._writer.document(kind)
         contents = _written(read_document(document.path, kind), rows)
         if document.action is not Action.DELETE:
-            found = check_contents(contents, self._context(0, prepared), without, self._accepted)
+            found = check_contents(contents, self._context(prepared), without, self._accepted)
             draft.add(map(_problem_of, _noting(found, prepared.refused)), self._max_problems)
         # The rest, after the rules stopped; a session checks no rule on documents that delete.
         for _ in contents:
@@ -157,9 +156,9 @@ class Judge:
         name = name or DocumentName(path.name, "", date.max, 0, kind)
         return DueDocument(number, za_id, key, None, name, path.stat().st_size, str(number), _VALID)
 
-    def _context(self, document_id: int, one: _Prepared, lookups: SqlLookups | None = None) -> DocumentContext:
+    def _context(self, one: _Prepared, lookups: SqlLookups | None = None) -> DocumentContext:
         action, centre = one.submitted.action, one.due.name.centre
-        return DocumentContext(document_id, action, centre, _today(), self._reference, lookups, one.origin)
+        return DocumentContext(action, centre, _today(), self._reference, lookups, one.origin)
 
     def judge_together(self, kept: DraftFile) -> None:
         """Store the findings that depend on other documents."""
@@ -224,7 +223,7 @@ class Judge:
                     if document.copy is None
                     else read_document(document.copy, document.due.name.kind)
                 )
-                context = self._context(one.id, document, lookups)
+                context = self._context(document, lookups)
                 found = check_against_others(contents, context, document.refused, rules)
                 kept.add(document.path, False, map(_problem_of, found))
 
