@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ from dcc.documents.contents import Content
 from dcc.documents.origins import Origin, read_origin
 from dcc.documents.reading import read_document
 from dcc.documents.schema_set import SchemaSet
+from dcc.errors import DatabaseUnreachableError, DiskFullError
 from dcc.naming import Action, DocumentKind, DocumentName
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
@@ -49,6 +51,7 @@ from dcc.rules.checking import (
 from dcc.rules.context import DocumentContext, latest_day
 from dcc.rules.findings import Finding, with_value
 from dcc.rules.upload import DUPLICATE
+from dcc.runtime.disk_space import comes_from_full_disk, no_space_left
 from dcc.session.data.due_documents import DueDocument, document_to_apply, groups_to_apply, in_order_of_upload
 from dcc.session.validation.verdicts import MISSING, DocumentToJudge, DraftFile, DraftVerdict
 from dcc.tracker.states import State
@@ -234,7 +237,7 @@ class Judge:
 
 @contextmanager
 def judge_by(schemas: SchemaSet, reference: ReferenceData, max_problems: int) -> Iterator[Judge]:
-    """A judge, whose files are gone at the end."""
+    """A judge, whose files are gone at the end. Raises DiskFullError if they have no room."""
     with TemporaryDirectory(prefix="dcc-validate-") as folder:
         place = Path(folder) / "qc.db"
         place.touch()
@@ -242,7 +245,13 @@ def judge_by(schemas: SchemaSet, reference: ReferenceData, max_problems: int) ->
             scratch_database(place) as engine,
             closing(Judge(Path(folder), engine, schemas, reference, max_problems)) as judge,
         ):
-            yield judge
+            try:
+                yield judge
+            except (sqlite3.Error, DatabaseUnreachableError) as error:
+                if not comes_from_full_disk(error, Path(folder)):
+                    raise
+                full = f"There is {no_space_left(Path(folder))}. Free some space, or set TMPDIR."
+                raise DiskFullError(full) from error
 
 
 def _with_rows(one: DueDocument, file: PreparedFile) -> DocumentWithRows:
