@@ -62,7 +62,7 @@ def test_a_protocol_of_ones_own_is_crawled(
 def test_a_rule_of_ones_own_judges(examples: Mapping[str, Any]) -> None:
     assert examples["experiment_is_of_a_working_day"]
     sunday, monday = experiment("E1")._replace(date="2013-10-06"), experiment("E2")._replace(date="2013-10-07")
-    document = DocumentContext(1, Action.ADD, "H", date(2026, 11, 21), ReferenceData())
+    document = DocumentContext(Action.ADD, "H", date(2026, 11, 21), ReferenceData())
     found = check_contents(contents(sunday, monday), document)
     assert [(finding.rule, finding.entity) for finding in found if finding.rule == "D1"] == [("D1", 1)]
 
@@ -103,7 +103,7 @@ def test_a_language_of_ones_own_is_spoken(examples: Mapping[str, Any], tmp_path:
     assert (french.say("Accepted"), french.size(0), french.size(2)) == ("Accepté", "0 octet", "2 octets")
     assert french.date(date(2013, 10, 31)) == "31 oct. 2013"
     assert examples["greeting"](french, "Ics", 12_345) == "12\u202f345 archives of Ics came through."
-    document = DocumentContext(1, Action.ADD, "H", date(2026, 11, 21), ReferenceData())
+    document = DocumentContext(Action.ADD, "H", date(2026, 11, 21), ReferenceData())
     found = check_contents(contents(experiment("E1")._replace(date="2013-10-06")), document)
     (said,) = [message_of(one.code, {**one.details, "value": one.value}) for one in found if one.rule == "D1"]
     assert french.tell(said) == "L’expérience 'E1' est datée du 2013-10-06, un dimanche. Vérifiez la date."

@@ -11,15 +11,14 @@ from typing import Final
 
 from dcc.rules.checking import all_rules
 from dcc.rules.findings import MORE_RULE, REFERENCE_RULE
-from dcc.rules.upload import PLATFORM_RULES, UPLOAD_RULES, RuleEntry
+from dcc.rules.upload import PLATFORM_RULES, RuleEntry
 
 UNWAIVABLE: Final = frozenset({REFERENCE_RULE, MORE_RULE})
 """Rules about a check, not about data, which no waiver can name."""
 
 
 _REGISTERED: Final = [
-    RuleEntry(rule.id, rule.severity, rule.demand, rule.known_as, rule.reference_names, rule.id in UPLOAD_RULES)
-    for rule in all_rules().values()
+    RuleEntry(rule.id, rule.severity, rule.demand, rule.known_as, rule.reference_names) for rule in all_rules().values()
 ]
 
 

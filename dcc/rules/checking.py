@@ -16,7 +16,6 @@ from dcc.documents.contents import (
     Block,
     Content,
     Entity,
-    Experiment,
     Housing,
     MediaParameter,
     MediaSampleParameter,
@@ -59,7 +58,6 @@ from dcc.rules.elements import (
     results_of,
     specimens_asked_for,
 )
-from dcc.rules.experiment_rules import key_of_experiment
 from dcc.rules.findings import BROKEN_CASE, BROKEN_IN_PACKAGE, REFERENCE_RULE, Finding, fault
 from dcc.rules.registry import RULES, Plans, Rule
 from dcc.rules.upload import DUPLICATE, NOT_STORED, UPLOAD_RULES
@@ -80,13 +78,9 @@ RULE_MODULES = (
 
 load_added(ADDED_RULES)
 
-JUDGED_AT_UPLOAD = frozenset({"S13", "E9"})
-"""The rules that are not part of the check of uploaded documents."""
-NEEDING_OTHERS = frozenset(rule.id for rule in RULES.values() if rule.others)
-"""The rules that look at other documents, and need the QC database; all others depend on the document alone."""
-ABOUT_SPECIMENS = NEEDING_OTHERS - JUDGED_AT_UPLOAD
-"""Those that look at specimens of other documents."""
-JUDGED_TOGETHER = NEEDING_OTHERS | {DUPLICATE}
+ABOUT_SPECIMENS = frozenset(rule.id for rule in RULES.values() if rule.others)
+"""The rules that look at specimens of other documents, in the QC database; all others need the document alone."""
+JUDGED_TOGETHER = ABOUT_SPECIMENS | {"S13", "E9", DUPLICATE}
 """The rules that `dcc validate` judges as far as the other documents are among its files."""
 LEFT_TO_SESSIONS = frozenset(UPLOAD_RULES) - JUDGED_TOGETHER - {NOT_STORED}
 """The rules that `dcc validate` does not judge: only the databases can tell."""
@@ -109,15 +103,31 @@ def check_contents(
 ) -> Iterator[Finding]:
     """The findings in a document, in document order except at the ends of batches.
 
-    For missing reference data there is one `unchecked` finding, of the rule `reference`, before the first finding that
-    they could have judged; it names the skipped rules. A rule that breaks down has one `unchecked` finding, and the
-    others go on. Nothing below an element with a fatal finding is checked. `without` are ids of rules to leave out,
-    such as those that the upload has checked already. `accepted` has the accepted elements of other documents: it is
-    added to, and emptied if rules or reference data have changed.
+    For missing reference data there is one `unchecked` finding, of the rule `reference`, before the first finding
+    that they could have judged; it names the skipped rules. A rule that breaks down has one `unchecked` finding,
+    and the others go on. Nothing below an element with a fatal finding is checked. `without` are ids of rules to
+    leave out. `accepted` has the accepted elements of other documents: it is added to, and emptied if rules or
+    reference data have changed.
     """
     accepted = AcceptedElements() if accepted is None else accepted
     plans = accepted.plans(document.reference, frozenset(without))
     return _Checking(document, plans, SkippedElements(plans, accepted)).run(contents)
+
+
+def refused_blocks(findings: Iterable[Finding]) -> set[int | None]:
+    """The positions of the centre elements below which nothing is checked."""
+    return {one.block for one in findings if one.severity is Severity.FATAL and one.entity is None}
+
+
+def check_against_others(
+    contents: Iterable[Content],
+    document: DocumentContext,
+    refused: Collection[int | None],
+    rules: Collection[str] = ABOUT_SPECIMENS,
+) -> Iterator[Finding]:
+    """The findings of rules about other documents, in a document whose `refused_blocks` are known."""
+    found = check_contents(contents, document, RULES.keys() - rules)
+    return (one for one in found if one.rule in rules and one.block not in refused)
 
 
 @dataclass
@@ -186,20 +196,10 @@ class _Checking:
 
     def ask(self, block: Block, entities: list[Entity]) -> Answers:
         lookups = self.document.lookups
-        if lookups is None or self.plans.without >= NEEDING_OTHERS:
+        if lookups is None or self.plans.without >= ABOUT_SPECIMENS:
             return NOTHING_ASKED
-        ids: set[str] = set()
-        keys = set()
-        for entity in entities:
-            ids.update(specimens_asked_for(entity, self.plans.without))
-            if isinstance(entity, Experiment):
-                keys.add(key_of_experiment(entity))
-        if "E9" in self.plans.without:
-            keys.clear()
-        return Answers(
-            lookups.known_specimens(block.centre, ids) if ids else {},
-            lookups.known_experiments(block.centre, keys) if keys else {},
-        )
+        ids = {each for entity in entities for each in specimens_asked_for(entity)}
+        return Answers(lookups.known_specimens(block.centre, ids)) if ids else NOTHING_ASKED
 
     def entity(self, entity: Entity, step: str, above: Context) -> None:
         """Check an entity of a block, and its procedure."""

@@ -18,28 +18,11 @@ from dcc.reference.snapshots import Colonies, Projects, StatusCodes, Strains
 from dcc.vocabulary import EntityKind
 
 
-class EntityLocation(NamedTuple):
-    """An entity's place: its document (the id in the QC database), its block there, and its position in the block."""
-
-    document_id: int
-    block: int
-    position: int
-
-
 class KnownSpecimen(NamedTuple):
     """A current specimen in the QC database; `dob` is the xs:date of a mouse, None for an embryo."""
 
-    where: EntityLocation
     gender: str
     dob: str | None
-
-
-class ExperimentKey(NamedTuple):
-    """The identity of an experiment within its centre."""
-
-    experiment_id: str
-    sequence_id: str | None
-    procedure_id: str | None
 
 
 class Lookups(Protocol):
@@ -52,12 +35,6 @@ class Lookups(Protocol):
         """The specimens of a centre with these ids, by their id; unknown ids are left out."""
         ...
 
-    def known_experiments(
-        self, centre: str, keys: Collection[ExperimentKey]
-    ) -> Mapping[ExperimentKey, tuple[EntityLocation, ...]]:
-        """The places of a centre's experiments with these keys; unknown keys are left out."""
-        ...
-
 
 @dataclass(frozen=True, slots=True)
 class DocumentContext:
@@ -67,7 +44,6 @@ class DocumentContext:
     known. `origin` is what it was converted from, None where it was submitted as it is.
     """
 
-    document_id: int
     action: Action
     centre: str
     today: date
@@ -91,7 +67,6 @@ class Answers:
     """The answers about a batch of entities."""
 
     specimens: Mapping[str, tuple[KnownSpecimen, ...]] = field(default_factory=dict)
-    experiments: Mapping[ExperimentKey, tuple[EntityLocation, ...]] = field(default_factory=dict)
 
 
 NOTHING_ASKED = Answers()

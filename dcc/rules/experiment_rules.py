@@ -1,4 +1,4 @@
-"""E1 to E9: what a centre, line or experiment must satisfy."""
+"""E1 to E8: what a centre, line or experiment must satisfy."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from collections.abc import Iterator
 from dcc.declarations import Declaration
 from dcc.documents.contents import Block, Experiment, Line
 from dcc.messages import mark
-from dcc.naming import Action
 from dcc.reference.impress import Impress
 from dcc.reference.snapshots import Colonies, Projects, StatusCodes
 from dcc.rules.codes import MISPLACED_CODE, PROCEDURE_FAMILY, UNREGISTERED_CODE, fault_of_status
-from dcc.rules.context import Context, ExperimentKey
+from dcc.rules.context import Context
 from dcc.rules.elements import BlockEnd
 from dcc.rules.findings import Fault, fault
 from dcc.rules.registry import rule
-from dcc.rules.upload import THERE, fault_of_repeat
 from dcc.rules.values import day_of, is_blank
-from dcc.vocabulary import Actor, EntityKind, Severity
+from dcc.vocabulary import Actor, Severity
 
 
 @rule(
@@ -210,28 +208,3 @@ def date_is_within_the_lives_of_the_specimens(experiment: Experiment, at: Contex
             yield fault(
                 experiment.line, experiment.date, "before_birth", experiment=named, specimen=specimen_id, birth=birth
             )
-
-
-@rule(
-    "E9",
-    Experiment,
-    like=THERE,
-    others=True,
-)
-def experiment_id_is_unique(experiment: Experiment, at: Context) -> Iterator[Fault]:
-    """An experimentID with its sequenceID is unique within centre and procedure, unless edited or deleted."""
-    if at.document.action is not Action.ADD:
-        return
-    here = (at.document.document_id, at.block.position, experiment.position)
-    others = [where for where in at.answers.experiments.get(key_of_experiment(experiment), ()) if where != here]
-    if others:
-        key = (at.block.centre, *key_of_experiment(experiment))
-        yield fault_of_repeat(experiment.line, others[0], at, EntityKind.EXPERIMENT, key)
-
-
-def key_of_experiment(experiment: Experiment) -> ExperimentKey:
-    """The identity of an experiment within its centre."""
-    procedure = experiment.procedure
-    return ExperimentKey(
-        experiment.experiment_id, experiment.sequence_id, procedure.procedure_id if procedure is not None else None
-    )

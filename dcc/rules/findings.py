@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -136,8 +135,3 @@ share_case(
         cause_by=("rule", "package"),
     ),
 )
-
-
-def fails(findings: Iterable[Finding]) -> bool:
-    """Whether findings fail their document: one of them is an error or fatal."""
-    return any(finding.severity in (Severity.ERROR, Severity.FATAL) for finding in findings)

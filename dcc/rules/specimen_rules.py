@@ -1,4 +1,4 @@
-"""S1 to S14: what a specimen must satisfy."""
+"""S1 to S12 and S14: what a specimen must satisfy."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ from dcc.declarations import Declaration
 from dcc.documents.contents import Specimen
 from dcc.documents.lexical import parse_boolean
 from dcc.messages import mark
-from dcc.naming import Action
 from dcc.reference.snapshots import Colonies, Colony, Projects, StatusCodes, Strains
 from dcc.rules.codes import MISPLACED_CODE, SPECIMEN_FAMILY, UNREGISTERED_CODE, fault_of_status
 from dcc.rules.context import Context
 from dcc.rules.findings import Fault, fault
 from dcc.rules.registry import rule
-from dcc.rules.upload import THERE, fault_of_repeat
 from dcc.rules.values import day_of, is_blank
-from dcc.vocabulary import Actor, EntityKind, Severity
+from dcc.vocabulary import Actor, Severity
 
 REGISTERED_NAMES = {
     "Bcm": "BCM",
@@ -346,23 +344,6 @@ def project_of_specimen_is_known(specimen: Specimen, at: Context) -> Iterator[Fa
     """A specimen's project is known."""
     if specimen.project not in at.projects.names:
         yield fault(specimen.line, specimen.project, specimen=specimen.specimen_id)
-
-
-@rule(
-    "S13",
-    Specimen,
-    like=THERE,
-    others=True,
-)
-def specimen_id_is_unique(specimen: Specimen, at: Context) -> Iterator[Fault]:
-    """A specimenID is unique within its centre, in the document and in what is uploaded, unless edited or deleted."""
-    if at.document.action is not Action.ADD:
-        return
-    here = (at.document.document_id, at.block.position, specimen.position)
-    others = [known.where for known in at.answers.specimens.get(specimen.specimen_id, ()) if known.where != here]
-    if others:
-        key = (at.block.centre, specimen.specimen_id)
-        yield fault_of_repeat(specimen.line, others[0], at, EntityKind.SPECIMEN, key)
 
 
 @rule(

@@ -16,15 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from dcc.declarations import Declaration, code_of, declare, share_case
 from dcc.messages import Message, mark, message
-from dcc.rules.findings import MORE_RULE, REFERENCE_RULE, Fault, fault
+from dcc.rules.findings import MORE_RULE, REFERENCE_RULE
 from dcc.vocabulary import Actor, EntityKind, Severity
-
-if TYPE_CHECKING:
-    from dcc.rules.context import Context, EntityLocation
 
 UPLOAD_RULES: Final = ("Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "Q7", "S13", "E9")
 """The rules that are checked during the upload."""
@@ -218,13 +215,25 @@ class RuleEntry:
 
 
 def _platform_rule(rule_id: str, severity: Severity, demand: str, says: Declaration, **cases: Declaration) -> RuleEntry:
-    """A rule of the platform's own that is not checked on elements; declares its messages, also by case."""
+    """A rule that is not checked on elements; declares its messages, also by case."""
     for case, declaration in {"": says, **cases}.items():
         declare(code_of(rule_id, case), declaration)
     return RuleEntry(rule_id, severity, demand, at_upload=rule_id in UPLOAD_RULES)
 
 
 PLATFORM_RULES: Final = (
+    _platform_rule(
+        "S13",
+        Severity.ERROR,
+        "A specimenID is unique within its centre, in the document and in what is uploaded, unless edited or deleted.",
+        THERE,
+    ),
+    _platform_rule(
+        "E9",
+        Severity.ERROR,
+        "An experimentID with its sequenceID is unique within centre and procedure, unless edited or deleted.",
+        THERE,
+    ),
     _platform_rule("Q1", Severity.ERROR, "No text is longer than the database can hold.", _TOO_LONG),
     _platform_rule("Q2", Severity.ERROR, "A line or housing that is added is not there already.", THERE),
     _platform_rule(
@@ -256,19 +265,11 @@ PLATFORM_RULES: Final = (
     ),
     _platform_rule(MORE_RULE, Severity.ERROR, "No more is found in a document than is recorded.", _MORE_FOUND),
 )
-"""The platform's own rules, of the upload and of the check itself."""
+"""The rules of the upload and of the check itself."""
 
 share_case(MORE_CASE, MORE)
 share_case(TWICE_CASE, TWICE)
 share_case(THERE_CASE, THERE)
-
-
-def fault_of_repeat(line: int, first: EntityLocation, at: Context, kind: EntityKind, key: Sequence[Any]) -> Fault:
-    """The fault of an entity to be added that exists already: in another document, or earlier in this one."""
-    entity = describe(kind, key)
-    if first.document_id == at.document.document_id:
-        return fault(line, key[1], TWICE_CASE, entity=entity)
-    return fault(line, key[1], THERE_CASE, entity=entity, document=str(first.document_id))
 
 
 def describe(kind: EntityKind, key: Sequence[Any]) -> Message:

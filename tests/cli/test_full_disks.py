@@ -62,6 +62,21 @@ def test_what_has_no_room_in_staging_waits_and_comes_through_when_there_is(
 
 
 @only_sqlite
+@pytest.mark.parametrize("size", [100_000, 800_000, 1_600_000])
+def test_validation_without_room_for_its_files_says_so(
+    bare_dcc: Dcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    document = tmp_path / "H.2013-10-31.1.specimen.impc.xml"
+    document.write_bytes(specimen_document("H", mice=5_000))
+    with small_disk(tmp_path / "small", size) as disk:
+        monkeypatch.setattr("tempfile.tempdir", str(disk.path))
+        told = bare_dcc.error("validate", document, exit_code=4)
+        assert told.startswith(f"There is no space left on the disk of {disk.path}")
+        assert told.endswith(" bytes. Free some space, or set TMPDIR.")
+        assert list(disk.path.iterdir()) == []
+
+
+@only_sqlite
 def test_processes_that_extract_at_once_record_no_document_as_the_centres_fault(dcc: Dcc) -> None:
     """Each sees room for itself; together they have none, so that a write takes less than it was given."""
     with small_disk(dcc.root / "staging", 1_200_000) as disk:

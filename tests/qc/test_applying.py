@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Engine, Table, select
 
 from dcc.databases.columns import utc_now
-from dcc.documents.contents import SpecimenKind, StatusCode
+from dcc.documents.contents import Experiment, SpecimenKind, StatusCode
 from dcc.naming import Action, DocumentKind
 from dcc.qc import models
 from dcc.qc.models import FINDING, HOUSING, MEASUREMENT, RUN, SPECIMEN
@@ -142,6 +142,25 @@ def test_a_specimen_with_experiments_is_not_deleted_and_they_are_named(qc_databa
     assert "E2" in applied.findings[0].message
     assert "E1" not in applied.findings[0].message
     assert set(litters(qc_database)) == {"S1", "S2"}
+
+
+@pytest.mark.parametrize(
+    ("added", "found"),
+    [
+        ((experiment("E1", value="2"),), "E9.there"),
+        ((experiment("E2"), experiment("E2", value="2")), "E9.twice"),
+        ((experiment("E1", sequence_id="1"),), None),
+        ((experiment("E1", sequence_id="1"), experiment("E1", sequence_id="1 ")), None),
+        ((experiment("E1 "),), None),
+        ((experiment("E1", procedure_id="IMPC_GRS_001"),), None),
+    ],
+)
+def test_an_experiment_is_there_if_id_sequence_and_procedure_are(
+    qc_database: Engine, added: tuple[Experiment, ...], found: str | None
+) -> None:
+    apply(qc_database, ADD, experiment("E1"))
+    findings = apply(qc_database, ADD, *added).findings
+    assert [finding.code for finding in findings] == ([] if found is None else [found])
 
 
 @pytest.mark.parametrize(("action", "rule"), [(ADD, "S13"), (EDIT, "Q3"), (DELETE, "Q3")])

@@ -20,7 +20,6 @@ from dcc.rules.findings import Finding
 from tests.rules.test_properties import impress_of
 from tests.support.integrity_cases import (
     REFERENCE,
-    THIS_DOCUMENT,
     TODAY,
     Uploaded,
     at,
@@ -47,8 +46,8 @@ def check(
     today: date = TODAY,
 ) -> list[Finding]:
     lookups = Uploaded()
-    lookups.add(specimens(mutant()), 1)
-    context = DocumentContext(THIS_DOCUMENT, Action.ADD, "H", today, reference, lookups)
+    lookups.add(specimens(mutant()))
+    context = DocumentContext(Action.ADD, "H", today, reference, lookups)
     return list(check_contents(contents, context, without, known))
 
 

@@ -7,12 +7,12 @@ from dcc.documents.contents import Experiment, SpecimenKind
 from dcc.naming import Action, DocumentKind
 from dcc.qc.judging.lookups import WITHOUT_QUERY, SqlLookups, questionable
 from dcc.rules.checking import ABOUT_SPECIMENS
-from dcc.rules.context import EntityLocation, ExperimentKey, KnownSpecimen, latest_day
+from dcc.rules.context import KnownSpecimen, latest_day
 from tests.rules.test_rules import EXAMPLES, Example
 from tests.support.asking import in_reading
 from tests.support.integrity_cases import TODAY, mutant, specimens
 from tests.support.judging_cases import statements
-from tests.support.qc_documents import PROCEDURE, apply, apply_document, experiment, specimen, to_apply
+from tests.support.qc_documents import apply, apply_document, specimen, to_apply
 
 
 def test_specimens_are_known_as_they_were_submitted(qc_database: Engine) -> None:
@@ -22,10 +22,10 @@ def test_specimens_are_known_as_they_were_submitted(qc_database: Engine) -> None
     with qc_database.connect() as connection:
         known = SqlLookups(connection).known_specimens("H", {"S1", "S2", "S3", "S4", "S5"})
     assert known == {
-        "S1": (KnownSpecimen(EntityLocation(1, 1, 1), "male", "2013-05-01"),),
-        "S2": (KnownSpecimen(EntityLocation(1, 1, 2), "female", "2013-05-01Z"),),
-        "S3": (KnownSpecimen(EntityLocation(2, 1, 1), "male", None),),
-        "S4": (KnownSpecimen(EntityLocation(2, 1, 2), "male", "12013-05-01"),),
+        "S1": (KnownSpecimen("male", "2013-05-01"),),
+        "S2": (KnownSpecimen("female", "2013-05-01Z"),),
+        "S3": (KnownSpecimen("male", None),),
+        "S4": (KnownSpecimen("male", "12013-05-01"),),
     }
 
 
@@ -42,24 +42,10 @@ def test_only_current_specimens_of_the_centre_are_known(qc_database: Engine) -> 
 
 def test_names_are_compared_to_the_letter(qc_database: Engine) -> None:
     apply(qc_database, Action.ADD, specimen("S1"), specimen("s2"), specimen("S3 "))
-    apply(qc_database, Action.ADD, experiment("E1 "), experiment("E2", sequence_id="1 "))
     with qc_database.connect() as connection:
         lookups = SqlLookups(connection)
         assert set(lookups.known_specimens("H", {"S1 ", "S2", "S3", "S1"})) == {"S1"}
         assert lookups.known_specimens("H ", {"S1"}) == {}
-        asked = {ExperimentKey("E1", None, PROCEDURE), ExperimentKey("E2", "1", PROCEDURE)}
-        assert lookups.known_experiments("H", asked) == {}
-        there = ExperimentKey("E2", "1 ", PROCEDURE)
-        assert lookups.known_experiments("H", {there}) == {there: (EntityLocation(2, 1, 2),)}
-
-
-def test_experiments_are_known_by_id_sequence_and_procedure(qc_database: Engine) -> None:
-    apply(qc_database, Action.ADD, experiment("E1"), experiment("E1", sequence_id="2"))
-    apply(qc_database, Action.DELETE, experiment("E1", sequence_id="2"))
-    keys = {ExperimentKey("E1", sequence, PROCEDURE) for sequence in (None, "2", "3")}
-    with qc_database.connect() as connection:
-        known = SqlLookups(connection).known_experiments("H", keys | {ExperimentKey("E1", None, None)})
-    assert known == {ExperimentKey("E1", None, PROCEDURE): (EntityLocation(1, 1, 1),)}
 
 
 def test_all_of_a_batch_are_asked_for_at_once(qc_database: Engine) -> None:
@@ -67,8 +53,7 @@ def test_all_of_a_batch_are_asked_for_at_once(qc_database: Engine) -> None:
     with qc_database.connect() as connection, statements(qc_database) as sent:
         lookups = SqlLookups(connection)
         assert len(lookups.known_specimens("H", {f"S{n}" for n in range(2_000)})) == 50
-        lookups.known_experiments("H", {ExperimentKey(f"E{n}", None, None) for n in range(2_000)})
-    assert len(sent) == 2
+    assert len(sent) == 1
 
 
 def test_every_rule_of_the_platform_about_specimens_has_a_query() -> None:

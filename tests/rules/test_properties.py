@@ -20,7 +20,7 @@ from dcc.rules.checking import check_contents
 from dcc.rules.context import DocumentContext
 from dcc.rules.elements import TYPE_OF, key_of, metadata_of_media, top_level_parameters
 from dcc.rules.findings import Finding
-from tests.support.integrity_cases import REFERENCE, THIS_DOCUMENT, TODAY, Uploaded, definition, increment
+from tests.support.integrity_cases import REFERENCE, TODAY, Uploaded, definition, increment
 from tests.support.strategies_documents import Document, valid_documents, valid_procedures
 from tests.support.trials import trials
 
@@ -75,8 +75,8 @@ def findings(content: bytes, kind: DocumentKind, how: str) -> list[Finding]:
         "nothing": ReferenceData(),
     }
     lookups = Uploaded()
-    lookups.add(contents, THIS_DOCUMENT)
-    context = DocumentContext(THIS_DOCUMENT, Action.ADD, "H", TODAY, references[how], lookups)
+    lookups.add(contents)
+    context = DocumentContext(Action.ADD, "H", TODAY, references[how], lookups)
     return list(check_contents(contents, context))
 
 

@@ -25,7 +25,7 @@ from dcc.qc.rows import prepared_file
 from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, open_prepared
 from dcc.reference.loading import load_shipped
 from dcc.rules.accepted_elements import AcceptedElements
-from dcc.rules.checking import NEEDING_OTHERS, check_contents
+from dcc.rules.checking import ABOUT_SPECIMENS, check_contents
 from dcc.rules.context import DocumentContext
 from dcc.rules.packed_findings import unpacked
 from dcc.session.prepare.documents import ArchiveToPrepare, DocumentToPrepare, PreparationBasis, prepare_archive
@@ -216,8 +216,8 @@ def test_what_the_rules_find_is_what_they_find_in_the_document_by_itself(
     if action is Action.DELETE:
         assert found is None
         return
-    context = DocumentContext(0, action, "H", TODAY, BASIS.reference)
-    expected = list(check_contents(read_document(target.with_name(name), SPECIMEN), context, NEEDING_OTHERS))
+    context = DocumentContext(action, "H", TODAY, BASIS.reference)
+    expected = list(check_contents(read_document(target.with_name(name), SPECIMEN), context, ABOUT_SPECIMENS))
     assert [unpacked(one) for one in found or ()] == expected
     assert "S12" in {one.rule for one in expected}
 

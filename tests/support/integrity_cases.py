@@ -34,13 +34,11 @@ from dcc.reference.loading import ReferenceData
 from dcc.reference.snapshots import Colonies, Colony, Projects, Provenance, StatusCodes, Strains
 from dcc.rules.accepted_elements import AcceptedElements
 from dcc.rules.checking import check_contents
-from dcc.rules.context import DocumentContext, EntityLocation, ExperimentKey, KnownSpecimen
-from dcc.rules.experiment_rules import key_of_experiment
+from dcc.rules.context import DocumentContext, KnownSpecimen
 from dcc.rules.findings import Finding
 
 T = TypeVar("T")
 TODAY = date(2026, 11, 21)
-THIS_DOCUMENT = 7
 _FROM = Provenance("a test", datetime(2026, 11, 1), "0" * 64)
 
 
@@ -144,33 +142,19 @@ class Uploaded:
     """What is in the QC database: kept in dictionaries, and every question counted."""
 
     specimens: dict[tuple[str, str], list[KnownSpecimen]] = field(default_factory=lambda: defaultdict(list))
-    experiments: dict[tuple[str, ExperimentKey], list[EntityLocation]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
     questions: int = 0
 
-    def add(self, contents: Iterable[Content], document_id: int) -> None:
-        centre, block = "", 0
+    def add(self, contents: Iterable[Content]) -> None:
+        centre = ""
         for content in contents:
             if isinstance(content, Block):
-                centre, block = content.centre, content.position
+                centre = content.centre
             elif isinstance(content, Specimen):
-                where = EntityLocation(document_id, block, content.position)
-                known = KnownSpecimen(where, content.gender, content.dob)
-                self.specimens[centre, content.specimen_id].append(known)
-            elif isinstance(content, Experiment):
-                where = EntityLocation(document_id, block, content.position)
-                self.experiments[centre, key_of_experiment(content)].append(where)
+                self.specimens[centre, content.specimen_id].append(KnownSpecimen(content.gender, content.dob))
 
     def known_specimens(self, centre: str, ids: Collection[str]) -> Mapping[str, tuple[KnownSpecimen, ...]]:
         self.questions += 1
         return {each: tuple(self.specimens[centre, each]) for each in ids if (centre, each) in self.specimens}
-
-    def known_experiments(
-        self, centre: str, keys: Collection[ExperimentKey]
-    ) -> Mapping[ExperimentKey, tuple[EntityLocation, ...]]:
-        self.questions += 1
-        return {key: tuple(self.experiments[centre, key]) for key in keys if (centre, key) in self.experiments}
 
 
 def block(**changes: Any) -> Block:
@@ -307,9 +291,9 @@ def check(
     known = lookups or Uploaded()
     if uploaded is None and any(isinstance(content, Experiment) for content in contents):
         uploaded = specimens(mutant())
-    known.add(uploaded or (), 1)
-    known.add(contents, THIS_DOCUMENT)
-    document = DocumentContext(THIS_DOCUMENT, action, centre, TODAY, reference, known)
+    known.add(uploaded or ())
+    known.add(contents)
+    document = DocumentContext(action, centre, TODAY, reference, known)
     found = list(check_contents(contents, document))
     # What was found sound says nothing else of the same.
     accepted, asked = AcceptedElements(), known.questions

@@ -42,7 +42,7 @@ from dcc.qc.judging.version_validity import InvalidEntities, set_validity
 from dcc.qc.models import DOCUMENT
 from dcc.qc.reference.snapshots import ActiveReference
 from dcc.rules.catalogue import CATALOGUE
-from dcc.rules.checking import JUDGED_AT_UPLOAD, check_contents
+from dcc.rules.checking import check_contents
 from dcc.rules.context import DocumentContext
 from dcc.rules.findings import MORE_RULE, Finding, facts_of
 from dcc.rules.upload import DUPLICATE
@@ -156,7 +156,6 @@ def judge_document(
     """
     document = require_standing(document_id, lock_documents(connection, [document_id]).get(document_id))
     context = DocumentContext(
-        document.id,
         Action(document.action),
         document.centre,
         basis.today,
@@ -164,7 +163,7 @@ def judge_document(
         SqlLookups(connection),
         origin=Origin.from_json(document.origin),
     )
-    return record_judgement(connection, document, check_contents(contents, context, JUDGED_AT_UPLOAD), basis)
+    return record_judgement(connection, document, check_contents(contents, context), basis)
 
 
 def record_judgement(

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Collection, Mapping
 from datetime import date
 from typing import Final
 
 from sqlalchemy import Connection, Select, bindparam, case, or_, select
 
-from dcc.databases.list_parameters import as_json, numbers_in, rows_with, sorted_chunks
+from dcc.databases.list_parameters import as_json, numbers_in, sorted_chunks
 from dcc.qc.apply.versions import same_animal
-from dcc.qc.models import BLOCK, EXPERIMENT, NAMED, RELATED, SPECIMEN
+from dcc.qc.models import EXPERIMENT, NAMED, RELATED, SPECIMEN
 from dcc.rules.checking import ABOUT_SPECIMENS
-from dcc.rules.context import EntityLocation, ExperimentKey, KnownSpecimen
+from dcc.rules.context import KnownSpecimen
 
 _SPECIMENS: Final = (
-    select(*(SPECIMEN.c[name] for name in ("centre", "specimen_id", "document_id")))
-    .add_columns(BLOCK.c.position, *(SPECIMEN.c[name] for name in ("position", "gender", "dob", "lexical")))
-    .join(BLOCK, BLOCK.c.id == SPECIMEN.c.block_id)
+    select(*(SPECIMEN.c[name] for name in ("centre", "specimen_id", "gender", "dob", "lexical")))
     .where(
         SPECIMEN.c.centre == bindparam("of_centre"),
         SPECIMEN.c.specimen_id.in_(bindparam("names", expanding=True)),
@@ -44,28 +41,11 @@ class SqlLookups:
         wanted = frozenset(ids)
         for chunk in sorted_chunks(wanted):
             rows = self._connection.execute(_SPECIMENS, {"of_centre": centre, "names": chunk}).all()
-            for of_centre, specimen_id, document_id, block, position, gender, dob, lexical in rows:
+            for of_centre, specimen_id, gender, dob, lexical in rows:
                 if of_centre == centre and specimen_id in wanted:
-                    known = KnownSpecimen(EntityLocation(document_id, block, position), gender, _born(dob, lexical))
+                    known = KnownSpecimen(gender, _born(dob, lexical))
                     found[specimen_id] = (*found.get(specimen_id, ()), known)
         return found
-
-    def known_experiments(
-        self, centre: str, keys: Collection[ExperimentKey]
-    ) -> Mapping[ExperimentKey, tuple[EntityLocation, ...]]:
-        """The places of a centre's current experiments with one of the keys, by their key."""
-        columns = (EXPERIMENT.c.centre, *(EXPERIMENT.c[name] for name in ExperimentKey._fields))
-        where = EXPERIMENT.c.document_id, BLOCK.c.position.label("block"), EXPERIMENT.c.position
-        query = select(*columns, *where).join(BLOCK, BLOCK.c.id == EXPERIMENT.c.block_id).order_by(EXPERIMENT.c.id)
-        found: dict[ExperimentKey, tuple[EntityLocation, ...]] = defaultdict(tuple)
-        wanted = frozenset(keys)
-        here = query.where(EXPERIMENT.c.centre == centre, EXPERIMENT.c.is_current)
-        names = {key.experiment_id for key in wanted}
-        for row in rows_with(self._connection, here, EXPERIMENT.c.experiment_id, names):
-            key = ExperimentKey(row.experiment_id, row.sequence_id, row.procedure_id)
-            if row.centre == centre and key in wanted:
-                found[key] += (EntityLocation(row.document_id, row.block, row.position),)
-        return dict(found)
 
 
 def _born(dob: date | None, lexical: str | None) -> str | None:

@@ -97,15 +97,19 @@ _Entry: TypeAlias = tuple[int, str, Key, int | None, TooLong | None]
 
 
 class PreparedWriter:
-    """Writes a prepared file, document by document; the file appears when it is closed."""
+    """Writes a prepared file, document by document; the file appears when it is closed.
 
-    def __init__(self, path: Path, basis: str, columns: Columns) -> None:
-        self._path, self._basis, self._columns = path, basis, columns
+    A document keeps `rows_held` rows in memory before it writes them.
+    """
+
+    def __init__(self, path: Path, basis: str, columns: Columns, rows_held: int = _ROWS_HELD) -> None:
+        self._path, self._basis, self._columns, self.rows_held = path, basis, columns, rows_held
         self._part = path.with_name(f"{path.name}.part")
         self._part.unlink(missing_ok=True)
         tables = tuple((table, *(_LINES if columns.in_lines else names)) for table, names in columns.names.items())
         self._part.write_bytes(_empty_file(tables))
-        self._connection = sqlite3.connect(self._part, isolation_level=None)
+        # Whoever writes with several threads has them take turns.
+        self._connection = sqlite3.connect(self._part, isolation_level=None, check_same_thread=False)
         self._connection.execute("PRAGMA journal_mode = OFF")
         self._connection.execute("PRAGMA synchronous = OFF")
         self._connection.execute("BEGIN")
@@ -244,7 +248,7 @@ class DocumentWriter:
 
     def _is_full(self) -> bool:
         rows, text = self._flushed
-        return self._builder.held_rows - rows > _ROWS_HELD or self._builder.held_text - text > _TEXT_HELD
+        return self._builder.held_rows - rows > self._writer.rows_held or self._builder.held_text - text > _TEXT_HELD
 
     def _flush(self) -> None:
         for table, rows in self._tables.items():

@@ -26,7 +26,7 @@ from dcc.outcomes import ZipKey
 from dcc.qc.rows.prepared_file import Columns, DocumentWriter, PreparedWriter
 from dcc.reference.loading import ReferenceData
 from dcc.rules.accepted_elements import AcceptedElements
-from dcc.rules.checking import NEEDING_OTHERS, check_contents
+from dcc.rules.checking import ABOUT_SPECIMENS, check_contents
 from dcc.rules.context import DocumentContext
 from dcc.rules.packed_findings import packed
 from dcc.runtime.checksums import md5_of
@@ -41,9 +41,6 @@ if TYPE_CHECKING:
 
 MAX_FINDINGS: Final = 2_000
 """The most findings kept of a document; one with more is read and judged again by itself."""
-
-_NOT_KNOWN: Final = 0
-"""A placeholder for the document's id, which only rules use that are left out here."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +145,7 @@ def _prepare(
     origin = read_origin(path)
     rows = writer.document(document.kind)
     taken = _RowsOfContents(read_document(path, document.kind), rows)
-    context = DocumentContext(_NOT_KNOWN, key.action, document.centre, basis.today, basis.reference, origin=origin)
+    context = DocumentContext(key.action, document.centre, basis.today, basis.reference, origin=origin)
     with closing(taken.contents()) as contents:
         findings = None if key.action is Action.DELETE else _findings_of(contents, context, basis.accepted)
         # The rest of the document, after the rules stopped, has rows all the same.
@@ -162,7 +159,7 @@ def _prepare(
 def _findings_of(contents: Iterator[Content], context: DocumentContext, accepted: AcceptedElements) -> list[Any] | None:
     """The findings of the rules; None if there are too many, or a fault occurred: judging meets it again."""
     try:
-        found = list(islice(check_contents(contents, context, NEEDING_OTHERS, accepted), MAX_FINDINGS + 1))
+        found = list(islice(check_contents(contents, context, ABOUT_SPECIMENS, accepted), MAX_FINDINGS + 1))
     except MemoryError:
         raise
     except Exception:

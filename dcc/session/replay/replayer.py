@@ -1,7 +1,6 @@
 """Prepares stored archives, and applies and judges their documents, as a session does, in scratch files alone.
 
-The scratch QC database has the entities of documents, and not their measurements: no rule compares these with those of
-other documents. Judging writes nothing, so that several processes may judge documents of one scratch database.
+Judging writes nothing, so that several processes may judge documents of one scratch database.
 """
 
 from __future__ import annotations
@@ -11,18 +10,17 @@ import sqlite3
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Connection, Engine
 
 from dcc.data_outcomes import FindingEntry
-from dcc.databases.engines import MAX_ATTACHED, disposed, open_database
+from dcc.databases.engines import MAX_ATTACHED
 from dcc.databases.transactions import run_reading
 from dcc.documents.origins import Origin
 from dcc.documents.reading import read_document
@@ -38,7 +36,6 @@ from dcc.naming import Action, DocumentName
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase
 from dcc.qc.apply.documents import AppliedDocument, DocumentWithRows, apply_documents
-from dcc.qc.database import QC_DATABASE
 from dcc.qc.judging import documents as judging
 from dcc.qc.judging.documents import lock_documents
 from dcc.qc.judging.lookups import SqlLookups, questionable
@@ -46,8 +43,14 @@ from dcc.qc.judging.many_documents import newest_document
 from dcc.qc.reference.snapshots import ActiveReference
 from dcc.qc.rows.loading import load_document
 from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, PreparedWriter
+from dcc.qc.scratch import scratch_database
 from dcc.rights import Delegations
-from dcc.rules.checking import ABOUT_SPECIMENS, JUDGED_AT_UPLOAD, all_rules, check_contents
+from dcc.rules.checking import (
+    all_rules,
+    check_against_others,
+    check_contents,
+    refused_blocks,
+)
 from dcc.rules.context import DocumentContext, latest_day
 from dcc.rules.findings import Finding
 from dcc.rules.packed_findings import unpacked
@@ -64,15 +67,8 @@ from dcc.session.prepare.documents import ArchiveToPrepare, PreparationBasis, pr
 from dcc.session.replay.verdicts import ACCEPTED, HELD, NOT_OPENED, ReplayFact, ReplayVerdict, failed
 from dcc.store.staging import Staging
 from dcc.tracker.archive_names import stored_name
-from dcc.vocabulary import DocumentState, Severity
+from dcc.vocabulary import DocumentState
 
-LEFT_OUT: Final = frozenset(
-    {
-        *("genotype", "parental_strain", "chromosomal_alteration", "chromosome"),
-        *("measurement", "media", "media_association", "dimension", "metadata"),
-    }
-)
-"""The tables of the scratch QC database that stay empty."""
 _OPEN: Final = 16
 
 
@@ -231,7 +227,7 @@ class Replayer:
         """
         place = self.root / f"{uuid.uuid4().hex}.db"
         shutil.copyfile(self.root / self.TEMPLATE, place)
-        with _scratch(place) as engine, _Files() as files:
+        with scratch_database(place) as engine, _Files() as files:
             application = _Application(self, engine, files)
             for _, batch in groupby(sorted(documents, key=attrgetter("batch")), key=attrgetter("batch")):
                 application.apply(list(batch))
@@ -239,7 +235,7 @@ class Replayer:
 
     def judge(self, place: Path, documents: Sequence[StandingDocument]) -> dict[int, ReplayVerdict]:
         """The verdicts on applied documents by `xml_id`."""
-        with _scratch(place) as engine, _Files() as files, engine.connect() as connection:
+        with scratch_database(place) as engine, _Files() as files, engine.connect() as connection:
             return _Judging(self, connection, files).judge(documents)
 
 
@@ -344,7 +340,7 @@ class _Judging:
             elif found is None:
                 path = self._replayer.staging.contents(document.key) / document.name.file_name
                 contents = read_document(path, document.name.kind)
-                found = list(check_contents(contents, self._context(standing), JUDGED_AT_UPLOAD))
+                found = list(check_contents(contents, self._context(standing)))
             elif standing.id in questionable_ids:
                 found = self._with_others(standing, found)
             is_clean = not (found or standing.is_noted)
@@ -362,14 +358,12 @@ class _Judging:
         origin = Origin.from_json(self._files.document(one).origin)
         name, reference, today = one.document.name, self._basis.reference.data, self._basis.today
         lookups = SqlLookups(self._connection)
-        return DocumentContext(one.id, one.document.key.action, name.centre, today, reference, lookups, origin=origin)
+        return DocumentContext(one.document.key.action, name.centre, today, reference, lookups, origin=origin)
 
     def _with_others(self, one: StandingDocument, findings: Sequence[Finding]) -> list[Finding]:
         """Findings with those of the rules about specimens of other documents."""
         contents = load_document(self._connection, one.id)
-        others = check_contents(contents, self._context(one), all_rules().keys() - ABOUT_SPECIMENS)
-        refused = {each.block for each in findings if each.severity is Severity.FATAL and each.entity is None}
-        added = [each for each in others if each.rule in ABOUT_SPECIMENS and each.block not in refused]
+        added = check_against_others(contents, self._context(one), refused_blocks(findings))
         return sorted([*findings, *added], key=attrgetter("line"))
 
     def _verdict(self, one: StandingDocument, findings: Sequence[Finding]) -> ReplayVerdict:
@@ -377,21 +371,6 @@ class _Judging:
         judged = judging.assess(self._connection, document, findings, self._basis)
         problems = problems_of(judged.findings, sum(judged.counts.values()), self._basis.limit)
         return _verdict(failed(Phase.DATA) if judged.failed else ACCEPTED, problems)
-
-
-@contextmanager
-def _scratch(place: Path) -> Iterator[Engine]:
-    """A scratch QC database."""
-    with disposed(open_database(f"sqlite:///{place}", QC_DATABASE)) as engine:
-        event.listen(engine, "connect", _forget_safety)
-        yield engine
-
-
-def _forget_safety(connection: Any, record: object) -> None:  # noqa: ARG001
-    """Have a scratch database not wait for the disk; it names waivers and snapshots that it does not have."""
-    connection.execute("PRAGMA synchronous = OFF")
-    connection.execute("PRAGMA journal_mode = MEMORY")
-    connection.execute("PRAGMA foreign_keys = OFF")
 
 
 def _refused(found: CheckedArchive) -> Iterator[OpenedDocument]:

@@ -33,6 +33,7 @@ from dcc.qc.database import QC_DATABASE
 from dcc.qc.judging.waiver_store import waivers_in_force
 from dcc.qc.reference.refresh import read_source
 from dcc.qc.reference.snapshots import load_active
+from dcc.qc.scratch import LEFT_OUT
 from dcc.reference.loading import SETS, ReferenceData
 from dcc.session.batches.exchange import Workers
 from dcc.session.data.due_documents import DueDocument
@@ -41,7 +42,7 @@ from dcc.session.prepare.documents import PreparationBasis
 from dcc.session.replay import worker
 from dcc.session.replay.batches import processes_of
 from dcc.session.replay.by_workers import Part, ReplayWorkerResults, parts_of, prepared_by_workers
-from dcc.session.replay.replayer import LEFT_OUT, ArchiveToOpen, OpenedDocument, ReplayDocument, Replayer
+from dcc.session.replay.replayer import ArchiveToOpen, OpenedDocument, ReplayDocument, Replayer
 from dcc.session.replay.stored_archives import ArchiveBytes, StoredArchive, centres_known, find_archives, grouped
 from dcc.session.replay.verdicts import DocumentChange, DocumentKey, Replay, ReplayVerdict, compare, outcome_of
 from dcc.settings import Settings

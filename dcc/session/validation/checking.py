@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -62,8 +62,6 @@ def check_paths(
     setup = Setup.from_settings(settings, known)
     checker = ArchiveChecker(replace(setup, limits=replace(setup.limits, min_free_bytes=0)), schemas)
     all_converters()
-    judge = None if reference is None else _judge_by(schemas, reference, settings.max_document_errors)
-    check = _Check(settings, known, checker, judge)
     named = list(paths)
     files = [file for path in named for file in _files_at(path)]
     if not files:
@@ -74,23 +72,35 @@ def check_paths(
     give_threads_their_own_memory(settings.workers)
     with ExitStack() as stack:
         kept = DraftFile(stack.enter_context(tempfile.TemporaryFile(prefix="dcc-validate-")))
-        with ThreadPoolExecutor(settings.workers, thread_name_prefix="check") as pool:
-            try:
-                for draft in chain.from_iterable(pool.map(check.files, shares)):
-                    kept.keep(draft)
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-        if judge is not None:
-            judge.judge_together(kept)
-        return check.verdicts(kept, stack.pop_all())
+        with nullcontext() if reference is None else _judge_by(schemas, reference, settings) as judge:
+            check = _Check(settings, known, checker, judge)
+            with ThreadPoolExecutor(settings.workers, thread_name_prefix="check") as pool:
+                try:
+                    for draft in chain.from_iterable(pool.map(check.files, shares)):
+                        kept.keep(draft)
+                except BaseException:
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    raise
+            if judge is not None:
+                judge.judge_together(kept)
+        return _verdicts(kept, settings.max_document_errors, stack.pop_all())
 
 
-def _judge_by(schemas: SchemaSet, reference: ReferenceData, max_problems: int) -> Judge:
+def _judge_by(schemas: SchemaSet, reference: ReferenceData, settings: Settings) -> AbstractContextManager[Judge]:
     # Which loads what knows the QC database: that takes longer than checking a few files.
-    from dcc.session.validation.judging import Judge
+    from dcc.session.validation.judging import judge_by
 
-    return Judge(schemas, reference, max_problems)
+    return judge_by(schemas, reference, settings.max_document_errors)
+
+
+def _verdicts(kept: DraftFile, most: int, closing: ExitStack) -> Iterator[PathVerdict]:
+    """The verdicts of the stored drafts, with `most` errors and warnings; their file is closed at the end."""
+    with closing:
+        for draft, later in kept.drafts():
+            for one in (draft, *draft.documents):
+                if one.path in later:
+                    one.add_later(later[one.path], most)
+            yield from draft.verdicts()
 
 
 def _files_at(path: Path) -> list[Path]:
@@ -124,15 +134,6 @@ class _Check:
 
     def files(self, paths: Sequence[Path]) -> list[DraftVerdict]:
         return [self._file(path) for path in paths]
-
-    def verdicts(self, kept: DraftFile, closing: ExitStack) -> Iterator[PathVerdict]:
-        """The verdicts of the stored drafts, whose file is closed at their end."""
-        with closing:
-            for draft, later in kept.drafts():
-                for one in (draft, *draft.documents):
-                    if self.judge is not None and one.path in later:
-                        self.judge.add_later(one, later[one.path])
-                yield from draft.verdicts()
 
     def _file(self, path: Path) -> DraftVerdict:
         if path.suffix == ".xml":

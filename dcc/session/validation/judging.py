@@ -1,379 +1,108 @@
-"""Judges valid documents by all rules, and documents that are checked together by the rules that need other documents.
+"""Judges valid documents by all rules, with the functions of a session: they are applied to a scratch QC database.
 
 `checking` imports this module only to judge by rules: checking against the schema needs none.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import shutil
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
-from itertools import chain, count
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from tempfile import TemporaryDirectory
+from threading import Lock
+from typing import Final
 
+from sqlalchemy import Engine, func, select
+
+from dcc.databases.list_parameters import change_rows
+from dcc.databases.transactions import run_writing
 from dcc.declarations import message_of
-from dcc.documents.content_digest import ContentDigest
-from dcc.documents.contents import Block, Content, Entity, Experiment, Housing, Line, Procedure, Specimen, kind_of
+from dcc.documents.contents import Content
 from dcc.documents.origins import Origin, read_origin
 from dcc.documents.reading import read_document
 from dcc.documents.schema_set import SchemaSet
-from dcc.naming import Action
+from dcc.errors import DatabaseUnreachableError, DiskFullError
+from dcc.naming import Action, DocumentKind, DocumentName
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
-from dcc.qc.apply.entity_rows import LIMITS
-from dcc.qc.apply.upload_findings import FindingCollector, UploadFinding, duplicate, too_long
-from dcc.qc.rows.building import NUMBERED, RowBuilder
+from dcc.qc.apply.documents import AppliedDocument, DocumentWithRows, apply_documents
+from dcc.qc.apply.entity_rows import columns_for
+from dcc.qc.apply.upload_findings import UploadFinding
+from dcc.qc.judging.lookups import SqlLookups, questionable
+from dcc.qc.models import DOCUMENT, SPECIMEN, QcBase
 from dcc.qc.rows.documents import DocumentPlace
-from dcc.qc.rows.entity_keys import Key, key_of
-from dcc.qc.rows.types import Row, TooLong
+from dcc.qc.rows.loading import load_document
+from dcc.qc.rows.prepared_file import DocumentWriter, PreparedFile, PreparedWriter
+from dcc.qc.scratch import LEFT_OUT, scratch_database
 from dcc.reference.loading import ReferenceData
-from dcc.rules.checking import ABOUT_SPECIMENS, JUDGED_AT_UPLOAD, NEEDING_OTHERS, all_rules, check_contents
-from dcc.rules.context import DocumentContext, EntityLocation, ExperimentKey, KnownSpecimen, Lookups
-from dcc.rules.experiment_rules import key_of_experiment
+from dcc.rights import Delegations
+from dcc.rules.accepted_elements import AcceptedElements
+from dcc.rules.checking import (
+    ABOUT_SPECIMENS,
+    LEFT_TO_SESSIONS,
+    check_against_others,
+    check_contents,
+    refused_blocks,
+)
+from dcc.rules.context import DocumentContext, latest_day
 from dcc.rules.findings import Finding, with_value
-from dcc.session.data.due_documents import DueDocument, in_order_of_upload
-from dcc.session.validation.verdicts import DocumentToJudge, DraftFile, DraftVerdict, LaterFindings
+from dcc.rules.upload import DUPLICATE
+from dcc.runtime.disk_space import comes_from_full_disk, no_space_left
+from dcc.session.data.due_documents import DueDocument, document_to_apply, groups_to_apply, in_order_of_upload
+from dcc.session.validation.verdicts import MISSING, DocumentToJudge, DraftFile, DraftVerdict
 from dcc.tracker.states import State
-from dcc.vocabulary import EntityKind, Severity
+from dcc.vocabulary import DocumentState
 
-
-class TextLimits:
-    """Finds the texts of a document that the QC database cannot hold, as its upload does: rule Q1.
-
-    `findings` has one for each entity or centre element with such a text.
-    """
-
-    def __init__(self, origin: Origin | None) -> None:
-        self.findings: Final = FindingCollector(origin)
-        self._tables: dict[str, list[Row]] = {table: [] for table in LIMITS}
-        self._rows = RowBuilder(1, dict.fromkeys(NUMBERED, count(1).__next__), self._tables, LIMITS)
-        self._block: Block | None = None
-
-    def permit(self, content: Content) -> bool:
-        """Whether the database can hold the next element of the document, and the centre element that it is in."""
-        if isinstance(content, Block):
-            excess = self._rows.add_block(content)
-            self._block = content if excess is None else None
-            if excess is not None:
-                self.findings.add(too_long(content.line, "centre element", excess))
-        elif self._block is not None:
-            row = self._rows.add_entity(content)
-            if isinstance(row, TooLong):
-                key = key_of(self._block, content)
-                self.findings.add(too_long(content.line, kind_of(content).value, row, key))
-                return False
-        for rows in self._tables.values():
-            rows.clear()
-        return self._block is not None
-
-
-MISSING: Final = frozenset({"E4", "S14"})
-"""The rules about missing things, which may have been submitted before."""
-_NOTHING: Final = ReferenceData()
+_ROWS_HELD: Final = 1_000
 _VALID: Final = State(Phase.XSD, Status.DONE)
-_Key = TypeVar("_Key")
-_Known = TypeVar("_Known")
+_LAST_VERSIONS: Final = (
+    select(func.max(SPECIMEN.c.id))
+    .group_by(SPECIMEN.c.centre, SPECIMEN.c.specimen_id)
+    .having(func.max(SPECIMEN.c.is_current).is_(False))
+)
+_PRESUMED: Final = (
+    select(SPECIMEN.c.id)
+    .join(DOCUMENT, DOCUMENT.c.id == SPECIMEN.c.document_id)
+    .where(SPECIMEN.c.id.in_(_LAST_VERSIONS), DOCUMENT.c.action == Action.EDIT.value)
+)
+"""The animals that are presumed to be there: an edit was the last to name them, and no other document submits them."""
 
 
 @dataclass
-class JudgedDocument:
-    """What is kept of a document until all are judged: the parts of its contents that matter to others.
+class _Prepared:
+    """A document whose rows and own findings are known; `due` has its number. `copy` is read if rows are missing."""
 
-    The `refused` blocks are judged by the upload only. A document that `takes_no_effect`, because the upload refuses
-    all its entities or it is the same as one that stands, is judged by no other rule. Of `contents`, the `stored` ones
-    are those that the QC database can hold. `presumed` counts entities of an edit that no checked document submits.
-    """
-
-    name: str
+    path: str
     submitted: DocumentToJudge
-    origin: Origin | None = None
-    contents: list[Content] = field(default_factory=list)
-    stored: list[Content] = field(default_factory=list)
-    refused: set[int] = field(default_factory=set)
-    entities: int = 0
-    storable: int = 0
-    takes_no_effect: bool = False
-    presumed: int = 0
-    digest: ContentDigest = field(default_factory=ContentDigest)
-
-    @property
-    def action(self) -> Action:
-        """What is done with the document's contents."""
-        return self.submitted.action
-
-    def noting(self, findings: Iterable[Finding]) -> Iterator[Finding]:
-        """Pass on the findings of other rules, and record the blocks that they refuse."""
-        for finding in findings:
-            if finding.severity is Severity.FATAL and finding.block is not None:
-                self.refused.add(finding.block)
-            yield finding
-
-    def keeping(self, contents: Iterable[Content], limits: TextLimits) -> Iterator[Content]:
-        """Pass the contents on, and keep the necessary parts."""
-        for content in contents:
-            self.digest.take(content)
-            self.digest.flush()
-            is_stored = limits.permit(content)
-            if not isinstance(content, Block):
-                self.entities += 1
-                self.storable += is_stored
-            kept = content if isinstance(content, Block | Specimen) else _without_measurements(content)
-            self.contents.append(kept)
-            if is_stored:
-                self.stored.append(kept)
-            yield content
-
-    def stored_entities(self) -> Iterator[tuple[Block, Entity]]:
-        """The entities that the QC database can hold, each with the block that it is in."""
-        block: Block | None = None
-        for content in self.stored:
-            if isinstance(content, Block):
-                block = content
-            elif block is not None:
-                yield block, content
-
-    @property
-    def content_digest(self) -> str:
-        """A digest of what it says."""
-        return self.digest.hexdigest()
-
-    @property
-    def centre(self) -> str:
-        """The centre of its name, if that conforms."""
-        return "" if self.submitted.name is None else self.submitted.name.centre
+    due: DueDocument
+    origin: Origin | None
+    refused: set[int | None] = field(default_factory=set)
+    copy: Path | None = None
 
     @property
     def place(self) -> DocumentPlace:
         """Its origin: the archive, or the folder or table, that it was found in, and its name there."""
         if (archive := self.submitted.archive) is not None:
-            return DocumentPlace(str(archive), self.name.removeprefix(f"{archive}/"))
-        path = Path(self.name).absolute()
+            return DocumentPlace(str(archive), self.path.removeprefix(f"{archive}/"))
+        path = Path(self.path).absolute()
         return DocumentPlace(str(path.parent), path.name)
 
 
-_NO_RESULTS: Final = ((), (), (), (), (), (), ())
+@dataclass(frozen=True)
+class _Standing:
+    """A document to be judged, with its id in the scratch database.
 
-
-def _without_measurements(entity: Experiment | Line | Housing) -> Content:
-    procedure = entity.procedure
-    if procedure is None:
-        return entity
-    return entity._replace(procedure=Procedure(procedure.line, procedure.procedure_id, *_NO_RESULTS))
-
-
-class _Applied(NamedTuple):
-    """An experiment that was applied: its place, and its animals."""
-
-    where: EntityLocation
-    animals: tuple[str, ...]
-
-
-_NO_EXPERIMENT: Final = _Applied(EntityLocation(0, 0, 0), ())
-
-
-@dataclass(frozen=True, slots=True)
-class _Submitted:
-    """`Lookups` without what is only presumed to be there."""
-
-    neighbours: Neighbours
-
-    def known_specimens(self, centre: str, ids: Collection[str]) -> Mapping[str, tuple[KnownSpecimen, ...]]:
-        """See `Lookups`."""
-        presumed = self.neighbours.presumed
-        return self.neighbours.known_specimens(
-            centre, {one for one in ids if (EntityKind.SPECIMEN, (centre, one)) not in presumed}
-        )
-
-    def known_experiments(
-        self, centre: str, keys: Collection[ExperimentKey]
-    ) -> Mapping[ExperimentKey, tuple[EntityLocation, ...]]:
-        """See `Lookups`."""
-        return self.neighbours.known_experiments(centre, keys)
-
-
-class Neighbours:
-    """The applied animals and experiments while documents are applied in order; `Lookups` for the rules.
-
-    What an edit names is taken to be there, and `presumed` while no other document submits it.
+    `presumed`: what it edits is in no other document. If that is not there, all of it is refused, and a session judges
+    nothing of it.
     """
 
-    def __init__(self, documents: Collection[JudgedDocument]) -> None:
-        self._documents = [*_of_archives(documents), *_outside_of_archives(documents)]
-        self._specimens: dict[tuple[str, str], KnownSpecimen] = {}
-        self._experiments: dict[tuple[str, ExperimentKey], _Applied] = {}
-        self._experiments_on: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self._further: dict[tuple[EntityKind, Key], int] = {}
-        self._deletions: dict[tuple[str, str], int] = {}
-        self.presumed: set[tuple[EntityKind, Key]] = set()
-
-    def judge(self, today: date) -> Iterator[tuple[JudgedDocument, Iterator[Finding | UploadFinding]]]:
-        """Each document with the findings of the rules about other documents; take these before the next document."""
-        numbered = list(enumerate(self._documents))
-        refusals: list[list[Finding | UploadFinding]] = []
-        for number, document in numbered:
-            original = self._original_of(document)
-            if original is not None:
-                # A session does not apply it again, and judges nothing of it.
-                document.takes_no_effect = True
-                refusals.append([duplicate(self._documents[original].place)])
-                continue
-            self._apply(number, document)
-            found = [
-                self._named(finding)
-                for finding in self._check(number, document, document.stored, today, JUDGED_AT_UPLOAD, self)
-            ]
-            document.takes_no_effect = document.entities > 0 and document.storable == len(found)
-            refusals.append([*found])
-        for (number, document), refused in zip(numbered, refusals, strict=True):
-            yield document, chain(refused, self._about_specimens(number, document, today))
-
-    def _about_specimens(self, number: int, document: JudgedDocument, today: date) -> Iterator[Finding]:
-        """The findings that a session has too; see `takes_no_effect`."""
-        if document.takes_no_effect:
-            return
-        # If what it names is not there, all of it is refused, and a session judges nothing of it.
-        missing_from = self if document.presumed == document.storable else _Submitted(self)
-        for rules, lookups in ((ABOUT_SPECIMENS - MISSING, self), (MISSING, missing_from)):
-            for finding in self._check(number, document, document.contents, today, rules, lookups):
-                if finding.block not in document.refused:
-                    yield finding
-
-    def _check(
-        self,
-        number: int,
-        document: JudgedDocument,
-        contents: Sequence[Content],
-        today: date,
-        rules: Collection[str],
-        lookups: Lookups,
-    ) -> Iterator[Finding]:
-        if document.action is Action.DELETE:
-            return iter(())
-        context = DocumentContext(number, document.action, "", today, _NOTHING, lookups, origin=document.origin)
-        found = check_contents(contents, context, all_rules().keys() - rules)
-        return (finding for finding in found if finding.rule in rules)
-
-    def known_specimens(self, centre: str, ids: Collection[str]) -> Mapping[str, tuple[KnownSpecimen, ...]]:
-        """See `Lookups`."""
-        found = ((name, self._specimens.get((centre, name))) for name in ids)
-        return {name: (known,) for name, known in found if known is not None}
-
-    def known_experiments(
-        self, centre: str, keys: Collection[ExperimentKey]
-    ) -> Mapping[ExperimentKey, tuple[EntityLocation, ...]]:
-        """See `Lookups`."""
-        found = ((key, self._experiments.get((centre, key))) for key in keys)
-        return {key: (known.where,) for key, known in found if known is not None}
-
-    def _original_of(self, document: JudgedDocument) -> int | None:
-        """The number of the document that stands and is the same, as the upload finds it; None if there is none."""
-        owners = {self._owner(block, entity) for block, entity in document.stored_entities()}
-        if document.storable < document.entities or self._adds_presumed(document):
-            owners.add(None)
-        if len(owners) != 1:
-            return None
-        (owner,) = owners
-        if document.action is Action.DELETE:
-            return self._deletions.get((document.centre, document.content_digest)) if owner is None else None
-        return owner if owner is not None and self._documents[owner].content_digest == document.content_digest else None
-
-    def _adds_presumed(self, document: JudgedDocument) -> bool:
-        """Whether it adds what was only presumed to be there: it was not, or nobody would add it."""
-        return document.action is Action.ADD and any(
-            (kind_of(entity), key_of(block, entity)) in self.presumed for block, entity in document.stored_entities()
-        )
-
-    def _owner(self, block: Block, entity: Entity) -> int | None:
-        """The number of the document that an entity stands as, None if it is not there."""
-        if isinstance(entity, Specimen):
-            known = self._specimens.get((block.centre, entity.specimen_id))
-            return None if known is None else known.where.document_id
-        if isinstance(entity, Experiment):
-            applied = self._experiments.get((block.centre, key_of_experiment(entity)))
-            return None if applied is None else applied.where.document_id
-        return self._further.get((kind_of(entity), key_of(block, entity)))
-
-    def _apply(self, number: int, document: JudgedDocument) -> None:
-        action = document.action
-        for block, entity in document.stored_entities():
-            key = (kind_of(entity), key_of(block, entity))
-            is_there, is_presumed = self._owner(block, entity) is not None, key in self.presumed
-            if action is Action.EDIT and (is_presumed or not is_there):
-                self.presumed.add(key)
-                document.presumed += 1
-            else:
-                self.presumed.discard(key)
-            if action is Action.DELETE and is_there:
-                self._deletions[document.centre, document.content_digest] = number
-            # What is added takes the place of what was only presumed to be there.
-            done = Action.EDIT if action is Action.ADD and is_presumed else action
-            where = EntityLocation(number, block.position, entity.position)
-            if isinstance(entity, Specimen):
-                self._apply_specimen(block.centre, entity, where, done)
-            elif isinstance(entity, Experiment):
-                # What is only presumed to be there keeps no animal from being deleted.
-                animals = () if key in self.presumed else entity.specimen_ids
-                self._apply_experiment((block.centre, key_of_experiment(entity)), _Applied(where, animals), done)
-            else:
-                _take(self._further, key, number, done)
-
-    def _apply_specimen(self, centre: str, specimen: Specimen, where: EntityLocation, action: Action) -> None:
-        if action is Action.DELETE and self._experiments_on[centre][specimen.specimen_id]:
-            # Rule Q4: it stays.
-            return
-        key = (centre, specimen.specimen_id)
-        _take(self._specimens, key, KnownSpecimen(where, specimen.gender, specimen.dob), action)
-
-    def _apply_experiment(self, key: tuple[str, ExperimentKey], applied: _Applied, action: Action) -> None:
-        on_animals = self._experiments_on[key[0]]
-        on_animals.subtract(self._experiments.get(key, _NO_EXPERIMENT).animals)
-        _take(self._experiments, key, applied, action)
-        on_animals.update(self._experiments.get(key, _NO_EXPERIMENT).animals)
-
-    def _named(self, finding: Finding) -> Finding:
-        """A finding of the upload with the name of the document that it refers to, if any, instead of its number."""
-        number = finding.details.get("document")
-        if number is None:
-            return finding
-        return replace(finding, details={**finding.details, "document": self._documents[int(number)].name})
-
-
-def _of_archives(documents: Iterable[JudgedDocument]) -> list[JudgedDocument]:
-    """The documents of archives, in the order in which a session applies them."""
-    found: list[JudgedDocument] = []
-    due: list[DueDocument] = []
-    archives: dict[Path, int] = {}
-    # Threads give them in any order, in which those of one name would stay.
-    for document in sorted(documents, key=lambda one: one.name):
-        _, action, name, archive = document.submitted
-        if archive is not None and name is not None:
-            za_id = archives.setdefault(archive, len(archives))
-            key = ZipKey(action, archive.name)
-            due.append(DueDocument(len(found), za_id, key, None, name, 0, None, _VALID))
-            found.append(document)
-    return [found[document.xml_id] for document in in_order_of_upload(due)]
-
-
-def _outside_of_archives(documents: Iterable[JudgedDocument]) -> list[JudgedDocument]:
-    """The other documents, by the date and increment of their names; those with none come last."""
-
-    def turn(document: JudgedDocument) -> tuple[date, int, str]:
-        name = document.submitted.name
-        return (date.max, 0, document.name) if name is None else (name.created, name.inc, name.file_name)
-
-    return sorted((document for document in documents if document.submitted.archive is None), key=turn)
-
-
-def _take(known: dict[_Key, _Known], key: _Key, one: _Known, action: Action) -> None:
-    """Apply an entity: an added one keeps its first version, an edit replaces it, a deletion removes it."""
-    if action is Action.ADD:
-        known.setdefault(key, one)
-    elif action is Action.EDIT:
-        known[key] = one
-    else:
-        known.pop(key, None)
+    id: int
+    document: _Prepared
+    presumed: bool
 
 
 class Judge:
@@ -382,55 +111,165 @@ class Judge:
     Threads may share it.
     """
 
-    def __init__(self, schemas: SchemaSet, reference: ReferenceData, max_problems: int) -> None:
-        self._schemas: Final = schemas
-        self._reference: Final = reference
-        self._max_problems: Final = max_problems
-        self._judged: dict[str, JudgedDocument] = {}
+    def __init__(
+        self, folder: Path, engine: Engine, schemas: SchemaSet, reference: ReferenceData, max_problems: int
+    ) -> None:
+        self._folder, self._engine = folder, engine
+        self._schemas, self._reference, self._max_problems = schemas, reference, max_problems
+        self._rows = folder / "documents.rows"
+        columns = columns_for(engine)._replace(left_out=LEFT_OUT)
+        self._writer = PreparedWriter(self._rows, "", columns, _ROWS_HELD)
+        self._turn = Lock()
+        self._accepted = AcceptedElements()
+        self._documents: list[_Prepared] = []
+        self._archives: dict[Path, int] = {}
 
     def judge(self, document: DocumentToJudge, draft: DraftVerdict) -> None:
-        """Add the rules' findings on a document, if it is valid, without rules about other documents."""
+        """Add the rules' findings on a document, if it is valid, without those that depend on other documents."""
         actual = None if draft.errors else self._schemas.kind_of_file(document.path)
-        if actual is None:
-            return
+        if actual is not None:
+            # The rows of a document follow one another.
+            with self._turn:
+                self._prepare(document, actual, draft)
+
+    def _prepare(self, document: DocumentToJudge, kind: DocumentKind, draft: DraftVerdict) -> None:
         # Without a name that has the centre, none can be compared with it.
-        without = NEEDING_OTHERS if document.name is not None else NEEDING_OTHERS | {"X5"}
-        centre = "" if document.name is None else document.name.centre
-        origin = read_origin(document.path)
-        judged = JudgedDocument(draft.path, document, origin)
-        limits = TextLimits(origin)
-        contents = judged.keeping(read_document(document.path, actual), limits)
-        context = DocumentContext(0, document.action, centre, _today(), self._reference, origin=origin)
-        if document.action is Action.DELETE:
-            # A session checks no rule on documents that delete.
-            deque(contents, maxlen=0)
-        else:
-            self._add(draft, map(_problem_of, judged.noting(check_contents(contents, context, without))))
-        self._add(draft, map(_problem_of, limits.findings.all()))
-        self._judged[draft.path] = judged
+        without = ABOUT_SPECIMENS if document.name is not None else ABOUT_SPECIMENS | {"X5"}
+        prepared = _Prepared(draft.path, document, self._due(document, kind, draft), read_origin(document.path))
+        rows = self._writer.document(kind)
+        contents = _written(read_document(document.path, kind), rows)
+        if document.action is not Action.DELETE:
+            found = check_contents(contents, self._context(prepared), without, self._accepted)
+            draft.add(map(_problem_of, _noting(found, prepared.refused)), self._max_problems)
+        # The rest, after the rules stopped; a session checks no rule on documents that delete.
+        for _ in contents:
+            pass
+        number, origin = str(prepared.due.xml_id), prepared.origin
+        rows.finish(number, number, None, None if origin is None else origin.to_json())
+        if not self._writer.documents[-1]["whole"]:
+            prepared.copy = self._folder / number
+            shutil.copyfile(document.path, prepared.copy)
+        self._documents.append(prepared)
+
+    def _due(self, document: DocumentToJudge, kind: DocumentKind, draft: DraftVerdict) -> DueDocument:
+        """A document, by its number, as if uploaded; one without a proper name comes last of its kind."""
+        number, (path, action, name, archive) = len(self._documents), document
+        za_id = self._archives.setdefault(archive or Path(draft.path), len(self._archives))
+        key = ZipKey(action, path.name if archive is None else archive.name)
+        name = name or DocumentName(path.name, "", date.max, 0, kind)
+        return DueDocument(number, za_id, key, None, name, path.stat().st_size, str(number), _VALID)
+
+    def _context(self, one: _Prepared, lookups: SqlLookups | None = None) -> DocumentContext:
+        action, centre = one.submitted.action, one.due.name.centre
+        return DocumentContext(action, centre, _today(), self._reference, lookups, one.origin)
 
     def judge_together(self, kept: DraftFile) -> None:
-        """Store the findings of the rules about other documents, and forget the documents."""
-        for judged, findings in Neighbours(self._judged.values()).judge(_today()):
-            kept.add(judged.name, judged.takes_no_effect, map(_problem_of, findings))
-        self._judged.clear()
+        """Store the findings that depend on other documents."""
+        self._writer.close()
+        standing = list(self._apply(kept))
+        with self._engine.connect() as connection:
+            presumed = connection.scalars(_PRESUMED).all()
+        if not presumed:
+            self._judge_applied(standing, ABOUT_SPECIMENS, kept)
+            return
+        submitted = [one for one in standing if not one.presumed]
+        self._judge_applied(submitted, MISSING, kept)
+        run_writing(self._engine, lambda connection: change_rows(connection, SPECIMEN.c.id, presumed, is_current=True))
+        self._judge_applied(submitted, ABOUT_SPECIMENS - MISSING, kept)
+        self._judge_applied([one for one in standing if one.presumed], ABOUT_SPECIMENS, kept)
 
-    def add_later(self, draft: DraftVerdict, later: LaterFindings) -> None:
-        """Add to a draft what was stored by `judge_together`."""
-        if later.takes_no_effect:
-            draft.errors = [error for error in draft.errors if error.kind not in all_rules()]
-            draft.warnings = [warning for warning in draft.warnings if warning.kind not in all_rules()]
-        self._add(draft, (problem for problem in later.problems if problem.kind not in MISSING))
-        draft.missing += (problem for problem in later.problems if problem.kind in MISSING)
+    def _apply(self, kept: DraftFile) -> Iterator[_Standing]:
+        """Apply the documents in the order of a session, and store what the upload finds; those to be judged."""
+        QcBase.metadata.create_all(self._engine)
+        # Threads give them in any order, in which those of one name would stay.
+        due = in_order_of_upload(one.due for one in sorted(self._documents, key=lambda one: one.path))
+        with closing(PreparedFile(self._rows)) as file:
+            for group in groups_to_apply(due, lambda one: one.key.action is Action.ADD, lambda _: file, 1):
+                documents = [_with_rows(one, file) for one in group]
+                applied = apply_documents(self._engine, documents, patience_seconds=0)
+                for one, result in zip(group, applied, strict=True):
+                    yield from self._take(self._documents[one.xml_id], result, kept)
 
-    def _add(self, draft: DraftVerdict, problems: Iterable[Problem]) -> None:
-        """Add findings: those that fail a document, and of others as many as are recorded, in order of lines."""
-        for problem in problems:
-            of_sort = draft.errors if problem.is_error else draft.warnings
-            if len(of_sort) < self._max_problems:
-                of_sort.append(problem)
-        for of_sort in (draft.errors, draft.warnings):
-            of_sort.sort(key=lambda problem: problem.line or 0)
+    def _take(self, one: _Prepared, applied: AppliedDocument, kept: DraftFile) -> Iterator[_Standing]:
+        """Store what the upload found in a document; yields it if it is judged."""
+        shown = [finding for finding in applied.findings if finding.rule not in LEFT_TO_SESSIONS]
+        is_refused = applied.state is DocumentState.REFUSED
+        # Of what is only perhaps refused, more is told.
+        takes_no_effect = applied.repeated or (is_refused and shown == list(applied.findings))
+        if takes_no_effect or shown:
+            kept.add(one.path, takes_no_effect, map(_problem_of, map(self._named, shown)))
+        if not takes_no_effect and one.submitted.action is not Action.DELETE:
+            yield _Standing(applied.document_id, one, is_refused)
+
+    def _named(self, finding: UploadFinding) -> UploadFinding:
+        """A finding that names the document which it refers to, if any, by its path instead of its number."""
+        details = finding.details
+        if finding.rule == DUPLICATE:
+            archive, file_name = self._documents[int(details["archive"].partition("/")[2])].place
+            return finding._replace(details={**details, "document": file_name, "archive": archive})
+        if "document" not in details:
+            return finding
+        path = self._documents[int(details["document"].split("/")[1])].path
+        return finding._replace(details={**details, "document": path})
+
+    def _judge_applied(self, standing: Sequence[_Standing], rules: Collection[str], kept: DraftFile) -> None:
+        """Store the findings of rules about other documents, as these are applied now."""
+        with self._engine.connect() as connection:
+            lookups = SqlLookups(connection)
+            asked = questionable(connection, [one.id for one in standing], latest_day(_today()))
+            for one in standing:
+                document = one.document
+                if one.id not in asked and document.copy is None:
+                    continue
+                contents = (
+                    load_document(connection, one.id)
+                    if document.copy is None
+                    else read_document(document.copy, document.due.name.kind)
+                )
+                context = self._context(document, lookups)
+                found = check_against_others(contents, context, document.refused, rules)
+                kept.add(document.path, False, map(_problem_of, found))
+
+    def close(self) -> None:
+        """Close the file of rows, if it was not."""
+        self._writer.discard()
+
+
+@contextmanager
+def judge_by(schemas: SchemaSet, reference: ReferenceData, max_problems: int) -> Iterator[Judge]:
+    """A judge, whose files are gone at the end. Raises DiskFullError if they have no room."""
+    with TemporaryDirectory(prefix="dcc-validate-") as folder:
+        place = Path(folder) / "qc.db"
+        place.touch()
+        with (
+            scratch_database(place) as engine,
+            closing(Judge(Path(folder), engine, schemas, reference, max_problems)) as judge,
+        ):
+            try:
+                yield judge
+            except (sqlite3.Error, DatabaseUnreachableError) as error:
+                if not comes_from_full_disk(error, Path(folder)):
+                    raise
+                full = f"There is {no_space_left(Path(folder))}. Free some space, or set TMPDIR."
+                raise DiskFullError(full) from error
+
+
+def _with_rows(one: DueDocument, file: PreparedFile) -> DocumentWithRows:
+    # Nobody knows what centres delegated, and none is late among documents that are submitted together.
+    number, to_apply = str(one.xml_id), document_to_apply(one, Delegations(), first_of_batch=1)
+    return DocumentWithRows(replace(to_apply, zip_file=number, rights=None), file.document(number, number))
+
+
+def _written(contents: Iterable[Content], rows: DocumentWriter) -> Iterator[Content]:
+    for content in contents:
+        rows.take(content)
+        yield content
+
+
+def _noting(findings: Iterable[Finding], refused: set[int | None]) -> Iterator[Finding]:
+    for finding in findings:
+        refused |= refused_blocks([finding])
+        yield finding
 
 
 def _today() -> date:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, Final, NamedTuple
 
+from dcc.declarations import rule_of
 from dcc.errors import DocumentError
 from dcc.messages import mark, message
 from dcc.naming import Action, DocumentName
@@ -31,6 +32,11 @@ class PathVerdict:
     missing: tuple[Problem, ...] = ()
 
 
+MISSING: Final = frozenset({"E4", "S14"})
+"""The rules about missing things, which may have been submitted before."""
+_TOGETHER: Final = 200
+
+
 @dataclass
 class DraftVerdict:
     """A verdict to which other documents may add; of an archive, with those of its documents."""
@@ -40,6 +46,23 @@ class DraftVerdict:
     warnings: list[Problem] = field(default_factory=list)
     missing: list[Problem] = field(default_factory=list)
     documents: list[DraftVerdict] = field(default_factory=list)
+
+    def add(self, problems: Iterable[Problem], most: int) -> None:
+        """Add findings in the order of lines: of those that fail a document, and of the others, `most` in all."""
+        for problem in problems:
+            of_sort = self.errors if problem.is_error else self.warnings
+            if len(of_sort) < most:
+                of_sort.append(problem)
+        for of_sort in (self.errors, self.warnings):
+            of_sort.sort(key=lambda problem: problem.line or 0)
+
+    def add_later(self, later: LaterFindings, most: int) -> None:
+        """Add what other documents add."""
+        if later.takes_no_effect:
+            for some in (self.errors, self.warnings):
+                some[:] = [one for one in some if one.kind != rule_of(one.code)]
+        self.add((problem for problem in later.problems if problem.kind not in MISSING), most)
+        self.missing += (problem for problem in later.problems if problem.kind in MISSING)
 
     def verdicts(self) -> Iterator[PathVerdict]:
         """The verdict, and those of its documents."""
@@ -55,7 +78,7 @@ class DraftVerdict:
 
 
 class LaterFindings(NamedTuple):
-    """What other documents add to a verdict; see `JudgedDocument.takes_no_effect`."""
+    """What other documents add to a verdict. Of a document that `takes_no_effect`, no rule's other findings count."""
 
     takes_no_effect: bool
     problems: list[Problem]
@@ -76,7 +99,7 @@ class DraftFile:
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._drafts: list[int] = []
-        self._later: dict[str, int] = {}
+        self._later: dict[str, list[int]] = {}
 
     def keep(self, draft: DraftVerdict) -> None:
         """Store the next draft."""
@@ -84,10 +107,13 @@ class DraftFile:
         pickle.dump(draft, self._file)
 
     def add(self, path: str, takes_no_effect: bool, problems: Iterable[Problem]) -> None:
-        """Store an addition to a document's draft, one problem after the other, since there may be many."""
-        self._later[path] = self._file.tell()
-        for part in chain([takes_no_effect], problems, [None]):
-            pickle.dump(part, self._file)
+        """Store one of the additions to a document's draft, some problems at a time, since there may be many."""
+        self._later.setdefault(path, []).append(self._file.tell())
+        pickle.dump(takes_no_effect, self._file)
+        coming = iter(problems)
+        while some := list(islice(coming, _TOGETHER)):
+            pickle.dump(some, self._file)
+        pickle.dump([], self._file)
 
     def drafts(self) -> Iterator[tuple[DraftVerdict, dict[str, LaterFindings]]]:
         """The drafts, each with the additions for it or its documents, by path."""
@@ -95,11 +121,16 @@ class DraftFile:
             self._file.seek(place)
             draft: DraftVerdict = self._next()
             paths = [one.path for one in (draft, *draft.documents) if one.path in self._later]
-            yield draft, {path: self._addition(path) for path in paths}
+            yield draft, {path: self._additions(path) for path in paths}
 
-    def _addition(self, path: str) -> LaterFindings:
-        self._file.seek(self._later[path])
-        return LaterFindings(self._next(), list(iter(self._next, None)))
+    def _additions(self, path: str) -> LaterFindings:
+        takes_no_effect = False
+        problems: list[Problem] = []
+        for place in self._later[path]:
+            self._file.seek(place)
+            takes_no_effect |= self._next()
+            problems += chain.from_iterable(iter(self._next, []))
+        return LaterFindings(takes_no_effect, problems)
 
     def _next(self) -> Any:
         return pickle.load(self._file)  # noqa: S301 - written by this process, to a file that has no name
