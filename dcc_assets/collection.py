@@ -13,6 +13,7 @@ from dagster import (
 )
 
 from dcc.databases.transactions import run_reading
+from dcc.operations.sessions import SessionWork
 from dcc.reports.checks import CHECKS
 from dcc_assets.keys import (
     CHECK_OF_PHASE,
@@ -35,7 +36,7 @@ from dcc_assets.sync.recorder import session_recorder
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.partition_events import PartitionReport, Result, results
 from dcc_resources.file_sources import FolderResource, FtpResource, HttpResource, SftpResource
-from dcc_resources.session import SessionResource, SessionWork
+from dcc_resources.session import SessionResource
 
 GROUP: Final = "collection"
 

@@ -11,6 +11,7 @@ from dagster import AssetExecutionContext, BackfillPolicy, OpExecutionContext, m
 from sqlalchemy import Engine
 
 from dcc.errors import NotFoundError
+from dcc.operations.sessions import SessionWork
 from dcc.rules.catalogue import GROUPS
 from dcc_assets.keys import (
     CHECK_OF_GROUP,
@@ -34,7 +35,7 @@ from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.instance import QC_DATABASE_POOL
 from dcc_dagster.partition_events import PartitionReport, Result, results
 from dcc_resources.databases import QcDatabaseResource
-from dcc_resources.session import SessionResource, SessionWork
+from dcc_resources.session import SessionResource
 
 GROUP: Final = "data"
 
@@ -123,7 +124,7 @@ def load_chosen(
     run = context.op_execution_context
     with session_work(run, session) as work:
         keys = known_keys(work.tracker, context.partition_keys)
-        qc = work.ready(qc_database)
+        qc = work.ready(qc_database.ready)
         with session_recorder(run, work, qc) as recorder:
             mirror = Mirror(context.instance, work.tracker, qc, work.settings)
             outcomes = work.process_data(qc, keys, rejudge=rejudge)

@@ -95,7 +95,7 @@ def chosen_contexts(
     """
     run, chosen = context.op_execution_context, frozenset(context.partition_keys)
     with session_work(run, session) as work:
-        qc = work.ready(qc_database)
+        qc = work.ready(qc_database.ready)
         with session_recorder(run, work, qc) as recorder:
             mirror = Mirror(context.instance, work.tracker, qc, work.settings)
             recorder.record_many(mirror.of_session(work.process_data(qc, ()), excluding=chosen))

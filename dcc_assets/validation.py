@@ -8,6 +8,7 @@ from typing import Final
 
 from dagster import AssetExecutionContext, BackfillPolicy, OpExecutionContext, multi_asset
 
+from dcc.operations.sessions import SessionWork
 from dcc.outcomes import ZipKey, ZipOutcome
 from dcc.store.staging import Staging
 from dcc_assets.batches import workers_of
@@ -33,7 +34,7 @@ from dcc_dagster.partition_events import PartitionReport, Result, results
 from dcc_resources.databases import TrackerResource
 from dcc_resources.file_sources import FolderResource, FtpResource, HttpResource, SftpResource
 from dcc_resources.services import StoreResource
-from dcc_resources.session import SessionResource, SessionWork
+from dcc_resources.session import SessionResource
 
 GROUP: Final = "validation"
 
