@@ -12,7 +12,6 @@ from sqlalchemy import Engine
 
 from dcc.errors import NotFoundError
 from dcc.operations.sessions import SessionWork
-from dcc.rules.catalogue import GROUPS
 from dcc_assets.keys import (
     CHECK_OF_GROUP,
     DATA_INTEGRITY,
@@ -63,17 +62,7 @@ DATA_SPECS: Final = (
         [UPLOADED_DATA, *REFERENCE.values()],
     ),
 )
-DATA_CHECKS: Final = (
-    check(
-        UPLOAD_CHECK,
-        "Every document is in the QC database: none failed, is held or was withdrawn.",
-        ZIP_ACTIONS,
-    ),
-    *(
-        check(CHECK_OF_GROUP[group.name], f"{group.description} Rules: {', '.join(group.rules)}.", ZIP_ACTIONS)
-        for group in GROUPS
-    ),
-)
+DATA_CHECKS: Final = tuple(check(key, ZIP_ACTIONS) for key in (UPLOAD_CHECK, *CHECK_OF_GROUP.values()))
 
 
 @multi_asset(

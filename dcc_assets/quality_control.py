@@ -6,7 +6,6 @@ from typing import Final
 from dagster import AllPartitionMapping, AssetDep, AssetExecutionContext, BackfillPolicy, multi_asset
 
 from dcc.errors import NotFoundError
-from dcc.reports.checks import CHECKS
 from dcc_assets.data import load_chosen
 from dcc_assets.keys import (
     CENTRE_SILENT,
@@ -63,18 +62,7 @@ QC_SPEC: Final = asset(
     ZIP_ACTIONS,
     [AssetDep(OVERVIEWS, partition_mapping=AllPartitionMapping())],
 )
-CENTRE_CHECKS: Final = (
-    check(
-        CENTRE_SILENT,
-        CHECKS[CENTRE_SILENT.name].demand,
-        CENTRES,
-    ),
-    check(
-        SUBMISSIONS_OVERDUE,
-        CHECKS[SUBMISSIONS_OVERDUE.name].demand,
-        CENTRES,
-    ),
-)
+CENTRE_CHECKS: Final = (check(CENTRE_SILENT, CENTRES), check(SUBMISSIONS_OVERDUE, CENTRES))
 
 
 @multi_asset(

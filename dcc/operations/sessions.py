@@ -189,7 +189,7 @@ class SessionWork:
             return qc_database()
 
     def finish(self) -> None:
-        """Do all that is not done yet, up to `until`; without `keys`, that begins with the crawl.
+        """Do the rest of the work, up to `until`; without `keys`, that begins with the crawl.
 
         Raises as the work, and QcDatabaseOutdatedError and QcDatabaseUnreachableError.
         """
