@@ -18,7 +18,7 @@ from sqlalchemy import Engine
 
 from dcc.cli.shell.dagster_side import LOCATION_NAME
 from dcc.errors import DagsterStorageError
-from dcc.operations.sessions import SessionWork, Wanted, open_work
+from dcc.operations.sessions import SessionRequest, SessionWork, open_work
 from dcc.phases import Phase
 from dcc.runtime.disk_space import comes_from_full_disk, no_space_left
 from dcc.settings import Settings
@@ -47,9 +47,9 @@ class SessionReport:
 
 
 def run_session(
-    settings: Settings, tracker: Engine, instance: DagsterInstance, **wanted: Unpack[Wanted]
+    settings: Settings, tracker: Engine, instance: DagsterInstance, **request: Unpack[SessionRequest]
 ) -> SessionReport:
-    """Run a complete session, as `wanted` (see `open_work`).
+    """Run a complete session, as the `request` says (see `open_work`).
 
     Raises SessionActiveError, SessionLostError, DatabaseUnreachableError, QcDatabaseOutdatedError and
     InternalFaultError, ConfigurationError if the workers of the settings lack something, and, after all work,
@@ -57,7 +57,7 @@ def run_session(
     for one with a bad name.
     """
     require_executor(settings)
-    with open_work(tracker, settings, **wanted) as work:
+    with open_work(tracker, settings, **request) as work:
         runs = _Runs(instance, work)
         runs.execute_all()
         work.finish()

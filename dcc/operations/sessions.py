@@ -40,8 +40,8 @@ def open_session(
     return hold_session(tracker, settings, _SessionEnd(tracker, settings), group=group, resume=resume)
 
 
-class Wanted(TypedDict, total=False):
-    """What a person wants of a session: the options of `open_work`."""
+class SessionRequest(TypedDict, total=False):
+    """What a session has to do: the options of `open_work`."""
 
     source_ids: Sequence[int] | None
     group: str | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, Unpack
 
 from dcc.cli.shell.context import user_name
 from dcc.cli.shell.dagster_side import dagster_side
@@ -12,8 +12,8 @@ from dcc.errors import ConfigurationError, DagsterStorageError, DagsterUnreachab
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
+    from dcc.operations.sessions import SessionRequest
     from dcc.outcomes import ZipKey
-    from dcc.session.listeners import Listeners
     from dcc.settings import Settings
     from dcc.tracker.register.file_sources import SourceEntry
 
@@ -116,22 +116,11 @@ def still_urgent(tracker: Engine, keys: Sequence[ZipKey]) -> list[ZipKey]:
     return [key for key in keys if key in waiting]
 
 
-def run_session(
-    tracker: Engine,
-    settings: Settings,
-    listeners: Listeners,
-    *,
-    source_ids: Sequence[int] | None = None,
-    group: str | None = None,
-    urgent: Sequence[ZipKey] = (),
-    keys: Sequence[ZipKey] | None = None,
-) -> tuple[int | None, Notices]:
+def run_session(tracker: Engine, settings: Settings, **request: Unpack[SessionRequest]) -> tuple[int | None, Notices]:
     """Run one complete session in this process; returns its id and notices.
 
-    It is for a group of centres, or for all; with `source_ids`, only these sources are crawled, and with `urgent` ones,
-    only these submissions are processed. With `keys`, nothing is crawled, and these are opened again in the user's name
-    and processed. It runs in Dagster, and without it if that is not wanted or its database is away: the tracker has the
-    work.
+    It does the `request` (see `open_work`) in the user's name. It runs in Dagster, and without it if that is not
+    wanted or its database is away: the tracker has the work.
 
     Raises SessionActiveError, SessionLostError, DatabaseUnreachableError, DatabaseOutdatedError, InternalFaultError,
     and, after everything is done, DagsterStorageError. Of `keys`, raises NotFoundError for one that is unknown or not
@@ -139,15 +128,13 @@ def run_session(
     uploaded. These leave no session behind, except for changes at the same moment.
     """
     from dcc.databases.transactions import run_reading
-    from dcc.operations.sessions import Wanted, open_work
+    from dcc.operations.sessions import open_work
     from dcc.tracker.hostings.retries import require_retriable
 
-    if keys is not None:
+    if (keys := request.get("keys")) is not None:
         # A session that broke off counts as an outage, of which people are notified; a wrong name does not.
         run_reading(tracker, lambda connection: require_retriable(connection, keys))
-    wanted = Wanted(
-        source_ids=source_ids, group=group, urgent=urgent, keys=keys, requested_by=user_name(), listeners=listeners
-    )
+    request["requested_by"] = user_name()
     away: DagsterUnreachableError | None = None
     if settings.dagster_events:
         try:
@@ -156,9 +143,9 @@ def run_session(
             away = error
         else:
             with opened as instance:
-                report = dagster_side().run_session(settings, tracker, instance, **wanted)
+                report = dagster_side().run_session(settings, tracker, instance, **request)
             return report.session_id, report.notices
-    with open_work(tracker, settings, **wanted) as work:
+    with open_work(tracker, settings, **request) as work:
         work.finish()
     session = work.session
     if away is not None:

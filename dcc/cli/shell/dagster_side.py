@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from dcc.databases.schema import InitReport
     from dcc.operations.doctor.checks import Check
-    from dcc.operations.sessions import Wanted
+    from dcc.operations.sessions import SessionRequest
     from dcc.session.batches.exchange import Workers
     from dcc.settings import Settings
 
@@ -54,7 +54,7 @@ class DagsterSide(Protocol):
     """The functions of `dcc_assets.commands`, which documents them and what they raise."""
 
     def run_session(
-        self, settings: Settings, tracker: Engine, instance: Instance, **wanted: Unpack[Wanted]
+        self, settings: Settings, tracker: Engine, instance: Instance, **request: Unpack[SessionRequest]
     ) -> SessionRun:
         """Crawl and process, or process submissions again, as a session."""
 
