@@ -10,11 +10,11 @@ from dagster import (
     MetadataValue,
     TableColumn,
     TableSchema,
-    asset,
+    multi_asset,
 )
 
 from dcc.settings import Settings
-from dcc_assets.keys import CENTRES, CONTEXTS, MEASUREMENTS, OWNERS
+from dcc_assets.keys import CENTRES, CONTEXTS, MEASUREMENTS, asset
 from dcc_dagster.metadata import table
 from dcc_resources.databases import QcDatabaseResource
 
@@ -22,20 +22,20 @@ GROUP: Final = "analysis"
 _PROCEDURES_SHOWN: Final = 100
 
 
-@asset(
-    key=MEASUREMENTS,
-    group_name=GROUP,
-    deps=[CONTEXTS],
-    partitions_def=CENTRES,
-    kinds={"parquet"},
-    owners=OWNERS,
-    description=(
-        "The current, valid measurements of each centre as Parquet files, for DuckDB, pandas and others.\n\nA "
-        "partition is a centre, by its code. Materialise a partition to bring its files in `measurements` of DCC_HOME "
-        "up to date: a file for each procedure, of which only those are written that changed. `dcc data export` writes "
-        "other selections anywhere. docs/analysts.md describes the columns."
-    ),
+MEASUREMENTS_SPEC: Final = asset(
+    MEASUREMENTS,
+    GROUP,
+    "The current, valid measurements of each centre as Parquet files, for DuckDB, pandas and others.\n\nA "
+    "partition is a centre, by its code. Materialise a partition to bring its files in `measurements` of DCC_HOME "
+    "up to date: a file for each procedure, of which only those are written that changed. `dcc data export` writes "
+    "other selections anywhere. docs/analysts.md describes the columns.",
+    {"parquet"},
+    CENTRES,
+    [CONTEXTS],
 )
+
+
+@multi_asset(name="measurements", specs=[MEASUREMENTS_SPEC])
 def measurements(context: AssetExecutionContext, qc_database: QcDatabaseResource) -> MaterializeResult[None]:
     """Export the centre of the run's partition.
 

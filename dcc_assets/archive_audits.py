@@ -6,11 +6,8 @@ from typing import Final
 from dagster import (
     AssetCheckResult,
     AssetCheckSeverity,
-    AssetCheckSpec,
     AssetExecutionContext,
-    AssetKey,
     AssetSelection,
-    AssetSpec,
     Definitions,
     Failure,
     MaterializeResult,
@@ -22,9 +19,9 @@ from dagster import (
 from dcc.databases.transactions import run_reading
 from dcc.operations.archive_audits import AuditResult, audit_archives
 from dcc.operations.archive_overview import StoreOverview, store_overview
-from dcc.reports.checks import CHECKS
 from dcc.store.copies import CopyState
-from dcc_assets.keys import OWNERS
+from dcc_assets.collection import GROUP
+from dcc_assets.keys import ARCHIVE_COPIES, ARCHIVE_REPLICAS, ARCHIVE_STORE, asset, check
 from dcc_dagster.metadata import Metadata, table
 from dcc_resources.databases import TrackerResource
 from dcc_resources.services import StoreResource
@@ -32,9 +29,6 @@ from dcc_resources.services import StoreResource
 AUDIT_JOB: Final = "audit_archives"
 LOST_TAG: Final = "dcc/lost_archives"
 """Tag of audits that failed because of lost archives, of which people get a message of its own: their number."""
-ARCHIVE_STORE: Final = AssetKey("archive_store")
-COPIES: Final = "archive_copies"
-REPLICAS: Final = "archive_replicas"
 
 _LOST_SHOWN: Final = 50
 
@@ -42,18 +36,15 @@ _LOST_SHOWN: Final = 50
 @multi_asset(
     name="audit",
     specs=[
-        AssetSpec(
+        asset(
             ARCHIVE_STORE,
-            description="Every archive that arrived, in each replica of DCC_ARCHIVE_REPLICAS. Materialise it to read "
+            GROUP,
+            "Every archive that arrived, in each replica of DCC_ARCHIVE_REPLICAS. Materialise it to read "
             "the copies whose turn it is, and to repair bad and missing ones.",
-            group_name="collection",
-            kinds={"zip", "file"},
-            owners=OWNERS,
+            {"zip", "file"},
         )
     ],
-    check_specs=[
-        AssetCheckSpec(name, asset=ARCHIVE_STORE, description=CHECKS[name].demand) for name in (COPIES, REPLICAS)
-    ],
+    check_specs=[check(ARCHIVE_COPIES), check(ARCHIVE_REPLICAS)],
     description="Reads the copies of the archive store whose turn it is, and repairs bad and missing ones.",
 )
 def archive_store(
@@ -66,7 +57,9 @@ def archive_store(
         context.log.warning(notice)
     found = run_reading(engine, lambda connection: store_overview(connection, settings))
     shown = _figures(found) | _audits(done)
-    copies = AssetCheckResult(asset_key=ARCHIVE_STORE, check_name=COPIES, passed=not found.lost, metadata=shown)
+    copies = AssetCheckResult(
+        asset_key=ARCHIVE_STORE, check_name=ARCHIVE_COPIES.name, passed=not found.lost, metadata=shown
+    )
     yield MaterializeResult(asset_key=ARCHIVE_STORE, metadata=shown, check_results=[copies, _replicas(done)])
     if done.lost:
         context.instance.add_run_tags(context.run.run_id, {LOST_TAG: str(len(done.lost))})
@@ -118,7 +111,7 @@ def _replicas(done: AuditResult) -> AssetCheckResult:
     """A warning at most: other replicas have the archives, and the next audit goes on."""
     return AssetCheckResult(
         asset_key=ARCHIVE_STORE,
-        check_name=REPLICAS,
+        check_name=ARCHIVE_REPLICAS.name,
         passed=not done.unreachable,
         severity=AssetCheckSeverity.WARN,
         metadata={"replicas that are away": table(("replica", "reason"), list(done.unreachable.items()))},

@@ -34,6 +34,7 @@ from dagster import (
     reconstructable,
 )
 
+from dcc.redaction import redacted
 from dcc.runtime.disk_space import lacks_room
 from dcc.runtime.processes import end_with_parent
 from dcc.session.batches.exchange import Exchange, Workers, is_replay
@@ -158,8 +159,8 @@ def run_config(settings: Settings, work: str, names: Sequence[str]) -> dict[str,
     if execution := execution_of(settings):
         configuration["execution"] = {"config": execution}
     if settings.executor is ExecutorKind.MULTIPROCESS:
-        # These processes share the session's standard error, and the session says of itself what they leave to it.
-        configuration["loggers"] = {"console": {"config": {"log_level": "ERROR"}}}
+        # These processes share the session's standard error, where `main` says in a line what failed.
+        configuration["loggers"] = {"console": {"config": {"log_level": "CRITICAL"}}}
     return configuration
 
 
@@ -223,10 +224,14 @@ def main(work: str, *names: str) -> None:
     end_with_parent()
     settings = load_settings()
     with open_instance(settings, instance_overrides(settings)) as instance:
-        execute_job(
+        run = execute_job(
             reconstructable(prepare_batches),
             instance=instance,
             run_config=run_config(settings, work, names),
             tags={} if is_replay(work) else {SESSION_TAG: PurePosixPath(work).name},
             raise_on_error=False,
         )
+        for event in run.filter_events(lambda event: event.is_step_failure):
+            error = event.step_failure_data.error
+            why = "its process died" if error is None else (error.cause or error).message.strip()
+            log.error("%s failed: %s. Its run in Dagster, %s, says more.", event.step_key, redacted(why), run.run_id)

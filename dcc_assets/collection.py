@@ -13,7 +13,8 @@ from dagster import (
 )
 
 from dcc.databases.transactions import run_reading
-from dcc.reports.checks import CHECKS
+from dcc.operations.sessions import SessionWork
+from dcc.phases import Phase
 from dcc_assets.keys import (
     CHECK_OF_PHASE,
     CRAWL_OVERDUE,
@@ -35,7 +36,7 @@ from dcc_assets.sync.recorder import session_recorder
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.partition_events import PartitionReport, Result, results
 from dcc_resources.file_sources import FolderResource, FtpResource, HttpResource, SftpResource
-from dcc_resources.session import SessionResource, SessionWork
+from dcc_resources.session import SessionResource
 
 GROUP: Final = "collection"
 
@@ -73,25 +74,9 @@ ARCHIVE_SPECS: Final = (
         [ZIP_ACTIONS_ASSET],
     ),
 )
-FILE_SOURCE_CHECKS: Final = (
-    check(
-        REACHABLE,
-        CHECKS[REACHABLE.name].demand,
-        FILE_SOURCES,
-    ),
-    check(
-        CRAWL_OVERDUE,
-        CHECKS[CRAWL_OVERDUE.name].demand,
-        FILE_SOURCES,
-    ),
-)
-_CHECKED: Final = {
-    "zip_name": "The archive's name follows the naming convention and names a registered centre.",
-    "download": "A file source delivered the complete archive, with the size that it had listed.",
-    "zip_md5": "The archive has the checksum that the centre published beside it.",
-}
+FILE_SOURCE_CHECKS: Final = (check(REACHABLE, FILE_SOURCES), check(CRAWL_OVERDUE, FILE_SOURCES))
 ARCHIVE_CHECKS: Final = tuple(
-    check(key, _CHECKED[key.name], ZIP_ACTIONS) for key in CHECK_OF_PHASE.values() if key.name in _CHECKED
+    check(CHECK_OF_PHASE[phase], ZIP_ACTIONS) for phase in (Phase.ZIP_NAME, Phase.DOWNLOAD, Phase.ZIP_MD5)
 )
 
 

@@ -11,7 +11,7 @@ from dagster import AssetExecutionContext, BackfillPolicy, OpExecutionContext, m
 from sqlalchemy import Engine
 
 from dcc.errors import NotFoundError
-from dcc.rules.catalogue import GROUPS
+from dcc.operations.sessions import SessionWork
 from dcc_assets.keys import (
     CHECK_OF_GROUP,
     DATA_INTEGRITY,
@@ -34,7 +34,7 @@ from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.instance import QC_DATABASE_POOL
 from dcc_dagster.partition_events import PartitionReport, Result, results
 from dcc_resources.databases import QcDatabaseResource
-from dcc_resources.session import SessionResource, SessionWork
+from dcc_resources.session import SessionResource
 
 GROUP: Final = "data"
 
@@ -62,17 +62,7 @@ DATA_SPECS: Final = (
         [UPLOADED_DATA, *REFERENCE.values()],
     ),
 )
-DATA_CHECKS: Final = (
-    check(
-        UPLOAD_CHECK,
-        "Every document is in the QC database: none failed, is held or was withdrawn.",
-        ZIP_ACTIONS,
-    ),
-    *(
-        check(CHECK_OF_GROUP[group.name], f"{group.description} Rules: {', '.join(group.rules)}.", ZIP_ACTIONS)
-        for group in GROUPS
-    ),
-)
+DATA_CHECKS: Final = tuple(check(key, ZIP_ACTIONS) for key in (UPLOAD_CHECK, *CHECK_OF_GROUP.values()))
 
 
 @multi_asset(
@@ -123,7 +113,7 @@ def load_chosen(
     run = context.op_execution_context
     with session_work(run, session) as work:
         keys = known_keys(work.tracker, context.partition_keys)
-        qc = work.ready(qc_database)
+        qc = work.ready(qc_database.ready)
         with session_recorder(run, work, qc) as recorder:
             mirror = Mirror(context.instance, work.tracker, qc, work.settings)
             outcomes = work.process_data(qc, keys, rejudge=rejudge)

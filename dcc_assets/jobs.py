@@ -84,7 +84,7 @@ def _process(
 )
 def _load(context: OpExecutionContext, session: SessionResource, qc_database: QcDatabaseResource) -> None:
     with session_work(context, session) as work:
-        qc = work.ready(qc_database)
+        qc = work.ready(qc_database.ready)
         with session_recorder(context, work, qc) as recorder:
             recorder.record_many(load(context, work, qc, recorder))
 

@@ -4,7 +4,8 @@
     -> uploaded_data -> data_integrity -> contexts -> overviews -> qc -> submission_reports
 
 A partition key is `<centre>-<id>` for a source, `<action>/<file name>` for a submission (`dcc.outcomes`), and a
-centre's code. A check is named after its phase in the tracker, or its group of rules (`dcc.rules.catalogue`).
+centre's code. A check is named after its phase in the tracker, or its group of rules (`dcc.rules.catalogue`). Its texts
+are in `dcc.reports.checks`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from dagster import (
 
 from dcc.phases import Phase
 from dcc.reference.loading import SETS
+from dcc.reports.checks import check_named
 from dcc.rules.catalogue import GROUPS
 
 FILE_SOURCES: Final = DynamicPartitionsDefinition(name="file_sources")
@@ -44,6 +46,7 @@ OVERVIEWS: Final = AssetKey("overviews")
 QC: Final = AssetKey("qc")
 SUBMISSION_REPORTS: Final = AssetKey("submission_reports")
 MEASUREMENTS: Final = AssetKey("measurements")
+ARCHIVE_STORE: Final = AssetKey("archive_store")
 REFERENCE: Final = {name: AssetKey(f"reference_{name}") for name in SETS}
 """The names of the sets of reference data that data are judged by."""
 
@@ -62,9 +65,11 @@ UPLOAD_CHECK: Final = AssetCheckKey(UPLOADED_DATA, "upload")
 CHECK_OF_GROUP: Final = {group.name: AssetCheckKey(DATA_INTEGRITY, group.name) for group in GROUPS}
 CENTRE_SILENT: Final = AssetCheckKey(CONTEXTS, "centre_silent")
 SUBMISSIONS_OVERDUE: Final = AssetCheckKey(CONTEXTS, "submissions_overdue")
+ARCHIVE_COPIES: Final = AssetCheckKey(ARCHIVE_STORE, "archive_copies")
+ARCHIVE_REPLICAS: Final = AssetCheckKey(ARCHIVE_STORE, "archive_replicas")
+REFERENCE_FRESH: Final = {name: AssetCheckKey(key, "fresh") for name, key in REFERENCE.items()}
 
-
-OWNERS: Final = ["team:data-wranglers"]
+_OWNERS: Final = ["team:data-wranglers"]
 
 
 def asset(
@@ -82,15 +87,16 @@ def asset(
         description=description,
         group_name=group,
         kinds=set(kinds),
-        owners=OWNERS,
+        owners=_OWNERS,
         partitions_def=partitions,
         skippable=True,
     )
 
 
-def check(key: AssetCheckKey, description: str, partitions: PartitionsDefinition[str]) -> AssetCheckSpec:
-    """A check with a result for each partition."""
+def check(key: AssetCheckKey, partitions: PartitionsDefinition[str] | None = None) -> AssetCheckSpec:
+    """A check, described as `dcc.reports.checks` says, with a result for each partition if there are any."""
     # Partitions of checks are a preview in Dagster 1.13.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PreviewWarning)
-        return AssetCheckSpec(key.name, asset=key.asset_key, description=description, partitions_def=partitions)
+        demand = check_named(key.name).demand
+        return AssetCheckSpec(key.name, asset=key.asset_key, description=demand, partitions_def=partitions)

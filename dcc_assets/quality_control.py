@@ -6,7 +6,6 @@ from typing import Final
 from dagster import AllPartitionMapping, AssetDep, AssetExecutionContext, BackfillPolicy, multi_asset
 
 from dcc.errors import NotFoundError
-from dcc.reports.checks import CHECKS
 from dcc_assets.data import load_chosen
 from dcc_assets.keys import (
     CENTRE_SILENT,
@@ -63,18 +62,7 @@ QC_SPEC: Final = asset(
     ZIP_ACTIONS,
     [AssetDep(OVERVIEWS, partition_mapping=AllPartitionMapping())],
 )
-CENTRE_CHECKS: Final = (
-    check(
-        CENTRE_SILENT,
-        CHECKS[CENTRE_SILENT.name].demand,
-        CENTRES,
-    ),
-    check(
-        SUBMISSIONS_OVERDUE,
-        CHECKS[SUBMISSIONS_OVERDUE.name].demand,
-        CENTRES,
-    ),
-)
+CENTRE_CHECKS: Final = (check(CENTRE_SILENT, CENTRES), check(SUBMISSIONS_OVERDUE, CENTRES))
 
 
 @multi_asset(
@@ -95,7 +83,7 @@ def chosen_contexts(
     """
     run, chosen = context.op_execution_context, frozenset(context.partition_keys)
     with session_work(run, session) as work:
-        qc = work.ready(qc_database)
+        qc = work.ready(qc_database.ready)
         with session_recorder(run, work, qc) as recorder:
             mirror = Mirror(context.instance, work.tracker, qc, work.settings)
             recorder.record_many(mirror.of_session(work.process_data(qc, ()), excluding=chosen))

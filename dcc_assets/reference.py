@@ -4,13 +4,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from dagster import (
-    AssetCheckKey,
     AssetCheckResult,
     AssetCheckSeverity,
-    AssetCheckSpec,
     AssetExecutionContext,
     AssetSelection,
-    AssetSpec,
     DataVersion,
     Definitions,
     MaterializeResult,
@@ -24,14 +21,12 @@ from dcc.databases.columns import utc_now
 from dcc.databases.transactions import run_reading
 from dcc.qc.reference.freshness import Freshness, freshness
 from dcc.qc.reference.refresh import RefreshOutcome, RefreshResult, refresh, setting_of
-from dcc.reports.checks import CHECKS
-from dcc_assets.keys import OWNERS, REFERENCE
+from dcc_assets.keys import REFERENCE, REFERENCE_FRESH, asset, check
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
 from dcc_resources.databases import QcDatabaseResource
 from dcc_resources.services import ReferenceDataResource
 
 REFERENCE_JOB: Final = "refresh_reference_data"
-FRESH: Final = "fresh"
 
 _GROUP: Final = "reference"
 _KINDS: Final = {"impress": {"json"}}
@@ -50,35 +45,23 @@ _DESCRIPTIONS: Final = {
 }
 
 REFERENCE_SPECS: Final = tuple(
-    AssetSpec(
+    asset(
         key,
-        description=(
-            f"{_DESCRIPTIONS[name]}\n\nMaterialise it to read it again from its source, named by {setting_of(name)}. "
-            "Without that setting, the platform uses the small set that it ships, which is enough for the demo. If the "
-            "source cannot be read, or has less than half of the rows, the last snapshot stays in use and the check "
-            "*fresh* fails."
-        ),
-        group_name=_GROUP,
-        kinds=_KINDS.get(name, {"csv"}),
-        owners=OWNERS,
-        skippable=True,
+        _GROUP,
+        f"{_DESCRIPTIONS[name]}\n\nMaterialise it to read it again from its source, named by {setting_of(name)}. "
+        "Without that setting, the platform uses the small set that it ships, which is enough for the demo. If the "
+        "source cannot be read, or has less than half of the rows, the last snapshot stays in use and the check "
+        "*fresh* fails.",
+        _KINDS.get(name, {"csv"}),
     )
     for name, key in REFERENCE.items()
-)
-REFERENCE_CHECK_SPECS: Final = tuple(
-    AssetCheckSpec(
-        FRESH,
-        asset=key,
-        description=CHECKS[FRESH].demand,
-    )
-    for key in REFERENCE.values()
 )
 
 
 @multi_asset(
     name="refresh_reference",
     specs=REFERENCE_SPECS,
-    check_specs=REFERENCE_CHECK_SPECS,
+    check_specs=[check(key) for key in REFERENCE_FRESH.values()],
     can_subset=True,
     description="Reads the chosen sets of reference data from their sources.",
 )
@@ -91,9 +74,7 @@ def reference_sets(
     """
     settings, qc = qc_database.settings_with(reference_data), qc_database.ready()
     names = [name for name, key in REFERENCE.items() if key in context.selected_asset_keys]
-    checked = [
-        name for name, key in REFERENCE.items() if AssetCheckKey(key, FRESH) in context.selected_asset_check_keys
-    ]
+    checked = [name for name, key in REFERENCE_FRESH.items() if key in context.selected_asset_check_keys]
     refreshed = {each.name: each for each in refresh(qc, settings, names)} if names else {}
     found = run_reading(qc, lambda connection: freshness(connection, settings, utc_now()))
     ages = {each.name: each for each in found}
@@ -137,7 +118,7 @@ def _check(age: Freshness, refreshed: RefreshResult | None) -> AssetCheckResult:
         metadata["age in days"] = age.age.days
     return AssetCheckResult(
         asset_key=REFERENCE[age.name],
-        check_name=FRESH,
+        check_name=REFERENCE_FRESH[age.name].name,
         passed=age.message is None and not failed,
         severity=AssetCheckSeverity.WARN if age.message in (None, age.refusal) else AssetCheckSeverity.ERROR,
         metadata=metadata,

@@ -19,13 +19,14 @@ from dagster import (
     RunsFilter,
 )
 
+from dcc.operations.sessions import SessionWork
 from dcc.runtime.interrupts import raise_missed_interrupts
 from dcc.runtime.processes import Process
 from dcc.session.sessions import Session
 from dcc_dagster.event_recorder import RunStep
 from dcc_dagster.instance import QC_DATABASE_POOL
 from dcc_resources.file_sources import FileSourceResource
-from dcc_resources.session import SessionResource, SessionWork
+from dcc_resources.session import SessionResource
 
 SESSION_TAG: Final = "dcc/session"
 """Tag of every run of a crawling session: the session's id in the tracker."""

@@ -7,22 +7,20 @@ raised at the end.
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Unpack
 
 from dagster import DagsterInstance, JobDefinition, ResourceDefinition
 from sqlalchemy import Engine
 
 from dcc.cli.shell.dagster_side import LOCATION_NAME
 from dcc.errors import DagsterStorageError
-from dcc.operations.sessions import open_session
-from dcc.outcomes import ZipKey
+from dcc.operations.sessions import SessionRequest, SessionWork, open_work
 from dcc.phases import Phase
 from dcc.runtime.disk_space import comes_from_full_disk, no_space_left
-from dcc.session.listeners import NOBODY, Listeners
 from dcc.settings import Settings
 from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions
 from dcc_assets.runs import STARTED_BY_TAG, finish_dead_runs, ready_made, run_here, session_tags
@@ -32,7 +30,7 @@ from dcc_resources.code_location import SOURCES
 from dcc_resources.databases import QcDatabaseResource
 from dcc_resources.file_sources import FileSourceResource
 from dcc_resources.services import StoreResource
-from dcc_resources.session import SessionResource, SessionWork
+from dcc_resources.session import SessionResource
 
 log = logging.getLogger(__name__)
 
@@ -49,24 +47,9 @@ class SessionReport:
 
 
 def run_session(
-    settings: Settings,
-    tracker: Engine,
-    instance: DagsterInstance,
-    *,
-    source_ids: Sequence[int] | None = None,
-    group: str | None = None,
-    urgent: Collection[ZipKey] = (),
-    keys: Sequence[ZipKey] | None = None,
-    requested_by: str = "dcc",
-    until: Phase = Phase.QC,
-    listeners: Listeners = NOBODY,
+    settings: Settings, tracker: Engine, instance: DagsterInstance, **request: Unpack[SessionRequest]
 ) -> SessionReport:
-    """Crawl all available sources, or those of `source_ids`, then process waiting submissions up to the phase `until`.
-
-    With `group`, the session crawls the sources of these centres and processes their archives; with `urgent` ones, it
-    processes only these submissions. With `keys`, it crawls nothing, and opens these submissions again in the name of
-    `requested_by` and processes them. Before `xsd` there is only the crawl; up to `xsd` submissions are processed,
-    after it documents.
+    """Run a complete session, as the `request` says (see `open_work`).
 
     Raises SessionActiveError, SessionLostError, DatabaseUnreachableError, QcDatabaseOutdatedError and
     InternalFaultError, ConfigurationError if the workers of the settings lack something, and, after all work,
@@ -74,24 +57,10 @@ def run_session(
     for one with a bad name.
     """
     require_executor(settings)
-    with open_session(tracker, settings, group=group) as session:
-        session.urgent = frozenset(urgent)
-        listeners.on_begin(session)
-        work = SessionWork(
-            settings,
-            tracker,
-            session,
-            source_ids,
-            keys=keys,
-            requested_by=requested_by,
-            until=until,
-            listeners=listeners,
-        )
-        runs = _Runs(instance, work, "dcc crawl" if keys is None else f"dcc retry, for {requested_by}")
-        if keys is None:
-            runs.crawl()
-        runs.process()
-        runs.load()
+    with open_work(tracker, settings, **request) as work:
+        runs = _Runs(instance, work)
+        runs.execute_all()
+        work.finish()
     return runs.report()
 
 
@@ -120,32 +89,23 @@ def held_resources(work: SessionWork) -> Mapping[str, ResourceDefinition]:
 class _Runs:
     """The runs of one session."""
 
-    def __init__(self, instance: DagsterInstance, work: SessionWork, started_by: str) -> None:
+    def __init__(self, instance: DagsterInstance, work: SessionWork) -> None:
+        started_by = "dcc crawl" if work.keys is None else f"dcc retry, for {work.requested_by}"
         self._instance = instance
         self._work = work
         self._tags = {**_REPOSITORY_TAG, **session_tags(work.session), STARTED_BY_TAG: started_by}
         self._run_ids: list[str] = []
         self._storage_failure: Exception | None = None
 
-    def crawl(self) -> None:
-        self._execute(crawl_file_sources)
-        if not self._work.crawled:
-            deque(self._work.crawl(), maxlen=0)
-
-    def process(self) -> None:
-        if self._work.until < Phase.XSD:
-            return
-        self._execute(process_zip_actions)
-        if not self._work.processed:
-            deque(self._work.process(), maxlen=0)
-
-    def load(self) -> None:
-        if self._work.until < Phase.UPLOAD:
-            return
-        with QcDatabaseResource.of(self._work.settings).opened() as qc_database:
-            self._execute(load_data, {QcDatabaseResource.key: ready_made(qc_database)})
-            if not self._work.loaded:
-                deque(self._work.process_data(self._work.ready(qc_database)), maxlen=0)
+    def execute_all(self) -> None:
+        """Execute the jobs of the session, until Dagster fails; what the work raises passes."""
+        if self._work.keys is None:
+            self._execute(crawl_file_sources)
+        if self._work.until >= Phase.XSD:
+            self._execute(process_zip_actions)
+        if self._work.until >= Phase.UPLOAD:
+            with QcDatabaseResource.of(self._work.settings).opened() as qc_database:
+                self._execute(load_data, {QcDatabaseResource.key: ready_made(qc_database)})
 
     def report(self) -> SessionReport:
         if self._storage_failure is not None:

@@ -8,7 +8,9 @@ from typing import Final
 
 from dagster import AssetExecutionContext, BackfillPolicy, OpExecutionContext, multi_asset
 
+from dcc.operations.sessions import SessionWork
 from dcc.outcomes import ZipKey, ZipOutcome
+from dcc.phases import Phase
 from dcc.store.staging import Staging
 from dcc_assets.batches import workers_of
 from dcc_assets.collection import ARCHIVE_CHECKS, ARCHIVE_SPECS
@@ -33,7 +35,7 @@ from dcc_dagster.partition_events import PartitionReport, Result, results
 from dcc_resources.databases import TrackerResource
 from dcc_resources.file_sources import FolderResource, FtpResource, HttpResource, SftpResource
 from dcc_resources.services import StoreResource
-from dcc_resources.session import SessionResource, SessionWork
+from dcc_resources.session import SessionResource
 
 GROUP: Final = "validation"
 
@@ -60,13 +62,8 @@ DOCUMENT_SPECS: Final = (
         [XML_DOCUMENTS],
     ),
 )
-_CHECKED: Final = {
-    "unzip": "The archive is complete and safe to extract, and holds XML documents.",
-    "xml_name": "Every document's name follows the naming convention and names a registered centre.",
-    "xsd": "Every document is valid against the XML schema of its kind.",
-}
 DOCUMENT_CHECKS: Final = tuple(
-    check(key, _CHECKED[key.name], ZIP_ACTIONS) for key in CHECK_OF_PHASE.values() if key.name in _CHECKED
+    check(CHECK_OF_PHASE[phase], ZIP_ACTIONS) for phase in (Phase.UNZIP, Phase.XML_NAME, Phase.XSD)
 )
 
 

@@ -2,7 +2,7 @@
 
 Which archives succeed is known only when they finish. The step gives the recorder a report of each, and the recorder's
 own thread stores the events about once a second. They are the same events that `context.log_event` would have stored
-one at a time, in a tenth of the time (docs/design.md, "Dagster").
+one at a time, which takes longer.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from typing import Final
 
 from dagster import (
-    AssetCheckKey,
     DagsterInstance,
     DagsterRunStatus,
     DefaultSensorStatus,
@@ -31,7 +30,8 @@ from dcc.notify.outages import OutageEntry
 from dcc.settings import Settings
 from dcc_assets.archive_audits import AUDIT_JOB, LOST_TAG
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
-from dcc_assets.reference import REFERENCE_CHECK_SPECS, REFERENCE_JOB
+from dcc_assets.keys import REFERENCE_FRESH
+from dcc_assets.reference import REFERENCE_JOB
 from dcc_assets.runs import SESSION_TAG
 from dcc_assets.sync.overdue import OVERDUE_JOB, read_overdue, show_overdue
 from dcc_dagster.partition_events import PartitionReport, latest_results
@@ -45,7 +45,7 @@ _PATIENCE_SECONDS: Final = 20.0
 
 WATCHED_JOBS: Final = (CRAWL_JOB, PROCESS_JOB, LOAD_JOB, SHOW_JOB, REFERENCE_JOB, AUDIT_JOB)
 """The jobs of whose failed runs people get a message."""
-_CHECKS: Final = tuple(AssetCheckKey(spec.asset_key, spec.name) for spec in REFERENCE_CHECK_SPECS)
+_CHECKS: Final = tuple(REFERENCE_FRESH.values())
 _OVERDUE: Final = "overdue: "
 _OVER: Final = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE]
 

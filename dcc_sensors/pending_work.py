@@ -173,7 +173,7 @@ def _is_session_for(group: CentreGroup) -> ColumnElement[bool]:
 
 def _data_waits(connection: Connection, settings: Settings, centres: Collection[str] | None) -> int:
     until = settings.last_phase
-    if until < Phase.UPLOAD or count_waiting(connection, centres) == 0:
+    if count_waiting(connection, centres, until) == 0:
         return 0
     found = [
         document

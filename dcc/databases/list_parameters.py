@@ -39,9 +39,12 @@ def rows_with(
     connection: Connection,
     statement: Select[*tuple[Any, ...]],
     column: ColumnElement[Any] | InstrumentedAttribute[Any],
-    items: Iterable[Any],
+    items: Iterable[Any] | None,
 ) -> Iterator[Any]:
-    """The rows of a statement whose column has one of these numbers or texts."""
+    """The rows of a statement whose column has one of these numbers or texts; all rows for None."""
+    if items is None:
+        yield from connection.execute(statement)
+        return
     for portion in sorted_chunks(items):
         yield from connection.execute(statement.where(column.in_(portion)))
 

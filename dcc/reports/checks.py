@@ -1,4 +1,4 @@
-"""The checks of the Dagster UI that are neither phases nor groups of rules: what each demands, and what to do."""
+"""The texts of the checks in the Dagster UI: what each demands, and what to do about one that fails."""
 
 from __future__ import annotations
 
@@ -6,16 +6,69 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from dcc.phases import Phase
+from dcc.rules.catalogue import GROUPS
+
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What a check demands, when it passes again, and what the DCC does about one that fails."""
+    """What a check demands and when it passes again; what to do about one that fails; and what one says that passed.
+
+    `to_do` is empty if it depends on the failure.
+    """
 
     demand: str
-    to_do: str
+    to_do: str = ""
+    passed: str = ""
 
 
-CHECKS: Final[Mapping[str, Check]] = {
+OF_PHASES: Final[Mapping[Phase, Check]] = {
+    Phase.ZIP_NAME: Check(
+        "The archive's name follows the naming convention and names a registered centre.",
+        "Send the centre the reason. It uploads the archive under a correct name. If the centre was not registered, "
+        "register it with `dcc centre add`: the next crawl accepts the archive.",
+        "The name follows the naming convention.",
+    ),
+    Phase.DOWNLOAD: Check(
+        "A file source delivered the complete archive, with the size that it had listed.",
+        "Wait: every session tries again. If it keeps failing, see the check `reachable` of its source.",
+        "The complete archive was downloaded.",
+    ),
+    Phase.ZIP_MD5: Check(
+        "The archive has the checksum that the centre published beside it.",
+        "Ask the centre which is right, the archive or the checksum. Every session tries again. The check passes when "
+        "they agree.",
+        "The archive has the checksum that the centre published.",
+    ),
+    Phase.UNZIP: Check(
+        "The archive is complete and safe to extract, and holds XML documents.",
+        "Ask the centre to upload the whole archive again. Then run `dcc retry`, or press Materialize here.",
+        "The archive's documents were extracted.",
+    ),
+    Phase.XML_NAME: Check(
+        "Every document's name follows the naming convention and names a registered centre.",
+        "Send the centre the report. It renames the documents and submits them in a new archive.",
+        "Every document name follows the naming convention.",
+    ),
+    Phase.XSD: Check(
+        "Every document is valid against the XML schema of its kind.",
+        "Send the centre the report. It corrects the documents and submits them in a new archive. If it replaces this "
+        "archive, run `dcc retry`, or press Materialize here.",
+        "Every document is valid.",
+    ),
+    Phase.UPLOAD: Check(
+        "Every document is in the QC database: none failed, is held or was withdrawn.",
+        passed="Every document was uploaded.",
+    ),
+}
+OF_GROUPS: Final[Mapping[str, Check]] = {
+    group.name: Check(
+        f"{group.description} Rules: {', '.join(group.rules)}.",
+        f"`dcc explain {group.rules[0]}` explains the first of the rules.",
+    )
+    for group in GROUPS
+}
+OTHERS: Final[Mapping[str, Check]] = {
     "reachable": Check(
         "The server accepted the login, and all three directories could be listed. A failure says the reason, who "
         "acts and what to do. The check passes again with the first crawl that lists all directories.",
@@ -51,4 +104,8 @@ CHECKS: Final[Mapping[str, Check]] = {
         "`dcc reference refresh` retrieves them again.",
     ),
 }
-"""Each by its name."""
+
+
+def check_named(name: str) -> Check:
+    """The texts of a check: of a phase, a group of rules, or another. Raises KeyError."""
+    return OTHERS.get(name) or OF_GROUPS.get(name) or OF_PHASES[Phase[name.upper()]]

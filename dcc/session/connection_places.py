@@ -24,7 +24,8 @@ from sqlalchemy import Connection, Engine, delete, func, insert, select, update
 from dcc.databases.transactions import insert_rows, run_reading, run_writing
 from dcc.errors import ConfigurationError, DatabaseUnreachableError, SourceTimeoutError
 from dcc.messages import mark
-from dcc.runtime.log_context import progress_log, with_log_context
+from dcc.runtime.heartbeat import renewing
+from dcc.runtime.log_context import progress_log
 from dcc.runtime.processes import Process
 from dcc.session.leases import await_turn, is_alive
 from dcc.settings import Settings
@@ -40,7 +41,6 @@ progress = progress_log(__name__)
 T = TypeVar("T")
 
 _LOOK_SECONDS: Final = 0.5
-_RENEWALS: Final = 6  # in the time of a lease
 _PLACE: Final = ConnectionPlace.__table__
 _TURN: Final = ServerTurn.__table__
 _LINE: Final = select(_PLACE, func.current_timestamp().label("now")).order_by(_PLACE.c.id)
@@ -100,30 +100,20 @@ class ConnectionPlaces:
     @contextmanager
     def keep_alive(self) -> Iterator[None]:
         """Send signs of life during the block."""
-        over = threading.Event()
-        signs = with_log_context(self._renew_places)
-        beat = threading.Thread(target=signs, args=(over,), name="connection places", daemon=True)
-        beat.start()
-        try:
-            with sharing(self._reserve_turns):
-                yield
-        finally:
-            over.set()
-            beat.join()
+        with (
+            renewing("Places for connections", self._settings.lease_timeout, self._renew_places),
+            sharing(self._reserve_turns),
+        ):
+            yield
 
-    def _renew_places(self, over: threading.Event) -> None:
-        while not over.wait(self._settings.lease_timeout / _RENEWALS):
-            with self._lock:
-                held = dict(self._held)
-            if not held:
-                continue
+    def _renew_places(self) -> bool:
+        with self._lock:
+            held = dict(self._held)
+        if held:
             renewal = update(_PLACE).where(_PLACE.c.id.in_(sorted(held))).values(heartbeat=func.current_timestamp())
-            try:
-                self._write(lambda connection, renewal=renewal: connection.execute(renewal) and None)  # type: ignore[misc]
-                self._note_wanted(held, self._read_line())
-            except Exception as error:
-                # The tracker may come back before others get the places.
-                log.warning("Places for connections could not be renewed: %s", error)
+            self._write(lambda connection: connection.execute(renewal) and None)
+            self._note_wanted(held, self._read_line())
+        return True
 
     def _note_wanted(self, held: Mapping[int, SourceAddress], line: Sequence[QueuedProcess]) -> None:
         """Record who waits for a connection to the same source, or to another one on the same server."""

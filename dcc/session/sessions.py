@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Protocol, TypeVar
@@ -32,7 +32,8 @@ from dcc.errors import (
 from dcc.outcomes import EndReason, ZipKey
 from dcc.phases import Phase
 from dcc.runtime.disk_space import lacks_room
-from dcc.runtime.log_context import logging_about, progress_log, with_log_context
+from dcc.runtime.heartbeat import RENEWALS, renewing
+from dcc.runtime.log_context import logging_about, progress_log
 from dcc.runtime.logging_setup import RAISED
 from dcc.session.connection_places import ConnectionPlaces, places_for
 from dcc.session.leases import (
@@ -57,8 +58,6 @@ T = TypeVar("T")
 
 STOPPING: Final = (DatabaseUnreachableError, DiskFullError, SessionLostError, SessionTimeLimitError)
 """Errors after which a session does nothing more, whatever it was doing."""
-
-_RENEWALS = 6  # in the time of a lease
 
 # Made once: a session sends them with every write.
 _MINE: Final = (SessionLock.id == bindparam("lock_id")) & (SessionLock.holder == bindparam("holder_name"))
@@ -154,7 +153,7 @@ class Session:
                 raise self._lost_error()
             result = work(connection)
             now = time.monotonic()
-            if now - self._renewed < self.settings.lease_timeout / _RENEWALS:
+            if now - self._renewed < self.settings.lease_timeout / RENEWALS:
                 return result, self._renewed
             # No other session could take it meanwhile.
             connection.execute(_RENEWAL, self.lease)
@@ -163,6 +162,17 @@ class Session:
         result, renewed = run_writing(self.tracker, fenced)
         self._note_renewal(renewed)
         return result
+
+    def _renew(self) -> bool:
+        """Renew the lease; returns whether the session still has it."""
+        began = time.monotonic()
+        with writing(self.tracker) as connection:
+            held = connection.execute(_RENEWAL, self.lease).rowcount > 0
+        if held:
+            self._note_renewal(began)
+        else:
+            self._lost.set()
+        return held
 
     def _note_renewal(self, at: float) -> None:
         """Record that the lease was renewed, not before `at`; an earlier record may be of a later renewal."""
@@ -259,32 +269,29 @@ def hold_session(
 
 
 def _hold(session: Session, end: SessionEnd, *, is_new: bool) -> Iterator[Session]:
-    stop = threading.Event()
-    keep_alive = with_log_context(_keep_alive)
-    beat = threading.Thread(target=keep_alive, args=(session, stop), name="session lease", daemon=True)
-    beat.start()
     completed = False
     failure: Exception | None = None
     try:
-        if is_new:
-            end.begin(session)
-        yield session
-        session._check_lease()
-        if not session.is_handed_over:
-            # While the lease is renewed, because it may take longer.
-            session.notices += tuple(end.clean(session))
-            if session._lost.is_set():
-                raise session._lost_error()
-        completed = True
-    except Exception as error:
-        failure = error
-        raise
-    except BaseException as error:
-        end_interrupted_transactions(error)
-        raise
+        with renewing(f"The lock of session {session.id}", session.settings.lease_timeout, session._renew):
+            try:
+                if is_new:
+                    end.begin(session)
+                yield session
+                session._check_lease()
+                if not session.is_handed_over:
+                    # While the lease is renewed, because it may take longer.
+                    session.notices += tuple(end.clean(session))
+                    if session._lost.is_set():
+                        raise session._lost_error()
+                completed = True
+            except Exception as error:
+                failure = error
+                raise
+            except BaseException as error:
+                # Before the end of the renewals, which may wait for one of them.
+                end_interrupted_transactions(error)
+                raise
     finally:
-        stop.set()
-        beat.join()
         if not session._lost.is_set():
             _release(session, None if completed else _break_off(failure), _why(failure))
             session.notices += tuple(end.notify(session, failure, completed=completed))
@@ -333,21 +340,3 @@ def _release(session: Session, broke_off: EndReason | None, why: str) -> None:
         return finish_session(connection, session.id, broke_off, why) if keep is None else None
 
     session.ended = run_writing(session.tracker, release)
-
-
-def _keep_alive(session: Session, stop: threading.Event) -> None:
-    while not stop.wait(session.settings.lease_timeout / _RENEWALS):
-        began = time.monotonic()
-        try:
-            with writing(session.tracker) as connection:
-                held = connection.execute(_RENEWAL, session.lease).rowcount > 0
-        except Exception as error:
-            # The database may come back before the lease expires; if not, `Session.check` raises. Dagster's handler
-            # of the log raises what keeps it from writing, such as a full disk.
-            with suppress(Exception):
-                log.warning("Session %s could not renew its lock: %s", session.id, error)
-            continue
-        if not held:
-            session._lost.set()
-            return
-        session._note_renewal(began)

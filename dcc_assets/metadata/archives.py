@@ -18,10 +18,13 @@ from dcc.declarations import ACTOR_NAMES, acts_in
 from dcc.errors import MemberIgnoredError
 from dcc.outcomes import HELD, DocumentOutcome, Problem, ZipKey, ZipOutcome
 from dcc.phases import Phase, Status
+from dcc.reports.checks import OF_PHASES
 from dcc.store.staging import Staging
 from dcc_assets.keys import (
     CHECK_OF_PHASE,
+    DATA_INTEGRITY,
     FILE_SOURCE_LISTINGS,
+    UPLOADED_DATA,
     VALIDATED_DOCUMENTS,
     XML_DOCUMENTS,
     ZIP_ACTIONS,
@@ -46,38 +49,13 @@ ERRORS_SHOWN: Final = 100
 """Error lines in a table; `dcc show` has them all."""
 
 _OF_DOCUMENTS = (Phase.XML_NAME, Phase.XSD)
-WHAT_TO_DO: Final = {
-    Phase.ZIP_NAME: (
-        "Send the centre the reason. It uploads the archive under a correct name. If the centre was not registered, "
-        "register it with `dcc centre add`: the next crawl accepts the archive."
-    ),
-    Phase.DOWNLOAD: "Wait: every session tries again. If it keeps failing, see the check `reachable` of its source.",
-    Phase.ZIP_MD5: (
-        "Ask the centre which is right, the archive or the checksum. Every session tries again. The check passes when "
-        "they agree."
-    ),
-    Phase.UNZIP: "Ask the centre to upload the whole archive again. Then run `dcc retry`, or press Materialize here.",
-    Phase.XML_NAME: "Send the centre the report. It renames the documents and submits them in a new archive.",
-    Phase.XSD: (
-        "Send the centre the report. It corrects the documents and submits them in a new archive. If it replaces this "
-        "archive, run `dcc retry`, or press Materialize here."
-    ),
-}
 _STEPS: Final = (
     ("Download", ZIP_DOWNLOADS),
     ("Documents", XML_DOCUMENTS),
     ("Validation", VALIDATED_DOCUMENTS),
-    ("Data", AssetKey("uploaded_data")),
-    ("Integrity", AssetKey("data_integrity")),
+    ("Data", UPLOADED_DATA),
+    ("Integrity", DATA_INTEGRITY),
 )
-_PASSED = {
-    Phase.ZIP_NAME: "The name follows the naming convention.",
-    Phase.DOWNLOAD: "The complete archive was downloaded.",
-    Phase.ZIP_MD5: "The archive has the checksum that the centre published.",
-    Phase.UNZIP: "The archive's documents were extracted.",
-    Phase.XML_NAME: "Every document name follows the naming convention.",
-    Phase.XSD: "Every document is valid.",
-}
 
 
 def zip_report(outcome: ZipOutcome, staging: Staging) -> PartitionReport:
@@ -96,7 +74,9 @@ def complete_zip_report(outcome: ZipOutcome, staging: Staging) -> PartitionRepor
     report = zip_report(outcome, staging)
     if outcome.phase is Phase.ZIP_NAME and outcome.failed:
         return replace(report, whole=True)
-    name = CheckVerdict(CHECK_OF_PHASE[Phase.ZIP_NAME], True, _PASSED[Phase.ZIP_NAME], about(outcome), always=False)
+    name = CheckVerdict(
+        CHECK_OF_PHASE[Phase.ZIP_NAME], True, OF_PHASES[Phase.ZIP_NAME].passed, about(outcome), always=False
+    )
     others = tuple(verdict for verdict in report.verdicts if verdict.check != name.check)
     materialised = MaterialisedPartition(
         ZIP_ACTIONS_ASSET,
@@ -143,7 +123,7 @@ def _verdicts(outcome: ZipOutcome, staging: Staging) -> Iterator[CheckVerdict]:
             failure = _failure(outcome, phase, headline, staging)
             yield CheckVerdict(check, False, headline, failure, kinds=_kinds_of(outcome, phase))
         elif _passed(outcome, phase):
-            yield CheckVerdict(check, True, _PASSED[phase], about(outcome), always=False)
+            yield CheckVerdict(check, True, OF_PHASES[phase].passed, about(outcome), always=False)
 
 
 def _passed(outcome: ZipOutcome, phase: Phase) -> bool:
@@ -178,7 +158,7 @@ def _failure(outcome: ZipOutcome, phase: Phase, headline: str, staging: Staging)
         "status": Status.FAILED.short_name,
         "reason": headline,
         "Who acts": ACTOR_NAMES[acts_in(phase, Status.FAILED)],
-        "What to do": WHAT_TO_DO[phase],
+        "What to do": OF_PHASES[phase].to_do,
         **_decisions(outcome),
         **_links(outcome, CHECK_OF_PHASE[phase].asset_key),
     }

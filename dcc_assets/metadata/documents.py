@@ -18,6 +18,7 @@ from dcc.declarations import ACTOR_NAMES, acts_on
 from dcc.errors import InternalFaultError, StagedDocumentLostError
 from dcc.messages import count_of
 from dcc.phases import Phase, Status
+from dcc.reports.checks import OF_PHASES
 from dcc.rules.catalogue import GROUPS, RuleGroup
 from dcc.vocabulary import Actor, Severity
 from dcc_assets.keys import CHECK_OF_GROUP, DATA_INTEGRITY, QC, UPLOAD_CHECK, UPLOADED_DATA, ZIP_ACTIONS
@@ -118,7 +119,7 @@ def _upload(outcome: ZipData) -> tuple[Sequence[MaterialisedPartition], Sequence
     shown = about(outcome) | _uploaded(outcome.documents) | documents | _links(outcome, UPLOADED_DATA)
     materialised = MaterialisedPartition(UPLOADED_DATA, shown)
     return (materialised,), [
-        CheckVerdict(UPLOAD_CHECK, True, "Every document was uploaded.", about(outcome), always=False)
+        CheckVerdict(UPLOAD_CHECK, True, OF_PHASES[Phase.UPLOAD].passed, about(outcome), always=False)
     ]
 
 

@@ -10,8 +10,8 @@ from dcc.declarations import ACTOR_NAMES, acts_in, acts_on
 from dcc.errors import BadFileNameError
 from dcc.outcomes import Problem, SourceCrawl
 from dcc.phases import Phase, Status
+from dcc.reports.checks import OF_PHASES
 from dcc_assets.keys import CHECK_OF_PHASE, FILE_SOURCE_LISTINGS, REACHABLE, ZIP_ACTIONS, ZIP_ACTIONS_ASSET
-from dcc_assets.metadata.archives import WHAT_TO_DO
 from dcc_assets.metadata.links import links, page_of_partition, report_of_centre, report_of_zip
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
 from dcc_dagster.partition_events import CheckVerdict, MaterialisedPartition, PartitionReport
@@ -84,7 +84,7 @@ def found_zip_reports(crawl: SourceCrawl) -> Iterator[PartitionReport]:
                 "status": Status.FAILED.short_name,
                 "reason": reason,
                 "Who acts": ACTOR_NAMES[acts_in(Phase.ZIP_NAME, Status.FAILED)],
-                "What to do": WHAT_TO_DO[Phase.ZIP_NAME],
+                "What to do": OF_PHASES[Phase.ZIP_NAME].to_do,
                 "Links": links([("Submission report", report_of_zip(key)), source]),
                 **found_on,
             },

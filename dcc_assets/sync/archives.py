@@ -22,6 +22,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, func, or_, 
 
 from dcc.databases.transactions import run_reading
 from dcc.errors import ArchiveRemovedError
+from dcc.operations.sessions import SessionWork
 from dcc.outcomes import AttemptOutcome, DocumentOutcome, Problem, SourceCrawl, ZipKey, ZipOutcome, source_partition
 from dcc.phases import Phase, Status
 from dcc.settings import Settings
@@ -54,7 +55,6 @@ from dcc_assets.sync.horizon import archive_older, page_of_zips, read_archive
 from dcc_assets.sync.marks import Marks, Part
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.partition_events import PartitionReport
-from dcc_resources.session import SessionWork
 
 _AT_ONCE: Final = 500
 

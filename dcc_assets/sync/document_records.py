@@ -8,25 +8,27 @@ overviews are counted by centre.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, FromClause, Row, Select, case, func, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, select
 
-from dcc.data_outcomes import ContextCounts, ContextsBuilt, DocumentData, FindingEntry, OverviewsBuilt, ZipData
+from dcc.data_outcomes import ContextsBuilt, DocumentData, FindingEntry, OverviewsBuilt, ZipData
 from dcc.databases.columns import utc_now
 from dcc.declarations import stored_details
 from dcc.naming import DocumentKind
 from dcc.outcomes import LEFT_OUT, ZipKey
 from dcc.phases import Phase, Status
-from dcc.qc.models import CONTEXT, DOCUMENT, FINDING, OVERVIEW_ANIMAL, OVERVIEW_GENOTYPE, SNAPSHOT
+from dcc.qc.contexts.building import count_contexts
+from dcc.qc.contexts.overviews import count_overviews
+from dcc.qc.models import DOCUMENT, FINDING, SNAPSHOT
 from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipFile
 from dcc.tracker.problems import KIND, entries_that_hold
 from dcc.tracker.queries.zip_action_lists import select_zip_actions
 from dcc.tracker.submission_rows import IDS, chunks, key_of, latest_downloads, rows_about
-from dcc.vocabulary import ContextState, DocumentAction, DocumentState, Severity
+from dcc.vocabulary import DocumentAction, DocumentState, Severity
 from dcc_assets.metadata.archives import ERRORS_SHOWN
 from dcc_assets.metadata.documents import SHOWN_PHASES
 
@@ -34,18 +36,6 @@ _STEPS: Final = {kind: phase for phase, kind in LEFT_OUT.items()}
 _RANK: Final = case(
     {Severity.FATAL.value: 0, Severity.ERROR.value: 1, Severity.WARNING.value: 2}, value=FINDING.c.severity, else_=3
 )
-_COUNTED: Final[Mapping[FromClause, Mapping[str, ColumnElement[Any]]]] = {
-    OVERVIEW_GENOTYPE: {
-        "genotypes": OVERVIEW_GENOTYPE.c.genotype,
-        "strains": func.nullif(OVERVIEW_GENOTYPE.c.strain_id, ""),
-    },
-    OVERVIEW_ANIMAL: {
-        "procedure_runs": OVERVIEW_ANIMAL.c.procedure_run_id,
-        "animals": OVERVIEW_ANIMAL.c.specimen_id,
-        "metadata_groups": OVERVIEW_ANIMAL.c.metadata_group,
-    },
-}
-_NAMES: Final = [name for columns in _COUNTED.values() for name in columns]
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,34 +233,10 @@ def _kind_of(file_name: str) -> DocumentKind:
 
 
 def recorded_contexts(connection: Connection, centres: Collection[str] | None = None) -> ContextsBuilt:
-    """The data contexts of all centres that have any, or of `centres`."""
-    columns = (CONTEXT.c.centre, CONTEXT.c.state, CONTEXT.c.procedure_id)
-    number, total = func.count().label("contexts"), func.sum(CONTEXT.c.measurements).label("measurements")
-    states: dict[str, Counter[ContextState]] = defaultdict(Counter)
-    procedures: dict[str, Counter[str]] = defaultdict(Counter)
-    for row in connection.execute(select(*columns, number, total).group_by(*columns)):
-        if centres is None or row.centre in centres:
-            states[row.centre][ContextState(row.state)] += row.contexts
-            procedures[row.centre][row.procedure_id] += int(row.measurements)
-    counts = tuple(
-        ContextCounts(
-            centre,
-            dict(states[centre]),
-            measurements=procedures[centre].total(),
-            procedures={name: number for name, number in procedures[centre].items() if number},
-        )
-        for centre in sorted(states)
-    )
-    return ContextsBuilt(counts, 0, 0.0, utc_now())
+    """The data contexts of all centres that have any, or of those of `centres`."""
+    return ContextsBuilt(count_contexts(connection, centres), 0, 0.0, utc_now())
 
 
 def recorded_overviews(connection: Connection, centres: Collection[str] | None = None) -> OverviewsBuilt:
-    """The overviews of all centres that have any, or of `centres`."""
-    found: dict[str, dict[str, int]] = {}
-    for overview, columns in _COUNTED.items():
-        numbers = [func.count(func.distinct(expression)).label(name) for name, expression in columns.items()]
-        for row in connection.execute(select(overview.c.centre, *numbers).group_by(overview.c.centre)).mappings():
-            if centres is None or row["centre"] in centres:
-                counts = found.setdefault(row["centre"], dict.fromkeys(_NAMES, 0))
-                counts.update({name: row[name] for name in columns})
-    return OverviewsBuilt(found, 0.0, utc_now())
+    """The overviews of all centres that have any, or of those of `centres`."""
+    return OverviewsBuilt(count_overviews(connection, centres), 0.0, utc_now())

@@ -9,6 +9,7 @@ from dagster import OpExecutionContext
 from sqlalchemy import Engine
 
 from dcc.databases.transactions import run_patiently
+from dcc.operations.sessions import SessionWork
 from dcc.settings import Settings
 from dcc.store.staging import Staging
 from dcc_assets.metadata.archives import complete_zip_report
@@ -20,7 +21,6 @@ from dcc_assets.sync.archives import recorded_zips
 from dcc_assets.sync.document_records import recorded_data
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.partition_events import PartitionEvents, PartitionReport
-from dcc_resources.session import SessionWork
 
 PASSES_SHOWN: Final = 100
 """How many submissions of a step have their passed checks shown, at fifteen milliseconds each."""

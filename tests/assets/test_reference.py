@@ -9,9 +9,10 @@ from dagster import AssetKey, DagsterInstance, Definitions, ExecuteInProcessResu
 from dcc.databases.schema import init_database
 from dcc.qc.database import open_qc_database
 from dcc.reference.loading import SETS
+from dcc.reports.checks import check_named
 from dcc.settings import Settings
 from dcc_assets.archive_audits import AUDIT_JOB, archive_audit_definitions
-from dcc_assets.reference import FRESH, REFERENCE_CHECK_SPECS, REFERENCE_JOB, REFERENCE_SPECS, reference_definitions
+from dcc_assets.reference import REFERENCE_JOB, REFERENCE_SPECS, reference_definitions, reference_sets
 from dcc_resources.code_location import platform_resources
 from dcc_sensors.daily import AUDIT_TIME, REFRESH_TIME, daily_automation, refresh_reference
 from tests.support.dagster_instances import looked
@@ -57,9 +58,9 @@ def test_each_set_is_an_asset_that_wranglers_can_read_about() -> None:
         assert spec.owners
         assert spec.kinds
         assert f"DCC_REFERENCE_{name.upper()}" in (spec.description or "")
-    assert [(spec.asset_key.to_user_string(), spec.name) for spec in REFERENCE_CHECK_SPECS] == [
-        (name, FRESH) for name in NAMES
-    ]
+    by_asset = {spec.asset_key.to_user_string(): spec for spec in reference_sets.check_specs}
+    assert list(by_asset) == NAMES
+    assert {(spec.name, spec.description) for spec in by_asset.values()} == {("fresh", check_named("fresh").demand)}
 
 
 @pytest.mark.usefixtures("_environment", "qc_database")

@@ -9,6 +9,7 @@ from sqlalchemy import select
 from dcc.errors import ConfigurationError, DagsterStorageError, SessionLostError, TrackerUnreachableError
 from dcc.phases import Phase
 from dcc.session.listeners import Listeners
+from dcc.session.sessions import Session
 from dcc.settings.workers import ExecutorKind
 from dcc.tracker.models import CrawlingSession
 from dcc_assets import sessions
@@ -16,7 +17,6 @@ from dcc_assets.keys import CHECK_OF_PHASE, REACHABLE
 from dcc_assets.runs import SESSION_TAG, STARTED_BY_TAG
 from dcc_assets.sessions import run_session
 from dcc_dagster.event_recorder import EventRecorder
-from dcc_resources import session
 from tests.support.asking import row_in, rows_in
 from tests.support.dagster_instances import Dagster, Heard
 from tests.support.installations import Installation, experiments, specimens
@@ -160,7 +160,7 @@ def test_what_the_work_raises_reaches_the_caller_as_it_was(
     capfd: pytest.CaptureFixture[str],
     error: type[Exception],
 ) -> None:
-    monkeypatch.setattr(session.Session, "check", raising(error("the reason")))
+    monkeypatch.setattr(Session, "check", raising(error("the reason")))
     installation.add_folder().put(GOOD)
     with pytest.raises(error, match=r"^the reason$"):
         run(installation, dagster, heard)

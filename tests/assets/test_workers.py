@@ -174,6 +174,8 @@ def test_a_replay_by_processes_of_the_machine_ends_as_by_itself_even_if_one_is_k
         assert run(alone, *words, DCC_EXECUTOR="multiprocess") == by_itself
         (tmp_path / "proposed_rules.py").write_text(RULE + KILLED_ONCE.replace("MARK", f"Path({str(mark)!r})"))
         found, said = run(alone, *words, DCC_EXECUTOR="multiprocess")
+    assert "prepare_batch[batch_1] failed: " in said
+    assert "Stack Trace" not in said
     assert (found, by_itself[1]) == (by_itself[0], "")
     assert "Workers prepared 0 of 9 archives. This machine prepares the others." in said
     assert mark.exists()

@@ -90,6 +90,7 @@ def test_the_commands_see_what_it_has_done(demonstration: Demonstration) -> None
     states = Counter((key.phase.short_name, key.status.short_name) for key in EXPECTED.values())
     assert {(state["phase"], state["status"]): state["count"] for state in status["zip_actions"]} == states
     assert Counter(source["last_crawl"]["outcome"] for source in status["sources"]) == {"ok": 4, "failed": 1}
+    assert {source["pause"]["by"] for source in told_by(folder, "source", "list")} == {"dcc demo"}
     told = told_by(folder, "show", "add/H.2013-11-04.3.impc.zip")
     errors = {document["file_name"]: len(document["errors"]) for document in told["documents"]}
     assert errors["H.2013-11-04.3.experiment.impc.xml"] == 8

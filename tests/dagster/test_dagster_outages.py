@@ -104,11 +104,11 @@ def test_a_session_goes_on_without_dagster_and_the_next_one_shows_what_it_missed
     later = put_some(folder, first=COUNT + 1)
     nothing_heard = Listeners(heard.crawls.append, heard.zips.append)
     with pytest.raises(DagsterStorageError, match=r"was not shown it: The Dagster database mysql://.* could not be"):
-        cli_session(elsewhere.tracker, elsewhere.settings, nothing_heard)
+        cli_session(elsewhere.tracker, elsewhere.settings, listeners=nothing_heard)
     assert elsewhere.states() == dict.fromkeys(keys | later, "xsd done")
 
     mariadb.start()
-    cli_session(elsewhere.tracker, elsewhere.settings, nothing_heard)
+    cli_session(elsewhere.tracker, elsewhere.settings, listeners=nothing_heard)
     with open_instance(elsewhere.settings) as instance:
         assert set(materialisations(Dagster(instance))) == keys | later
     assert len(heard.zips) == 2 * COUNT

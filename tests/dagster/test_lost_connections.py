@@ -109,7 +109,7 @@ def test_a_session_that_loses_each_of_its_connections_ends_as_any_other(
     passed = dict.fromkeys((GOOD, ORPHANS, ARRIVAL), "passed")
     assert data_dagster.checks(EXPERIMENT_CHECK) == passed
     assert set(data_dagster.statuses()) == {DagsterRunStatus.SUCCESS}
-    assert {"dcc_assets/sync/changes.py", "dcc_assets/sync/archives.py", "dcc_resources/session.py"} <= modules(cut)
+    assert {"dcc_assets/sync/changes.py", "dcc_assets/sync/archives.py", "dcc/operations/sessions.py"} <= modules(cut)
 
 
 @only_mariadb

@@ -16,9 +16,10 @@ from pydantic import SecretStr
 
 from dcc.operations.archive_audits import audit_archives
 from dcc.tracker.register import centres
-from dcc_assets.archive_audits import AUDIT_JOB, COPIES, REPLICAS, archive_audit_definitions
+from dcc_assets.archive_audits import AUDIT_JOB, archive_audit_definitions
 from dcc_assets.jobs import CRAWL_JOB
-from dcc_assets.reference import REFERENCE_CHECK_SPECS, REFERENCE_JOB
+from dcc_assets.keys import REFERENCE_FRESH
+from dcc_assets.reference import REFERENCE_JOB
 from dcc_assets.runs import SESSION_TAG
 from dcc_resources.code_location import platform_resources
 from dcc_sensors.notifications import notifications
@@ -100,8 +101,11 @@ def test_an_archive_without_a_good_copy_is_told_once_and_that_it_is_whole_again(
     run = audit(instance)
     evaluations = {one.check_name: one for one in run.get_asset_check_evaluations()}
     assert not run.success
-    assert {name: one.passed for name, one in evaluations.items()} == {COPIES: False, REPLICAS: True}
-    evaluation = evaluations[COPIES]
+    assert {name: one.passed for name, one in evaluations.items()} == {
+        "archive_copies": False,
+        "archive_replicas": True,
+    }
+    evaluation = evaluations["archive_copies"]
     assert (evaluation.metadata["archives"].value, evaluation.metadata["lost archives"].value) == (1, 1)
     (copies,) = evaluation.metadata["copies"].value.records
     assert {name: copies.data[name] for name in ("required", "good", "missing")} == {
@@ -121,13 +125,13 @@ def test_an_archive_without_a_good_copy_is_told_once_and_that_it_is_whole_again(
 def test_a_check_that_fails_is_told_with_what_it_says_and_so_is_that_it_passes(
     server: MailServerForTests, instance: DagsterInstance
 ) -> None:
-    spec = REFERENCE_CHECK_SPECS[0]
+    check = next(iter(REFERENCE_FRESH.values()))
 
     def evaluate(passed: bool) -> None:
         instance.report_runless_asset_event(
             AssetCheckEvaluation(
-                asset_key=spec.asset_key,
-                check_name=spec.name,
+                asset_key=check.asset_key,
+                check_name=check.name,
                 passed=passed,
                 severity=AssetCheckSeverity.ERROR,
                 metadata={"message": MetadataValue.text("It is 40 days old.")},
@@ -138,7 +142,7 @@ def test_a_check_that_fails_is_told_with_what_it_says_and_so_is_that_it_passes(
         evaluate(passed=False)
         tick(instance)
     ((_, message),) = server.received
-    assert f"Outage: the check {spec.name} of" in message["Subject"]
+    assert f"Outage: the check {check.name} of" in message["Subject"]
     body = message.get_body(("plain",))
     assert body is not None
     assert "It is 40 days old." in body.get_content()

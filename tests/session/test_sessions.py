@@ -20,7 +20,7 @@ from dcc.operations import archive_copies
 from dcc.operations.sessions import open_session
 from dcc.outcomes import EndReason
 from dcc.phases import Phase
-from dcc.runtime import processes
+from dcc.runtime import heartbeat, processes
 from dcc.session import leases, sessions
 from dcc.session.sessions import Session
 from dcc.settings import Settings
@@ -264,7 +264,7 @@ class TestLease:
         with open_session(tracker, _leased(settings, 2.5)) as session:
             with monkeypatch.context() as patched:
                 patched.setattr(sessions, "writing", full)
-                patched.setattr(sessions.log, "warning", full)
+                patched.setattr(heartbeat.log, "warning", full)
                 wait_until(lambda: _is_lost(session))
             wait_until(lambda: not _is_lost(session))
 
@@ -276,7 +276,7 @@ class TestLease:
             before = _lock(tracker).heartbeat
             mariadb.kill()
             try:
-                wait_until(lambda: "could not renew its lock" in caplog.text)
+                wait_until(lambda: f"The lock of session {session.id} could not be renewed" in caplog.text)
                 session.check()
             finally:
                 mariadb.start()

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dcc.tracker.queries.zip_action_lists import ZipEntry
 
 _MARK = ".made-by-dcc-demo"
+_PAUSED = "The servers of the demonstration are stopped."
 _SERVERS = {SourceProtocol.SFTP: sftp_server, SourceProtocol.FTP: ftp_server}
 
 
@@ -137,6 +138,7 @@ def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> list[str
         _register(tracker, settings, addresses)
         with dagster_side().open_instance(settings) as instance:
             dagster_side().run_session(settings, tracker, instance, listeners=display.listeners())
+        _pause_sources(tracker)
         if display.session is not None:
             click.echo(display.report.line(display.session.id, display.session.ended))
         with tracker.connect() as connection:
@@ -187,6 +189,19 @@ def _register(tracker: Engine, settings: Settings, addresses: Sequence[SourceAdd
             centres.add_centre(connection, centres.NewCentre(code, email=f"wrangler@{code.lower()}.example.org"))
         for address in addresses:
             file_sources.add_source(connection, address, host_keys.get(address.hostname, ()))
+
+
+def _pause_sources(tracker: Engine) -> None:
+    """Keep later sessions from the servers, which stop."""
+    from dcc.databases.transactions import writing
+    from dcc.sources.crawl_policy import Pause
+    from dcc.tracker.models import utc_now
+    from dcc.tracker.register.source_addresses import load_addresses
+    from dcc.tracker.register.source_schedules import set_pause
+
+    with writing(tracker) as connection:
+        for address in load_addresses(connection):
+            set_pause(connection, address.id, Pause(_PAUSED, "dcc demo", utc_now(), None))
 
 
 def _print_next_steps(folder: Path, seconds: float) -> None:

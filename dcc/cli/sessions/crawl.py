@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
     from dcc.outcomes import ZipKey
-    from dcc.session.listeners import Listeners
 
 _session_options = options(
     click.option(
@@ -265,7 +264,7 @@ def _keys_to_retry(
 
 def _show_session(
     shown: AbstractContextManager[SessionDisplay],
-    work: Callable[[Listeners], tuple[int | None, Notices]],
+    work: Callable[..., tuple[int | None, Notices]],
     as_json: bool,
 ) -> int:
     """Run a session and print its results, even if a database then stays away; returns the exit code."""
@@ -273,7 +272,7 @@ def _show_session(
         stack.enter_context(interrupted_by_sigterm())
         display = stack.enter_context(shown)
         try:
-            session_id, notices = work(display.listeners())
+            session_id, notices = work(listeners=display.listeners())
         except (DatabaseUnreachableError, SessionTimeLimitError) as error:
             stack.close()
             if display.session is not None:

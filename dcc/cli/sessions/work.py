@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, Unpack
 
-from dcc.cli.shell.context import open_qc, user_name
+from dcc.cli.shell.context import user_name
 from dcc.cli.shell.dagster_side import dagster_side
 from dcc.errors import ConfigurationError, DagsterStorageError, DagsterUnreachableError, NotFoundError
-from dcc.phases import Phase
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
+    from dcc.operations.sessions import SessionRequest
     from dcc.outcomes import ZipKey
-    from dcc.session.listeners import Listeners
-    from dcc.session.sessions import Session
     from dcc.settings import Settings
     from dcc.tracker.register.file_sources import SourceEntry
 
@@ -118,22 +116,11 @@ def still_urgent(tracker: Engine, keys: Sequence[ZipKey]) -> list[ZipKey]:
     return [key for key in keys if key in waiting]
 
 
-def run_session(
-    tracker: Engine,
-    settings: Settings,
-    listeners: Listeners,
-    *,
-    source_ids: Sequence[int] | None = None,
-    group: str | None = None,
-    urgent: Sequence[ZipKey] = (),
-    keys: Sequence[ZipKey] | None = None,
-) -> tuple[int | None, Notices]:
+def run_session(tracker: Engine, settings: Settings, **request: Unpack[SessionRequest]) -> tuple[int | None, Notices]:
     """Run one complete session in this process; returns its id and notices.
 
-    It is for a group of centres, or for all; with `source_ids`, only these sources are crawled, and with `urgent` ones,
-    only these submissions are processed. With `keys`, nothing is crawled, and these are opened again in the user's name
-    and processed. It runs in Dagster, and without it if that is not wanted or its database is away: the tracker has the
-    work.
+    It does the `request` (see `open_work`) in the user's name. It runs in Dagster, and without it if that is not
+    wanted or its database is away: the tracker has the work.
 
     Raises SessionActiveError, SessionLostError, DatabaseUnreachableError, DatabaseOutdatedError, InternalFaultError,
     and, after everything is done, DagsterStorageError. Of `keys`, raises NotFoundError for one that is unknown or not
@@ -141,13 +128,13 @@ def run_session(
     uploaded. These leave no session behind, except for changes at the same moment.
     """
     from dcc.databases.transactions import run_reading
-    from dcc.operations.sessions import open_session
-    from dcc.session.crawling import crawl_file_sources
+    from dcc.operations.sessions import open_work
     from dcc.tracker.hostings.retries import require_retriable
 
-    if keys is not None:
+    if (keys := request.get("keys")) is not None:
         # A session that broke off counts as an outage, of which people are notified; a wrong name does not.
         run_reading(tracker, lambda connection: require_retriable(connection, keys))
+    request["requested_by"] = user_name()
     away: DagsterUnreachableError | None = None
     if settings.dagster_events:
         try:
@@ -156,46 +143,14 @@ def run_session(
             away = error
         else:
             with opened as instance:
-                report = dagster_side().run_session(
-                    settings,
-                    tracker,
-                    instance,
-                    source_ids=source_ids,
-                    group=group,
-                    urgent=urgent,
-                    keys=keys,
-                    requested_by=user_name(),
-                    until=settings.last_phase,
-                    listeners=listeners,
-                )
+                report = dagster_side().run_session(settings, tracker, instance, **request)
             return report.session_id, report.notices
-    with open_session(tracker, settings, group=group) as session:
-        session.urgent = frozenset(urgent)
-        listeners.on_begin(session)
-        if keys is None:
-            for crawl in crawl_file_sources(session, source_ids):
-                listeners.on_crawl(crawl)
-        _process(session, keys, listeners)
+    with open_work(tracker, settings, **request) as work:
+        work.finish()
+    session = work.session
     if away is not None:
         raise DagsterStorageError(
             f"Session {session.id} is done and in the tracker, but Dagster was not shown it: {away} The next session "
             "shows it, or all at once: dcc instance rebuild."
         ) from away
     return session.id, session.notices
-
-
-def _process(session: Session, keys: Sequence[ZipKey] | None, listeners: Listeners) -> None:
-    from dcc.session.archives.processing import process_zip_actions
-
-    settings = session.settings
-    if settings.last_phase < Phase.XSD:
-        return
-    for outcome in process_zip_actions(session, keys, requested_by=user_name()):
-        listeners.on_zip(outcome)
-    if settings.last_phase < Phase.UPLOAD:
-        return
-    from dcc.session.data.session_data import process_data
-
-    with open_qc(settings, patience_seconds=settings.database_retry) as qc:
-        for data in process_data(qc, session, until=settings.last_phase, keys=keys):
-            listeners.on_data(data)

@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Sequence
+    from typing import Unpack
 
     from sqlalchemy import Engine
 
     from dcc.databases.schema import InitReport
     from dcc.operations.doctor.checks import Check
-    from dcc.outcomes import ZipKey
-    from dcc.phases import Phase
+    from dcc.operations.sessions import SessionRequest
     from dcc.session.batches.exchange import Workers
-    from dcc.session.listeners import Listeners
     from dcc.settings import Settings
 
 LOCATION_NAME: Final = "dcc"
@@ -55,20 +54,9 @@ class DagsterSide(Protocol):
     """The functions of `dcc_assets.commands`, which documents them and what they raise."""
 
     def run_session(
-        self,
-        settings: Settings,
-        tracker: Engine,
-        instance: Instance,
-        *,
-        source_ids: Sequence[int] | None = None,
-        group: str | None = None,
-        urgent: Collection[ZipKey] = ...,
-        keys: Sequence[ZipKey] | None = ...,
-        requested_by: str = ...,
-        until: Phase = ...,
-        listeners: Listeners = ...,
+        self, settings: Settings, tracker: Engine, instance: Instance, **request: Unpack[SessionRequest]
     ) -> SessionRun:
-        """Crawl and process, or process `keys` again, as a session."""
+        """Crawl and process, or process submissions again, as a session."""
 
     def workers_of(self, settings: Settings) -> Workers | None:
         """The workers of the settings, which prepare batches; None if there are none. Raises ConfigurationError."""

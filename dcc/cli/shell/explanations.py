@@ -17,7 +17,7 @@ from dcc.messages import filled, names_in
 from dcc.outcomes import FAILED_ENDS, SESSION_MEANINGS, EndReason
 from dcc.phases import REFERENCE_ROWS, Phase, Status
 from dcc.reports.causes.errors import ERROR_KINDS, LISTING
-from dcc.reports.checks import CHECKS
+from dcc.reports.checks import OF_GROUPS, OTHERS
 from dcc.rules.catalogue import CATALOGUE, GROUPS, UNWAIVABLE
 from dcc.runtime.installed_packages import has_platform
 from dcc.vocabulary import Actor
@@ -44,7 +44,7 @@ def all_explanations() -> Mapping[str, Sequence[Explanation]]:
         "Phases": [found for name in PHASES if (found := state_explained(name))],
         "Statuses": [found for name in STATUSES if (found := state_explained(name))],
         "Sessions": [found for name in (*EndReason, *_WORDS) if (found := session_explained(name))],
-        "Checks": [found for name in (*CHECKS, *_GROUPS) if (found := check_explained(name))],
+        "Checks": [found for name in (*OTHERS, *OF_GROUPS) if (found := check_explained(name))],
         "Rules": [found for name in CATALOGUE if (found := rule_explained(name))],
     }
 
@@ -117,18 +117,15 @@ def session_explained(name: str) -> Explanation | None:
 
 def check_explained(name: str) -> Explanation | None:
     """A check of the Dagster UI that is no phase; None for any other name."""
-    if name in CHECKS:
-        to_do = CHECKS[name].to_do if has_platform() else ""
-        return Explanation(name, "", CHECKS[name].demand, to_do, ACTOR_NAMES[Actor.DCC])
-    if name not in _GROUPS:
+    if name in OTHERS:
+        to_do = OTHERS[name].to_do if has_platform() else ""
+        return Explanation(name, "", OTHERS[name].demand, to_do, ACTOR_NAMES[Actor.DCC])
+    if name not in OF_GROUPS:
         return None
-    rules = _GROUPS[name].rules
-    meaning = f"{_GROUPS[name].description} Rules: {', '.join(rules)}."
     actors: dict[Actor, list[str]] = {}
-    for rule in rules:
+    for rule in _GROUPS[name].rules:
         actors.setdefault(next(iter(acting(rule)), Actor.DCC), []).append(rule)
-    advice = f"`dcc explain {rules[0]}` explains the first of the rules."
-    return Explanation(name, "", meaning, advice, _who_usually_first(actors))
+    return Explanation(name, "", OF_GROUPS[name].demand, OF_GROUPS[name].to_do, _who_usually_first(actors))
 
 
 def _who_by_cause(kind: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, select
 
+from dcc.data_outcomes import FindingEntry
 from dcc.declarations import NO_DETAILS, ORIGIN, code_of, message_of, rule_of, stored_details
 from dcc.documents.origins import Origin
 from dcc.messages import Details, message
@@ -64,6 +65,10 @@ class UploadFinding(NamedTuple):
     def message(self) -> str:
         """What is wrong and what to do, in English."""
         return str(message_of(self.code, with_value(self.details, self.value)))
+
+    def entry(self) -> FindingEntry:
+        """The finding for reports."""
+        return FindingEntry(self.code, self.severity, self.details, self.line, self.path, self.value)
 
     def columns(self) -> dict[str, Any]:
         """The finding's columns in the table."""

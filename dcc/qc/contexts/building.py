@@ -8,9 +8,9 @@ cost depends on the changes, not on the size of the database.
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from sqlalchemy import Connection, Engine, func, select
@@ -190,11 +190,10 @@ def _shares(
         yield place.document_id, key, sign * measurements, sign * fingerprints, cause
 
 
-def _counts(connection: Connection, happened: Mapping[tuple[str, ContextEvent], int]) -> tuple[ContextCounts, ...]:
-    """An entry for each centre with events."""
-    centres = sorted({centre for centre, _ in happened})
-    states: dict[str, Counter[ContextState]] = {centre: Counter() for centre in centres}
-    procedures: dict[str, Counter[str]] = {centre: Counter() for centre in centres}
+def count_contexts(connection: Connection, centres: Collection[str] | None = None) -> tuple[ContextCounts, ...]:
+    """The data contexts of all centres that have any, or of those of `centres`, in the order of centres."""
+    states: dict[str, Counter[ContextState]] = defaultdict(Counter)
+    procedures: dict[str, Counter[str]] = defaultdict(Counter)
     columns = (CONTEXT.c.centre, CONTEXT.c.state, CONTEXT.c.procedure_id)
     statement = select(*columns, func.count(), func.sum(CONTEXT.c.measurements)).group_by(*columns)
     for centre, state, procedure, contexts, measurements in rows_with(connection, statement, CONTEXT.c.centre, centres):
@@ -204,11 +203,23 @@ def _counts(connection: Connection, happened: Mapping[tuple[str, ContextEvent], 
         ContextCounts(
             centre,
             dict(states[centre]),
+            measurements=procedures[centre].total(),
+            procedures={name: number for name, number in procedures[centre].items() if number},
+        )
+        for centre in sorted(states)
+    )
+
+
+def _counts(connection: Connection, happened: Mapping[tuple[str, ContextEvent], int]) -> tuple[ContextCounts, ...]:
+    """An entry for each centre with events."""
+    centres = sorted({centre for centre, _ in happened})
+    found = {one.centre: one for one in count_contexts(connection, centres)}
+    return tuple(
+        replace(
+            found.get(centre, ContextCounts(centre, {})),
             added=happened.get((centre, ContextEvent.DATA_ADDED), 0),
             changed=happened.get((centre, ContextEvent.DATA_CHANGED), 0),
             removed=happened.get((centre, ContextEvent.DATA_REMOVED), 0),
-            measurements=procedures[centre].total(),
-            procedures={name: number for name, number in procedures[centre].items() if number},
         )
         for centre in centres
     )

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, delete, func, select
+from sqlalchemy import ColumnElement, Connection, Engine, Table, delete, func, select
 
 from dcc.data_outcomes import OverviewsBuilt
 from dcc.databases.columns import utc_now
+from dcc.databases.list_parameters import rows_with
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, lock_all
 from dcc.qc.contexts.affected_runs import (
@@ -36,6 +37,18 @@ from dcc.qc.contexts.procedure_animals import renew_animals
 from dcc.qc.contexts.reference_basis import COLONIES, IMPRESS, STRAINS, Basis, Build, follow_basis, recorded_basis
 from dcc.qc.models import OVERVIEW_ANIMAL, OVERVIEW_GENOTYPE
 
+_COUNTED: Final[Mapping[Table, Mapping[str, ColumnElement[Any]]]] = {
+    OVERVIEW_GENOTYPE: {
+        "genotypes": OVERVIEW_GENOTYPE.c.genotype,
+        "strains": func.nullif(OVERVIEW_GENOTYPE.c.strain_id, ""),
+    },
+    OVERVIEW_ANIMAL: {
+        "procedure_runs": OVERVIEW_ANIMAL.c.procedure_run_id,
+        "animals": OVERVIEW_ANIMAL.c.specimen_id,
+        "metadata_groups": OVERVIEW_ANIMAL.c.metadata_group,
+    },
+}
+_NAMES: Final = [name for columns in _COUNTED.values() for name in columns]
 _FOLLOWED: Final = (COLONIES, IMPRESS, STRAINS)
 """The reference data that overviews depend on."""
 
@@ -59,7 +72,8 @@ def build_overviews(qc: Engine, *, is_own: ArchiveFilter = None) -> OverviewsBui
     while (more := run_writing(qc, take, patience_seconds=PATIENCE_SECONDS)) is not None:
         centres |= more
     run_writing(qc, remove_unused_groups, patience_seconds=PATIENCE_SECONDS)
-    counts = run_reading(qc, lambda connection: _counts(connection, centres))
+    found = run_reading(qc, lambda connection: count_overviews(connection, centres))
+    counts = {centre: found.get(centre, dict.fromkeys(_NAMES, 0)) for centre in sorted(centres)}
     return OverviewsBuilt(counts, time.monotonic() - started, utc_now())
 
 
@@ -107,19 +121,13 @@ def _renew(connection: Connection, runs: Iterable[int], genotypes: Collection[Ge
     return centres | {centre for centre, _ in genotypes}
 
 
-def _counts(connection: Connection, centres: Iterable[str]) -> Mapping[str, Mapping[str, int]]:
-    counts: dict[str, Mapping[str, int]] = {}
-    animals = select(
-        func.count(func.distinct(OVERVIEW_ANIMAL.c.procedure_run_id)).label("procedure_runs"),
-        func.count(func.distinct(OVERVIEW_ANIMAL.c.specimen_id)).label("animals"),
-        func.count(func.distinct(OVERVIEW_ANIMAL.c.metadata_group)).label("metadata_groups"),
-    )
-    genotypes = select(
-        func.count(func.distinct(OVERVIEW_GENOTYPE.c.genotype)).label("genotypes"),
-        func.count(func.distinct(func.nullif(OVERVIEW_GENOTYPE.c.strain_id, ""))).label("strains"),
-    )
-    for centre in sorted(centres):
-        of_genotypes = connection.execute(genotypes.where(OVERVIEW_GENOTYPE.c.centre == centre)).mappings().one()
-        of_animals = connection.execute(animals.where(OVERVIEW_ANIMAL.c.centre == centre)).mappings().one()
-        counts[centre] = {**of_genotypes, **of_animals}
+def count_overviews(connection: Connection, centres: Collection[str] | None = None) -> dict[str, dict[str, int]]:
+    """What the overviews of all centres that have any hold, or those of `centres`, by centre."""
+    counts: dict[str, dict[str, int]] = {}
+    for overview, columns in _COUNTED.items():
+        numbers = [func.count(func.distinct(expression)).label(name) for name, expression in columns.items()]
+        statement = select(overview.c.centre, *numbers).group_by(overview.c.centre)
+        for row in rows_with(connection, statement, overview.c.centre, centres):
+            of_centre = counts.setdefault(row.centre, dict.fromkeys(_NAMES, 0))
+            of_centre.update({name: getattr(row, name) for name in columns})
     return counts

@@ -90,13 +90,16 @@ def archives_from(connection: Connection, sources: Collection[int]) -> set[str]:
     return set(connection.scalars(query))
 
 
-def count_waiting(connection: Connection, centres: Collection[str] | None = None) -> int:
-    """The number of documents for the phases after validation, including held ones.
+def count_waiting(connection: Connection, centres: Collection[str] | None = None, until: Phase = Phase.QC) -> int:
+    """The number of documents for the phases after validation up to `until`, including held ones.
 
     Only those in archives of some `centres`, if given.
     """
-    due = [and_(_due(phase), ~_LEFT_ALONE.get(phase, false())) for phase in _BEFORE if phase is not Phase.QC]
-    due.append(_passed(Phase.OVERVIEW))
+    # Documents that wait for a wrangler wait for no session.
+    waits = {phase: _due(phase) for phase in _BEFORE} | {Phase.QC: _passed(Phase.OVERVIEW)}
+    due = [and_(found, ~_LEFT_ALONE.get(phase, false())) for phase, found in waits.items() if phase <= until]
+    if not due:
+        return 0
     return connection.scalar(_current(func.count()).where(or_(*due), named_after(centres))) or 0
 
 

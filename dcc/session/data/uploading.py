@@ -18,7 +18,7 @@ from typing import Final
 
 from sqlalchemy import Engine
 
-from dcc.data_outcomes import FindingEntry, ZipData
+from dcc.data_outcomes import ZipData
 from dcc.databases.engines import MAX_ATTACHED
 from dcc.databases.transactions import run_reading
 from dcc.errors import (
@@ -33,7 +33,7 @@ from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.qc.apply.documents import AppliedDocument, DocumentWithRows, apply_documents
 from dcc.qc.apply.holding import additions_of_existing_entities, owners_of_held_documents
 from dcc.qc.apply.ownership import OtherCentre
-from dcc.qc.apply.upload_findings import UploadFinding, findings_of
+from dcc.qc.apply.upload_findings import findings_of
 from dcc.qc.judging.many_documents import newest_document
 from dcc.qc.rows.prepared_file import PreparedDocument
 from dcc.qc.statistics import update_statistics
@@ -125,7 +125,7 @@ class Uploader:
 
     def fact(self, document: DueDocument, applied: AppliedDocument, seconds: float) -> DocumentResult:
         """The result of an applied document, with the seconds that it took."""
-        findings = worst_first(map(_entry, applied.findings))
+        findings = worst_first(finding.entry() for finding in applied.findings)
         data = data_of(
             document,
             UPLOADED,
@@ -166,10 +166,6 @@ def _notices(document: DueDocument, applied: AppliedDocument) -> list[NewNotice]
         NewNotice(other.centre, document.za_id, outcome, document.xml_id, name, other.counts, done_by)
         for other in applied.others
     ]
-
-
-def _entry(finding: UploadFinding) -> FindingEntry:
-    return FindingEntry(finding.code, finding.severity, finding.details, finding.line, finding.path, finding.value)
 
 
 def upload_documents(work: DataSession) -> Iterator[ZipData]:

@@ -19,7 +19,6 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, Engine
 
-from dcc.data_outcomes import FindingEntry
 from dcc.databases.engines import MAX_ATTACHED
 from dcc.databases.transactions import run_reading
 from dcc.documents.origins import Origin
@@ -313,10 +312,7 @@ class _Application:
             self.standing.append(StandingDocument(applied.document_id, one.document, one.prepared, noted))
             return
         outcome = HELD if applied.state is DocumentState.HELD else failed(Phase.UPLOAD)
-        entries = [
-            FindingEntry(finding.code, finding.severity, finding.details, finding.line, finding.path, finding.value)
-            for finding in applied.findings
-        ]
+        entries = [finding.entry() for finding in applied.findings]
         self.verdicts[one.document.xml_id] = _verdict(outcome, problems_of(entries, len(entries), self._replayer.limit))
 
 
