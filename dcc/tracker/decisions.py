@@ -19,6 +19,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, insert, literal, or_, select, update
 
 from dcc.databases.columns import utc_now
+from dcc.databases.list_parameters import IDS, change_about
 from dcc.databases.transactions import insert_rows
 from dcc.errors import InternalFaultError
 from dcc.outcomes import Problem, ZipKey
@@ -38,7 +39,7 @@ from dcc.tracker.models import (
 from dcc.tracker.problems import problem_columns
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.states import State
-from dcc.tracker.submission_rows import IDS, KEY, change_about, group_pairs, is_at, key_of, object_of
+from dcc.tracker.submission_rows import KEY, group_pairs, is_at, key_of, object_of
 
 RETRY_POLICY: Final = "retry policy"
 """Who opens failed downloads again in each session."""

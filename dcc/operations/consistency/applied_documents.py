@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, func, select
 
+from dcc.databases.list_parameters import IDS
 from dcc.operations.consistency.inconsistency import Inconsistency, in_rows
 from dcc.operations.consistency.tracker_rows import document_pages
 from dcc.outcomes import LEFT_OUT
@@ -17,7 +18,7 @@ from dcc.rules.findings import MORE_RULE
 from dcc.tracker.models import AnException, XmlLog
 from dcc.tracker.problems import KIND, entries_that_hold
 from dcc.tracker.states import State
-from dcc.tracker.submission_rows import IDS, key_of, state_of
+from dcc.tracker.submission_rows import key_of, state_of
 from dcc.vocabulary import DocumentAction, DocumentState, Severity
 
 _JUDGE: Final = "Have it judged again: dcc data recheck --zip {key} --reason ..., then: dcc crawl"

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, select
 
+from dcc.databases.list_parameters import IDS
 from dcc.errors import BadFileNameError
 from dcc.naming import Action
 from dcc.operations.consistency.inconsistency import Inconsistency
@@ -20,7 +21,7 @@ from dcc.runtime.checksums import md5_of_open_file
 from dcc.store.staging import Staging
 from dcc.tracker.models import XmlFile, ZipAction, ZipFile
 from dcc.tracker.states import State
-from dcc.tracker.submission_rows import IDS, key_of, state_of
+from dcc.tracker.submission_rows import key_of, state_of
 
 _RETRY: Final = "Have it downloaded again: dcc retry {key}"
 _CHUNK: Final = 500

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, and_, exists, func, or_, select
 
+from dcc.databases.list_parameters import IDS
 from dcc.messages import count_of
 from dcc.operations.consistency.inconsistency import Inconsistency, in_rows
 from dcc.operations.consistency.tracker_rows import PAGE, download_state, pages, sources_were_purged, zip_pages
@@ -29,7 +30,7 @@ from dcc.tracker.models import (
     ZipLog,
 )
 from dcc.tracker.states import REFUSED, REQUESTED, SET_ASIDE, WAITING, State, advance, roll_up
-from dcc.tracker.submission_rows import IDS, KEY, is_at, key_of, state_of
+from dcc.tracker.submission_rows import KEY, is_at, key_of, state_of
 
 EXTRACTED: Final = State(Phase.UNZIP, Status.DONE)
 _FETCHED_ANEW: Final = State(Phase.UNZIP, Status.RUNNING)

@@ -14,6 +14,7 @@ from typing import Final
 from sqlalchemy import Connection, Engine, select
 
 from dcc.data_outcomes import DocumentData
+from dcc.databases.list_parameters import IDS, rows_about
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.errors import ConfigurationError, DocumentError, NotDelegatedError, NotFoundError
 from dcc.messages import mark
@@ -54,7 +55,7 @@ from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome, add_not
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload
 from dcc.tracker.register.delegations import find_archive, load_delegations
 from dcc.tracker.states import SET_ASIDE, State
-from dcc.tracker.submission_rows import IDS, action_states, rows_about
+from dcc.tracker.submission_rows import action_states
 from dcc.vocabulary import DocumentState, Severity
 
 WITHDRAWN: Final = State(Phase.UPLOAD, Status.CANCELLED)

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, and_, func, or_, select
 
+from dcc.databases.list_parameters import IDS, rows_about
 from dcc.messages import Message, mark, message
 from dcc.naming import Action
 from dcc.outcomes import HELD, ZipKey
@@ -37,7 +38,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import submissions_with_entries
 from dcc.tracker.states import State
-from dcc.tracker.submission_rows import DOCUMENTS_COUNT, IDS, group_pairs, is_at, key_of, newest_downloads, rows_about
+from dcc.tracker.submission_rows import DOCUMENTS_COUNT, group_pairs, is_at, key_of, newest_downloads
 
 MAX_RETRIES: Final = 3
 """How often an archive is requested before others no longer wait for it."""
