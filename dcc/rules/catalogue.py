@@ -11,14 +11,15 @@ from typing import Final
 
 from dcc.rules.checking import all_rules
 from dcc.rules.findings import MORE_RULE, REFERENCE_RULE
-from dcc.rules.upload import PLATFORM_RULES, UPLOAD_RULES, RuleEntry
+from dcc.rules.registry import Stage
+from dcc.rules.upload import PLATFORM_RULES, RuleEntry
 
 UNWAIVABLE: Final = frozenset({REFERENCE_RULE, MORE_RULE})
 """Rules about a check, not about data, which no waiver can name."""
 
 
 _REGISTERED: Final = [
-    RuleEntry(rule.id, rule.severity, rule.demand, rule.known_as, rule.reference_names, rule.id in UPLOAD_RULES)
+    RuleEntry(rule.id, rule.severity, rule.demand, rule.known_as, rule.reference_names, rule.stage is Stage.UPLOAD)
     for rule in all_rules().values()
 ]
 

@@ -61,8 +61,8 @@ from dcc.rules.elements import (
 )
 from dcc.rules.experiment_rules import key_of_experiment
 from dcc.rules.findings import BROKEN_CASE, BROKEN_IN_PACKAGE, REFERENCE_RULE, Finding, fault
-from dcc.rules.registry import RULES, Plans, Rule
-from dcc.rules.upload import DUPLICATE, NOT_STORED, UPLOAD_RULES
+from dcc.rules.registry import RULES, Plans, Rule, Stage
+from dcc.rules.upload import DUPLICATE, NOT_STORED, PLATFORM_RULES
 from dcc.runtime.installed_packages import RULES as ADDED_RULES
 from dcc.runtime.installed_packages import error_of, load_added, package_of
 from dcc.vocabulary import Severity
@@ -80,15 +80,19 @@ RULE_MODULES = (
 
 load_added(ADDED_RULES)
 
-JUDGED_AT_UPLOAD = frozenset({"S13", "E9"})
+JUDGED_AT_UPLOAD = frozenset(rule.id for rule in RULES.values() if rule.stage is Stage.UPLOAD)
 """The rules that are not part of the check of uploaded documents."""
-NEEDING_OTHERS = frozenset(rule.id for rule in RULES.values() if rule.others)
-"""The rules that look at other documents, and need the QC database; all others depend on the document alone."""
-ABOUT_SPECIMENS = NEEDING_OTHERS - JUDGED_AT_UPLOAD
-"""Those that look at specimens of other documents."""
+ABOUT_SPECIMENS = frozenset(rule.id for rule in RULES.values() if rule.stage is Stage.OTHER_DOCUMENTS)
+"""The rules that look at specimens of other documents."""
+AWAITING_SPECIMENS = frozenset(rule.id for rule in RULES.values() if rule.awaits_animals)
+"""Those about missing specimens, which may have been submitted before or may come yet."""
+NEEDING_OTHERS = JUDGED_AT_UPLOAD | ABOUT_SPECIMENS
+"""The rules that need the QC database; all others depend on the document alone."""
+UPLOAD_RULES = JUDGED_AT_UPLOAD.union(rule.id for rule in PLATFORM_RULES if rule.at_upload)
+"""The rules that are checked during the upload."""
 JUDGED_TOGETHER = NEEDING_OTHERS | {DUPLICATE}
 """The rules that `dcc validate` judges as far as the other documents are among its files."""
-LEFT_TO_SESSIONS = frozenset(UPLOAD_RULES) - JUDGED_TOGETHER - {NOT_STORED}
+LEFT_TO_SESSIONS = UPLOAD_RULES - JUDGED_TOGETHER - {NOT_STORED}
 """The rules that `dcc validate` does not judge: only the databases can tell."""
 
 _log = logging.getLogger(__name__)
@@ -188,14 +192,13 @@ class _Checking:
         lookups = self.document.lookups
         if lookups is None or self.plans.without >= NEEDING_OTHERS:
             return NOTHING_ASKED
+        asks_of_repeats = not self.plans.without >= JUDGED_AT_UPLOAD
         ids: set[str] = set()
         keys = set()
         for entity in entities:
-            ids.update(specimens_asked_for(entity, self.plans.without))
-            if isinstance(entity, Experiment):
+            ids.update(specimens_asked_for(entity, itself=asks_of_repeats))
+            if asks_of_repeats and isinstance(entity, Experiment):
                 keys.add(key_of_experiment(entity))
-        if "E9" in self.plans.without:
-            keys.clear()
         return Answers(
             lookups.known_specimens(block.centre, ids) if ids else {},
             lookups.known_experiments(block.centre, keys) if keys else {},
@@ -211,10 +214,10 @@ class _Checking:
         if procedure is not None:
             definition = above.pipeline.procedures.get(procedure.procedure_id) if above.pipeline is not None else None
             unknown = self.skipped.unknown_in(procedure, definition)
-        if is_known and not plan.elsewhere and not unknown:
+        if is_known and not plan.always_asked and not unknown:
             return
         at = above._replace(path=above.path + step, entity=entity)
-        if self.judge(entity, at, plan.elsewhere if is_known else plan.rules) and not is_known:
+        if self.judge(entity, at, plan.always_asked if is_known else plan.rules) and not is_known:
             self.skipped.remember_entity(entity, centre, today)
         if procedure is not None and unknown:
             self.procedure(procedure, definition, unknown, at)

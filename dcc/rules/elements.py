@@ -148,11 +148,11 @@ def results_of(procedure: Procedure) -> frozenset[tuple[str, int | str | None]]:
     )
 
 
-def specimens_asked_for(entity: Entity, without: Collection[str]) -> Collection[str]:
-    """The ids of the specimens that rules need to check an entity; `without` are rules to leave out."""
+def specimens_asked_for(entity: Entity, *, itself: bool) -> Collection[str]:
+    """The ids of the specimens that rules need to check an entity; of a specimen, its own only if asked for."""
     if isinstance(entity, Specimen):
         related = [specimen.specimen_id for specimen in entity.related_specimens]
-        return related if "S13" in without else [entity.specimen_id, *related]
+        return [entity.specimen_id, *related] if itself else related
     return entity.specimen_ids if isinstance(entity, Experiment) else ()
 
 

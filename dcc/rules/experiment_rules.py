@@ -14,7 +14,7 @@ from dcc.rules.codes import MISPLACED_CODE, PROCEDURE_FAMILY, UNREGISTERED_CODE,
 from dcc.rules.context import Context, ExperimentKey
 from dcc.rules.elements import BlockEnd
 from dcc.rules.findings import Fault, fault
-from dcc.rules.registry import rule
+from dcc.rules.registry import Stage, rule
 from dcc.rules.upload import THERE, fault_of_repeat
 from dcc.rules.values import day_of, is_blank
 from dcc.vocabulary import Actor, EntityKind, Severity
@@ -91,7 +91,8 @@ def centre_holds_something(end: BlockEnd, at: Context) -> Iterator[Fault]:
     ),
     acts=Actor.NOBODY,
     known_as="testSpecimenSubmittedToDCC",
-    others=True,
+    stage=Stage.OTHER_DOCUMENTS,
+    awaits_animals=True,
 )
 def specimens_are_uploaded(experiment: Experiment, at: Context) -> Iterator[Fault]:
     """Every specimenID of an experiment has been uploaded for that centre."""
@@ -111,7 +112,7 @@ def specimens_are_uploaded(experiment: Experiment, at: Context) -> Iterator[Faul
     cause=mark("Experiments have neither a procedure nor a status code"),
     remedy=mark("Give their results, or a status code that says why they are missing."),
     known_as=("nullStatusCodenullProcedures", "linenullStatusCodenullProcedures"),
-    local=True,
+    depends_on_shape_only=True,
 )
 def experiment_has_a_procedure(experiment: Experiment, at: Context) -> Iterator[Fault]:
     """An experiment without a status code has a procedure; a line always has one, by the schema."""
@@ -134,7 +135,7 @@ def experiment_has_a_procedure(experiment: Experiment, at: Context) -> Iterator[
     },
     known_as=("experimentStatusInvalid", "lineStatusInvalid", "nullStatusCode", "line_nullStatusCode"),
     needs=StatusCodes,
-    local=True,
+    depends_on_shape_only=True,
 )
 def statuses_are_registered(entity: Experiment | Line, at: Context) -> Iterator[Fault]:
     """The status codes of experiments and lines are registered and not empty."""
@@ -193,7 +194,7 @@ def colony_of_line_is_registered(line: Line, at: Context) -> Iterator[Fault]:
         ),
     },
     known_as="experimentAttributes_DateNull",
-    others=True,
+    stage=Stage.OTHER_DOCUMENTS,
 )
 def date_is_within_the_lives_of_the_specimens(experiment: Experiment, at: Context) -> Iterator[Fault]:
     """The dateOfExperiment is not in the future, a day allowed for time zones, nor before a specimen's birth."""
@@ -216,7 +217,7 @@ def date_is_within_the_lives_of_the_specimens(experiment: Experiment, at: Contex
     "E9",
     Experiment,
     like=THERE,
-    others=True,
+    stage=Stage.UPLOAD,
 )
 def experiment_id_is_unique(experiment: Experiment, at: Context) -> Iterator[Fault]:
     """An experimentID with its sequenceID is unique within centre and procedure, unless edited or deleted."""

@@ -27,7 +27,7 @@ KNOWN_ANIMALS = """
 from dcc.documents.contents import Experiment
 from dcc.messages import mark
 from dcc.rules.findings import fault
-from dcc.rules.registry import rule
+from dcc.rules.registry import Stage, rule
 from dcc.vocabulary import Severity
 
 
@@ -38,7 +38,7 @@ from dcc.vocabulary import Severity
     message=mark("The animal '{value}' is known."),
     cause=mark("Animals are known"),
     remedy=mark("Do nothing."),
-    others=True,
+    stage=Stage.OTHER_DOCUMENTS,
 )
 def animals_are_unknown(experiment, at):
     'Animals of experiments are unknown.'
@@ -279,14 +279,15 @@ ODD_RULES = """
 from dcc.documents.contents import Experiment
 from dcc.messages import mark
 from dcc.rules.findings import fault
-from dcc.rules.registry import rule
+from dcc.rules.registry import Stage, rule
 
 def odd_rule(rule_id, message, yielded):
     def is_odd(experiment, at):
         'Experiments are not odd.'
         yield yielded(experiment)
 
-    rule(rule_id, Experiment, message=message, cause=mark("Odd"), remedy=mark("See."), others=True)(is_odd)
+    texts = {"message": message, "cause": mark("Odd"), "remedy": mark("See.")}
+    rule(rule_id, Experiment, **texts, stage=Stage.OTHER_DOCUMENTS)(is_odd)
 
 odd_rule("D1", mark("See {document}."), lambda one: fault(one.line, document="protocol 7"))
 """

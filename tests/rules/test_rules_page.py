@@ -4,9 +4,8 @@ from collections import Counter
 from pathlib import Path
 
 from dcc.rules.catalogue import CATALOGUE, GROUP_OF, GROUPS, UNWAIVABLE
-from dcc.rules.checking import all_rules
+from dcc.rules.checking import UPLOAD_RULES, all_rules
 from dcc.rules.rules_page import rules_page
-from dcc.rules.upload import UPLOAD_RULES
 
 PAGE = Path(__file__).parents[2] / "docs" / "rules.md"
 

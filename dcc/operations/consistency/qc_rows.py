@@ -15,7 +15,8 @@ from dcc.qc.contexts.affected_runs import affected_runs
 from dcc.qc.contexts.membership import ContextKey, present_members, recorded_members, shares_of_procedure
 from dcc.qc.contexts.reference_basis import COLONIES, Build, recorded_basis
 from dcc.qc.models import CONTEXT, DOCUMENT, ENTITY_TABLES, FINDING, HISTORY, ISSUE, LIFETIME, MEASUREMENT, RUN, SHARE
-from dcc.rules.upload import UPLOAD_RULES, describe
+from dcc.rules.checking import UPLOAD_RULES
+from dcc.rules.upload import describe
 from dcc.vocabulary import DocumentState, EntityKind
 
 _RESTORE: Final = "Restore the QC database from a backup, or have it filled again from staging; report this as a fault."

@@ -18,6 +18,7 @@ from dcc.qc.models import FINDING
 from dcc.qc.rows.documents import DocumentPlace
 from dcc.qc.rows.entity_keys import Key
 from dcc.qc.rows.types import TooLong
+from dcc.rules.checking import UPLOAD_RULES
 from dcc.rules.findings import facts_of, with_value
 from dcc.rules.upload import (
     DUPLICATE,
@@ -27,7 +28,6 @@ from dcc.rules.upload import (
     OWNERSHIP,
     THERE_CASE,
     TWICE_CASE,
-    UPLOAD_RULES,
     describe,
 )
 from dcc.vocabulary import EntityKind, Severity

@@ -29,7 +29,14 @@ from dcc.qc.rows.documents import DocumentPlace
 from dcc.qc.rows.entity_keys import Key, key_of
 from dcc.qc.rows.types import Row, TooLong
 from dcc.reference.loading import ReferenceData
-from dcc.rules.checking import ABOUT_SPECIMENS, JUDGED_AT_UPLOAD, NEEDING_OTHERS, all_rules, check_contents
+from dcc.rules.checking import (
+    ABOUT_SPECIMENS,
+    AWAITING_SPECIMENS,
+    JUDGED_AT_UPLOAD,
+    NEEDING_OTHERS,
+    all_rules,
+    check_contents,
+)
 from dcc.rules.context import DocumentContext, EntityLocation, ExperimentKey, KnownSpecimen, Lookups
 from dcc.rules.experiment_rules import key_of_experiment
 from dcc.rules.findings import Finding, with_value
@@ -69,8 +76,6 @@ class TextLimits:
         return self._block is not None
 
 
-MISSING: Final = frozenset({"E4", "S14"})
-"""The rules about missing things, which may have been submitted before."""
 _NOTHING: Final = ReferenceData()
 _VALID: Final = State(Phase.XSD, Status.DONE)
 _Key = TypeVar("_Key")
@@ -235,7 +240,7 @@ class Neighbours:
             return
         # If what it names is not there, all of it is refused, and a session judges nothing of it.
         missing_from = self if document.presumed == document.storable else _Submitted(self)
-        for rules, lookups in ((ABOUT_SPECIMENS - MISSING, self), (MISSING, missing_from)):
+        for rules, lookups in ((ABOUT_SPECIMENS - AWAITING_SPECIMENS, self), (AWAITING_SPECIMENS, missing_from)):
             for finding in self._check(number, document, document.contents, today, rules, lookups):
                 if finding.block not in document.refused:
                     yield finding
@@ -420,8 +425,8 @@ class Judge:
         if later.takes_no_effect:
             draft.errors = [error for error in draft.errors if error.kind not in all_rules()]
             draft.warnings = [warning for warning in draft.warnings if warning.kind not in all_rules()]
-        self._add(draft, (problem for problem in later.problems if problem.kind not in MISSING))
-        draft.missing += (problem for problem in later.problems if problem.kind in MISSING)
+        self._add(draft, (problem for problem in later.problems if problem.kind not in AWAITING_SPECIMENS))
+        draft.missing += (problem for problem in later.problems if problem.kind in AWAITING_SPECIMENS)
 
     def _add(self, draft: DraftVerdict, problems: Iterable[Problem]) -> None:
         """Add findings: those that fail a document, and of others as many as are recorded, in order of lines."""
