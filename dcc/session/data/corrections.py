@@ -22,7 +22,7 @@ from dcc.naming import Action
 from dcc.outcomes import HELD as HELD_KIND
 from dcc.outcomes import LEFT_OUT, ZipKey
 from dcc.phases import Phase, Status
-from dcc.qc.apply.documents import DocumentWithRows
+from dcc.qc.apply.decision import DocumentWithRows
 from dcc.qc.apply.holding import check_signature, confirm_held
 from dcc.qc.apply.planning import Plan, plan_document
 from dcc.qc.apply.withdrawal import WithdrawalResult, undo_submission
