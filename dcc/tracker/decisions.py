@@ -38,7 +38,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import problem_columns
 from dcc.tracker.register.column_texts import PERSON_LENGTH
-from dcc.tracker.states import State
+from dcc.tracker.states import UPLOADED, VALID, State
 from dcc.tracker.submission_rows import KEY, group_pairs, is_at, key_of, object_of
 
 RETRY_POLICY: Final = "retry policy"
@@ -198,10 +198,10 @@ def quarantine(connection: Connection, session_id: int, max_faults: int) -> None
 
 def is_unfinished() -> ColumnElement[bool]:
     """Condition on a submission: it failed, or has not come through validation, or waits to be judged."""
-    to_judge = State(Phase.UPLOAD, Status.DONE), State(Phase.DATA, Status.PENDING), State(Phase.DATA, Status.RUNNING)
+    to_judge = UPLOADED, State(Phase.DATA, Status.PENDING), State(Phase.DATA, Status.RUNNING)
     return or_(
         ZipAction.status_id == int(Status.FAILED),
-        and_(ZipAction.phase_id <= int(Phase.XSD), ~is_at(ZipAction, State(Phase.XSD, Status.DONE))),
+        and_(ZipAction.phase_id <= int(Phase.XSD), ~is_at(ZipAction, VALID)),
         is_at(ZipAction, *to_judge),
     )
 

@@ -31,7 +31,7 @@ from dcc.nearest_names import LEAST_ALIKE, nearest_names
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
 from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
-from dcc.tracker.states import STATES, State
+from dcc.tracker.states import NOT_DOWNLOADED, STATES, State
 
 _MAX_COMPARED: Final = 2000
 """Names of archives among which the nearest are looked for, not of all that a centre has ever sent."""
@@ -194,7 +194,7 @@ def archive_md5() -> ColumnElement[Any]:
 
 
 _FETCHED_NOTHING: Final = or_(
-    is_at(ZipDownload, State(Phase.DOWNLOAD, Status.FAILED)),
+    is_at(ZipDownload, NOT_DOWNLOADED),
     and_(ZipDownload.status_id == int(Status.CANCELLED), ZipDownload.phase_id <= int(Phase.UNZIP)),
 )
 LATEST: Final = case(

@@ -61,7 +61,7 @@ from dcc.tracker.hostings.source_statistics import TransferStatistics
 from dcc.tracker.hostings.urgent_archives import urgent_keys
 from dcc.tracker.models import ZipDownload, utc_now
 from dcc.tracker.register.source_schedules import paused_sources
-from dcc.tracker.states import State
+from dcc.tracker.states import DOWNLOADING, EXTRACTED, EXTRACTING, NOT_DOWNLOADED, NOT_EXTRACTED, WRONG_CHECKSUM, State
 from dcc.tracker.stored_archives import replicas_with_copies
 
 log = logging.getLogger(__name__)
@@ -73,14 +73,8 @@ _ASKING_SECONDS = 10.0
 """Seconds between looks for archives that a person wants first, and for sources that a person paused."""
 _STOP_SECONDS = 5.0
 
-DOWNLOADING = State(Phase.DOWNLOAD, Status.RUNNING)
-NOT_DOWNLOADED = State(Phase.DOWNLOAD, Status.FAILED)
-WRONG_CHECKSUM = State(Phase.ZIP_MD5, Status.FAILED)
 NOT_FETCHED = State(Phase.DOWNLOAD, Status.CANCELLED)
 PIECED_TOGETHER = State(Phase.UNZIP, Status.CANCELLED)
-EXTRACTING = State(Phase.UNZIP, Status.RUNNING)
-EXTRACTED = State(Phase.UNZIP, Status.DONE)
-NOT_EXTRACTED = State(Phase.UNZIP, Status.FAILED)
 
 
 CoordinatorEvent = DownloadMessage | partial[None]

@@ -25,7 +25,6 @@ from dcc.tracker.submission_rows import has_archive_bytes, named_after, state_of
 
 log = logging.getLogger(__name__)
 
-UPLOADED: Final = State(Phase.UPLOAD, Status.DONE)
 
 _BEFORE: Final = {
     Phase.UPLOAD: Phase.XSD,

@@ -21,7 +21,6 @@ from dcc.documents.reading import read_document
 from dcc.documents.schema_set import SchemaSet
 from dcc.naming import Action
 from dcc.outcomes import Problem, ZipKey
-from dcc.phases import Phase, Status
 from dcc.qc.apply.entity_rows import LIMITS
 from dcc.qc.apply.upload_findings import FindingCollector, UploadFinding, duplicate, too_long
 from dcc.qc.rows.building import NUMBERED, RowBuilder
@@ -42,7 +41,7 @@ from dcc.rules.experiment_rules import key_of_experiment
 from dcc.rules.findings import Finding, with_value
 from dcc.session.data.due_documents import DueDocument, in_order_of_upload
 from dcc.session.validation.verdicts import DocumentToJudge, DraftFile, DraftVerdict, LaterFindings
-from dcc.tracker.states import State
+from dcc.tracker.states import VALID
 from dcc.vocabulary import EntityKind, Severity
 
 
@@ -77,7 +76,6 @@ class TextLimits:
 
 
 _NOTHING: Final = ReferenceData()
-_VALID: Final = State(Phase.XSD, Status.DONE)
 _Key = TypeVar("_Key")
 _Known = TypeVar("_Known")
 
@@ -356,7 +354,7 @@ def _of_archives(documents: Iterable[JudgedDocument]) -> list[JudgedDocument]:
         if archive is not None and name is not None:
             za_id = archives.setdefault(archive, len(archives))
             key = ZipKey(action, archive.name)
-            due.append(DueDocument(len(found), za_id, key, None, name, 0, None, _VALID))
+            due.append(DueDocument(len(found), za_id, key, None, name, 0, None, VALID))
             found.append(document)
     return [found[document.xml_id] for document in in_order_of_upload(due)]
 

@@ -24,12 +24,12 @@ from dcc.tracker.models import (
     ZipDownload,
     ZipFile,
 )
-from dcc.tracker.states import State
+from dcc.tracker.states import UPLOADED, WITHDRAWN, State
 from dcc.tracker.submission_rows import is_at, last_attempts, latest_downloads
 
 LOADED = or_(
     XmlFile.phase_id > int(Phase.UPLOAD),
-    is_at(XmlFile, State(Phase.UPLOAD, Status.RUNNING), State(Phase.UPLOAD, Status.DONE)),
+    is_at(XmlFile, State(Phase.UPLOAD, Status.RUNNING), UPLOADED),
 )
 """Condition on a document: the QC database has it."""
 
@@ -52,7 +52,7 @@ def withdrawn_zips(connection: Connection, za_ids: Collection[int]) -> set[int]:
         .where(XmlLog.xml_id == XmlFile.id, XmlLog.cleared.is_(None))
         .where(AnException.short_name == LEFT_OUT[Phase.UPLOAD])
     )
-    withdrawn = is_at(XmlFile, State(Phase.UPLOAD, Status.CANCELLED)), ~exists(left_out)
+    withdrawn = is_at(XmlFile, WITHDRAWN), ~exists(left_out)
     query = select(XmlFile.zip_id).where(*withdrawn).distinct()
     return {archives[row.zip_id] for row in rows_with(connection, query, XmlFile.zip_id, archives)}
 

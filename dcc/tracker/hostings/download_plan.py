@@ -43,7 +43,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import document_problems
 from dcc.tracker.register.source_addresses import in_use
-from dcc.tracker.states import NOT_ARRIVED, REQUESTED, WAITING, State
+from dcc.tracker.states import DOWNLOADING, NOT_ARRIVED, NOT_EXTRACTED, REQUESTED, VALID, WAITING, State
 from dcc.tracker.submission_rows import (
     KEY,
     LATEST,
@@ -271,7 +271,7 @@ def select_staged(*columns: Any) -> Select[*tuple[Any, ...]]:
 def _interrupted_query() -> Select[*tuple[Any, ...]]:
     """The latest download of each submission that `load_interrupted` returns."""
     unfinished = [int(Status.PENDING), int(Status.RUNNING)]
-    done = is_at(ZipAction, State(Phase.XSD, Status.DONE))
+    done = is_at(ZipAction, VALID)
     failed = ZipAction.status_id == int(Status.FAILED)
     unchecked = and_(XmlFile.phase_id <= int(Phase.XSD), XmlFile.status_id.in_(unfinished))
     with_unchecked = select(FileSourceHasZip.za_id).join(ZipDownload).join(XmlFile).where(unchecked)
@@ -437,10 +437,7 @@ def _same_size(hosting: Hosting, preferred: Iterable[Hosting]) -> bool:
 
 
 _ORPHANS: Final = (
-    select(ZipDownload.id)
-    .join(FileSourceHasZip)
-    .join(ZipAction)
-    .where(is_at(ZipDownload, REQUESTED, State(Phase.DOWNLOAD, Status.RUNNING)))
+    select(ZipDownload.id).join(FileSourceHasZip).join(ZipAction).where(is_at(ZipDownload, REQUESTED, DOWNLOADING))
 )
 _UNCONCLUDED: Final = select(ZipAction.id).where(
     is_at(ZipAction, WAITING),
@@ -461,9 +458,6 @@ _DUE: Final = union(
         Reopening.fell_back.is_not(None),
         ~exists().where(_Newer.za_id == Reopening.za_id, _Newer.id > Reopening.id),
     ),
-    select(FileSourceHasZip.za_id)
-    .join(BadCopy)
-    .join(ZipAction)
-    .where(is_at(ZipAction, State(Phase.UNZIP, Status.FAILED))),
+    select(FileSourceHasZip.za_id).join(BadCopy).join(ZipAction).where(is_at(ZipAction, NOT_EXTRACTED)),
 ).subquery("due")
 """A subquery for the retry policy, so that no session needs another statement."""

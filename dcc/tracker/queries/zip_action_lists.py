@@ -38,7 +38,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import FAILING, OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, problem_of
 from dcc.tracker.register.source_addresses import in_use
-from dcc.tracker.states import NOT_ARRIVED, WAITING, State
+from dcc.tracker.states import NOT_ARRIVED, UPLOADED, WAITING, State
 from dcc.tracker.submission_rows import (
     CONTACT,
     DOCUMENTS_COUNT,
@@ -361,7 +361,7 @@ def select_zips(connection: Connection, criteria: ZipFilter, names: Sequence[str
         .join(FileSourceHasZip)
         .where(
             FileSourceHasZip.za_id == ZipAction.id,
-            or_(XmlFile.phase_id > int(Phase.UPLOAD), is_at(XmlFile, State(Phase.UPLOAD, Status.DONE))),
+            or_(XmlFile.phase_id > int(Phase.UPLOAD), is_at(XmlFile, UPLOADED)),
         )
     ).correlate(ZipAction)
     query = select_zip_actions().add_columns(
