@@ -96,14 +96,13 @@ class AfterFailure(Enum):
 def after_failure(error: Exception, state: State, *, is_planned: bool, has_others: bool) -> AfterFailure:
     """What becomes of a job after an attempt that failed with an error, which gave it a state.
 
-    | the first that applies                                                       | result      |
-    | ---------------------------------------------------------------------------- | ----------- |
-    | `is_planned`: another attempt follows                                        | TRIES_AGAIN |
-    | the disk is full                                                             | STAYS       |
-    | the archive has not the published checksum                                   | SET_ASIDE   |
-    | it is not the file listed; `has_others`: staging has a copy, or one was bad  | ENDS        |
-    | it is not the file listed                                                    | SET_ASIDE   |
-    | none of these                                                                | ENDS        |
+    The first that applies decides. `has_others`: staging has a copy, or another one was bad.
+
+    - `is_planned`, another attempt follows: TRIES_AGAIN.
+    - The disk is full: STAYS.
+    - The archive has not the published checksum: SET_ASIDE.
+    - It is another file than listed, without `has_others`: SET_ASIDE.
+    - All else: ENDS.
     """
     if is_planned:
         return AfterFailure.TRIES_AGAIN
