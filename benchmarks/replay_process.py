@@ -39,7 +39,7 @@ def prepare(begun: tuple[ArchiveChecker, PreparationBasis], key: ZipKey, path: P
     documents = [
         DocumentToPrepare(str(one.path), one.name.kind, one.name.centre, one.md5) for one in found.archive.documents
     ]
-    if failed := preparing.prepare(basis, ArchiveToPrepare(key, "H", target / "prepared.rows", documents)):
+    if failed := preparing.prepare_archive(basis, ArchiveToPrepare(key, "H", target / "prepared.rows", documents)):
         raise RuntimeError(f"{key} was not prepared: {failed}")
     for one in found.archive.documents:
         one.path.unlink()

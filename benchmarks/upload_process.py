@@ -32,13 +32,20 @@ def apply(url: str, paths: Sequence[Path]) -> int:
     from pydantic import SecretStr
 
     from dcc.outcomes import ZipKey
-    from dcc.qc.apply.documents import DocumentWithRows, apply_documents
+    from dcc.qc.apply.decision import DocumentWithRows
+    from dcc.qc.apply.documents import apply_documents
     from dcc.qc.apply.entity_rows import columns_for
     from dcc.qc.database import open_qc_database
     from dcc.qc.rows.prepared_file import PreparedFile
     from dcc.reference.loading import load_shipped
     from dcc.runtime.worker_processes import WorkerProcesses
-    from dcc.session.prepare.documents import ArchiveToPrepare, DocumentToPrepare, PreparationBasis, begin, prepare
+    from dcc.session.prepare.documents import (
+        ArchiveToPrepare,
+        DocumentToPrepare,
+        PreparationBasis,
+        begin,
+        prepare_archive,
+    )
     from dcc.settings import Settings
     from dcc.vocabulary import DocumentState
 
@@ -53,7 +60,7 @@ def apply(url: str, paths: Sequence[Path]) -> int:
             target = Path(folder) / f"{start}.rows"
             documents = [DocumentToPrepare(str(path), KIND, "H", None) for path in some]
             archive = ArchiveToPrepare(ZipKey(Action.ADD, f"{start}.zip"), "H", target, documents)
-            prepared.append((start, some, target, processes.submit(target.name, prepare, archive)))
+            prepared.append((start, some, target, processes.submit(target.name, prepare_archive, archive)))
         for start, some, target, made in prepared:
             made.result()
             file = PreparedFile(target)

@@ -104,6 +104,31 @@ class AnyCentre:
 ANY_CENTRE: Final = AnyCentre()
 
 
+@dataclass(frozen=True, slots=True)
+class KnownCentre:
+    """A centre of the consortium: its ILAR code, its name in iMits (where it has another) and its full name."""
+
+    short_name: str
+    imits_name: str | None
+    full_name: str
+
+
+KNOWN_CENTRES: Final = (
+    KnownCentre("Bcm", None, "Baylor College of Medicine"),
+    KnownCentre("Gmc", None, "Helmholtz Zentrum Muenchen"),
+    KnownCentre("H", "HARWELL", "MRC Harwell"),
+    KnownCentre("Ics", "ICS", "Institut Clinique de la Souris"),
+    KnownCentre("J", "JAX", "The Jackson Laboratory"),
+    KnownCentre("Krb", None, "Korea Research Institute of Bioscience and Biotechnology"),
+    KnownCentre("Ning", None, "Nanjing University"),
+    KnownCentre("Rbrc", None, "RIKEN BioResource Center"),
+    KnownCentre("Tcp", None, "Toronto Centre for Phenogenomics"),
+    KnownCentre("Ucd", None, "University of California, Davis"),
+    KnownCentre("Wtsi", "WTSI", "Wellcome Trust Sanger Institute"),
+)
+"""The centres of the convention; an installation registers those it serves."""
+
+
 @dataclass(frozen=True)
 class NamingConvention:
     """The names of archives and documents, as regular expressions with named groups.

@@ -1,11 +1,7 @@
-"""The tracker's reference rows, in the order that carries their meaning.
-
-A row's id is its position in its sequence, counted from 1. Rows may be appended, never moved or renamed.
-"""
+"""Phases, statuses and actions, with the ids of their rows in the tracker (`dcc.tracker.reference_rows`)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
@@ -48,83 +44,8 @@ class Status(IntEnum):
         return self.name.lower()
 
 
-@dataclass(frozen=True, slots=True)
-class ReferenceRow:
-    """A row of a reference table; `rgba` is a status's colour, None for all other rows."""
-
-    short_name: str
-    description: str
-    rgba: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class KnownCentre:
-    """A centre of the consortium: its ILAR code, its name in iMits (where it has another) and its full name."""
-
-    short_name: str
-    imits_name: str | None
-    full_name: str
-
-
 ACTION_IDS: Final = {Action.ADD: 1, Action.EDIT: 2, Action.DELETE: 3}
 """Ids of the `processing_type` rows, in the order in which archives of one date and increment are applied."""
 
 ACTIONS_BY_ID: Final = {number: action for action, number in ACTION_IDS.items()}
 """The actions, by the ids of the `processing_type` rows."""
-
-REFERENCE_ROWS: Final[dict[str, tuple[ReferenceRow, ...]]] = {
-    "source_protocol": (
-        ReferenceRow("ftp", "File Transfer Protocol, unencrypted (RFC 959)."),
-        ReferenceRow("sftp", "SSH File Transfer Protocol: encrypted, the server known by its host key."),
-        ReferenceRow("http", "Hypertext Transfer Protocol, unencrypted."),
-        ReferenceRow("ftps", "File Transfer Protocol over explicit TLS (RFC 4217)."),
-        ReferenceRow("https", "Hypertext Transfer Protocol over TLS."),
-        ReferenceRow("file", "A folder that this machine can read."),
-    ),
-    "resource_state": (
-        ReferenceRow("available", "Crawled, and used for downloads, in every session."),
-        ReferenceRow("maintenance", "Left alone until its centre has it working again."),
-        ReferenceRow("removed", "Given up by its centre; kept for the history of what it delivered."),
-    ),
-    "processing_type": (
-        ReferenceRow(Action.ADD.value, "Take in the archive's data, which are new."),
-        ReferenceRow(Action.EDIT.value, "Replace earlier data by the archive's."),
-        ReferenceRow(Action.DELETE.value, "Withdraw the data that the archive names."),
-    ),
-    "phase": (
-        ReferenceRow("download", "The archive is fetched from a file source into the staging area."),
-        ReferenceRow("zip_name", "The archive's name is checked against the naming convention, while crawling."),
-        ReferenceRow("zip_md5", "The archive's size and checksum are compared with what its centre published."),
-        ReferenceRow("unzip", "The archive's documents are extracted into a folder of their own."),
-        ReferenceRow("xml_name", "The document's name is checked against the naming convention."),
-        ReferenceRow("xsd", "The document is validated against the XML schema of the exchange format."),
-        ReferenceRow("upload", "The document's contents are loaded into the QC database."),
-        ReferenceRow("data", "The integrity of the loaded data is checked."),
-        ReferenceRow("context", "The data are put into the context of earlier submissions."),
-        ReferenceRow("overview", "The overviews that displays and analyses read are built."),
-        ReferenceRow("qc", "Data wranglers check the quality of the data."),
-    ),
-    "a_status": (
-        ReferenceRow("pending", "Waits for the phase to begin.", "aaaaaa00"),
-        ReferenceRow("running", "The phase is under way.", "0000ff00"),
-        ReferenceRow("done", "The phase ended well.", "00ff0000"),
-        ReferenceRow("cancelled", "The phase was given up before its end, through no fault of the data.", "77007700"),
-        ReferenceRow("failed", "The phase ended with an error.", "ff000000"),
-    ),
-}
-"""Every reference table's rows, in order."""
-
-KNOWN_CENTRES: Final = (
-    KnownCentre("Bcm", None, "Baylor College of Medicine"),
-    KnownCentre("Gmc", None, "Helmholtz Zentrum Muenchen"),
-    KnownCentre("H", "HARWELL", "MRC Harwell"),
-    KnownCentre("Ics", "ICS", "Institut Clinique de la Souris"),
-    KnownCentre("J", "JAX", "The Jackson Laboratory"),
-    KnownCentre("Krb", None, "Korea Research Institute of Bioscience and Biotechnology"),
-    KnownCentre("Ning", None, "Nanjing University"),
-    KnownCentre("Rbrc", None, "RIKEN BioResource Center"),
-    KnownCentre("Tcp", None, "Toronto Centre for Phenogenomics"),
-    KnownCentre("Ucd", None, "University of California, Davis"),
-    KnownCentre("Wtsi", "WTSI", "Wellcome Trust Sanger Institute"),
-)
-"""The centres of the convention; an installation registers those it serves."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, Engine, func, or_, select, true
 
 from dcc.databases.columns import utc_now
 from dcc.databases.schema import current
 from dcc.naming import Action
-from dcc.phases import Phase, Status
+from dcc.phases import Phase
 from dcc.qc.contexts.affected_runs import count_due
 from dcc.qc.contexts.reference_basis import Build
 from dcc.qc.database import open_qc_database
@@ -29,13 +28,10 @@ from dcc.tracker.models import CrawlingSession, SessionTask, SourceCrawlRow
 from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
-from dcc.tracker.states import State
+from dcc.tracker.states import AWAITING_QC
 from dcc.vocabulary import DocumentState
 from dcc_assets.sync.changes import ChangeMark, changes_since
 from dcc_assets.sync.marks import Part
-
-_NOT_DONE_WITH: Final = State(Phase.QC, Status.PENDING)
-"""The state of documents that wait for a wrangler, not for a session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +176,7 @@ def _data_waits(connection: Connection, settings: Settings, centres: Collection[
         for phase in Phase
         if Phase.UPLOAD <= phase <= until
         for document in load_due(connection, phase, settings.naming)
-        if document.state != _NOT_DONE_WITH and (centres is None or document.centre in centres)
+        if document.state != AWAITING_QC and (centres is None or document.centre in centres)
     ]
     to_upload = [document for document in found if document.state.phase <= Phase.UPLOAD]
     # The session that takes the older archive, or the next one after the decision about it, takes these too.

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from dcc.errors import BadFileNameError, ConfigurationError
 from dcc.messages import printable_detail
-from dcc.naming import DocumentKind, DocumentName, NamingConvention, ZipName
+from dcc.naming import KNOWN_CENTRES, DocumentKind, DocumentName, NamingConvention, ZipName
 from dcc.nearest_names import nearest_names, nearest_sentence
-from dcc.phases import KNOWN_CENTRES
 
 CENTRES = frozenset(centre.short_name for centre in KNOWN_CENTRES) | {"Some_Centre"}
 CONVENTION = NamingConvention()

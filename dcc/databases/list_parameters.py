@@ -1,8 +1,9 @@
-"""Passes thousands of numbers or texts to a statement as one parameter.
+"""Passes thousands of numbers or texts to a statement: in chunks, or as one parameter.
 
-The statement is the same whatever their number. The parameter is a JSON array: SQLite (3.38) reads it by `json_each`,
-MySQL (8.0) and MariaDB (10.6) by `JSON_TABLE`. With a parameter for each number, SQLAlchemy would take longer than the
-database. Use it only for reading: MariaDB 10 scans the whole table to change or delete the rows of such a list.
+With one parameter, the statement is the same whatever their number. It is a JSON array: SQLite (3.38) reads it by
+`json_each`, MySQL (8.0) and MariaDB (10.6) by `JSON_TABLE`. With a parameter for each number, SQLAlchemy would take
+longer than the database. Use one parameter only for reading: MariaDB 10 scans the whole table to change or delete the
+rows of such a list.
 """
 
 from __future__ import annotations
@@ -10,10 +11,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import islice
 from typing import Any, ClassVar, Final, TypeVar
 
-from sqlalchemy import Column, ColumnElement, Connection, Select, String, Update, bindparam, func, select, update
+from sqlalchemy import (
+    BindParameter,
+    Column,
+    ColumnElement,
+    Connection,
+    Executable,
+    Select,
+    String,
+    Update,
+    bindparam,
+    func,
+    select,
+    update,
+)
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import InstrumentedAttribute
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -26,13 +39,25 @@ Item = TypeVar("Item", int, str)
 
 AT_ONCE: Final = 2_000
 """The most numbers or texts in one statement: few enough for its result, and for SQLite to sort it in memory."""
+_LISTED: Final = 500
+"""The most as a list in a statement: MariaDB scans and locks the whole table for one of 1,000 or more."""
+
+
+IDS: Final[BindParameter[Any]] = bindparam("ids", expanding=True)
+"""A placeholder for the numbers or texts of one chunk in a statement."""
 
 
 def sorted_chunks(items: Iterable[Item], at_once: int = AT_ONCE) -> Iterator[list[Item]]:
-    """Numbers or texts in ascending order, in lists of `at_once` at most."""
-    ordered = iter(sorted(items))
-    while portion := list(islice(ordered, at_once)):
-        yield portion
+    """The distinct numbers or texts in ascending order, in lists of `at_once` at most."""
+    ordered = sorted(set(items))
+    for start in range(0, len(ordered), at_once):
+        yield ordered[start : start + at_once]
+
+
+def rows_about(connection: Connection, statement: Select[*tuple[Any, ...]], items: Iterable[Any]) -> Iterator[Any]:
+    """The rows of a statement about `IDS`, for any number of numbers or texts."""
+    for some in sorted_chunks(items, _LISTED):
+        yield from connection.execute(statement, {"ids": some})
 
 
 def rows_with(
@@ -41,28 +66,34 @@ def rows_with(
     column: ColumnElement[Any] | InstrumentedAttribute[Any],
     items: Iterable[Any] | None,
 ) -> Iterator[Any]:
-    """The rows of a statement whose column has one of these numbers or texts; all rows for None."""
+    """The rows of a statement whose column has one of these numbers or texts; all rows for None.
+
+    If the statement is a constant, put `IDS` into it, and call `rows_about`: to make a statement takes as long as its
+    execution.
+    """
     if items is None:
         yield from connection.execute(statement)
-        return
-    for portion in sorted_chunks(items):
-        yield from connection.execute(statement.where(column.in_(portion)))
+    else:
+        yield from rows_about(connection, statement.where(column.in_(IDS)), items)
+
+
+def change_about(connection: Connection, statement: Executable, items: Iterable[Any], **given: object) -> None:
+    """Execute a statement about `IDS` that changes rows, for any number of items; `given` are its other parameters."""
+    for some in sorted_chunks(items, _LISTED):
+        connection.execute(statement, {"ids": some, **given})
 
 
 def change_rows(
     connection: Connection, column: Column[Any], items: Iterable[Any], *conditions: ColumnElement[bool], **values: Any
 ) -> None:
     """Give the rows of a table whose column has one of these numbers or texts new values."""
-    changed = _change(column, conditions, tuple(values))
     given = {f"new_{name}": value for name, value in values.items()}
-    for portion in sorted_chunks(items):
-        connection.execute(changed, given | {"portion": portion})
+    change_about(connection, _change(column, conditions, tuple(values)), items, **given)
 
 
-# Made once: to make a statement takes as long as its execution.
 @lru_cache(maxsize=200)
 def _change(column: Column[Any], conditions: tuple[ColumnElement[bool], ...], names: tuple[str, ...]) -> Update:
-    those = update(column.table).where(column.in_(bindparam("portion", expanding=True)), *conditions)
+    those = update(column.table).where(column.in_(IDS), *conditions)
     return those.values({name: bindparam(f"new_{name}") for name in names})
 
 

@@ -19,7 +19,7 @@ from dcc.vocabulary import DocumentAction, DocumentState
 _ID: Final = re.compile("[0-9]{1,18}")
 
 
-class QcDocument(NamedTuple):
+class FoundDocument(NamedTuple):
     """A document of the QC database: of which submission it is, and what became of it."""
 
     id: int
@@ -45,12 +45,12 @@ class StoredRecord(NamedTuple):
     centre: str
     id: str
     is_current: bool
-    document: QcDocument
+    document: FoundDocument
     line: int
     xml: list[str]
 
 
-def find_document(connection: Connection, wanted: str) -> QcDocument:
+def find_document(connection: Connection, wanted: str) -> FoundDocument:
     """A document by its id, or the last one of a name. Raises NotFoundError; also for an undo, which has no XML."""
     own, undo = DOCUMENT.c, DocumentAction.UNDO.value
     is_id = _ID.fullmatch(wanted) is not None
@@ -62,7 +62,7 @@ def find_document(connection: Connection, wanted: str) -> QcDocument:
         )
     if row.action == undo:
         raise NotFoundError(f"Document {row.id} withdrew document {row.undoes}, and has no XML of its own.")
-    return _qc_document(row)
+    return _found_document(row)
 
 
 def stored_records(
@@ -75,7 +75,7 @@ def stored_records(
     query = select(table).where(condition, *([] if everything else [table.c.is_current])).order_by(table.c.id)
     rows = list(connection.execute(query))
     documents = select(DOCUMENT).where(DOCUMENT.c.id.in_({row.document_id for row in rows}))
-    by_id = {row.id: _qc_document(row) for row in connection.execute(documents)}
+    by_id = {row.id: _found_document(row) for row in connection.execute(documents)}
     load: Any = load_specimens if kind == "specimen" else load_experiments
     records = []
     for row, entity in zip(rows, load(connection, rows), strict=True):
@@ -85,6 +85,6 @@ def stored_records(
     return records
 
 
-def _qc_document(row: Any) -> QcDocument:
+def _found_document(row: Any) -> FoundDocument:
     key = ZipKey(Action(row.zip_action), row.zip_file)
-    return QcDocument(row.id, key, row.file_name, DocumentKind(row.kind), row.md5, DocumentState(row.state))
+    return FoundDocument(row.id, key, row.file_name, DocumentKind(row.kind), row.md5, DocumentState(row.state))

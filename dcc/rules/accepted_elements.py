@@ -287,10 +287,10 @@ class SkippedElements:
         `definition` is that of the element's parameter.
         """
         plans = [self.plans.of(kind) for kind in kinds]
-        if any(plan.elsewhere for plan in plans):
+        if any(plan.always_asked for plan in plans):
             return
         shape = None
-        if definition is not None and takes_any_number(definition) and all(plan.numeric for plan in plans):
+        if definition is not None and takes_any_number(definition) and all(plan.any_number_passes for plan in plans):
             shape = with_any_number(element)
         kind = type(element)
         self.accepted.add(self.accepted.of(kind, within), SHAPES[kind](element) if shape is None else shape)

@@ -78,11 +78,13 @@ RULE_MODULES = (
 
 load_added(ADDED_RULES)
 
-ABOUT_SPECIMENS = frozenset(rule.id for rule in RULES.values() if rule.others)
+ABOUT_SPECIMENS = frozenset(rule.id for rule in RULES.values() if rule.needs_other_documents)
 """The rules that look at specimens of other documents, in the QC database; all others need the document alone."""
+AWAITING_SPECIMENS = frozenset(rule.id for rule in RULES.values() if rule.awaits_animals)
+"""Those about missing specimens, which may have been submitted before or may come yet."""
 JUDGED_TOGETHER = ABOUT_SPECIMENS | {"S13", "E9", DUPLICATE}
 """The rules that `dcc validate` judges as far as the other documents are among its files."""
-LEFT_TO_SESSIONS = frozenset(UPLOAD_RULES) - JUDGED_TOGETHER - {NOT_STORED}
+LEFT_TO_SESSIONS = UPLOAD_RULES - JUDGED_TOGETHER - {NOT_STORED}
 """The rules that `dcc validate` does not judge: only the databases can tell."""
 
 _log = logging.getLogger(__name__)
@@ -211,10 +213,10 @@ class _Checking:
         if procedure is not None:
             definition = above.pipeline.procedures.get(procedure.procedure_id) if above.pipeline is not None else None
             unknown = self.skipped.unknown_in(procedure, definition)
-        if is_known and not plan.elsewhere and not unknown:
+        if is_known and not plan.always_asked and not unknown:
             return
         at = above._replace(path=above.path + step, entity=entity)
-        if self.judge(entity, at, plan.elsewhere if is_known else plan.rules) and not is_known:
+        if self.judge(entity, at, plan.always_asked if is_known else plan.rules) and not is_known:
             self.skipped.remember_entity(entity, centre, today)
         if procedure is not None and unknown:
             self.procedure(procedure, definition, unknown, at)

@@ -89,7 +89,8 @@ def centre_holds_something(end: BlockEnd, at: Context) -> Iterator[Fault]:
     ),
     acts=Actor.NOBODY,
     known_as="testSpecimenSubmittedToDCC",
-    others=True,
+    needs_other_documents=True,
+    awaits_animals=True,
 )
 def specimens_are_uploaded(experiment: Experiment, at: Context) -> Iterator[Fault]:
     """Every specimenID of an experiment has been uploaded for that centre."""
@@ -109,7 +110,7 @@ def specimens_are_uploaded(experiment: Experiment, at: Context) -> Iterator[Faul
     cause=mark("Experiments have neither a procedure nor a status code"),
     remedy=mark("Give their results, or a status code that says why they are missing."),
     known_as=("nullStatusCodenullProcedures", "linenullStatusCodenullProcedures"),
-    local=True,
+    depends_on_shape_only=True,
 )
 def experiment_has_a_procedure(experiment: Experiment, at: Context) -> Iterator[Fault]:
     """An experiment without a status code has a procedure; a line always has one, by the schema."""
@@ -132,7 +133,7 @@ def experiment_has_a_procedure(experiment: Experiment, at: Context) -> Iterator[
     },
     known_as=("experimentStatusInvalid", "lineStatusInvalid", "nullStatusCode", "line_nullStatusCode"),
     needs=StatusCodes,
-    local=True,
+    depends_on_shape_only=True,
 )
 def statuses_are_registered(entity: Experiment | Line, at: Context) -> Iterator[Fault]:
     """The status codes of experiments and lines are registered and not empty."""
@@ -191,7 +192,7 @@ def colony_of_line_is_registered(line: Line, at: Context) -> Iterator[Fault]:
         ),
     },
     known_as="experimentAttributes_DateNull",
-    others=True,
+    needs_other_documents=True,
 )
 def date_is_within_the_lives_of_the_specimens(experiment: Experiment, at: Context) -> Iterator[Fault]:
     """The dateOfExperiment is not in the future, a day allowed for time zones, nor before a specimen's birth."""

@@ -48,7 +48,7 @@ _UNKNOWN_GENDER = ("no data", "intersex")
     Experiment,
     severity=Severity.WARNING,
     like=NO_TEXT,
-    local=True,
+    depends_on_shape_only=True,
 )
 def status_of_entity_has_its_text(entity: Specimen | Line | Experiment, at: Context) -> Iterator[Fault]:
     """A status code that asks for text, such as IMPC_PSC_015, has it after a colon."""
@@ -71,8 +71,8 @@ def status_of_entity_has_its_text(entity: Specimen | Line | Experiment, at: Cont
     Metadata,
     severity=Severity.WARNING,
     like=NO_TEXT,
-    local=True,
-    numeric=True,
+    depends_on_shape_only=True,
+    any_number_passes=True,
 )
 def status_of_parameter_has_its_text(element: SimpleParameter | SeriesValue, at: Context) -> Iterator[Fault]:
     """A parameterStatus or incrementStatus that asks for text has it after a colon."""
@@ -90,7 +90,7 @@ def status_of_parameter_has_its_text(element: SimpleParameter | SeriesValue, at:
     remedy=mark("Correct the pipeline: IMPReSS lists those that exist. Identifiers are compared exactly."),
     cause_by=("value",),
     needs=Impress,
-    local=True,
+    depends_on_shape_only=True,
 )
 def pipeline_of_specimen_is_known(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A specimen's pipeline exists in IMPReSS."""
@@ -109,7 +109,7 @@ def pipeline_of_specimen_is_known(specimen: Specimen, at: Context) -> Iterator[F
     cause=mark("Animals with the phenotypingCentre '{value}' stand under another centre"),
     remedy=mark("Correct phenotypingCentre, or have them stand under the centre that phenotyped them."),
     cause_by=("value",),
-    local=True,
+    depends_on_shape_only=True,
 )
 def specimen_is_phenotyped_by_its_centre(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A specimen's phenotypingCentre is the centre that it stands under."""
@@ -143,7 +143,7 @@ def centre_is_that_of_the_file_name(block: Block, at: Context) -> Iterator[Fault
     cause=mark("Baseline animals have the zygosity '{value}'"),
     remedy=mark("Baseline animals are wild type: correct zygosity or isBaseline."),
     cause_by=("value",),
-    local=True,
+    depends_on_shape_only=True,
 )
 def baseline_is_wild_type(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A baseline animal is wild type."""
@@ -160,7 +160,7 @@ def baseline_is_wild_type(specimen: Specimen, at: Context) -> Iterator[Fault]:
     remedy=mark("Correct isBaseline or the colonyID."),
     cause_by=("value",),
     needs=Colonies,
-    local=True,
+    depends_on_shape_only=True,
 )
 def baseline_is_of_no_mutant_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A baseline animal has no colonyID of a registered, mutant colony."""
@@ -176,7 +176,7 @@ def baseline_is_of_no_mutant_colony(specimen: Specimen, at: Context) -> Iterator
     message=mark("The {relationship} '{value}' of '{specimen}' is {genders}. Correct the relationship or the gender."),
     cause=mark("Mothers are not female, or fathers not male"),
     remedy=mark("Correct the relationship or the gender."),
-    others=True,
+    needs_other_documents=True,
 )
 def parents_have_the_gender(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A mother is female and a father male."""
@@ -203,7 +203,7 @@ def parents_have_the_gender(specimen: Specimen, at: Context) -> Iterator[Fault]:
     message=mark("The parental strains of '{specimen}' on level {level} sum to {value} %, not to 100 %."),
     cause=mark("The parental strains of a level do not sum to 100 %"),
     remedy=mark("Correct the percentages, or give the strains that are missing."),
-    local=True,
+    depends_on_shape_only=True,
 )
 def parental_strains_sum_to_a_whole(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """The percentages of the parental strains of a level sum to 100."""
@@ -228,8 +228,8 @@ def parental_strains_sum_to_a_whole(specimen: Specimen, at: Context) -> Iterator
     ),
     cause_by=("parameter", "range"),
     needs=Impress,
-    local=True,
-    numeric=True,
+    depends_on_shape_only=True,
+    any_number_passes=True,
 )
 def value_is_within_the_qc_range(element: SimpleParameter | SeriesValue, at: Context) -> Iterator[Fault]:
     """A number lies within the range that IMPReSS gives for quality control."""
@@ -255,8 +255,8 @@ def value_is_within_the_qc_range(element: SimpleParameter | SeriesValue, at: Con
     remedy=mark("Use its successor."),
     cause_by=("value",),
     needs=Impress,
-    local=True,
-    numeric=True,
+    depends_on_shape_only=True,
+    any_number_passes=True,
 )
 def definition_is_in_use(use: ProcedureUse | ParameterUse, at: Context) -> Iterator[Fault]:
     """A procedure or parameter is one that IMPReSS has not retired."""
@@ -275,7 +275,7 @@ def definition_is_in_use(use: ProcedureUse | ParameterUse, at: Context) -> Itera
     cause=mark("{parameter}: increments are there more than once"),
     remedy=mark("Submit each increment once."),
     cause_by=("parameter",),
-    local=True,
+    depends_on_shape_only=True,
 )
 def increments_are_not_repeated(series: SeriesParameter | SeriesMediaParameter, at: Context) -> Iterator[Fault]:
     """An incrementValue occurs once in a series."""
@@ -299,7 +299,7 @@ def increments_are_not_repeated(series: SeriesParameter | SeriesMediaParameter, 
         "Give each animal an id of its own, and name it by that in its experiments. An edit finds only animals with "
         "the same id: delete those without one, and add them again."
     ),
-    local=True,
+    depends_on_shape_only=True,
 )
 def specimen_has_an_id(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A specimenID is not blank."""
@@ -313,7 +313,7 @@ def specimen_has_an_id(specimen: Specimen, at: Context) -> Iterator[Fault]:
     message=mark("The date of birth of '{specimen}' is {value}, before 1980. Correct it."),
     cause=mark("Dates of birth are before 1980"),
     remedy=mark("Correct the dates in the source system and export the data again."),
-    local=True,
+    depends_on_shape_only=True,
 )
 def birth_is_not_long_ago(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A mouse's date of birth is in 1980 or later."""

@@ -38,7 +38,7 @@ from dcc.rules.registry import rule
     cause_by=("value", "pipeline"),
     known_as="checkProcedure",
     needs=Impress,
-    local=True,
+    depends_on_shape_only=True,
 )
 def procedure_belongs_to_the_pipeline(use: ProcedureUse, at: Context) -> Iterator[Fault]:
     """A procedure belongs to the centre's pipeline; nothing in it is checked otherwise."""
@@ -58,7 +58,7 @@ def procedure_belongs_to_the_pipeline(use: ProcedureUse, at: Context) -> Iterato
     cause_by=("procedure", "value"),
     known_as="requiredNonPresentParameters",
     needs=Impress,
-    local=True,
+    depends_on_shape_only=True,
 )
 def required_parameters_are_present(procedure: Procedure, at: Context) -> Iterator[Fault]:
     """All parameters that IMPReSS requires are present, as whatever type and be it only with a status."""
@@ -82,8 +82,8 @@ def required_parameters_are_present(procedure: Procedure, at: Context) -> Iterat
     cause_by=("value", "procedure"),
     known_as="parametersNotBelonging",
     needs=Impress,
-    local=True,
-    numeric=True,
+    depends_on_shape_only=True,
+    any_number_passes=True,
 )
 def parameter_belongs_to_the_procedure(use: ParameterUse, at: Context) -> Iterator[Fault]:
     """Every parameter belongs to the procedure; each that does not is reported where it stands."""
@@ -99,8 +99,8 @@ def parameter_belongs_to_the_procedure(use: ParameterUse, at: Context) -> Iterat
     remedy=mark("Remove the blanks."),
     cause_by=("value",),
     known_as="checkProcedureParametersBlankSpaces",
-    local=True,
-    numeric=True,
+    depends_on_shape_only=True,
+    any_number_passes=True,
 )
 def identifier_has_no_blanks_around_it(use: ParameterUse, at: Context) -> Iterator[Fault]:
     """No parameterID has blanks before or after it; other rules go by the identifier without them."""
@@ -118,8 +118,8 @@ def identifier_has_no_blanks_around_it(use: ParameterUse, at: Context) -> Iterat
     cause_by=("parameter", "value", "type"),
     known_as="checkParametersWrongType",
     needs=Impress,
-    local=True,
-    numeric=True,
+    depends_on_shape_only=True,
+    any_number_passes=True,
 )
 def parameter_is_of_its_type(use: ParameterUse, at: Context) -> Iterator[Fault]:
     """A parameter is submitted as the type that IMPReSS gives it."""
@@ -144,7 +144,7 @@ def parameter_is_of_its_type(use: ParameterUse, at: Context) -> Iterator[Fault]:
         ),
     },
     known_as="checkRepeatedParameters",
-    local=True,
+    depends_on_shape_only=True,
 )
 def parameters_are_not_repeated(procedure: Procedure, at: Context) -> Iterator[Fault]:
     """A parameterID with its sequenceID occurs once in a procedure; each of several is reported."""

@@ -48,10 +48,14 @@ class Rule:
     `known_as` are its ids in the field's existing validator; `needs` the reference data without which it cannot be
     checked. The first line of the check's docstring is what the rule demands.
 
-    A `local` rule treats elements of one shape alike (`accepted_elements`) under the same definitions of IMPReSS,
-    wherever they are; entities, under the same centre and on the same day. One that is also `numeric` treats elements
-    alike that differ only in a value which is a plain number, if IMPReSS wants any number. Only a rule with `others`
-    may look at other documents, in `Context.answers`, which are empty for all others while a document is prepared.
+    A rule that `depends_on_shape_only` treats elements of one shape alike (`accepted_elements`) under the same
+    definitions of IMPReSS, wherever they are; entities, under the same centre and on the same day. If also
+    `any_number_passes`, it treats elements alike that differ only in a value which is a plain number, if IMPReSS wants
+    any number.
+
+    Only a rule that `needs_other_documents` sees any, in `Context.answers.specimens`: the animals of the same
+    centre that the experiment names, or the animal as relatives; see also `dcc.qc.judging.lookups`. Findings of a rule
+    that `awaits_animals` have the id of a missing animal as their value, and end when it arrives.
     """
 
     id: str
@@ -60,9 +64,10 @@ class Rule:
     known_as: tuple[str, ...]
     needs: tuple[type[Snapshot], ...]
     check: Check
-    local: bool = False
-    numeric: bool = False
-    others: bool = False
+    needs_other_documents: bool = False
+    depends_on_shape_only: bool = False
+    any_number_passes: bool = False
+    awaits_animals: bool = False
 
     @property
     def demand(self) -> str:
@@ -140,9 +145,10 @@ def rule(
     cases: Mapping[str, Declaration | str] | None = None,
     known_as: str | tuple[str, ...] = (),
     needs: type[Snapshot] | tuple[type[Snapshot], ...] = (),
-    local: bool = False,
-    numeric: bool = False,
-    others: bool = False,
+    needs_other_documents: bool = False,
+    depends_on_shape_only: bool = False,
+    any_number_passes: bool = False,
+    awaits_animals: bool = False,
 ) -> Callable[[AnyCheck], AnyCheck]:
     """Register a check as the rule `rule_id` for the kinds of element `on`, with the declaration of its findings.
 
@@ -173,7 +179,18 @@ def rule(
             declare(code_of(rule_id, case), of_case)
         names = (known_as,) if isinstance(known_as, str) else known_as
         kinds = needs if isinstance(needs, tuple) else (needs,)
-        registered = Rule(rule_id, on, severity, names, kinds, check, local, numeric, others)
+        registered = Rule(
+            rule_id,
+            on,
+            severity,
+            names,
+            kinds,
+            check,
+            needs_other_documents,
+            depends_on_shape_only,
+            any_number_passes,
+            awaits_animals,
+        )
         RULES[rule_id] = registered
         for kind in on:
             _BY_KIND[kind] = (*_BY_KIND.get(kind, ()), registered)
@@ -187,15 +204,15 @@ def rules_for(kind: type) -> tuple[Rule, ...]:
     return _BY_KIND.get(kind, ())
 
 
-class Plan(NamedTuple):
-    """The rules for a kind of element, whether all are `numeric`, and the missing reference data.
+class RulesOfKind(NamedTuple):
+    """The rules for a kind of element, whether `any_number_passes` in all of them, and the missing reference data.
 
-    `elsewhere` are the rules that are not `local`: they depend on more than the element.
+    `always_asked` are the rules that depend on more than the shape of the element.
     """
 
     rules: list[Rule]
-    elsewhere: list[Rule]
-    numeric: bool
+    always_asked: list[Rule]
+    any_number_passes: bool
     missing: list[type[Snapshot]]
 
 
@@ -209,16 +226,16 @@ class Plans:
     def __init__(self, reference: ReferenceData, without: Collection[str]) -> None:
         self.reference = reference
         self.without = frozenset(without)
-        self._plans: dict[type, Plan] = {}
+        self._plans: dict[type, RulesOfKind] = {}
 
-    def of(self, kind: type) -> Plan:
+    def of(self, kind: type) -> RulesOfKind:
         """The rules for elements of a kind."""
         plan = self._plans.get(kind)
         if plan is None:
             plan = self._plans[kind] = self._planned(kind)
         return plan
 
-    def _planned(self, kind: type) -> Plan:
+    def _planned(self, kind: type) -> RulesOfKind:
         rules, missing = [], []
         for rule in rules_for(kind):
             if rule.id in self.without:
@@ -227,5 +244,5 @@ class Plans:
             missing += lacking
             if not lacking:
                 rules.append(rule)
-        elsewhere = [rule for rule in rules if not rule.local]
-        return Plan(rules, elsewhere, all(rule.numeric for rule in rules), missing)
+        always_asked = [rule for rule in rules if not rule.depends_on_shape_only]
+        return RulesOfKind(rules, always_asked, all(rule.any_number_passes for rule in rules), missing)

@@ -76,7 +76,7 @@ _ILL_TYPED = Declaration(
     remedy=mark("Give a value, or a parameterStatus that says why it is missing."),
     cause_by=("parameter",),
     known_as=("seriesParameterNullValue", "seriesMediaParameterNullValue"),
-    local=True,
+    depends_on_shape_only=True,
 )
 def series_has_values(
     element: SeriesParameter | MediaSampleParameter | SeriesMediaParameter, at: Context
@@ -111,8 +111,8 @@ def series_has_values(
         "seriesParameterValueNotEmptyWithIncrementStatus",
         "seriesParameterValueIncrementStatusEmpty",
     ),
-    local=True,
-    numeric=True,
+    depends_on_shape_only=True,
+    any_number_passes=True,
 )
 def series_value_has_text_or_status(value: SeriesValue | SeriesMediaValue, at: Context) -> Iterator[Fault]:
     """A series value has text or an incrementStatus, not both; its incrementValue, of media too, is not empty."""
@@ -132,7 +132,7 @@ def series_value_has_text_or_status(value: SeriesValue | SeriesMediaValue, at: C
     like=_TOO_FEW,
     known_as="seriesParameterEnoughParameters",
     needs=Impress,
-    local=True,
+    depends_on_shape_only=True,
 )
 def there_are_enough_increments(series: SeriesParameter, at: Context) -> Iterator[Fault]:
     """With one increment rule that has a minimum, the series has at least that many values."""
@@ -147,7 +147,7 @@ def there_are_enough_increments(series: SeriesParameter, at: Context) -> Iterato
     cases={"retired": _RETIRED, "missing": _MISSING},
     known_as=("seriesParameterNoValidIncrement", "seriesParameterMissingIncrement"),
     needs=Impress,
-    local=True,
+    depends_on_shape_only=True,
 )
 def increments_are_those_listed(series: SeriesParameter, at: Context) -> Iterator[Fault]:
     """With listed increments, each incrementValue is listed and each listed one is there."""
@@ -161,7 +161,7 @@ def increments_are_those_listed(series: SeriesParameter, at: Context) -> Iterato
     like=_ILL_TYPED,
     known_as="seriesParameterNoValidIncrementType",
     needs=Impress,
-    local=True,
+    depends_on_shape_only=True,
 )
 def increments_read_as_their_type(series: SeriesParameter, at: Context) -> Iterator[Fault]:
     """Increments that are not listed read as their type: datetime, float, or repeat, a number from 0 up."""

@@ -74,7 +74,7 @@ _LONGEST_STAGE = 20
     cause=mark("Baseline animals have neither a strainID nor a parental strain"),
     remedy=mark("Give the MGI id of their strain, such as MGI:2159965."),
     known_as="testNoStrainSpecified",
-    local=True,
+    depends_on_shape_only=True,
 )
 def baseline_has_a_strain(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A baseline animal has a strainID, or a parental strain."""
@@ -95,7 +95,7 @@ def baseline_has_a_strain(specimen: Specimen, at: Context) -> Iterator[Fault]:
     cause_by=("value",),
     known_as="testSpecimenBackground",
     needs=Strains,
-    local=True,
+    depends_on_shape_only=True,
 )
 def strain_of_baseline_is_known(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A baseline animal's strainID is a known strain."""
@@ -113,7 +113,7 @@ def strain_of_baseline_is_known(specimen: Specimen, at: Context) -> Iterator[Fau
     cause=mark("Animals that are no baseline have no colonyID"),
     remedy=mark("Give the id of their colony."),
     known_as="testNoColonyIDSpecified",
-    local=True,
+    depends_on_shape_only=True,
 )
 def mutant_has_a_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """An animal that is no baseline has a colonyID."""
@@ -136,7 +136,7 @@ def mutant_has_a_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
     cause_by=("value",),
     known_as="testSpecimenBackgroundNotInImits",
     needs=Colonies,
-    local=True,
+    depends_on_shape_only=True,
 )
 def colony_is_registered(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A mutant's colonyID is a registered colony."""
@@ -158,7 +158,7 @@ def colony_is_registered(specimen: Specimen, at: Context) -> Iterator[Fault]:
     cause_by=("value", "status"),
     known_as=("testColonyIncorrectState", "testiMitsButWrongState"),
     needs=Colonies,
-    local=True,
+    depends_on_shape_only=True,
 )
 def colony_may_be_phenotyped(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """The status of a mutant's colony permits phenotyping."""
@@ -194,7 +194,7 @@ def colony_may_be_phenotyped(specimen: Specimen, at: Context) -> Iterator[Fault]
     },
     known_as="testIncorrectProduictionCentre",
     needs=Colonies,
-    local=True,
+    depends_on_shape_only=True,
 )
 def production_centre_is_that_of_the_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """The production centre of a mutant's colony is its productionCentre, or its phenotypingCentre without one."""
@@ -221,7 +221,7 @@ def production_centre_is_that_of_the_colony(specimen: Specimen, at: Context) -> 
     cause=mark("Dates of birth are in the future"),
     remedy=mark("Correct the dates in the source system and export the data again."),
     known_as="testSpecimenDatesWithinLimits",
-    local=True,
+    depends_on_shape_only=True,
 )
 def birth_is_not_in_the_future(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A mouse's date of birth is not in the future; a day is allowed for the centre's time zone."""
@@ -241,7 +241,7 @@ def birth_is_not_in_the_future(specimen: Specimen, at: Context) -> Iterator[Faul
     cause_by=("colony", "made"),
     known_as="testSpecimenDatesWithinLimits",
     needs=Colonies,
-    local=True,
+    depends_on_shape_only=True,
 )
 def birth_is_not_before_the_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A mouse's date of birth is not before the day its colony was made, where that is known."""
@@ -266,7 +266,7 @@ def birth_is_not_before_the_colony(specimen: Specimen, at: Context) -> Iterator[
     remedy=mark("Write a number from 0 to less than 20, such as 12.5 or E12.5."),
     cause_by=("value",),
     known_as=("Embryo_DPCStageNotParsed", "Embryo_DPCStageOutOfBounds"),
-    local=True,
+    depends_on_shape_only=True,
 )
 def dpc_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A DPC stage is an optional E and a number from 0 to less than 20."""
@@ -293,7 +293,7 @@ def dpc_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
         "Embryo_TheilerStageNotParsed",
         "Embryo_TheilerStageOutOfBounds",
     ),
-    local=True,
+    depends_on_shape_only=True,
 )
 def theiler_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A Theiler stage is an optional TS, a whole number from 1 to 26 and an optional letter from a to d."""
@@ -311,7 +311,7 @@ def theiler_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
     cases={"misplaced": MISPLACED_CODE},
     known_as="testSpecimenStatusCode",
     needs=StatusCodes,
-    local=True,
+    depends_on_shape_only=True,
 )
 def status_is_registered(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A specimen's status code is registered."""
@@ -338,7 +338,7 @@ def status_is_registered(specimen: Specimen, at: Context) -> Iterator[Fault]:
     cause_by=("value",),
     known_as="SpecimenAttributes_ProjectNotFound",
     needs=Projects,
-    local=True,
+    depends_on_shape_only=True,
 )
 def project_of_specimen_is_known(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A specimen's project is known."""
@@ -354,7 +354,8 @@ def project_of_specimen_is_known(specimen: Specimen, at: Context) -> Iterator[Fa
     cause=mark("Related animals have not been submitted"),
     remedy=mark("This clears when they are submitted. You need not submit anything again."),
     acts=Actor.NOBODY,
-    others=True,
+    needs_other_documents=True,
+    awaits_animals=True,
 )
 def relatives_are_known(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A relatedSpecimen is a specimen of the same centre that is in the document or uploaded."""

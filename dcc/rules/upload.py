@@ -23,9 +23,6 @@ from dcc.messages import Message, mark, message
 from dcc.rules.findings import MORE_RULE, REFERENCE_RULE
 from dcc.vocabulary import Actor, EntityKind, Severity
 
-UPLOAD_RULES: Final = ("Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "Q7", "S13", "E9")
-"""The rules that are checked during the upload."""
-
 LATE: Final = "Q5"
 """The rule for documents that come after newer ones of their centre."""
 
@@ -214,11 +211,13 @@ class RuleEntry:
     at_upload: bool = False
 
 
-def _platform_rule(rule_id: str, severity: Severity, demand: str, says: Declaration, **cases: Declaration) -> RuleEntry:
+def _platform_rule(
+    rule_id: str, severity: Severity, demand: str, says: Declaration, *, at_upload: bool = True, **cases: Declaration
+) -> RuleEntry:
     """A rule that is not checked on elements; declares its messages, also by case."""
     for case, declaration in {"": says, **cases}.items():
         declare(code_of(rule_id, case), declaration)
-    return RuleEntry(rule_id, severity, demand, at_upload=rule_id in UPLOAD_RULES)
+    return RuleEntry(rule_id, severity, demand, at_upload=at_upload)
 
 
 PLATFORM_RULES: Final = (
@@ -261,11 +260,20 @@ PLATFORM_RULES: Final = (
     ),
     _platform_rule(DUPLICATE, Severity.WARNING, "A document is not the same as one that stands.", _DUPLICATE),
     _platform_rule(
-        REFERENCE_RULE, Severity.UNCHECKED, "The reference data that rules need are present.", _NO_REFERENCE
+        REFERENCE_RULE,
+        Severity.UNCHECKED,
+        "The reference data that rules need are present.",
+        _NO_REFERENCE,
+        at_upload=False,
     ),
-    _platform_rule(MORE_RULE, Severity.ERROR, "No more is found in a document than is recorded.", _MORE_FOUND),
+    _platform_rule(
+        MORE_RULE, Severity.ERROR, "No more is found in a document than is recorded.", _MORE_FOUND, at_upload=False
+    ),
 )
 """The rules of the upload and of the check itself."""
+
+UPLOAD_RULES: Final = frozenset(rule.id for rule in PLATFORM_RULES if rule.at_upload)
+"""The rules that are checked during the upload."""
 
 share_case(MORE_CASE, MORE)
 share_case(TWICE_CASE, TWICE)

@@ -56,8 +56,8 @@ _VALUE_TYPES = frozenset(ValueType)
         "procedureMetadataParameterStatusInvalid",
     ),
     needs=StatusCodes,
-    local=True,
-    numeric=True,
+    depends_on_shape_only=True,
+    any_number_passes=True,
 )
 def status_of_parameter_is_registered(element: SimpleParameter | SeriesValue, at: Context) -> Iterator[Fault]:
     """A parameterStatus, or the incrementStatus of a series value, is registered; a value beside it is checked too."""
@@ -78,8 +78,8 @@ def status_of_parameter_is_registered(element: SimpleParameter | SeriesValue, at
     remedy=mark("Give a value, or a parameterStatus that says why it is missing."),
     cause_by=("parameter",),
     known_as=("simpleParameterValueEmpty", "procedureMetadataNullValue"),
-    local=True,
-    numeric=True,
+    depends_on_shape_only=True,
+    any_number_passes=True,
 )
 def value_is_not_empty(element: SimpleParameter | Metadata, at: Context) -> Iterator[Fault]:
     """A simple parameter or metadata without a status has a value that is not blank."""
@@ -117,8 +117,8 @@ def value_is_not_empty(element: SimpleParameter | Metadata, at: Context) -> Iter
         "procedureMetadataCastOperationFailed",
     ),
     needs=Impress,
-    local=True,
-    numeric=True,
+    depends_on_shape_only=True,
+    any_number_passes=True,
 )
 def value_reads_as_its_type(element: SimpleParameter | Metadata | SeriesValue, at: Context) -> Iterator[Fault]:
     """A value reads as its value type, in full."""
@@ -157,8 +157,8 @@ def value_reads_as_its_type(element: SimpleParameter | Metadata | SeriesValue, a
     },
     known_as=("simpleParameterNoValidOption", "seriesParameterNoValidOption", "procedureMetadataNoValidOption"),
     needs=Impress,
-    local=True,
-    numeric=True,
+    depends_on_shape_only=True,
+    any_number_passes=True,
 )
 def value_is_an_option(element: SimpleParameter | Metadata | SeriesValue, at: Context) -> Iterator[Fault]:
     """Where IMPReSS lists options, the value is exactly one of them; a retired one gives a warning."""
@@ -201,8 +201,8 @@ def value_is_an_option(element: SimpleParameter | Metadata | SeriesValue, at: Co
         ),
     },
     needs=Impress,
-    local=True,
-    numeric=True,
+    depends_on_shape_only=True,
+    any_number_passes=True,
 )
 def unit_is_that_of_the_parameter(element: SimpleParameter | SeriesParameter, at: Context) -> Iterator[Fault]:
     """Where a unit is submitted, it is the parameter's unit; blanks around it do not count."""
@@ -238,7 +238,7 @@ def unit_is_that_of_the_parameter(element: SimpleParameter | SeriesParameter, at
     },
     known_as=("ontologyParameterTermEmpty", "ontologyParameterTermInvalid"),
     needs=Impress,
-    local=True,
+    depends_on_shape_only=True,
 )
 def terms_are_listed(element: OntologyParameter, at: Context) -> Iterator[Fault]:
     """Ontology terms are not empty, and each has a listed id where the parameter lists any."""

@@ -69,7 +69,7 @@ _RENEWAL: Final = update(SessionLock).values(heartbeat=func.current_timestamp())
 class Session:
     """A crawling session of this process, under the name `holder`, in a row of `session_lock`.
 
-    It is for the centres of a `group`, or for all: None. Made by `open_session`.
+    It is for the centres of a `group`, or for all: None. Made by `hold_session`.
     """
 
     id: int

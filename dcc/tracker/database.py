@@ -16,9 +16,9 @@ from sqlalchemy.dialects import mysql, sqlite
 from dcc.databases import engines
 from dcc.databases.database import OUTAGE_SECONDS, Database
 from dcc.errors import ConfigurationError, TrackerOutdatedError, TrackerUnreachableError
-from dcc.phases import REFERENCE_ROWS
 from dcc.settings import Settings
 from dcc.tracker.models import AnException, Base, SessionLock
+from dcc.tracker.reference_rows import REFERENCE_ROWS
 from dcc.tracker.upgrades import REVISIONS
 
 _ids_in: WeakKeyDictionary[Transaction, dict[str, int]] = WeakKeyDictionary()

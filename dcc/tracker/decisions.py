@@ -19,6 +19,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, insert, literal, or_, select, update
 
 from dcc.databases.columns import utc_now
+from dcc.databases.list_parameters import IDS, change_about
 from dcc.databases.transactions import insert_rows
 from dcc.errors import InternalFaultError
 from dcc.outcomes import Problem, ZipKey
@@ -37,8 +38,8 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import problem_columns
 from dcc.tracker.register.column_texts import PERSON_LENGTH
-from dcc.tracker.states import State
-from dcc.tracker.submission_rows import IDS, KEY, change_about, group_pairs, is_at, key_of, object_of
+from dcc.tracker.states import UPLOADED, VALID, State
+from dcc.tracker.submission_rows import KEY, group_pairs, is_at, key_of, object_of
 
 RETRY_POLICY: Final = "retry policy"
 """Who opens failed downloads again in each session."""
@@ -197,10 +198,10 @@ def quarantine(connection: Connection, session_id: int, max_faults: int) -> None
 
 def is_unfinished() -> ColumnElement[bool]:
     """Condition on a submission: it failed, or has not come through validation, or waits to be judged."""
-    to_judge = State(Phase.UPLOAD, Status.DONE), State(Phase.DATA, Status.PENDING), State(Phase.DATA, Status.RUNNING)
+    to_judge = UPLOADED, State(Phase.DATA, Status.PENDING), State(Phase.DATA, Status.RUNNING)
     return or_(
         ZipAction.status_id == int(Status.FAILED),
-        and_(ZipAction.phase_id <= int(Phase.XSD), ~is_at(ZipAction, State(Phase.XSD, Status.DONE))),
+        and_(ZipAction.phase_id <= int(Phase.XSD), ~is_at(ZipAction, VALID)),
         is_at(ZipAction, *to_judge),
     )
 

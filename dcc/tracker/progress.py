@@ -37,6 +37,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection, String, bindparam, func, insert, select, update
 
 from dcc.databases.columns import UtcDateTime
+from dcc.databases.list_parameters import IDS, change_about, rows_about, sorted_chunks
 from dcc.databases.transactions import insert_rows
 from dcc.naming import Action
 from dcc.outcomes import AttemptOutcome
@@ -54,17 +55,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.states import REQUESTED, SET_ASIDE, STATES, WAITING, State, advance, roll_up
-from dcc.tracker.submission_rows import (
-    IDS,
-    actions_of,
-    change_about,
-    chunks,
-    find_parents,
-    group_pairs,
-    has_archive_bytes,
-    latest_downloads,
-    rows_about,
-)
+from dcc.tracker.submission_rows import actions_of, find_parents, group_pairs, has_archive_bytes, latest_downloads
 
 _REASON_LENGTH: Final = 256
 
@@ -273,7 +264,7 @@ def _set_back(connection: Connection, za_ids: Collection[int], to: State, reques
     _write_states(connection, ZipAction, {za_id: to for za_id, state in actions.items() if state != to})
     revoke(connection, actions, DecisionKind.ACKNOWLEDGE, DecisionKind.QUARANTINE, by=requested_by)
     unfinished: list[int] = []
-    for ids in chunks(actions):
+    for ids in sorted_chunks(actions):
         unfinished.extend(connection.scalars(_UNFINISHED_DOWNLOADS, {"ids": ids, "unfinished": _UNFINISHED}))
     _cancel(connection, unfinished)
 

@@ -41,11 +41,30 @@ SET_ASIDE: Final = State(Phase.ZIP_NAME, Status.CANCELLED)
 REFUSED: Final = State(Phase.ZIP_NAME, Status.FAILED)
 """The state of a submission whose file name is refused."""
 
-NOT_ARRIVED: Final = frozenset({State(Phase.DOWNLOAD, Status.FAILED), State(Phase.ZIP_MD5, Status.FAILED)})
+DOWNLOADING: Final = State(Phase.DOWNLOAD, Status.RUNNING)
+NOT_DOWNLOADED: Final = State(Phase.DOWNLOAD, Status.FAILED)
+WRONG_CHECKSUM: Final = State(Phase.ZIP_MD5, Status.FAILED)
+NOT_ARRIVED: Final = frozenset({NOT_DOWNLOADED, WRONG_CHECKSUM})
 """States of a submission whose archive no source has delivered; each session tries again."""
 
 REQUESTED: Final = State(Phase.DOWNLOAD, Status.PENDING)
 """State of a download that has not begun."""
+
+EXTRACTING: Final = State(Phase.UNZIP, Status.RUNNING)
+EXTRACTED: Final = State(Phase.UNZIP, Status.DONE)
+NOT_EXTRACTED: Final = State(Phase.UNZIP, Status.FAILED)
+
+VALID: Final = State(Phase.XSD, Status.DONE)
+"""State of a document that satisfies its schema, and may be uploaded."""
+
+NOT_UPLOADED: Final = State(Phase.UPLOAD, Status.PENDING)
+"""State of a document that waits for its upload, as for its confirmation, or for an older archive."""
+UPLOADED: Final = State(Phase.UPLOAD, Status.DONE)
+UPLOAD_FAILED: Final = State(Phase.UPLOAD, Status.FAILED)
+WITHDRAWN: Final = State(Phase.UPLOAD, Status.CANCELLED)
+
+AWAITING_QC: Final = State(Phase.QC, Status.PENDING)
+"""State of a document that waits for a wrangler, not for a session."""
 
 
 def _rank(state: State) -> tuple[bool, int, int]:

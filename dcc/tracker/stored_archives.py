@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection, Select, and_, bindparam, case, delete, exists, func, or_, select, update
 from sqlalchemy.orm import aliased
 
+from dcc.databases.list_parameters import IDS, change_about, rows_about
 from dcc.databases.transactions import insert_rows
 from dcc.outcomes import ZipKey
 from dcc.settings import Settings
@@ -25,16 +26,7 @@ from dcc.tracker.models import (
     ZipFile,
     utc_now,
 )
-from dcc.tracker.submission_rows import (
-    IDS,
-    KEY,
-    archive_md5,
-    archive_size,
-    change_about,
-    has_archive_bytes,
-    key_of,
-    rows_about,
-)
+from dcc.tracker.submission_rows import KEY, archive_md5, archive_size, has_archive_bytes, key_of
 
 _IDS_OF: Final = select(StoredArchive.sha256, StoredArchive.id).where(StoredArchive.sha256.in_(IDS))
 _COPIES_OF: Final = select(ArchiveCopy.archive_id, ArchiveCopy.replica, ArchiveCopy.state, ArchiveCopy.id).where(

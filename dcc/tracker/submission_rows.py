@@ -1,7 +1,6 @@
 """Rows of submissions, downloads and documents: keys, states, parents, lookups by ids, and the latest downloads.
 
-Parents never change, so they may be looked up before anything is locked. Lists of ids may have any length; the number
-of statements grows by one for every 500 of them.
+Parents never change, so they may be looked up before anything is locked. Lists of ids may have any length.
 """
 
 from __future__ import annotations
@@ -12,15 +11,12 @@ from dataclasses import fields
 from typing import Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy import (
-    BindParameter,
     ColumnElement,
     Connection,
-    Executable,
     ScalarSelect,
     Select,
     Subquery,
     and_,
-    bindparam,
     case,
     func,
     not_,
@@ -29,23 +25,19 @@ from sqlalchemy import (
     true,
 )
 
+from dcc.databases.list_parameters import IDS, rows_about
 from dcc.errors import NotFoundError
 from dcc.nearest_names import LEAST_ALIKE, nearest_names
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
 from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
-from dcc.tracker.states import STATES, State
+from dcc.tracker.states import NOT_DOWNLOADED, STATES, State
 
-_CHUNK: Final = 500
 _MAX_COMPARED: Final = 2000
 """Names of archives among which the nearest are looked for, not of all that a centre has ever sent."""
-_Key = TypeVar("_Key", int, str)
 _Object = TypeVar("_Object")
 _Group = TypeVar("_Group")
 _Member = TypeVar("_Member")
-
-IDS: Final[BindParameter[Any]] = bindparam("ids", expanding=True)
-"""A placeholder for the ids of one chunk in a statement."""
 
 _ACTIONS_OF = select(ZipDownload.id, FileSourceHasZip.za_id).join(FileSourceHasZip).where(ZipDownload.id.in_(IDS))
 _ACTION_STATES = select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id).where(ZipAction.id.in_(IDS))
@@ -202,7 +194,7 @@ def archive_md5() -> ColumnElement[Any]:
 
 
 _FETCHED_NOTHING: Final = or_(
-    is_at(ZipDownload, State(Phase.DOWNLOAD, Status.FAILED)),
+    is_at(ZipDownload, NOT_DOWNLOADED),
     and_(ZipDownload.status_id == int(Status.CANCELLED), ZipDownload.phase_id <= int(Phase.UNZIP)),
 )
 LATEST: Final = case(
@@ -258,25 +250,6 @@ class Parents(NamedTuple):
 
     documents: dict[int, int]
     downloads: dict[int, int]
-
-
-def chunks(keys: Iterable[_Key]) -> Iterator[list[_Key]]:
-    """The distinct ids or names in order, in lists short enough for one statement."""
-    ordered = sorted(set(keys))
-    for start in range(0, len(ordered), _CHUNK):
-        yield ordered[start : start + _CHUNK]
-
-
-def rows_about(connection: Connection, query: Select[*tuple[Any, ...]], keys: Iterable[Any]) -> Iterator[Any]:
-    """The rows of a query about `IDS`, for any number of ids or names with few rows each."""
-    for some in chunks(keys):
-        yield from connection.execute(query, {"ids": some})
-
-
-def change_about(connection: Connection, statement: Executable, ids: Iterable[int], **given: object) -> None:
-    """Execute a statement about `IDS` that changes rows, for any number of ids; `given` are its other parameters."""
-    for some in chunks(ids):
-        connection.execute(statement, {"ids": some, **given})
 
 
 def group_pairs(pairs: Iterable[tuple[_Group, _Member]]) -> defaultdict[_Group, list[_Member]]:

@@ -20,6 +20,7 @@ from typing import Any, Final
 from dagster import DagsterInstance
 from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, func, or_, select, true
 
+from dcc.databases.list_parameters import rows_with, sorted_chunks
 from dcc.databases.transactions import run_reading
 from dcc.errors import ArchiveRemovedError
 from dcc.operations.sessions import SessionWork
@@ -49,8 +50,9 @@ from dcc.tracker.queries.session_zips import of_centres
 from dcc.tracker.queries.zip_action_lists import select_zip_actions
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
-from dcc.tracker.submission_rows import IDS, LATEST, chunks, key_of, rows_about
+from dcc.tracker.submission_rows import LATEST, key_of
 from dcc_assets.metadata.archives import ERRORS_SHOWN, complete_zip_report
+from dcc_assets.sync.document_records import PAGE
 from dcc_assets.sync.horizon import archive_older, page_of_zips, read_archive
 from dcc_assets.sync.marks import Marks, Part
 from dcc_dagster.event_recorder import EventRecorder
@@ -221,7 +223,7 @@ def recorded_zips(
             ZipFile.file_name.in_({key.file_name for key in keys})
         )
     chosen = None if keys is None else frozenset(keys)
-    for ids in chunks(connection.scalars(query)):
+    for ids in sorted_chunks(connection.scalars(query), PAGE):
         for zip_ in _chunk(connection, ids, sources):
             if chosen is None or zip_.key in chosen:
                 yield zip_
@@ -319,8 +321,8 @@ def _documents(connection: Connection, downloads: Sequence[int]) -> dict[int, li
 def _errors(connection: Connection, documents: Sequence[int]) -> dict[int, list[Problem]]:
     """The errors of documents; of one with more than are shown, the first ones."""
     errors: dict[int, list[Problem]] = defaultdict(list)
-    query = entries_that_hold(*OF_DOCUMENT).where(XmlLog.xml_id.in_(IDS)).order_by(XmlLog.id)
-    for row in rows_about(connection, query, documents):
+    query = entries_that_hold(*OF_DOCUMENT).order_by(XmlLog.id)
+    for row in rows_with(connection, query, XmlLog.xml_id, documents):
         if len(errors[row.xml_id]) <= ERRORS_SHOWN:
             errors[row.xml_id].append(problem_of(row))
     return errors

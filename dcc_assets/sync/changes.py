@@ -19,6 +19,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, and_, func, or_, selec
 
 from dcc.data_outcomes import ContextsBuilt, DataOutcome, OverviewsBuilt, ZipData
 from dcc.databases.columns import UtcDateTime, utc_now
+from dcc.databases.list_parameters import sorted_chunks
 from dcc.databases.transactions import run_patiently
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
@@ -29,11 +30,11 @@ from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.tracker.models import ZipAction, ZipFile
 from dcc.tracker.states import State
-from dcc.tracker.submission_rows import chunks
 from dcc_assets.keys import CENTRES
 from dcc_assets.metadata.centres import contexts_reports, overviews_reports
 from dcc_assets.metadata.documents import data_reports
 from dcc_assets.sync.document_records import (
+    PAGE,
     documented_zip_actions,
     recorded_contexts,
     recorded_overviews,
@@ -214,7 +215,7 @@ class Mirror:
     def _recorded(self, keys: Collection[ZipKey] | None) -> Iterator[ZipData]:
         """As `recorded_data`. Each page is reported once it is complete, so that no retry reports anything twice."""
         ids = self._read(lambda tracker, _: documented_zip_actions(tracker, keys, self._shown))
-        for some in chunks(ids):
+        for some in sorted_chunks(ids, PAGE):
             yield from self._read(partial(recorded_page, ids=some))
 
     def _read(self, work: Callable[[Connection, Connection], T]) -> T:

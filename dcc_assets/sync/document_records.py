@@ -17,6 +17,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, selec
 
 from dcc.data_outcomes import ContextsBuilt, DocumentData, FindingEntry, OverviewsBuilt, ZipData
 from dcc.databases.columns import utc_now
+from dcc.databases.list_parameters import IDS, rows_with, sorted_chunks
 from dcc.declarations import stored_details
 from dcc.naming import DocumentKind
 from dcc.outcomes import LEFT_OUT, ZipKey
@@ -27,10 +28,13 @@ from dcc.qc.models import DOCUMENT, FINDING, SNAPSHOT
 from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipFile
 from dcc.tracker.problems import KIND, entries_that_hold
 from dcc.tracker.queries.zip_action_lists import select_zip_actions
-from dcc.tracker.submission_rows import IDS, chunks, key_of, latest_downloads, rows_about
+from dcc.tracker.submission_rows import key_of, latest_downloads
 from dcc.vocabulary import DocumentAction, DocumentState, Severity
 from dcc_assets.metadata.archives import ERRORS_SHOWN
 from dcc_assets.metadata.documents import SHOWN_PHASES
+
+PAGE: Final = 500
+"""The most submissions that are read at once, with their documents."""
 
 _STEPS: Final = {kind: phase for phase, kind in LEFT_OUT.items()}
 _RANK: Final = case(
@@ -65,12 +69,12 @@ def recorded_data(
     or stopped before it.
     """
     ids = documented_zip_actions(tracker, keys, condition)
-    for some in chunks(ids):
+    for some in sorted_chunks(ids, PAGE):
         yield from recorded_page(tracker, qc, some)
 
 
 def recorded_page(tracker: Connection, qc: Connection, ids: Sequence[int]) -> list[ZipData]:
-    """As `recorded_data`, for the ids of one portion of submissions (see `chunks`)."""
+    """As `recorded_data`, for the ids of one portion of submissions (at most `PAGE`)."""
     of_actions = _documents(tracker, ids)
     facts = _facts(tracker, qc, [document for documents in of_actions.values() for document in documents])
     actions = select_zip_actions().where(ZipAction.id.in_(IDS)).order_by(ZipAction.id)
@@ -90,7 +94,7 @@ def documented_zip_actions(
     if keys is None:
         return [row.id for row in tracker.execute(query)]
     chosen = frozenset(keys)
-    found = rows_about(tracker, query.where(ZipFile.file_name.in_(IDS)), [key.file_name for key in keys])
+    found = rows_with(tracker, query, ZipFile.file_name, [key.file_name for key in keys])
     return sorted(row.id for row in found if key_of(row) in chosen)
 
 
@@ -113,8 +117,8 @@ def _documents(tracker: Connection, ids: Sequence[int]) -> dict[int, list[Row[An
 def _reasons(tracker: Connection, xml_ids: Sequence[int]) -> dict[int, str]:
     """Why documents could not be uploaded: the first valid entry of their logs."""
     reasons: dict[int, str] = {}
-    query = entries_that_hold(KIND, XmlLog.message).where(XmlLog.xml_id.in_(IDS)).order_by(XmlLog.id)
-    for xml_id, kind, message in rows_about(tracker, query, xml_ids):
+    query = entries_that_hold(KIND, XmlLog.message).order_by(XmlLog.id)
+    for xml_id, kind, message in rows_with(tracker, query, XmlLog.xml_id, xml_ids):
         reasons.setdefault(xml_id, message or kind)
     return reasons
 
@@ -122,8 +126,8 @@ def _reasons(tracker: Connection, xml_ids: Sequence[int]) -> dict[int, str]:
 def _left_out_steps(tracker: Connection, xml_ids: Sequence[int]) -> dict[int, tuple[Phase, ...]]:
     """The steps that the settings leave out of documents."""
     found: dict[int, tuple[Phase, ...]] = {}
-    query = entries_that_hold(KIND).where(XmlLog.xml_id.in_(IDS), AnException.short_name.in_(_STEPS))
-    for xml_id, kind in rows_about(tracker, query, xml_ids):
+    query = entries_that_hold(KIND).where(AnException.short_name.in_(_STEPS))
+    for xml_id, kind in rows_with(tracker, query, XmlLog.xml_id, xml_ids):
         found[xml_id] = (*found.get(xml_id, ()), _STEPS[kind])
     return found
 
@@ -133,7 +137,7 @@ def _facts(tracker: Connection, qc: Connection, documents: Sequence[Row[Any]]) -
     rows: dict[int, Row[Any]] = {}
     counts: dict[int, dict[tuple[str, Severity], int]] = defaultdict(dict)
     xml_ids = [document.id for document in documents]
-    for some in chunks(xml_ids):
+    for some in sorted_chunks(xml_ids, PAGE):
         of_documents = DOCUMENT.c.tracker_id.in_(some)
         query = select(DOCUMENT).where(of_documents, DOCUMENT.c.action != DocumentAction.UNDO.value)
         by_id = {row.id: row for row in qc.execute(query)}

@@ -50,7 +50,7 @@ def rows_of(document: Path, kind: DocumentKind) -> dict[str, list[str]]:
     """The rows of a document as they are prepared for the QC database, without the lines."""
     target = document.with_suffix(".rows")
     found = DocumentToPrepare(str(document), kind, "H", md5(document.read_bytes()).hexdigest())
-    assert not prepare_archive(ArchiveToPrepare(ZipKey(Action.ADD, "H.zip"), "H", target, [found]), BASIS)
+    assert not prepare_archive(BASIS, ArchiveToPrepare(ZipKey(Action.ADD, "H.zip"), "H", target, [found]))
     with sqlite3.connect(target) as connection:
         connection.row_factory = sqlite3.Row
         rows = {

@@ -1,8 +1,17 @@
-"""Numbers and texts given to a statement as one parameter, on each database."""
+"""Numbers and texts given to a statement in chunks or as one parameter, on each database."""
 
-from sqlalchemy import Engine, insert, select
+from sqlalchemy import Column, Engine, Integer, MetaData, Table, insert, select
 
-from dcc.databases.list_parameters import AT_ONCE, as_json, groups_in, numbers_in, pairs_in, sorted_chunks, texts_in
+from dcc.databases.list_parameters import (
+    AT_ONCE,
+    as_json,
+    groups_in,
+    numbers_in,
+    pairs_in,
+    rows_with,
+    sorted_chunks,
+    texts_in,
+)
 from dcc.databases.transactions import writing
 from dcc.qc.models import BUILD_BASIS
 
@@ -56,3 +65,16 @@ def test_portions_have_all_numbers_in_order() -> None:
     assert [len(portion) for portion in found] == [AT_ONCE, AT_ONCE, 1]
     assert [number for portion in found for number in portion] == list(numbers)
     assert list(sorted_chunks(())) == []
+
+
+def test_only_the_rows_of_a_list_are_locked(qc_database: Engine) -> None:
+    """SQLite locks no rows."""
+    table = Table("numbered", MetaData(), Column("id", Integer, primary_key=True))
+    table.create(qc_database)
+    with writing(qc_database) as connection:
+        connection.execute(insert(table), [{"id": number} for number in range(1, 3 * AT_ONCE)])
+    locked = select(table.c.id).with_for_update(nowait=True)
+    with qc_database.connect() as mine, qc_database.connect() as other:
+        wanted = range(2, 2 * AT_ONCE, 2)
+        assert [row.id for row in rows_with(mine, locked, table.c.id, wanted)] == list(wanted)
+        assert other.scalar(locked.where(table.c.id == 3 * AT_ONCE - 1)) == 3 * AT_ONCE - 1

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dcc.errors import ReferenceDataError
-from dcc.phases import KNOWN_CENTRES
+from dcc.naming import KNOWN_CENTRES
 from dcc.reference.impress import Increment, Option, Parameter, ParameterType, ProcedureDue
 from dcc.reference.loading import load_reference_data, load_shipped
 from dcc.reference.snapshots import Colony

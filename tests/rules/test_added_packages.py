@@ -38,7 +38,7 @@ from dcc.vocabulary import Severity
     message=mark("The animal '{value}' is known."),
     cause=mark("Animals are known"),
     remedy=mark("Do nothing."),
-    others=True,
+    needs_other_documents=True,
 )
 def animals_are_unknown(experiment, at):
     'Animals of experiments are unknown.'
@@ -286,7 +286,8 @@ def odd_rule(rule_id, message, yielded):
         'Experiments are not odd.'
         yield yielded(experiment)
 
-    rule(rule_id, Experiment, message=message, cause=mark("Odd"), remedy=mark("See."), others=True)(is_odd)
+    texts = {"message": message, "cause": mark("Odd"), "remedy": mark("See.")}
+    rule(rule_id, Experiment, **texts, needs_other_documents=True)(is_odd)
 
 odd_rule("D1", mark("See {document}."), lambda one: fault(one.line, document="protocol 7"))
 """

@@ -68,7 +68,7 @@ def prepare(tmp_path: Path, target: Path) -> Prepare:
             )
             for name, content in documents.items()
         ]
-        return prepare_archive(ArchiveToPrepare(ZipKey(action, "H.zip"), "H", target, to_prepare), basis)
+        return prepare_archive(basis, ArchiveToPrepare(ZipKey(action, "H.zip"), "H", target, to_prepare))
 
     return prepared
 

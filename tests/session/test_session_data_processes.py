@@ -83,9 +83,9 @@ def test_prepared_files_of_a_session_that_ended_early_are_used_if_they_are_whole
     data.validate()
     prepare, made = prepare_archive, []
 
-    def preparing(archive: ArchiveToPrepare, *more: Any) -> dict[str, Exception]:
+    def preparing(basis: PreparationBasis, archive: ArchiveToPrepare) -> dict[str, Exception]:
         made.append(archive.target)
-        return prepare(archive, *more)
+        return prepare(basis, archive)
 
     monkeypatch.setattr(prepared_archives, "prepare_archive", preparing)
     with monkeypatch.context() as patched:
@@ -142,7 +142,7 @@ def killed(basis: PreparationBasis, archive: ArchiveToPrepare) -> dict[str, Exce
     if archive.key.file_name in DEADLY or (archive.key.file_name in LATER and not once.exists()):
         once.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return documents.prepare(basis, archive)
+    return prepare_archive(basis, archive)
 
 
 @only_sqlite
@@ -150,7 +150,7 @@ def killed(basis: PreparationBasis, archive: ArchiveToPrepare) -> dict[str, Exce
 def test_when_a_process_is_killed_others_go_on_and_only_what_it_ends_over_each_time_is_failed(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prepared_archives, "preparing", SimpleNamespace(begin=documents.begin, prepare=killed))
+    monkeypatch.setattr(prepared_archives, "preparing", SimpleNamespace(begin=documents.begin, prepare_archive=killed))
     data.put(ZIP, specimens(), experiments())
     data.put(LATER, specimens("2013-11-05.1", first=40))
     data.put(DEADLY, specimens("2013-11-06.1", first=70))

@@ -14,11 +14,12 @@ from sqlalchemy import Column, Connection, Engine, String, inspect, text
 from dcc.databases.schema import exclusive_connection, init_database, require_current
 from dcc.databases.upgrades import upgrade
 from dcc.errors import ConfigurationError, TrackerOutdatedError
-from dcc.phases import REFERENCE_ROWS, Phase, Status
+from dcc.phases import Phase, Status
 from dcc.settings import Settings
 from dcc.tracker import database
 from dcc.tracker.database import open_tracker
 from dcc.tracker.models import Base
+from dcc.tracker.reference_rows import REFERENCE_ROWS
 from dcc.tracker.upgrades import REVISIONS
 from tests.support.asking import rows_in, value_in
 from tests.support.databases import MariaDb, broken_off_on_mariadb, is_sqlite, only_mariadb, only_sqlite, schema_of

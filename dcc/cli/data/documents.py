@@ -12,7 +12,7 @@ from dcc.cli.shell.output import echo_json, fields_of, printable
 from dcc.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from dcc.qc.stored_records import QcDocument, StoredRecord
+    from dcc.qc.stored_records import FoundDocument, StoredRecord
     from dcc.settings import Settings
     from dcc.tracker.archive_access import SubmittedDocument
 
@@ -142,7 +142,7 @@ def _as_json(settings: Settings, one: StoredRecord) -> dict[str, object]:
     }
 
 
-def _submitted(settings: Settings, found: QcDocument) -> SubmittedDocument:
+def _submitted(settings: Settings, found: FoundDocument) -> SubmittedDocument:
     from dcc.tracker.archive_access import delivered_document
 
     with reading_tracker(settings) as connection:

@@ -15,11 +15,12 @@ from dcc.cli.shell.error_advice import Explanation
 from dcc.declarations import ACTOR_NAMES, Declaration, acting, acts_in, declared
 from dcc.messages import filled, names_in
 from dcc.outcomes import FAILED_ENDS, SESSION_MEANINGS, EndReason
-from dcc.phases import REFERENCE_ROWS, Phase, Status
+from dcc.phases import Phase, Status
 from dcc.reports.causes.errors import ERROR_KINDS, LISTING
 from dcc.reports.checks import OF_GROUPS, OTHERS
 from dcc.rules.catalogue import CATALOGUE, GROUPS, UNWAIVABLE
 from dcc.runtime.installed_packages import has_platform
+from dcc.tracker.reference_rows import REFERENCE_ROWS
 from dcc.vocabulary import Actor
 
 PHASES: Final = {row.short_name: row.description for row in REFERENCE_ROWS["phase"]}

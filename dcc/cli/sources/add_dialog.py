@@ -16,7 +16,7 @@ from dcc.cli.shell.context import absolute_path, confirmed
 from dcc.cli.sources.source_options import checked_address
 from dcc.cli.sources.trial import Trial, echo_progress, try_source
 from dcc.errors import ConfigurationError
-from dcc.phases import KNOWN_CENTRES
+from dcc.naming import KNOWN_CENTRES
 from dcc.redaction import keep_secret
 from dcc.runtime.installed_packages import SOURCES, added_names
 

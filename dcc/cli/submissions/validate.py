@@ -15,7 +15,7 @@ from dcc.cli.shell.output import echo_json_list, echo_wrapped, fields_of, printa
 from dcc.cli.submissions.show import print_errors
 from dcc.errors import ConfigurationError, DocumentError
 from dcc.messages import count_of
-from dcc.phases import KNOWN_CENTRES
+from dcc.naming import KNOWN_CENTRES
 from dcc.runtime.installed_packages import has_platform
 
 if TYPE_CHECKING:

@@ -52,11 +52,11 @@ from dcc.operations.backups.row_copies import (
     patient_connection,
     sum_tables,
 )
-from dcc.phases import REFERENCE_ROWS
 from dcc.runtime.private_files import make_directory
 from dcc.session.leases import refuse_during_session
 from dcc.settings import Settings
 from dcc.tracker.database import TRACKER
+from dcc.tracker.reference_rows import REFERENCE_ROWS
 
 _MADE_WITH_ROWS: Final = frozenset({*REFERENCE_ROWS, "session_lock", "upload_lock"})
 _MARK: Final = f"CREATE TABLE IF NOT EXISTS {UNFINISHED_COPY} (note VARCHAR(64))"

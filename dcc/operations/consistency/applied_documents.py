@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, func, select
 
+from dcc.databases.list_parameters import IDS
 from dcc.operations.consistency.inconsistency import Inconsistency, in_rows
 from dcc.operations.consistency.tracker_rows import document_pages
 from dcc.outcomes import LEFT_OUT
@@ -16,8 +17,8 @@ from dcc.qc.models import DOCUMENT, FINDING
 from dcc.rules.findings import MORE_RULE
 from dcc.tracker.models import AnException, XmlLog
 from dcc.tracker.problems import KIND, entries_that_hold
-from dcc.tracker.states import State
-from dcc.tracker.submission_rows import IDS, key_of, state_of
+from dcc.tracker.states import NOT_UPLOADED, UPLOAD_FAILED, WITHDRAWN, State
+from dcc.tracker.submission_rows import key_of, state_of
 from dcc.vocabulary import DocumentAction, DocumentState, Severity
 
 _JUDGE: Final = "Have it judged again: dcc data recheck --zip {key} --reason ..., then: dcc crawl"
@@ -68,13 +69,13 @@ _UNAPPLIED: Final = (Status.PENDING, Status.RUNNING, Status.FAILED)
 def _disagreement(state: State, stored: Row[Any] | None) -> str | None:
     """A document that one database has in a state that the other contradicts; None if they agree."""
     not_uploaded = state.phase < Phase.UPLOAD or (state.phase is Phase.UPLOAD and state.status in _UNAPPLIED)
-    withdrawn = state == State(Phase.UPLOAD, Status.CANCELLED)
+    withdrawn = state == WITHDRAWN
     if stored is None:
         return None if not_uploaded or withdrawn else f"It is {state}, and the QC database does not hold it."
     expected = {
         DocumentState.APPLIED: not not_uploaded and not withdrawn,
-        DocumentState.HELD: state == State(Phase.UPLOAD, Status.PENDING) or withdrawn,
-        DocumentState.REFUSED: state == State(Phase.UPLOAD, Status.FAILED) or withdrawn,
+        DocumentState.HELD: state == NOT_UPLOADED or withdrawn,
+        DocumentState.REFUSED: state == UPLOAD_FAILED or withdrawn,
         DocumentState.UNDONE: withdrawn,
     }
     if expected[DocumentState(stored.state)]:

@@ -10,17 +10,18 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, select
 
+from dcc.databases.list_parameters import IDS
 from dcc.errors import BadFileNameError
 from dcc.naming import Action
 from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.operations.consistency.tracker_rows import download_state, zip_pages
 from dcc.outcomes import ZipKey
-from dcc.phases import ACTION_IDS, Phase, Status
+from dcc.phases import ACTION_IDS, Phase
 from dcc.runtime.checksums import md5_of_open_file
 from dcc.store.staging import Staging
 from dcc.tracker.models import XmlFile, ZipAction, ZipFile
-from dcc.tracker.states import State
-from dcc.tracker.submission_rows import IDS, key_of, state_of
+from dcc.tracker.states import EXTRACTING, State
+from dcc.tracker.submission_rows import key_of, state_of
 
 _RETRY: Final = "Have it downloaded again: dcc retry {key}"
 _CHUNK: Final = 500
@@ -135,4 +136,4 @@ def _states(connection: Connection, action: Action, names: Iterable[str]) -> dic
 
 def _may_have_part(state: State) -> bool:
     """Whether a submission in this state may be downloaded, or may continue a download."""
-    return state.phase < Phase.UNZIP or state == State(Phase.UNZIP, Status.RUNNING)
+    return state.phase < Phase.UNZIP or state == EXTRACTING

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, and_, exists, func, or_, select
 
+from dcc.databases.list_parameters import IDS
 from dcc.messages import count_of
 from dcc.operations.consistency.inconsistency import Inconsistency, in_rows
 from dcc.operations.consistency.tracker_rows import PAGE, download_state, pages, sources_were_purged, zip_pages
@@ -28,11 +29,20 @@ from dcc.tracker.models import (
     ZipFile,
     ZipLog,
 )
-from dcc.tracker.states import REFUSED, REQUESTED, SET_ASIDE, WAITING, State, advance, roll_up
-from dcc.tracker.submission_rows import IDS, KEY, is_at, key_of, state_of
+from dcc.tracker.states import (
+    EXTRACTED,
+    EXTRACTING,
+    NOT_EXTRACTED,
+    REFUSED,
+    REQUESTED,
+    SET_ASIDE,
+    WAITING,
+    State,
+    advance,
+    roll_up,
+)
+from dcc.tracker.submission_rows import KEY, is_at, key_of, state_of
 
-EXTRACTED: Final = State(Phase.UNZIP, Status.DONE)
-_FETCHED_ANEW: Final = State(Phase.UNZIP, Status.RUNNING)
 _RETRY: Final = "Process it again: dcc retry {key}"
 _NAMED: Final = select(ZipAction.id, *KEY).join(ZipFile)
 _OF_DOWNLOAD: Final = select(*KEY).join(ZipFile).join(FileSourceHasZip).join(ZipDownload)
@@ -98,9 +108,9 @@ def _legal(download: State | None) -> set[State]:
     legal = {advance(WAITING, download), SET_ASIDE}
     if download.phase <= Phase.UNZIP and download.failed:
         # Another attempt was planned.
-        legal |= {WAITING, _FETCHED_ANEW}
+        legal |= {WAITING, EXTRACTING}
     if download.phase is Phase.DOWNLOAD:
-        legal |= {_FETCHED_ANEW}
+        legal |= {EXTRACTING}
     return legal
 
 
@@ -148,7 +158,7 @@ def nothing_twice(connection: Connection) -> Iterator[Inconsistency]:
             ZipDownload.id > func.coalesce(reopened.c.last, 0),
             ZipDownload.phase_id >= int(Phase.UNZIP),
             # Only a document that was fetched again may have an earlier one that failed in this phase.
-            ~is_at(ZipDownload, State(Phase.UNZIP, Status.FAILED)),
+            ~is_at(ZipDownload, NOT_EXTRACTED),
             ZipDownload.status_id != int(Status.CANCELLED),
         )
         .group_by(ZipAction.id, *KEY)

@@ -19,6 +19,7 @@ from openlineage.client import facet_v2 as facets
 from sqlalchemy import Connection, Engine, Row, make_url, select
 
 from dcc.databases.engines import disposed
+from dcc.databases.list_parameters import IDS, rows_about
 from dcc.databases.transactions import run_reading
 from dcc.outcomes import EndReason
 from dcc.phases import Phase
@@ -30,7 +31,7 @@ from dcc.tracker.crawls import SessionEntry, TaskEntry, list_sessions
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.queries.session_zips import session_zip_ids
 from dcc.tracker.register.source_addresses import load_addresses
-from dcc.tracker.submission_rows import IDS, KEY, key_of, newest_downloads, rows_about, state_of
+from dcc.tracker.submission_rows import KEY, key_of, newest_downloads, state_of
 
 _AT_ONCE: Final = 500
 """Datasets of a kind in one event; a run with more has several."""

@@ -39,7 +39,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.queries.zip_action_lists import select_zip_actions
 from dcc.tracker.register.source_addresses import SourceState
-from dcc.tracker.states import State
+from dcc.tracker.states import VALID, State
 from dcc.tracker.stored_archives import not_stored_everywhere
 from dcc.tracker.submission_rows import LATEST_OF_SUBMISSION, is_at, key_of, state_of
 
@@ -63,7 +63,7 @@ _KNOWN: Final = select_zip_actions().add_columns(
     _HOSTED.label("hosted"),
     LATEST_OF_SUBMISSION.label("latest"),
     _has_document(_UNVALIDATED).label("unvalidated"),
-    _has_document(is_at(XmlFile, State(Phase.XSD, Status.DONE))).label("to_upload"),
+    _has_document(is_at(XmlFile, VALID)).label("to_upload"),
     _has_document(is_at(XmlFile, *(State(Phase.UPLOAD, status) for status in _UNFINISHED))).label("held"),
 )
 

@@ -15,7 +15,7 @@ from dcc.naming import Action
 from dcc.operations.retention.staged_files import StagedArchive, StagedKind
 from dcc.phases import Phase, Status
 from dcc.settings import Settings
-from dcc.tracker.states import NOT_ARRIVED, WAITING, State
+from dcc.tracker.states import NOT_ARRIVED, VALID, WAITING, State
 
 _DAY_SECONDS: Final = 86_400
 
@@ -114,7 +114,7 @@ def _decide_on_whole(staged: StagedArchive, known: KnownArchive, policy: Policy,
         return decision(None, "it is not in the archive store yet: dcc archive repair")
     if state == WAITING:
         return decision(policy.keep_failed_days, "it is to be downloaded again")
-    if not known.validated or (not state.failed and state < State(Phase.XSD, Status.DONE)):
+    if not known.validated or (not state.failed and state < VALID):
         return decision(None, "it is not validated whole")
     if known.held or (known.to_upload and policy.phase > Phase.XSD):
         return decision(None, "a document of it waits to be uploaded or confirmed")

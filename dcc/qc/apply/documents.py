@@ -22,38 +22,29 @@ New additions share their statements: first each one's result is decided, from t
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, groupby
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, Table, func, insert, select
 
 from dcc.databases.columns import utc_now
 from dcc.databases.list_parameters import change_rows, rows_with
 from dcc.databases.transactions import run_writing
-from dcc.documents.origins import Origin
 from dcc.naming import Action
+from dcc.qc.apply.decision import COUNTS, AppliedDocument, CurrentVersions, Decision, DocumentWithRows
 from dcc.qc.apply.entity_rows import NUMBERED_TABLES, copy_rows, loader_on
-from dcc.qc.apply.ownership import NotPermitted, OtherCentre, OtherCentres
+from dcc.qc.apply.ownership import ForeignData, OtherCentre
 from dcc.qc.apply.upload_findings import (
-    FindingCollector,
     UploadFinding,
-    UploadJudgement,
     duplicate,
     findings_of,
-    judge,
     late,
-    not_permitted,
-    too_long,
 )
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, IdReservation, lock_centres, reserve_ids
 from dcc.qc.apply.versions import (
-    Version,
-    current_versions,
     end_versions,
-    experiments_about,
     open_versions,
 )
 from dcc.qc.models import BLOCK, DOCUMENT, ENTITY_TABLES, FINDING, LIFETIME, MEASUREMENT, RUN
@@ -68,52 +59,15 @@ from dcc.qc.rows.documents import (
     is_confirmed,
     is_edited_since,
     known_documents,
-    path_of_document,
     refuse_held_applications,
     replace_former_applications,
     same_document,
     update_tracker_id,
 )
-from dcc.qc.rows.entity_keys import Key
-from dcc.qc.rows.prepared_file import Entries, PreparedDocument
+from dcc.qc.rows.prepared_file import Entries
 from dcc.rights import Rights
 from dcc.rules.upload import OWNERSHIP
-from dcc.vocabulary import DocumentState, EntityKind
-
-_COUNTS: Final = (*(f"{kind}s" for kind in EntityKind), "measurements")
-"""The columns of `document` that count what it says."""
-
-
-@dataclass(frozen=True, slots=True)
-class AppliedDocument:
-    """The result of a document.
-
-    `repeated`: it was applied before, under this name or another, and nothing was changed. `said` counts its entities
-    by kind, and its measurements; `procedures` its measurements by procedure; `opened` and `ended` the versions that it
-    opened and ended, by kind. `refused` counts entities that did not take effect; `findings` say why, and whether the
-    document came late. For a held document they say what applying it would do. `others` are the centres other than its
-    archive's whose data it changed; of a held or refused one, that it names. `confirmed_by` is who confirmed it.
-    """
-
-    document_id: int
-    state: DocumentState
-    said: dict[str, int]
-    repeated: bool = False
-    late: bool = False
-    opened: dict[str, int] = field(default_factory=dict)
-    ended: dict[str, int] = field(default_factory=dict)
-    refused: int = 0
-    findings: tuple[UploadFinding, ...] = ()
-    procedures: dict[str, int] = field(default_factory=dict)
-    others: tuple[OtherCentre, ...] = ()
-    confirmed_by: str | None = None
-
-
-class DocumentWithRows(NamedTuple):
-    """A document and its rows."""
-
-    document: DocumentToApply
-    prepared: PreparedDocument
+from dcc.vocabulary import DocumentState
 
 
 def apply_documents(
@@ -141,26 +95,26 @@ def apply_on(
     documents: Sequence[DocumentWithRows],
     *,
     hold_threshold: int | None = None,
-    foreign_additions: NotPermitted = NotPermitted.REFUSE,
+    foreign_additions: ForeignData = ForeignData.HOLD,
 ) -> list[AppliedDocument]:
     """Apply documents within a write transaction; see `apply_documents`.
 
-    `foreign_additions` decides on an addition with data of a centre that its archive may not change: REFUSE holds it.
+    `foreign_additions` decides on additions with data of a centre that their archive may not change.
     """
     centres = {centre for document, prepared in documents for centre in (document.centre, *prepared.centres)}
     lock_centres(connection, centres)
     reserved = reserve_ids(connection, centres, _rows_of(documents))
     application = _Application(connection, documents, reserved, hold_threshold, foreign_additions)
-    known = known_documents(connection, [document for document, _ in documents])
+    seen_before = known_documents(connection, [document for document, _ in documents])
     applied: list[AppliedDocument] = []
     together: list[DocumentWithRows] = []
     for place, one in enumerate(documents):
-        if place not in known and one.document.action is Action.ADD:
+        if place not in seen_before and one.document.action is Action.ADD:
             together.append(one)
             continue
         applied += application.apply(together)
         together.clear()
-        applied.append(application.apply_alone(one) if place in known else application.apply([one])[0])
+        applied.append(application.apply_alone(one) if place in seen_before else application.apply([one])[0])
     return applied + application.apply(together)
 
 
@@ -188,14 +142,14 @@ class _Application:
         documents: Sequence[DocumentWithRows],
         reserved: IdReservation,
         hold_threshold: int | None,
-        foreign_additions: NotPermitted,
+        foreign_additions: ForeignData,
     ) -> None:
         self._connection, self._documents = connection, documents
         self._hold_threshold, self._foreign_additions = hold_threshold, foreign_additions
         self._next, self._at = reserved
         self._newest = NewestDates(connection, [document for document, _ in documents])
         self._applied: dict[int, DocumentWithRows] = {}
-        self._current = _CurrentVersions(connection)
+        self._current = CurrentVersions(connection)
 
     def apply_alone(self, one: DocumentWithRows) -> AppliedDocument:
         """Apply a document that the database may have already."""
@@ -204,7 +158,7 @@ class _Application:
         for row in former:
             # Of a duplicate, a killed session may have left a row without counts.
             is_same = document.tracker_id is not None and row.tracker_id == document.tracker_id
-            counts = is_same or any(getattr(row, name) for name in _COUNTS)
+            counts = is_same or any(getattr(row, name) for name in COUNTS)
             is_applied = row.state == DocumentState.APPLIED.value and counts
             if is_applied and not is_edited_since(self._connection, document, row.id):
                 refuse_held_applications(self._connection, former)
@@ -223,7 +177,7 @@ class _Application:
         if not documents:
             return []
         begins = dict(self._next)
-        self._current = _CurrentVersions(self._connection)
+        self._current = CurrentVersions(self._connection)
         entries: Sequence[Iterable[Entries]] = [prepared.entries() for _, prepared in documents]
         if len(entries) > 1:
             # They are small, and nearly always new: one query is for all.
@@ -241,7 +195,7 @@ class _Application:
             self._note(one)
         return [decision.applied for decision in decided]
 
-    def _write_rows(self, taken: Sequence[_Decision], begins: Mapping[str, int]) -> None:
+    def _write_rows(self, taken: Sequence[Decision], begins: Mapping[str, int]) -> None:
         """Write the rows of documents, and the lifetimes that they end and open; `begins` are the first new ids."""
         loader = loader_on(self._connection)
         # Consecutive documents of a file have the same offsets.
@@ -260,43 +214,40 @@ class _Application:
                 open_versions(self._connection, kind, new, self._next[LIFETIME.name])
                 self._next[LIFETIME.name] += len(new)
 
-    def _row_of(self, one: _Decision) -> dict[str, Any]:
+    def _row_of(self, one: Decision) -> dict[str, Any]:
         applied, prepared = one.applied, one.prepared
         row = document_row(one.document, prepared.content, one.document_id, self._at, origin=prepared.origin)
         return row | {"state": applied.state.value, "late": applied.late} | applied.said
 
-    def _note(self, one: _Decision) -> None:
+    def _note(self, one: Decision) -> None:
         """Write the findings."""
         # An addition that waits for permission has its reason; one that would change much gets it when it is confirmed.
-        held_for = tuple(finding for finding in one.applied.findings if finding.rule == OWNERSHIP)
-        kept = held_for if one.applied.state is DocumentState.HELD else one.applied.findings
+        applied = one.applied
+        kept = _about_foreign_data(applied) if applied.state is DocumentState.HELD else applied.findings
         _write_findings(self._connection, one.document, one.document_id, kept)
 
-    def _decide(self, one: DocumentWithRows, entries: Iterable[Entries], confirmed: Row[Any] | None) -> _Decision:
+    def _decide(self, one: DocumentWithRows, entries: Iterable[Entries], confirmed: Row[Any] | None) -> Decision:
         document, rows = one.document, one.prepared.rows
         newest = self._newest.before(document)
-        if_not_permitted = self._if_not_permitted(one, confirmed)
-        is_held = if_not_permitted is NotPermitted.REFUSE and document.action is Action.ADD
+        foreign_data = self._foreign_data(one, confirmed)
         document_id = self._next[DOCUMENT.name]
         self._next[DOCUMENT.name] += 1
         given = {table: self._next[table] - 1 - rows[table][0] for table in NUMBERED}
-        to_do = NotPermitted.NOTE if is_held else if_not_permitted
-        decision = _Decision(self._current, one, document_id, given, to_do)
+        decision = Decision(self._current, one, document_id, given, foreign_data)
         if newest is not None:
             decision.findings.add(late(document.created, newest))
         decision.take_all(entries, is_late=newest is not None)
         applied = decision.applied
-        original = self._original_of(one, decision) if if_not_permitted is NotPermitted.CONFIRMED else None
+        original = self._original_of(one, decision) if foreign_data is ForeignData.ALLOW else None
         if original is not None:
-            nothing = dict.fromkeys(_COUNTS, 0)
+            nothing = dict.fromkeys(COUNTS, 0)
             findings = (duplicate(original),)
             applied = AppliedDocument(document_id, DocumentState.APPLIED, nothing, repeated=True, findings=findings)
         elif confirmed is not None:
             applied = replace(applied, confirmed_by=confirmed.author)
-        elif is_held:
-            why = tuple(finding for finding in applied.findings if finding.rule == OWNERSHIP)
+        elif foreign_data is ForeignData.HOLD:
             others = decision.others.counts(effective=False)
-            applied = replace(applied, state=DocumentState.HELD, findings=why, others=others)
+            applied = replace(applied, state=DocumentState.HELD, findings=_about_foreign_data(applied), others=others)
         elif self._hold_threshold is not None and sum(applied.ended.values()) > self._hold_threshold:
             applied = replace(applied, state=DocumentState.HELD)
         decision.applied = applied
@@ -310,7 +261,7 @@ class _Application:
             self._applied[document_id] = one
         return decision
 
-    def _original_of(self, one: DocumentWithRows, decision: _Decision) -> DocumentPlace | None:
+    def _original_of(self, one: DocumentWithRows, decision: Decision) -> DocumentPlace | None:
         """The place of an applied document with the same content; None if there is none."""
         document, content, owners = one.document, one.prepared.content, decision.owners
         if document.action is Action.DELETE:
@@ -322,215 +273,16 @@ class _Application:
         written = self._applied[owner]
         return written.document.place if written.prepared.content == content else None
 
-    def _if_not_permitted(self, one: DocumentWithRows, confirmed: Row[Any] | None) -> NotPermitted:
-        """What to do about data of centres that the archive may not change."""
-        document = one.document
-        if confirmed is not None and document.action is Action.ADD:
-            return NotPermitted.CONFIRMED
-        if all(map(document.may_change, one.prepared.centres)):
-            return NotPermitted.CONFIRMED
-        return self._foreign_additions if document.action is Action.ADD else NotPermitted.REFUSE
+    def _foreign_data(self, one: DocumentWithRows, confirmed: Row[Any] | None) -> ForeignData:
+        if all(map(one.document.may_change, one.prepared.centres)):
+            return ForeignData.ALLOW
+        if one.document.action is not Action.ADD:
+            return ForeignData.REFUSE
+        return self._foreign_additions if confirmed is None else ForeignData.ALLOW
 
 
-class _CurrentVersions:
-    """The current versions of entities, in the database and in decided documents that are not written yet.
-
-    None: there is none.
-    """
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self._known: dict[EntityKind, dict[Key, Version | None]] = {kind: {} for kind in EntityKind}
-        self._paths: dict[int, str] = {}
-
-    def ask_about(self, entries: Iterable[Entries]) -> None:
-        """Query all entities of some documents at once."""
-        named: dict[EntityKind, set[Key]] = {}
-        for some in entries:
-            if some.kind is not None:
-                named.setdefault(some.kind, set()).update(some.keys)
-        for kind, keys in named.items():
-            self.of(kind, keys)
-
-    def of(self, kind: EntityKind, keys: Collection[Key]) -> dict[Key, Version]:
-        """The current versions of these entities, if they have one."""
-        known = self._known[kind]
-        unknown = [key for key in keys if key not in known]
-        if unknown:
-            known.update(dict.fromkeys(unknown))
-            known.update(current_versions(self.connection, kind, unknown))
-        return {key: version for key in keys if (version := known[key]) is not None}
-
-    def path_of(self, document_id: int) -> str:
-        """The path of the document of a version."""
-        if document_id not in self._paths:
-            self._paths[document_id] = path_of_document(self.connection, document_id)
-        return self._paths[document_id]
-
-    def update(self, decision: _Decision) -> None:
-        """Include the versions that a document opens or ends."""
-        self._paths[decision.document_id] = decision.document.place.path
-        for kind, versions in decision.opened.items():
-            self._known[kind].update(versions)
-
-
-class _Decision:
-    """Decides the result of one document, in rows with their final ids.
-
-    `applied` is the result. `opened` are the versions that it leaves, `ended` those that it ends, and `not_current` its
-    own ones that do not take effect. `owners` are the documents of the current versions of its entities; None for an
-    entity that is missing, or cannot be stored. `given` is for `copy_rows`.
-    """
-
-    applied: AppliedDocument
-
-    def __init__(
-        self,
-        current: _CurrentVersions,
-        one: DocumentWithRows,
-        document_id: int,
-        given: dict[str, int],
-        if_not_permitted: NotPermitted,
-    ) -> None:
-        self._current, self.document_id, self._if_not_permitted = current, document_id, if_not_permitted
-        self.document, self.prepared = one
-        self._opens = self.document.action is not Action.DELETE and if_not_permitted is not NotPermitted.REFUSE
-        shift = document_id - self.prepared.number
-        self.given = {**given, "document": shift, "are_current": int(self._opens)}
-        self.ended: defaultdict[EntityKind, list[int]] = defaultdict(list)
-        self.not_current: defaultdict[EntityKind, list[int]] = defaultdict(list)
-        self._counts, self._opened = Counter[EntityKind](), Counter[EntityKind]()
-        self._refused = 0
-        self.owners: set[int | None] = set()
-        self.opened: dict[EntityKind, dict[Key, Version | None]] = {kind: {} for kind in EntityKind}
-        self.others = OtherCentres(self.document.rights)
-        self.findings = FindingCollector(Origin.from_json(self.prepared.origin))
-
-    @property
-    def keeps_rows(self) -> bool:
-        """Whether more than its own row is kept."""
-        return self.applied.state is not DocumentState.HELD and not self.applied.repeated
-
-    def take_all(self, entries: Iterable[Entries], *, is_late: bool) -> None:
-        """Decide all entities of the document, and its result."""
-        for some in entries:
-            if some.kind is None:
-                self._take_blocks(some)
-            else:
-                self._take(some, some.kind)
-        ended = {kind.value: len(ids) for kind, ids in self.ended.items()}
-        opened = {kind.value: self._opened[kind] for kind in EntityKind if self._opened[kind]}
-        state = DocumentState.REFUSED if self._refused and not (opened or ended) else DocumentState.APPLIED
-        counts = {f"{kind}s": self._counts[kind] for kind in EntityKind}
-        self.applied = AppliedDocument(
-            self.document_id,
-            state,
-            counts | {"measurements": sum(self.prepared.measured.values())},
-            late=is_late,
-            opened=opened,
-            ended=ended,
-            refused=self._refused,
-            findings=self.findings.all(),
-            procedures=dict(self.prepared.measured),
-            others=self.others.counts(effective=state is DocumentState.APPLIED),
-        )
-
-    def _take_blocks(self, some: Entries) -> None:
-        """Record too long texts in centre elements, and data that the document may not change."""
-        document, named = self.document, set(self.prepared.centres)
-        own = None if document.rights is None else document.rights.own
-        for line, path, (name,), excess in zip(some.lines, some.paths, some.keys, some.too_long, strict=True):
-            centre = str(name)
-            if excess is not None:
-                self.findings.add(too_long(line, "centre element", excess)._replace(path=path))
-            if (
-                self._if_not_permitted is not NotPermitted.CONFIRMED
-                and centre in named
-                and not document.may_change(centre)
-            ):
-                self.findings.add(not_permitted(document.action, own, centre, line))
-
-    def _take(self, some: Entries, kind: EntityKind) -> None:
-        """Decide entities; those without a row do not take effect."""
-        self._counts[kind] += len(some.keys)
-        self.others.name(some.keys, kind)
-        if None in some.row_ids:
-            some = self._stored(some, kind)
-        if self._if_not_permitted is NotPermitted.REFUSE:
-            self._refused += len(some.keys)
-            return
-        base = self.given[kind.value]
-        row_ids = [base + (row_id or 0) for row_id in some.row_ids]
-        if self.document.action is not Action.ADD or not self._are_new(kind, some.keys):
-            self._judge(kind, some, row_ids)
-            return
-        # Nearly always so, and much faster than deciding each.
-        self.owners.add(None)
-        self.others.take_effect(some.keys, kind)
-        self._opened[kind] += len(row_ids)
-        versions = [Version(row_id, self.document_id) for row_id in row_ids]
-        self.opened[kind].update(zip(some.keys, versions, strict=True))
-
-    def _stored(self, some: Entries, kind: EntityKind) -> Entries:
-        """Those with rows; the others are recorded and refused."""
-        entries = list(zip(*some[1:], strict=True))
-        for line, path, key, row_id, excess in entries:
-            if row_id is None:
-                self._refused += 1
-                self.owners.add(None)
-                if excess is not None:
-                    self.findings.add(too_long(line, kind.value, excess, key)._replace(path=path))
-        stored = [entry for entry in entries if entry[3] is not None]
-        return Entries(kind, *(map(list, zip(*stored, strict=True)) if stored else ([], [], [], [], [])))
-
-    def _are_new(self, kind: EntityKind, keys: Sequence[Key]) -> bool:
-        """Whether all entities are new, and each is named once."""
-        different = set(keys)
-        is_there = self._current.of(kind, different) or not self.opened[kind].keys().isdisjoint(different)
-        return not is_there and len(different) == len(keys)
-
-    def _judge(self, kind: EntityKind, some: Entries, row_ids: Sequence[int]) -> None:
-        """Decide each of some entities."""
-        action, keys = self.document.action, set(some.keys)
-        asked = keys | {_without_results(action, kind, key) for key in keys}
-        current = self._current.of(kind, asked)
-        changed = self.opened[kind]
-        for key, version in changed.items():
-            if key in asked:
-                current.pop(key, None)
-                if version is not None:
-                    current[key] = version
-        held: dict[Key, list[str]] = {}
-        if action is Action.DELETE and kind is EntityKind.SPECIMEN:
-            held = experiments_about(self._current.connection, keys)
-        for line, path, key, row_id in zip(some.lines, some.paths, some.keys, row_ids, strict=True):
-            there_as = key if key in current else _without_results(action, kind, key)
-            current_version = current.get(there_as)
-            if current_version is None or current_version.document_id != self.document_id:
-                self.owners.add(current_version and current_version.document_id)
-            judgement = UploadJudgement(
-                action, kind, key, current_version, self.document_id, held.get(key, ()), self._current.path_of
-            )
-            finding = judge(judgement, line, row_id)
-            if finding is not None:
-                self._refused += 1
-                self.findings.add(finding._replace(path=path))
-                if self._opens:
-                    self.not_current[kind].append(row_id)
-                continue
-            self.others.take_effect([key], kind)
-            if current_version is not None:
-                self.ended[kind].append(current_version.id)
-                del current[there_as]
-                changed[there_as] = None
-            if self._opens:
-                current[key] = changed[key] = Version(row_id, self.document_id)
-                self._opened[kind] += 1
-
-
-def _without_results(action: Action, kind: EntityKind, key: Key) -> Key:
-    """The key that an edited experiment had without results, with a status code alone; else its own."""
-    return (*key[:3], None) if action is Action.EDIT and kind is EntityKind.EXPERIMENT else key
+def _about_foreign_data(applied: AppliedDocument) -> tuple[UploadFinding, ...]:
+    return tuple(finding for finding in applied.findings if finding.rule == OWNERSHIP)
 
 
 def _write_findings(
@@ -560,7 +312,7 @@ def _repeated(connection: Connection, row: Row[Any], document: DocumentToApply) 
     return AppliedDocument(
         row.id,
         DocumentState(row.state),
-        {name: getattr(row, name) for name in _COUNTS},
+        {name: getattr(row, name) for name in COUNTS},
         repeated=True,
         late=row.late,
         findings=findings_of(connection, row.id),

@@ -25,15 +25,17 @@ class OtherCentre(NamedTuple):
     counts: dict[str, int]
 
 
-class NotPermitted(Enum):
-    """What to do with a document that has data of a centre that its archive may not change."""
+class ForeignData(Enum):
+    """What becomes of a document, by the data in it of centres that its archive may not change."""
 
-    REFUSE = "refuse"
-    """Keep its content, let none of it take effect."""
+    ALLOW = "allow"
+    """It takes effect: there are none, or a person confirmed it."""
     NOTE = "note"
-    """Record a finding, and go on."""
-    CONFIRMED = "confirmed"
-    """Go on: there is no such centre, or a person confirmed the document."""
+    """It takes effect, with a finding."""
+    HOLD = "hold"
+    """It waits until a person confirms it."""
+    REFUSE = "refuse"
+    """Its content is kept, and nothing of it takes effect."""
 
 
 class OtherCentres:

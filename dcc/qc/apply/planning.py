@@ -14,8 +14,9 @@ from sqlalchemy import ColumnElement, Connection, Engine, FromClause, RowMapping
 
 from dcc.databases.list_parameters import rows_with, sorted_chunks
 from dcc.databases.transactions import RollBackError, run_writing
-from dcc.qc.apply.documents import AppliedDocument, DocumentWithRows, apply_on
-from dcc.qc.apply.ownership import NotPermitted
+from dcc.qc.apply.decision import AppliedDocument, DocumentWithRows
+from dcc.qc.apply.documents import apply_on
+from dcc.qc.apply.ownership import ForeignData
 from dcc.qc.apply.versions import UPDATED, is_lifetime_of, key_columns, key_of_row, same_animal, same_text
 from dcc.qc.models import ENTITY_TABLES, EXPERIMENT, LIFETIME, MEASUREMENT, NAMED, RUN, SPECIMEN
 from dcc.rules.upload import describe
@@ -72,7 +73,7 @@ def plan_document(engine: Engine, document: DocumentWithRows) -> Plan:
 
     def work(connection: Connection) -> Plan:
         # An addition that would be held is planned as if it were confirmed.
-        (applied,) = apply_on(connection, [document], foreign_additions=NotPermitted.NOTE)
+        (applied,) = apply_on(connection, [document], foreign_additions=ForeignData.NOTE)
         raise RollBackError(_compare(connection, applied))
 
     return run_writing(engine, work)

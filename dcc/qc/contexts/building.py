@@ -11,13 +11,13 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy import ColumnElement, Connection, Engine, Select, func, select
 
 from dcc.data_outcomes import ContextCounts, ContextsBuilt
 from dcc.databases.columns import utc_now
-from dcc.databases.list_parameters import rows_with, sorted_chunks
+from dcc.databases.list_parameters import as_json, groups_in, rows_with, sorted_chunks
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS
 from dcc.qc.contexts.affected_runs import (
@@ -43,8 +43,7 @@ from dcc.qc.contexts.membership import (
 )
 from dcc.qc.contexts.recording import ContextChanges, write_changes
 from dcc.qc.contexts.reference_basis import COLONIES, Basis, Build, follow_basis, recorded_basis
-from dcc.qc.contexts.sums import sums
-from dcc.qc.models import CONTEXT
+from dcc.qc.models import CONTEXT, MEASUREMENT
 from dcc.vocabulary import ContextEvent, ContextState
 
 
@@ -182,12 +181,33 @@ def _shares(
     # Hundreds of documents have data in the same contexts: a key is made once.
     keys: dict[tuple[str, ...], dict[str, ContextKey]] = {}
     by_parameter = [keys.setdefault(place[1:], {}) for _, place, _ in groups]
-    for number, parameter_id, measurements, fingerprints in sums(connection, [runs for runs, _, _ in groups]):
+    for number, parameter_id, measurements, fingerprints in _sums(connection, [runs for runs, _, _ in groups]):
         _, place, cause = groups[number]
         key = by_parameter[number].get(parameter_id)
         if key is None:
             key = by_parameter[number][parameter_id] = place.context(parameter_id)
         yield place.document_id, key, sign * measurements, sign * fingerprints, cause
+
+
+def _sums(connection: Connection, groups: Sequence[Sequence[int]]) -> Iterator[tuple[int, str, int, int]]:
+    """The sums of runs in groups.
+
+    The index of a group, a parameter, the number of its measurements, and the sum of their fingerprints.
+    """
+    found = connection.execute(_SUMS, {"runs": as_json(groups)}).all() if groups else ()
+    for number, parameter, measurements, fingerprints in found:
+        yield number - 1, parameter.rstrip(" "), measurements, int(fingerprints)
+
+
+def _summed() -> Select[Any]:
+    """The number and the sum of the fingerprints of each parameter's measurements, in the groups of runs `runs`."""
+    group = groups_in("runs")
+    columns: Sequence[ColumnElement[Any]] = (group.c.number, MEASUREMENT.c.parameter_id)
+    summed = select(*columns, func.count(), func.sum(MEASUREMENT.c.fingerprint)).select_from(group)
+    return summed.join(MEASUREMENT, MEASUREMENT.c.procedure_run_id == group.c.value).group_by(*columns)
+
+
+_SUMS: Final = _summed()
 
 
 def count_contexts(connection: Connection, centres: Collection[str] | None = None) -> tuple[ContextCounts, ...]:

@@ -175,9 +175,7 @@ def record_judgement(
     """
     stored = open_findings(connection, document.id)
     tally = _Tally(basis, frozenset(finding.row.key for finding in stored))
-    restate(connection, _judge_upload(connection, document, tally))
-    if not (document.deletes or tally.is_copy):
-        _judge_contents(connection, document, findings, tally)
+    restate(connection, _judge(connection, document, findings, tally))
     found = tally.to_record()
     changes = replace_findings(connection, document.id, document.tracker_id, found, stored, tally.ended_by)
     changed = set_validity(connection, document.id, DocumentKind(document.kind), tally.invalid)
@@ -191,10 +189,18 @@ def assess(
 ) -> Judgement:
     """The judgement of `record_judgement` on a document without findings of earlier judgements; writes nothing."""
     tally = _Tally(basis, frozenset())
-    _judge_upload(connection, document, tally)
+    _judge(connection, document, findings, tally)
+    return _judgement(document.id, basis, tally, tally.to_record(), FindingChanges((), ()))
+
+
+def _judge(
+    connection: Connection, document: StoredDocument, findings: Iterable[Finding], tally: _Tally
+) -> dict[FindingVerdict, list[int]]:
+    """Count all findings in `tally`; returns the ids of those of the upload that get another verdict."""
+    changed = _judge_upload(connection, document, tally)
     if not (document.deletes or tally.is_copy):
         _judge_contents(connection, document, findings, tally)
-    return _judgement(document.id, basis, tally, tally.to_record(), FindingChanges((), ()))
+    return changed
 
 
 _RESULT: Final = (

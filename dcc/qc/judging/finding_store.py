@@ -17,9 +17,10 @@ from dcc.databases.columns import utc_now
 from dcc.databases.list_parameters import change_rows, rows_with
 from dcc.declarations import stored_details
 from dcc.messages import Details
-from dcc.qc.models import BLOCK, ENTITY_TABLES, EXPERIMENT, FINDING, SPECIMEN
+from dcc.qc.models import BLOCK, ENTITY_TABLES, FINDING, SPECIMEN
+from dcc.rules.checking import AWAITING_SPECIMENS
 from dcc.rules.upload import UPLOAD_RULES
-from dcc.vocabulary import Severity
+from dcc.vocabulary import EntityKind, Severity
 
 MESSAGE_LENGTH: Final = 4_000
 """The most characters of a stored message."""
@@ -206,7 +207,7 @@ def _insert(connection: Connection, document_id: int, tracker_id: int | None, ro
 def _close(connection: Connection, gone: Sequence[StoredFinding], ended_by: Mapping[Key, int]) -> None:
     if not gone:
         return
-    arrived = _arrivals(connection, [one.id for one in gone if one.row.rule in _OF_ARRIVALS])
+    arrived = _arrivals(connection, [one.id for one in gone if one.row.rule in AWAITING_SPECIMENS])
     by_document: dict[int | None, list[int]] = defaultdict(list)
     for finding in gone:
         document_id = ended_by.get(finding.row.key) or arrived.get(finding.id)
@@ -216,19 +217,16 @@ def _close(connection: Connection, gone: Sequence[StoredFinding], ended_by: Mapp
         change_rows(connection, FINDING.c.id, ids, is_active=False, closed=now, closed_by=document_id)
 
 
-_OF_ARRIVALS: Final = {"E4": EXPERIMENT, "S14": SPECIMEN}
-"""The rules about missing specimens, with the tables of their entities; the specimen is the finding's value."""
-
-
 def _arrivals(connection: Connection, ids: Sequence[int]) -> dict[int, int]:
     """The documents that brought the missing specimens of findings."""
     specimen = SPECIMEN.alias("specimen_there")
     found: dict[int, int] = {}
-    for rule, owner in _OF_ARRIVALS.items():
+    for kind in (EntityKind.EXPERIMENT, EntityKind.SPECIMEN):
+        owner = ENTITY_TABLES[kind]
         same = (specimen.c.centre == owner.c.centre) & (specimen.c.specimen_id == FINDING.c.value)
         source = FINDING.join(owner, owner.c.id == FINDING.c.entity_id).join(specimen, same & specimen.c.is_current)
         columns = (FINDING.c.id, specimen.c.document_id, specimen.c.specimen_id, FINDING.c.value)
-        query = select(*columns).select_from(source).where(FINDING.c.rule == rule)
+        query = select(*columns).select_from(source).where(FINDING.c.entity_kind == kind.value)
         for row in rows_with(connection, query, FINDING.c.id, ids):
             if row.specimen_id == row.value:
                 found[row.id] = row.document_id

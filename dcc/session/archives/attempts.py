@@ -12,15 +12,10 @@ from typing import Final
 from dcc.errors import ChecksumMismatchError, SourceError
 from dcc.outcomes import ZipKey
 from dcc.session.archives.jobs import Job
-from dcc.session.batches.results import SessionWorkerResults
-from dcc.session.connection_places import ConnectionPlaces
 from dcc.session.fetching.archive_transfer import ReceivedArchive
-from dcc.session.fetching.download_slots import DownloadSlots
-from dcc.session.fetching.downloads import MAX_QUEUED, DownloadMessage, SourceDownloads, TransferFailed
-from dcc.settings import Settings
+from dcc.session.fetching.downloads import MAX_QUEUED, SourceDownloads, TransferFailed
 from dcc.sources.base import SourceAddress
 from dcc.sources.hosting import Hosting
-from dcc.store.staging import Staging
 from dcc.tracker.hostings.source_statistics import TransferStatistics
 from dcc.tracker.models import utc_now
 
@@ -111,24 +106,11 @@ class SourceQueue:
 class Attempts:
     """The waiting attempts of a session, each for its turn at a source or the end of its delay.
 
-    `sources` are by id. Only the coordinating thread uses it; the sources' threads call `tell`.
+    `sources` are by id. Only the coordinating thread uses it. `retry_delay` is in seconds; each round doubles it.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        staging: Staging,
-        addresses: Mapping[int, SourceAddress],
-        tell: Callable[[DownloadMessage], object],
-        from_workers: SessionWorkerResults | None = None,
-        places: ConnectionPlaces | None = None,
-    ) -> None:
-        allowance = DownloadSlots(settings.downloaders)
-        self.sources = {
-            number: SourceQueue(SourceDownloads(address, settings, staging, allowance, tell, from_workers, places))
-            for number, address in addresses.items()
-        }
-        self._retry_delay = settings.retry_delay
+    def __init__(self, sources: Mapping[int, SourceQueue], retry_delay: float) -> None:
+        self.sources, self._retry_delay = sources, retry_delay
         self._retries: list[tuple[float, int, Job, Hosting]] = []
         self._order = itertools.count()
 

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from enum import Enum
 from functools import partial
 from typing import Any
 
@@ -34,14 +35,16 @@ from dcc.messages import mark, message
 from dcc.outcomes import AttemptOutcome, Problem, ZipOutcome
 from dcc.phases import Phase, Status
 from dcc.runtime.log_context import logging_about, progress_log
-from dcc.session.archives.attempts import Attempts
+from dcc.session.archives.attempts import Attempts, SourceQueue
 from dcc.session.archives.jobs import Job
 from dcc.session.archives.pools import ArchivePools
 from dcc.session.archives.recording import Batch, BatchResult
 from dcc.session.batches.results import SessionWorkerResults
+from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import (
     ChecksumPublished,
     DownloadMessage,
+    SourceDownloads,
     TransferCompleted,
     TransferFailed,
     TransferNotBegun,
@@ -58,7 +61,7 @@ from dcc.tracker.hostings.source_statistics import TransferStatistics
 from dcc.tracker.hostings.urgent_archives import urgent_keys
 from dcc.tracker.models import ZipDownload, utc_now
 from dcc.tracker.register.source_schedules import paused_sources
-from dcc.tracker.states import State
+from dcc.tracker.states import DOWNLOADING, EXTRACTED, EXTRACTING, NOT_DOWNLOADED, NOT_EXTRACTED, WRONG_CHECKSUM, State
 from dcc.tracker.stored_archives import replicas_with_copies
 
 log = logging.getLogger(__name__)
@@ -70,18 +73,44 @@ _ASKING_SECONDS = 10.0
 """Seconds between looks for archives that a person wants first, and for sources that a person paused."""
 _STOP_SECONDS = 5.0
 
-DOWNLOADING = State(Phase.DOWNLOAD, Status.RUNNING)
-NOT_DOWNLOADED = State(Phase.DOWNLOAD, Status.FAILED)
-WRONG_CHECKSUM = State(Phase.ZIP_MD5, Status.FAILED)
 NOT_FETCHED = State(Phase.DOWNLOAD, Status.CANCELLED)
 PIECED_TOGETHER = State(Phase.UNZIP, Status.CANCELLED)
-EXTRACTING = State(Phase.UNZIP, Status.RUNNING)
-EXTRACTED = State(Phase.UNZIP, Status.DONE)
-NOT_EXTRACTED = State(Phase.UNZIP, Status.FAILED)
 
 
-Message = DownloadMessage | partial[None]
+CoordinatorEvent = DownloadMessage | partial[None]
 """What a source's thread tells, or what to do about a step of an archive that has ended."""
+
+
+class AfterFailure(Enum):
+    """What becomes of a job after a failed attempt."""
+
+    TRIES_AGAIN = "tries again"
+    SET_ASIDE = "set aside"
+    """Its source shows first whether the archive is still being uploaded."""
+    STAYS = "stays"
+    """Its submission keeps its state, and waits for the next session."""
+    ENDS = "ends"
+    """Its submission ends with what the attempt found."""
+
+
+def after_failure(error: Exception, state: State, *, is_planned: bool, has_others: bool) -> AfterFailure:
+    """What becomes of a job after an attempt that failed with an error, which gave it a state.
+
+    The first that applies decides. `has_others`: staging has a copy, or another one was bad.
+
+    - `is_planned`, another attempt follows: TRIES_AGAIN.
+    - The disk is full: STAYS.
+    - The archive has not the published checksum: SET_ASIDE.
+    - It is another file than listed, without `has_others`: SET_ASIDE.
+    - All else: ENDS.
+    """
+    if is_planned:
+        return AfterFailure.TRIES_AGAIN
+    if isinstance(error, DiskFullError):
+        return AfterFailure.STAYS
+    is_other = isinstance(error, FileChangedError | SizeMismatchError)
+    is_unfinished = state == WRONG_CHECKSUM or (is_other and not has_others)
+    return AfterFailure.SET_ASIDE if is_unfinished else AfterFailure.ENDS
 
 
 class Coordinator:
@@ -110,11 +139,14 @@ class Coordinator:
         self._reasons_kept: dict[int, list[tuple[int, Problem]]] = {}
         self._session, settings = session, session.settings
         self._staging = Staging(settings.staging_directory, min_free_bytes=settings.min_free_bytes)
-        self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[CoordinatorEvent] = queue.SimpleQueue()
         holding = partial(session.read, partial(replicas_with_copies, settings=settings))
         self._pools = ArchivePools(settings, setup, holding, in_processes=are_many)
         self._from_workers = from_workers
-        self._attempts = Attempts(settings, self._staging, addresses, self._messages.put, from_workers, session.places)
+        allowance, tell = DownloadSlots(settings.downloaders), self._events.put
+        given = settings, self._staging, allowance, tell, from_workers, session.places
+        sources = {number: SourceQueue(SourceDownloads(address, *given)) for number, address in addresses.items()}
+        self._attempts = Attempts(sources, settings.retry_delay)
         self._unfinished: dict[int, Job] = {}
         self._transferring: dict[int, Job] = {}
         self._unchecked = 0
@@ -153,45 +185,45 @@ class Coordinator:
             if self._batch and (not self._unfinished or self._until_commit() <= 0):
                 yield from self._commit()
             else:
-                self._handle_messages()
+                self._handle_events()
 
     def _until_commit(self) -> float:
         return self._committed + _COMMIT_SECONDS - time.monotonic()
 
-    def _handle_messages(self) -> None:
-        """Wait for a message, until the next due action at most; handle it and all others that have arrived."""
+    def _handle_events(self) -> None:
+        """Wait for an event, until the next due action at most; handle it and all others that have arrived."""
         wait = self._until_commit() if self._batch else _IDLE_SECONDS
         delay = self._attempts.seconds_left()
         if delay is not None:
             wait = min(wait, delay)
         try:
-            message = self._messages.get(timeout=max(wait, 0.001))
+            event = self._events.get(timeout=max(wait, 0.001))
         except queue.Empty:
             return
-        # Waking up for each message would slow its senders down.
+        # Waking up for each event would slow its senders down.
         time.sleep(_GATHER_SECONDS)
-        self._handle(message)
-        for _ in range(self._messages.qsize()):
-            self._handle(self._messages.get_nowait())
+        self._handle(event)
+        for _ in range(self._events.qsize()):
+            self._handle(self._events.get_nowait())
 
-    def _handle(self, message: Message) -> None:
-        match message:
+    def _handle(self, event: CoordinatorEvent) -> None:
+        match event:
             case TransferStarted():
-                self._started(message)
+                self._started(event)
             case TransferProgressed():
-                self._batch.change(ZipDownload, message.transfer.download_id, downloaded_size_bytes=message.received)
+                self._batch.change(ZipDownload, event.transfer.download_id, downloaded_size_bytes=event.received)
             case ChecksumPublished():
-                hosting = message.transfer.hosting
-                self._transferring[message.transfer.download_id].note_published(hosting, message.md5)
-                self._batch.published.append((hosting, message.md5))
+                hosting = event.transfer.hosting
+                self._transferring[event.transfer.download_id].note_published(hosting, event.md5)
+                self._batch.published.append((hosting, event.md5))
             case TransferCompleted():
-                self._arrived(message)
+                self._arrived(event)
             case TransferFailed():
-                self._failed(message)
+                self._failed(event)
             case TransferNotBegun():
-                self._not_begun(message)
+                self._not_begun(event)
             case partial():
-                message()
+                event()
 
     def _plan_or_leave(self, job: Job) -> None:
         """Queue the job for its next attempt; if there is none, the result of the last one stands."""
@@ -218,8 +250,8 @@ class Coordinator:
             self._plan_or_leave(job)
         self._batch.downloads.extend(self._attempts.take(lambda: self._unchecked < _MAX_UNCHECKED))
 
-    def _started(self, message: TransferStarted) -> None:
-        number = message.transfer.download_id
+    def _started(self, event: TransferStarted) -> None:
+        number = event.transfer.download_id
         job = self._transferring[number]
         job.attempts += 1
         job.began = time.monotonic()
@@ -227,10 +259,10 @@ class Coordinator:
         self._batch.change(ZipDownload, number, request=now, received=now)
         self._batch.propose(number, DOWNLOADING, promote=False)
 
-    def _arrived(self, message: TransferCompleted) -> None:
-        number, received = message.transfer.download_id, message.received
+    def _arrived(self, event: TransferCompleted) -> None:
+        number, received = event.transfer.download_id, event.received
         job = self._transferring.pop(number)
-        self._attempts.sources[message.transfer.hosting.source_id].note_arrival(received)
+        self._attempts.sources[event.transfer.hosting.source_id].note_arrival(received)
         job.downloaded = True
         job.size_bytes, job.md5 = received.size_bytes, received.md5
         job.transfer_seconds = received.seconds if received.is_sent else None
@@ -242,49 +274,45 @@ class Coordinator:
         self._batch.propose(number, EXTRACTING)
         self._keep(job)
 
-    def _failed(self, message: TransferFailed) -> None:
-        number, hosting, error = message.transfer.download_id, message.transfer.hosting, message.error
+    def _failed(self, event: TransferFailed) -> None:
+        number, hosting, error = event.transfer.download_id, event.transfer.hosting, event.error
         job = self._transferring.pop(number)
-        self._attempts.sources[hosting.source_id].note_failure(message)
+        self._attempts.sources[hosting.source_id].note_failure(event)
         self._log_reason(job, error)
         job.last_failure = self._failure_of(job, error)
         if job.last_failure != NOT_FETCHED:
             job.failed_hostings.add(hosting.id)
-        job.fetched = _outcome_of(message)
+        job.fetched = _outcome_of(event)
         self._batch.end(number, job.fetched)
-        without_room = isinstance(error, DiskFullError)
-        if without_room:
+        has_room = not isinstance(error, DiskFullError)
+        if not has_room:
             # Larger archives have no room either: they are left to the next session.
             for large in self._attempts.take_large(hosting.size_bytes or 0):
                 large.staged = None
                 self._leave(large)
             # An earlier state stays: there is no room to extract the archive again either.
             job.staged = None
-        goes_on = not without_room and self._attempts.plan(job)
-        if not goes_on and job.last_failure == WRONG_CHECKSUM:
+        is_planned = has_room and self._attempts.plan(job)
+        has_others = bool(job.staged or job.new_bad_copies)
+        following = after_failure(error, job.last_failure, is_planned=is_planned, has_others=has_others)
+        if following is AfterFailure.SET_ASIDE and job.last_failure == WRONG_CHECKSUM:
             self._set_aside(job)
             return
-        set_aside = (
-            not goes_on
-            and isinstance(error, FileChangedError | SizeMismatchError)
-            and not (job.staged or job.new_bad_copies)
-        )
-        # Without room the submission stays as it is, and waits for the next session.
-        promote = not (goes_on or set_aside or without_room)
-        self._batch.propose(number, job.last_failure, promote=promote)
-        if set_aside:
-            self._set_aside(job)
-        elif without_room and job.new_bad_copies:
-            # An untried copy may be good: the bad ones decide nothing yet.
-            self._finish(job)
-        elif not goes_on:
-            self._end_without(job)
+        self._batch.propose(number, job.last_failure, promote=following is AfterFailure.ENDS)
+        match following:
+            case AfterFailure.SET_ASIDE:
+                self._set_aside(job)
+            case AfterFailure.STAYS if job.new_bad_copies:
+                # An untried copy may be good: the bad ones decide nothing yet.
+                self._finish(job)
+            case AfterFailure.STAYS | AfterFailure.ENDS:
+                self._end_without(job)
 
-    def _not_begun(self, message: TransferNotBegun) -> None:
+    def _not_begun(self, event: TransferNotBegun) -> None:
         """The source was paused: another delivers the archive, or a later session."""
-        number = message.transfer.download_id
+        number = event.transfer.download_id
         job = self._transferring.pop(number)
-        self._attempts.sources[message.transfer.hosting.source_id].note_not_begun()
+        self._attempts.sources[event.transfer.hosting.source_id].note_not_begun()
         self._batch.end(number, AttemptOutcome.CANCELLED)
         self._batch.propose(number, NOT_FETCHED, promote=False)
         job.forget_attempt()
@@ -350,7 +378,7 @@ class Coordinator:
     def _go_on_after(self, step: Future[Any], go_on: Callable[[Job, Future[Any]], None], job: Job) -> None:
         def tell(done: Future[Any]) -> None:
             if not done.cancelled():
-                self._messages.put(partial(go_on, job, done))
+                self._events.put(partial(go_on, job, done))
 
         step.add_done_callback(tell)
 

@@ -24,10 +24,9 @@ from dcc.tracker.archive_names import stored_name
 from dcc.tracker.hostings.copies import NewBadCopy, is_fault_of_centre
 from dcc.tracker.hostings.download_plan import KnownDocument, PlannedZip, StagedZip
 from dcc.tracker.models import utc_now
-from dcc.tracker.states import State
+from dcc.tracker.states import VALID, State
 
 REFUSED_BY_NAME = State(Phase.XML_NAME, Status.FAILED)
-VALID = State(Phase.XSD, Status.DONE)
 INVALID = State(Phase.XSD, Status.FAILED)
 
 

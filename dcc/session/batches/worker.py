@@ -156,7 +156,7 @@ class _Worker:
         for kind in {document.kind for document in valid}:
             documents = [document for document in valid if document.kind is kind]
             to_prepare = ArchiveToPrepare(archive.key, archive.centre, prepared_place(contents, kind), documents)
-            for name, error in prepare_archive(to_prepare, self._basis).items():
+            for name, error in prepare_archive(self._basis, to_prepare).items():
                 log.info("%s of %s is prepared by the session: %s", name, archive.key, error)
         return {one.name.file_name: problems for one, problems in checked.documents}
 

@@ -43,7 +43,6 @@ from dcc.rules.waivers import Waiver
 from dcc.runtime.log_context import logging_about
 from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis, data_of, merged
 from dcc.session.data.document_problems import problems_of, worst_first
-from dcc.session.data.documents import UPLOADED
 from dcc.session.data.due_documents import DueDocument
 from dcc.session.data.prepared_archives import PreparedFiles, basis_of, remove_prepared_files
 from dcc.session.data.qc_documents import (
@@ -56,12 +55,11 @@ from dcc.session.data.uploading import FINDINGS_TOLD
 from dcc.session.sessions import STOPPING
 from dcc.store.staging import staged_path
 from dcc.tracker.decisions import quarantine, record_fault
-from dcc.tracker.states import State
+from dcc.tracker.states import NOT_UPLOADED, UPLOADED, State
 from dcc.vocabulary import DocumentState
 
 log = logging.getLogger(__name__)
 
-NOT_UPLOADED: Final = State(Phase.UPLOAD, Status.PENDING)
 GONE: Final = mark("The QC database does not hold the document.")
 """The state to which a judged document is set back, and the reason."""
 JUDGED_WELL: Final = State(Phase.DATA, Status.DONE)

@@ -14,14 +14,13 @@ from typing import Final
 from sqlalchemy import Connection, Engine, select
 
 from dcc.data_outcomes import DocumentData
+from dcc.databases.list_parameters import IDS, rows_about
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.errors import ConfigurationError, DocumentError, NotDelegatedError, NotFoundError
 from dcc.messages import mark
 from dcc.naming import Action
-from dcc.outcomes import HELD as HELD_KIND
-from dcc.outcomes import LEFT_OUT, ZipKey
-from dcc.phases import Phase, Status
-from dcc.qc.apply.documents import DocumentWithRows
+from dcc.outcomes import HELD, LEFT_OUT, ZipKey
+from dcc.qc.apply.decision import DocumentWithRows
 from dcc.qc.apply.holding import check_signature, confirm_held
 from dcc.qc.apply.planning import Plan, plan_document
 from dcc.qc.apply.withdrawal import WithdrawalResult, undo_submission
@@ -31,7 +30,7 @@ from dcc.rules.upload import OWNERSHIP
 from dcc.session.data.checking import may_be_judged_again
 from dcc.session.data.data_session import DataSession, record_facts
 from dcc.session.data.document_log import clear_kinds, rewrite_log
-from dcc.session.data.documents import UPLOADED, waiting_for_upload
+from dcc.session.data.documents import waiting_for_upload
 from dcc.session.data.due_documents import DueDocument, document_to_apply
 from dcc.session.data.prepared_archives import prepared_temporarily
 from dcc.session.data.qc_documents import (
@@ -41,7 +40,7 @@ from dcc.session.data.qc_documents import (
     in_state,
     standing_documents,
 )
-from dcc.session.data.uploading import HELD, Uploader, failed_upload
+from dcc.session.data.uploading import Uploader, failed_upload
 from dcc.settings import Settings
 from dcc.store.staging import Staging
 from dcc.tracker import progress
@@ -53,11 +52,9 @@ from dcc.tracker.hostings.older_archives import waiting_for_older
 from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome, add_notices
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload
 from dcc.tracker.register.delegations import find_archive, load_delegations
-from dcc.tracker.states import SET_ASIDE, State
-from dcc.tracker.submission_rows import IDS, action_states, rows_about
+from dcc.tracker.states import NOT_UPLOADED, SET_ASIDE, UPLOADED, WITHDRAWN
+from dcc.tracker.submission_rows import action_states
 from dcc.vocabulary import DocumentState, Severity
-
-WITHDRAWN: Final = State(Phase.UPLOAD, Status.CANCELLED)
 
 _LONGEST_REASON: Final = 255
 _LOADED_OF: Final = (
@@ -114,7 +111,7 @@ def withdraw_submission(
             states = {document.xml_id: WITHDRAWN for document in waiting}
             progress.reopen_documents(connection, states, author, reason)
             # Nothing goes back to a step that was left out, or waits to be confirmed.
-            clear_kinds(connection, archive.za_id, [HELD_KIND, *LEFT_OUT.values()])
+            clear_kinds(connection, archive.za_id, [HELD, *LEFT_OUT.values()])
             notices = [NewNotice(owner, archive.za_id, NoticeOutcome.WITHDRAWN) for owner in undone.others]
             notices += [
                 NewNotice(declined.centre, archive.za_id, NoticeOutcome.DECLINED, file_name=declined.file_name)
@@ -159,7 +156,7 @@ def confirm_submission(
     counted = run_reading(both.tracker, lambda connection: counted_by_tracker(connection, held, settings.naming))
     uploader = Uploader(qc, settings, run_reading(both.tracker, load_delegations))
     documents = [document for document, _ in counted]
-    left_out = {document.xml_id: HELD for document in documents if document.state == WITHDRAWN}
+    left_out = {document.xml_id: NOT_UPLOADED for document in documents if document.state == WITHDRAWN}
     run_writing(both.tracker, lambda connection: progress.reopen_documents(connection, left_out, author, reason))
     return [_confirm(both, uploader, document) for document in documents]
 

@@ -14,12 +14,12 @@ from sqlalchemy import Connection, bindparam, insert, update
 
 from dcc import errors
 from dcc.databases.columns import Message as MessageColumn
+from dcc.databases.list_parameters import IDS, change_about, rows_about
 from dcc.outcomes import HELD, LEFT_OUT, Problem
 from dcc.rules.catalogue import CATALOGUE
 from dcc.tracker.database import exception_id
 from dcc.tracker.models import AnException, FileSourceHasZip, XmlFile, XmlLog, ZipDownload, utc_now
 from dcc.tracker.problems import KIND, entries_that_hold, problem_columns
-from dcc.tracker.submission_rows import IDS, change_about, rows_about
 
 _FITTED: Final = MessageColumn()
 _INSERT: Final = insert(XmlLog)

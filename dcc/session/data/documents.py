@@ -12,6 +12,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, false, func, or_, select
 from sqlalchemy.orm import aliased
 
+from dcc.databases.list_parameters import IDS, rows_about
 from dcc.errors import BadFileNameError
 from dcc.naming import ANY_CENTRE, NamingConvention
 from dcc.outcomes import ZipKey
@@ -20,11 +21,10 @@ from dcc.session.data.due_documents import DueDocument, in_order_of_upload
 from dcc.tracker.decisions import DecisionKind, is_decided, is_on_hold
 from dcc.tracker.models import Centre, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.states import STATES, State
-from dcc.tracker.submission_rows import IDS, has_archive_bytes, named_after, rows_about, state_of
+from dcc.tracker.submission_rows import has_archive_bytes, named_after, state_of
 
 log = logging.getLogger(__name__)
 
-UPLOADED: Final = State(Phase.UPLOAD, Status.DONE)
 
 _BEFORE: Final = {
     Phase.UPLOAD: Phase.XSD,

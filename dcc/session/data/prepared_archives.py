@@ -126,7 +126,7 @@ class PreparedArchives:
             number = min(work.settings.workers, os.cpu_count() or 1, len(to_make))
             self._processes = WorkerProcesses(number, preparing.begin, self._basis)
             for part, archive in to_make.items():
-                self._being_made[part] = self._processes.submit(str(archive.key), preparing.prepare, archive)
+                self._being_made[part] = self._processes.submit(str(archive.key), preparing.prepare_archive, archive)
 
     def document(self, document: DueDocument) -> PreparedDocument:
         """A document, once it is prepared. Raises its problem: see `prepare_archive`.
@@ -161,7 +161,7 @@ class PreparedArchives:
             return {}
         self._files.forget(part)
         if future is None:
-            return prepare_archive(archive, self._basis)
+            return prepare_archive(self._basis, archive)
         while not future.done():
             wait([future], _LOOK_SECONDS)
             self._work.session.check()
@@ -180,9 +180,8 @@ def prepared_temporarily(
         target = Path(folder) / "prepared.rows"
         parts = list(_parts(staging, documents).values())
         archive = parts[0]._replace(target=target, documents=[one for part in parts for one in part.documents])
-        failed = prepare_archive(
-            archive, PreparationBasis(ReferenceData(), "", datetime.now(UTC).date(), columns_for(qc))
-        )
+        basis = PreparationBasis(ReferenceData(), "", datetime.now(UTC).date(), columns_for(qc))
+        failed = prepare_archive(basis, archive)
 
         def prepared(document: DueDocument) -> PreparedDocument:
             name = document.name.file_name

@@ -11,12 +11,12 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, select
 
+from dcc.databases.list_parameters import IDS, rows_about
 from dcc.naming import Action, NamingConvention
 from dcc.outcomes import ZipKey
 from dcc.qc.models import DOCUMENT
 from dcc.session.data.documents import load_documents
 from dcc.session.data.due_documents import DueDocument
-from dcc.tracker.submission_rows import IDS, rows_about
 from dcc.vocabulary import DocumentAction, DocumentState
 
 _NOT_UNDO: Final = DOCUMENT.c.action != DocumentAction.UNDO.value

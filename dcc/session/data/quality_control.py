@@ -20,7 +20,7 @@ from dcc.qc.contexts.affected_runs import documents_left_out
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.contexts.states import open_documents
-from dcc.session.data.checking import GONE, NOT_UPLOADED
+from dcc.session.data.checking import GONE
 from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, data_of
 from dcc.session.data.documents import load_documents, load_qc_states, load_unfinished
 from dcc.session.data.due_documents import DueDocument
@@ -28,9 +28,8 @@ from dcc.session.data.qc_documents import QcDocument, documents_of
 from dcc.settings import Settings
 from dcc.tracker import progress
 from dcc.tracker.progress import Proposal, Subject
-from dcc.tracker.states import State
+from dcc.tracker.states import AWAITING_QC, NOT_UPLOADED, State
 
-WAITS: Final = State(Phase.QC, Status.PENDING)
 SETTLED: Final = State(Phase.QC, Status.DONE)
 
 _REOPENED: Final = "A data context that the document has data in was opened again."
@@ -92,7 +91,7 @@ def update_document_states(work: DataSession) -> Iterator[ZipData]:
     if not changed:
         return
     task = work.session.start_task(Phase.QC, f"Hand-over of {len(changed):,} documents to quality control")
-    work.reopen({document.xml_id: WAITS for document, _ in changed if document.state == SETTLED}, _REOPENED)
+    work.reopen({document.xml_id: AWAITING_QC for document, _ in changed if document.state == SETTLED}, _REOPENED)
     stored = run_reading(work.qc, lambda connection: documents_of(connection, [one for one, _ in changed]))
     yield from _record(work, Phase.QC, changed, stored)
     work.session.finish_task(task, failed=False)
@@ -116,7 +115,7 @@ def update_qc_states(tracker: Engine, qc: Engine, settings: Settings, *, author:
             if one.state.phase is Phase.QC and one.xml_id not in gone and states.get(one.xml_id) == one.state
         ]
         back = [document.xml_id for document, _ in changed if document.state == SETTLED]
-        progress.reopen_documents(connection, dict.fromkeys(back, WAITS), author, reason)
+        progress.reopen_documents(connection, dict.fromkeys(back, AWAITING_QC), author, reason)
         progress.report(connection, [Proposal(Subject.XML_FILE, one.xml_id, state) for one, state in changed])
         done = sum(state == SETTLED for _, state in changed)
         return QcResult(done, len(changed) - done, len(back))
@@ -130,10 +129,10 @@ def _to_settle(connection: Connection, open_ids: set[int], settings: Settings) -
     Documents that are done and have no open context, in the long run nearly all, are not read.
     """
     unsettled = load_unfinished(connection)
-    wanted = {xml_id: WAITS if xml_id in open_ids else SETTLED for xml_id in unsettled}
+    wanted = {xml_id: AWAITING_QC if xml_id in open_ids else SETTLED for xml_id in unsettled}
     changed = {xml_id: state for xml_id, state in wanted.items() if state != unsettled[xml_id]}
     others = load_qc_states(connection, open_ids - unsettled.keys())
-    changed |= {xml_id: WAITS for xml_id, state in others.items() if state == SETTLED}
+    changed |= {xml_id: AWAITING_QC for xml_id, state in others.items() if state == SETTLED}
     return [(document, changed[document.xml_id]) for document in load_documents(connection, changed, settings.naming)]
 
 

@@ -29,8 +29,9 @@ from dcc.errors import (
 from dcc.messages import count_of
 from dcc.naming import Action
 from dcc.outcomes import Problem
-from dcc.phases import ACTION_IDS, Phase, Status
-from dcc.qc.apply.documents import AppliedDocument, DocumentWithRows, apply_documents
+from dcc.phases import ACTION_IDS, Phase
+from dcc.qc.apply.decision import AppliedDocument, DocumentWithRows
+from dcc.qc.apply.documents import apply_documents
 from dcc.qc.apply.holding import additions_of_existing_entities, owners_of_held_documents
 from dcc.qc.apply.ownership import OtherCentre
 from dcc.qc.apply.upload_findings import findings_of
@@ -42,7 +43,6 @@ from dcc.rules.upload import OWNERSHIP
 from dcc.runtime.log_context import logging_about
 from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis, data_of
 from dcc.session.data.document_problems import held_problem, problems_of, worst_first
-from dcc.session.data.documents import UPLOADED
 from dcc.session.data.due_documents import MAX_DOCUMENTS, DueDocument, document_to_apply, groups_to_apply
 from dcc.session.data.prepared_archives import LARGE, PreparedArchives, PreparedFiles, basis_of, part_of
 from dcc.session.data.qc_documents import QcDocument, documents_of
@@ -52,17 +52,14 @@ from dcc.tracker import progress
 from dcc.tracker.hostings.older_archives import OlderArchive, waiting_for_older
 from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome
 from dcc.tracker.register.delegations import load_delegations
-from dcc.tracker.states import State
+from dcc.tracker.states import NOT_UPLOADED, UPLOAD_FAILED, UPLOADED
 from dcc.vocabulary import DocumentState
 
 log = logging.getLogger(__name__)
 
 FINDINGS_TOLD: Final = 50
 """How many findings of a document are in its result."""
-HELD: Final = State(Phase.UPLOAD, Status.PENDING)
-"""The state of a document that waits for confirmation, or for an older archive."""
 
-_FAILED: Final = State(Phase.UPLOAD, Status.FAILED)
 _WAITS: Final = "It would change much, or has data of another centre, so that it has to be confirmed."
 _AFTER_HELD: Final = "It waits for the documents of its archive that have to be confirmed."
 _LOST: Final = "Its archive is downloaded again."
@@ -145,15 +142,17 @@ class Uploader:
         if applied.state is DocumentState.HELD:
             problem = held_problem(document.key, applied.ended, applied.findings, document.centre)
             data = replace(data, reason=problem.message)
-            return DocumentResult(document, data, HELD, [problem], seconds, notices)
+            return DocumentResult(document, data, NOT_UPLOADED, [problem], seconds, notices)
         problems = problems_of(findings, len(findings), self.settings.max_document_errors)
-        state = _FAILED if applied.state is DocumentState.REFUSED else UPLOADED
+        state = UPLOAD_FAILED if applied.state is DocumentState.REFUSED else UPLOADED
         return DocumentResult(document, data, state, problems, seconds, notices)
 
 
 def failed_upload(document: DueDocument, error: DccError) -> DocumentResult:
     """The result of a document that could not be applied: the QC database has nothing of it."""
-    return DocumentResult(document, data_of(document, _FAILED, reason=str(error)), _FAILED, [Problem.of(error)])
+    return DocumentResult(
+        document, data_of(document, UPLOAD_FAILED, reason=str(error)), UPLOAD_FAILED, [Problem.of(error)]
+    )
 
 
 def _notices(document: DueDocument, applied: AppliedDocument) -> list[NewNotice]:
@@ -187,7 +186,7 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
     held = {
         document.xml_id
         for document in due
-        if document.state == HELD and document.xml_id in applied and applied[document.xml_id].is_held
+        if document.state == NOT_UPLOADED and document.xml_id in applied and applied[document.xml_id].is_held
     }
     held -= _delegated_since(work, [document for document in due if document.xml_id in held], applied)
     held_archives = {document.za_id for document in due if document.xml_id in held}
@@ -249,7 +248,9 @@ def _changes(document: DueDocument) -> bool:
 
 
 def _waiting(document: DueDocument, older: OlderArchive) -> DocumentResult:
-    return DocumentResult(document, data_of(document, HELD, reason=older.message, waits_for=older.key), HELD)
+    return DocumentResult(
+        document, data_of(document, NOT_UPLOADED, reason=older.message, waits_for=older.key), NOT_UPLOADED
+    )
 
 
 def _record_waiting(work: DataSession, waiting: Sequence[DocumentResult]) -> list[ZipData]:
@@ -301,7 +302,9 @@ class _Upload:
             self._work.session.check()
             if _changes(group[0]) and group[0].za_id in self._held:
                 # What is held would replace what is newer; and animals to delete would still have their experiments.
-                self.recorder.add(DocumentResult(group[0], data_of(group[0], HELD, reason=_AFTER_HELD), HELD))
+                self.recorder.add(
+                    DocumentResult(group[0], data_of(group[0], NOT_UPLOADED, reason=_AFTER_HELD), NOT_UPLOADED)
+                )
                 continue
             waiting = self._waiting_among(group)
             for document in group:
@@ -319,7 +322,7 @@ class _Upload:
                 if fact.data.held:
                     self._hold(fact.document)
                 if fact.data.held or fact.state is None:
-                    self._work.reopen({fact.document.xml_id: HELD}, _WAITS if fact.data.held else _LOST)
+                    self._work.reopen({fact.document.xml_id: NOT_UPLOADED}, _WAITS if fact.data.held else _LOST)
                 self.recorder.add(fact)
 
     def _hold(self, document: DueDocument) -> None:

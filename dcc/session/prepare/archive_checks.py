@@ -1,6 +1,6 @@
 """Opens an archive and validates its documents, for a session that decides and records.
 
-Uses no database and no settings, so that a process for it starts in a tenth of a second.
+Uses no database, and loads no settings, so that a process for it starts in a tenth of a second.
 """
 
 from __future__ import annotations

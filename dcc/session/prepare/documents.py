@@ -89,7 +89,7 @@ class ArchiveToPrepare(NamedTuple):
     documents: Sequence[DocumentToPrepare]
 
 
-def prepare_archive(archive: ArchiveToPrepare, basis: PreparationBasis) -> dict[str, Exception]:
+def prepare_archive(basis: PreparationBasis, archive: ArchiveToPrepare) -> dict[str, Exception]:
     """Prepare the documents of an archive in its file; returns the reasons of those that could not be, by name.
 
     Reasons are StagedDocumentLostError for a document that changed since its validation, DocumentError for content that
@@ -197,8 +197,3 @@ def begin(basis: PreparationBasis) -> PreparationBasis:
     gc.freeze()
     collect_cycles_rarely()
     return basis
-
-
-def prepare(basis: PreparationBasis, archive: ArchiveToPrepare) -> dict[str, Exception]:
-    """Prepare an archive: see `prepare_archive`."""
-    return prepare_archive(archive, basis)

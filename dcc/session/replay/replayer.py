@@ -34,7 +34,8 @@ from dcc.errors import (
 from dcc.naming import Action, DocumentName
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase
-from dcc.qc.apply.documents import AppliedDocument, DocumentWithRows, apply_documents
+from dcc.qc.apply.decision import AppliedDocument, DocumentWithRows
+from dcc.qc.apply.documents import apply_documents
 from dcc.qc.judging import documents as judging
 from dcc.qc.judging.documents import lock_documents
 from dcc.qc.judging.lookups import SqlLookups, questionable

@@ -27,7 +27,7 @@ from dcc.databases.transactions import run_reading
 from dcc.documents.schema_set import SchemaSet
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.outcomes import ZipKey
-from dcc.phases import Phase, Status
+from dcc.phases import Phase
 from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.database import QC_DATABASE
 from dcc.qc.judging.waiver_store import waivers_in_force
@@ -48,7 +48,7 @@ from dcc.session.replay.verdicts import DocumentChange, DocumentKey, Replay, Rep
 from dcc.settings import Settings
 from dcc.settings.reference import parse_source, shown_source
 from dcc.tracker.register.delegations import load_delegations
-from dcc.tracker.states import State
+from dcc.tracker.states import VALID
 
 _AHEAD: Final = 3
 """The parts on their way, for each process."""
@@ -57,7 +57,6 @@ _MAX_ARCHIVES: Final = 16
 """The most archives of a part, whose documents are prepared into one file."""
 _TOGETHER: Final = 250
 """The most documents that a process judges in one go."""
-_VALID: Final = State(Phase.XSD, Status.DONE)
 
 
 @dataclass(frozen=True)
@@ -276,6 +275,6 @@ def _to_judge(archive: StoredArchive, one: OpenedDocument, number: int) -> Repla
         return None
     is_confirmed = recorded is not None and recorded.state.phase > Phase.UPLOAD
     document = DueDocument(
-        number, archive.download_id, archive.key, archive.centre, one.name, one.size_bytes, one.md5, _VALID
+        number, archive.download_id, archive.key, archive.centre, one.name, one.size_bytes, one.md5, VALID
     )
     return ReplayDocument(document, one.prepared, archive.session, is_confirmed)

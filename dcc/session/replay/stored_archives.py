@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, select
 from sqlalchemy.orm import aliased
 
+from dcc.databases.list_parameters import IDS, rows_about
 from dcc.errors import StoredObjectLostError
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
@@ -24,7 +25,7 @@ from dcc.store.staging import Staging
 from dcc.tracker.models import Centre, FileSourceHasZip, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.problems import OF_DOCUMENT, entries_that_hold, problem_of
 from dcc.tracker.states import STATES, State
-from dcc.tracker.submission_rows import IDS, group_pairs, has_archive_bytes, rows_about
+from dcc.tracker.submission_rows import group_pairs, has_archive_bytes
 
 log = logging.getLogger(__name__)
 

@@ -21,9 +21,8 @@ from dcc.converters.conversion import all_converters, convert_file, converter_fo
 from dcc.documents.schema_set import SchemaSet
 from dcc.errors import BadFileNameError, ChecksumMismatchError, NotFoundError, TransferFailedError
 from dcc.messages import mark
-from dcc.naming import ARCHIVE_SUFFIXES, MANIFEST_FORMATS, Action, manifest_beside
+from dcc.naming import ARCHIVE_SUFFIXES, KNOWN_CENTRES, MANIFEST_FORMATS, Action, manifest_beside
 from dcc.outcomes import Problem
-from dcc.phases import KNOWN_CENTRES
 from dcc.runtime.processes import give_threads_their_own_memory
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup, UnopenedArchive
 from dcc.session.validation.verdicts import DocumentToJudge, DraftFile, DraftVerdict, PathVerdict

@@ -28,8 +28,8 @@ from dcc.documents.schema_set import SchemaSet
 from dcc.errors import DatabaseUnreachableError, DiskFullError
 from dcc.naming import Action, DocumentKind, DocumentName
 from dcc.outcomes import Problem, ZipKey
-from dcc.phases import Phase, Status
-from dcc.qc.apply.documents import AppliedDocument, DocumentWithRows, apply_documents
+from dcc.qc.apply.decision import AppliedDocument, DocumentWithRows
+from dcc.qc.apply.documents import apply_documents
 from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.apply.upload_findings import UploadFinding
 from dcc.qc.judging.lookups import SqlLookups, questionable
@@ -54,11 +54,10 @@ from dcc.rules.upload import DUPLICATE
 from dcc.runtime.disk_space import comes_from_full_disk, no_space_left
 from dcc.session.data.due_documents import DueDocument, document_to_apply, groups_to_apply, in_order_of_upload
 from dcc.session.validation.verdicts import MISSING, DocumentToJudge, DraftFile, DraftVerdict
-from dcc.tracker.states import State
+from dcc.tracker.states import VALID
 from dcc.vocabulary import DocumentState
 
 _ROWS_HELD: Final = 1_000
-_VALID: Final = State(Phase.XSD, Status.DONE)
 _LAST_VERSIONS: Final = (
     select(func.max(SPECIMEN.c.id))
     .group_by(SPECIMEN.c.centre, SPECIMEN.c.specimen_id)
@@ -157,7 +156,7 @@ class Judge:
         za_id = self._archives.setdefault(archive or Path(draft.path), len(self._archives))
         key = ZipKey(action, path.name if archive is None else archive.name)
         name = name or DocumentName(path.name, "", date.max, 0, kind)
-        return DueDocument(number, za_id, key, None, name, path.stat().st_size, str(number), _VALID)
+        return DueDocument(number, za_id, key, None, name, path.stat().st_size, str(number), VALID)
 
     def _context(self, one: _Prepared, lookups: SqlLookups | None = None) -> DocumentContext:
         action, centre = one.submitted.action, one.due.name.centre

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, exists, func, or_, select
 
+from dcc.databases.list_parameters import IDS, rows_about, rows_with
 from dcc.outcomes import LEFT_OUT
 from dcc.phases import Phase, Status
 from dcc.tracker.crawls import CHANGED, still_changed
@@ -23,12 +24,12 @@ from dcc.tracker.models import (
     ZipDownload,
     ZipFile,
 )
-from dcc.tracker.states import State
-from dcc.tracker.submission_rows import IDS, is_at, last_attempts, latest_downloads, rows_about
+from dcc.tracker.states import UPLOADED, WITHDRAWN, State
+from dcc.tracker.submission_rows import is_at, last_attempts, latest_downloads
 
 LOADED = or_(
     XmlFile.phase_id > int(Phase.UPLOAD),
-    is_at(XmlFile, State(Phase.UPLOAD, Status.RUNNING), State(Phase.UPLOAD, Status.DONE)),
+    is_at(XmlFile, State(Phase.UPLOAD, Status.RUNNING), UPLOADED),
 )
 """Condition on a document: the QC database has it."""
 
@@ -36,7 +37,7 @@ LOADED = or_(
 def loaded_zips(connection: Connection, za_ids: Collection[int]) -> set[int]:
     """The submissions with a document in the QC database, of any download."""
     query = select(FileSourceHasZip.za_id).join(ZipDownload).join(XmlFile).distinct()
-    return {row.za_id for row in rows_about(connection, query.where(LOADED, FileSourceHasZip.za_id.in_(IDS)), za_ids)}
+    return {row.za_id for row in rows_with(connection, query.where(LOADED), FileSourceHasZip.za_id, za_ids)}
 
 
 def withdrawn_zips(connection: Connection, za_ids: Collection[int]) -> set[int]:
@@ -51,9 +52,9 @@ def withdrawn_zips(connection: Connection, za_ids: Collection[int]) -> set[int]:
         .where(XmlLog.xml_id == XmlFile.id, XmlLog.cleared.is_(None))
         .where(AnException.short_name == LEFT_OUT[Phase.UPLOAD])
     )
-    withdrawn = is_at(XmlFile, State(Phase.UPLOAD, Status.CANCELLED)), ~exists(left_out)
-    query = select(XmlFile.zip_id).where(*withdrawn, XmlFile.zip_id.in_(IDS)).distinct()
-    return {archives[row.zip_id] for row in rows_about(connection, query, archives)}
+    withdrawn = is_at(XmlFile, WITHDRAWN), ~exists(left_out)
+    query = select(XmlFile.zip_id).where(*withdrawn).distinct()
+    return {archives[row.zip_id] for row in rows_with(connection, query, XmlFile.zip_id, archives)}
 
 
 _HOSTING_OF = select(ZipDownload.id, ZipDownload.zf_id).where(ZipDownload.id.in_(IDS))

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, Select, and_, case, exists, func, or_, select, union
 from sqlalchemy.orm import aliased
 
+from dcc.databases.list_parameters import rows_with
 from dcc.messages import mark
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
@@ -42,9 +43,8 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import document_problems
 from dcc.tracker.register.source_addresses import in_use
-from dcc.tracker.states import NOT_ARRIVED, REQUESTED, WAITING, State
+from dcc.tracker.states import DOWNLOADING, NOT_ARRIVED, NOT_EXTRACTED, REQUESTED, VALID, WAITING, State
 from dcc.tracker.submission_rows import (
-    IDS,
     KEY,
     LATEST,
     archive_md5,
@@ -54,7 +54,6 @@ from dcc.tracker.submission_rows import (
     key_of,
     named_after,
     object_of,
-    rows_about,
     state_of,
 )
 
@@ -215,7 +214,7 @@ def load_waiting_and_held(
     if za_ids is None:
         hostings = by_archive(connection.execute(query))
     else:
-        hostings = by_archive(rows_about(connection, query.where(ZipAction.id.in_(IDS)), za_ids))
+        hostings = by_archive(rows_with(connection, query, ZipAction.id, za_ids))
     planned = sorted(_plans(connection, hostings, by_name=by_name), key=lambda plan: plan.failures)
     return Waiting(planned, unfetchable_archives(hostings), delegated_of(hostings))
 
@@ -224,7 +223,7 @@ def load_plans(
     connection: Connection, sources: set[int] | None, za_ids: Sequence[int], *, by_name: bool = False
 ) -> list[PlannedZip]:
     """As `load_waiting`, for submissions in any state."""
-    rows = rows_about(connection, _plan_query(sources).where(ZipAction.id.in_(IDS)), za_ids)
+    rows = rows_with(connection, _plan_query(sources), ZipAction.id, za_ids)
     return _plans(connection, by_archive(rows), by_name=by_name)
 
 
@@ -272,7 +271,7 @@ def select_staged(*columns: Any) -> Select[*tuple[Any, ...]]:
 def _interrupted_query() -> Select[*tuple[Any, ...]]:
     """The latest download of each submission that `load_interrupted` returns."""
     unfinished = [int(Status.PENDING), int(Status.RUNNING)]
-    done = is_at(ZipAction, State(Phase.XSD, Status.DONE))
+    done = is_at(ZipAction, VALID)
     failed = ZipAction.status_id == int(Status.FAILED)
     unchecked = and_(XmlFile.phase_id <= int(Phase.XSD), XmlFile.status_id.in_(unfinished))
     with_unchecked = select(FileSourceHasZip.za_id).join(ZipDownload).join(XmlFile).where(unchecked)
@@ -438,10 +437,7 @@ def _same_size(hosting: Hosting, preferred: Iterable[Hosting]) -> bool:
 
 
 _ORPHANS: Final = (
-    select(ZipDownload.id)
-    .join(FileSourceHasZip)
-    .join(ZipAction)
-    .where(is_at(ZipDownload, REQUESTED, State(Phase.DOWNLOAD, Status.RUNNING)))
+    select(ZipDownload.id).join(FileSourceHasZip).join(ZipAction).where(is_at(ZipDownload, REQUESTED, DOWNLOADING))
 )
 _UNCONCLUDED: Final = select(ZipAction.id).where(
     is_at(ZipAction, WAITING),
@@ -462,9 +458,6 @@ _DUE: Final = union(
         Reopening.fell_back.is_not(None),
         ~exists().where(_Newer.za_id == Reopening.za_id, _Newer.id > Reopening.id),
     ),
-    select(FileSourceHasZip.za_id)
-    .join(BadCopy)
-    .join(ZipAction)
-    .where(is_at(ZipAction, State(Phase.UNZIP, Status.FAILED))),
+    select(FileSourceHasZip.za_id).join(BadCopy).join(ZipAction).where(is_at(ZipAction, NOT_EXTRACTED)),
 ).subquery("due")
 """A subquery for the retry policy, so that no session needs another statement."""

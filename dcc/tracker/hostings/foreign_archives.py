@@ -19,6 +19,7 @@ from sqlalchemy import ColumnElement, Connection, and_, exists, or_, select, upd
 from sqlalchemy.orm import aliased
 
 from dcc.databases.columns import require_text
+from dcc.databases.list_parameters import rows_with
 from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.messages import Message, mark
@@ -38,17 +39,7 @@ from dcc.tracker.models import (
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.register.delegations import in_force
 from dcc.tracker.states import WAITING
-from dcc.tracker.submission_rows import (
-    IDS,
-    KEY,
-    group_pairs,
-    is_at,
-    is_named,
-    key_of,
-    object_of,
-    require_zip_action,
-    rows_about,
-)
+from dcc.tracker.submission_rows import KEY, group_pairs, is_at, is_named, key_of, object_of, require_zip_action
 
 _OwnHosting = aliased(FileSourceHasZip)
 _OwnBadCopy = aliased(BadCopy)
@@ -81,8 +72,8 @@ def is_declined() -> ColumnElement[bool]:
 
 def declines_of(connection: Connection, za_ids: Sequence[int]) -> dict[int, Decline]:
     """The declines in force of these submissions, by their ids; a statement for every 500."""
-    query = _DECLINES.where(ArchiveDecline.za_id.in_(IDS), ArchiveDecline.revoked.is_(None))
-    return {row.za_id: object_of(Decline, row) for row in rows_about(connection, query, za_ids)}
+    query = _DECLINES.where(ArchiveDecline.revoked.is_(None))
+    return {row.za_id: object_of(Decline, row) for row in rows_with(connection, query, ArchiveDecline.za_id, za_ids)}
 
 
 def list_declines(connection: Connection, *, everything: bool = False) -> list[Decline]:

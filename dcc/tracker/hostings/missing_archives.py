@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, and_, exists, func, or_, select, update
 
+from dcc.databases.list_parameters import IDS, change_about
 from dcc.databases.transactions import insert_rows
 from dcc.outcomes import ZipKey
 from dcc.tracker.hostings.changed_archives import LOADED
@@ -34,7 +35,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.register.source_addresses import SourceState
-from dcc.tracker.submission_rows import IDS, KEY, change_about, key_of, object_of
+from dcc.tracker.submission_rows import KEY, key_of, object_of
 
 _REASON_LENGTH: Final = 255
 

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, and_, func, or_, select
 
+from dcc.databases.list_parameters import IDS, rows_about
 from dcc.messages import Message, mark, message
 from dcc.naming import Action
 from dcc.outcomes import HELD, ZipKey
@@ -36,8 +37,8 @@ from dcc.tracker.models import (
     ZipFile,
 )
 from dcc.tracker.problems import submissions_with_entries
-from dcc.tracker.states import State
-from dcc.tracker.submission_rows import DOCUMENTS_COUNT, IDS, group_pairs, is_at, key_of, newest_downloads, rows_about
+from dcc.tracker.states import NOT_DOWNLOADED, NOT_UPLOADED, VALID
+from dcc.tracker.submission_rows import DOCUMENTS_COUNT, group_pairs, is_at, key_of, newest_downloads
 
 MAX_RETRIES: Final = 3
 """How often an archive is requested before others no longer wait for it."""
@@ -188,7 +189,7 @@ _YOUNGER: Final = select(*_COLUMNS).join(ZipFile, ZipFile.id == ZipAction.zip_id
 
 _UNFAILED: Final = (int(Status.PENDING), int(Status.RUNNING), int(Status.DONE))
 _FAILED_TO_ARRIVE: Final = and_(
-    is_at(ZipAction, State(Phase.DOWNLOAD, Status.FAILED)),
+    is_at(ZipAction, NOT_DOWNLOADED),
     select(func.coalesce(func.min(FileSourceHasZip.num_retries), 0))
     .where(FileSourceHasZip.za_id == ZipAction.id, FileSourceHasZip.gone_since.is_(None))
     .correlate(ZipAction)
@@ -201,7 +202,7 @@ _OF_CENTRES: Final = (
     .join(Centre, Centre.id == ZipFile.centre_id)
     .where(*_NAMED)
 )
-_WAITS: Final = is_at(XmlFile, State(Phase.UPLOAD, Status.PENDING))
+_WAITS: Final = is_at(XmlFile, NOT_UPLOADED)
 _WITH_WAITING: Final = select(FileSourceHasZip.za_id).join(ZipDownload).join(XmlFile).where(_WAITS)
 
 
@@ -223,13 +224,13 @@ _LATEST_ON_HOLD: Final = newest_downloads(archives_on_hold())
 _TO_BE_UPLOADED: Final = ZipAction.id.in_(
     select(_LATEST_ON_HOLD.c.za_id)
     .join(XmlFile, XmlFile.zip_id == _LATEST_ON_HOLD.c.download_id)
-    .where(or_(is_at(XmlFile, State(Phase.XSD, Status.DONE)), _WAITS))
+    .where(or_(is_at(XmlFile, VALID), _WAITS))
 )
 """Whether documents of an archive on hold, of which others may have failed, are uploaded once it is released."""
 _TO_BE_RELEASED: Final = _OF_CENTRES.where(
     is_on_hold(),
     ~_UNFINISHED,
-    or_(is_at(ZipAction, State(Phase.XSD, Status.DONE)), and_(DOCUMENTS_COUNT, _TO_BE_UPLOADED)),
+    or_(is_at(ZipAction, VALID), and_(DOCUMENTS_COUNT, _TO_BE_UPLOADED)),
 )
 _IS_HELD: Final = ZipAction.id.in_(
     submissions_with_entries(_WITH_WAITING).where(_WAITS, AnException.short_name == HELD)
@@ -242,7 +243,7 @@ _TO_UPLOAD: Final = (
     .where(
         *_NAMED,
         or_(
-            and_(~_ADDS, is_at(ZipAction, State(Phase.XSD, Status.DONE))),
+            and_(~_ADDS, is_at(ZipAction, VALID)),
             # Its other documents may have failed.
             and_(_HAS_WAITING, or_(~_ADDS, ~_IS_HELD)),
         ),

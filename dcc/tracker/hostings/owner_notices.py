@@ -16,12 +16,13 @@ from typing import Final
 from sqlalchemy import Connection, select
 from sqlalchemy.orm import aliased
 
+from dcc.databases.list_parameters import IDS, rows_about
 from dcc.databases.transactions import insert_rows
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTIONS_BY_ID
 from dcc.tracker.models import Centre, OwnerNotice, ZipAction, ZipFile, utc_now
 from dcc.tracker.register.column_texts import PERSON_LENGTH
-from dcc.tracker.submission_rows import IDS, object_of, rows_about
+from dcc.tracker.submission_rows import object_of
 
 _MOST: Final = 1_000
 _Owner = aliased(Centre)

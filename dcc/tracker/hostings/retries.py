@@ -10,10 +10,11 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, exists, select
 from sqlalchemy.orm import aliased
 
+from dcc.databases.list_parameters import IDS, rows_about, rows_with
 from dcc.errors import BadFileNameError, ConfigurationError, CorruptArchiveError, DccError, NotFoundError
 from dcc.messages import mark
 from dcc.outcomes import AttemptOutcome, ZipKey
-from dcc.phases import Phase, Status
+from dcc.phases import Phase
 from dcc.sources.hosting import CopyFault
 from dcc.tracker import progress
 from dcc.tracker.decisions import DecisionKind, is_decided
@@ -35,8 +36,8 @@ from dcc.tracker.models import (
     utc_now,
 )
 from dcc.tracker.register.source_addresses import SourceState, is_paused
-from dcc.tracker.states import REFUSED, SET_ASIDE, State
-from dcc.tracker.submission_rows import IDS, KEY, archive_md5, is_at, is_named, key_of, latest_downloads, rows_about
+from dcc.tracker.states import EXTRACTING, REFUSED, SET_ASIDE
+from dcc.tracker.submission_rows import KEY, archive_md5, is_at, is_named, key_of, latest_downloads
 
 
 class StagedCopy(NamedTuple):
@@ -49,7 +50,6 @@ class StagedCopy(NamedTuple):
     unchanged: bool
 
 
-_EXTRACTING: Final = State(Phase.UNZIP, Status.RUNNING)
 _STAGED: Final = (
     select_staged(FileSourceHasZip.gone_since, PublishedChecksum.md5.label("published"))
     .outerjoin(PublishedChecksum)
@@ -79,7 +79,7 @@ def begin_from_staging(connection: Connection, session_id: int, archives: Sequen
         }
         for one in archives
     ]
-    ids = progress.add_downloads(connection, [one.hosting.id for one in archives], utc_now(), _EXTRACTING, more=listed)
+    ids = progress.add_downloads(connection, [one.hosting.id for one in archives], utc_now(), EXTRACTING, more=listed)
     return [replace(one, download_id=number) for one, number in zip(archives, ids, strict=True)]
 
 
@@ -238,8 +238,9 @@ def _look_up(connection: Connection, keys: Sequence[ZipKey]) -> dict[ZipKey, Any
     """The id, state and hold of each known submission."""
     on_hold = is_decided(DecisionKind.HOLD).label("on_hold")
     columns = (ZipAction.id, *KEY, ZipAction.phase_id, ZipAction.status_id, on_hold)
-    query = select(*columns).join(ZipFile).where(ZipFile.file_name.in_(IDS))
-    known = {key_of(row): row for row in rows_about(connection, query, (key.file_name for key in keys))}
+    query = select(*columns).join(ZipFile)
+    rows = rows_with(connection, query, ZipFile.file_name, (key.file_name for key in keys))
+    known = {key_of(row): row for row in rows}
     return {key: known[key] for key in keys if key in known}
 
 

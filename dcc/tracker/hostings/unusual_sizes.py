@@ -9,13 +9,13 @@ from typing import Final
 
 from sqlalchemy import Connection, select
 
+from dcc.databases.list_parameters import rows_with
 from dcc.databases.transactions import insert_rows
 from dcc.messages import Message, mark, message
 from dcc.outcomes import ZipKey
 from dcc.tracker.crawls import UNUSUAL_SIZE
 from dcc.tracker.models import CrawlFinding, ZipFile, utc_now
 from dcc.tracker.problems import message_columns
-from dcc.tracker.submission_rows import IDS, rows_about
 
 LEAST_EARLIER: Final = 20
 """The number of earlier archives of a centre from which on an unusual size is noticed."""
@@ -68,9 +68,9 @@ def note_arrived(connection: Connection, session_id: int, arrived: Collection[Ar
     """Add findings about archives of unusual size that had no size before, which must be recorded afterwards."""
     by_zip = {one.zip_id: one for one in arrived}
     rows = []
-    unsized = (ZipFile.id.in_(IDS), ZipFile.size_bytes.is_(None), ZipFile.centre_id.is_not(None))
+    unsized = (ZipFile.size_bytes.is_(None), ZipFile.centre_id.is_not(None))
     query = select(ZipFile.id, ZipFile.centre_id).where(*unsized)
-    for zip_id, centre_id in list(rows_about(connection, query, by_zip)):
+    for zip_id, centre_id in list(rows_with(connection, query, ZipFile.id, by_zip)):
         one = by_zip[zip_id]
         text = unusual_size(one.key, one.size_bytes, earlier_sizes(connection, centre_id, [one.key.file_name]))
         if text is not None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, case, select
 
+from dcc.databases.list_parameters import rows_with
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
@@ -17,7 +18,6 @@ from dcc.sources.base import ActionListing, ListedFile
 from dcc.tracker.archive_names import stored_name
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipFile
 from dcc.tracker.states import NOT_ARRIVED, REFUSED, WAITING, State
-from dcc.tracker.submission_rows import IDS, rows_about
 
 _LARGEST_SIZE: Final = 2**63 - 1
 _LATEST_TIME: Final = 253_402_300_799
@@ -134,8 +134,8 @@ def compare_with_known(
 
 def known_hostings(connection: Connection, source_id: int, keys: Iterable[ZipKey]) -> dict[ZipKey, KnownHosting]:
     """The archives with the names of these keys as a source last listed them."""
-    query = _KNOWN.where(FileSourceHasZip.file_source_id == source_id, ZipFile.file_name.in_(IDS))
-    rows = rows_about(connection, query, (key.file_name for key in keys))
+    query = _KNOWN.where(FileSourceHasZip.file_source_id == source_id)
+    rows = rows_with(connection, query, ZipFile.file_name, (key.file_name for key in keys))
     return {ZipKey(ACTIONS_BY_ID[todo], name): _known_hosting(*rest) for todo, name, *rest in rows}
 
 

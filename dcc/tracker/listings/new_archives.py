@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from sqlalchemy import select
 
+from dcc.databases.list_parameters import IDS, rows_about
 from dcc.databases.transactions import insert_rows
 from dcc.errors import BadFileNameError
 from dcc.messages import mark
@@ -34,7 +35,7 @@ from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipActionLog, ZipFil
 from dcc.tracker.problems import problem_columns
 from dcc.tracker.progress import NewZipAction
 from dcc.tracker.states import REFUSED, WAITING
-from dcc.tracker.submission_rows import IDS, KEY, key_of, rows_about, state_of
+from dcc.tracker.submission_rows import KEY, key_of, state_of
 
 _AT_ONCE: Final = 5_000
 """The most archives recorded together: more rows would fill the memory at a source's first listing."""

@@ -13,6 +13,7 @@ from typing import Final
 
 from sqlalchemy import Connection, bindparam, select, update
 
+from dcc.databases.list_parameters import IDS, change_about, rows_with
 from dcc.databases.transactions import insert_rows
 from dcc.messages import mark
 from dcc.naming import Action
@@ -54,7 +55,7 @@ from dcc.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipFil
 from dcc.tracker.problems import message_columns
 from dcc.tracker.register.delegations import load_delegations
 from dcc.tracker.states import NOT_ARRIVED, REFUSED, SET_ASIDE
-from dcc.tracker.submission_rows import IDS, KEY, change_about, group_pairs, key_of, rows_about
+from dcc.tracker.submission_rows import KEY, group_pairs, key_of
 
 Seen = Mapping[ZipKey, tuple[KnownHosting, ListedFile]]
 """Known archives as they were listed before, and as they are listed now."""
@@ -347,8 +348,7 @@ def archives_by_source(connection: Connection, keys: Collection[ZipKey]) -> dict
         select(FileSourceHasZip.file_source_id, *KEY)
         .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
         .join(ZipFile)
-        .where(ZipFile.file_name.in_(IDS))
     )
-    rows = rows_about(connection, query, (key.file_name for key in keys))
+    rows = rows_with(connection, query, ZipFile.file_name, (key.file_name for key in keys))
     found = group_pairs((row.file_source_id, key) for row in rows if (key := key_of(row)) in keys)
     return {source: set(some) for source, some in found.items()}

@@ -31,7 +31,7 @@ from dcc.tracker.queries.zip_action_lists import (
     select_entries,
     select_zip_actions,
 )
-from dcc.tracker.states import WAITING, State
+from dcc.tracker.states import EXTRACTING, WAITING
 from dcc.tracker.submission_rows import KEY, group_pairs, is_at, key_of, named_after, newest_downloads, object_of
 
 
@@ -112,7 +112,7 @@ def zips_without_room(connection: Connection) -> list[tuple[ZipKey, str]]:
         .join(latest, latest.c.download_id == ZipLog.zip_id)
         .join(ZipAction, ZipAction.id == latest.c.za_id)
         .join(ZipFile)
-        .where(AnException.short_name == NO_ROOM, is_at(ZipAction, WAITING, State(Phase.UNZIP, Status.RUNNING)))
+        .where(AnException.short_name == NO_ROOM, is_at(ZipAction, WAITING, EXTRACTING))
         .order_by(ZipLog.id)
     )
     return list({key_of(row): row.message or "" for row in connection.execute(query)}.items())

@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, exists, func, literal, or_, select, union
 
 from dcc.databases.columns import UtcDateTime
+from dcc.databases.list_parameters import IDS, rows_about, rows_with
 from dcc.errors import ConfigurationError, InternalFaultError, NotFoundError
 from dcc.naming import Action
 from dcc.nearest_names import nearest_sentence
@@ -37,11 +38,10 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import FAILING, OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, problem_of
 from dcc.tracker.register.source_addresses import in_use
-from dcc.tracker.states import NOT_ARRIVED, WAITING, State
+from dcc.tracker.states import NOT_ARRIVED, UPLOADED, WAITING, State
 from dcc.tracker.submission_rows import (
     CONTACT,
     DOCUMENTS_COUNT,
-    IDS,
     KEY,
     group_pairs,
     is_at,
@@ -50,7 +50,6 @@ from dcc.tracker.submission_rows import (
     named_after,
     newest_downloads,
     object_of,
-    rows_about,
 )
 
 
@@ -243,7 +242,7 @@ def failure_reasons(connection: Connection, za_ids: Sequence[int]) -> dict[int, 
     """Why submissions failed: the first active error of a document, else the last entry on its archive or itself.
 
     The documents are those that failed in the earliest phase, as the submission did. Of the latest download, by the ids
-    of submissions; three statements for every 500 of them.
+    of submissions; three statements for each chunk of them.
     """
     latest = newest_downloads()
     about_itself = (
@@ -362,7 +361,7 @@ def select_zips(connection: Connection, criteria: ZipFilter, names: Sequence[str
         .join(FileSourceHasZip)
         .where(
             FileSourceHasZip.za_id == ZipAction.id,
-            or_(XmlFile.phase_id > int(Phase.UPLOAD), is_at(XmlFile, State(Phase.UPLOAD, Status.DONE))),
+            or_(XmlFile.phase_id > int(Phase.UPLOAD), is_at(XmlFile, UPLOADED)),
         )
     ).correlate(ZipAction)
     query = select_zip_actions().add_columns(
@@ -378,8 +377,8 @@ def _rows_named(connection: Connection, query: _AnySelect, names: Sequence[str])
     for name in names:
         action, slash, archive = name.partition("/")
         of_archives.setdefault(archive if slash else action, set()).add(action if slash else "")
-    listed = select(ZipFile.file_name, ZipAction.todo_id).join(ZipAction).where(ZipFile.file_name.in_(IDS))
-    rows = rows_about(connection, listed, of_archives)
+    listed = select(ZipFile.file_name, ZipAction.todo_id).join(ZipAction)
+    rows = rows_with(connection, listed, ZipFile.file_name, of_archives)
     known = group_pairs((archive, ACTIONS_BY_ID[todo].value) for archive, todo in rows)
     wanted: dict[str, set[str]] = {}
     unknown: list[str] = []
@@ -393,7 +392,7 @@ def _rows_named(connection: Connection, query: _AnySelect, names: Sequence[str])
     if unknown:
         more = f" and {len(unknown) - _NAMED:,} more" if len(unknown) > _NAMED else ""
         raise NotFoundError(f"The tracker knows no {', '.join(unknown[:_NAMED])}{more}. Look for it with: dcc zips")
-    for row in rows_about(connection, query.where(ZipFile.file_name.in_(IDS)), wanted):
+    for row in rows_with(connection, query, ZipFile.file_name, wanted):
         if ACTIONS_BY_ID[row.todo_id].value in wanted[row.file_name]:
             yield row
 

@@ -17,8 +17,8 @@ from sqlalchemy.exc import IntegrityError
 
 from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
+from dcc.naming import KNOWN_CENTRES
 from dcc.nearest_names import nearest_sentence
-from dcc.phases import KNOWN_CENTRES
 from dcc.settings import LANGUAGE_CODE
 from dcc.settings.recipients import parse_addresses
 from dcc.tracker.models import Centre, FileSource, ResourceStateRow, utc_now
