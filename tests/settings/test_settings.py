@@ -153,6 +153,15 @@ def test_a_path_stays_where_it_was_whatever_the_working_directory_becomes(
                 assert getattr(load_settings(), name) == place, name
 
 
+def test_a_url_in_the_place_of_a_path_is_refused_without_its_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [name for name, field in Settings.model_fields.items() if "Path" in str(field.annotation)]
+    assert {"home", "staging", "templates_directory"} <= set(paths)
+    for name in paths:
+        refused_without_its_secret(name, f"s3://key:{SECRET}@bucket/{name}", monkeypatch)
+    with pytest.raises(ConfigurationError, match=r"DCC_STAGING: .*on a disk.*DCC_STORE and DCC_ARCHIVE_REPLICAS"):
+        load_settings(staging="s3://bucket/staging")
+
+
 @pytest.mark.parametrize("name", ["DCC_ZIP_PATTERN", "DCC_DOCUMENT_PATTERN"])
 def test_a_name_pattern_that_cannot_serve_is_refused_at_the_start(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, r"(?P<centre>.*)\.zip")
