@@ -538,6 +538,13 @@ class TestWork:
         verdict, said, advice = _found(work.check_archive_store, installation.settings)["archive store"]
         assert (verdict, ZIP in said, advice) == ("failed", True, "dcc archive status")
 
+    def test_the_directories_of_a_dcc_s_own_templates_and_catalogues(self, tmp_path: Path) -> None:
+        assert _verdicts(work.check_own_directories, Settings()) == {}
+        missing = Settings(templates_directory=tmp_path / "misspelt", languages_directory=tmp_path)
+        found = _found(work.check_own_directories, missing)
+        assert [each[0] for each in found.values()] == ["failed", "ok"]
+        assert "misspelt cannot be read" in found["DCC_TEMPLATES_DIRECTORY"][1]
+
     def test_notifications_are_looked_at_if_anybody_is_notified(self, tracker: Engine, settings: Settings) -> None:
         assert _verdicts(work.check_notifications, settings) == {"notifications": "not checked"}
         hooked = settings.model_copy(update={"notify_webhook": SecretStr("https://hooks.example/x")})

@@ -41,6 +41,7 @@ from dcc.operations.retention.staged_files import StagedKind
 from dcc.outcomes import FAILED_ENDS
 from dcc.qc.database import QC_DATABASE
 from dcc.qc.reference.freshness import freshness
+from dcc.reports.own_directories import own_directories, own_files
 from dcc.session.leases import Lease, active_sessions, read_leases
 from dcc.settings import Settings
 from dcc.settings.recipients import parse_smtp_url, parse_webhook
@@ -208,6 +209,17 @@ def check_schema_files(environment: Environment) -> Iterator[CheckFinding]:
         yield ok(
             "XML schemas", f"Those of {directory} can be used." if directory else "Those of the platform are used."
         )
+
+
+def check_own_directories(environment: Environment) -> Iterator[CheckFinding]:
+    """The directories of a DCC's own templates and catalogues can be read."""
+    for setting, directory in own_directories(environment.settings):
+        try:
+            files = own_files(directory, setting)
+        except DccError as error:
+            yield failed(setting, *explained(error))
+        else:
+            yield ok(setting, f"{count_of(len(files), 'entry')} in {directory}.")
 
 
 def check_staging(environment: Environment) -> Iterator[CheckFinding]:
