@@ -93,7 +93,7 @@ DEFECTS: Final[dict[int, tuple[str, tuple[str, ...]]]] = {
     16: (
         "the second session of a periodic run ended the process",
         (
-            "sensors/test_sessions.py::test_the_three_jobs_of_daemons_hand_one_session_on",
+            "session/test_source_schedules.py::test_a_month_of_many_sources_keeps_their_ages_and_windows_and_the_limits_of_servers",
             "cli/test_daemon.py::test_pages_daemon_and_command_line_work_at_once",
         ),
     ),
