@@ -1,10 +1,10 @@
 # Everything here makes its own environment in .venv first, and works offline once that is there.
 BIN := .venv/bin
 
-.PHONY: help install demo ui test languages pages chaos containers fuzz histories soak bench clean
+.PHONY: help install demo ui test test-everywhere languages pages chaos containers fuzz histories soak bench clean
 
 help: ## What can be made
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 20
 
 install: ## The environment in .venv; the command is .venv/bin/dcc
 	@.ci/install
@@ -18,6 +18,9 @@ ui: install ## The Dagster UI on DCC_HOME: make ui DCC_HOME=.demo/home
 test: install ## Style, types and tests, against real servers where they are installed
 	@.ci/install-servers
 	@.ci/checks $(PYTEST_ARGS)
+
+test-everywhere: ## All of that with every case on both databases, all trials and full sizes
+	@TESTS_EVERYWHERE=1 $(MAKE) test
 
 CATALOGUES := dcc/reports/languages/catalogues
 

@@ -20,7 +20,7 @@ from benchmarks.results import Entry, as_markdown, entry, read_entries, write_en
 from benchmarks.servers import OpenSsh, openssh_server
 from benchmarks.session_qc import WholeSession
 from benchmarks.transfer import TransferBenchmark
-from benchmarks.upload import UploadBenchmark, write_small
+from benchmarks.upload import UploadBenchmark, upload_memory, write_small
 from benchmarks.validation import LOOP, ONE_CALL, ValidationBenchmark, write_archives, write_documents
 from tests.support.databases import PASSWORD, MariaDb
 from tests.support.servers import server_program
@@ -123,6 +123,12 @@ def on_mariadb(mariadb: MariaDb) -> OnMariaDb:
 
 
 @pytest.mark.servers
+def test_the_memory_of_an_upload_is_a_figure_with_a_goal(tmp_path: Path) -> None:
+    (figure,) = upload_memory(tmp_path / "upload", size=2_000_000).figures
+    assert (figure.unit, figure.met) == ("MB", True)
+    assert figure.value > 10
+
+
 def test_both_sides_of_the_upload_write_every_row_or_are_not_timed(tmp_path: Path, on_mariadb: OnMariaDb) -> None:
     write_small(tmp_path / "documents", 3, 5_000)
     benchmark = UploadBenchmark(tmp_path / "work", tmp_path / "documents")

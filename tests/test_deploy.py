@@ -115,6 +115,15 @@ def test_a_service_runs_a_command_that_exists_as_a_user_of_its_own_with_its_secr
     assert "mysql://" not in text
 
 
+def test_every_timer_has_a_service_and_is_named_where_services_are_installed() -> None:
+    page = (DEPLOY.parent / "docs" / "operations" / "install.md").read_text("utf-8")
+    timers = [unit for unit in UNITS if unit.suffix == ".timer"]
+    assert {"dcc-crawl.timer", "dcc-archive-audit.timer"} <= {timer.name for timer in timers}
+    for timer in timers:
+        assert timer.with_suffix(".service") in UNITS
+        assert f"`{timer.name}`" in page or f" {timer.name}" in page
+
+
 @pytest.mark.parametrize("example", sorted((DEPLOY / "systemd").glob("*.toml")), ids=lambda path: path.name)
 def test_the_examples_of_settings_can_be_used(example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forget_settings(monkeypatch)

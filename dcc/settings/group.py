@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, ClassVar, Final, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
 MEGABYTE: Final = 1024 * 1024
 _Value = TypeVar("_Value")
@@ -22,8 +22,15 @@ def absolute(path: Path) -> Path:
         raise ValueError("a path must not begin with the home directory (~) of a user that is not known") from error
 
 
-AbsolutePath = Annotated[Path, AfterValidator(absolute)]
-"""A path of a setting, made absolute."""
+def _refuse_url(given: _Value) -> _Value:
+    """Keep a path; raise ValueError, which repeats nothing of it, for a URL: it would become folders of its parts."""
+    if isinstance(given, str) and "://" in given:
+        raise ValueError("a path must be on a disk of this machine; only DCC_STORE and DCC_ARCHIVE_REPLICAS take s3://")
+    return given
+
+
+AbsolutePath = Annotated[Path, BeforeValidator(_refuse_url), AfterValidator(absolute)]
+"""A path of a setting, made absolute; no URL."""
 
 
 def checked_by(parse: Callable[[_Value], object]) -> Callable[[_Value | None], _Value | None]:

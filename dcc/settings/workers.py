@@ -9,9 +9,15 @@ from pydantic import Field, SecretStr, field_validator
 
 from dcc.redaction import keep_secrets_of_url
 from dcc.settings.group import SettingsGroup
-from dcc.settings.hosts import refuse_cut_password
+from dcc.settings.hosts import server_of
 
 _KUBERNETES_NAME: Final = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
+_BROKERS: Final = {"redis", "rediss", "sentinel", "amqp", "amqps", "pyamqp"}
+_SOCKET: Final = "redis+socket:///"
+_WANTED: Final = (
+    "write redis://:password@host:6379/0 or amqp://user:password@host:5672//, with special characters of the password "
+    "percent-encoded"
+)
 
 
 class ExecutorKind(StrEnum):
@@ -58,10 +64,12 @@ class WorkerSettings(SettingsGroup):
 
     @field_validator("broker")
     @classmethod
-    def _keeps_password(cls, url: SecretStr | None) -> SecretStr | None:
+    def _names_servers(cls, url: SecretStr | None) -> SecretStr | None:
         if url is None:
             return None
         keep_secrets_of_url(url.get_secret_value())
         for one in url.get_secret_value().split(";"):
-            refuse_cut_password(one)
+            parts = server_of(one)
+            if not one.startswith(_SOCKET) and (parts is None or parts.scheme not in _BROKERS):
+                raise ValueError(f"it names no server of Redis or RabbitMQ, or an impossible port: {_WANTED}")
         return url

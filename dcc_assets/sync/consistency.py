@@ -6,6 +6,7 @@ It is compared with the events of a rebuilt instance (`rebuild`), so that the tw
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from dagster import AssetCheckKey, AssetKey, DagsterInstance
@@ -25,6 +26,7 @@ from dcc_assets.metadata.centres import contexts_reports, overviews_reports
 from dcc_assets.metadata.documents import data_reports
 from dcc_assets.metadata.file_sources import source_report
 from dcc_assets.sync.archives import recorded_crawls, recorded_zips
+from dcc_assets.sync.changes import DATA_SHOWN, ChangeMark, changes_since
 from dcc_assets.sync.document_records import recorded_contexts, recorded_data, recorded_overviews
 from dcc_assets.sync.horizon import read_archive
 from dcc_dagster.partition_events import PartitionReport, failing_partitions
@@ -35,38 +37,60 @@ _SHOW: Final = "Have Dagster shown everything again: dcc instance rebuild"
 def check_events(tracker: Engine, settings: Settings, instance: DagsterInstance) -> list[Inconsistency]:
     """The inconsistencies of a Dagster instance; none if all is well, or while a session is active.
 
+    What people changed since the last session, such as by `dcc data undo`, is left out: the next one shows it.
     Everything is only read. The first of each rule are returned, and the number of the others. Memory grows with the
     number of partitions, by their names. Raises DatabaseUnreachableError, SQLAlchemy's errors and those of Dagster's
     storage.
     """
 
     def look(connection: Connection) -> Iterator[Inconsistency]:
-        shown, wanted = _ShownEvents(instance), read_archive(instance).horizon.shows()
+        wanted = read_archive(instance).horizon.shows()
         staging = Staging(settings.staging_directory)
-        sources = map(source_report, recorded_crawls(connection, settings))
-        zips = (complete_zip_report(outcome, staging) for outcome in recorded_zips(connection, condition=wanted))
-        yield from shown.missing(FILE_SOURCES.name, sources)
-        yield from shown.missing(ZIP_ACTIONS.name, zips)
-        with disposed(open_qc_database(settings)) as qc:
-            try:
-                require_current(qc)
-            except QcDatabaseOutdatedError:
-                # It was not made yet, so it is empty.
-                return
-            with qc.connect() as qc_connection:
-                data = data_reports(recorded_data(connection, qc_connection, condition=wanted))
+        with _reading_qc(settings) as qc:
+            changed = _changed_since_shown(connection, qc, settings, instance)
+            shown = _ShownEvents(instance, changed)
+            sources = map(source_report, recorded_crawls(connection, settings))
+            zips = (complete_zip_report(outcome, staging) for outcome in recorded_zips(connection, condition=wanted))
+            yield from shown.missing(FILE_SOURCES.name, sources)
+            yield from shown.missing(ZIP_ACTIONS.name, zips)
+            if qc is not None:
+                data = data_reports(recorded_data(connection, qc, condition=wanted))
                 yield from shown.missing(ZIP_ACTIONS.name, data)
-                yield from shown.missing(CENTRES.name, contexts_reports(recorded_contexts(qc_connection)))
-                yield from shown.missing(CENTRES.name, overviews_reports(recorded_overviews(qc_connection)))
+                yield from shown.missing(CENTRES.name, contexts_reports(recorded_contexts(qc)))
+                yield from shown.missing(CENTRES.name, overviews_reports(recorded_overviews(qc)))
 
     return check_at_rest(tracker, settings, look)
 
 
-class _ShownEvents:
-    """An instance's events, read once for each asset and check."""
+@contextmanager
+def _reading_qc(settings: Settings) -> Iterator[Connection | None]:
+    """A connection to the QC database; None if it was not made yet."""
+    with disposed(open_qc_database(settings)) as qc:
+        try:
+            require_current(qc)
+        except QcDatabaseOutdatedError:
+            yield None
+            return
+        with qc.connect() as connection:
+            yield connection
 
-    def __init__(self, instance: DagsterInstance) -> None:
-        self._instance = instance
+
+def _changed_since_shown(
+    tracker: Connection, qc: Connection | None, settings: Settings, instance: DagsterInstance
+) -> set[tuple[str | None, str]]:
+    """The sets and names of the partitions that changed since an instance showed them; none of what it never showed."""
+    parts = [part for part in DATA_SHOWN.parts(instance, settings) if part.mark != ChangeMark()]
+    if qc is None or not parts:
+        return set()
+    changes = changes_since(tracker, qc, parts)
+    return {(ZIP_ACTIONS.name, str(key)) for key in changes.zips} | {(CENTRES.name, name) for name in changes.centres}
+
+
+class _ShownEvents:
+    """An instance's events, read once for each asset and check; it need not show the partitions that `changed`."""
+
+    def __init__(self, instance: DagsterInstance, changed: Collection[tuple[str | None, str]]) -> None:
+        self._instance, self._changed = instance, changed
         self._materialised: dict[AssetKey, Collection[str]] = {}
         self._failing: dict[AssetCheckKey, Collection[str]] = {}
 
@@ -75,6 +99,8 @@ class _ShownEvents:
         known = set(self._instance.get_dynamic_partitions(str(partitions)))
         for report in reports:
             name = report.partition
+            if (partitions, name) in self._changed:
+                continue
             if name not in known:
                 known.add(name)
                 yield Inconsistency("C20", name, f"It is no partition of {partitions} in Dagster. {_SHOW}")

@@ -56,7 +56,39 @@ SECRETS = {
 IN_TRACKER = "kept in the tracker as it is"
 """A password for which the column `accesskey` is made."""
 
-READ_ONLY = ("list", "status", "zips", "sessions", "settings", "findings", "plan", "history", "show", "overview")
+BAD = "add/H.2013-10-31.2.impc.zip"
+GOOD = "add/H.2013-10-31.1.impc.zip"
+CHANGING = {
+    "centre": {"add", "change", "delegate"},
+    "source": {"add"},
+    "archive": {"audit", "repair", "decline"},
+    "data": {"confirm", "undo", "recheck", "proposals"},
+    "qc": {"done", "issue", "recount", "reopen"},
+    "rules": {"waive", "revoke"},
+    "reference": {"refresh"},
+    **{word: {""} for word in ("retry", "hold", "release", "cancel", "acknowledge", "notify", "example", "manifest")},
+    **{word: {""} for word in ("init", "crawl", "backup", "restore", "migrate-storage")},
+    "staging": {"clean"},
+    "instance": {"rebuild"},
+}
+"""The commands that change something or write files, by their first word and their second; all others are run."""
+ARGUMENTS = {
+    "source test": "5",
+    "show": BAD,
+    "archive list": BAD,
+    "session show": "1",
+    "report": BAD,
+    "data plan": GOOD,
+    "data history": "--centre H --specimen H-M000001",
+    "data record": "specimen H-M000001 --centre H",
+    "data export": "{folder}/measurements.csv",
+    "qc overview": "genotypes",
+    "qc plot": "--centre H --output {folder}/weeks.svg",
+    "validate": f"{{staging}}/{GOOD}",
+    "upgrade": "--check",
+}
+EXIT_CODES = {"source test": 4, "archive list": 1, "data plan": 2, "qc plot": 2, "doctor": 4}
+"""Of commands that end otherwise than with 0: logins fail, an archive is bad, and the other is through."""
 INSTANCE = """{
   instance { info runLauncher { name } daemonHealth { allDaemonStatuses { daemonType } }
              concurrencyLimits { concurrencyKey } }
@@ -192,17 +224,21 @@ def talkative_environment(
     }
 
 
-def commands(group: click.Group, *path: str) -> Iterator[tuple[str, ...]]:
-    """The commands that report as JSON, need no argument and change nothing."""
+def commands(group: click.Group, *path: str) -> Iterator[tuple[str, list[str]]]:
+    """The commands that report as JSON and change nothing, each with its arguments."""
     context = click.Context(group, **group.context_settings)
     for name in group.list_commands(context):
         found = group.get_command(context, name)
+        first, second = (*path, name, "")[:2]
+        if second in CHANGING.get(first, ()):
+            continue
         if isinstance(found, click.Group):
             yield from commands(found, *path, name)
-        elif found is not None and name in READ_ONLY:
-            options = {option for parameter in found.params for option in parameter.opts}
-            if "--json" in options and not any(parameter.required for parameter in found.params):
-                yield (*path, name)
+        elif found is not None and "--json" in {option for parameter in found.params for option in parameter.opts}:
+            words = " ".join((*path, name))
+            arguments = ARGUMENTS.get(words, "").split()
+            assert arguments or not any(parameter.required for parameter in found.params), words
+            yield words, arguments
 
 
 @only_mariadb
@@ -220,10 +256,10 @@ def test_no_secret_is_in_anything_that_a_session_leaves_behind(
         assert "Traceback" in refused
         left.add(f"a wrong URL, {exit_code}", refused)
     dcc = Dcc(session.environment, tmp_path)
-    for path in commands(command):
-        left.add(f"dcc {' '.join(path)}", dcc(*path, "--json").output)
-    left.add("dcc show", dcc("show", "add/H.2013-10-31.2.impc.zip", "--json").output)
-    left.add("dcc source test", dcc("source", "test", 5, "--json", exit_code=4).output)
+    places = {"folder": tmp_path / "reports", "staging": installation.settings.staging_directory}
+    for words, arguments in commands(command):
+        filled = [argument.format_map(places) for argument in arguments]
+        left.add(f"dcc {words}", dcc(*words.split(), *filled, "--json", exit_code=EXIT_CODES.get(words, 0)).output)
     left.add_files(installation.settings.home)
     left.add_files(tmp_path / "reports")
     left.add_tables(tracker_url, without="accesskey")
@@ -231,9 +267,9 @@ def test_no_secret_is_in_anything_that_a_session_leaves_behind(
     left.add_tables(dagster_url)
     left.add("Dagster's pages", json.dumps(answered(installation, dagster_url, monkeypatch)))
 
-    wanted = {"file log", "file session-000001.txt", "dcc settings", "dcc source list", "dcc session list"}
+    wanted = {"file log", "file session-000001.txt", "dcc settings", "dcc source list", "dcc doctor", "dcc metrics"}
     assert wanted <= left.texts.keys()
-    assert {*left.places_of("H.2013-10-31.2.impc.zip")} >= {"file log", "dcc zips", "file session-000001.txt"}
+    assert {*left.places_of(BAD.removeprefix("add/"))} >= {"file log", "dcc zips", "file session-000001.txt"}
     crawls = left.texts[next(where for where in left.texts if where.startswith("table source_crawl"))].decode()
     assert crawls.count("Check the user name and password") >= 5
     for secret in [*SECRETS.values(), OF_DATABASES, "correct horse battery staple", IN_TRACKER]:

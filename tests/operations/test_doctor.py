@@ -41,7 +41,7 @@ from dcc.qc.reference.refresh import ensure_reference
 from dcc.redaction import keep_secret
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress, SourceProtocol
-from dcc.tracker.models import CrawlingSession, SessionLock
+from dcc.tracker.models import ArchiveCopy, CrawlingSession, SessionLock
 from dcc.tracker.register import file_sources
 from dcc.tracker.register.source_addresses import SourceState
 from tests.cli.test_production import administrator
@@ -512,6 +512,12 @@ class TestWork:
         settings = installation.settings.model_copy(update=away)
         assert sorted(_verdicts(work.check_archive_store, settings).values()) == ["ok", "ok", "warning"]
         default = settings.home / "archive"
+        audits = f"audits of {default}"
+        for days, found in ((31, None), (40, "warning")):
+            execute_in(installation.tracker, update(ArchiveCopy).values(checked=utc_now() - timedelta(days=days)))
+            assert _verdicts(work.check_archive_store, installation.settings).get(audits) == found
+        audit_archives(installation.tracker, installation.settings, "tester")
+        assert audits not in _verdicts(work.check_archive_store, installation.settings)
         default.rename(settings.home / "elsewhere")
         verdict, said, _ = _found(work.check_archive_store, installation.settings)[f"archive store {default}"]
         assert (verdict, f"The archive store {default} is missing, and archives were in it: mount" in said) == (
@@ -531,6 +537,13 @@ class TestWork:
         audit_archives(installation.tracker, installation.settings, "tester", everything=True)
         verdict, said, advice = _found(work.check_archive_store, installation.settings)["archive store"]
         assert (verdict, ZIP in said, advice) == ("failed", True, "dcc archive status")
+
+    def test_the_directories_of_a_dcc_s_own_templates_and_catalogues(self, tmp_path: Path) -> None:
+        assert _verdicts(work.check_own_directories, Settings()) == {}
+        missing = Settings(templates_directory=tmp_path / "misspelt", languages_directory=tmp_path)
+        found = _found(work.check_own_directories, missing)
+        assert [each[0] for each in found.values()] == ["failed", "ok"]
+        assert "misspelt cannot be read" in found["DCC_TEMPLATES_DIRECTORY"][1]
 
     def test_notifications_are_looked_at_if_anybody_is_notified(self, tracker: Engine, settings: Settings) -> None:
         assert _verdicts(work.check_notifications, settings) == {"notifications": "not checked"}

@@ -16,6 +16,7 @@ from pydantic import SecretStr
 from sqlalchemy import select, update
 
 from dcc.databases.transactions import writing
+from dcc.operations.archive_audits import audit_archives
 from dcc.operations.metrics import collector
 from dcc.operations.metrics.collector import Collection, exposition
 from dcc.operations.metrics.families import Metric, gauge
@@ -336,6 +337,7 @@ def test_they_are_served_and_collected_no_more_often_than_every_few_seconds() ->
 def test_every_alert_asks_for_metrics_that_there_are(mixed: DataInstallation) -> None:
     rules = [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
     assert len({rule["alert"] for rule in rules}) == len(rules) >= 10
+    audit_archives(mixed.tracker, mixed.settings, "tester")
     with open_session(mixed.tracker, mixed.settings):
         figures = of(mixed.settings)
     labels_of: dict[str, set[str]] = {}

@@ -1,15 +1,23 @@
 """Random sequences of documents, withdrawals, late arrivals and kills leave what the in-memory model says."""
 
-import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import date
 from functools import cache
 from pathlib import Path
+from typing import ClassVar
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from pydantic import SecretStr
 from sqlalchemy import Engine, select
 
@@ -22,6 +30,7 @@ from dcc.qc.models import LIFETIME, MEASUREMENT, RUN
 from dcc.qc.rows.documents import DocumentToApply
 from dcc.settings import Settings
 from dcc.vocabulary import DocumentState
+from tests.support.prepared_databases import PreparedDatabases
 from tests.support.qc_documents import (
     apply_document,
     contents,
@@ -84,30 +93,36 @@ def _empty_database() -> bytes:
         return path.read_bytes()
 
 
-class Documents(RuleBasedStateMachine):
-    """Does to the QC database what it does to the model."""
+@contextmanager
+def _lent_file() -> Iterator[str]:
+    """The URL of an empty database on SQLite."""
+    with tempfile.TemporaryDirectory(prefix="dcc-model-") as home:
+        path = Path(home) / "qc.db"
+        path.write_bytes(_empty_database())
+        yield f"sqlite:///{path}"
 
+
+class Documents(RuleBasedStateMachine):
+    """Does to the QC database what it does to the model; `lend` gives each example an empty one."""
+
+    lend: ClassVar[Callable[[], AbstractContextManager[str]]] = staticmethod(_lent_file)
     engine: Engine
-    home: Path
 
     @initialize()
     def start(self) -> None:
-        self.home = Path(tempfile.mkdtemp(prefix="dcc-model-"))
-        path = self.home / "qc.db"
-        path.write_bytes(_empty_database())
-        self.engine = open_qc_database(Settings(home=self.home, qc_url=SecretStr(f"sqlite:///{path}")))
+        self.lent = ExitStack()
+        url = self.lent.enter_context(self.lend())
+        self.engine = open_qc_database(Settings(qc_url=SecretStr(url)))
+        self.lent.callback(self.engine.dispose)
         self.model = Model()
         self.applied: dict[int, tuple[DocumentToApply, list[Content]]] = {}
 
     def teardown(self) -> None:
         if not hasattr(self, "model"):
             return
-        try:
+        with self.lent:
             for document_id, past in self.model.pasts.items():
                 assert present_of(self.engine, document_id) == worth(past)
-        finally:
-            self.engine.dispose()
-            shutil.rmtree(self.home)
 
     @rule(
         action=st.sampled_from([Action.ADD, Action.ADD, Action.EDIT, Action.DELETE]),
@@ -250,7 +265,16 @@ def present_of(engine: Engine, document_id: int | None) -> dict[Key, str]:
     return found
 
 
-Documents.TestCase.settings = settings(
-    max_examples=trials(15), stateful_step_count=40, suppress_health_check=list(HealthCheck)
-)
+def few(examples: int) -> settings:
+    return settings(max_examples=trials(examples), stateful_step_count=40, suppress_health_check=list(HealthCheck))
+
+
+Documents.TestCase.settings = few(15)
 TestDocuments = Documents.TestCase
+
+
+def test_documents_on_mariadb(prepared_databases: dict[str, PreparedDatabases]) -> None:
+    class OnMariaDb(Documents):
+        lend = staticmethod(prepared_databases["qc_database"].lend)
+
+    run_state_machine_as_test(OnMariaDb, settings=few(6))

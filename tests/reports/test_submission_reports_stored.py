@@ -272,6 +272,12 @@ def test_a_dcc_can_have_templates_of_its_own(desk: Desk, tmp_path: Path) -> None
     assert render_html(desk.report(GOOD), desk.catalogue(), settings) == f"<p>{GOOD}: &lt;b&gt;</p>"
 
 
+def test_a_directory_of_templates_that_is_not_there_is_refused(desk: Desk, tmp_path: Path) -> None:
+    settings = desk.data.settings.model_copy(update={"templates_directory": tmp_path / "misspelt"})
+    with pytest.raises(ConfigurationError, match=r"misspelt cannot be read: .*Correct DCC_TEMPLATES_DIRECTORY"):
+        render_html(desk.report(GOOD), desk.catalogue(), settings)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -23,6 +23,8 @@ LIKE_OTHERS = {
     "when a document is validated": "before a document is validated",
 }
 """Points at which a session leaves what it leaves at another, since nothing is recorded between the two."""
+ON_BOTH = {"in the second transaction", "in the middle of the validation"}
+"""Points at which a database has an open transaction, or work that was begun."""
 
 
 def fill(folders: list[Folder]) -> None:
@@ -69,7 +71,13 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, prepared_files: dict[s
     return ending(installation)
 
 
-@pytest.mark.parametrize("point", usually([point for point in POINTS if point not in LIKE_OTHERS], list(POINTS)))
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param(point, marks=pytest.mark.both_databases) if point in ON_BOTH else point
+        for point in usually([point for point in POINTS if point not in LIKE_OTHERS], list(POINTS))
+    ],
+)
 def test_a_killed_session_is_continued_with_nothing_lost_and_nothing_twice(
     installation: Installation, undisturbed: dict[str, Any], point: str
 ) -> None:

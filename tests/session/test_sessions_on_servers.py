@@ -38,6 +38,7 @@ class TestOneTreeOverEveryProtocol:
         share.put("edit/older/H.2013-10-30.1.impc.zip")
         return tree
 
+    @pytest.mark.both_databases(first_only=True)
     @pytest.mark.parametrize("protocol", ["sftp_server", "ftp_server", "ftps_server"])
     def test_a_session_ends_the_same(self, quick: Installation, protocol: str, request: pytest.FixtureRequest) -> None:
         """Each file is fetched from the directory it was found in."""

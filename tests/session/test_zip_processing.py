@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import select
 
 from dcc.cli.demo import submissions
+from dcc.documents.schema_set import SchemaSet
 from dcc.errors import ConfigurationError, DiskFullError, InternalFaultError, SourceUnreachableError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
@@ -222,6 +223,25 @@ def test_hundreds_of_zips_come_through_in_bounded_threads(installation: Installa
     # Each of three transfers may have asked the archive store, which is done in a thread of its own: it may hang.
     assert most <= before + 3 * 3 + 2 + 2 + 4
     assert _open_files(installation) <= open_before + 5
+
+
+@only_sqlite
+def test_schemas_are_compiled_for_each_worker_and_not_for_each_document(
+    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[Path | None] = []
+    load = SchemaSet.load
+
+    def counting(xsd_dir: Path | None = None) -> SchemaSet:
+        compiled.append(xsd_dir)
+        return load(xsd_dir)
+
+    monkeypatch.setattr(SchemaSet, "load", counting)
+    for inc in range(10):
+        folder.put(f"add/H.2013-10-31.{inc}.impc.zip", specimens(stem=f"2013-10-31.{inc}", mice=1))
+    installation.with_settings(workers=2).run_session()
+    assert set(installation.states().values()) == {"xsd done"}
+    assert 1 <= len(compiled) <= 2
 
 
 @pytest.fixture

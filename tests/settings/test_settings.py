@@ -44,6 +44,7 @@ def test_every_setting_has_an_environment_variable_and_says_what_it_means(monkey
         "document_pattern": r"(?P<centre>.)(?P<date>.)(?P<inc>.)(?P<kind>.)",
         **dict.fromkeys(DATABASES, "sqlite:////x/y.db"),
         "executor": "celery",
+        "broker": "redis://broker.example",
         "environment": "test",
         "store": "s3://archives/dcc",
         "store_endpoint": "https://minio.dcc.example:9000",
@@ -151,6 +152,15 @@ def test_a_path_stays_where_it_was_whatever_the_working_directory_becomes(
             with monkeypatch.context() as patched:
                 patched.setenv(f"DCC_{name.upper()}", given)
                 assert getattr(load_settings(), name) == place, name
+
+
+def test_a_url_in_the_place_of_a_path_is_refused_without_its_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [name for name, field in Settings.model_fields.items() if "Path" in str(field.annotation)]
+    assert {"home", "staging", "templates_directory"} <= set(paths)
+    for name in paths:
+        refused_without_its_secret(name, f"s3://key:{SECRET}@bucket/{name}", monkeypatch)
+    with pytest.raises(ConfigurationError, match=r"DCC_STAGING: .*on a disk.*DCC_STORE and DCC_ARCHIVE_REPLICAS"):
+        load_settings(staging="s3://bucket/staging")
 
 
 @pytest.mark.parametrize("name", ["DCC_ZIP_PATTERN", "DCC_DOCUMENT_PATTERN"])
@@ -290,12 +300,28 @@ def test_what_is_wrong_with_an_address_of_a_database_is_said(url: str, wrong: st
         load_settings(tracker_url=url)
 
 
-def test_an_address_of_a_broker_whose_password_is_cut_is_refused_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    refused_without_its_secret("broker", f"redis://:at@slash/{SECRET}@host:6379/0", monkeypatch)
-    several = "sentinel://:p%40ss@one:26379/0;sentinel://:p%40ss@two:26379/0"
-    found = load_settings(broker=several).broker
-    assert found is not None
-    assert found.get_secret_value() == several
+def test_an_address_of_a_broker_that_cannot_be_one_is_refused_without_its_secret(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for url in (
+        f"redis://:at@slash/{SECRET}@host:6379/0",
+        f"redis://:{SECRET}@[::1/x",
+        f"redis://:{SECRET}@host:99999/0",
+        f"redis://:{SECRET}@",
+        f"https://:{SECRET}@host/",
+        f"sentinel://:{SECRET}@one:26379/0;{SECRET}",
+        SECRET,
+    ):
+        refused_without_its_secret("broker", url, monkeypatch)
+    for url in (
+        "sentinel://:p%40ss@one:26379/0;sentinel://:p%40ss@two:26379/0",
+        "amqp://dcc:p%40ss@rabbit.example:5672//",
+        "rediss://:p%40ss@[::1]:6379/0?ssl_cert_reqs=required",
+        "redis+socket:///run/redis.sock",
+    ):
+        found = load_settings(broker=url).broker
+        assert found is not None
+        assert found.get_secret_value() == url
 
 
 @pytest.mark.parametrize("name", SERVERS)

@@ -35,6 +35,7 @@ CHECKS: Final = (
     Check("reference", work.check_reference),
     Check("held", work.check_held),
     Check("reports", work.check_reports),
+    Check("templates", work.check_own_directories),
     Check("notifications", work.check_notifications),
 )
 """Checks that need no source."""

@@ -41,6 +41,7 @@ from dcc.operations.retention.staged_files import StagedKind
 from dcc.outcomes import FAILED_ENDS
 from dcc.qc.database import QC_DATABASE
 from dcc.qc.reference.freshness import freshness
+from dcc.reports.own_directories import own_directories, own_files
 from dcc.session.leases import Lease, active_sessions, read_leases
 from dcc.settings import Settings
 from dcc.settings.recipients import parse_smtp_url, parse_webhook
@@ -56,6 +57,8 @@ from dcc.tracker.stored_archives import replicas_with_copies
 _RECENT: Final = timedelta(days=7)
 _LOST_SHOWN: Final = 5
 _LONG_SESSION: Final = timedelta(hours=24)
+_NIGHTS_MISSED: Final = 2
+"""The audits that may fail to come before somebody hears of it."""
 
 
 def check_sessions(environment: Environment) -> Iterator[CheckFinding]:
@@ -150,7 +153,7 @@ def check_store(environment: Environment) -> Iterator[CheckFinding]:
 
 
 def check_archive_store(environment: Environment) -> Iterator[CheckFinding]:
-    """Each replica of the archive store answers and can be written to, and no archive lacks a good copy."""
+    """Each replica of the archive store answers, can be written to and is audited; no archive lacks a good copy."""
     holding: set[str] = set()
     with suppress(NotReadyError), environment.reading(TRACKER) as connection:
         holding = replicas_with_copies(connection, environment.settings)
@@ -173,6 +176,15 @@ def check_archive_store(environment: Environment) -> Iterator[CheckFinding]:
         yield warning("archive store", f"{count_of(faulty, 'copy')} bad or missing.", "dcc archive repair")
     else:
         yield ok("archive store", f"Archives: {found.archives.archives:,}; pending copies: {found.pending:,}.")
+    days = environment.settings.archive_audit_days
+    late = utc_now() - timedelta(days=days + _NIGHTS_MISSED)
+    for one in found.replicas:
+        if one.oldest_check is not None and one.oldest_check < late:
+            yield warning(
+                f"audits of {one.replica}",
+                f"A copy was last read at {one.oldest_check} UTC, not within {count_of(days, 'day')}.",
+                "Run dcc daemon or dcc-archive-audit.timer, which audit each night; now: dcc archive audit",
+            )
 
 
 def _check_replica(replica: Replica) -> CheckFinding:
@@ -197,6 +209,17 @@ def check_schema_files(environment: Environment) -> Iterator[CheckFinding]:
         yield ok(
             "XML schemas", f"Those of {directory} can be used." if directory else "Those of the platform are used."
         )
+
+
+def check_own_directories(environment: Environment) -> Iterator[CheckFinding]:
+    """The directories of a DCC's own templates and catalogues can be read."""
+    for setting, directory in own_directories(environment.settings):
+        try:
+            files = own_files(directory, setting)
+        except DccError as error:
+            yield failed(setting, *explained(error))
+        else:
+            yield ok(setting, f"{count_of(len(files), 'entry')} in {directory}.")
 
 
 def check_staging(environment: Environment) -> Iterator[CheckFinding]:

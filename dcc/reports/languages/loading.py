@@ -22,6 +22,7 @@ from babel.messages.pofile import PoFileError, read_po
 from dcc.errors import ConfigurationError
 from dcc.messages import names_in
 from dcc.reports.languages.catalogue import Catalogue
+from dcc.reports.own_directories import LANGUAGES, own_files
 from dcc.settings import LANGUAGE_CODE, Settings
 
 SHIPPED: Final = Path(__file__).parent / "catalogues"
@@ -63,12 +64,8 @@ def known_languages(settings: Settings) -> dict[str, str]:
     """
     codes = {SOURCE_LANGUAGE, *(path.name for path in SHIPPED.iterdir() if (path / _COMPILED).exists())}
     own = settings.languages_directory
-    try:
-        codes |= {path.stem for path in own.iterdir() if path.suffix == ".po" and _is_code(path.stem)} if own else set()
-    except OSError as error:
-        raise ConfigurationError(
-            f"The directory {own} cannot be read: {error.strerror}. Correct DCC_LANGUAGES_DIRECTORY or make it."
-        ) from error
+    files = own_files(own, LANGUAGES) if own else []
+    codes |= {path.stem for path in files if path.suffix == ".po" and _is_code(path.stem)}
     locales = {code: _parsed(code) for code in sorted(codes)}
     return {code: (locale and locale.get_display_name()) or code for code, locale in locales.items()}
 

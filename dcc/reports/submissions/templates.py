@@ -25,6 +25,7 @@ from jinja2 import (
 from markupsafe import Markup, escape
 
 from dcc.errors import ConfigurationError
+from dcc.reports.own_directories import TEMPLATES, own_files
 from dcc.runtime.legible_text import legible
 
 SHIPPED: Final = Path(__file__).parent / "templates"
@@ -41,8 +42,12 @@ def render(name: str, values: Mapping[str, Any], *, shipped: Path = SHIPPED, own
 
     It is taken from the directory `own` (DCC_TEMPLATES_DIRECTORY) if that has it, else from `shipped`. Templates whose
     names end with `.html` have what they print escaped. Raises ConfigurationError that names the template, and the
-    line if any, when it is missing or cannot be filled in. What else a template of `shipped` raises is a fault of ours.
+    line if any, when it is missing or cannot be filled in, or the directory if it cannot be read. What else a template
+    of `shipped` raises is a fault of ours.
     """
+    if own is not None:
+        # Else Jinja2 takes a misspelt directory for one without templates.
+        own_files(own, TEMPLATES)
     try:
         return _environment(shipped, own).get_template(name).render(**values)
     except (TemplateError, UnicodeDecodeError) as error:
@@ -74,11 +79,7 @@ def _what_is_wrong(name: str, own: Path | None, error: Exception) -> str:
     if not isinstance(error, TemplateError) or not reason:
         reason = f"{type(error).__name__}: {reason}" if reason else type(error).__name__
     what = "uses what there is not" if isinstance(error, UndefinedError) else "cannot be used"
-    mend = (
-        "Reinstall the platform"
-        if own is None
-        else f"Correct it in {own} (DCC_TEMPLATES_DIRECTORY), or remove it from there"
-    )
+    mend = "Reinstall the platform" if own is None else f"Correct it in {own} ({TEMPLATES}), or remove it from there"
     return f"The template {place or name} {what}: {reason}. {mend}."
 
 

@@ -13,7 +13,7 @@ from dcc_assets.sessions import run_session
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
 from tests.support.data_installations import DataInstallation, experiments, specimens
-from tests.support.healthy_installation import FAULTY, GOOD, INVALID, MISNAMED
+from tests.support.healthy_installation import FAULTY, GOOD, HELD, INVALID, MISNAMED
 
 
 @pytest.fixture
@@ -53,6 +53,34 @@ def test_what_dagster_does_not_show_is_said_and_nothing_else(data: DataInstallat
 
     with open_instance(data.settings.model_copy(update={"home": data.settings.home / "elsewhere"})) as new:
         assert {rule for rule, _ in found(new)} == {"C20", "C21", "C22"} <= set(RULES)
+
+
+def test_what_people_changed_since_the_last_session_is_left_to_the_next_one(data: DataInstallation) -> None:
+    held = data.with_settings(hold_threshold=1)
+    with open_instance(held.settings) as instance:
+
+        def run() -> set[str]:
+            """A session; what does not hold after it."""
+            run_session(held.settings, held.tracker, instance)
+            return rules()
+
+        def rules() -> set[str]:
+            return {one.rule for one in check_events(held.tracker, held.settings, instance)}
+
+        held.put(GOOD, specimens(), experiments())
+        held.put(FAULTY, experiments("2013-11-02.1", first=50))
+        assert run() == set()
+        held.put(HELD, specimens("2013-11-05.1"))
+        assert run() == set()
+        held.confirm(HELD, author="wrangler", reason="agreed")
+        assert rules() == set()
+        assert run() == set()
+        held.withdraw(GOOD, author="wrangler", reason="a mistake")
+        assert rules() == set()
+        _evaluate(instance, FAULTY, passed=False)
+        assert rules() == {"C22"}, "what nobody changed must be shown"
+        _evaluate(instance, FAULTY, passed=True)
+        assert run() == set()
 
 
 def _evaluate(instance: DagsterInstance, partition: str, *, passed: bool) -> None:
