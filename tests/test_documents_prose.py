@@ -71,6 +71,11 @@ def test_every_page_is_linked() -> None:
     assert {path for path in PAGES if path.name != "README.md"} <= linked
 
 
+def test_no_table_or_heading_of_the_changes_became_text() -> None:
+    lines = (ROOT / "CHANGELOG.md").read_text("utf-8").splitlines()
+    assert [line for line in lines if re.search(r"\S \| \||\S #{2,} ", line)] == []
+
+
 def test_files_that_pages_name_exist() -> None:
     named = {
         (str(path.relative_to(ROOT)), name)
