@@ -70,7 +70,7 @@ def test_a_change_that_cannot_be_made_is_refused_with_what_to_do(dcc: Dcc) -> No
     assert "No centre 'X'" in dcc.error("centre", "change", "X", "--email", "a@b", exit_code=2)
     assert "dcc centre change --help" in dcc.error("centre", "change", "H", exit_code=2)
     assert "no code of a language" in dcc.error("centre", "change", "H", "--language", "German!", exit_code=2)
-    assert "Name one that there is (de, en)" in dcc.error("centre", "change", "H", "--language", "dk", exit_code=2)
+    assert "Name another one (de, en)" in dcc.error("centre", "change", "H", "--language", "dk", exit_code=2)
     assert "language fr has no catalogue" in dcc.error("centre", "add", "Ics", "--language", "fr", exit_code=2)
     assert "full name" in dcc.error("centre", "change", "H", "--name", "", exit_code=2)
 

@@ -187,7 +187,7 @@ def test_a_group_that_cannot_be_crawled_is_told_with_the_nearest_names(dcc: Dcc)
     dcc.environment["DCC_GROUPS"] = "europe=H;Asia=h"
     said = dcc.error("crawl", "--group", "euope", exit_code=2)
     assert said == "No group of centres 'euope' exists. The nearest: europe. DCC_GROUPS has europe, Asia."
-    assert "'asia'. The nearest: Asia." in dcc.error("crawl", "--group", "asia", exit_code=2)
+    assert "'asia' exists. The nearest: Asia." in dcc.error("crawl", "--group", "asia", exit_code=2)
     said = dcc.error("crawl", "--group", "Asia", exit_code=2)
     assert "Centre h of the group Asia is not registered. The nearest: H." in said
     assert "exclude each other" in dcc.error("crawl", "--group", "europe", "--source", source, exit_code=2)
