@@ -87,7 +87,7 @@ def test_what_cannot_be_reported_on_is_said(submitted: Dcc) -> None:
         (("H.zip",), "names no submission"),
         (("--centre", "Nope"), "No centre 'Nope'"),
         (("--session", "9"), "No session 9"),
-        ((GOOD, "--language", "xx"), "no catalogue of the language xx"),
+        ((GOOD, "--language", "xx"), "language xx has no catalogue"),
         ((GOOD, "--html", Path("/nowhere/report.html")), "is no directory"),
         ((GOOD, "--html", "-", "--json"), "cannot both go to standard output"),
     ):
