@@ -18,7 +18,7 @@ SHELL: Final = "lftp cls, one source after the other"
 AT_ONCE: Final = "lftp cls, all sources at once"
 PLAIN: Final = "dcc crawl, no Dagster events"
 EVENTS: Final = "dcc crawl"
-GOALS: Final = {PLAIN: 1.5, EVENTS: 1.5}
+GOALS: Final = {PLAIN: 1.3, EVENTS: 1.3}
 MOST_MEGABYTES: Final = 400
 
 

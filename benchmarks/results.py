@@ -61,11 +61,11 @@ def as_markdown(entries: Mapping[str, Entry]) -> str:
 
 def goals_table(entries: Mapping[str, Entry]) -> str:
     """Everything that has a goal, a line for each benchmark's comparison or note; nothing where nothing has."""
-    lines = ["| what | measured (goal) | benchmark |", "| --- | --- | --- |"]
+    lines = ["| what | measured (goal) | on | benchmark |", "| --- | --- | --- | --- |"]
     for name, each in sorted(entries.items()):
         for found in (*each["comparisons"], *each["notes"]):
             if told := _with_goals(found):
-                lines.append(f"| {found['title']} | {', '.join(told)} | {name} |")
+                lines.append(f"| {found['title']} | {', '.join(told)} | {each['measured'].split()[0]} | {name} |")
     return "\n".join(lines) if len(lines) > 2 else ""
 
 
@@ -90,16 +90,12 @@ def _section(name: str, found: Entry) -> str:
     parts = [
         f"### {name}",
         found["about"],
-        f"{found['measured']}{_commit(found)}, {found['machine']}, load {found['load before']}{_pace(found)}, "
-        f"at most {found['runs']} counted runs of each. {told}.",
+        f"{found['measured']}, commit {found['commit']}, {found['machine']}, load {found['load before']}{_pace(found)}"
+        f", at most {found['runs']} counted runs of each. {told}.",
     ]
     parts += [_comparison(each) for each in found["comparisons"]]
     parts += [_note(each) for each in found["notes"]]
     return "\n\n".join(parts)
-
-
-def _commit(found: Entry) -> str:
-    return f", commit {found['commit']}" if "commit" in found else ""
 
 
 def _pace(found: Entry) -> str:

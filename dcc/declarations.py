@@ -79,7 +79,7 @@ _SHARED: dict[str, Declaration] = {}
 def declare(code: str, declaration: Declaration) -> None:
     """Declare a code. Raises InternalFaultError for one that is declared already."""
     if code in _DECLARED:
-        raise InternalFaultError(f"There are two declarations of {code}. Give one of them another code.")
+        raise InternalFaultError(f"{code} has two declarations. Give one of them another code.")
     _DECLARED[code] = declaration
 
 

@@ -93,7 +93,7 @@ def platform_fault(what: str, error: BaseException, then: str = "") -> InternalF
     """The fault that an unexpected error with a thing is; `then` is what the platform does about it."""
     goes_on = f"; {then}" if then else ""
     return InternalFaultError(
-        f"{what}: {fault_of(error)}. This is a fault of the platform{goes_on}. Report it, with the log if there is one."
+        f"{what}: {fault_of(error)}. This is a fault of the platform{goes_on}. Report it, with the log."
     )
 
 

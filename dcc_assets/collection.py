@@ -56,7 +56,8 @@ ARCHIVE_SPECS: Final = (
         GROUP,
         "Every archive that a centre has submitted, with its action: add, edit or delete.\n\nA partition is a "
         "submission, `<action>/<file name>`. It exists from the first crawl that finds the archive. A name that does "
-        "not follow `<centre>.<yyyy-mm-dd>.<increment>.impc.zip` fails the check *zip_name* and goes no further.\n\n"
+        "not follow `<centre>.<yyyy-mm-dd>.<increment>.impc.zip` (or `.tar`, `.tar.gz`, `.tgz`) fails the "
+        "check *zip_name* and goes no further.\n\n"
         "The checks of a submission show each failure. Of a run with many submissions they show the first 100 passes: "
         "a later submission without a result has passed.",
         {"zip"},

@@ -48,7 +48,7 @@ def check_dagster(environment: Environment) -> Iterator[CheckFinding]:
         return
     configuration = home / CONFIGURATION_FILE
     if not configuration.exists():
-        yield not_checked("Dagster instance", f"There is none in {home} yet.", "The first session makes it.")
+        yield not_checked("Dagster instance", f"{home} has none yet.", "The first session makes it.")
         return
     if moved := moved_names(configuration):
         # Opening the instance would change the file, and this only looks.

@@ -26,7 +26,7 @@ def known_sources(tracker: Engine, partitions: Sequence[str]) -> list[int]:
     unknown = [partition for partition in partitions if partition not in sources]
     if unknown:
         raise NotFoundError(
-            f"The tracker knows no file source {unknown[0]}. See `dcc source list` for those there are; their "
+            f"The tracker knows no file source {unknown[0]}. See all: `dcc source list`; their "
             "partitions are `<centre>-<id>`."
         )
     return [sources[partition] for partition in partitions]
@@ -38,7 +38,7 @@ def known_keys(tracker: Engine, partitions: Sequence[str]) -> list[ZipKey]:
     missing = set(partitions) - {key.partition for key in keys}
     if missing:
         raise NotFoundError(
-            f"The tracker knows no submission {min(missing)}. See `dcc zips` for those there are; they are of the form "
+            f"The tracker knows no submission {min(missing)}. See all: `dcc zips`; they are of the form "
             "<action>/<file name>."
         )
     return keys

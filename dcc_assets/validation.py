@@ -43,9 +43,9 @@ DOCUMENT_SPECS: Final = (
     asset(
         XML_DOCUMENTS,
         GROUP,
-        "The XML documents of an archive, extracted to a folder of its own.\n\nThe session extracts the documents at "
-        "the top of the archive whose names follow the convention, and lists all other entries. A damaged, encrypted "
-        "or unsafe archive fails the check *unzip*: the centre must upload it again.",
+        "The XML documents of an archive, extracted to a folder of its own.\n\nThe session extracts the documents "
+        "whose names follow the convention, also from sub-folders and inner archives, and lists all other entries. A "
+        "damaged, encrypted or unsafe archive fails the check *unzip*: the centre must upload it again.",
         {"xml"},
         ZIP_ACTIONS,
         [ZIP_DOWNLOADS],

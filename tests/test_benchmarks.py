@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import causes, servers, transfer
+from benchmarks import causes, quiet_session, servers, session_qc, transfer
+from benchmarks.__main__ import DOCUMENT, MARK
 from benchmarks.circumstances import TOOLS, circumstances, missing, versions
-from benchmarks.measuring import Contender, Note, Timing, timed
+from benchmarks.measuring import Contender, Figure, Note, Timing, timed
 from benchmarks.plain_load import OnMariaDb, OnSqlite
 from benchmarks.registry import Benchmark, Finding
 from benchmarks.replay import ReplayBenchmark
-from benchmarks.results import Entry, as_markdown, entry, read_entries, write_entries
+from benchmarks.results import RECORD, Entry, as_markdown, entry, goals_table, read_entries, write_entries
 from benchmarks.servers import OpenSsh, openssh_server
 from benchmarks.session_qc import WholeSession
 from benchmarks.transfer import TransferBenchmark
@@ -150,7 +151,7 @@ def shown(*findings: Finding, name: str = "one", measured: str = "2026-11-21 13:
 
 
 def found(*findings: Finding, measured: str = "2026-11-21 13:28 UTC") -> Entry:
-    facts = {"measured": measured, "machine": "2 processors", "load before": "0.10"}
+    facts = {"measured": measured, "commit": "0123456789", "machine": "2 processors", "load before": "0.10"}
     benchmark = Benchmark("one", "What is compared.", lambda bench: findings)
     return entry(benchmark, findings, facts, {"Python": "3.11"}, 5)
 
@@ -167,6 +168,33 @@ def test_a_benchmark_measured_again_takes_the_place_of_what_it_found_before_and_
     told = read_entries(path)
     assert {name: each["measured"][:10] for name, each in told.items()} == {"one": "2026-12-01", "other": "2026-11-21"}
     assert [each["notes"][0]["title"] for each in told.values()] == ["First", "Second"]
+
+
+def test_every_recorded_figure_has_its_day_and_the_commit_that_was_measured() -> None:
+    facts = {name: (each["measured"], each["commit"]) for name, each in read_entries(RECORD).items()}
+    assert len(facts) > 25
+    unknown = {
+        name
+        for name, (measured, commit) in facts.items()
+        if not re.match(r"20\d\d-\d\d-\d\d ", measured) or not re.match(r"[0-9a-f]{10}\b", commit)
+    }
+    assert unknown == set()
+
+
+def test_the_page_shows_the_recorded_figures_and_the_goals_of_the_benchmarks() -> None:
+    recorded = read_entries(RECORD)
+    assert DOCUMENT.read_text("utf-8").partition(MARK)[2].strip() == goals_table(recorded)
+    assert shown(Note("Text", "t", [Figure("f", 1.0, "s", 2.0)])).splitlines()[2:3] == [
+        "| Text | 1.00 s (2) | 2026-11-21 | one |"
+    ]
+    of_code = {"session-qc-sqlite": session_qc, "session-qc-mariadb": session_qc, "quiet": quiet_session}
+    for name, of_module in of_code.items():
+        [compared] = recorded[name]["comparisons"]
+        rows = [row for row in compared["contenders"] if row["name"] in of_module.GOALS]
+        assert rows
+        assert {row["name"]: row["goal"] for row in rows} == {row["name"]: of_module.GOALS[row["name"]] for row in rows}
+    compared = [row for each in recorded.values() for one in each["comparisons"] for row in one["contenders"]]
+    assert [row for row in compared if row["goal"] is not None and row["met"] != (row["ratio"] <= row["goal"])] == []
 
 
 def test_what_is_measured_tells_the_versions_of_all_tools_and_the_state_of_the_code() -> None:

@@ -234,3 +234,18 @@ def test_the_commands_in_the_texts_of_documents_exist() -> None:
         text = re.sub(r"^```.*?^```$", "", document.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
         for command in re.findall(r"`((?:\.venv/bin/)?dcc [^`]+|make [^`]+)`", text):
             look_up(Command(command.replace("...", "")))
+
+
+def test_the_commands_of_the_wranglers_table_take_json_except_the_one_it_names() -> None:
+    page = (ROOT / "docs" / "wranglers-reference.md").read_text("utf-8")
+    table, _, below = page.partition("\nEach takes `--json`, except `dcc data document`.")
+    commands = re.findall(r"`(dcc [^`]+)`", table.partition("| question | command |")[2])
+    assert below
+    assert len(commands) > 15
+    for command in commands:
+        words = shlex.split(command)[1:]
+        if words[:2] == ["data", "document"]:
+            with pytest.raises(AssertionError, match="no option --json"):
+                look_up_dcc([*words, "--json"])
+        else:
+            look_up_dcc([*words, "--json"])

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("dcc", "dcc_resources", "dcc_assets", "dcc_dagster", "dcc_sensors")
@@ -20,11 +21,19 @@ PIN = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[0-9][A-Za-
 EXTRAS = ("", "platform", "s3", "celery", "k8s", "demo", "test")
 
 
-def test_the_version_has_its_section_in_the_changes() -> None:
+def test_the_version_says_whether_it_has_changes_that_are_not_released() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    sections = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), flags=re.MULTILINE)
-    assert sections[0] == "Next"
-    assert re.fullmatch(rf"{re.escape(project['version'])} \(\d{{4}}-\d\d-\d\d\)", sections[1]), sections[1]
+    changes = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    _, unreleased, newest, *_ = re.split(r"^## ", changes, flags=re.MULTILINE)
+    assert unreleased.startswith("Next\n")
+    released = re.match(r"(\S+) \(\d{4}-\d\d-\d\d\)\n", newest)
+    assert released is not None
+    version = Version(project["version"])
+    if "\n- " in unreleased:
+        assert version.is_devrelease
+        assert version > Version(released[1])
+    else:
+        assert project["version"] == released[1]
     assert f"appVersion: {project['version']}\n" in (ROOT / "deploy" / "helm" / "Chart.yaml").read_text("utf-8")
 
 

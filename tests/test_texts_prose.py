@@ -57,6 +57,38 @@ def test_docstrings_are_easy_to_read() -> None:
     ] == []
 
 
+def test_what_errors_say_is_easy_to_read() -> None:
+    """Errors that no reader gets in a language of its own are in no catalogue."""
+    found = [(path, *one) for path in sorted(ROOT.glob("dcc*/**/*.py")) for one in _messages_of_errors(path)]
+    assert len(found) > 500
+    assert [
+        f"{path.relative_to(ROOT)}:{line}: {fault}"
+        for path, line, text in found
+        for fault in (*wordings(text), *long_sentences(text))
+    ] == []
+
+
+def _messages_of_errors(module: Path) -> Iterator[tuple[int, str]]:
+    """The texts that a module makes errors with or raises, with their lines; code and values are CODE."""
+    for node in ast.walk(ast.parse(module.read_text("utf-8"))):
+        made = node.exc if isinstance(node, ast.Raise) else node
+        if isinstance(made, ast.Call) and (made is not node or ast.unparse(made.func).endswith("Error")):
+            for argument in made.args:
+                text = _text(argument)
+                if text is not None and " " in text:
+                    yield argument.lineno, re.sub(r"`[^`]*`", "CODE", text)
+
+
+def _text(argument: ast.expr) -> str | None:
+    """The text of an expression, with CODE for each value in it; None if it is no text."""
+    if isinstance(argument, ast.Constant):
+        return argument.value if isinstance(argument.value, str) else None
+    if isinstance(argument, ast.JoinedStr):
+        return "".join(_text(part) or "CODE" for part in argument.values)
+    marked = isinstance(argument, ast.Call) and ast.unparse(argument.func) == "mark"
+    return _text(argument.args[0]) if marked else None
+
+
 def _docstrings(module: Path) -> Iterator[tuple[int, str]]:
     """The docstrings of a module and of all in it, fields too, with the lines at which they begin."""
     for node in ast.walk(ast.parse(module.read_text("utf-8"))):

@@ -96,7 +96,7 @@ def require_file(engine: Engine) -> None:
     if file_is_missing(engine):
         database, label = database_of(engine), database_label(engine.url)
         raise database.outdated(
-            f"There is no {database.name} at {label}. Name the installation by DCC_HOME, or create one with: dcc init."
+            f"No {database.name} exists at {label}. Name the installation by DCC_HOME, or create one with: dcc init."
         )
 
 

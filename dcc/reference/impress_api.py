@@ -58,7 +58,7 @@ def impress_from_answers(answers: Answers, provenance: Provenance) -> Impress:
     for number in reading.listed("pipeline"):
         pipeline = reading.pipeline(number)
         if pipeline.key in pipelines:
-            raise reading.fault(f"pipeline/{number}", f"there is another pipeline with the key {pipeline.key}")
+            raise reading.fault(f"pipeline/{number}", f"another pipeline has the key {pipeline.key}")
         pipelines[pipeline.key] = pipeline
     impress = Impress(provenance, pipelines)
     if impress.rows == 0:
@@ -88,14 +88,14 @@ class _Reading:
         address = f"{kind}/list"
         answer = self.answers(address)
         if not isinstance(answer, dict) or not answer:
-            raise self.fault(address, "there is no object of ids and names")
+            raise self.fault(address, "it is no object of ids and names")
         return {str(key): "" if name is None else str(name) for key, name in answer.items()}
 
     def entry(self, kind: str, which: object) -> tuple[str, _Answer]:
         address = f"{kind}/{which}"
         answer = which if isinstance(which, dict) else self.answers(address)
         if not isinstance(answer, dict):
-            raise self.fault(address, "there is no object")
+            raise self.fault(address, "it is no object")
         return (f"an entry of {kind}" if isinstance(which, dict) else address), answer
 
     def collection(self, address: str, answer: _Answer, name: str) -> list[object]:

@@ -118,7 +118,7 @@ def _rows(content: bytes, source: str, needed: tuple[str, ...]) -> Iterator[_Row
                 continue
             if len(cells) != len(columns):
                 raise ReferenceDataError(
-                    f"{source}, line {table.line_num}: {len(cells)} cells where there are {len(columns)} columns. "
+                    f"{source}, line {table.line_num}: {len(cells)} cells for {len(columns)} columns. "
                     "Correct the file and load it again."
                 )
             read += 1

@@ -106,7 +106,7 @@ def _require_sound(code: str, fault: Fault) -> None:
     """Refuse a fault of a package's rule that no message can be made of. Raises TypeError and ValueError."""
     declaration = declaration_of(code)
     if declaration is None:
-        raise ValueError(f"there is no case {fault.case!r}")
+        raise ValueError(f"no case {fault.case!r} is declared")
     if lacking := declaration.lacks(fault.details):
         raise ValueError(f"the message lacks {', '.join(sorted(lacking))}")
     if not isinstance(fault.line, int):
@@ -161,7 +161,7 @@ def rule(
     def register(check: AnyCheck) -> AnyCheck:
         if rule_id in RULES:
             places = f"{RULES[rule_id].check.__module__} and {check.__module__}"
-            raise InternalFaultError(f"There are two rules {rule_id}, in {places}. Give one of them another id.")
+            raise InternalFaultError(f"Two rules have the id {rule_id}, in {places}. Give one of them another id.")
         if RULE_ID.fullmatch(rule_id) is None:
             raise InternalFaultError(f"{rule_id!r} is no id of a rule. Write capital letters and a number, such as D1.")
         own: dict[str, Any] = {"message": message, "cause": cause, "remedy": remedy, "acts": acts, "cause_by": cause_by}

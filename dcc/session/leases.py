@@ -96,7 +96,7 @@ def named_group(settings: Settings, name: str) -> CentreGroup:
     groups = settings.centre_groups
     if name not in groups:
         known = f"DCC_GROUPS has {', '.join(groups)}." if groups else "DCC_GROUPS names none."
-        raise NotFoundError(f"There is no group of centres {name!r}.{nearest_sentence(name, groups)} {known}")
+        raise NotFoundError(f"No group of centres {name!r} exists.{nearest_sentence(name, groups)} {known}")
     return groups[name]
 
 

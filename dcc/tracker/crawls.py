@@ -306,7 +306,7 @@ def require_session(connection: Connection, session_id: int) -> SessionEntry:
     """A crawling session. Raises NotFoundError."""
     for session in list_sessions(connection, ids=[session_id]):
         return session
-    raise NotFoundError(f"There is no session {session_id}. See `dcc session list`.")
+    raise NotFoundError(f"No session {session_id} exists. See `dcc session list`.")
 
 
 def list_held_sessions(connection: Connection) -> list[SessionEntry]:

@@ -115,9 +115,9 @@ def not_found_error(connection: Connection, key: ZipKey) -> NotFoundError:
     query = select(*KEY).join(ZipFile).where(ZipFile.file_name == key.file_name).order_by(ZipAction.todo_id)
     others = ", ".join(str(key_of(row)) for row in connection.execute(query))
     if others:
-        return NotFoundError(f"There is no submission {key}. The tracker knows {others}.")
+        return NotFoundError(f"No submission {key} exists. The tracker knows {others}.")
     return NotFoundError(
-        f"There is no submission {key}: no crawl has seen it.{nearest_submissions(connection, key.file_name)} "
+        f"No submission {key} exists: no crawl has seen it.{nearest_submissions(connection, key.file_name)} "
         "See `dcc zips`; `dcc crawl` looks for new ones."
     )
 

@@ -227,7 +227,7 @@ def document_xml(request: Request) -> PageResponse:
 
 def not_there(request: Request) -> PageResponse:
     """The answer for a missing page."""
-    return problem(404, f"There is no page {request.url.path}. All pages: {HOME}")
+    return problem(404, f"No page {request.url.path} exists. All pages: {HOME}")
 
 
 def _page(reader: Reader, subject_of: Callable[[Databases], Subject]) -> PageResponse:
@@ -272,7 +272,7 @@ def _submission_of(connection: Connection, partition: str) -> ZipKey:
     keys = keys_of_partitions(connection, [partition])
     if not keys:
         raise NotFoundError(
-            f"The tracker knows no submission {partition}. See `dcc zips` for those there are; they are of the form "
+            f"The tracker knows no submission {partition}. See all: `dcc zips`; they are of the form "
             "<action>/<file name>."
         )
     return keys[0]

@@ -89,7 +89,7 @@ def test_what_cannot_be_refreshed_fails_its_check_and_does_not_keep_the_others(
         assert materialised(missing) == ["reference_strains"]
         passed, severity, message = checks(missing)["reference_projects"]
         assert (passed, severity) == (False, "ERROR")
-        assert "There are no projects" in message
+        assert "No projects are loaded" in message
         server.failing = {}
         assert checks(run(instance, "projects"))["reference_projects"][0]
         server.failing = {"/projects.csv": -1}

@@ -17,6 +17,8 @@ from tests.chaos.workers import compare_workers, disturb_workers
 from tests.support.memory import keep_temporary_files_in_memory
 
 _ROUNDS = 8
+_ARCHIVES = 300
+"""How many archives all executors must leave alike."""
 _DATABASES = ("sqlite", "mariadb")
 _RESULTS = "CHAOS "
 
@@ -127,7 +129,7 @@ def _workers(chosen: argparse.Namespace) -> int:
 def _all(chosen: argparse.Namespace) -> int:
     command = [sys.executable, "-m", "tests.chaos", "--seed", str(chosen.seed), "--rounds", str(chosen.rounds)]
     command += ["--minutes", str(chosen.minutes), "--kinds", ",".join(chosen.kinds)]
-    parts = [["--workers"], *(["--database", database] for database in _DATABASES)]
+    parts = [["--workers"], ["--workers-equal", str(_ARCHIVES)], *(["--database", one] for one in _DATABASES)]
     running = [subprocess.Popen([*command, *part]) for part in parts]
     try:
         return max(process.wait() for process in running)

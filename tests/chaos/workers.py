@@ -1,7 +1,7 @@
 """Sessions whose workers, broker or object store die, hang or go away come to the same as one that does all by itself.
 
 `python -m tests.chaos --workers` does each disturbance in turn, killing a worker at ten moments; `--workers-equal N`
-holds N generated archives against each other as every kind of worker leaves them.
+compares N generated archives and those of the demonstration as every kind of worker leaves them.
 """
 
 import random
@@ -19,9 +19,12 @@ from hashlib import md5
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import SecretStr
+
+from dcc.cli.demo.centres import BASE_PATH, CENTRES, EXPECTED, demo_sources
 from dcc.operations.consistency.check import check_consistency
 from dcc.qc.database import open_qc_database
-from dcc.sources.base import SourceProtocol
+from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.store.objects import ObjectStore
 from dcc_dagster.instance import open_instance
 from tests.chaos.installation import Session, SessionFailedError, start_fork_server
@@ -85,6 +88,19 @@ def centres_in(root: Path, seed: int) -> Centres:
     with open_instance(installation.settings):
         pass
     return Centres(installation, Submissions(random.Random(seed), served))
+
+
+def _add_demonstration(installation: Installation) -> None:
+    """Add the file sources of the demonstration, as folders."""
+    installation.add_centre(*(code for code in CENTRES if code not in {centre for _, centre in _FOLDERS}))
+    for source in demo_sources():
+        if not source.refusing:
+            folder = installation.root / "demonstration" / source.username
+            source.write(folder)
+            base = str(folder / BASE_PATH.strip("/"))
+            installation.add_source(
+                SourceAddress(0, source.centre, SourceProtocol.FILE, "localhost", "", SecretStr(""), base)
+            )
 
 
 def begin_session(installation: Installation, variables: Mapping[str, str]) -> Session:
@@ -290,6 +306,7 @@ def compare_workers(seed: int, heard: Heard, *, archives: int) -> list[str]:
     """
     with _surroundings() as (folder, broker, _, bucket):
         centres = centres_in(folder / "prepared", seed)
+        _add_demonstration(centres.installation)
         celery = celery_variables(bucket, broker)
         ways = {"alone": {}, "processes": {"DCC_EXECUTOR": "multiprocess"}, "celery": celery}
         installations = {name: copied(centres.installation, folder / name) for name in ways}
@@ -301,7 +318,8 @@ def compare_workers(seed: int, heard: Heard, *, archives: int) -> list[str]:
                     finish(begin_session(installation, ways[name]))
                     heard(f"{name}: {centres.put_up} archives, {time.monotonic() - began:.0f} s")
         expected = result(installations["alone"])
-        problems = []
+        missing = set(map(str, EXPECTED)) - expected["states"].keys()
+        problems = [f"alone: no session took {name} of the demonstration" for name in sorted(missing)]
         for name, installation in installations.items():
             found = result(installation)
             heard(f"{name}: workers prepared {_prepared(installation)} archives; {_summary(found)}")

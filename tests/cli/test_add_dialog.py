@@ -69,7 +69,7 @@ def test_a_centre_that_is_not_registered_is_registered_in_passing(
 def test_an_answer_that_cannot_be_is_asked_again(dcc: Dcc, answer: Callable[..., Result], folder: Path) -> None:
     result = answer("H", "gopher", "file", folder / "none", folder, "perhaps", "y")
     assert "'gopher' is not one of" in result.stderr
-    assert f"There is no folder {folder / 'none'}." in result.stderr
+    assert f"No folder {folder / 'none'} exists." in result.stderr
     assert [entry["base_path"] for entry in dcc.json("source", "list")] == [str(folder)]
 
 

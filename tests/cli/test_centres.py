@@ -53,7 +53,7 @@ def test_a_deactivated_centres_sources_are_left_alone(dcc: Dcc) -> None:
 @only_sqlite
 @pytest.mark.parametrize("name", ["activate", "deactivate"])
 def test_an_unknown_centre_is_said_to_be_unknown(dcc: Dcc, name: str) -> None:
-    assert "no centre 'X'" in dcc.error("centre", name, "X", exit_code=2)
+    assert "No centre 'X'" in dcc.error("centre", name, "X", exit_code=2)
 
 
 def test_what_is_known_of_a_centre_can_be_changed_and_its_language_taken_away(dcc: Dcc) -> None:
@@ -67,11 +67,11 @@ def test_what_is_known_of_a_centre_can_be_changed_and_its_language_taken_away(dc
 
 @only_sqlite
 def test_a_change_that_cannot_be_made_is_refused_with_what_to_do(dcc: Dcc) -> None:
-    assert "no centre 'X'" in dcc.error("centre", "change", "X", "--email", "a@b", exit_code=2)
+    assert "No centre 'X'" in dcc.error("centre", "change", "X", "--email", "a@b", exit_code=2)
     assert "dcc centre change --help" in dcc.error("centre", "change", "H", exit_code=2)
     assert "no code of a language" in dcc.error("centre", "change", "H", "--language", "German!", exit_code=2)
-    assert "Name one that there is (de, en)" in dcc.error("centre", "change", "H", "--language", "dk", exit_code=2)
-    assert "no catalogue of the language fr" in dcc.error("centre", "add", "Ics", "--language", "fr", exit_code=2)
+    assert "Name another one (de, en)" in dcc.error("centre", "change", "H", "--language", "dk", exit_code=2)
+    assert "language fr has no catalogue" in dcc.error("centre", "add", "Ics", "--language", "fr", exit_code=2)
     assert "full name" in dcc.error("centre", "change", "H", "--name", "", exit_code=2)
 
 
@@ -107,7 +107,7 @@ def test_who_speaks_for_whom_is_recorded_listed_and_revoked(dcc: Dcc) -> None:
 
 @only_sqlite
 def test_a_delegation_that_cannot_be_is_refused_with_what_to_do(dcc: Dcc) -> None:
-    assert "no centre 'X'" in dcc.error("centre", "delegate", "H", "--to", "X", exit_code=2)
+    assert "No centre 'X'" in dcc.error("centre", "delegate", "H", "--to", "X", exit_code=2)
     assert "speaks for itself" in dcc.error("centre", "delegate", "H", "--to", "H", exit_code=2)
     assert "is over" in dcc.error("centre", "delegate", "H", "--to", "J", "--until", "2001-01-01", exit_code=2)
     assert "dcc centre delegations" in dcc.error("centre", "delegate", "H", "--to", "J", "--revoke", exit_code=2)

@@ -148,7 +148,7 @@ def test_only_the_sources_named_are_crawled(dcc: Dcc) -> None:
     report = dcc.json("crawl", "--source", second.source_id, "--downloaders", 2, "--workers", 1, "--max-retries", 0)
     assert [crawl["id"] for crawl in report["sources"]] == [second.source_id]
     assert [entry["file_name"] for entry in dcc.json("zips")] == ["J.2013-10-31.1.impc.zip"]
-    assert "no file source 9" in dcc.error("crawl", "--source", 9, exit_code=2)
+    assert "No file source 9" in dcc.error("crawl", "--source", 9, exit_code=2)
     dcc("source", "set-state", first.source_id, "maintenance")
     assert "set-state 1 available" in dcc.error("crawl", "--source", first.source_id, exit_code=2)
 
@@ -183,11 +183,11 @@ def test_a_group_of_centres_is_crawled_alone(dcc: Dcc) -> None:
 def test_a_group_that_cannot_be_crawled_is_told_with_the_nearest_names(dcc: Dcc) -> None:
     source = dcc.add_folder().source_id
     said = dcc.error("crawl", "--group", "europe", exit_code=2)
-    assert said == "There is no group of centres 'europe'. DCC_GROUPS names none."
+    assert said == "No group of centres 'europe' exists. DCC_GROUPS names none."
     dcc.environment["DCC_GROUPS"] = "europe=H;Asia=h"
     said = dcc.error("crawl", "--group", "euope", exit_code=2)
-    assert said == "There is no group of centres 'euope'. The nearest: europe. DCC_GROUPS has europe, Asia."
-    assert "'asia'. The nearest: Asia." in dcc.error("crawl", "--group", "asia", exit_code=2)
+    assert said == "No group of centres 'euope' exists. The nearest: europe. DCC_GROUPS has europe, Asia."
+    assert "'asia' exists. The nearest: Asia." in dcc.error("crawl", "--group", "asia", exit_code=2)
     said = dcc.error("crawl", "--group", "Asia", exit_code=2)
     assert "Centre h of the group Asia is not registered. The nearest: H." in said
     assert "exclude each other" in dcc.error("crawl", "--group", "europe", "--source", source, exit_code=2)

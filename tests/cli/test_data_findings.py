@@ -41,7 +41,7 @@ def test_findings_are_counted_by_centre_and_rule(dcc: Dcc, zip_files: list[str])
     assert "S1" in counted["S13"]["example"]
     assert "S13" in dcc("data", "findings").stdout
     assert dcc.json("data", "findings", "--centre", "J") == []
-    assert "no centre 'h'" in dcc.error("data", "findings", "--centre", "h", exit_code=2)
+    assert "No centre 'h'" in dcc.error("data", "findings", "--centre", "h", exit_code=2)
     assert "No findings" in dcc("data", "findings", "--centre", "J").stdout
 
 
@@ -71,7 +71,7 @@ def test_no_findings_of_a_misspelt_submission_or_document_are_no_good_news(dcc: 
     for known in (("--zip", "add/H.2013-10-31.1.impc.zip"), ("--document", SPECIMENS)):
         assert dcc("data", "findings", *known).stdout.startswith("No findings."), known
     for unknown in (("--zip", "add/H.2013-10-31.2.impc.zip"), ("--document", SPECIMENS.lower())):
-        assert f"There is no {'submission' if unknown[0] == '--zip' else 'document'} " in dcc.error(
+        assert f"No {'submission' if unknown[0] == '--zip' else 'document'} " in dcc.error(
             "data", "findings", *unknown, exit_code=2
         )
 
@@ -228,9 +228,9 @@ def test_what_the_schema_expected_is_told_once_of_a_cause(dcc: Dcc, folder: Fold
 
 def test_one_thing_is_asked_for_and_it_is_there(dcc: Dcc, refused: str) -> None:
     assert "Give one of" in dcc.error("data", "causes", "--centre", "H", "--session", "1", exit_code=2)
-    assert "no centre 'h'" in dcc.error("data", "causes", "--centre", "h", exit_code=2)
-    assert "no submission" in dcc.error("data", "causes", "--zip", f"add/{refused}", exit_code=2)
-    assert "no session 9" in dcc.error("data", "causes", "--session", "9", exit_code=2)
+    assert "No centre 'h'" in dcc.error("data", "causes", "--centre", "h", exit_code=2)
+    assert "No submission" in dcc.error("data", "causes", "--zip", f"add/{refused}", exit_code=2)
+    assert "No session 9" in dcc.error("data", "causes", "--session", "9", exit_code=2)
     assert "filter it" in dcc.error("data", "findings", "--rule", "S13", "--spreadsheet", "x.xlsx", exit_code=2)
     both = ("--centre", "H", "--zip", f"add/{refused}", "--spreadsheet", "x.xlsx")
     assert "one of --centre and --zip" in dcc.error("data", "findings", *both, exit_code=2)

@@ -249,7 +249,7 @@ def test_a_number_larger_than_any_is_refused_and_the_largest_of_all_taken(dcc: D
         assert number[:20] in dcc.error("data", "export", "out", "--as-of", number, exit_code=2)
         assert "has no document" in dcc.error("data", "document", number, exit_code=2)
     assert dcc.json("session", "list", "--limit", LARGEST_NUMBER) == []
-    assert "There is no file source" in dcc.error("source", "why", LARGEST_NUMBER, exit_code=2)
+    assert "No file source" in dcc.error("source", "why", LARGEST_NUMBER, exit_code=2)
 
 
 @only_sqlite

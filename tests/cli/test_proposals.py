@@ -62,10 +62,10 @@ def test_proposals_are_listed_and_carried_out_when_a_person_accepts_them(dcc: Dc
     ]
     assert proposals[0]["documents"] == ["H.2013-10-31.1.specimen.impc.xml"]
     assert dcc.json("data", "proposals", "--centre", "J") == []
-    assert "no centre 'j'" in dcc.error("data", "proposals", "--centre", "j", exit_code=2)
+    assert "No centre 'j'" in dcc.error("data", "proposals", "--centre", "j", exit_code=2)
     for command in ((), ("accept", "--reason", "gone"), ("turn-down", "--reason", "gone")):
         asked = ("data", "proposals", *command, "--source", 99)
-        assert "There is no file source 99" in dcc.error(*asked, exit_code=2)
+        assert "No file source 99 exists" in dcc.error(*asked, exit_code=2)
     assert dcc.json("status")["proposals"] == 2
     assert "2 proposed withdrawals to decide on: dcc data proposals" in dcc("status").stdout
 

@@ -41,8 +41,8 @@ def test_contexts_are_listed_by_what_is_chosen(dcc: Dcc) -> None:
         ("qc contexts --parameter IMPC_CBC_001_01", "no parameter 'IMPC_CBC_001_01'. The nearest: IMPC_CBC_001_001"),
         ("qc history --genotype C2", "no genotype 'C2'"),
         ("qc done --strain MGI:8 --reason fine", "no strain 'MGI:8'"),
-        ("data findings --rule E44", "no rule 'E44'. The nearest: E4"),
-        ("zips --centre HH", "no centre 'HH' (codes are case-sensitive). The nearest: H"),
+        ("data findings --rule E44", "No rule 'E44' exists. The nearest: E4"),
+        ("zips --centre HH", "No centre 'HH' exists (codes are case-sensitive). The nearest: H"),
     ],
 )
 def test_a_name_that_nothing_has_is_refused_with_the_nearest(dcc: Dcc, asked: str, answer: str) -> None:
@@ -105,7 +105,7 @@ def test_overviews_are_shown_of_all_centres_and_of_one(dcc: Dcc) -> None:
         "waiting": 0,
     }
     assert "MGI:7" in dcc("qc", "overview", "animals").stdout
-    assert "no centre 'h'" in dcc.error("qc", "overview", "animals", "--centre", "h", exit_code=2)
+    assert "No centre 'h'" in dcc.error("qc", "overview", "animals", "--centre", "h", exit_code=2)
 
 
 @pytest.mark.usefixtures("submitted")
@@ -114,7 +114,7 @@ def test_decisions_are_told_to_programs_and_centres_are_known(dcc: Dcc) -> None:
     assert dcc.json("qc", "done", "--all", "--reason", "fine") == {"changed": 2, "left": 1}
     assert dcc.json("qc", "reopen", "--centre", "H", "--reason", "again") == {"changed": 2, "left": 0}
     for command in (["contexts"], ["done", "--reason", "fine"]):
-        assert "no centre 'h'" in dcc.error("qc", *command, "--centre", "h", exit_code=2)
+        assert "No centre 'h'" in dcc.error("qc", *command, "--centre", "h", exit_code=2)
 
 
 @pytest.mark.usefixtures("submitted")

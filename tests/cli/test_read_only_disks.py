@@ -45,7 +45,7 @@ def test_a_backup_of_no_installation_says_so_at_once(dcc: Dcc) -> None:
     began = time.monotonic()
     said = other.error("backup", dcc.root / "sets", exit_code=2)
     assert time.monotonic() - began < AT_ONCE
-    assert said.startswith(f"There is no tracker database at {dcc.root}/other/tracker.db. Name the installation")
+    assert said.startswith(f"No tracker database exists at {dcc.root}/other/tracker.db. Name the installation")
 
 
 @only_sqlite

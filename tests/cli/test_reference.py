@@ -9,7 +9,7 @@ from tests.support.reference_server import ReferenceServer
 def test_what_is_missing_is_told_and_can_be_had(dcc: Dcc) -> None:
     missing = dcc("reference", "list", exit_code=1)
     assert missing.stdout.count("missing") == len(SETS)
-    assert missing.stderr.count("Warning: There are no ") == len(SETS)
+    assert missing.stderr.count("Warning: No ") == len(SETS)
     assert all(entry["is_missing"] for entry in dcc.json("reference", "list", exit_code=1))
     refreshed = dcc("reference", "refresh")
     assert refreshed.stdout.count(" new ") == len(SETS)
@@ -44,10 +44,10 @@ def test_a_session_without_documents_reads_what_the_settings_name_and_says_what_
     dcc.environment |= {"DCC_UNTIL": "qc", "DCC_REFERENCE_PROJECTS": str(path)}
     said = dcc("crawl", exit_code=1).stdout
     assert f"projects could not be refreshed: {path} cannot be read" in said
-    assert "There are no projects: the rules that need them are skipped." in said
+    assert "No projects are loaded: the rules that need them are skipped." in said
     (problem,) = dcc.json("crawl", exit_code=1)["problems"]
     assert (problem["kind"], problem["zip"]) == ("ReferenceDataError", None)
-    assert "There are no projects" in dcc("doctor", exit_code=1).stdout
+    assert "No projects are loaded" in dcc("doctor", exit_code=1).stdout
     path.write_text("project\nBaSH\n")
     assert "refreshed" not in dcc("crawl").stdout
     assert {entry["name"]: entry["is_missing"] for entry in dcc.json("reference", "list")}["projects"] is False

@@ -65,7 +65,7 @@ def test_wrong_use_is_refused_with_what_to_do(dcc: Dcc) -> None:
         ("waive reference", "cannot be waived"),
         ("waive S14 --warn", "only ever warns"),
         ("waive P9 --until 2020-01-01", "before it begins"),
-        ("waive P9 --centre h", "There is no centre 'h'"),
+        ("waive P9 --centre h", "No centre 'h' exists"),
         ("revoke 7", "dcc rules waivers --all"),
     ):
         assert said in dcc.error("rules", *command.split(), "--reason", "?", exit_code=2)

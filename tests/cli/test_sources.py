@@ -215,8 +215,8 @@ def test_the_state_of_a_source_is_set_and_removal_keeps_its_history(dcc: Dcc) ->
         dcc("source", *arguments)
         assert [entry["state"] for entry in dcc.json("source", "list")] == [state]
     assert len(dcc.json("show", "add/H.2013-10-31.1.impc.zip")["downloads"]) == 1
-    assert "no file source 9" in dcc.error("source", "set-state", 9, "removed", exit_code=2)
-    assert "no file source 9" in dcc.error("source", "remove", 9, exit_code=2)
+    assert "No file source 9" in dcc.error("source", "set-state", 9, "removed", exit_code=2)
+    assert "No file source 9" in dcc.error("source", "remove", 9, exit_code=2)
     dcc("source", "set-state", 1, "nonsense", exit_code=2)
 
 
@@ -229,7 +229,7 @@ def test_purging_a_source_deletes_it_only_when_confirmed(dcc: Dcc) -> None:
     assert "1 download attempt" in dcc("source", "remove", 1, "--purge", "--yes").stdout
     assert dcc.json("source", "list") == []
     assert [entry["sources"] for entry in dcc.json("zips")] == [[]]
-    assert "no file source 1" in dcc.error("source", "remove", 1, "--purge", "--yes", exit_code=2)
+    assert "No file source 1" in dcc.error("source", "remove", 1, "--purge", "--yes", exit_code=2)
 
 
 def test_a_folder_is_kept_with_its_whole_path_and_a_change_is_checked(
@@ -243,8 +243,8 @@ def test_a_folder_is_kept_with_its_whole_path_and_a_change_is_checked(
     dcc("source", "change", 1, "--base-path", "second")
     assert dcc.json("source", "list")[0]["base_path"] == str(dcc.root / "second")
     assert "no host name" in dcc.error("source", "change", 1, "--hostname", "ho st", exit_code=2)
-    assert "no file source 9" in dcc.error("source", "change", 9, "--username", "x", exit_code=2)
-    assert "no file source 9" in dcc.error("source", "test", 9, exit_code=2)
+    assert "No file source 9" in dcc.error("source", "change", 9, "--username", "x", exit_code=2)
+    assert "No file source 9" in dcc.error("source", "test", 9, exit_code=2)
 
 
 def test_another_source_of_the_same_place_is_named(dcc: Dcc) -> None:

@@ -170,7 +170,7 @@ def test_zips_are_listed_with_the_keys_that_others_rely_on(dcc: Dcc) -> None:
     result = dcc("zips", "--status", "failed")
     assert BAD in result.stdout
     assert result.stderr == "2 submissions.\n"
-    assert "no centre 'X'" in dcc.error("zips", "--centre", "X", exit_code=2)
+    assert "No centre 'X'" in dcc.error("zips", "--centre", "X", exit_code=2)
     assert "no crawl has seen it" in dcc.error("show", "add/nonsense.zip", exit_code=2)
     assert f"The tracker knows {BAD}" in dcc.error("show", BAD.replace("edit", "add"), exit_code=2)
     assert "<action>/<file name>" in dcc.error("show", "nothing.zip", exit_code=2)
@@ -326,7 +326,7 @@ def test_sessions_are_listed_newest_first(dcc: Dcc) -> None:
     assert dcc("session", "show", 2).stdout.startswith("Session 2: finished, ")
     assert "finished, 2 failed" in dcc("session", "list").stdout
     assert "  crawl " in dcc("session", "show", 1).stdout
-    assert "no session 99" in dcc.error("session", "show", 99, exit_code=2)
+    assert "No session 99" in dcc.error("session", "show", 99, exit_code=2)
     former = dcc("sessions")
     assert "`dcc sessions` is `dcc session list` now" in former.stderr
     assert former.stdout == dcc("session", "list").stdout

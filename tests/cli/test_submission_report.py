@@ -85,9 +85,9 @@ def test_what_cannot_be_reported_on_is_said(submitted: Dcc) -> None:
         ((GOOD, "--centre", "H"), "one of them"),
         (("add/H.2020-01-01.1.impc.zip",), "no crawl has seen it"),
         (("H.zip",), "names no submission"),
-        (("--centre", "Nope"), "no centre 'Nope'"),
-        (("--session", "9"), "no session 9"),
-        ((GOOD, "--language", "xx"), "no catalogue of the language xx"),
+        (("--centre", "Nope"), "No centre 'Nope'"),
+        (("--session", "9"), "No session 9"),
+        ((GOOD, "--language", "xx"), "language xx has no catalogue"),
         ((GOOD, "--html", Path("/nowhere/report.html")), "is no directory"),
         ((GOOD, "--html", "-", "--json"), "cannot both go to standard output"),
     ):

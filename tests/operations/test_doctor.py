@@ -466,7 +466,7 @@ class TestWork:
         assert f"{path} cannot be read" in said
         execute_in(data.qc, update(SNAPSHOT).values(is_active=False))
         verdict, said = found()
-        assert (verdict, "There are no projects" in said) == ("warning", True)
+        assert (verdict, "No projects are loaded" in said) == ("warning", True)
         path.write_text("project\nBaSH\n")
         ensure_reference(data.qc, settings)
         assert found()[0] == "ok"

@@ -283,7 +283,7 @@ def test_a_tracker_in_use_is_not_replaced_by_a_qc_database(kind: str, backup_set
     itself, others = with_qc_at(old, old), with_qc_at(other, old)
     theirs = r"QC database .* has tables of another system \(a_status, .*\.\.\."
     for replace in (False, True):
-        with pytest.raises(ConfigurationError, match="is to be the QC database as well"):
+        with pytest.raises(ConfigurationError, match="would be the QC database as well"):
             restore_backup(backup_set, itself.tracker, itself.qc, itself.settings, replace=replace)
         with pytest.raises(ConfigurationError, match=theirs):
             restore_backup(backup_set, others.tracker, others.qc, others.settings, replace=replace)
@@ -299,7 +299,7 @@ def test_storage_is_not_moved_onto_a_source_or_onto_itself(kind: str, new_store:
     onto_source, onto_itself = with_qc_at(target, source), with_qc_at(target, target)
     with pytest.raises(ConfigurationError, match="is the source of the tracker database"):
         migrate_storage(source.tracker, source.qc, onto_source.tracker, onto_source.qc, source.settings)
-    with pytest.raises(ConfigurationError, match="is to be the QC database as well"):
+    with pytest.raises(ConfigurationError, match="would be the QC database as well"):
         migrate_storage(source.tracker, source.qc, onto_itself.tracker, onto_itself.qc, source.settings)
     assert centres(source.tracker) == ["Old"]
     onto_source.close()

@@ -375,7 +375,7 @@ def test_delegations_are_listed_replaced_and_revoked(data: DataInstallation) -> 
             delegations.delegate(connection, "H", "H", recorded_by="a")
         with pytest.raises(ConfigurationError, match="is over"):
             delegations.delegate(connection, "H", "J", recorded_by="a", until=today - timedelta(days=1))
-        with pytest.raises(NotFoundError, match="no centre 'X'"):
+        with pytest.raises(NotFoundError, match="No centre 'X'"):
             delegations.delegate(connection, "H", "X", recorded_by="a")
 
 

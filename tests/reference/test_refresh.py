@@ -172,7 +172,7 @@ def test_a_server_that_stalls_never_ends_or_is_not_there_is_given_up_in_time(
     refreshed = broken.refresh("impress", "strains", "colonies", "projects")
     assert time.monotonic() - began < 10
     assert {each.outcome for each in refreshed.values()} == {RefreshOutcome.FAILED}
-    assert all(f"There are no {each.name}" in each.message for each in refreshed.values())
+    assert all(f"No {each.name} are loaded" in each.message for each in refreshed.values())
     for name, said in (("impress", "stalled"), ("strains", "stalled"), ("projects", "127.0.0.1:1")):
         assert refreshed[name].is_unreachable
         assert said in refreshed[name].message
@@ -192,7 +192,7 @@ def test_answers_that_are_cut_short_or_have_another_shape_change_nothing_and_are
     served.server.pages["/tables/projects.csv"] = b"project\nBaSH\nJAX\n"
     refreshed = served.refresh()
     assert "parameter/1 is no JSON" in refreshed["impress"].message
-    assert "2 cells where there are 3 columns" in refreshed["colonies"].message
+    assert "2 cells for 3 columns" in refreshed["colonies"].message
     assert "in the middle" in refreshed["projects"].message
     assert [refreshed[name].is_unreachable for name in ("impress", "colonies", "projects")] == [False, False, True]
     answers = deepcopy(ANSWERS)
@@ -215,7 +215,7 @@ def test_a_set_that_has_shrunk_to_less_than_half_is_taken_over_only_when_told_to
     served.server.pages["/tables/projects.csv"] = b"project\nA\nB\n"
     refused = served.one("projects")
     assert (refused.outcome, refused.rows, refused.is_unreachable) == (RefreshOutcome.FAILED, 5, False)
-    assert "2 entries of projects where there were 5" in refused.message
+    assert "2 entries of projects; it had 5" in refused.message
     assert "dcc reference refresh projects --force" in refused.message
     forced = served.one("projects", force=True)
     assert (forced.outcome, forced.rows, forced.removed) == (RefreshOutcome.NEW, 2, 3)
@@ -279,7 +279,7 @@ def test_what_cannot_be_read_at_first_use_is_missing_and_never_replaced_by_what_
     places = {"reference_strains": str(tmp_path / "here"), "reference_projects": str(tmp_path / "none.csv")}
     refreshed = {each.name: each for each in served.with_settings(**places).ensure()}
     assert set(served.in_use()) == {"impress", "status_codes"}
-    assert "There are no colonies: the rules that need them are skipped." in refreshed["colonies"].message
+    assert "No colonies are loaded: the rules that need them are skipped." in refreshed["colonies"].message
     assert "DCC_REFERENCE_STRAINS" in refreshed["strains"].message
     assert "none.csv cannot be read" in refreshed["projects"].message
 
@@ -363,7 +363,7 @@ def test_what_is_in_use_and_not_what_the_settings_name_is_told(installed: Instal
     path.write_text("project\nBaSH\n")
     is_other, message = told()
     assert not is_other
-    assert "1 entries of projects where there were 3: less than half" in message
+    assert "1 entries of projects; it had 3: less than half" in message
     path.unlink()
     assert "cannot be read" in told()[1]
 
@@ -378,7 +378,7 @@ def test_a_set_that_was_not_found_on_its_server_for_days_is_told(served: Served)
 @pytest.mark.parametrize(
     ("spoilt", "why"),
     [
-        (b"project\nA\n", "1 entries of projects where there were 5: less than half"),
+        (b"project\nA\n", "1 entries of projects; it had 5: less than half"),
         (b"<html>Log in</html>", "lacks the columns"),
         (None, "404 Not Found"),
         ("busy", "503 Service Unavailable"),

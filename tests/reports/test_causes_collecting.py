@@ -124,7 +124,7 @@ def test_a_bad_submission_is_told_by_its_causes(bad: DataInstallation, catalogue
     assert set(causes(bad, key_of(SCHEMA))) == {"schema-violation"}
     assert set(causes(bad, key_of(NAMED))) == {"bad-file-name"}
     assert set(causes(bad, 1)) >= {"schema-violation", "corrupt-archive", "bad-file-name"}
-    with pytest.raises(NotFoundError, match="no session 99"):
+    with pytest.raises(NotFoundError, match="No session 99"):
         causes(bad, 99)
     _check_spreadsheet(bad, catalogue, tmp_path / "H.xlsx")
     _check_why(bad, catalogue)

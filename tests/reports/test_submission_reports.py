@@ -413,7 +413,7 @@ def test_without_the_qc_database_a_report_says_what_the_tracker_knows(desk: Desk
 def test_what_does_not_exist_is_not_reported_on(desk: Desk) -> None:
     with pytest.raises(NotFoundError, match="no crawl has seen it"):
         desk.report("add/H.2020-01-01.1.impc.zip")
-    with pytest.raises(NotFoundError, match="no centre 'Nope'"):
+    with pytest.raises(NotFoundError, match="No centre 'Nope'"):
         collect_centre(desk.tracker, desk.qc, "Nope", desk.data.settings)
-    with pytest.raises(NotFoundError, match="no session 99"):
+    with pytest.raises(NotFoundError, match="No session 99"):
         collect_session(desk.tracker, desk.qc, 99, desk.data.settings)

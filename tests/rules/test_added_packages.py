@@ -272,7 +272,7 @@ def test_a_rule_that_is_declared_wrongly_is_explained(tmp_path: Path) -> None:
     (ended,) = run(tmp_path, "rules list")
     assert ended.returncode == 2
     assert "known_animals, which the package known_animals 1.0 adds as dcc.rules" in ended.stderr
-    assert "There are two rules S1, in dcc.rules.specimen_rules and known_animals." in ended.stderr
+    assert "Two rules have the id S1, in dcc.rules.specimen_rules and known_animals." in ended.stderr
 
 
 ODD_RULES = """
@@ -293,7 +293,7 @@ odd_rule("D1", mark("See {document}."), lambda one: fault(one.line, document="pr
 """
 WRONG = {
     "one.absent": "AttributeError: 'Experiment' object has no attribute 'absent'",
-    "fault(one.line, None, 'typo')": "ValueError: there is no case 'typo'",
+    "fault(one.line, None, 'typo')": "ValueError: no case 'typo' is declared",
     "fault(one.line, other='x')": "ValueError: the message lacks animal",
     "fault('x', animal='x')": "TypeError: the line is of the type str",
     "fault(one.line, one, animal='x')": "TypeError: the value is of the type Experiment",

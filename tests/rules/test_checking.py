@@ -90,7 +90,7 @@ def test_everything_is_found_in_a_document_with_many_faults() -> None:
 
 
 def test_two_rules_cannot_have_one_id() -> None:
-    with pytest.raises(InternalFaultError, match="two rules S1"):
+    with pytest.raises(InternalFaultError, match="Two rules have the id S1"):
 
         @rule("S1", Specimen, severity=Severity.ERROR, message="", cause="", remedy="")
         def another(specimen: Specimen, at: object) -> Iterator[Fault]:

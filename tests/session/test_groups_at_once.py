@@ -141,7 +141,7 @@ class TestLeases:
             for group in (EUROPE, AMERICA):
                 with pytest.raises(SessionActiveError), open_session(tracker, settings, group=group):
                     pytest.fail("a session of a group beside one of all centres")
-        with pytest.raises(NotFoundError, match="no group of centres 'asia'"):
+        with pytest.raises(NotFoundError, match="No group of centres 'asia'"):
             whole_session(grouped, "asia")
 
     def test_a_group_that_shares_a_centre_with_one_at_work_is_refused(self, grouped: DataInstallation) -> None:

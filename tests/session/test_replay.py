@@ -172,9 +172,9 @@ def test_what_cannot_be_used_is_one_clear_error_and_what_is_interrupted_leaves_n
     for proposal, said in (
         (Proposal(rules=f"{tmp_path}/broken.py"), "The module broken, proposed as dcc.rules, cannot .*: SyntaxError"),
         (Proposal(rules=f"{tmp_path}/empty.py"), "The module empty registers no rule"),
-        (Proposal(tmp_path / "nowhere"), "There is no folder"),
+        (Proposal(tmp_path / "nowhere"), "No folder"),
         (Proposal(tmp_path), "cannot be used|not well-formed|specimen_definition"),
-        (Proposal(reference={"mice": "x"}), "There is no set of reference data 'mice'"),
+        (Proposal(reference={"mice": "x"}), "No set of reference data 'mice' exists"),
         (Proposal(reference={"colonies": f"{tmp_path}/none.csv"}), "none.csv"),
         (Proposal(reference={"colonies": "http://127.0.0.1:9/colonies.csv"}), "could not be read"),
     ):

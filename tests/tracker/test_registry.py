@@ -57,7 +57,7 @@ def test_only_available_sources_are_crawled_and_removed_ones_stay_known(tracker:
         assert [found.id for found in in_reading(tracker, load_addresses)] == expected
         assert [entry.state for entry in listed(tracker)] == [state]
         assert in_reading(tracker, centres.list_centres)[0].sources == (0 if state is SourceState.REMOVED else 1)
-    with pytest.raises(NotFoundError, match="no file source 99"), writing(tracker) as connection:
+    with pytest.raises(NotFoundError, match="No file source 99"), writing(tracker) as connection:
         file_sources.set_source_state(connection, 99, SourceState.REMOVED)
 
 
@@ -102,7 +102,7 @@ def test_a_source_counts_what_it_hosts_at_present(tracker: Engine) -> None:
     assert [(entry.id, entry.hosted) for entry in listed(tracker)] == [(source, 1), (other, 1)]
     with tracker.connect() as connection:
         assert [entry.id for entry in file_sources.list_sources(connection, [other])] == [other]
-        with pytest.raises(NotFoundError, match="no file source 99"):
+        with pytest.raises(NotFoundError, match="No file source 99"):
             file_sources.list_sources(connection, [other, 99])
 
 

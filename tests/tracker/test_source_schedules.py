@@ -79,7 +79,7 @@ def test_a_paused_source_is_used_by_nobody_until_its_pause_ends(installation: In
         assert in_reading(installation.tracker, paused_sources) == (set() if is_used else {source})
     in_writing(installation.tracker, set_pause, source, None)
     assert used()
-    with pytest.raises(NotFoundError, match="no file source 99"), writing(installation.tracker) as connection:
+    with pytest.raises(NotFoundError, match="No file source 99"), writing(installation.tracker) as connection:
         set_pause(connection, 99, None)
 
 

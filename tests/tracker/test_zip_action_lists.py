@@ -11,6 +11,8 @@ from dcc.naming import Action
 from dcc.operations.sessions import open_session
 from dcc.outcomes import HELD, ZipKey
 from dcc.phases import ACTION_IDS, Phase, Status
+from dcc.reports.languages import load_catalogue
+from dcc.reports.submissions.board import collect_board, render_board
 from dcc.reports.submissions.zip_lines import zips_of_centre
 from dcc.settings import Settings
 from dcc.tracker import crawls, progress
@@ -202,18 +204,7 @@ def test_what_some_available_source_of_an_active_centre_hosts_waits(tracker: Eng
 
 
 def test_of_very_many_zip_actions_the_few_that_wait_are_found_at_once(tracker: Engine) -> None:
-    centre = seed_centre(tracker)
-    source = seed_source(tracker, centre)
-    with writing(tracker) as connection:
-        _add_zip_files(connection, centre, MANY)
-        done = [literal(int(Status.DONE)), literal(ACTION_IDS[Action.ADD])]
-        phase = case((ZipFile.id % 10_000 == 0, int(Phase.ZIP_NAME)), else_=int(Phase.XSD))
-        actions = insert(ZipAction).from_select(
-            ["id", "zip_id", "phase_id", "status_id", "todo_id"], select(ZipFile.id, ZipFile.id, phase, *done)
-        )
-        connection.execute(actions)
-        hostings = select(ZipFile.id, literal(source), literal(0))
-        connection.execute(insert(FileSourceHasZip).from_select(["za_id", "file_source_id", "num_retries"], hostings))
+    _add_many(tracker, MANY)
     with tracker.connect() as connection, sent_statements(tracker, is_read) as statements:
         began = time.monotonic()
         found = zip_action_lists.waiting_zip_actions(connection)
@@ -223,6 +214,38 @@ def test_of_very_many_zip_actions_the_few_that_wait_are_found_at_once(tracker: E
     assert waited < MANY / 10_000
     assert len(everything) == MANY
     assert len(statements) == 3
+
+
+def test_the_board_of_a_hundred_thousand_archives_takes_less_than_a_second(tracker: Engine) -> None:
+    """Of a processor: on the clock it is more where the tests of others run beside."""
+    _add_many(tracker, 100_000)
+    catalogue, settings = load_catalogue(None, Settings()), Settings()
+    began = time.process_time()
+    with tracker.connect() as connection:
+        shown = collect_board(connection, ZipFilter(), 1)
+    page = render_board(
+        shown, catalogue, settings, path="/dcc/board", home="/dcc/", language=None, link_of_zip="{}".format
+    )
+    took = time.process_time() - began
+    assert (shown.total, len(shown.archives)) == (100_000, board.PAGE_SIZE)
+    assert "99,990" in page
+    assert took < 1
+
+
+def _add_many(tracker: Engine, number: int) -> None:
+    """Add archives of one source that are valid, but for each ten-thousandth, which waits for its download."""
+    centre = seed_centre(tracker)
+    source = seed_source(tracker, centre)
+    with writing(tracker) as connection:
+        _add_zip_files(connection, centre, number)
+        done = [literal(int(Status.DONE)), literal(ACTION_IDS[Action.ADD])]
+        phase = case((ZipFile.id % 10_000 == 0, int(Phase.ZIP_NAME)), else_=int(Phase.XSD))
+        actions = insert(ZipAction).from_select(
+            ["id", "zip_id", "phase_id", "status_id", "todo_id"], select(ZipFile.id, ZipFile.id, phase, *done)
+        )
+        connection.execute(actions)
+        hostings = select(ZipFile.id, literal(source), literal(0))
+        connection.execute(insert(FileSourceHasZip).from_select(["za_id", "file_source_id", "num_retries"], hostings))
 
 
 def _add_zip_files(connection: Connection, centre: int, number: int) -> None:

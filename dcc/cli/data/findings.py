@@ -275,7 +275,7 @@ def findings(
     if not counts:
         if rule is not None and rule not in CATALOGUE:
             nearest = nearest_sentence(rule, CATALOGUE)
-            raise NotFoundError(f"There is no rule {rule!r}.{nearest} See which there are: dcc rules list")
+            raise NotFoundError(f"No rule {rule!r} exists.{nearest} See all: dcc rules list")
         if not uncounted:
             _require_known(settings, key, document)
     note_facts(counted=bool(counts) and not each)
@@ -312,7 +312,7 @@ def _require_known(settings: Settings, key: ZipKey | None, document: str | None)
             require_zip_action(tracker, key)
         if document is not None and delivered_document(tracker, document) is None:
             raise NotFoundError(
-                f"There is no document {document!r}. Correct the name: `dcc show ACTION/ZIP` lists those of an archive."
+                f"No document {document!r} exists. Correct the name: `dcc show ACTION/ZIP` lists those of an archive."
             )
 
 

@@ -54,7 +54,7 @@ def schema(tables: tuple[str, ...], html: Path | None, as_json: bool) -> None:
             speaking = [table for table, text in comments.items() if name.casefold() in f"{table} {text}".casefold()]
             hint = nearest_sentence(name, comments) or " `dcc data schema` without a name lists all tables."
             hint = f" Tables that speak of it: {', '.join(speaking[:5])}." if speaking else hint
-            raise NotFoundError(f"There is no table {name!r}.{hint}")
+            raise NotFoundError(f"No table {name!r} exists.{hint}")
     chosen = {
         database: [table for table in some if not tables or table.name in tables] for database, some in known.items()
     }

@@ -42,7 +42,7 @@ _DEEP_SECONDS = 24 * 3600.0
     show_default=True,
     help="All checks must be done by then, but those of --deep.",
 )
-@click.option("--quiet", is_flag=True, help="Leave out what is well.")
+@click.option("--quiet", is_flag=True, help="Only warnings and failures.")
 @json_option
 @click.pass_context
 def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet: bool, as_json: bool) -> None:
@@ -70,7 +70,7 @@ def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet:
         rounds += [examine(settings, [dagster_side().doctor_depths()], seconds=_DEEP_SECONDS)] if deep else []
         for examined in chain.from_iterable(rounds):
             found.append(examined)
-            if not as_json and not (quiet and examined.finding.verdict is CheckStatus.OK):
+            if not as_json and not (quiet and examined.finding.verdict in {CheckStatus.OK, CheckStatus.NOT_CHECKED}):
                 _echo(examined)
     note_facts(
         unmade=any("dcc init" in one.finding.advice for one in found),

@@ -60,8 +60,8 @@ def ui(host: str, port: int, without_daemon: bool, read_only: bool) -> None:
     The UI answers only to the names and addresses of this machine, to --host and to those in DCC_UI_HOSTS, and refuses
     requests from pages of other sites.
 
-    With --read-only it uses no database but Dagster's, for which an account with SELECT alone is enough (see dcc init
-    --production).
+    With --read-only an account with SELECT alone is enough for Dagster's database (see dcc init --production). The
+    pages at /dcc/ also read the tracker and the QC database, if DCC_TRACKER_URL and DCC_QC_URL lead to them.
     """
     from dcc.settings.hosts import is_loopback
 

@@ -401,6 +401,6 @@ def _as_dcc_error(error: Exception, *no_text: str) -> DccError:
             advice = "Another process writes to it: run the command again when that is done."
         return DatabaseUnreachableError(f"A database did not answer as it should: {error.orig}. {advice}")
     return InternalFaultError(
-        f"The platform itself is at fault: {fault_of(error)}. "
+        f"The platform itself has a fault: {fault_of(error)}. "
         "Run `dcc --debug` with the same command and report what it prints."
     )

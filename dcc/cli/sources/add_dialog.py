@@ -275,5 +275,5 @@ def _hostname(text: str) -> str:
 def _folder(text: str) -> str:
     folder = absolute_path(text)
     if not Path(folder).is_dir():
-        raise ConfigurationError(f"There is no folder {folder}. Make it, or name another one.")
+        raise ConfigurationError(f"No folder {folder} exists. Make it, or name another one.")
     return folder

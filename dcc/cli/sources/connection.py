@@ -233,7 +233,7 @@ def stored_address(tracker: Engine, source_id: int) -> SourceAddress:
     with tracker.connect() as connection:
         found = load_addresses(connection, ids=[source_id], only_crawlable=False)
     if not found:
-        raise NotFoundError(f"There is no file source {source_id}. See `dcc source list`.")
+        raise NotFoundError(f"No file source {source_id} exists. See `dcc source list`.")
     return found[0]
 
 

@@ -127,7 +127,7 @@ def _explain(listings: Sequence[ActionListing], settings: Settings, centres: Col
         except BadFileNameError as error:
             refused.append(str(error))
     if not names:
-        echo_progress("There is nothing to collect yet; what the centre puts there, a crawl finds.")
+        echo_progress("The source has no archives yet; a crawl finds those that the centre puts there.")
     elif refused:
         good = len(names) - len(refused)
         echo_progress(f"A crawl would collect {good:,} of them and refuse {len(refused):,} by name, such as:")

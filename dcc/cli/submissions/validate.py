@@ -168,7 +168,7 @@ def _reference_data(place: str, settings: Settings) -> ReferenceData:
     if is_url(place):
         return load_from_url(place, settings)
     if not Path(place).is_dir():
-        raise ConfigurationError(f"There is no folder {place} with reference data. Name a folder or a URL.")
+        raise ConfigurationError(f"No folder {place} with reference data exists. Name a folder or a URL.")
     return load_reference_data(Path(place))
 
 

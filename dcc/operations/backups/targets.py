@@ -305,7 +305,7 @@ def refuse_same(targets: Sequence[Target], sources: Sequence[Engine] = ()) -> No
         for other in targets[:number]:
             if same_database(target.engine.url, other.engine.url):
                 raise ConfigurationError(
-                    f"The {other.label} is to be the {target.database.name} as well. Name a database of its own for "
+                    f"The {other.label} would be the {target.database.name} as well. Name a database of its own for "
                     "each."
                 )
 

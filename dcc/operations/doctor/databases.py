@@ -41,7 +41,7 @@ def _check_database(environment: Environment, database: Database) -> Iterator[Ch
         engine = environment.engine(database)
         if file_is_missing(engine):
             yield failed(
-                database.name, f"There is none at {database_label(engine.url)}.", "Make it: dcc init, or set DCC_HOME."
+                database.name, f"None exists at {database_label(engine.url)}.", "Make it: dcc init, or set DCC_HOME."
             )
             return
         with disposed(engine), engine.connect() as connection:

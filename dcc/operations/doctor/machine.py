@@ -206,7 +206,7 @@ def _check_packages() -> Iterator[CheckFinding]:
         yield failed("packages", f"Not installed: {', '.join(missing)}.", "Install them: make install")
         return
     if not CONSTRAINTS.is_file():
-        yield not_checked("packages", "There is no constraints.txt beside the platform to compare with.")
+        yield not_checked("packages", "No constraints.txt beside the platform says what was tested.")
         return
     others = [
         f"{name} {present} instead of {wanted}"

@@ -88,7 +88,7 @@ def check_passwords(environment: Environment) -> Iterator[CheckFinding]:
         entries = list_sources(connection)
     plain = [f"{each.id} ({each.centre})" for each in entries if each.accesskey == MASK and each.state != "removed"]
     if not plain:
-        yield ok("passwords in the tracker", "There are none.")
+        yield ok("passwords in the tracker", "The tracker holds none.")
         return
     yield warning(
         "passwords in the tracker",

@@ -70,7 +70,7 @@ def confirm_held(engine: Engine, action: Action, zip_file: str, *, author: str, 
         if not ids:
             raise NotFoundError(
                 f"No document of {action.value}/{zip_file} is held. Check the action and the name; what was applied "
-                "or refused need not be confirmed."
+                "or refused needs no confirmation."
             )
         connection.execute(update(DOCUMENT).where(held).values(author=author, reason=reason))
         return tuple(ids)

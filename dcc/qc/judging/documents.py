@@ -139,7 +139,7 @@ def lock_documents(connection: Connection, document_ids: Iterable[int]) -> dict[
 def require_standing(document_id: int, document: StoredDocument | None) -> StoredDocument:
     """A document; raises NotFoundError if it is missing or was withdrawn."""
     if document is None:
-        raise NotFoundError(f"There is no document {document_id} in the QC database. Look up which there are.")
+        raise NotFoundError(f"The QC database has no document {document_id}. See its submission: dcc show")
     if not document.stands:
         raise NotFoundError(f"Document {document_id} was withdrawn. To bring it back, retry its archive.")
     return document

@@ -74,7 +74,7 @@ def add_waiver(connection: Connection, waiver: Waiver, today: date) -> int:
 def _check_rule(waiver: Waiver) -> None:
     entry = CATALOGUE.get(waiver.rule)
     if entry is None:
-        raise ConfigurationError(f"There is no rule {waiver.rule!r}. See which there are: dcc rules list")
+        raise ConfigurationError(f"No rule {waiver.rule!r} exists. See all: dcc rules list")
     if entry.id in UNWAIVABLE:
         raise ConfigurationError(
             f"{entry.id!r} says what could not be checked or recorded, and cannot be waived. Remove its cause instead."
@@ -107,7 +107,7 @@ def revoke_waiver(connection: Connection, waiver_id: int, *, author: str, reason
     """
     row = connection.execute(select(WAIVER).where(WAIVER.c.id == waiver_id).with_for_update()).one_or_none()
     if row is None:
-        raise NotFoundError(f"There is no waiver {waiver_id}. See which there are: dcc rules waivers --all")
+        raise NotFoundError(f"No waiver {waiver_id} exists. See all: dcc rules waivers --all")
     if row.revoked is not None:
         raise ConfigurationError(f"Waiver {waiver_id} was revoked on {row.revoked:%Y-%m-%d} by {row.revoked_by}.")
     revoked = {

@@ -73,7 +73,7 @@ def _freshness(
     wrong = source_problem(name, stored, configured)
     if stored is None:
         missing = wrong or (
-            f"There are no {name}: the rules that need them are skipped. Run `dcc reference refresh {name}`; "
+            f"No {name} are loaded: the rules that need them are skipped. Run `dcc reference refresh {name}`; "
             f"{setting_of(name)} says where they are read from."
         )
         message = _joined(missing, refusal)

@@ -117,7 +117,7 @@ def chosen_sets(names: Iterable[str] | None) -> Sequence[str]:
     chosen = set(names)
     unknown = sorted(chosen - set(SETS))
     if unknown:
-        raise NotFoundError(f"There is no set of reference data {unknown[0]!r}. Name one of {', '.join(SETS)}.")
+        raise NotFoundError(f"No set of reference data {unknown[0]!r} exists. Name one of {', '.join(SETS)}.")
     return [name for name in SETS if name in chosen]
 
 
@@ -195,7 +195,7 @@ def _require_size(before: StoredSnapshot, snapshot: Snapshot, configured: str | 
     has_shrunk = before.checksum != snapshot.checksum and snapshot.rows < before.rows * SMALLEST_SHARE
     if has_shrunk and is_of_origin(before.source, configured):
         raise ReferenceDataError(
-            f"{snapshot.source} has {snapshot.rows:,} entries of {snapshot.name} where there were {before.rows:,}: "
+            f"{snapshot.source} has {snapshot.rows:,} entries of {snapshot.name}; it had {before.rows:,}: "
             f"less than half. If that is right, run `dcc reference refresh {snapshot.name} --force`."
         )
 
@@ -213,7 +213,7 @@ def _compared(connection: Connection, before: StoredSnapshot | None, snapshot: S
 
 def _failed(name: str, active: StoredSnapshot | None, error: Exception) -> RefreshResult:
     if active is None:
-        remains = f"There are no {name}: the rules that need them are skipped."
+        remains = f"No {name} are loaded: the rules that need them are skipped."
     else:
         remains = f"Those retrieved on {active.retrieved:%Y-%m-%d} from {active.source} stay in use."
     return RefreshResult(
@@ -260,7 +260,7 @@ def source_problem(name: str, active: StoredSnapshot | None, configured: str | N
 
     Sets on servers are not read for this.
     """
-    in_use = f"There are no {name}" if active is None else f"The {name} in use are from {active.source}"
+    in_use = f"No {name} are loaded" if active is None else f"The {name} in use are from {active.source}"
     is_other = active is None or not is_of_origin(active.source, configured)
     if configured is not None and not is_url(configured):
         path = Path(configured)

@@ -48,7 +48,7 @@ def load_catalogue(code: str | None, settings: Settings) -> Catalogue:
     if not found and SOURCE_LANGUAGE not in names:
         known = ", ".join(known_languages(settings))
         raise ConfigurationError(
-            f"There is no catalogue of the language {wanted}. Name one that there is ({known}), or put {wanted}.po "
+            f"The language {wanted} has no catalogue. Name another one ({known}), or put {wanted}.po "
             "into the directory DCC_LANGUAGES_DIRECTORY."
         )
     together = gettext.NullTranslations()

@@ -41,7 +41,7 @@ def draw_expected(counted: Sequence[ProcedureDeliveries], catalogue: Catalogue) 
     Raises NotFoundError without any.
     """
     if not counted:
-        raise NotFoundError("No procedure is due, so there is nothing to draw. See `dcc qc expected`.")
+        raise NotFoundError("No procedure is due, so the plot would be empty. See `dcc qc expected`.")
     worst = sorted(counted, key=lambda one: -one.missing)[:_MAX_BARS]
     drawn = [procedure for procedure in counted if procedure in worst]
     words = {

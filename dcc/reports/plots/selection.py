@@ -114,7 +114,7 @@ def picture_of_parameter(
     if parameter_values is None:
         raise NotFoundError(
             f"Centre {centre} has no current, valid number of parameter {parameter_id}. "
-            f"See `dcc qc contexts --centre {centre}` for what there is."
+            f"See what it has: `dcc qc contexts --centre {centre}`."
         )
     return _picture(parameter_values, catalogue)
 

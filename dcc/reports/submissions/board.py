@@ -85,7 +85,7 @@ def _choice(query: Mapping[str, str], name: str, kind: type[Choice]) -> Choice |
         return None
     found = {choice.name.lower(): choice for choice in kind}
     if value not in found:
-        raise ConfigurationError(f"There is no {name} {value[:40]!r}. Choose one of: {', '.join(found)}.")
+        raise ConfigurationError(f"No {name} {value[:40]!r} exists. Choose one of: {', '.join(found)}.")
     return found[value]
 
 

@@ -100,7 +100,7 @@ def stored_page(settings: Settings, action: Action, name: str) -> bytes:
     if _PLAIN_NAME.fullmatch(name.replace("~", "_")):
         with suppress(OSError):
             return (reports_directory(settings) / action.value / f"{name}.html").read_bytes()
-    raise NotFoundError(f"There is no kept report {action}/{name}. It may have been removed since.")
+    raise NotFoundError(f"No report of {action}/{name} is kept. It may have been removed since.")
 
 
 def write_page(path: Path, text: str) -> None:

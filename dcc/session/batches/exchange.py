@@ -94,7 +94,7 @@ class WorkerBatch:
         self._store, self._folder = store, folder
         found = store.keys(f"{_plan(folder, name)}.")
         if not found:
-            raise NotFoundError(f"There is no batch {name} in the store {store.url}: nobody waits for it any more.")
+            raise NotFoundError(f"The store {store.url} has no batch {name}: nobody waits for it any more.")
         self._key = found[0]
         store.get(self._key, path)
 

@@ -73,7 +73,7 @@ def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session: str,
 def _sources_and_centres(connection: Connection, batch: PlannedBatch) -> tuple[SourceAddress, frozenset[str]]:
     addresses = load_addresses(connection, ids=[batch.source_id], only_crawlable=False)
     if not addresses:
-        raise NotFoundError(f"There is no file source {batch.source_id} any more. The session leaves it out.")
+        raise NotFoundError(f"The file source {batch.source_id} no longer exists. The session leaves it out.")
     return addresses[0], frozenset(connection.scalars(select(Centre.short_name)))
 
 

@@ -94,7 +94,7 @@ def replay(
     ReferenceUnreachableError for its reference data, DiskFullError, and the `unreachable` error of either database.
     """
     if proposal.xsd is not None and not proposal.xsd.is_dir():
-        raise ConfigurationError(f"There is no folder {proposal.xsd} with schemas. Name the folder of the .xsd files.")
+        raise ConfigurationError(f"No folder {proposal.xsd} with schemas exists. Name the folder of the .xsd files.")
     settings = _proposed(settings, proposal)
     SchemaSet.load(settings.xsd_dir)
     with tracker.connect() as of_tracker, qc.connect() as of_qc:
@@ -117,7 +117,7 @@ def _proposed(settings: Settings, proposal: Proposal) -> Settings:
     changes: dict[str, Any] = {} if proposal.xsd is None else {"xsd_dir": proposal.xsd}
     for name, source in proposal.reference.items():
         if name not in SETS:
-            raise NotFoundError(f"There is no set of reference data {name!r}. The sets are {', '.join(SETS)}.")
+            raise NotFoundError(f"No set of reference data {name!r} exists. The sets are {', '.join(SETS)}.")
         try:
             changes[f"reference_{name}"] = parse_source(source)
         except ValueError as error:

@@ -245,7 +245,7 @@ def held_archives(
 def not_fetched(connection: Connection, key: ZipKey) -> NotFoundError | None:
     """The error that an archive's documents are missing because it is held or declined; None if it is neither."""
     for held in held_archives(connection, key=key):
-        return NotFoundError(f"{key} was not fetched, so that there are no documents of it. {held.message}")
+        return NotFoundError(f"{key} was not fetched, so it has no documents. {held.message}")
     return None
 
 

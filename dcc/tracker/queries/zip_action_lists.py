@@ -192,7 +192,7 @@ def require_centre(connection: Connection, short_name: str) -> None:
     if short_name not in registered:
         nearest = nearest_sentence(short_name, registered)
         raise NotFoundError(
-            f"There is no centre {short_name!r} (codes are case-sensitive).{nearest} See `dcc centre list`."
+            f"No centre {short_name!r} exists (codes are case-sensitive).{nearest} See `dcc centre list`."
         )
 
 

@@ -152,7 +152,7 @@ def centre_id_of(connection: Connection, short_name: str) -> int:
     centre_id = connection.scalar(select(Centre.id).where(Centre.short_name == short_name))
     if centre_id is None:
         raise NotFoundError(
-            f"There is no centre {short_name!r} (codes are case-sensitive). See `dcc centre list`; "
+            f"No centre {short_name!r} exists (codes are case-sensitive). See `dcc centre list`; "
             f"`dcc centre add {short_name}` registers it."
         )
     return centre_id

@@ -220,7 +220,7 @@ def list_sources(connection: Connection, ids: Sequence[int] | None = None) -> li
     entries = [_entry(row, fingerprints[row.id], trusted.get(row.id, TlsTrust())) for row in connection.execute(query)]
     missing = set(ids or ()) - {entry.id for entry in entries}
     if missing:
-        raise NotFoundError(f"There is no file source {min(missing)}. See `dcc source list`.")
+        raise NotFoundError(f"No file source {min(missing)} exists. See `dcc source list`.")
     return entries
 
 
@@ -316,7 +316,7 @@ def _require_fit(
 
 def _existing_source(connection: Connection, source_id: int) -> None:
     if connection.scalar(select(FileSource.id).where(FileSource.id == source_id)) is None:
-        raise NotFoundError(f"There is no file source {source_id}. See `dcc source list`.")
+        raise NotFoundError(f"No file source {source_id} exists. See `dcc source list`.")
 
 
 def _state_id(connection: Connection, state: SourceState) -> int:

@@ -61,7 +61,7 @@ def set_pause(connection: Connection, source_id: int, pause: Pause | None) -> No
         "last_update": func.current_timestamp(),
     }
     if not connection.execute(update(FileSource).where(FileSource.id == source_id).values(values)).rowcount:
-        raise NotFoundError(f"There is no file source {source_id}. See `dcc source list`.")
+        raise NotFoundError(f"No file source {source_id} exists. See `dcc source list`.")
 
 
 def paused_sources(connection: Connection) -> set[int]:
