@@ -320,6 +320,14 @@ class TransferFailedError(SourceError):
     """The transfer of a file broke off."""
 
 
+class FileNotReadableError(TransferFailedError):
+    """The source does not let this user read the file."""
+
+
+class BadChecksumFileError(TransferFailedError):
+    """The .md5 beside an archive holds no checksum of it."""
+
+
 class FileChangedError(TransferFailedError):
     """The file changed after it was listed."""
 

@@ -245,7 +245,8 @@ class Connection(Protocol):
     def read_md5(self, action: Action, name: str) -> str | None:
         """The checksum (32 lower-case hexadecimal digits) in `<name>.md5`; None if there is no such file.
 
-        Reads `md5sum`'s and BSD's format, at most 4 KiB. Raises TransferFailedError if there is no checksum in it.
+        Reads `md5sum`'s and BSD's format, at most 4 KiB. Raises BadChecksumFileError if there is no checksum in it, and
+        as `fetch`.
         """
         ...
 

@@ -134,8 +134,8 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
     ),
     Outcome.CHECKSUM_WRONG: OutcomeText(
         mark("Wrong checksum"),
-        mark("The archive arrived with another checksum than the one published beside it"),
-        mark("Either the archive or its checksum file changed after the other one was made."),
+        mark("The checksum file beside the archive is not of this archive"),
+        mark("It holds another checksum, or none. One of the two files changed, or was not written whole."),
         Actor.CENTRE,
         (mark("Make the checksum file again, or put the right archive there. The next session then fetches it."),),
     ),
