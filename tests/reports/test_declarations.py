@@ -12,6 +12,7 @@ from dcc.reports.causes.errors import ERROR_KINDS, LISTING
 from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.findings import with_value
 from dcc.rules.registry import rule
+from dcc.rules.upload import UPLOAD_RULES
 from dcc.tracker.listings.findings import CONFIRMED_GONE
 from dcc.vocabulary import Severity
 from tests.rules.test_rules import BREAKS, EXAMPLES
@@ -28,6 +29,12 @@ def test_every_rule_says_all_that_there_is_to_say() -> None:
             assert declaration.message, f"{code} has no message. Give @rule a message."
             assert declaration.cause, f"{code} has no cause. Give @rule a title for the causes of its findings."
             assert declaration.remedy, f"{code} has no remedy. Say in @rule what to do."
+
+
+def test_causes_of_a_rule_of_the_upload_have_titles_of_their_own() -> None:
+    for rule_id in UPLOAD_RULES:
+        titles = [declaration.cause for declaration in declared(rule_id).values()]
+        assert len(set(titles)) == len(titles), rule_id
 
 
 def test_causes_and_remedies_name_only_what_findings_of_one_cause_share() -> None:
