@@ -211,6 +211,14 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
         (mark("To have it taken after all, ask the Data Coordination Centre, or submit it under a new name."),),
         acts=mark("Nobody: it is decided"),
     ),
+    Outcome.COPY_OF_WITHDRAWN: OutcomeText(
+        mark("Copy of withdrawn data"),
+        mark("Nothing of the archive counts: it is a copy of data that were withdrawn"),
+        mark("All of its documents had been taken before, from another archive. They were withdrawn since."),
+        Actor.NOBODY,
+        (mark("To have it taken after all, ask the Data Coordination Centre."),),
+        acts=mark("Nobody: it is decided"),
+    ),
     Outcome.TO_BE_TAKEN: OutcomeText(
         mark("Waits to be taken over"),
         mark("The documents follow the schema and wait to be taken over"),
