@@ -6,7 +6,7 @@ import codecs
 import re
 
 from dcc.errors import BadChecksumFileError
-from dcc.messages import mark
+from dcc.messages import Message, mark
 
 MAX_SIDECAR_BYTES = 4 * 1024
 """The most bytes of a checksum file."""
@@ -19,7 +19,7 @@ def sidecar(name: str) -> str:
     return f"{name}.md5"
 
 
-def parse_md5(content: bytes, name: str, label: str | None = None) -> str:
+def parse_md5(content: bytes, name: str, label: Message | str | None = None) -> str:
     """The MD5 of the archive `name`, as 32 lower-case hexadecimal digits, from its checksum file.
 
     Accepts a bare checksum, lines of `md5sum` (`<digits>  <name>`, `<digits> *<name>`), of BSD's md5 and `md5sum --tag`

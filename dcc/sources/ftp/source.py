@@ -195,7 +195,8 @@ class FtpConnection(BlockwiseConnection):
                         self.close()
                         return
             except ftplib.error_perm as error:
-                kind, text = FileMissingError, mark("{path} is not there ({reason}). Check whether it was moved.")
+                kind: type[SourceError] = FileMissingError
+                text = mark("{path} is not there ({reason}). Check whether it was moved.")
                 if received > offset or session.size_of(path) is not None:
                     if received > offset or not str(error).startswith(_NOT_AVAILABLE):
                         raise
