@@ -259,7 +259,7 @@ _OF_SOURCE: Final = mark("{source}: {problem}")
 class SourceError(UnreachableError):
     """A file source failed."""
 
-    def __init__(self, *parts: object, source: str | None = None, case: str = "", **details: object) -> None:
+    def __init__(self, *parts: object, source: Message | str | None = None, case: str = "", **details: object) -> None:
         """As of any error, after the name of its `source`, which is no detail of the text itself."""
         if source is None:
             super().__init__(*parts, case=case, **details)
@@ -318,6 +318,14 @@ class FileMissingError(SourceError):
 
 class TransferFailedError(SourceError):
     """The transfer of a file broke off."""
+
+
+class FileNotReadableError(TransferFailedError):
+    """The source does not let this user read the file."""
+
+
+class BadChecksumFileError(TransferFailedError):
+    """The .md5 beside an archive holds no checksum of it."""
 
 
 class FileChangedError(TransferFailedError):

@@ -33,10 +33,11 @@ MARKS = {Severity.WARNING: mark("Warning: {problem}"), Severity.UNCHECKED: mark(
 NO_ROOM = "DiskFullError"
 """The kind of a problem: a disk of the platform is full."""
 _IGNORED = errors.MemberIgnoredError.short_name()
+_OF_CHECKSUMS = (errors.ChecksumMismatchError, errors.BadChecksumFileError)
 _NOT_ARRIVED = frozenset(
     kind.short_name()
     for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, errors.SourceError) and kind is not errors.ChecksumMismatchError
+    if isinstance(kind, type) and issubclass(kind, errors.SourceError) and kind not in _OF_CHECKSUMS
 )
 """The kinds of reasons why an archive did not arrive from a source."""
 

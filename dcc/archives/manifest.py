@@ -135,7 +135,7 @@ def read_manifest(content: bytes, name: str, archive: str) -> tuple[ManifestEntr
             ),
             archive=archive,
             name=name,
-            reason=Message(f"{type(error).__name__}: {error}"[:200]),
+            reason=message(mark("its reader says “{error}”"), error=f"{type(error).__name__}: {error}"[:200]),
         ) from error
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dcc.errors import ConfigurationError
+from dcc.messages import Message as MarkedMessage
 from dcc.messages import mark, mark_plural
 from dcc.naming import Action
 from dcc.notify.digests import Digest
@@ -240,12 +241,13 @@ class Composer:
         }
         return self._message(message_id, MessageKind.SESSION, "summary", catalogue, values, {}, session=session)
 
-    def outages(self, message_id: str, away: Sequence[OutageEntry], back: Mapping[str, str]) -> Message:
+    def outages(self, message_id: str, away: Sequence[OutageEntry], back: Mapping[str, MarkedMessage | str]) -> Message:
         """New outages and recoveries; `back` has the labels of what recovered, by subject."""
         catalogue = self.catalogue(None)
-        what = [catalogue.say("Outage: {thing}", thing=trouble.label) for trouble in away[:1]]
+        what = [catalogue.say(trouble.headline, thing=catalogue.tell(trouble.label)) for trouble in away[:1]]
         what += [
-            catalogue.say("Back to normal: {thing}", thing=label) for label in list(back.values())[: 1 - len(what)]
+            catalogue.say("Back to normal: {thing}", thing=catalogue.tell(label))
+            for label in list(back.values())[: 1 - len(what)]
         ]
         more = len(away) + len(back) - 1
         if more:
@@ -254,14 +256,14 @@ class Composer:
             "away": [
                 {
                     "what": one.subject,
-                    "name": one.label,
+                    "name": str(one.label),
                     "reason": str(one.reason),
                     "centre": one.centre,
                     "over": one.over,
                 }
                 for one in away
             ],
-            "back": [{"what": subject, "name": label} for subject, label in back.items()],
+            "back": [{"what": subject, "name": str(label)} for subject, label in back.items()],
         }
         values = {"headline": catalogue.list(what), "away": away, "back": list(back.values())}
         session = next((one.session for one in away), None)

@@ -17,6 +17,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from dcc.errors import DccError, fault_of
+from dcc.messages import Message as MarkedMessage
 from dcc.notify import outages
 from dcc.notify.channels.base import Channel, notifies
 from dcc.notify.channels.opening import open_channels
@@ -30,6 +31,7 @@ from dcc.notify.outages import (
     broken_session,
     dead_sessions,
     ended_outages,
+    label_of_sessions,
     lost_from_store,
     oldest_under_way,
     session_of_dead_process,
@@ -75,7 +77,7 @@ def notify_after_session(
     troubles += [session_of_dead_process(dead, taken_up=well) for dead in session.dead]
     # A session of all centres did the work of each group.
     groups = [None, *settings.centre_groups] if session.group is None else [session.group.name]
-    fine = {subject: subject for subject in map(sessions_of, groups)}
+    fine = {sessions_of(group): label_of_sessions(group) for group in groups}
 
     def work(round_: Round) -> None:
         _notify_outages(round_, session.id, troubles, fine if well else {})
@@ -281,7 +283,7 @@ def _notify_outages(
     round_: Round,
     session_id: int | None,
     troubles: Iterable[OutageEntry],
-    fine: Mapping[str, str],
+    fine: Mapping[str, MarkedMessage | str],
     *,
     dead: bool = False,
     watched: str | None = None,
@@ -304,7 +306,7 @@ def _notify_outages_to(
     channel: Channel,
     recipient: str,
     away: Sequence[OutageEntry],
-    fine: Mapping[str, str],
+    fine: Mapping[str, MarkedMessage | str],
     watched: str | None,
 ) -> None:
     ledger = round_.ledger

@@ -17,7 +17,7 @@ from typing import Final
 from sqlalchemy import Connection, func, or_, select
 
 from dcc.errors import ListingShrunkError
-from dcc.messages import Message, count_of, message_from_json
+from dcc.messages import Message, count_of, mark, message, message_from_json
 from dcc.notify.messages import Item, MessageKind
 from dcc.runtime.private_files import PRIVATE_FILE, make_directory
 from dcc.session.leases import Lease, read_leases
@@ -58,12 +58,14 @@ def _directory(settings: Settings) -> Path:
     return settings.home / "notifications"
 
 
-SESSION: Final = "sessions"
+SESSION: Final = mark("sessions")
 """The subject of outages in which sessions of all centres break off."""
-TRACKER: Final = "tracker database"
-ARCHIVES: Final = "archive store"
+TRACKER: Final = mark("tracker database")
+ARCHIVES: Final = mark("archive store")
 """The subject of archives that have no good copy in the archive store."""
 _SOURCE: Final = "file source "
+_OUTAGE: Final = mark("Outage: {thing}")
+_SHRUNK: Final = mark("Listed in part: {thing}")
 _FAILED: Final = "failed"
 _MOST: Final = 500
 _MAX_LOST: Final = 5
@@ -74,18 +76,19 @@ class OutageEntry:
     """An outage. `since` distinguishes it from earlier ones of the same subject; `label` names the subject for people.
 
     `reason` is the recorded message without its label. `over`: it has ended before anybody was notified. `reported`:
-    the session report has it too.
+    the session report has it too. `headline` is the text for a catalogue that names it.
     """
 
     subject: str
     since: str
-    label: str
+    label: Message | str
     reason: Message | str
     session: int | None = None
     centre: str | None = None
     centre_id: int | None = None
     over: bool = False
     reported: bool = True
+    headline: str = _OUTAGE
 
     @property
     def item(self) -> Item:
@@ -141,6 +144,7 @@ def unreachable_sources(connection: Connection, settings: Settings, session_id: 
                 session=session_id,
                 centre=address.centre,
                 centre_id=row.centre_id,
+                headline=_OUTAGE if row.outcome == _FAILED else _SHRUNK,
             )
         )
     return troubles
@@ -159,13 +163,19 @@ def _streak(connection: Connection, source_id: int) -> tuple[int | None, int]:
 
 def sessions_of(group: str | None) -> str:
     """The subject of outages in which sessions of a group, or of all centres, break off."""
-    return SESSION if group is None else f"{SESSION} of {group}"
+    return str(label_of_sessions(group))
+
+
+def label_of_sessions(group: str | None) -> Message:
+    """The name of this subject for people."""
+    return Message(SESSION) if group is None else message(mark("sessions of {group}"), group=group)
 
 
 def broken_session(session_id: int, group: CentreGroup | None, reason: str) -> OutageEntry:
     """The outage of a session that broke off."""
     subject = sessions_of(None if group is None else group.name)
-    return OutageEntry(subject, str(session_id), f"session {session_id}", reason, session_id)
+    label = message(mark("session {number}"), number=str(session_id))
+    return OutageEntry(subject, str(session_id), label, reason, session_id)
 
 
 def session_of_dead_process(dead: Lease, *, taken_up: bool) -> OutageEntry:
@@ -196,7 +206,7 @@ def lost_from_store(connection: Connection, settings: Settings) -> list[OutageEn
 
 def ended_outages(
     connection: Connection, subjects: Iterable[str], away: Iterable[OutageEntry]
-) -> dict[str, str | None]:
+) -> dict[str, Message | str | None]:
     """The subjects that recovered, each with its label; sessions are not among them.
 
     None instead of a label: the outage ends without a message, as of a source that is not crawled any more.
@@ -206,7 +216,7 @@ def ended_outages(
     if not wanted:
         return {}
     addresses = {address.id: address for address in load_addresses(connection)}
-    back: dict[str, str | None] = {}
+    back: dict[str, Message | str | None] = {}
     for subject in wanted:
         number = int(subject.removeprefix(_SOURCE))
         if number not in addresses:

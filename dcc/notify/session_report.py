@@ -186,7 +186,7 @@ def _add_sources(text: _Text, connection: Connection, session: SessionEntry, fai
     statistics = {work.source: work for work in statistics_of(connection, session.id)}
 
     def label(source: int) -> str:
-        return sources[source].label if source in sources else f"file source {source}"
+        return str(sources[source].label) if source in sources else f"file source {source}"
 
     text.title("File sources")
     if not session.crawls:

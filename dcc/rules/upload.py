@@ -145,7 +145,7 @@ _EDITS_ANOTHER: Final = Declaration(
         "The centreID is {value}, and the archive is of centre {archive}. Nothing of the document was edited: for that "
         "{value} has to delegate. If it is meant, ask your data wrangler to have that recorded."
     ),
-    cause=mark("Edits or deletions have data of centre {value}, which is not their archive's"),
+    cause=mark("Edits have data of centre {value}, which is not their archive's"),
     remedy=mark(
         "Nothing of them took effect. Submit data of your own centre only. If you act for centre {value}, it has to "
         "tell the Data Coordination Centre. That one records it with `dcc centre delegate {value} --to {archive}`, and "
@@ -164,6 +164,7 @@ _DELETES_ANOTHER: Final = replace(
         "The centreID is {value}, and the archive is of centre {archive}. Nothing of the document was deleted: for "
         "that {value} has to delegate. If it is meant, ask your data wrangler to have that recorded."
     ),
+    cause=mark("Deletions have data of centre {value}, which is not their archive's"),
 )
 _DUPLICATE: Final = Declaration(
     message=mark(

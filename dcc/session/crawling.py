@@ -213,7 +213,7 @@ def _record(session: Session, listing: SourceListing) -> tuple[SourceCrawl, Mapp
     crawl = SourceCrawl(
         source_id=address.id,
         partition=source_partition(address.centre, address.id),
-        label=address.label,
+        label=str(address.label),
         centre=address.centre,
         outcome=outcome,
         error=problem,

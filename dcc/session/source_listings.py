@@ -152,7 +152,7 @@ def _listed(
         return look(address, settings, watch)
     except Exception as error:
         log.exception("%s met a fault of the platform", address.label)
-        fault = platform_fault(address.label, error, "its next session tries again")
+        fault = platform_fault(str(address.label), error, "its next session tries again")
         fault.__cause__ = error
         return SourceListing(address, error=fault)
 

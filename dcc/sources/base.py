@@ -19,7 +19,7 @@ from typing import ClassVar, Final, Protocol, Self, TypeAlias
 from pydantic import SecretStr
 
 from dcc.errors import FileMissingError
-from dcc.messages import mark
+from dcc.messages import Message, mark, message
 from dcc.naming import Action
 from dcc.sources.crawl_policy import Windows
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5, sidecar
@@ -97,6 +97,14 @@ PLAIN: Final = Extent()
 """The archives in the action directories themselves."""
 
 
+def label_of(number: int, centre: str, protocol: str, hostname: str) -> Message:
+    """A source's name in messages: `file source 3 (H, sftp://host:port)`; a new one has no number yet, but 0."""
+    known = {"centre": centre, "address": f"{protocol}://{hostname}"}
+    if not number:
+        return message(mark("new file source ({centre}, {address})"), **known)
+    return message(mark("file source {number} ({centre}, {address})"), number=str(number), **known)
+
+
 @dataclass(frozen=True, slots=True)
 class SourceAddress:
     """The address and credentials of a source; a row of `file_source`, ready to use.
@@ -124,10 +132,9 @@ class SourceAddress:
     windows: Windows | None = None
 
     @property
-    def label(self) -> str:
-        """The source's name in messages: `file source 3 (H, sftp://host:port)`; a new one has no id yet."""
-        named = f"file source {self.id}" if self.id else "new file source"
-        return f"{named} ({self.centre}, {self.protocol}://{self.hostname})"
+    def label(self) -> Message:
+        """The source's name in messages."""
+        return label_of(self.id, self.centre, self.protocol, self.hostname)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +252,8 @@ class Connection(Protocol):
     def read_md5(self, action: Action, name: str) -> str | None:
         """The checksum (32 lower-case hexadecimal digits) in `<name>.md5`; None if there is no such file.
 
-        Reads `md5sum`'s and BSD's format, at most 4 KiB. Raises TransferFailedError if there is no checksum in it.
+        Reads `md5sum`'s and BSD's format, at most 4 KiB. Raises BadChecksumFileError if there is no checksum in it, and
+        as `fetch`.
         """
         ...
 
@@ -285,7 +293,7 @@ class Connection(Protocol):
 class BlockwiseConnection(Connection):
     """A connection by a protocol that cannot make a file's listed time a condition of its transfer."""
 
-    _label: str
+    _label: Message | str
 
     @abstractmethod
     def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[Block, None, None]:

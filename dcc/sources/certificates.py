@@ -114,7 +114,9 @@ class ServerCertificates:
     Call `check` after every handshake, before anything is sent.
     """
 
-    def __init__(self, label: str, context: ssl.SSLContext, pinned: Sequence[str] = (), source_id: int = 0) -> None:
+    def __init__(
+        self, label: Message | str, context: ssl.SSLContext, pinned: Sequence[str] = (), source_id: int = 0
+    ) -> None:
         self.context = context
         self._label, self._pinned, self._source_id = label, tuple(pinned), source_id
 
@@ -138,7 +140,7 @@ class ServerCertificates:
         return cls(address.label, context, pinned, address.id)
 
     @classmethod
-    def of_settings(cls, label: str, settings: Settings) -> ServerCertificates:
+    def of_settings(cls, label: Message | str, settings: Settings) -> ServerCertificates:
         """For a server that is no source. Raises ConfigurationError if the authorities cannot be read."""
         return cls(label, tls_context(settings))
 

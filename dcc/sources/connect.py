@@ -18,7 +18,7 @@ from dcc.errors import (
     SourceMisconfiguredError,
     TransferFailedError,
 )
-from dcc.messages import mark
+from dcc.messages import Message, mark
 from dcc.naming import Action
 from dcc.runtime.installed_packages import SOURCES, added_names, error_of, load_added, package_of
 from dcc.settings import Settings
@@ -51,7 +51,7 @@ def open_added(package: str, opener: Opener, address: SourceAddress, settings: S
 class AddedConnection(Connection):
     """Passes everything on to the connection of a package; see `Connection`."""
 
-    def __init__(self, package: str, label: str, connection: Connection) -> None:
+    def __init__(self, package: str, label: Message | str, connection: Connection) -> None:
         self._package, self._label, self._connection = package, label, connection
         self._faults = partial(_faults, package, label)
         self.looks_ahead = connection.looks_ahead  # type: ignore[misc]
@@ -119,7 +119,7 @@ class AddedConnection(Connection):
 
 
 @contextmanager
-def _faults(package: str, label: str, kind: type[SourceError]) -> Iterator[None]:
+def _faults(package: str, label: Message | str, kind: type[SourceError]) -> Iterator[None]:
     """Raise what a package raises as an error of a source, unless it is one already."""
     try:
         yield

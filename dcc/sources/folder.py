@@ -12,6 +12,7 @@ from pathlib import Path
 from dcc.errors import (
     ConfigurationError,
     FileMissingError,
+    FileNotReadableError,
     ListingFailedError,
     SourceUnreachableError,
     TransferFailedError,
@@ -157,8 +158,11 @@ class LocalConnection(BlockwiseConnection):
                 path=_printable_path(path),
             ) from error
         except OSError as error:
-            raise TransferFailedError(
-                mark("{path} cannot be read ({reason}). Correct its permissions."),
+            kind, text = TransferFailedError, mark("{path} cannot be read ({reason}). Check the disk that holds it.")
+            if isinstance(error, PermissionError):
+                kind, text = FileNotReadableError, mark("{path} cannot be read ({reason}). Correct its permissions.")
+            raise kind(
+                text,
                 source=self._label,
                 path=_printable_path(path),
                 reason=Message(_reason(error)),

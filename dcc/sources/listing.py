@@ -85,7 +85,7 @@ class SubfolderListing:
 
 
 def action_listing(
-    label: str,
+    label: Message | str,
     action: Action,
     entries: Iterable[Entry],
     resolve: LinkResolver,
@@ -128,7 +128,7 @@ class _DirectoryContent:
     archives.
     """
 
-    def __init__(self, label: str, action: Action, extent: Extent) -> None:
+    def __init__(self, label: Message | str, action: Action, extent: Extent) -> None:
         self._label, self._action, self._extent = label, action, extent
         self._zips: dict[bytes, Entry] = {}
         self._checksums: set[bytes] = set()
@@ -262,7 +262,7 @@ def _below(folder: bytes, name: bytes) -> bytes:
     return folder + b"/" + name if folder else name
 
 
-def too_many(label: str, directory: str, what: str) -> ListingFailedError:
+def too_many(label: Message | str, directory: str, what: str) -> ListingFailedError:
     """The error for a directory with more than `what`."""
     return ListingFailedError(
         mark("the directory {directory} holds more than {most}. Ask the centre to move old archives elsewhere."),

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from dcc.errors import SourceTimeoutError
-from dcc.messages import mark, message
+from dcc.messages import Message, mark, message
 from dcc.runtime.log_context import progress_log
 from dcc.runtime.time_limits import time_limit
 from dcc.settings import Settings
@@ -43,7 +43,7 @@ class ListingWatch:
     of a crawl, if this is only a trial. The time begins when the watch is made, and again with `watching`.
     """
 
-    label: str
+    label: Message | str
     seconds: float
     on_progress: Callable[[str], object] = ignore_progress
     pause: float = field(default_factory=lambda: _PAUSE)
@@ -76,7 +76,9 @@ class ListingWatch:
         return self._before + self.entries
 
     @classmethod
-    def of_trial(cls, label: str, settings: Settings, on_progress: Callable[[str], object] = ignore_progress) -> Self:
+    def of_trial(
+        cls, label: Message | str, settings: Settings, on_progress: Callable[[str], object] = ignore_progress
+    ) -> Self:
         """The watch of a trial, which only checks whether the directories can be listed."""
         seconds = min(TRIAL_SECONDS, settings.list_timeout)
         return cls(label, seconds, on_progress, PAUSE_OF_LINES, settings.list_timeout)
@@ -169,7 +171,7 @@ def watching(watch: ListingWatch) -> Iterator[ListingWatch]:
         _WATCH.reset(token)
 
 
-def watch_listing(label: str, seconds: float) -> ListingWatch:
+def watch_listing(label: Message | str, seconds: float) -> ListingWatch:
     """The watch of the present thread; without one, a watch of a single directory."""
     return _WATCH.get() or ListingWatch(label, seconds)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import codecs
 import re
 
-from dcc.errors import TransferFailedError
-from dcc.messages import mark
+from dcc.errors import BadChecksumFileError
+from dcc.messages import Message, mark
 
 MAX_SIDECAR_BYTES = 4 * 1024
 """The most bytes of a checksum file."""
@@ -19,12 +19,12 @@ def sidecar(name: str) -> str:
     return f"{name}.md5"
 
 
-def parse_md5(content: bytes, name: str, label: str) -> str:
+def parse_md5(content: bytes, name: str, label: Message | str | None = None) -> str:
     """The MD5 of the archive `name`, as 32 lower-case hexadecimal digits, from its checksum file.
 
     Accepts a bare checksum, lines of `md5sum` (`<digits>  <name>`, `<digits> *<name>`), of BSD's md5 and `md5sum --tag`
     (`MD5 (<name>) = <digits>`), in UTF-8 or, as PowerShell writes it, UTF-16. Of several lines, the one that names the
-    archive counts. Raises TransferFailedError (naming `label`) without a checksum of it.
+    archive counts. Raises BadChecksumFileError (naming the source's `label`) without a checksum of it.
     """
     name = name.rpartition("/")[2]
     found = []
@@ -37,15 +37,13 @@ def parse_md5(content: bytes, name: str, label: str) -> str:
     named = {digest for digest, rest in found if _names(rest, name)}
     if len(named) == 1:
         return named.pop()
-    text = mark(
-        "{name}.md5 holds no MD5 checksum. Ask the centre to write it with md5sum {name} > {name}.md5, or to remove it."
-    )
+    text = mark("{name}.md5 holds no MD5 checksum. Write it with md5sum {name} > {name}.md5, or remove it.")
     if found:
         text = mark(
-            "{name}.md5 holds several MD5 checksums and not one of {name}. Ask the centre to write it with "
-            "md5sum {name} > {name}.md5, or to remove it."
+            "{name}.md5 holds several MD5 checksums and not one of {name}. Write it with md5sum {name} > {name}.md5, "
+            "or remove it."
         )
-    raise TransferFailedError(text, source=label, name=name)
+    raise BadChecksumFileError(text, source=label, name=name)
 
 
 def _text(content: bytes) -> str:

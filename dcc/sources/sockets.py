@@ -17,7 +17,7 @@ _Address = tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, in
 NAME_SERVICE: Final = "the name service"
 
 
-def open_socket(label: str, endpoint: Endpoint, timeout: float) -> socket.socket:
+def open_socket(label: Message | str, endpoint: Endpoint, timeout: float) -> socket.socket:
     """Connect by TCP, trying each address of the host in turn, within `timeout` seconds in all.
 
     Raises SourceTimeoutError or SourceUnreachableError, naming `label`.
@@ -70,7 +70,7 @@ def open_socket(label: str, endpoint: Endpoint, timeout: float) -> socket.socket
     raise SourceUnreachableError(text, source=label, where=where, strerror=strerror) from failure
 
 
-def _resolve(label: str, endpoint: Endpoint, timeout: float) -> list[_Address]:
+def _resolve(label: Message | str, endpoint: Endpoint, timeout: float) -> list[_Address]:
     try:
         found = call_with_timeout(
             lambda: socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM), timeout, NAME_SERVICE

@@ -189,7 +189,7 @@ def recorded_crawls(connection: Connection, settings: Settings) -> list[SourceCr
         SourceCrawl(
             source_id=address.id,
             partition=source_partition(address.centre, address.id),
-            label=address.label,
+            label=str(address.label),
             centre=address.centre,
             outcome=crawl.outcome,
             error=crawl.error,
@@ -251,7 +251,7 @@ def _chunk(connection: Connection, ids: Sequence[int], sources: Mapping[int, Sou
             extracted=_is_past(Phase.UNZIP, state),
             size_bytes=row.size_bytes,
             md5=row.content_md5,
-            source=None if source is None else source.label,
+            source=None if source is None else str(source.label),
             attempts=0 if attempt is None else attempt.attempts,
             seconds=seconds,
             finished=row.last_update if attempt is None else attempt.received,

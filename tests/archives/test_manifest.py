@@ -18,7 +18,9 @@ from dcc.archives.manifest import ManifestEntry, read_manifest, write_manifest
 from dcc.cli.demo import submissions
 from dcc.errors import ManifestError
 from dcc.naming import NamingConvention
+from dcc.reports.languages import load_catalogue
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup, UnopenedArchive
+from dcc.settings import Settings
 from dcc.sources.remote_names import printable
 from tests.support.memory import little_memory
 
@@ -220,6 +222,8 @@ def test_a_manifest_that_cannot_be_read_is_said_to_be_so(checker: ArchiveChecker
     found = check(checker, tmp_path, content, name)
     assert isinstance(found, UnopenedArchive)
     assert f"has a {name} that cannot be read" in str(found.error)
+    german = load_catalogue("de", Settings(home=tmp_path)).tell(found.error.translatable)
+    assert " (das Leseprogramm meldet „" in german, "what a library says is quoted as it is"
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,11 @@ def test_an_archive_of_unusual_size_is_told_and_shown_for_a_week(dcc: Dcc, folde
 def test_a_listing_that_shrank_is_told_and_again_when_it_is_believed(dcc: Dcc, folder: Folder, told: Mails) -> None:
     for inc in range(10):
         (folder.path / f"add/H.{number(inc)}.impc.zip").unlink()
-    assert SHRUNK in dcc("crawl", "--all", exit_code=4).stdout
+    shown = dcc("crawl", "--all", exit_code=4).stdout
+    assert SHRUNK in shown
+    assert "partial file source 1 (" in shown
+    subjects = [str(message["Subject"]) for envelope, message in told if NOTIFY_TO in envelope.rcpt_tos]
+    assert [subject.startswith("DCC: Listed in part: file source 1 (") for subject in subjects] == [True]
     for address in (REPORT_TO, NOTIFY_TO):
         assert SHRUNK in plain(told, address)
     assert SHRUNK in " ".join(dcc("status").stdout.split())

@@ -44,6 +44,22 @@ def test_after_a_phase_or_status_its_submissions_are_suggested(bare_dcc: Dcc) ->
         assert "Next:" not in bare_dcc("explain", without).stderr
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("heard_from", "centre_silent"),
+        ("through_in_time", "submissions_overdue"),
+        ("crawled_lately", "crawl_overdue"),
+        ("partly", "partial"),
+    ],
+)
+def test_what_was_renamed_is_explained_by_its_new_name(bare_dcc: Dcc, old: str, new: str) -> None:
+    found = bare_dcc("explain", old)
+    assert found.stderr == f"Warning: {old} is now {new}.\n"
+    assert found.stdout == bare_dcc("explain", new).stdout
+    assert bare_dcc.json("explain", old)["id"] == new
+
+
 def test_what_crawls_notice_is_explained(bare_dcc: Dcc) -> None:
     result = bare_dcc("explain", "listing:changed")
     assert bare_dcc("explain", "changed").stdout == result.stdout
@@ -74,6 +90,7 @@ def test_a_phase_with_a_status_is_explained(bare_dcc: Dcc) -> None:
         ("values", "Values, units, terms and statuses are what", "centre; centre or registry for: P12"),
         ("interrupted", "Somebody ended the command", "nobody"),
         ("faults", "A session ended so: a source, a server", "DCC"),
+        ("partial", "A crawl did not list all directories of a source", "centre"),
         ("succeeded", "A task of the session did all its work.", "nobody"),
         ("upload", "The document's contents are loaded into the QC database.", "centre"),
         ("xsd", "", "centre"),

@@ -23,7 +23,7 @@ from dcc.archives.limits import ArchiveLimits
 from dcc.documents.reading import read_document
 from dcc.documents.schema_set import SchemaSet
 from dcc.documents.validation import validate_document
-from dcc.errors import ArchiveError, BadFileNameError, DocumentError, ReferenceDataError, TransferFailedError
+from dcc.errors import ArchiveError, BadChecksumFileError, BadFileNameError, DocumentError, ReferenceDataError
 from dcc.naming import Action, DocumentKind, NamingConvention
 from dcc.reference.loading import read_set
 from dcc.reference.snapshots import Provenance
@@ -210,7 +210,7 @@ def md5_file(data: bytes) -> None:
     """A checksum file."""
     try:
         found = parse_md5(data, ARCHIVE, "a source")
-    except TransferFailedError as error:
+    except BadChecksumFileError as error:
         _legible(str(error))
     else:
         assert len(found) == 32

@@ -29,6 +29,7 @@ from dcc.phases import ACTION_IDS
 from dcc.redaction import keep_secret
 from dcc.reports.submissions.model import Outcome as ArchiveOutcome
 from dcc.sources.base import DeltaStrategy
+from dcc.sources.folder import LocalConnection
 from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome, add_notices
 from dcc.tracker.models import SessionLock, ZipAction
 from dcc.tracker.register import centres, file_sources
@@ -37,6 +38,7 @@ from tests.support.databases import only_sqlite
 from tests.support.installations import MODIFIED, Folder, Installation, note_uploaded, specimens, until_the_next_second
 from tests.support.mail_server import MailServerForTests, Starter
 from tests.support.ports import free_port
+from tests.support.raising import raising
 from tests.support.session_reports import session_report
 
 WRANGLER = "wrangler@dcc.example"
@@ -125,6 +127,26 @@ def test_a_centre_is_told_what_came_through_and_what_did_not_in_one_message(mail
     assert BAD in text_of(summary)
     assert GOOD not in text_of(summary)
     assert summary["References"] != letter["References"]
+
+
+@pytest.mark.parametrize("fault", ["bad-checksum-file", "file-not-readable"])
+def test_a_file_that_the_centre_must_correct_is_told_with_the_centre_as_who_acts(
+    mailing: Mailing, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    mailing.folder.put(GOOD)
+    if fault == "bad-checksum-file":
+        mailing.folder.path.joinpath(f"{GOOD}.md5").write_text("x")
+    else:
+        monkeypatch.setattr(LocalConnection, "_regular", raising(PermissionError(13, "Permission denied")))
+    result = mailing.run_session()
+    (letter,) = mailing.letters(CENTRE)
+    assert letter["Subject"] == f"H: 1 archive needs a correction (session {result.id})"
+    (attachment,) = letter.iter_attachments()
+    for told in (text_of(letter), html_of(letter), attachment.get_content()):
+        assert "You, at the centre" in told
+        assert "Nobody" not in told
+        assert "clears by itself" not in told
+        assert "You need not do anything" not in told
 
 
 def test_an_example_is_told_with_its_archive_and_what_a_centre_wrote_does_nothing(mailing: Mailing) -> None:

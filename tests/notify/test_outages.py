@@ -10,6 +10,7 @@ from dcc.messages import mark
 from dcc.notify import outages
 from dcc.notify.composer import Composer
 from dcc.settings import Settings
+from dcc.sources.base import label_of
 
 
 @pytest.fixture
@@ -41,12 +42,18 @@ def test_of_many_who_want_to_tell_it_one_does_until_the_mark_is_taken_away(setti
 
 
 def test_an_outage_is_told_in_the_language_of_the_installation(settings: Settings) -> None:
-    label = "file source 1 (H, file://localhost)"
+    label = label_of(1, "H", "file", "localhost")
     text = mark("the folder {path} cannot be reached ({reason}). Check the base path, and that the disk is mounted.")
     error = SourceUnreachableError(text, source=label, path="/data", reason="it is gone")
     assert str(error).startswith(f"{label}: the folder /data cannot be reached")
     away = outages.OutageEntry("file source 1", "7", label, error.translatable.problem)
-    for language, said in (("en", "the folder /data cannot"), ("de", "Der Ordner /data ist nicht erreichbar")):
+    assert label == "file source 1 (H, file://localhost)"
+    cases = (
+        ("en", "file source 1", "the folder /data cannot"),
+        ("de", "Dateiquelle 1", "Der Ordner /data ist nicht erreichbar"),
+    )
+    for language, subject, said in cases:
         told = Composer(settings.model_copy(update={"language": language})).outages("1", [away], {})
+        assert f": {subject} (H, file://localhost)" in told.subject
         assert f"\n  {said}" in told.text
         assert told.data["away"][0]["reason"].startswith("the folder /data cannot be reached")

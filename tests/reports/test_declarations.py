@@ -30,6 +30,12 @@ def test_every_rule_says_all_that_there_is_to_say() -> None:
             assert declaration.remedy, f"{code} has no remedy. Say in @rule what to do."
 
 
+@pytest.mark.parametrize("rule_id", ["Q3", "Q6"])
+def test_an_edit_and_a_deletion_of_the_same_data_are_causes_with_titles_of_their_own(rule_id: str) -> None:
+    titles = [declaration.cause for declaration in declared(rule_id).values()]
+    assert len(set(titles)) == len(titles)
+
+
 def test_causes_and_remedies_name_only_what_findings_of_one_cause_share() -> None:
     for code, declaration in all_declared().items():
         shared = set(declaration.cause_by)

@@ -200,7 +200,7 @@ def test_the_error_of_a_crawl_is_told_in_the_language_of_the_report(data: DataIn
     catalogue = load_catalogue("de", data.settings)
     shown = as_json(in_both(data, collect_centre, "H", data.settings, catalogue=catalogue), catalogue)
     (source,) = shown["sources"]
-    assert source["crawl"]["error"]["message"].startswith("file source 1 (H, file://localhost): Der Ordner ")
+    assert source["crawl"]["error"]["message"].startswith("Dateiquelle 1 (H, file://localhost): Der Ordner ")
 
 
 def test_summaries_say_of_a_submission_what_its_report_says(data: DataInstallation) -> None:

@@ -234,8 +234,8 @@ def test_sessions_notify_through_the_channel_of_a_package_and_no_other(
     monkeypatch.setenv("DCC_LANGUAGE", "de")
     platform("crawl")
     told = [json.loads(line)["subject"] for line in (tmp_path / "events.jsonl").read_text("utf-8").splitlines()]
-    label = "file source 1 (H, share://harwell)"
-    assert told == [f"DCC: Outage: {label}", f"DCC: Behoben: {label}"]
+    where = "1 (H, share://harwell)"
+    assert told == [f"DCC: Outage: file source {where}", f"DCC: Behoben: Dateiquelle {where}"]
 
 
 def test_a_source_whose_package_is_gone_fails_by_itself(platform: Callable[..., Any], tmp_path: Path) -> None:

@@ -17,15 +17,18 @@ from dcc.reports.causes.collecting import causes_of
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.labels import OUTCOME_TEXTS
 from dcc.reports.submissions.model import Outcome
+from dcc.sources.folder import LocalConnection
 from dcc.tracker import progress
 from dcc.tracker.hostings.retries import unavailable_error
 from dcc.tracker.models import Reopening
 from dcc.tracker.register import delegations
+from dcc.vocabulary import Actor
 from tests.support import dying_session
 from tests.support.asking import in_reading, in_writing
 from tests.support.databases import only_sqlite
 from tests.support.installations import MODIFIED, Fetches, Folder, Installation, growing, md5, specimens
 from tests.support.prepared_processes import run_dying
+from tests.support.raising import raising
 from tests.support.served_sources import logged
 from tests.support.session_reports import session_report
 from tests.support.trials import usually
@@ -314,6 +317,40 @@ def test_a_checksum_that_is_corrected_lets_the_copy_be_fetched_again(
     correct(folder)
     assert installation.run_session().zips[KEY].succeeded
     assert fetches.folders == ["centre"] * 2
+
+
+@pytest.mark.parametrize("content", [b"x", b"", bytes(2_000_000)], ids=["words", "empty", "zeros"])
+def test_a_checksum_file_without_a_checksum_is_the_centre_s_to_correct_and_read_again_by_each_session(
+    installation: Installation, folder: Folder, fetches: Fetches, content: bytes
+) -> None:
+    folder.put(KEY, GOOD)
+    (folder.path / f"{KEY}.md5").write_bytes(content)
+    for session in (1, 2):
+        result = installation.run_session()
+        # What the centre has to correct is no fault, and another try in the same session is of no use.
+        assert result.ended is EndReason.FINISHED
+        assert installation.states() == {KEY: "zip_md5 failed"}
+        assert installation.attempts(KEY) == [(folder.source_id, "zip_md5 failed")] * session
+    assert f"{NAME}.md5 holds no MD5 checksum" in result.zips[KEY].reasons[-1].message
+    (cause,) = in_reading(installation.tracker, causes_of, None, None, installation.settings)
+    assert (cause.code, cause.acts, cause.zips) == ("bad-checksum-file", Actor.CENTRE, 1)
+    assert fetches.folders == []
+    publish(folder, GOOD)
+    assert installation.run_session().zips[KEY].succeeded
+
+
+@only_sqlite
+def test_an_archive_that_may_not_be_read_is_tried_once_a_session_and_the_centre_acts(
+    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.put(KEY, GOOD)
+    with monkeypatch.context() as forbidden:
+        forbidden.setattr(LocalConnection, "_regular", raising(PermissionError(13, "Permission denied")))
+        installation.run_session()
+    assert installation.attempts(KEY) == [(folder.source_id, "download failed")]
+    (cause,) = in_reading(installation.tracker, causes_of, None, None, installation.settings)
+    assert (cause.code, cause.acts) == ("file-not-readable", Actor.CENTRE)
+    assert installation.run_session().zips[KEY].succeeded
 
 
 def test_a_checksum_that_the_producer_publishes_later_makes_a_mirrors_copy_good_at_once(

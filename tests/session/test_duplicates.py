@@ -6,6 +6,7 @@ from dcc.phases import Phase
 from dcc.qc import models
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_submission
+from dcc.reports.submissions.model import Outcome
 from dcc.reports.submissions.plain_text import render_text
 from dcc.rights import Delegations
 from dcc.session.data.documents import load_due
@@ -39,9 +40,11 @@ def opened_by(data: DataInstallation) -> set[object]:
 @pytest.mark.both_databases
 def test_an_archive_of_the_same_bytes_is_a_duplicate_and_done(data: DataInstallation) -> None:
     """Its report says what became of the first."""
+    outcomes = []
 
     def told() -> tuple[list[tuple[bool, int]], str]:
         report = in_both(data, collect_submission, key_of(AGAIN), data.settings)
+        outcomes.append(report.outcome)
         said = " ".join(render_text(report, load_catalogue("en", data.settings)).split())
         return [(one.repeated, one.errors) for one in report.documents], said
 
@@ -61,10 +64,14 @@ def test_an_archive_of_the_same_bytes_is_a_duplicate_and_done(data: DataInstalla
     withdrawn = "2 of its documents are the same as some that were withdrawn since: nothing of them counts."
     assert withdrawn not in said
     data.withdraw(FIRST, **WHO)
-    assert withdrawn in told()[1]
+    said = told()[1]
+    assert withdrawn in said
+    assert "Nothing of the archive counts: it is a copy of data that were withdrawn" in said
+    assert "The archive was accepted" not in said
     data.base.process_again(AGAIN)
     data.take_up()
     assert withdrawn not in told()[1]
+    assert outcomes == [Outcome.DONE, Outcome.COPY_OF_WITHDRAWN, Outcome.TO_BE_LOOKED_AT]
 
 
 @pytest.mark.both_databases(first_only=True)

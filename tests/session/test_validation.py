@@ -58,7 +58,7 @@ def test_every_document_of_an_archive_gets_its_verdict(tmp_path: Path) -> None:
     ("content", "kind", "said"),
     [
         (f"{'0' * 32}  J.2013-10-31.1.impc.zip\n", "ChecksumMismatchError", f"its .md5 says {'0' * 32}. Correct"),
-        ("soon", "TransferFailedError", "holds no MD5 checksum"),
+        ("soon", "BadChecksumFileError", "J.2013-10-31.1.impc.zip.md5 holds no MD5 checksum. Write it with md5sum"),
     ],
 )
 def test_one_that_is_not_is_refused_and_its_documents_are_looked_at_all_the_same(
@@ -68,7 +68,11 @@ def test_one_that_is_not_is_refused_and_its_documents_are_looked_at_all_the_same
     path.with_name(f"{path.name}.md5").write_text(content)
     whole, document = check(path)
     assert (whole.valid, kinds(whole)) == (False, ([kind], []))
-    assert said in whole.errors[0].message
+    message = whole.errors[0].message
+    # The centre itself reads it, and knows which file it is about.
+    assert message.startswith((path.name, str(path)))
+    assert said in message
+    assert "the centre" not in message
     assert document.valid
 
 

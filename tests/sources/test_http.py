@@ -12,9 +12,11 @@ import pytest
 from pydantic import SecretStr
 
 from dcc.errors import (
+    BadChecksumFileError,
     CertificateRefusedError,
     DiskFullError,
     FileMissingError,
+    FileNotReadableError,
     ListingFailedError,
     LoginRefusedError,
     SourceError,
@@ -307,7 +309,7 @@ def test_the_checksum_beside_an_archive_is_read(folder: Folder, opened: Opener) 
     connection = opened()
     assert connection.read_md5(Action.ADD, NAME) == "a" * 32
     assert connection.read_md5(Action.ADD, "other.zip") is None
-    with pytest.raises(TransferFailedError, match="holds no MD5 checksum"):
+    with pytest.raises(BadChecksumFileError, match="holds no MD5 checksum"):
         connection.read_md5(Action.ADD, "J.zip")
 
 
@@ -336,7 +338,7 @@ def test_what_may_not_be_listed_is_a_refused_login_and_what_cannot_be_read_a_fai
         with pytest.raises(LoginRefusedError, match=phrase):
             opened().list_action(Action.ADD)
         server.pages[f"/data/add/{NAME}"] = (status, {}, b"")
-        with pytest.raises(TransferFailedError, match="permissions"):
+        with pytest.raises(FileNotReadableError, match="permissions"):
             fetched(opened())
     server.pages[f"/data/add/{NAME}"] = (200, {"Content-Encoding": "gzip"}, b"\x1f\x8b")
     with pytest.raises(TransferFailedError, match="compresses"):

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from dcc.errors import ConfigurationError, TransferFailedError
+from dcc.errors import BadChecksumFileError, ConfigurationError
 from dcc.naming import Action
 from dcc.redaction import redact
 from dcc.settings import load_settings
@@ -193,12 +193,12 @@ class TestChecksumFiles:
             f"{MD5}  b.zip\n{OTHER_MD5}  c.zip\n".encode(),
             f"{MD5}  a.zip\n{OTHER_MD5}  a.zip\n".encode(),
         ):
-            with pytest.raises(TransferFailedError, match=r"a source: a\.zip\.md5 holds"):
+            with pytest.raises(BadChecksumFileError, match=r"a source: a\.zip\.md5 holds"):
                 parse_md5(content, "a.zip", "a source")
 
     @given(st.binary(max_size=5000))
     def test_nothing_else_happens_whatever_the_file_holds(self, content: bytes) -> None:
-        with contextlib.suppress(TransferFailedError):
+        with contextlib.suppress(BadChecksumFileError):
             assert len(parse_md5(content, "a.zip", "a source")) == 32
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from dcc.errors import FileMissingError, ListingFailedError, SourceError, TransferFailedError
+from dcc.errors import BadChecksumFileError, FileMissingError, FileNotReadableError, ListingFailedError, SourceError
 from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, Connection, SourceAddress
@@ -189,7 +189,7 @@ def test_an_unreadable_directory_and_file_are_faults(ftp_server: Share, source_s
     ftp_server.put(f"delete/{NAME}")
     (ftp_server.root / "delete").chmod(0o700)
     with connect(ftp_server.address(), source_settings) as connection:
-        with pytest.raises(TransferFailedError):
+        with pytest.raises(FileNotReadableError, match="correct the permissions"):
             fetch(connection, "secret.zip", 10)
         for action in (Action.EDIT, Action.DELETE):
             with pytest.raises(ListingFailedError, match=action):
@@ -214,7 +214,7 @@ def test_checksums_beside_archives_are_seen_and_read(any_share: Share, source_se
         assert listing.ignored_examples == (("lonely.zip.md5", "no archive beside this checksum"),)
         assert connection.read_md5(Action.ADD, NAME) == digest
         assert connection.read_md5(Action.ADD, "other.zip") is None
-        with pytest.raises(TransferFailedError, match=r"faulty\.zip\.md5 holds no MD5 checksum"):
+        with pytest.raises(BadChecksumFileError, match=r"faulty\.zip\.md5 holds no MD5 checksum"):
             connection.read_md5(Action.ADD, "faulty.zip")
         assert fetch(connection, NAME, 10) == b"an archive"
 

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
-from dcc.errors import SourceTimeoutError, TransferFailedError
+from dcc.errors import FileNotReadableError, SourceTimeoutError, TransferFailedError
 from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources.connect import connect
 from dcc.sources.sftp.bounds import BoundedPackets
+from dcc.sources.sftp.files import FileReader
+from tests.support.raising import raising
 from tests.support.servers import SftpServer, Share
 
 SIZES = [0, 1, 32_755, 32_768, 261_119, 261_120, 261_121, 5_000_000]
@@ -48,6 +50,14 @@ def agreed_keys(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 @pytest.mark.servers
 class TestOpenSsh:
+    def test_a_file_that_this_user_may_not_read_is_told_as_such(
+        self, sftp_server: SftpServer, source_settings: Settings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The test's server runs as root, to whom it sends everything; the client raises this for its refusal."""
+        monkeypatch.setattr(FileReader, "blocks", raising(PermissionError("Permission denied")))
+        with pytest.raises(FileNotReadableError, match="does not let this user read it"):
+            fetch(sftp_server, source_settings, 1)
+
     @pytest.mark.parametrize(
         ("options", "gcm"),
         [

@@ -264,8 +264,8 @@ def crawl_lines(crawl: SourceCrawl) -> Iterator[str]:
         )
         if count
     ]
-    mark = click.style("ok    ", fg="green") if crawl.error is None else click.style("partly", fg="yellow")
-    yield f"{mark}  {printable(crawl.label)}: {', '.join(parts)}"
+    mark = click.style("ok     ", fg="green") if crawl.error is None else click.style("partial", fg="yellow")
+    yield f"{mark} {printable(crawl.label)}: {', '.join(parts)}"
     if crawl.error is not None:
         yield f"        {printable(crawl.error.message)}"
     for key, reason in crawl.refused_zips:

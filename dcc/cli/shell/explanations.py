@@ -30,12 +30,23 @@ _WORDS: Final = {
     "active": "A process works on the session.",
     "open": "The session waits for a run to continue it.",
     "succeeded": "A task of the session did all its work.",
+    "partial": (
+        "A crawl did not list all directories of a source, or one of them lists far fewer archives than before. What "
+        "it did list is taken. The session ends with faults."
+    ),
     "interrupted": (
         "Somebody ended the command, with Ctrl-C or a signal: its exit code is 130, and its session is stopped. The "
         "next session continues the work."
     ),
 }
 """Further words that tell of sessions and their commands."""
+NEW_NAMES: Final = {
+    "heard_from": "centre_silent",
+    "through_in_time": "submissions_overdue",
+    "crawled_lately": "crawl_overdue",
+    "partly": "partial",
+}
+"""The new name of each check and word that was renamed."""
 
 
 def all_explanations() -> Mapping[str, Sequence[Explanation]]:
@@ -112,6 +123,9 @@ def session_explained(name: str) -> Explanation | None:
         return Explanation(reason.value, "", meaning, advice if has_platform() else "", who)
     if name.lower() in _WORDS:
         advice = "`dcc session list` lists all sessions." if has_platform() else ""
+        if name.lower() == "partial":
+            advice = "`dcc status` names the directory. Ask the centre what became of it." if has_platform() else ""
+            who = ACTOR_NAMES[Actor.CENTRE]
         return Explanation(name.lower(), "", _WORDS[name.lower()], advice, who)
     return None
 

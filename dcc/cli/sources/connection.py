@@ -276,7 +276,7 @@ def test(ctx: click.Context, source_id: int, accept_host_key: bool, as_json: boo
     echo_json(
         {
             "id": source_id,
-            "label": listing.address.label,
+            "label": str(listing.address.label),
             "ok": error is None,
             "seconds": round(listing.seconds, 3),
             "error": None if error is None else {"kind": error.short_name(), "message": str(error)},
@@ -302,5 +302,5 @@ def _accept_shown_key(tracker: Engine, settings: Settings, address: SourceAddres
             return None
         source_addresses.pin_host_keys(connection, address.id, [shown])
     before = ", ".join(key.fingerprint for key in old) or "none"
-    click.echo(f"Accepted the host key {shown} of {printable(address.label)}; before: {before}.", err=True)
+    click.echo(f"Accepted the host key {shown} of {printable(str(address.label))}; before: {before}.", err=True)
     return {"old": [key.fingerprint for key in old], "new": shown.fingerprint}

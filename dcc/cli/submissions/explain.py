@@ -10,7 +10,7 @@ import click
 from dcc.cli.shell.context import json_option
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, echo_table, echo_wrapped
+from dcc.cli.shell.output import echo_json, echo_table, echo_wrapped, warn
 from dcc.errors import DccError, FaultyDataError, NotFoundError, SourceError
 
 if TYPE_CHECKING:
@@ -71,6 +71,9 @@ def _explained(names: Sequence[str]) -> Explanation:
     from dcc.nearest_names import nearest_names
 
     (name, *further) = names
+    if not further and (new := explanations.NEW_NAMES.get(name.lower())):
+        warn(f"{name} is now {new}.")
+        return _explained([new])
     state = explanations.state_explained(*names)
     if state is not None:
         words, known = state.id.split(), (explanations.PHASES, explanations.STATUSES)

@@ -159,7 +159,7 @@ def _print_hosts(story: ZipStory) -> None:
     for host in story.hosts:
         gone = _standing(host)
         retries = f", tried again {count_of(host.retries, 'time')}" if host.retries else ""
-        echo_wrapped(f"  {printable(host.label)}: {byte_size(host.size_bytes)}{retries}{gone}")
+        echo_wrapped(f"  {printable(str(host.label))}: {byte_size(host.size_bytes)}{retries}{gone}")
         if host.bad is not None:
             fault = _FAULTS[host.bad.fault.value].format(md5=host.bad.md5)
             text = f"bad copy, known since {printable(host.bad.since)}: {fault}"
@@ -182,7 +182,7 @@ def _print_downloads(downloads: Sequence[DownloadStory]) -> None:
     for _, same in groupby(downloads, _line_facts):
         download, *further = same
         state = state_text(download.phase.short_name, download.status.short_name)
-        label = printable(download.label)
+        label = printable(str(download.label))
         tries = f", {count_of(1 + len(further), 'attempt')} until {printable(further[-1].requested)}" if further else ""
         ended = f"{download.outcome.replace('_', ' ')}, " if download.outcome else ""
         echo_wrapped(

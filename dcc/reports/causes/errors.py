@@ -207,6 +207,15 @@ _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declara
     ),
     errors.FileMissingError: _source(mark("Archives are not on {value} any more"), _GONE, Actor.CENTRE),
     errors.TransferFailedError: _nothing(mark("Transfers from {value} broke off"), _WAIT, VALUE),
+    errors.FileNotReadableError: _source(
+        mark("Archives on {value} may not be read"),
+        mark("Give the Data Coordination Centre the right to read them: the next session fetches them."),
+        Actor.CENTRE,
+    ),
+    errors.BadChecksumFileError: _centre(
+        mark("The .md5 files beside archives hold no MD5 checksum of them"),
+        mark("Write the .md5 again, or remove it: the next session then fetches the archive."),
+    ),
     errors.FileChangedError: _nothing(
         mark("Archives on {value} changed while they were being fetched"), _UPLOADING, VALUE
     ),

@@ -73,7 +73,7 @@ def _submission(report: SubmissionReport, catalogue: Catalogue) -> dict[str, Any
             }
             for decision in report.decisions
         ],
-        "hosts": [_fields(host) for host in report.hosts[:MAX_HOSTS]],
+        "hosts": [{**_fields(host), "label": catalogue.tell(host.label)} for host in report.hosts[:MAX_HOSTS]],
         "hosts_total": len(report.hosts),
         "attempts": [_attempt(attempt, catalogue) for attempt in report.attempts],
         "reasons": [_reason(reason, catalogue) for reason in report.reasons],
@@ -103,7 +103,8 @@ def _zip(line: ZipLine, catalogue: Catalogue) -> dict[str, Any]:
 
 def _attempt(attempt: DownloadStory, catalogue: Catalogue) -> dict[str, Any]:
     return {
-        **_fields(attempt, "id", "source", "label", "requested", "received", "bytes", "phase", "status", "outcome"),
+        **_fields(attempt, "id", "source", "requested", "received", "bytes", "phase", "status", "outcome"),
+        "label": catalogue.tell(attempt.label),
         "said": catalogue.say(PHASE_LABELS[attempt.phase]),
         "reasons": [_reason(reason, catalogue) for reason in attempt.reasons[-MAX_REASONS:]],
     }

@@ -134,8 +134,8 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
     ),
     Outcome.CHECKSUM_WRONG: OutcomeText(
         mark("Wrong checksum"),
-        mark("The archive arrived with another checksum than the one published beside it"),
-        mark("Either the archive or its checksum file changed after the other one was made."),
+        mark("The checksum file beside the archive is not of this archive"),
+        mark("It holds another checksum, or none. One of the two files changed, or was not written whole."),
         Actor.CENTRE,
         (mark("Make the checksum file again, or put the right archive there. The next session then fetches it."),),
     ),
@@ -209,6 +209,14 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
         mark("What it had changed was taken back: the data are as they were before it."),
         Actor.NOBODY,
         (mark("To have it taken after all, ask the Data Coordination Centre, or submit it under a new name."),),
+        acts=mark("Nobody: it is decided"),
+    ),
+    Outcome.COPY_OF_WITHDRAWN: OutcomeText(
+        mark("Copy of withdrawn data"),
+        mark("Nothing of the archive counts: it is a copy of data that were withdrawn"),
+        mark("All of its documents had been taken before, from another archive. They were withdrawn since."),
+        Actor.NOBODY,
+        (mark("To have it taken after all, ask the Data Coordination Centre."),),
         acts=mark("Nobody: it is decided"),
     ),
     Outcome.TO_BE_TAKEN: OutcomeText(

@@ -49,6 +49,7 @@ _TONES: Final = {
     Outcome.WAITS_FOR_DATA: Tone.WARN,
     Outcome.HELD: Tone.WARN,
     Outcome.WITHDRAWN: Tone.WAIT,
+    Outcome.COPY_OF_WITHDRAWN: Tone.WAIT,
     Outcome.LEFT_OUT: Tone.WAIT,
     Outcome.TO_BE_TAKEN: Tone.WAIT,
     Outcome.IN_ORDER: Tone.WAIT,

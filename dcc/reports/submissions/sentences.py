@@ -46,6 +46,8 @@ _ARCHIVE_OUTCOMES: Final = (
     Outcome.FOREIGN,
     Outcome.DECLINED,
 )
+_AS_CAUSES_TELL: Final = (Outcome.WAITS_FOR_DATA, Outcome.NOT_ARRIVED)
+"""Outcomes without a fault of their own, on which somebody acts if a cause says so."""
 _MAX_WHOLE: Final = 3
 
 
@@ -86,7 +88,7 @@ def who_acts(catalogue: Catalogue, outcome: Outcome, actors: Collection[Actor]) 
     In other outcomes, and without such actors, it is who the outcome tells.
     """
     texts, acting = OUTCOME_TEXTS[outcome], set(actors) - {Actor.NOBODY}
-    if not acting or not (texts.actor is Actor.CENTRE or outcome is Outcome.WAITS_FOR_DATA):
+    if not acting or not (texts.actor is Actor.CENTRE or outcome in _AS_CAUSES_TELL):
         return catalogue.say(texts.acts or ACTOR_LABELS[texts.actor])
     first = next(actor for actor in (Actor.REGISTRY, Actor.CENTRE, Actor.DCC) if actor in acting)
     who = catalogue.say(ACTOR_LABELS[first])

@@ -27,12 +27,15 @@ from dcc.tracker.models import (
     XmlFile,
     XmlLog,
     ZipAction,
+    ZipDownload,
     ZipFile,
+    ZipLog,
 )
 from dcc.tracker.problems import FAILING, submissions_with_entries
 from dcc.tracker.queries.session_zips import session_zip_ids
 from dcc.tracker.queries.zip_action_lists import StateCount, select_zip_actions
-from dcc.tracker.submission_rows import is_named, is_of_centre, key_of, newest_downloads
+from dcc.tracker.states import State
+from dcc.tracker.submission_rows import is_at, is_named, is_of_centre, key_of, newest_downloads
 from dcc.vocabulary import Actor
 
 _WORST_FIRST: Final = (Tone.BAD, Tone.WARN, Tone.WAIT, Tone.GOOD)
@@ -135,10 +138,19 @@ def _document_states(connection: Connection, za_ids: Any) -> Mapping[int, list[S
 
 
 def _actors(connection: Connection, za_ids: Any) -> Mapping[int, tuple[Actor, ...]]:
-    """Who acts on the errors of those with documents that failed."""
-    query = submissions_with_entries(za_ids).add_columns(AnException.short_name, XmlLog.code)
+    """Who acts on the errors of those with documents that failed, and of those that did not arrive."""
+    of_documents = submissions_with_entries(za_ids).add_columns(AnException.short_name, XmlLog.code)
+    latest = newest_downloads(za_ids)
+    of_archives = (
+        select(latest.c.za_id, AnException.short_name, ZipLog.code)
+        .join(ZipDownload, ZipDownload.id == latest.c.download_id)
+        .join(ZipLog, ZipLog.zip_id == ZipDownload.id)
+        .join(AnException, AnException.id == ZipLog.exception_id)
+        .where(is_at(ZipDownload, State(Phase.DOWNLOAD, Status.FAILED)))
+    )
     found: dict[int, set[Actor]] = defaultdict(set)
-    for za_id, kind, code in connection.execute(query.where(XmlFile.status_id == Status.FAILED, FAILING).distinct()):
+    failing = of_documents.where(XmlFile.status_id == Status.FAILED, FAILING).distinct()
+    for za_id, kind, code in (*connection.execute(failing), *connection.execute(of_archives.distinct())):
         found[za_id].add(acts_on((code or kind) if kind in CATALOGUE else declared_code(kind, code)))
     return {za_id: tuple(sorted(actors)) for za_id, actors in found.items()}
 

@@ -21,12 +21,14 @@ from sqlalchemy import Connection
 
 from dcc.errors import (
     ArchiveError,
+    BadChecksumFileError,
     ChecksumMismatchError,
     CorruptArchiveError,
     DccError,
     DiskFullError,
     FileChangedError,
     FileMissingError,
+    FileNotReadableError,
     InternalFaultError,
     SizeMismatchError,
     platform_fault,
@@ -74,6 +76,8 @@ _ASKING_SECONDS = 10.0
 _STOP_SECONDS = 5.0
 
 NOT_FETCHED = State(Phase.DOWNLOAD, Status.CANCELLED)
+_NOT_OF_SOURCE = (WRONG_CHECKSUM, NOT_FETCHED)
+"""The ends of attempts that no fault of a source caused."""
 PIECED_TOGETHER = State(Phase.UNZIP, Status.CANCELLED)
 
 
@@ -280,7 +284,7 @@ class Coordinator:
         self._attempts.sources[hosting.source_id].note_failure(event)
         self._log_reason(job, error)
         job.last_failure = self._failure_of(job, error)
-        if job.last_failure != NOT_FETCHED:
+        if job.last_failure not in _NOT_OF_SOURCE:
             job.failed_hostings.add(hosting.id)
         job.fetched = _outcome_of(event)
         self._batch.end(number, job.fetched)
@@ -334,8 +338,10 @@ class Coordinator:
         hosting = job.hosting
         if hosting is None:
             return NOT_DOWNLOADED
-        if isinstance(error, FileMissingError):
+        if isinstance(error, FileMissingError | FileNotReadableError | BadChecksumFileError):
             job.lost_hostings.add(hosting.id)
+        if isinstance(error, BadChecksumFileError):
+            return WRONG_CHECKSUM
         if not isinstance(error, ChecksumMismatchError):
             return NOT_DOWNLOADED
         if error.received is None:
@@ -511,8 +517,8 @@ class Coordinator:
         del self._unfinished[job.za_id]
         if job.downloaded:
             self._unchecked -= 1
-        elif job.failed_hostings or job.last_failure != NOT_FETCHED:
-            # Else all copies are known to be bad: nothing kept the session from fetching one.
+        elif job.failed_hostings or job.last_failure not in _NOT_OF_SOURCE:
+            # Else the centre corrects the copies or their checksums: nothing kept the session from fetching one.
             self.not_downloaded += 1
         self._batch.finished.append(job)
 

@@ -238,7 +238,7 @@ class Job:
             extracted=self.extracted,
             size_bytes=self.size_bytes,
             md5=self.md5,
-            source=None if source is None else source.label,
+            source=None if source is None else str(source.label),
             attempts=self.attempts,
             seconds=time.monotonic() - self.began,
             finished=utc_now(),

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 
 from dcc.errors import SourceError
+from dcc.messages import Message
 from dcc.runtime.log_context import progress_log
 from dcc.sources.base import Connection
 
@@ -33,7 +34,7 @@ class SourceConnections:
 
     def __init__(
         self,
-        label: str,
+        label: Message | str,
         make: Callable[[], Connection],
         place: Callable[[Callable[[], bool]], AbstractContextManager[None]] = lambda _: nullcontext(),
     ) -> None:

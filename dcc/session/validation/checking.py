@@ -19,7 +19,7 @@ from dcc.archives.extraction import ignored_problem
 from dcc.converters.base import Converter, SubmittedFile
 from dcc.converters.conversion import all_converters, convert_file, converter_for, kinds_of
 from dcc.documents.schema_set import SchemaSet
-from dcc.errors import BadFileNameError, ChecksumMismatchError, NotFoundError, TransferFailedError
+from dcc.errors import BadChecksumFileError, BadFileNameError, ChecksumMismatchError, NotFoundError
 from dcc.messages import mark
 from dcc.naming import ARCHIVE_SUFFIXES, KNOWN_CENTRES, MANIFEST_FORMATS, Action, manifest_beside
 from dcc.outcomes import Problem
@@ -152,7 +152,7 @@ class _Check:
             found = self.checker.check(path, Path(directory) / "contents")
             try:
                 _compare_md5(path, found.md5)
-            except (ChecksumMismatchError, TransferFailedError) as error:
+            except (ChecksumMismatchError, BadChecksumFileError) as error:
                 draft.errors.append(Problem.of(error))
             if isinstance(found, UnopenedArchive):
                 draft.errors.append(Problem.of(found.error))
@@ -215,7 +215,7 @@ def _compare_md5(path: Path, found: str) -> None:
     if not md5_file.is_file():
         return
     with md5_file.open("rb") as file:
-        published = parse_md5(file.read(MAX_SIDECAR_BYTES), path.name, str(path.parent))
+        published = parse_md5(file.read(MAX_SIDECAR_BYTES), path.name)
     if found != published:
         raise ChecksumMismatchError(
             mark(

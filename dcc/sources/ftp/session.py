@@ -290,7 +290,7 @@ def open_session(
     return session
 
 
-def _shown_certificate(label: str, endpoint: Endpoint, settings: Settings) -> bytes | None:
+def _shown_certificate(label: Message | str, endpoint: Endpoint, settings: Settings) -> bytes | None:
     """The server's certificate, unverified, over a separate connection; None if it shows none."""
     with contextlib.suppress(*FAILURES, SourceError):
         control = open_socket(label, endpoint, settings.connect_timeout)

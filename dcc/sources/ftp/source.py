@@ -10,6 +10,7 @@ from dataclasses import replace
 from dcc.errors import (
     ConfigurationError,
     FileMissingError,
+    FileNotReadableError,
     ListingFailedError,
     SourceError,
     SourceTimeoutError,
@@ -37,6 +38,9 @@ from dcc.sources.listing_watch import watch_listing
 from dcc.sources.remote_names import join_base, printable, raw
 
 FTP_PORT = USUAL_PORTS["ftp"]
+
+_NOT_AVAILABLE = "550"
+"""The reply for a file that is missing or may not be read (RFC 959)."""
 
 _MAX_TIMES = 200
 """The most archives of a directory whose times are requested one by one, if a listing lacks them."""
@@ -191,10 +195,18 @@ class FtpConnection(BlockwiseConnection):
                         self.close()
                         return
             except ftplib.error_perm as error:
+                kind: type[SourceError] = FileMissingError
+                text = mark("{path} is not there ({reason}). Check whether it was moved.")
                 if received > offset or session.size_of(path) is not None:
-                    raise
-                raise FileMissingError(
-                    mark("{path} is not there ({reason}). Check whether it was moved."),
+                    if received > offset or not str(error).startswith(_NOT_AVAILABLE):
+                        raise
+                    kind = FileNotReadableError
+                    text = mark(
+                        "the server lists {path} and does not send it ({reason}). Ask the centre to correct the "
+                        "permissions."
+                    )
+                raise kind(
+                    text,
                     source=self._label,
                     path=_printable_path(path),
                     reason=Message(describe(error, self._credential)),
@@ -211,7 +223,7 @@ class FtpConnection(BlockwiseConnection):
         try:
             yield
         except BaseException as error:
-            if not isinstance(error, FileMissingError | ftplib.error_perm | ftplib.error_temp):
+            if not isinstance(error, FileMissingError | FileNotReadableError | ftplib.error_perm | ftplib.error_temp):
                 # Replies may be outstanding, so that the next one would be taken for another's.
                 self.close()
             if isinstance(error, TimeoutError):

@@ -56,7 +56,7 @@ class UnusableAnswerError(http.client.HTTPException):
 class Site:
     """A web server as one source uses it. `certificates` is for https; `credential` has the password, if any."""
 
-    label: str
+    label: Message | str
     scheme: str
     endpoint: Endpoint
     username: str

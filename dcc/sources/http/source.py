@@ -18,6 +18,7 @@ from dcc.errors import (
     ConfigurationError,
     FileChangedError,
     FileMissingError,
+    FileNotReadableError,
     ListingFailedError,
     LoginRefusedError,
     SourceError,
@@ -299,6 +300,7 @@ class HttpConnection(Connection):
             )
         elif answer.status in (401, 403):
             # The login was accepted before: one file must not cost the source all the others.
+            kind = FileNotReadableError if failed is TransferFailedError else failed
             text = mark(
                 "{doing} failed: the server does not let this user read it ({phrase}). Ask the centre to "
                 "correct the permissions."

@@ -47,7 +47,7 @@ class SshConnection:
     """
 
     def __init__(
-        self, label: str, endpoint: Endpoint, settings: Settings, first_algorithms: Sequence[str] = ()
+        self, label: Message | str, endpoint: Endpoint, settings: Settings, first_algorithms: Sequence[str] = ()
     ) -> None:
         self.label = label
         self._await_turn = turn_of(endpoint.host, settings)
@@ -154,7 +154,7 @@ def _first(preferred: Sequence[str], available: Sequence[str]) -> tuple[str, ...
 _KEY_CLASSES: tuple[type[paramiko.PKey], ...] = (paramiko.Ed25519Key, paramiko.ECDSAKey, paramiko.RSAKey)
 
 
-def open_session(address: SourceAddress, settings: Settings, label: str) -> SshConnection:
+def open_session(address: SourceAddress, settings: Settings, label: Message | str) -> SshConnection:
     """Connect to a server that messages call `label`, check its host key, and log in.
 
     Raises HostKeyUnknownError or HostKeyChangedError before anything secret is sent, errors of SshConnection and

@@ -10,6 +10,7 @@ import paramiko
 
 from dcc.errors import (
     FileMissingError,
+    FileNotReadableError,
     ListingFailedError,
     SourceError,
     SourceTimeoutError,
@@ -140,7 +141,8 @@ class SftpConnection(BlockwiseConnection):
             text = mark(
                 "{doing} failed: the server does not let this user read it. Ask the centre to correct the permissions."
             )
-            raise failed(text, source=self._label, doing=doing) from error
+            kind = FileNotReadableError if failed is TransferFailedError else failed
+            raise kind(text, source=self._label, doing=doing) from error
         except _FAILURES as error:
             cause: Exception = error
             text = mark("{doing} failed ({reason}). Ask whoever runs the server, or try again.")

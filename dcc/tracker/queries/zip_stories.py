@@ -15,6 +15,7 @@ from dcc.messages import Message, message_from_json
 from dcc.naming import Action
 from dcc.outcomes import WAITS, AttemptOutcome, Problem, ZipKey
 from dcc.phases import Phase, Status
+from dcc.sources.base import label_of
 from dcc.sources.hosting import CopyFault
 from dcc.tracker.crawls import CrawlFindingEntry, zip_findings
 from dcc.tracker.decisions import Decision, decisions_of
@@ -113,7 +114,7 @@ class Host:
     """
 
     source: int
-    label: str
+    label: Message
     size_bytes: int | None
     modified: int | None
     has_md5: bool
@@ -134,7 +135,7 @@ class DownloadStory:
 
     id: int
     source: int
-    label: str
+    label: Message
     requested: datetime
     received: datetime
     bytes: int
@@ -263,8 +264,8 @@ def _with_source(query: Any) -> Select[Any]:
     return described
 
 
-def _label(row: Any) -> str:
-    return f"file source {row.source} ({row.centre}, {row.protocol}://{row.hostname})"
+def _label(row: Any) -> Message:
+    return label_of(row.source, row.centre, row.protocol, row.hostname)
 
 
 def _hosts(connection: Connection, za_id: int) -> tuple[Host, ...]:
