@@ -21,7 +21,14 @@ from dcc.cli.shell.output import echo_json, fields_of, printable, terminal_width
 from dcc.cli.shell.parameter_types import ID
 from dcc.cli.sources.add_dialog import AgreedSource, ask_for_source, protocols
 from dcc.cli.sources.source_options import checked_address, delta_option, listing_extent, source_options, tls_trust
-from dcc.cli.sources.trial import Trial, echo_progress, host_key_to_pin, list_directories, listing_line
+from dcc.cli.sources.trial import (
+    Trial,
+    echo_progress,
+    host_key_to_pin,
+    list_directories,
+    listing_line,
+    told_without_folders,
+)
 from dcc.errors import ConfigurationError, HostKeyUnknownError, NotFoundError, SourceError, UnreachableError
 
 if TYPE_CHECKING:
@@ -162,7 +169,7 @@ def add(
         address = stored_address(tracker, source_id)
         if not (missing or no_test or warnings):
             try:
-                list_directories(address, settings)
+                told_without_folders(list_directories(address, settings)[0])
             except SourceError as error:
                 warnings = [str(error)]
         with tracker.connect() as connection:
@@ -245,7 +252,8 @@ def stored_address(tracker: Engine, source_id: int) -> SourceAddress:
 def test(ctx: click.Context, source_id: int, accept_host_key: bool, as_json: bool) -> None:
     """Connect to source ID and show its directories.
 
-    It logs in and lists the directories. Nothing is recorded.
+    It logs in and lists the directories. Nothing is recorded. Directories that do not exist yet are no error, but if
+    none of the three does, it says so.
 
     With --accept-host-key the server's present host key replaces the accepted one; both fingerprints are shown.
 
@@ -269,6 +277,7 @@ def test(ctx: click.Context, source_id: int, accept_host_key: bool, as_json: boo
             click.echo(listing_line(part))
         if error is not None:
             raise error
+        told_without_folders(listing.listings)
         return
     directories = [
         {**fields_of(part, "action", "missing", "ignored"), "zips": len(part.zips)} for part in listing.listings
