@@ -42,6 +42,7 @@ class Outcome(StrEnum):
     WAITS_FOR_DATA = "waits for data"
     HELD = "held"
     WITHDRAWN = "withdrawn"
+    COPY_OF_WITHDRAWN = "copy of what was withdrawn"
     LEFT_OUT = "left out"
     TO_BE_TAKEN = "to be taken"
     IN_ORDER = "waits for older archives"
