@@ -23,6 +23,7 @@ from dcc.tracker.crawls import latest_findings
 from dcc.tracker.listings.comparing import KnownHosting
 from dcc.tracker.listings.findings import change_message
 from dcc.tracker.models import CrawlFinding, CrawlingSession, FileSourceHasZip, ZipFile, utc_now
+from dcc.tracker.queries.zip_action_lists import find_zips
 from dcc.tracker.register.file_sources import change_source
 from dcc.tracker.states import State
 from tests.support.asking import in_reading, in_writing, value_in
@@ -165,6 +166,18 @@ def test_a_new_archive_of_unusual_size_is_noticed(installation: Installation) ->
     # One odd archive does not make others of its size usual.
     folder.put("add/H.2013-11-02.25.impc.zip", b"x" * 10_500)
     assert len(crawl(installation).crawls[folder.source_id].findings) == 1
+
+
+@pytest.mark.both_databases
+def test_archives_of_one_name_under_two_actions_have_their_own_sizes(installation: Installation) -> None:
+    folder = installation.add_folder()
+    sizes = {Action.ADD: 1_000, Action.EDIT: 20}
+    for action, size in sizes.items():
+        folder.put(f"{action}/{FIRST}", b"x" * size)
+    folder.put(f"delete/{SECOND}", b"x" * 30)
+    crawl(installation)
+    listed = in_reading(installation.tracker, find_zips)
+    assert {entry.action: entry.size_bytes for entry in listed} == sizes | {Action.DELETE: 30}
 
 
 def test_a_date_in_the_future_in_a_name_is_noted_and_the_archive_processed(installation: Installation) -> None:
