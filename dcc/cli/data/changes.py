@@ -36,6 +36,7 @@ from dcc.messages import count_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from dcc.data_outcomes import DocumentData, FindingEntry
     from dcc.qc.apply.upload_findings import UploadFinding
     from dcc.qc.history import Event
     from dcc.session.data.corrections import DocumentPlan
@@ -116,7 +117,7 @@ def _print_plan(planned: DocumentPlan, limit: int | None) -> None:
     _print_rest(plan.changed - sum(plan.removed.values()), len(rows), "value")
 
 
-def _print_findings(findings: Sequence[UploadFinding], limit: int | None) -> None:
+def _print_findings(findings: Sequence[UploadFinding | FindingEntry], limit: int | None) -> None:
     for found in findings[:limit]:
         click.echo(f"  {click.style(f'{found.rule} {found.severity.value}', fg='red')}  {printable(found.message)}")
     _print_rest(len(findings), limit, "finding")
@@ -157,19 +158,7 @@ def confirm(zip_action: str, reason: str, as_json: bool) -> None:
     with open_tracker(settings) as tracker, open_qc(settings) as qc:
         documents = confirm_submission(tracker, qc, settings, key, author=user_name(), reason=reason)
     if as_json:
-        counts = ("rule", "severity", "count")
-        echo_json(
-            [
-                {
-                    **{name: getattr(document, name) for name in document.__dataclass_fields__},
-                    "finding_counts": [
-                        dict(zip(counts, (*what, count), strict=True))
-                        for what, count in document.finding_counts.items()
-                    ],
-                }
-                for document in documents
-            ]
-        )
+        echo_json([_confirmed_json(document) for document in documents])
     else:
         for document in documents:
             state = state_text(document.phase.short_name, document.status.short_name)
@@ -180,6 +169,17 @@ def confirm(zip_action: str, reason: str, as_json: bool) -> None:
         click.echo("The next session checks what they say: dcc crawl.")
     if any(document.status.name == "FAILED" for document in documents):
         raise click.exceptions.Exit(BuiltOnError.exit_code)
+
+
+def _confirmed_json(document: DocumentData) -> dict[str, object]:
+    counts = [
+        {"rule": rule, "severity": severity, "count": count}
+        for (rule, severity), count in document.finding_counts.items()
+    ]
+    facts = fields_of(document, "file_name", "kind", "centre", "phase", "status", "document_id")
+    facts |= fields_of(document, "repeated", "late", "held", "said", "opened", "ended", "refused", "procedures")
+    facts |= fields_of(document, "findings") | {"finding_counts": counts}
+    return facts | fields_of(document, "reason", "cleared", "waits_for", "left_out")
 
 
 @command(
