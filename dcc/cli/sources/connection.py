@@ -32,7 +32,7 @@ from dcc.cli.sources.trial import (
 from dcc.errors import ConfigurationError, HostKeyUnknownError, NotFoundError, SourceError, UnreachableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy import Engine
 
@@ -120,22 +120,15 @@ def add(
     """
     from pydantic import SecretStr
 
-    from dcc.databases.transactions import writing
     from dcc.sources.base import DeltaStrategy, SourceAddress
-    from dcc.tracker.register import centres, file_sources
+    from dcc.tracker.register import file_sources
     from dcc.tracker.register.column_texts import is_plain_password
     from dcc.tracker.register.source_schedules import policy_columns
 
     policy_columns(**policy)
     settings = settings_from_environment()
     extent = listing_extent(depth, include, exclude)
-    where = {"--base-path": base_path} if protocol == "file" else {"--hostname": hostname} if protocol else {}
-    missing = [name for name, value in ({"--centre": centre, "--protocol": protocol} | where).items() if not value]
-    if missing and not at_terminal():
-        raise ConfigurationError(
-            f"Options are missing: {', '.join(missing)}. Give them, or run `dcc source add` at a terminal, "
-            "where it asks."
-        )
+    missing = _missing_options(centre, protocol, hostname, base_path)
     given = SourceAddress(
         id=0,
         centre=centre,
@@ -157,15 +150,8 @@ def add(
             if accesskey != "-" and is_plain_password(given.accesskey):
                 click.echo(_PLAIN_HINT, err=True)
             agreed, warnings = _as_given(tracker, settings, given, trust, accept=accept_host_key, test=not no_test)
-        new_centre, host_key = agreed.new_centre, agreed.trial.host_key
-        keys = [] if host_key is None else [host_key]
-        with writing(tracker) as connection:
-            if new_centre is not None:
-                centres.add_centre(connection, new_centre)
-            source_id = file_sources.add_source(connection, agreed.trial.address, keys, agreed.tls)
-            file_sources.change_source(connection, source_id, **policy)
-        if new_centre is not None:
-            echo_progress(f"Registered centre {new_centre.short_name}, {new_centre.full_name}.")
+        keys = [] if agreed.trial.host_key is None else [agreed.trial.host_key]
+        source_id = _register(tracker, agreed, keys, policy)
         address = stored_address(tracker, source_id)
         if not (missing or no_test or warnings):
             try:
@@ -175,6 +161,34 @@ def add(
         with tracker.connect() as connection:
             others = file_sources.sources_of_same_place(connection, address)
     _report_addition(source_id, keys, warnings, others, as_json)
+
+
+def _missing_options(centre: str, protocol: str | None, hostname: str, base_path: str) -> list[str]:
+    """The options that are to be asked for. Raises ConfigurationError if there are any, and no terminal."""
+    where = {"--base-path": base_path} if protocol == "file" else {"--hostname": hostname} if protocol else {}
+    missing = [name for name, value in ({"--centre": centre, "--protocol": protocol} | where).items() if not value]
+    if missing and not at_terminal():
+        raise ConfigurationError(
+            f"Options are missing: {', '.join(missing)}. Give them, or run `dcc source add` at a terminal, "
+            "where it asks."
+        )
+    return missing
+
+
+def _register(tracker: Engine, agreed: AgreedSource, keys: Sequence[HostKey], policy: Mapping[str, Any]) -> int:
+    """Register a source, and its centre if that is new; returns the source's id."""
+    from dcc.databases.transactions import writing
+    from dcc.tracker.register import centres, file_sources
+
+    new_centre = agreed.new_centre
+    with writing(tracker) as connection:
+        if new_centre is not None:
+            centres.add_centre(connection, new_centre)
+        source_id = file_sources.add_source(connection, agreed.trial.address, keys, agreed.tls)
+        file_sources.change_source(connection, source_id, **policy)
+    if new_centre is not None:
+        echo_progress(f"Registered centre {new_centre.short_name}, {new_centre.full_name}.")
+    return source_id
 
 
 def _as_given(
