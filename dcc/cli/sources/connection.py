@@ -164,7 +164,7 @@ def add(
 
 
 def _missing_options(centre: str, protocol: str | None, hostname: str, base_path: str) -> list[str]:
-    """The options that are to be asked for. Raises ConfigurationError if there are any, and no terminal."""
+    """The options that a person must still give. Raises ConfigurationError without a terminal to ask at."""
     where = {"--base-path": base_path} if protocol == "file" else {"--hostname": hostname} if protocol else {}
     missing = [name for name, value in ({"--centre": centre, "--protocol": protocol} | where).items() if not value]
     if missing and not at_terminal():
