@@ -47,8 +47,8 @@ class AttemptOutcome(StrEnum):
 
     FINISHED: the archive arrived whole. NOT_MODIFIED: nothing was sent, for what the source has is in staging already.
     ABORTED: it had begun and broke off, because the connection broke, the server stalled, a disk was full or the
-    session died. CANCELLED: a person ended the session before, or paused the source. FAILED: the source could not be
-    reached, refused, or had not what it listed.
+    session died. CANCELLED: a person ended the session before, or paused the source, or its window closed. FAILED: the
+    source could not be reached, refused, or had not what it listed.
     """
 
     FINISHED = "finished"

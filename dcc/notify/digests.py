@@ -40,6 +40,7 @@ _NO_NEWS: Final = frozenset(
         Outcome.TO_BE_TAKEN,
         Outcome.IN_ORDER,
         Outcome.WITHDRAWN,
+        Outcome.COPY_OF_WITHDRAWN,
         Outcome.LEFT_OUT,
     }
 )

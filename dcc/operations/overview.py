@@ -14,7 +14,7 @@ from dcc.settings import Settings
 from dcc.sources.crawl_policy import CrawlDue
 from dcc.tracker import crawls
 from dcc.tracker.crawls import CrawlEntry, SessionEntry
-from dcc.tracker.decisions import DecisionKind, count_decided
+from dcc.tracker.decisions import DecisionKind, count_decided, count_refused_and_gone
 from dcc.tracker.expected_work import ExpectedWork, all_of, expected_work
 from dcc.tracker.hostings import foreign_archives, missing_archives
 from dcc.tracker.hostings.foreign_archives import HeldArchive
@@ -55,8 +55,8 @@ class Overview:
     """The state of everything.
 
     `held_documents` are submission, file name and message of each. `on_hold`, `quarantined` and `acknowledged` count
-    submissions, `proposals` the open proposals of withdrawals. `findings` are those of the latest crawls, `expected` is
-    what sessions will fetch from all sources.
+    submissions, `refused_gone` those with a refused name that no source has any more, `proposals` the open proposals of
+    withdrawals. `findings` are those of the latest crawls, `expected` is what sessions will fetch from all sources.
     """
 
     zip_actions: Sequence[StateCount]
@@ -70,6 +70,7 @@ class Overview:
     on_hold: int
     quarantined: int
     acknowledged: int
+    refused_gone: int
     proposals: int
     silent: Sequence[CentreActivity]
     findings: Sequence[crawls.CrawlFindingEntry]
@@ -90,6 +91,7 @@ def load_overview(connection: Connection, settings: Settings) -> Overview:
         on_hold=decided[DecisionKind.HOLD],
         quarantined=decided[DecisionKind.QUARANTINE],
         acknowledged=decided[DecisionKind.ACKNOWLEDGE],
+        refused_gone=count_refused_and_gone(connection),
         proposals=sum(missing_archives.count_open(connection).values()),
         silent=[centre for centre in activity_of_centres(connection, settings, utc_now()) if centre.silent],
         findings=crawls.latest_findings(connection),

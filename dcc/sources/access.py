@@ -40,6 +40,7 @@ USUAL_PORTS: Final[Mapping[str, int]] = {"sftp": 22, "ftp": 21, "ftps": 21, "htt
 """The port of a server whose address names none, by protocol."""
 
 _PRIVATE_KEY = re.compile(r"\A\s*-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
+_PUBLIC_KEY = re.compile(rb"\A\s*(?:(?:ssh|ecdsa|sk)-\S+ AAAA|-----? ?BEGIN [A-Z0-9 ]*PUBLIC KEY)")
 _ACCESS_KEY = "an access key"
 _GIVEN: Final = message(mark("the access key"))
 _KEY_FILE: Final = mark("the private key {path}")
@@ -110,6 +111,7 @@ def resolve_accesskey(accesskey: SecretStr, fallback_passphrase: SecretStr | Non
     text = accesskey.get_secret_value()
     if not text:
         return Credential(origin=message(mark("an empty access key")))
+    _refuse_public_key(re.sub(r"\A(?:file|key):|\?passphrase=.*\Z", "", text))
     if is_reference(text):
         return _credential(read_reference(text, _ACCESS_KEY), _reference_name(text), fallback_passphrase)
     if text.startswith("key:"):
@@ -141,6 +143,21 @@ def _reference_name(reference: str) -> Message:
     kind, _, name = reference.partition(":")
     text = mark("the environment variable {name}") if kind == "env" else mark("the file {name}")
     return message(text, name=name)
+
+
+def _refuse_public_key(text: str) -> None:
+    """Raise ConfigurationError if the text is the path of a public key, which anybody may read."""
+    try:
+        path = Path(text).expanduser()
+        # What comes through a pipe can be read only once.
+        is_small = path.is_file() and path.stat().st_size <= MAX_SECRET_BYTES
+        is_public = is_small and _PUBLIC_KEY.match(path.read_bytes()) is not None
+    except (OSError, ValueError, RuntimeError):
+        return
+    if is_public:
+        private = text.removesuffix(".pub")
+        hint = f", probably {private}" if private != text else ""
+        raise ConfigurationError(f"The file {text} is the public half of a key. Name the private half{hint}.")
 
 
 def _private_key_at(text: str) -> str | None:

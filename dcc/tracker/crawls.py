@@ -38,8 +38,10 @@ CHANGED: Final = "changed"
 """The kind of a finding: an archive changed under its name."""
 UNUSUAL_SIZE: Final = "unusual_size"
 """The kind of a finding: an archive's size is unusual for its centre."""
+FUTURE_DATE: Final = "future_date"
+"""The kind of a finding: the date in an archive's name is in the future."""
 _UNUSUAL_FOR: Final = timedelta(days=7)
-"""How long an archive of unusual size is shown: the next crawl may come before anybody looks."""
+"""How long an archive of unusual size or name is shown: the next crawl may come before anybody looks."""
 
 SUCCESS: Final = 0
 """`crawling_session.status` and `session_task.status` of a success."""
@@ -200,9 +202,9 @@ def latest_findings(connection: Connection, *, sources: Sequence[int] | None = N
 
 
 def _still_unusual() -> ColumnElement[bool]:
-    """Whether a finding is about an archive of unusual size that a source had for the first time not long ago."""
+    """Whether a finding is about an archive of unusual size or name that a source had first not long ago."""
     recent = CrawlFinding.created > utc_now() - _UNUSUAL_FOR
-    return and_(CrawlFinding.kind == UNUSUAL_SIZE, recent, _is_hosted())
+    return and_(CrawlFinding.kind.in_([UNUSUAL_SIZE, FUTURE_DATE]), recent, _is_hosted())
 
 
 def _is_hosted() -> ColumnElement[bool]:

@@ -98,13 +98,18 @@ def needs_nobody() -> ColumnElement[bool]:
 
     It is acknowledged; or its name is refused and on no source any more, as after the file was renamed.
     """
+    return or_(is_acknowledged(), is_refused_and_gone())
+
+
+def is_refused_and_gone() -> ColumnElement[bool]:
+    """Condition on a submission: its name is refused, and no source has it any more."""
     is_hosted = (
         exists(select(FileSourceHasZip.id))
         .where(FileSourceHasZip.za_id == ZipAction.id, FileSourceHasZip.gone_since.is_(None))
         .correlate(ZipAction)
     )
     is_refused = and_(ZipAction.phase_id == int(Phase.ZIP_NAME), ZipAction.status_id == int(Status.FAILED))
-    return or_(is_acknowledged(), and_(is_refused, ~is_hosted))
+    return and_(is_refused, ~is_hosted)
 
 
 def is_decided(*kinds: DecisionKind) -> ColumnElement[bool]:
@@ -154,10 +159,16 @@ def _decisions(connection: Connection, *conditions: ColumnElement[bool]) -> Mapp
 def count_decided(connection: Connection) -> dict[DecisionKind, int]:
     """The number of submissions for which a decision of each kind is in force."""
     conditions = {kind: is_decided(kind) for kind in DecisionKind} | {DecisionKind.ACKNOWLEDGE: is_acknowledged()}
-    return {
-        kind: connection.scalar(select(func.count()).select_from(ZipAction).where(condition)) or 0
-        for kind, condition in conditions.items()
-    }
+    return {kind: _count(connection, condition) for kind, condition in conditions.items()}
+
+
+def count_refused_and_gone(connection: Connection) -> int:
+    """The number of submissions whose name is refused and on no source any more."""
+    return _count(connection, is_refused_and_gone())
+
+
+def _count(connection: Connection, condition: ColumnElement[bool]) -> int:
+    return connection.scalar(select(func.count()).select_from(ZipAction).where(condition)) or 0
 
 
 def record_fault(connection: Connection, xml_id: int, fault: InternalFaultError) -> None:

@@ -266,6 +266,13 @@ def lost_archives(connection: Connection, replicas: Sequence[str]) -> list[Wante
     return _wanted_copies(connection, query.order_by(StoredArchive.id))
 
 
+def copyless_archives(connection: Connection, replicas: Sequence[str]) -> int:
+    """How many archives these replicas have no good copy of, and none that is bad or missing."""
+    of_archive = exists().where(ArchiveCopy.archive_id == StoredArchive.id, ArchiveCopy.replica.in_(replicas))
+    has_copy = of_archive.where(ArchiveCopy.state != CopyState.PENDING.value)
+    return connection.scalar(select(func.count()).select_from(StoredArchive).where(~has_copy)) or 0
+
+
 def listed_copies(connection: Connection, sha256: str) -> list[ListedCopy]:
     """The sources that may still have these bytes."""
     return [

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+from collections.abc import Callable
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -55,7 +57,20 @@ _KEPT_FIRST: Final = 10
 _SESSIONS_LISTED: Final = 25
 
 
+def _only_html(page: Callable[[Reader, Request], PageResponse]) -> Callable[[Reader, Request], PageResponse]:
+    """Decorates what makes a page without other forms; the answer is 400 for these."""
+
+    @functools.wraps(page)
+    def answer(reader: Reader, request: Request) -> PageResponse:
+        if reader.form != "html":
+            return problem(400, "This page has the form html alone. Reports, causes and the board have others.")
+        return page(reader, request)
+
+    return answer
+
+
 @for_reader
+@_only_html
 def index_page(reader: Reader, _: Request) -> PageResponse:
     """The list of pages: the board, those of each centre, the last sessions, and the newest kept reports."""
     centres, sessions = reading(lambda on: (_centres(on), list_sessions(on.tracker, limit=_SESSIONS_LISTED)))
@@ -94,6 +109,7 @@ def _causes_page(reader: Reader, on: Databases, centre: str | None) -> PageRespo
 
 
 @for_reader
+@_only_html
 def stored_reports_page(reader: Reader, request: Request) -> PageResponse:
     """The newest kept reports, of a centre if it is given."""
     centre = request.path_params.get("centre")
@@ -117,6 +133,7 @@ def stored_report_page(request: Request) -> PageResponse:
 
 
 @for_reader
+@_only_html
 def expected_page(reader: Reader, request: Request) -> PageResponse:
     """Which procedures are due today at a centre, how many are missing, and how much the overviews cover."""
     centre = request.path_params["centre"]

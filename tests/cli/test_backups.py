@@ -59,6 +59,17 @@ def test_an_installation_is_backed_up_checked_and_restored_elsewhere(dcc: Dcc) -
 
 
 @only_sqlite
+def test_a_backup_before_the_first_init_leaves_nothing_behind(bare_dcc: Dcc) -> None:
+    place = bare_dcc.root / "new" / "sets"
+    assert "dcc init" in bare_dcc.error("backup", place, exit_code=2)
+    assert not (bare_dcc.root / "new").exists()
+    assert not (bare_dcc.root / "home").exists()
+    place.mkdir(parents=True)
+    bare_dcc("backup", place, exit_code=2)
+    assert list(place.iterdir()) == []
+
+
+@only_sqlite
 def test_what_is_said_of_a_backup_and_a_restoration(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
     sets = dcc.root / "sets"
     made = dcc("backup", sets)

@@ -44,6 +44,28 @@ def test_a_plan_says_what_would_change_and_changes_nothing(dcc: Dcc, folder: Fol
     assert state_of(dcc, EDIT) == ("xsd", "done")
 
 
+def test_a_plan_names_what_it_would_remove_and_not_each_of_its_values(dcc: Dcc) -> None:
+    dcc.environment["DCC_UNTIL"] = "qc"
+    folder, deletion = dcc.add_folder(), "delete/H.2013-11-05.2.impc.zip"
+    animals = submissions.specimen_document("H", mice=25)
+    weights = submissions.experiment_document("H", procedure="IMPC_BWT_001", animals=25)
+    folder.put(ADD, {"H.2013-10-31.1.specimen.impc.xml": animals, "H.2013-10-31.2.experiment.impc.xml": weights})
+    dcc("crawl")
+    names = ("H.2013-11-05.1.specimen.impc.xml", "H.2013-11-05.1.experiment.impc.xml")
+    folder.put(deletion, dict(zip(names, (animals, weights), strict=True)))
+    dcc("crawl", "--until", "xsd")
+    of_experiments, of_animals = sorted(dcc.json("data", "plan", deletion), key=lambda one: one["file_name"])
+    assert (len(of_experiments["removed"]), set(of_experiments["removed"].values())) == (25, {7})
+    assert (of_experiments["changed"], len(of_experiments["changes"]), of_animals["removed"]) == (175, 175, {})
+    said = dcc("data", "plan", deletion).stdout
+    assert said.count("  would remove Experiment ") == 20
+    assert ": 7 values\n  ... and 5 more entities.\n" in said
+    assert said.count("  Q4 error ") == 20
+    assert "  ... and 5 more findings.\n" in said
+    whole = dcc("data", "plan", deletion, "--all-changes").stdout
+    assert (whole.count("  would remove Experiment "), "IMPC_BWT_001_001" in whole) == (25, False)
+
+
 def test_what_is_held_waits_until_it_is_confirmed(dcc: Dcc, folder: Folder) -> None:
     dcc.environment["DCC_HOLD_THRESHOLD"] = "3"
     report = dcc.json("crawl", exit_code=1)
@@ -60,6 +82,10 @@ def test_what_is_held_waits_until_it_is_confirmed(dcc: Dcc, folder: Folder) -> N
     assert (waiting["zip"], waiting["document"]) == (EDIT, "H.2013-11-05.1.experiment.impc.xml")
     (confirmed,) = dcc.json("data", "confirm", EDIT, "--reason", "a new balance")
     assert (confirmed["phase"], confirmed["status"], confirmed["ended"]) == ("upload", "done", {"experiment": 4})
+    assert " ".join(confirmed) == (
+        "file_name kind centre phase status document_id repeated late held said opened ended refused procedures "
+        "findings finding_counts reason cleared waits_for left_out"
+    )
     dcc("crawl")
     assert state_of(dcc, EDIT) == ("qc", "pending")
     (event,) = [

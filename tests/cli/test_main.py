@@ -93,6 +93,12 @@ def test_wrong_use_ends_with_2() -> None:
         assert "Error: " in result.stderr
 
 
+@pytest.mark.parametrize("path", [[], ["data"], ["data", "plan"]])
+def test_help_is_a_command_too(bare_dcc: Dcc, path: list[str]) -> None:
+    assert bare_dcc("help", *path).stdout == bare_dcc(*path, "--help").stdout != ""
+    assert "No such command 'zzz'" in bare_dcc("help", *path[:1], "zzz", exit_code=2).stderr
+
+
 def test_help_and_version_import_nothing_heavy() -> None:
     commands = ("--help", "--version", "data --help", "data export --help", "qc plot --help")
     assert imported_by(*commands).isdisjoint(HEAVY)

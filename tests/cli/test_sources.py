@@ -104,6 +104,16 @@ def test_an_ftp_server_is_added_and_tested(dcc: Dcc, ftp_server: Share) -> None:
     assert "no sftp server" in dcc.error("source", "test", 1, "--accept-host-key", exit_code=2)
 
 
+def test_a_source_without_any_of_the_three_folders_is_told(dcc: Dcc, tmp_path: Path) -> None:
+    added = dcc("source", "add", "--centre", "H", "--protocol", "file", "--base-path", tmp_path)
+    told = "None of the three is there: probably the directory is another one (--base-path).\n"
+    assert added.stderr.endswith(told)
+    assert told in dcc("source", "test", 1).stderr
+    assert [part["missing"] for part in dcc.json("source", "test", 1)["directories"]] == [True] * 3
+    (tmp_path / "add").mkdir()
+    assert told not in dcc("source", "test", 1).stderr
+
+
 def test_a_source_that_refuses_the_password_is_added_with_a_warning_and_fails_its_test(
     dcc: Dcc, faulty_ftp_server: Callable[..., Share]
 ) -> None:

@@ -11,6 +11,7 @@ from sqlalchemy import update
 from dcc.cli.shell.output import byte_size
 from dcc.tracker.models import SessionStatistics
 from tests.cli.conftest import Dcc
+from tests.support.databases import only_sqlite
 from tests.support.installations import experiments, specimens
 from tests.support.terminals import too_wide
 
@@ -48,7 +49,7 @@ def test_the_status_of_an_empty_tracker(dcc: Dcc) -> None:
     assert status.pop("archive_store") == nothing | {"week": nothing} | dict.fromkeys(
         ("pending", "bad", "missing", "lost"), 0
     )
-    assert {status.pop(name) for name in ("on_hold", "quarantined", "acknowledged", "proposals")} == {0}
+    assert {status.pop(name) for name in ("on_hold", "quarantined", "acknowledged", "refused_gone", "proposals")} == {0}
     assert status.pop("expected") == nothing | {"seconds": None}
     assert status.pop("session") == {"active": None, "also_active": [], "last": None}
     assert status.pop("environment", "") is None
@@ -64,7 +65,7 @@ def test_the_status_counts_zip_actions_and_documents_and_tells_of_each_source(cr
     status = crawled.json("status")
     assert " ".join(status) == (
         "environment zip_actions xml_files sources session held held_archives archive_store on_hold quarantined "
-        "acknowledged proposals findings expected silent"
+        "acknowledged refused_gone proposals findings expected silent"
     )
     assert status["zip_actions"] == [
         {"phase": "zip_name", "status": "failed", "count": 1},
@@ -97,6 +98,23 @@ def test_the_status_counts_zip_actions_and_documents_and_tells_of_each_source(cr
         assert expected in lines
     assert any(re.match(r"1 H file:///\S+ available yes 3 ok 20", line) for line in lines)
     assert any(line.startswith("Session 1: finished, 2 failed, started 20") for line in lines)
+
+
+@only_sqlite
+def test_failed_ones_that_nobody_has_to_act_on_are_counted_beside_the_others(dcc: Dcc) -> None:
+    folder = dcc.add_folder()
+    for name in ("add/H.2013-10-31.1.impc.zip", "add/H.2013-10-31.2.impc.zip", "add/wrong.zip"):
+        folder.put(name, {"results.xml": b"<a/>"})
+    dcc("crawl", exit_code=1)
+    dcc("acknowledge", "add/H.2013-10-31.1.impc.zip", "--reason", "sent again")
+    (folder.path / "add" / "wrong.zip").unlink()
+    for _ in range(2):
+        dcc("crawl", "--all")
+    status = dcc.json("status")
+    failed = sum(one["count"] for one in status["zip_actions"] if one["status"] == "failed")
+    assert (failed, status["acknowledged"], status["refused_gone"]) == (3, 1, 1)
+    assert len(dcc.json("zips", "--status", "failed")) == 1
+    assert "1 refused name on no source any more: dcc zips --status failed leaves" in dcc("status").stdout
 
 
 def test_failed_zip_actions_are_listed_with_why_since_when_and_whom_to_write_to(crawled: Dcc) -> None:

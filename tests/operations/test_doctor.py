@@ -511,6 +511,12 @@ class TestWork:
         away = {"archive_replicas": f"{installation.settings.home}/archive, {tmp_path}/file optional"}
         settings = installation.settings.model_copy(update=away)
         assert sorted(_verdicts(work.check_archive_store, settings).values()) == ["ok", "ok", "warning"]
+        # As after a restore elsewhere, without the archive store.
+        empty = installation.settings.model_copy(update={"archive_replicas": str(tmp_path / "empty")})
+        (tmp_path / "empty").mkdir()
+        verdict, said, advice = _found(work.check_archive_store, empty)["archive store"]
+        assert (verdict, "It has no copy of 1 archive," in said) == ("warning", True)
+        assert "dcc archive repair" in advice
         default = settings.home / "archive"
         audits = f"audits of {default}"
         for days, found in ((31, None), (40, "warning")):

@@ -74,7 +74,7 @@ def test_every_error_of_submissions_and_sources_is_declared() -> None:
 
 
 def test_what_crawls_notice_is_declared() -> None:
-    for kind in ("changed", "taken_anew", "uploading", "size_differs", "foreign", CONFIRMED_GONE):
+    for kind in ("changed", "taken_anew", "uploading", "future_date", "size_differs", "foreign", CONFIRMED_GONE):
         assert declaration_of(LISTING + kind) is not None
 
 

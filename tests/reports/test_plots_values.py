@@ -99,10 +99,24 @@ def test_a_sample_is_told_to_be_of_what_may_be_drawn(qc_database: Engine) -> Non
         later = FIRST_DAY.replace(day=day)
         submit(qc_database, Action.ADD, *(weighed(name(i), "28", day=later) for i in range(ANIMALS)))
     submit(qc_database, Action.ADD, *(weighed(name(i), "much", day=FIRST_DAY.replace(day=25)) for i in range(ANIMALS)))
-    of_centre = in_reading(qc_database, taken_of, key=None, limit=200).of
-    of_submission = in_reading(qc_database, taken_of, limit=200).of
+    of_centre = in_reading(qc_database, taken_of, key=None, limit=120).of
+    of_submission = in_reading(qc_database, taken_of, limit=25).of
     assert of_centre == pytest.approx(5 * ANIMALS, rel=0.2)
     assert of_submission == pytest.approx(2 * ANIMALS, rel=0.2)
+
+
+def test_a_sample_is_as_large_of_an_old_archive_as_of_a_new_one(qc_database: Engine) -> None:
+    """What came later, or was edited, takes no place in it."""
+    submit_history(qc_database)
+    submit_new(qc_database, *(weighed(name(i), "27", day=FIRST_DAY.replace(day=10)) for i in range(ANIMALS)))
+    for day in range(11, 23):
+        later = FIRST_DAY.replace(day=day)
+        submit(qc_database, Action.ADD, *(weighed(name(i), "28", day=later) for i in range(ANIMALS)))
+    taken = in_reading(qc_database, taken_of, limit=24)
+    earlier, new = drawn(taken)
+    assert 18 <= len(earlier) < ANIMALS
+    assert 18 <= len(new) < ANIMALS
+    assert taken.of == pytest.approx(2 * ANIMALS, rel=0.2)
 
 
 def test_other_centres_stand_beside_the_one_that_is_meant(qc_database: Engine) -> None:

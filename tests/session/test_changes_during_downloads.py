@@ -1,4 +1,4 @@
-"""What a person changes while a session downloads: an archive is wanted first, a source is paused or resumed."""
+"""What changes while a session downloads: archives are wanted first, sources are paused, resumed, or windows close."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from sqlalchemy import select
 from dcc.databases.transactions import writing
 from dcc.session.archives import coordination
 from dcc.session.archives.attempts import Attempts
-from dcc.sources.crawl_policy import Pause
+from dcc.sources.crawl_policy import Pause, Windows
 from dcc.store.staging import Staging
 from dcc.tracker.hostings.urgent_archives import request_urgently
 from dcc.tracker.models import ZipDownload
+from dcc.tracker.register.file_sources import change_source
 from dcc.tracker.register.source_schedules import set_pause
-from tests.support.asking import column_in
+from tests.support.asking import column_in, in_writing
 from tests.support.data_installations import key_of
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation, SessionResult
@@ -149,6 +150,24 @@ def test_a_paused_source_gets_no_further_download(slow: Slow) -> None:
     resume(installation, source_id)
     assert sorted(Running(installation).end()) == left
     assert set(installation.states().values()) == {"xsd done"}
+
+
+def test_a_source_whose_window_closes_gets_no_further_download(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    installation, relay = slow.installation, slow.relay
+    put_all(relay.share)
+    source_id = register(installation, relay.share)
+    in_writing(installation.tracker, change_source, source_id, windows="00:00-24:00")
+    is_closed = threading.Event()
+    monkeypatch.setattr(Windows, "is_open", lambda *_: not is_closed.is_set())
+    session = slow.begin()
+    is_closed.set()
+    relay.delay = 0.0
+    fetched = session.end()
+    assert 1 <= len(fetched) <= 2
+    left = [key for key in KEYS if key not in fetched]
+    assert {installation.states()[key] for key in left} == {"zip_name done"}
+    is_closed.clear()
+    assert sorted(Running(installation).end()) == left
 
 
 def test_what_a_paused_source_does_not_send_another_does(slow: Slow) -> None:

@@ -19,9 +19,11 @@ from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc.sources.base import ActionListing, ListedFile, SourceAddress, SourceProtocol
 from dcc.sources.folder import LocalConnection
+from dcc.tracker.crawls import latest_findings
 from dcc.tracker.listings.comparing import KnownHosting
 from dcc.tracker.listings.findings import change_message
 from dcc.tracker.models import CrawlFinding, CrawlingSession, FileSourceHasZip, ZipFile, utc_now
+from dcc.tracker.queries.zip_action_lists import find_zips
 from dcc.tracker.register.file_sources import change_source
 from dcc.tracker.states import State
 from tests.support.asking import in_reading, in_writing, value_in
@@ -164,6 +166,32 @@ def test_a_new_archive_of_unusual_size_is_noticed(installation: Installation) ->
     # One odd archive does not make others of its size usual.
     folder.put("add/H.2013-11-02.25.impc.zip", b"x" * 10_500)
     assert len(crawl(installation).crawls[folder.source_id].findings) == 1
+
+
+@pytest.mark.both_databases
+def test_archives_of_one_name_under_two_actions_have_their_own_sizes(installation: Installation) -> None:
+    folder = installation.add_folder()
+    sizes = {Action.ADD: 1_000, Action.EDIT: 20}
+    for action, size in sizes.items():
+        folder.put(f"{action}/{FIRST}", b"x" * size)
+    folder.put(f"delete/{SECOND}", b"x" * 30)
+    crawl(installation)
+    listed = in_reading(installation.tracker, find_zips)
+    assert {entry.action: entry.size_bytes for entry in listed} == sizes | {Action.DELETE: 30}
+
+
+def test_a_date_in_the_future_in_a_name_is_noted_and_the_archive_processed(installation: Installation) -> None:
+    folder = installation.add_folder()
+    today = utc_now().date()
+    for days in (0, 1, 3):
+        folder.put(f"add/H.{today + timedelta(days=days)}.1.impc.zip", b"x")
+    found = crawl(installation).crawls[folder.source_id]
+    (note,) = found.notes
+    assert note.startswith(f"add/H.{today + timedelta(days=3)}.1.impc.zip on ")
+    assert "names the date" in note
+    assert (found.findings, len(installation.states())) == ((), 3)
+    crawl(installation)
+    assert [finding.kind for finding in in_reading(installation.tracker, latest_findings)] == ["future_date"]
 
 
 @pytest.mark.both_databases

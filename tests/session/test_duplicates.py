@@ -5,7 +5,7 @@ import pytest
 from dcc.phases import Phase
 from dcc.qc import models
 from dcc.reports.languages import load_catalogue
-from dcc.reports.submissions.collecting import collect_submission
+from dcc.reports.submissions.collecting import collect_centre, collect_submission
 from dcc.reports.submissions.model import Outcome
 from dcc.reports.submissions.plain_text import render_text
 from dcc.rights import Delegations
@@ -63,11 +63,15 @@ def test_an_archive_of_the_same_bytes_is_a_duplicate_and_done(data: DataInstalla
     assert data.take_up().zips == []
     withdrawn = "2 of its documents are the same as some that were withdrawn since: nothing of them counts."
     assert withdrawn not in said
+    headline = "Nothing of the archive counts: it is a copy of data that were withdrawn"
+    assert headline not in said
     data.withdraw(FIRST, **WHO)
     said = told()[1]
     assert withdrawn in said
-    assert "Nothing of the archive counts: it is a copy of data that were withdrawn" in said
-    assert "The archive was accepted" not in said
+    assert headline in said
+    assert "is through all checks" not in said
+    of_centre = in_both(data, collect_centre, "H", data.settings)
+    assert of_centre.outcomes == {Outcome.WITHDRAWN: 1, Outcome.COPY_OF_WITHDRAWN: 1}
     data.base.process_again(AGAIN)
     data.take_up()
     assert withdrawn not in told()[1]

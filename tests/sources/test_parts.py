@@ -107,6 +107,15 @@ class TestAccessKeys:
         assert credential.private_key.get_secret_value() == path.read_text()
         assert credential.passphrase == SecretStr("open sesame")
 
+    @pytest.mark.parametrize("prefix", ["", "key:", "file:"])
+    @pytest.mark.parametrize("text", ["ssh-ed25519 AAAAC3Nza me@here\n", "---- BEGIN SSH2 PUBLIC KEY ----\nAAAA"])
+    def test_the_public_half_of_a_key_is_told_as_such(self, prefix: str, text: str, tmp_path: Path) -> None:
+        path = tmp_path / "id_ed25519.pub"
+        path.write_text(text)
+        path.chmod(0o644)
+        with pytest.raises(ConfigurationError, match=r"public half of a key.*private half, probably .*/id_ed25519\."):
+            resolve_accesskey(SecretStr(f"{prefix}{path}"))
+
     def test_a_reference_to_nothing_of_use(self, tmp_path: Path) -> None:
         (tmp_path / "binary").write_bytes(b"hunter2\xff")
         (tmp_path / "password").write_text("hunter2")

@@ -149,7 +149,9 @@ def test_reopening_sets_a_zip_action_back_and_keeps_what_was(tracker: Engine, ar
 @pytest.mark.both_databases
 def test_reopening_cancels_downloads_under_way_and_no_others(tracker: Engine, archive: SeededZip) -> None:
     unzipping = State(Phase.UNZIP, Status.RUNNING)
-    found = [seed_download(tracker, archive.hosting_id, state) for state in (REQUESTED, unzipping, VALID, INVALID)]
+    processed = State(Phase.QC, Status.PENDING)
+    present = (REQUESTED, unzipping, VALID, INVALID, processed)
+    found = [seed_download(tracker, archive.hosting_id, state) for state in present]
     other = seed_zip(tracker, seed_source(tracker, seed_centre(tracker, "J")), "J.2026-01-31.1.impc.zip")
     untouched = seed_download(tracker, other.hosting_id)
     do(tracker, lambda connection: progress.reopen(connection, [archive.za_id], "me", "Again."))
@@ -158,6 +160,7 @@ def test_reopening_cancels_downloads_under_way_and_no_others(tracker: Engine, ar
         found[1]: State(Phase.UNZIP, Status.CANCELLED),
         found[2]: VALID,
         found[3]: INVALID,
+        found[4]: processed,
         untouched: REQUESTED,
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import click
@@ -33,8 +34,10 @@ from dcc.errors import BuiltOnError, NotFoundError
 from dcc.messages import count_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from dcc.data_outcomes import DocumentData, FindingEntry
+    from dcc.qc.apply.upload_findings import UploadFinding
     from dcc.qc.history import Event
     from dcc.session.data.corrections import DocumentPlan
     from dcc.settings import Settings
@@ -46,7 +49,7 @@ _OF_ITS_OWN_VERSION = frozenset({"added", "edited", "refused"})
 
 @command(examples=["dcc data plan edit/H.2013-11-05.4.impc.zip"], exits={2: "no document of it waits for its upload"})
 @click.argument("zip_action", metavar="ACTION/ZIP")
-@click.option("--all-changes", is_flag=True, help=f"Print all values that would change, not only {_CHANGES_SHOWN}.")
+@click.option("--all-changes", is_flag=True, help=f"Print all that would change, not only {_CHANGES_SHOWN} of a kind.")
 @json_option
 def plan(zip_action: str, all_changes: bool, as_json: bool) -> None:
     """Show what the submission ACTION/ZIP would change, without changing it.
@@ -56,10 +59,11 @@ def plan(zip_action: str, all_changes: bool, as_json: bool) -> None:
     \b
     JSON: a list, an object for each document: {"file_name", "state" (applied, refused),
       "held" (whether it waits to be confirmed), "repeated", "late", "said", "opened", "ended",
-      "refused", "changed", "changes": [{"entity", "what", "old", "new"}], "contexts": [{"centre",
-      "pipeline", "colony_id", "strain_id", "procedure_id", "parameter_id"}], "findings":
-      [{"rule", "severity", "message", "line"}]}; `changed` counts the values, `changes` are the
-      first 1,000 of them
+      "refused", "changed", "changes": [{"entity", "what", "old", "new"}], "removed": {entity:
+      how many values}, "contexts": [{"centre", "pipeline", "colony_id", "strain_id",
+      "procedure_id", "parameter_id"}], "findings": [{"rule", "severity", "message", "line"}]};
+      `changed` counts the values, `changes` are the first 1,000 of them, those of removed entities
+      too
     """
     from dcc.session.data.corrections import plan_submission
 
@@ -84,6 +88,7 @@ def _plan_json(planned: DocumentPlan, settings: Settings) -> dict[str, object]:
         **fields_of(would_be, "state", "repeated", "late", "said", "opened", "ended", "refused"),
         "changed": planned.plan.changed,
         "changes": planned.plan.changes,
+        "removed": planned.plan.removed,
         "contexts": sorted(planned.plan.contexts, key=str),
         "findings": [fields_of(found, "rule", "severity", "message", "line") for found in would_be.findings],
     }
@@ -101,13 +106,26 @@ def _print_plan(planned: DocumentPlan, limit: int | None) -> None:
     click.echo(f"  would touch              {count_of(len(plan.contexts), 'data context')}")
     if would_be.late:
         click.echo("  It comes late: newer documents of the centre were applied before.")
-    for found in would_be.findings[:limit]:
+    _print_findings(would_be.findings, limit)
+    for entity, values in islice(plan.removed.items(), limit):
+        click.echo(f"  would remove {printable(entity)}: {count_of(values, 'value')}")
+    _print_rest(len(plan.removed), limit, "entity")
+    rest = [change for change in plan.changes if change.entity not in plan.removed]
+    rows = [(change.entity, change.what, change.old, change.new) for change in rest[:limit]]
+    if rows:
+        echo_table(("entity", "value", "before", "after"), rows, indent="  ")
+    _print_rest(plan.changed - sum(plan.removed.values()), len(rows), "value")
+
+
+def _print_findings(findings: Sequence[UploadFinding | FindingEntry], limit: int | None) -> None:
+    for found in findings[:limit]:
         click.echo(f"  {click.style(f'{found.rule} {found.severity.value}', fg='red')}  {printable(found.message)}")
-    rows = [(change.entity, change.what, change.old, change.new) for change in plan.changes[:limit]]
-    echo_table(("entity", "value", "before", "after"), rows, indent="  ")
-    left = plan.changed - len(rows)
-    if left > 0:
-        click.echo(f"  ... and {count_of(left, 'more value')}.")
+    _print_rest(len(findings), limit, "finding")
+
+
+def _print_rest(number: int, shown: int | None, noun: str) -> None:
+    if shown is not None and number > shown:
+        click.echo(f"  ... and {count_of(number - shown, f'more {noun}')}.")
 
 
 def _counted(counts: Mapping[str, int]) -> str:
@@ -140,30 +158,28 @@ def confirm(zip_action: str, reason: str, as_json: bool) -> None:
     with open_tracker(settings) as tracker, open_qc(settings) as qc:
         documents = confirm_submission(tracker, qc, settings, key, author=user_name(), reason=reason)
     if as_json:
-        counts = ("rule", "severity", "count")
-        echo_json(
-            [
-                {
-                    **{name: getattr(document, name) for name in document.__dataclass_fields__},
-                    "finding_counts": [
-                        dict(zip(counts, (*what, count), strict=True))
-                        for what, count in document.finding_counts.items()
-                    ],
-                }
-                for document in documents
-            ]
-        )
+        echo_json([_confirmed_json(document) for document in documents])
     else:
         for document in documents:
             state = state_text(document.phase.short_name, document.status.short_name)
             click.echo(f"{printable(document.file_name)}: {state}: replaced or removed {_counted(document.ended)}")
-            for found in document.findings[:_CHANGES_SHOWN]:
-                click.echo(f"  {found.rule} {found.severity.value}  {printable(found.message)}")
+            _print_findings(document.findings, _CHANGES_SHOWN)
             if document.reason:
                 click.echo(f"  {printable(document.reason)}")
         click.echo("The next session checks what they say: dcc crawl.")
     if any(document.status.name == "FAILED" for document in documents):
         raise click.exceptions.Exit(BuiltOnError.exit_code)
+
+
+def _confirmed_json(document: DocumentData) -> dict[str, object]:
+    counts = [
+        {"rule": rule, "severity": severity, "count": count}
+        for (rule, severity), count in document.finding_counts.items()
+    ]
+    facts = fields_of(document, "file_name", "kind", "centre", "phase", "status", "document_id")
+    facts |= fields_of(document, "repeated", "late", "held", "said", "opened", "ended", "refused", "procedures")
+    facts |= fields_of(document, "findings") | {"finding_counts": counts}
+    return facts | fields_of(document, "reason", "cleared", "waits_for", "left_out")
 
 
 @command(

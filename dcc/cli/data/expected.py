@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +21,8 @@ from dcc.messages import count_of
 from dcc.runtime.private_files import SHARED_FILE, replacement_file
 
 if TYPE_CHECKING:
-    from dcc.qc.expected_procedures import LackingProcedure
+    from dcc.qc.expected_procedures import LackingProcedure, ProcedureDeliveries
+    from dcc.settings import Settings
 
 _OF_PROCEDURE = ("pipeline", "procedure", "name", "level", "due")
 _CSV = (
@@ -95,13 +96,27 @@ def expected(
         else:
             _write(csv_file, lacking)
     counted = deliveries.by_procedure()
-    uncovered = [(*which, number) for which, number in sorted(deliveries.uncovered.items())]
     if plot is not None:
-        from dcc.reports.languages import load_catalogue
-        from dcc.reports.plots import draw_expected, use_font_cache
+        _draw(counted, settings, language, plot)
+    note_facts(unwritten=csv_file is None and bool(counted))
+    uncovered = [(*which, number) for which, number in sorted(deliveries.uncovered.items())]
+    _show(criteria.day, counted, uncovered, as_json=as_json)
+    for file in () if as_json else filter(None, (csv_file, plot)):
+        click.echo(f"{file} written.", err=True)
 
-        use_font_cache(settings)
-        draw_expected(counted, load_catalogue(language, settings)).write(plot)
+
+def _draw(counted: Sequence[ProcedureDeliveries], settings: Settings, language: str | None, path: Path) -> None:
+    from dcc.reports.languages import load_catalogue
+    from dcc.reports.plots import draw_expected, use_font_cache
+
+    use_font_cache(settings)
+    draw_expected(counted, load_catalogue(language, settings)).write(path)
+
+
+def _show(
+    day: date, counted: Sequence[ProcedureDeliveries], uncovered: Sequence[tuple[str, str, int]], *, as_json: bool
+) -> None:
+    """Print the procedures, and of how many specimens of a centre and pipeline IMPReSS says nothing."""
     columns = ("centre", *_OF_PROCEDURE, *_NUMBERS)
     rows = [
         (
@@ -111,11 +126,10 @@ def expected(
         )
         for procedure in counted
     ]
-    note_facts(unwritten=csv_file is None and bool(counted))
     if as_json:
         not_covered = [dict(zip(("centre", "pipeline", "specimens"), one, strict=True)) for one in uncovered]
         procedures = [dict(zip(columns, row, strict=True)) for row in rows]
-        echo_json({"day": criteria.day, "procedures": procedures, "not_covered": not_covered})
+        echo_json({"day": day, "procedures": procedures, "not_covered": not_covered})
         return
     echo_table(columns, rows, flexible=["name", "pipeline", "level", "explained", "invalid", "delivered"])
     missing = sum(procedure.missing for procedure in counted)
@@ -125,8 +139,6 @@ def expected(
             f"IMPReSS says of {count_of(number, 'specimen')} of centre {of_centre} in pipeline {of_pipeline} nothing "
             "that is due: `dcc reference refresh` retrieves its schedules."
         )
-    for file in filter(None, (csv_file, plot)):
-        click.echo(f"{file} written.", err=True)
 
 
 def _write(path: Path, lacking: Iterable[LackingProcedure]) -> None:

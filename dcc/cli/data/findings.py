@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from dcc.outcomes import ZipKey
-    from dcc.qc.judging.finding_reports import FindingRecord
+    from dcc.qc.judging.finding_reports import FindingFilter, FindingRecord
     from dcc.reports.causes.cause import Cause
     from dcc.reports.causes.collecting import Subject
     from dcc.reports.languages import Catalogue
@@ -237,14 +237,7 @@ def findings(
       {"id", "rule", "severity", "centre", "zip_action", "zip_file", "file_name", "line", "path",
        "value", "message", "snapshot", "waiver", "is_active", "created", "closed"}
     """
-    from dcc.qc.judging.finding_reports import (
-        FindingFilter,
-        count_experiments_of_invalid_animals,
-        count_findings,
-        find_findings,
-    )
-    from dcc.reports.languages import load_catalogue
-    from dcc.rules.catalogue import CATALOGUE
+    from dcc.qc.judging.finding_reports import FindingFilter
 
     settings = settings_from_environment()
     key = parse_zip_key(zip_action) if zip_action else None
@@ -254,9 +247,7 @@ def findings(
                 "A spreadsheet has all findings of a centre, of a submission, or of all: filter it when it is open. "
                 "Name one of --centre and --zip, and leave --json out."
             )
-        with reading_tracker(settings) as tracker, reading_qc(settings) as qc:
-            found = _collect(tracker, qc, settings, key or centre)
-            _write_spreadsheet(spreadsheet, tracker, qc, key or centre, found, load_catalogue(None, settings))
+        _save_findings(settings, key or centre, spreadsheet)
         return
     require_centres(settings, centre)
     criteria = FindingFilter(
@@ -267,45 +258,92 @@ def findings(
         file_name=document,
         only_active=not inactive_too,
     )
+    if each:
+        _show_each(settings, criteria, limit if limit is not None or as_json else _SHOWN, as_json=as_json)
+    else:
+        _show_counts(settings, criteria, as_json=as_json)
+
+
+def _save_findings(settings: Settings, subject: ZipKey | str | None, path: Path) -> None:
+    from dcc.reports.languages import load_catalogue
+
+    with reading_tracker(settings) as tracker, reading_qc(settings) as qc:
+        found = _collect(tracker, qc, settings, subject)
+        _write_spreadsheet(path, tracker, qc, subject, found, load_catalogue(None, settings))
+
+
+def _show_counts(settings: Settings, criteria: FindingFilter, *, as_json: bool) -> None:
+    from dcc.qc.judging.finding_reports import count_findings
+
     with reading_qc(settings) as connection:
         counts = count_findings(connection, criteria)
-        most = limit if limit is not None or as_json else _SHOWN
-        records = list(find_findings(connection, criteria, limit=most)) if each else []
-        uncounted = 0 if as_json else count_experiments_of_invalid_animals(connection, criteria)
+        uncounted = _uncounted(connection, criteria, as_json=as_json)
     if not counts:
-        if rule is not None and rule not in CATALOGUE:
-            nearest = nearest_sentence(rule, CATALOGUE)
-            raise NotFoundError(f"No rule {rule!r} exists.{nearest} See all: dcc rules list")
-        if not uncounted:
-            _require_known(settings, key, document)
-    note_facts(counted=bool(counts) and not each)
+        _require_known(settings, criteria, uncounted)
+    note_facts(counted=bool(counts))
     if as_json:
-        echo_json(records if each else counts)
-    elif not counts:
-        click.echo("No findings." if inactive_too else "No findings. --all shows also those that no longer hold.")
-    elif each:
-        _print_each(records, sum(count.findings for count in counts))
-    else:
+        echo_json(counts)
+    elif counts:
         rows = [
             (one.centre, one.rule, one.severity.value, one.findings, one.documents, _shortened(one.example))
             for one in counts
         ]
         headers = ("centre", "rule", "severity", "findings", "documents", "such as")
         echo_table(headers, rows, flexible=["such as", "documents", "severity"])
-    if uncounted:
+    else:
+        _print_none(criteria)
+    _print_uncounted(uncounted)
+
+
+def _show_each(settings: Settings, criteria: FindingFilter, limit: int | None, *, as_json: bool) -> None:
+    from dcc.qc.judging.finding_reports import count_findings, find_findings
+
+    with reading_qc(settings) as connection:
+        total = sum(count.findings for count in count_findings(connection, criteria))
+        records = list(find_findings(connection, criteria, limit=limit))
+        uncounted = _uncounted(connection, criteria, as_json=as_json)
+    if not total:
+        _require_known(settings, criteria, uncounted)
+    if as_json:
+        echo_json(records)
+    elif total:
+        _print_each(records, total)
+    else:
+        _print_none(criteria)
+    _print_uncounted(uncounted)
+
+
+def _uncounted(connection: Connection, criteria: FindingFilter, *, as_json: bool) -> int:
+    """The experiments without a finding that do not count, because an animal has an error; 0 for JSON."""
+    from dcc.qc.judging.finding_reports import count_experiments_of_invalid_animals
+
+    return 0 if as_json else count_experiments_of_invalid_animals(connection, criteria)
+
+
+def _print_none(criteria: FindingFilter) -> None:
+    click.echo("No findings. --all shows also those that no longer hold." if criteria.only_active else "No findings.")
+
+
+def _print_uncounted(number: int) -> None:
+    if number:
         click.echo()
         echo_wrapped(
-            f"Not counted, because an animal has an error: {count_of(uncounted, 'experiment')} without a finding. "
+            f"Not counted, because an animal has an error: {count_of(number, 'experiment')} without a finding. "
             "They count by themselves once the animal is corrected or its colony registered."
         )
 
 
-def _require_known(settings: Settings, key: ZipKey | None, document: str | None) -> None:
-    """Raise NotFoundError for a submission or document of which nobody has heard."""
+def _require_known(settings: Settings, criteria: FindingFilter, uncounted: int) -> None:
+    """Raise NotFoundError for a rule or, if nothing is `uncounted`, a submission or document that nobody knows."""
+    from dcc.rules.catalogue import CATALOGUE
     from dcc.tracker.archive_access import delivered_document
     from dcc.tracker.submission_rows import require_zip_action
 
-    if key is None and document is None:
+    rule, key, document = criteria.rule, criteria.key, criteria.file_name
+    if rule is not None and rule not in CATALOGUE:
+        nearest = nearest_sentence(rule, CATALOGUE)
+        raise NotFoundError(f"No rule {rule!r} exists.{nearest} See all: dcc rules list")
+    if uncounted or (key is None and document is None):
         return
     with reading_tracker(settings) as tracker:
         if key is not None:

@@ -137,15 +137,7 @@ def crawl(
     from dcc.tracker.expected_work import all_of, expected_work
     from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
 
-    if (group is not None) + bool(source_ids) + everything > 1:
-        raise click.UsageError("--source, --group and --all exclude each other: give one of them.")
-    if zip_actions and not urgent:
-        raise click.UsageError(
-            f"A crawl takes all submissions that wait. To process {zip_actions[0]} before all others, add --urgent; to "
-            f"process it again: dcc retry {zip_actions[0]}"
-        )
-    if urgent and (not zip_actions or group or everything):
-        raise click.UsageError("--urgent takes the archives to process first, and neither --group nor --all.")
+    _check_use(zip_actions, urgent=urgent, sources=bool(source_ids), group=group, everything=everything)
     keys = list(dict.fromkeys(parse_zip_key(text) for text in zip_actions))
     settings = settings_from_environment(**overrides)
     with notifying_tracker_outage(settings), open_tracker(settings) as tracker:
@@ -161,12 +153,7 @@ def crawl(
         crawlable = sources_to_crawl(tracker, settings, source_ids, group=group, even_if_not_due=everything)
         wanted = crawlable if everything else list(source_ids) or None
         if not crawlable:
-            of_group = " of this group" if group else ""
-            due, others = ("there", "") if everything else ("due", "; `dcc crawl --all` crawls those that are not due")
-            warn(
-                f"No available file source of an active centre{of_group} is {due}. See `dcc source list` and "
-                f"`dcc centre list`{others}; `dcc source add` asks for one."
-            )
+            _warn_of_no_source(group, everything=everything)
         shown = session_display(
             len(crawlable),
             lambda: len(run_reading(tracker, waiting_zip_actions)),
@@ -184,6 +171,28 @@ def crawl(
         for key in still_urgent(tracker, keys) if keys else ():
             warn(f"{key} could not be fetched yet. The next session that finds it fetches it first.")
     ctx.exit(exit_code)
+
+
+def _check_use(zip_actions: Sequence[str], *, urgent: bool, sources: bool, group: str | None, everything: bool) -> None:
+    """Raise UsageError for arguments and options of a crawl that do not go together."""
+    if (group is not None) + sources + everything > 1:
+        raise click.UsageError("--source, --group and --all exclude each other: give one of them.")
+    if zip_actions and not urgent:
+        raise click.UsageError(
+            f"A crawl takes all submissions that wait. To process {zip_actions[0]} before all others, add --urgent; to "
+            f"process it again: dcc retry {zip_actions[0]}"
+        )
+    if urgent and (not zip_actions or group or everything):
+        raise click.UsageError("--urgent takes the archives to process first, and neither --group nor --all.")
+
+
+def _warn_of_no_source(group: str | None, *, everything: bool) -> None:
+    of_group = " of this group" if group else ""
+    due, others = ("there", "") if everything else ("due", "; `dcc crawl --all` crawls those that are not due")
+    warn(
+        f"No available file source of an active centre{of_group} is {due}. See `dcc source list` and "
+        f"`dcc centre list`{others}; `dcc source add` asks for one."
+    )
 
 
 @command(

@@ -233,7 +233,12 @@ class RootGroup(CommandGroup):
             raise CommandFailedError(_as_dcc_error(error)) from error
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take the options of `dcc` itself off the arguments, and remember those without text."""
+        """Take the options of `dcc` itself off the arguments, and remember those without text.
+
+        `dcc help COMMAND` is `dcc COMMAND --help`.
+        """
+        if args[:1] == ["help"]:
+            args = [*args[1:], "--help"]
         ctx.meta[_NO_TEXT] = [argument for argument in args if not _is_text(argument)]
         return super().parse_args(ctx, args)
 

@@ -21,11 +21,18 @@ from dcc.cli.shell.output import echo_json, fields_of, printable, terminal_width
 from dcc.cli.shell.parameter_types import ID
 from dcc.cli.sources.add_dialog import AgreedSource, ask_for_source, protocols
 from dcc.cli.sources.source_options import checked_address, delta_option, listing_extent, source_options, tls_trust
-from dcc.cli.sources.trial import Trial, echo_progress, host_key_to_pin, list_directories, listing_line
+from dcc.cli.sources.trial import (
+    Trial,
+    echo_progress,
+    host_key_to_pin,
+    list_directories,
+    listing_line,
+    told_without_folders,
+)
 from dcc.errors import ConfigurationError, HostKeyUnknownError, NotFoundError, SourceError, UnreachableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy import Engine
 
@@ -113,22 +120,15 @@ def add(
     """
     from pydantic import SecretStr
 
-    from dcc.databases.transactions import writing
     from dcc.sources.base import DeltaStrategy, SourceAddress
-    from dcc.tracker.register import centres, file_sources
+    from dcc.tracker.register import file_sources
     from dcc.tracker.register.column_texts import is_plain_password
     from dcc.tracker.register.source_schedules import policy_columns
 
     policy_columns(**policy)
     settings = settings_from_environment()
     extent = listing_extent(depth, include, exclude)
-    where = {"--base-path": base_path} if protocol == "file" else {"--hostname": hostname} if protocol else {}
-    missing = [name for name, value in ({"--centre": centre, "--protocol": protocol} | where).items() if not value]
-    if missing and not at_terminal():
-        raise ConfigurationError(
-            f"Options are missing: {', '.join(missing)}. Give them, or run `dcc source add` at a terminal, "
-            "where it asks."
-        )
+    missing = _missing_options(centre, protocol, hostname, base_path)
     given = SourceAddress(
         id=0,
         centre=centre,
@@ -150,24 +150,45 @@ def add(
             if accesskey != "-" and is_plain_password(given.accesskey):
                 click.echo(_PLAIN_HINT, err=True)
             agreed, warnings = _as_given(tracker, settings, given, trust, accept=accept_host_key, test=not no_test)
-        new_centre, host_key = agreed.new_centre, agreed.trial.host_key
-        keys = [] if host_key is None else [host_key]
-        with writing(tracker) as connection:
-            if new_centre is not None:
-                centres.add_centre(connection, new_centre)
-            source_id = file_sources.add_source(connection, agreed.trial.address, keys, agreed.tls)
-            file_sources.change_source(connection, source_id, **policy)
-        if new_centre is not None:
-            echo_progress(f"Registered centre {new_centre.short_name}, {new_centre.full_name}.")
+        keys = [] if agreed.trial.host_key is None else [agreed.trial.host_key]
+        source_id = _register(tracker, agreed, keys, policy)
         address = stored_address(tracker, source_id)
         if not (missing or no_test or warnings):
             try:
-                list_directories(address, settings)
+                told_without_folders(list_directories(address, settings)[0])
             except SourceError as error:
                 warnings = [str(error)]
         with tracker.connect() as connection:
             others = file_sources.sources_of_same_place(connection, address)
     _report_addition(source_id, keys, warnings, others, as_json)
+
+
+def _missing_options(centre: str, protocol: str | None, hostname: str, base_path: str) -> list[str]:
+    """The options that a person must still give. Raises ConfigurationError without a terminal to ask at."""
+    where = {"--base-path": base_path} if protocol == "file" else {"--hostname": hostname} if protocol else {}
+    missing = [name for name, value in ({"--centre": centre, "--protocol": protocol} | where).items() if not value]
+    if missing and not at_terminal():
+        raise ConfigurationError(
+            f"Options are missing: {', '.join(missing)}. Give them, or run `dcc source add` at a terminal, "
+            "where it asks."
+        )
+    return missing
+
+
+def _register(tracker: Engine, agreed: AgreedSource, keys: Sequence[HostKey], policy: Mapping[str, Any]) -> int:
+    """Register a source, and its centre if that is new; returns the source's id."""
+    from dcc.databases.transactions import writing
+    from dcc.tracker.register import centres, file_sources
+
+    new_centre = agreed.new_centre
+    with writing(tracker) as connection:
+        if new_centre is not None:
+            centres.add_centre(connection, new_centre)
+        source_id = file_sources.add_source(connection, agreed.trial.address, keys, agreed.tls)
+        file_sources.change_source(connection, source_id, **policy)
+    if new_centre is not None:
+        echo_progress(f"Registered centre {new_centre.short_name}, {new_centre.full_name}.")
+    return source_id
 
 
 def _as_given(
@@ -245,7 +266,8 @@ def stored_address(tracker: Engine, source_id: int) -> SourceAddress:
 def test(ctx: click.Context, source_id: int, accept_host_key: bool, as_json: bool) -> None:
     """Connect to source ID and show its directories.
 
-    It logs in and lists the directories. Nothing is recorded.
+    It logs in and lists the directories. Nothing is recorded. Directories that do not exist yet are no error, but if
+    none of the three does, it says so.
 
     With --accept-host-key the server's present host key replaces the accepted one; both fingerprints are shown.
 
@@ -269,6 +291,7 @@ def test(ctx: click.Context, source_id: int, accept_host_key: bool, as_json: boo
             click.echo(listing_line(part))
         if error is not None:
             raise error
+        told_without_folders(listing.listings)
         return
     directories = [
         {**fields_of(part, "action", "missing", "ignored"), "zips": len(part.zips)} for part in listing.listings

@@ -116,8 +116,7 @@ def list_directories(address: SourceAddress, settings: Settings) -> tuple[list[A
 
 def _explain(listings: Sequence[ActionListing], settings: Settings, centres: Collection[str]) -> bool:
     """Print what a crawl would do with the content of the three directories; returns whether any of them exists."""
-    if all(part.missing for part in listings):
-        echo_progress("None of the three is there: probably the directory is another one.")
+    if told_without_folders(listings):
         return False
     refused: list[str] = []
     names = [listed.name for part in listings for listed in part.zips]
@@ -135,6 +134,14 @@ def _explain(listings: Sequence[ActionListing], settings: Settings, centres: Col
     else:
         echo_progress(f"A crawl would collect {count_of(len(names), 'archive')}.")
     return True
+
+
+def told_without_folders(listings: Sequence[ActionListing]) -> bool:
+    """Whether none of the three directories exists, which is printed: archives cannot be put there."""
+    without = [part.missing for part in listings] == [True] * len(Action)
+    if without:
+        echo_progress("None of the three is there: probably the directory is another one (--base-path).")
+    return without
 
 
 def listing_line(part: ActionListing) -> str:

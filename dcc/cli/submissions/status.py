@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dcc.tracker.queries.zip_action_lists import StateCount
 
 _FINDINGS_SHOWN = 20
+_COUNTS = "on_hold", "quarantined", "acknowledged", "refused_gone", "proposals"
 
 
 @command()
@@ -55,6 +56,8 @@ def status(as_json: bool) -> None:
                   "missing" (copies), "lost" (archives)}
       on_hold, quarantined, acknowledged  how many submissions are: see `dcc hold`, `dcc zips
                   --quarantine` and `dcc acknowledge`
+      refused_gone  how many have a refused name that no source has any more; `dcc zips --status
+                  failed` leaves out these, and acknowledged ones
       proposals   how many proposed withdrawals are open: see `dcc data proposals`
       expected    archives to be fetched: {"archives", "bytes", "seconds" (null if unknown)}
       silent      unusually silent centres: a list of {"centre", "since", "within_days"}
@@ -107,7 +110,7 @@ def _json_of(overview: Overview) -> dict[str, object]:
             **fields_of(stored, "pending", "bad", "missing"),
             "lost": len(stored.lost),
         },
-        **fields_of(overview, "on_hold", "quarantined", "acknowledged", "proposals", "findings", "expected"),
+        **fields_of(overview, *_COUNTS, "findings", "expected"),
         "silent": [fields_of(centre, "centre", "since", "within_days") for centre in overview.silent],
     }
 
@@ -130,6 +133,10 @@ def _print_overview(overview: Overview) -> None:
         if count:
             click.echo()
             echo_wrapped(f"{count_of(count, 'submission')} {what}: dcc zips --{option}")
+    if overview.refused_gone:
+        click.echo()
+        names = count_of(overview.refused_gone, "refused name")
+        echo_wrapped(f"{names} on no source any more: dcc zips --status failed leaves them out")
     if overview.proposals:
         click.echo()
         echo_wrapped(f"{count_of(overview.proposals, 'proposed withdrawal')} to decide on: dcc data proposals")

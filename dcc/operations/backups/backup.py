@@ -22,7 +22,7 @@ from typing import Final
 from sqlalchemy import Connection, Engine
 
 from dcc.databases.database import Database
-from dcc.databases.schema import refuse_unfinished
+from dcc.databases.schema import refuse_unfinished, require_file
 from dcc.errors import BackupActiveError, BackupError
 from dcc.operations.backups.archive_copies import CopiedArchives, copy_archives
 from dcc.operations.backups.database_files import disk_errors, fsync, open_file, revision_of, write_file
@@ -137,6 +137,9 @@ def make_backup(
             f"{directory} is in staging ({settings.staging_directory}), whose files are listed, copied and removed. "
             "Name a directory elsewhere, best on another disk."
         )
+    # Before the directory is made.
+    for engine in (tracker, qc):
+        require_file(engine)
     with _alone_in(directory):
         with _disk_errors(directory):
             newest, manifest = _make_set(tracker, qc, settings, directory, request, on_progress)

@@ -52,7 +52,7 @@ from dcc.tracker.database import TRACKER
 from dcc.tracker.models import CrawlingSession, NotificationRow
 from dcc.tracker.queries.zip_action_lists import held_documents
 from dcc.tracker.register.centres import list_centres
-from dcc.tracker.stored_archives import replicas_with_copies
+from dcc.tracker.stored_archives import copyless_archives, replicas_with_copies
 
 _RECENT: Final = timedelta(days=7)
 _LOST_SHOWN: Final = 5
@@ -167,6 +167,7 @@ def check_archive_store(environment: Environment) -> Iterator[CheckFinding]:
     store.close()
     with environment.reading(TRACKER) as connection:
         found = store_overview(connection, environment.settings)
+        copyless = copyless_archives(connection, [replica.replica for replica in found.replicas])
     faulty = found.bad + found.missing
     if found.lost:
         named = ", ".join(map(str, found.lost[:_LOST_SHOWN]))
@@ -174,6 +175,13 @@ def check_archive_store(environment: Environment) -> Iterator[CheckFinding]:
         yield failed("archive store", f"No copy is good of {lost}: {named}", "dcc archive status")
     elif faulty:
         yield warning("archive store", f"{count_of(faulty, 'copy')} bad or missing.", "dcc archive repair")
+    elif copyless:
+        yield warning(
+            "archive store",
+            f"It has no copy of {count_of(copyless, 'archive')}, as after a restore without the archive store.",
+            "Name a directory that has them, such as that of dcc backup --with-archives, in DCC_ARCHIVE_REPLICAS; then "
+            "dcc archive repair, which also takes them from staging",
+        )
     else:
         yield ok("archive store", f"Archives: {found.archives.archives:,}; pending copies: {found.pending:,}.")
     days = environment.settings.archive_audit_days

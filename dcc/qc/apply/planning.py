@@ -6,7 +6,8 @@ documents come between. It compares the versions that the document would end and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -58,13 +59,15 @@ class Plan:
     """What a document would change. `would_be` is the result of applying it; its ids are not used.
 
     `changed` counts values, `changes` are the first `CHANGES_LISTED` of them; unchanged values of an edit are not
-    listed. Added entities are only in the counts of `would_be`. A document that was applied before would change
-    nothing: `would_be` is `repeated`, with the document's id in the QC database.
+    listed. `removed` are the entities that would be gone, each with the number of its values. Added entities are only
+    in the counts of `would_be`. A document that was applied before would change nothing: `would_be` is `repeated`, with
+    the document's id in the QC database.
     """
 
     would_be: AppliedDocument
     changed: int
     changes: tuple[EntityChange, ...]
+    removed: Mapping[str, int]
     contexts: frozenset[TouchedContext]
 
 
@@ -81,21 +84,23 @@ def plan_document(engine: Engine, document: DocumentWithRows) -> Plan:
 
 def _compare(connection: Connection, applied: AppliedDocument) -> Plan:
     if applied.repeated:
-        return Plan(applied, 0, (), frozenset())
+        return Plan(applied, 0, (), {}, frozenset())
     changed = 0
     changes: list[EntityChange] = []
+    removed: Counter[str] = Counter()
     contexts: set[TouchedContext] = set()
     for kind in EntityKind:
         for ended, opened in _pairs(connection, kind, applied.document_id):
-            for change in _differences(connection, kind, ended, opened):
+            for change, is_removed in _differences(connection, kind, ended, opened):
                 changed += 1
+                removed[change.entity] += is_removed
                 if len(changes) < CHANGES_LISTED:
                     changes.append(change)
             if kind is EntityKind.SPECIMEN:
                 contexts |= _contexts_of_animals(connection, ended, opened)
             else:
                 contexts |= _contexts(connection, kind, [*ended, *opened])
-    return Plan(applied, changed, tuple(changes), frozenset(contexts))
+    return Plan(applied, changed, tuple(changes), +removed, frozenset(contexts))
 
 
 Entities = dict[int, RowMapping]
@@ -127,8 +132,10 @@ def _key(kind: EntityKind, row: RowMapping) -> tuple[Any, ...]:
     return key_of_row([row[column.name] for column in key_columns(kind)])
 
 
-def _differences(connection: Connection, kind: EntityKind, old: Entities, new: Entities) -> Iterator[EntityChange]:
-    """The values of the old and new entities that differ; entities that are only added have none."""
+def _differences(
+    connection: Connection, kind: EntityKind, old: Entities, new: Entities
+) -> Iterator[tuple[EntityChange, bool]]:
+    """The values of the old and new entities that differ, and whether the entity is gone; added entities have none."""
     if not old:
         return
     before = _values(connection, kind, old)
@@ -138,7 +145,7 @@ def _differences(connection: Connection, kind: EntityKind, old: Entities, new: E
         name = str(describe(kind, key))
         for of_value in values | others:
             if values.get(of_value) != others.get(of_value):
-                yield EntityChange(name, of_value, values.get(of_value), others.get(of_value))
+                yield EntityChange(name, of_value, values.get(of_value), others.get(of_value)), key not in after
 
 
 def _values(connection: Connection, kind: EntityKind, rows: Entities) -> dict[tuple[Any, ...], dict[str, str]]:

@@ -300,6 +300,10 @@ _LISTINGS: Final[Mapping[str, Declaration]] = {
         acts=Actor.DCC,
         for_centre=mark("It may ask whether they are what you meant to submit. They are processed anyway."),
     ),
+    "future_date": _centre(
+        mark("Archives have names with a date in the future"),
+        mark("Use the day on which the data were exported in the names of the next ones. These are processed anyway."),
+    ),
     "size_differs": _centre(
         mark("Archives of one name have different sizes on two file sources"),
         mark("Say which of them is right, and have the other one removed. That of the preferred source is taken."),

@@ -8,7 +8,7 @@ large number, modulo a prime. The database tells that from an index, without rea
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -173,22 +173,25 @@ def centres_with(connection: Connection, parameter_id: str) -> list[str]:
 def _of_centre(connection: Connection, parameter_id: str, centre: str, before: Collection[int], limit: int) -> _Sample:
     """Measurements of a parameter at a centre; of documents applied before the last of those given, and not of these.
 
-    `limit` of them or a few more; all that there are, whoever brought them, where no documents are given.
+    About `limit` of them; all that there are, whoever brought them, where no documents are given.
     """
     own = MEASUREMENT.c
     of_centre = (own.parameter_id == parameter_id) & (own.centre == centre)
     total = connection.scalar(select(func.count()).select_from(MEASUREMENT).where(of_centre)) or 0
     left_out = set(before)
-    wanted = _values(of_centre & _share(total, limit)).add_columns(RUN.c.document_id)
-    rows = connection.execute(wanted.where(RUN.c.document_id < max(before)) if before else wanted)
-    kept = (Value._make((*row[:-1], centre, False)) for row in rows if row[-1] not in left_out)
-    return _sampled(kept, total, limit)
+
+    def drawable(share: ColumnElement[bool]) -> Iterator[Value]:
+        wanted = _values(of_centre & share).add_columns(RUN.c.document_id)
+        rows = connection.execute(wanted.where(RUN.c.document_id < max(before)) if before else wanted)
+        return (Value._make((*row[:-1], centre, False)) for row in rows if row[-1] not in left_out)
+
+    return _sampled(drawable, total, limit)
 
 
 def _of_documents(
     connection: Connection, parameter_id: str, documents: Collection[int], centre: str, limit: int
 ) -> _Sample:
-    """Measurements of a parameter that these documents brought; `limit` or a few more."""
+    """Measurements of a parameter that these documents brought; about `limit`."""
     # The runs of the documents are looked up, not all measurements of the parameter.
     condition = RUN.c.document_id.in_(numbers_in("documents")) & (
         only_compared(MEASUREMENT.c.parameter_id) == parameter_id
@@ -196,21 +199,38 @@ def _of_documents(
     given = {"documents": as_json(documents)}
     joined = MEASUREMENT.join(RUN, RUN.c.id == MEASUREMENT.c.procedure_run_id)
     number = connection.scalar(select(func.count()).select_from(joined).where(condition), given) or 0
-    rows = connection.execute(_values(condition & _share(number, limit)), given)
-    return _sampled((Value._make((*row, centre, True)) for row in rows), number, limit)
+
+    def drawable(share: ColumnElement[bool]) -> Iterator[Value]:
+        rows = connection.execute(_values(condition & share), given)
+        return (Value._make((*row, centre, True)) for row in rows)
+
+    return _sampled(drawable, number, limit)
 
 
-def _sampled(rows: Iterable[Value], total: int, limit: int) -> _Sample:
-    values = sorted(islice(rows, 2 * limit))
-    # To count exactly what may be drawn, the database would have to read all other rows.
-    return values, round(len(values) * max(total / limit, 1)), total <= limit
+_MOST_READ: Final = 16
+"""At most so many times as many measurements are read as are drawn, where most of them may not be drawn."""
 
 
-def _share(total: int, limit: int) -> ColumnElement[bool]:
-    """The condition that about `limit` of so many measurements fulfil, by their ids alone."""
-    if total <= limit:
+def _sampled(drawable: Callable[[ColumnElement[bool]], Iterable[Value]], total: int, limit: int) -> _Sample:
+    """About `limit` of `total` measurements; `drawable` reads those of a share that may be drawn.
+
+    Where many may not, as those of later documents, a larger share is read.
+    """
+    part = limit / total if total > limit else 1.0
+    last = min(_MOST_READ * part, 1.0)
+    while True:
+        values = sorted(islice(drawable(_share(part)), 2 * limit))
+        if part >= last or len(values) >= 0.75 * limit:
+            # To count exactly what may be drawn, the database would have to read all other rows.
+            return values, round(len(values) / part), part >= 1
+        part = min(part * limit / max(len(values), 1), last)
+
+
+def _share(part: float) -> ColumnElement[bool]:
+    """The condition that this part of measurements fulfils, by their ids alone."""
+    if part >= 1:
         return true()
-    return MEASUREMENT.c.id % _PRIME * _FACTOR % _PRIME < int(_PRIME * limit / total)
+    return MEASUREMENT.c.id % _PRIME * _FACTOR % _PRIME < int(_PRIME * part)
 
 
 def _values(wanted: ColumnElement[bool]) -> Select[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from typing import Any, Final
 
@@ -40,24 +41,28 @@ def accepted_of_zip(qc: Connection, key: ZipKey, *, limit: int) -> AcceptedData:
     mine = and_(DOCUMENT.c.zip_file == key.file_name, DOCUMENT.c.zip_action == key.action.value, *_STANDS)
     procedures = _largest(qc, _procedures(mine), limit)
     contexts = _numbers(qc, _contexts(mine))
-    return AcceptedData(_entities(qc, mine), *procedures, contexts, _copies_of_withdrawn(qc, mine))
+    return AcceptedData(_entities(qc, mine), *procedures, contexts, copies_of_withdrawn(qc, [key])[key])
 
 
-def _copies_of_withdrawn(qc: Connection, mine: Any) -> int:
-    """How many of these documents were not taken, as they are the same as one that was withdrawn since."""
+def copies_of_withdrawn(qc: Connection, keys: Collection[ZipKey]) -> Counter[ZipKey]:
+    """How many documents of submissions were not taken, as they are the same as one that was withdrawn since."""
     named = (
-        select(FINDING.c.details)
-        .join(DOCUMENT, DOCUMENT.c.id == FINDING.c.document_id)
-        .where(mine, FINDING.c.rule == DUPLICATE, FINDING.c.is_active)
+        select(DOCUMENT.c.zip_action, DOCUMENT.c.zip_file, FINDING.c.details)
+        .join(FINDING, FINDING.c.document_id == DOCUMENT.c.id)
+        .where(FINDING.c.rule == DUPLICATE, FINDING.c.is_active, *_STANDS)
     )
-    originals = [from_json(details) or {} for details in qc.scalars(named)]
-    places = [(str(one.get("archive")), str(one.get("document"))) for one in originals]
+    copies = [
+        (key, from_json(details) or {})
+        for action, file_name, details in rows_with(qc, named, DOCUMENT.c.zip_file, {key.file_name for key in keys})
+        if (key := ZipKey(Action(action), file_name)) in keys
+    ]
+    places = [(key, (str(original.get("archive")), str(original.get("document")))) for key, original in copies]
     standing = select(DOCUMENT.c.zip_action, DOCUMENT.c.zip_file, DOCUMENT.c.file_name).where(
         DOCUMENT.c.state == DocumentState.APPLIED.value, DOCUMENT.c.action != DocumentAction.UNDO.value
     )
-    rows = rows_with(qc, standing, DOCUMENT.c.zip_file, {archive.partition("/")[2] for archive, _ in places})
+    rows = rows_with(qc, standing, DOCUMENT.c.zip_file, {archive.partition("/")[2] for _, (archive, _) in places})
     found = {(f"{row.zip_action}/{row.zip_file}", row.file_name) for row in rows}
-    return sum(place not in found for place in places)
+    return Counter(key for key, place in places if place not in found)
 
 
 def taken_zips(qc: Connection, keys: Collection[ZipKey]) -> set[ZipKey]:

@@ -26,7 +26,6 @@ from dcc.reports.submissions.model import (
     Tone,
     ZipLine,
 )
-from dcc.reports.submissions.outcomes import tone_of
 from dcc.reports.submissions.zip_lines import line_of, zips_of_centre, zips_of_session
 from dcc.settings import Settings
 from dcc.tracker.crawls import CrawlEntry, latest_crawls, require_session
@@ -100,17 +99,14 @@ def collect_submission(
     latest = story.latest
     documents = () if latest is None else list_documents(tracker, qc, key, latest, limit=MAX_DOCUMENTS)
     foreign = next(iter(held_archives(tracker, key=key)), None)
-    accepted = None if qc is None else accepted_of_zip(qc, key, limit=MAX_PROCEDURES)
-    is_copy = accepted is not None and 0 < accepted.copies_of_withdrawn == line.documents
-    outcome = Outcome.COPY_OF_WITHDRAWN if is_copy and line.tone is Tone.GOOD else line.outcome
     return SubmissionReport(
         key=key,
         centre=story.centre,
         centre_name=next((each.full_name for each in list_centres(tracker) if each.short_name == story.centre), None),
         phase=story.phase,
         status=story.status,
-        outcome=outcome,
-        tone=tone_of(outcome),
+        outcome=line.outcome,
+        tone=line.tone,
         made=utc_now(),
         size_bytes=story.size_bytes,
         md5=story.md5,
@@ -126,7 +122,7 @@ def collect_submission(
         reopenings=story.reopenings[-MAX_NOTES:],
         findings=story.findings[-MAX_NOTES:],
         removals=story.removals[-MAX_NOTES:],
-        accepted=accepted,
+        accepted=None if qc is None else accepted_of_zip(qc, key, limit=MAX_PROCEDURES),
         qc_missing=_missing(qc, qc_missing),
         pictures=draw_pictures(qc, key, settings, catalogue, max_pictures),
         changed=line.changed,

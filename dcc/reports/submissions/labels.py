@@ -67,6 +67,7 @@ _GOOD_ARCHIVE: Final = mark(
     "Correct the archive and replace the bad one, under the same name. If you publish a checksum or manifest "
     "beside it, make that again, too. The next session fetches it."
 )
+_AFTER_ALL: Final = mark("To have it taken after all, ask the Data Coordination Centre, or submit it under a new name.")
 
 OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
     Outcome.NAME_REFUSED: OutcomeText(
@@ -208,7 +209,7 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
         mark("The archive was withdrawn"),
         mark("What it had changed was taken back: the data are as they were before it."),
         Actor.NOBODY,
-        (mark("To have it taken after all, ask the Data Coordination Centre, or submit it under a new name."),),
+        (_AFTER_ALL,),
         acts=mark("Nobody: it is decided"),
     ),
     Outcome.COPY_OF_WITHDRAWN: OutcomeText(

@@ -71,6 +71,7 @@ def outcome_of(
     waits_for_data: bool = False,
     waits_for_older: bool = False,
     changed: bool = False,
+    of_withdrawn: bool = False,
 ) -> Outcome:
     """The outcome of a submission in that state, whose documents are in `states`.
 
@@ -78,11 +79,13 @@ def outcome_of(
     of its data were accepted; None where that is not known, and then the states tell. `foreign`: it is held, or was
     turned down, on another centre's source. `waits_for_data`: its failed documents only wait for other data.
     `waits_for_older`: an older archive of its centre comes first. `changed`: the archive changed after its data were
-    accepted.
+    accepted. `of_withdrawn`: none of its documents was taken, as they are the same as some that were withdrawn since.
     """
     outcome = _outcome_of_state(phase, status, list(states), held=held, taken=taken, left_out=left_out)
     if outcome is Outcome.WAITING and foreign is not None:
         outcome = Outcome.FOREIGN if foreign.declined is None else Outcome.DECLINED
+    elif outcome in (Outcome.DONE, Outcome.TO_BE_LOOKED_AT) and of_withdrawn:
+        outcome = Outcome.COPY_OF_WITHDRAWN
     elif outcome is Outcome.TO_BE_TAKEN and waits_for_older:
         outcome = Outcome.IN_ORDER
     elif outcome in (Outcome.NOTHING_TAKEN, Outcome.PARTLY_TAKEN) and waits_for_data:

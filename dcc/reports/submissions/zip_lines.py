@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
@@ -12,10 +12,11 @@ from dcc.declarations import acts_on
 from dcc.outcomes import HELD, LEFT_OUT, ZipKey
 from dcc.phases import Phase, Status
 from dcc.reports.causes.errors import declared_code
-from dcc.reports.submissions.accepted import taken_zips
+from dcc.reports.submissions.accepted import copies_of_withdrawn, taken_zips
 from dcc.reports.submissions.model import Tone, ZipLine
 from dcc.reports.submissions.outcomes import outcome_of, tone_of
 from dcc.rules.catalogue import CATALOGUE
+from dcc.rules.upload import DUPLICATE
 from dcc.tracker.crawls import CHANGED, SessionEntry
 from dcc.tracker.decisions import needs_nobody
 from dcc.tracker.hostings.changed_archives import changed_since_loaded
@@ -89,6 +90,9 @@ def list_zips(
     rows = connection.execute(query).all()
     failed = {key_of(row) for row in rows if row.status_id == Status.FAILED and states[row.id]}
     taken = None if qc is None else taken_zips(qc, failed)
+    copies = _of_kinds(connection, za_ids, DUPLICATE)
+    keys_of_copies = {key_of(row) for row in rows if row.id in copies}
+    of_withdrawn = Counter[ZipKey]() if qc is None else copies_of_withdrawn(qc, keys_of_copies)
     lines = []
     for row in rows:
         counts = states[row.id]
@@ -104,6 +108,7 @@ def list_zips(
             waits_for_data=actors.get(row.id) == (Actor.NOBODY,),
             waits_for_older=row.id in in_turn,
             changed=row.id in changed,
+            of_withdrawn=0 < of_withdrawn[key_of(row)] == sum(state.count for state in counts),
         )
         line = ZipLine(
             key=key_of(row),

@@ -7,7 +7,6 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
 
 from dcc.errors import ChecksumMismatchError, SourceError
 from dcc.outcomes import ZipKey
@@ -17,9 +16,6 @@ from dcc.session.fetching.downloads import MAX_QUEUED, SourceDownloads, Transfer
 from dcc.sources.base import SourceAddress
 from dcc.sources.hosting import Hosting
 from dcc.tracker.hostings.source_statistics import TransferStatistics
-from dcc.tracker.models import utc_now
-
-_MAX_QUEUED_IN_WINDOW: Final = 8
 
 
 class SourceQueue:
@@ -34,8 +30,6 @@ class SourceQueue:
         self._is_given_up = False
         self._urgent: Collection[ZipKey] = ()
         self.downloads = downloads
-        # Requested attempts are carried out, so that few may be left when a window closes.
-        self._most_queued = MAX_QUEUED if downloads.address.windows is None else _MAX_QUEUED_IN_WINDOW
         self._waiting: deque[tuple[Job, Hosting]] = deque()
         self._queued = 0
 
@@ -47,8 +41,7 @@ class SourceQueue:
     @property
     def given_up(self) -> bool:
         """Whether no further attempt begins: the source is given up, paused, or outside its windows."""
-        windows = self.address.windows
-        return self._is_given_up or self.downloads.is_paused or (windows is not None and not windows.is_open(utc_now()))
+        return self._is_given_up or self.downloads.is_resting
 
     def add(self, job: Job, hosting: Hosting) -> None:
         """Queue a submission."""
@@ -73,7 +66,7 @@ class SourceQueue:
         return taken
 
     def _may_request(self, job: Job) -> bool:
-        return self._queued < self._most_queued or job.key in self._urgent
+        return self._queued < MAX_QUEUED or job.key in self._urgent
 
     def take_all(self) -> list[tuple[Job, Hosting]]:
         """All waiting submissions, for other sources."""

@@ -313,7 +313,7 @@ class Coordinator:
                 self._end_without(job)
 
     def _not_begun(self, event: TransferNotBegun) -> None:
-        """The source was paused: another delivers the archive, or a later session."""
+        """The source was paused, or its window closed: another delivers the archive, or a later session."""
         number = event.transfer.download_id
         job = self._transferring.pop(number)
         self._attempts.sources[event.transfer.hosting.source_id].note_not_begun()

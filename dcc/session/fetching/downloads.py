@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from dcc.errors import (
@@ -96,7 +97,7 @@ class TransferFailed:
 
 @dataclass(frozen=True, slots=True)
 class TransferNotBegun:
-    """A person paused the source before a transfer began."""
+    """A person paused the source, or its window closed, before a transfer began."""
 
     transfer: Transfer
 
@@ -104,6 +105,10 @@ class TransferNotBegun:
 DownloadMessage = (
     TransferStarted | TransferProgressed | ChecksumPublished | TransferCompleted | TransferFailed | TransferNotBegun
 )
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC).replace(tzinfo=None)
 
 
 def _bytes_of(item: Transfer) -> int | None:
@@ -192,6 +197,12 @@ class SourceDownloads:
         self._given_up = reason
 
     @property
+    def is_resting(self) -> bool:
+        """Whether no transfer begins now: the source is paused, or outside its windows."""
+        windows = self.address.windows
+        return self.is_paused or (windows is not None and not windows.is_open(_utc_now()))
+
+    @property
     def given_up(self) -> bool:
         """Whether nothing more is fetched from the source in this session."""
         return self._given_up is not None
@@ -269,8 +280,8 @@ class SourceDownloads:
         return True
 
     def _breaks_at_once(self, item: Transfer) -> bool:
-        """End a transfer before it begins, if the source is paused or given up; returns whether it is."""
-        if self.is_paused:
+        """End a transfer before it begins, if none may begin now or the source is given up; returns whether it did."""
+        if self.is_resting:
             self._tell(TransferNotBegun(item))
             return True
         if self._given_up is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Final
 
 from dcc.messages import Message, mark, message
@@ -12,6 +12,7 @@ from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.sources.base import ActionListing, DuplicateEntry, ListedFile, SourceAddress
 from dcc.tracker.archive_names import stored_name
+from dcc.tracker.crawls import FUTURE_DATE
 from dcc.tracker.listings.comparing import AbsentHostings, KnownHosting, content_differs
 from dcc.tracker.states import REFUSED, State
 
@@ -23,7 +24,9 @@ CONFIRMED_GONE: Final = "gone"
 PROPOSED: Final = "withdrawal_proposed"
 LISTED_TWICE: Final = "listed_twice"
 FOLDER_TWICE: Final = "folder_twice"
-ONLY_NOTED: Final = frozenset({TAKEN_ANEW, MANIFEST_CHANGED, UPLOADING, CONFIRMED_GONE, LISTED_TWICE, FOLDER_TWICE})
+ONLY_NOTED: Final = frozenset(
+    {TAKEN_ANEW, MANIFEST_CHANGED, UPLOADING, CONFIRMED_GONE, LISTED_TWICE, FOLDER_TWICE, FUTURE_DATE}
+)
 """Kinds of findings that a crawl tells as notes."""
 
 _WITHOUT_DATA = frozenset(State(Phase.UPLOAD, status) for status in (Status.PENDING, Status.FAILED, Status.CANCELLED))
@@ -128,6 +131,19 @@ def size_message(address: SourceAddress, key: ZipKey, before: int | None, file: 
         source=address.label,
         size=_size(file.size_bytes),
         new_size=_size(before),
+    )
+
+
+def future_message(address: SourceAddress, key: ZipKey, day: date) -> Message:
+    """The message about an archive with a date in its name that is in the future."""
+    return message(
+        mark(
+            "{archive} on {source} names the date {day}, which is in the future. It is processed anyway. The centre "
+            "names its next archives after the day on which the data were exported."
+        ),
+        archive=str(key),
+        source=address.label,
+        day=day.isoformat(),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping
+from datetime import timedelta
 from itertools import islice
 from typing import Any, Final
 
@@ -24,13 +25,13 @@ from dcc.phases import Phase
 from dcc.sources.base import ListedFile, SourceAddress
 from dcc.sources.listing_watch import ListingWatch
 from dcc.tracker import progress
-from dcc.tracker.crawls import UNUSUAL_SIZE
+from dcc.tracker.crawls import FUTURE_DATE, UNUSUAL_SIZE
 from dcc.tracker.database import exception_id
 from dcc.tracker.hostings.changed_archives import loaded_zips
 from dcc.tracker.hostings.unusual_sizes import earlier_sizes, unusual_size
 from dcc.tracker.listings.basis import ListingBasis, RecordedListing
 from dcc.tracker.listings.comparing import ATTRIBUTES, attributes, differ
-from dcc.tracker.listings.findings import SIZE_DIFFERS, ListingFinding, size_message
+from dcc.tracker.listings.findings import SIZE_DIFFERS, ListingFinding, future_message, size_message
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipActionLog, ZipFile
 from dcc.tracker.problems import problem_columns
 from dcc.tracker.progress import NewZipAction
@@ -128,7 +129,7 @@ class _Part:
                 message = size_message(self._address, key, listed_before, file)
                 result.findings.append(ListingFinding(SIZE_DIFFERS, key, ids[key], message))
         self._add_hostings(ids, result)
-        result.findings += self._unusual(added)
+        result.findings += [*self._unusual(added), *self._in_the_future(added)]
 
     def _conforms(self, key: ZipKey) -> bool:
         return key.file_name in self._names
@@ -191,6 +192,15 @@ class _Part:
         reopened = failed - loaded_zips(self._basis.connection, failed)
         self._basis.reopen(reopened, mark("A file source of its own centre has it now."))
         return reopened
+
+    def _in_the_future(self, added: Mapping[ZipKey, int]) -> list[ListingFinding]:
+        """Findings about new archives whose names have a date in the future; a day is allowed for time zones."""
+        latest = self._basis.now.date() + timedelta(days=1)
+        return [
+            ListingFinding(FUTURE_DATE, key, added[key], future_message(self._address, key, day))
+            for key in filter(self._conforms, added)
+            if (day := self._names[key.file_name].created) > latest
+        ]
 
     def _unusual(self, added: Mapping[ZipKey, int]) -> list[ListingFinding]:
         """Findings about new archives whose size is unusual for their centre; one statement for each centre."""

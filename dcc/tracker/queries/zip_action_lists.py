@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, exists, func, literal, or_, select, union
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, exists, func, literal, or_, select, union
+from sqlalchemy.orm import aliased
 
 from dcc.databases.columns import UtcDateTime
 from dcc.databases.list_parameters import IDS, rows_about, rows_with
@@ -52,6 +53,19 @@ from dcc.tracker.submission_rows import (
     object_of,
 )
 
+_OTHER_ACTION = aliased(ZipAction)
+_OF_TWO_ACTIONS = (
+    exists().where(_OTHER_ACTION.zip_id == ZipAction.zip_id, _OTHER_ACTION.id != ZipAction.id).correlate(ZipAction)
+)
+_LISTED_SIZE = (
+    select(func.max(FileSourceHasZip.size_bytes))
+    .where(FileSourceHasZip.za_id == ZipAction.id, FileSourceHasZip.gone_since.is_(None))
+    .correlate(ZipAction)
+    .scalar_subquery()
+)
+_SIZE = case((_OF_TWO_ACTIONS, func.coalesce(_LISTED_SIZE, ZipFile.size_bytes)), else_=ZipFile.size_bytes)
+"""The size of a submission's archive: that of its name, unless archives under other actions have the name too."""
+
 
 def select_zip_actions() -> Select[*tuple[Any, ...]]:
     """Submissions: id, todo_id, state, last_update, archive's name, size and MD5, its centre and contact if known."""
@@ -62,7 +76,7 @@ def select_zip_actions() -> Select[*tuple[Any, ...]]:
             ZipAction.phase_id,
             ZipAction.status_id,
             ZipAction.last_update,
-            ZipFile.size_bytes,
+            _SIZE.label("size_bytes"),
             ZipFile.content_md5,
             Centre.short_name.label("centre"),
             CONTACT,

@@ -354,6 +354,9 @@ def test_the_procedures_that_are_due_at_a_centre_have_a_page(shown: Shown) -> No
         assert part in body
     assert b"<script" not in body
     assert ask("/dcc/expected/Nobody")[0] == 404
+    for path in ("/dcc/", "/dcc/kept", "/dcc/kept/H", "/dcc/expected/H"):
+        status, _, body = ask(path, "form=json")
+        assert (status, b"This page has the form html alone" in body) == (400, True), path
     assert b"0 documents" not in body
     assert b"0 animals" not in body
 
