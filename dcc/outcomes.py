@@ -158,9 +158,14 @@ class Problem:
         return f"line {self.line}" if self.column is None else f"line {self.line}, column {self.column}"
 
     @property
+    def rule(self) -> str:
+        """The id of the rule that found it; empty if none did."""
+        return self.kind if _RULE_ID.fullmatch(self.kind) else ""
+
+    @property
     def text(self) -> str:
         """The message, after the id of the rule if there is one."""
-        return f"{self.kind}: {self.message}" if _RULE_ID.fullmatch(self.kind) else self.message
+        return f"{self.rule}: {self.message}" if self.rule else self.message
 
     def as_json(self) -> dict[str, object]:
         """The problem in JSON."""

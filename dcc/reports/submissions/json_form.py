@@ -51,7 +51,9 @@ def as_json(report: Report, catalogue: Catalogue) -> dict[str, Any]:
     if isinstance(report, CentreReport):
         return {"kind": "centre", **common, "accepted": _accepted(report.accepted), "pictures": _pictures(report)}
     label = session_outcome(catalogue, report.outcome)
-    return {"kind": "session", **common, **_fields(report, "session", "started", "finished"), "said": label}
+    names = ("session", "started", "finished", "failed_step", "task_errors", "seconds", "document_states")
+    told = _fields(report, *names, "sources_in_trouble", "sections", "proposals")
+    return {"kind": "session", **common, **told, "said": label}
 
 
 def _submission(report: SubmissionReport, catalogue: Catalogue) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dcc.naming import Action
 from dcc.outcomes import EndReason
 from dcc.phases import Phase, Status
 from dcc.reports.languages import mark
-from dcc.reports.submissions.model import Outcome, Standing, Tone
+from dcc.reports.submissions.model import Noted, Outcome, Standing, Tone
 from dcc.vocabulary import Actor, ContextState
 
 
@@ -366,6 +366,16 @@ SESSION_LABELS: Final[Mapping[str, str]] = {
     EndReason.DIED: mark("died"),
 }
 """The outcomes of sessions, in the words that commands have, too."""
+
+SECTION_TITLES: Final[Mapping[Noted, str]] = {
+    Noted.FAILED: mark("What failed"),
+    Noted.WITHOUT_ROOM: mark("Archives that wait for room on a disk of the platform"),
+    Noted.HELD: mark("Documents to be confirmed"),
+    Noted.FINDINGS: mark("What the crawls noticed"),
+    Noted.LATE: mark("Documents that came late"),
+    Noted.IN_ORDER: mark("Archives that wait for an older one of their centre"),
+    Noted.LEFT_ALONE: mark("Sources that are left alone"),
+}
 
 CRAWL_LABELS: Final[Mapping[str, str]] = {
     "ok": mark("listed"),
