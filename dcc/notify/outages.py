@@ -19,6 +19,7 @@ from sqlalchemy import Connection, func, or_, select
 from dcc.errors import ListingShrunkError
 from dcc.messages import Message, count_of, message_from_json
 from dcc.notify.messages import Item, MessageKind
+from dcc.outcomes import CrawlOutcome
 from dcc.runtime.private_files import PRIVATE_FILE, make_directory
 from dcc.session.leases import Lease, read_leases
 from dcc.settings import Settings
@@ -64,7 +65,6 @@ TRACKER: Final = "tracker database"
 ARCHIVES: Final = "archive store"
 """The subject of archives that have no good copy in the archive store."""
 _SOURCE: Final = "file source "
-_FAILED: Final = "failed"
 _MOST: Final = 500
 _MAX_LOST: Final = 5
 
@@ -113,7 +113,9 @@ def unreachable_sources(connection: Connection, settings: Settings, session_id: 
         .outerjoin(AnException, AnException.id == SourceCrawlRow.exception_id)
         .where(
             SourceCrawlRow.session_id == session_id,
-            or_(SourceCrawlRow.outcome == _FAILED, AnException.short_name == ListingShrunkError.short_name()),
+            or_(
+                SourceCrawlRow.outcome == CrawlOutcome.FAILED, AnException.short_name == ListingShrunkError.short_name()
+            ),
         )
         .order_by(SourceCrawlRow.file_source_id)
         .limit(_MOST)
@@ -126,7 +128,7 @@ def unreachable_sources(connection: Connection, settings: Settings, session_id: 
         address = addresses.get(row.file_source_id)
         if address is None:
             continue
-        if row.outcome == _FAILED:
+        if row.outcome == CrawlOutcome.FAILED:
             first, crawls = _streak(connection, row.file_source_id)
             if crawls < settings.notify_outage_crawls or first is None:
                 continue
@@ -149,7 +151,7 @@ def unreachable_sources(connection: Connection, settings: Settings, session_id: 
 def _streak(connection: Connection, source_id: int) -> tuple[int | None, int]:
     """The first of a source's latest failed crawls in a row, and their number."""
     own = SourceCrawlRow.file_source_id == source_id
-    good = select(func.max(SourceCrawlRow.id)).where(own, SourceCrawlRow.outcome != _FAILED)
+    good = select(func.max(SourceCrawlRow.id)).where(own, SourceCrawlRow.outcome != CrawlOutcome.FAILED)
     last_good = connection.scalar(good) or 0
     first, crawls = connection.execute(
         select(func.min(SourceCrawlRow.id), func.count()).where(own, SourceCrawlRow.id > last_good)

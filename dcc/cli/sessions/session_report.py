@@ -15,14 +15,13 @@ from dcc.cli.shell.output import byte_size, fields_of, printable
 from dcc.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, ZipData
 from dcc.errors import BadFileNameError, DccError, UnreachableError
 from dcc.messages import count_of
-from dcc.outcomes import HELD, AttemptOutcome, EndReason, Problem, SourceCrawl, ZipOutcome
+from dcc.outcomes import HELD, AttemptOutcome, CrawlOutcome, EndReason, Problem, SourceCrawl, ZipOutcome
 from dcc.phases import Phase, Status
 from dcc.vocabulary import Severity
 
 State = tuple[Phase, Status]
 
 DATA_PROBLEMS = 1
-SOURCE_FAILED = "failed"
 UNRESOLVED = "unmended"
 
 
@@ -52,10 +51,17 @@ class SessionReport:
 
     def add_crawl(self, crawl: SourceCrawl) -> None:
         """Add the result of one source's crawl."""
-        names = ("label", "centre", "outcome", "listed", "new", "known", "changed", "refused", "ignored", "gone")
         error = crawl.error and {"kind": crawl.error.kind, "message": crawl.error.message}
         seconds = round(crawl.seconds, 3)
-        self.crawls.append({"id": crawl.source_id, **fields_of(crawl, *names), "error": error, "seconds": seconds})
+        self.crawls.append(
+            {
+                "id": crawl.source_id,
+                **fields_of(crawl, "label", "centre", "outcome"),
+                **crawl.counts,
+                "error": error,
+                "seconds": seconds,
+            }
+        )
         if crawl.error is not None:
             self.problems.append(_problem(crawl.error, source=crawl.source_id))
         for key, reason in crawl.refused_zips:
@@ -247,7 +253,7 @@ def _first_fault(document: DocumentData) -> tuple[Problem, int]:
 
 def crawl_lines(crawl: SourceCrawl) -> Iterator[str]:
     """The lines for a source's crawl: one for it, and one for each refused name and finding."""
-    if crawl.outcome == SOURCE_FAILED and crawl.error is not None:
+    if crawl.outcome is CrawlOutcome.FAILED and crawl.error is not None:
         yield f"{click.style('failed', fg='red')}  {printable(crawl.error.message)}"
         if crawl.then:
             yield f"        {printable(crawl.then)}"

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, and_, func, or_, select
 from dcc.databases.list_parameters import as_json, numbers_in
 from dcc.declarations import acts_in, acts_on
 from dcc.messages import Message, mark, message, printable_detail
-from dcc.outcomes import ZipKey
+from dcc.outcomes import CrawlOutcome, ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.reports.causes.errors import LISTING, declared_code
 from dcc.reports.causes.log_facts import LogFacts
@@ -173,7 +173,7 @@ def _of_source(source: SourceEntry, crawl: CrawlEntry | None, due: CrawlDue | No
         yield _whole(SkipReason.NEVER_CRAWLED, text, command=command)
     elif crawl.error is not None:
         text = mark("The last crawl could not list all of its directories: {problem}")
-        if crawl.outcome == "failed":
+        if crawl.outcome is CrawlOutcome.FAILED:
             text = mark("The last crawl could not list it: {problem}")
         acts = acts_on(declared_code(crawl.error.kind, crawl.error.code))
         yield _whole(SkipReason.CRAWL_FAILED, text, acts, problem=crawl.error.marked)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from dcc.naming import Action
-from dcc.outcomes import EndReason
+from dcc.outcomes import CrawlOutcome, EndReason
 from dcc.phases import Phase, Status
 from dcc.reports.languages import mark
 from dcc.reports.submissions.model import Noted, Outcome, Standing, Tone
@@ -378,7 +378,7 @@ SECTION_TITLES: Final[Mapping[Noted, str]] = {
 }
 
 CRAWL_LABELS: Final[Mapping[str, str]] = {
-    "ok": mark("listed"),
-    "partial": mark("listed in part"),
-    "failed": mark("could not be listed"),
+    CrawlOutcome.OK: mark("listed"),
+    CrawlOutcome.PARTIAL: mark("listed in part"),
+    CrawlOutcome.FAILED: mark("could not be listed"),
 }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from dcc.messages import mark, mark_plural
 from dcc.naming import Action
-from dcc.outcomes import SESSION_MEANINGS, AttemptOutcome, EndReason, Problem
+from dcc.outcomes import SESSION_MEANINGS, AttemptOutcome, CrawlOutcome, EndReason, Problem
 from dcc.phases import Phase, Status
 from dcc.reports.languages import Catalogue
 from dcc.reports.submissions.labels import (
@@ -258,7 +258,7 @@ def cleared(catalogue: Catalogue, cause: Cause) -> str:
 def crawl_sentence(catalogue: Catalogue, crawl: CrawlEntry) -> str:
     """When a source was crawled, and what it had."""
     told = {"moment": catalogue.moment(crawl.started), "outcome": catalogue.say(CRAWL_LABELS[crawl.outcome])}
-    if crawl.outcome == "failed":
+    if crawl.outcome is CrawlOutcome.FAILED:
         return catalogue.say("Crawled on {moment}: {outcome}.", **told)
     parts = [
         catalogue.say_plural("one archive", "{number} archives", crawl.listed),
