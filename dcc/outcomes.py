@@ -120,7 +120,8 @@ class Problem:
 
     `kind` is the error's name in `an_exception`, or the id of the integrity rule; `translatable` is the message, plain
     words if it is a text. Line and column count from 1; None without one. `code` names its declaration, empty if
-    unknown. Messages of warnings and of checks that could not be made begin with a prefix.
+    unknown. Messages of warnings and of checks that could not be made begin with a prefix. `recorded`: when, for the
+    reasons why an archive failed or was set back; else None.
     """
 
     kind: str
@@ -129,6 +130,7 @@ class Problem:
     column: int | None = None
     code: str = field(default="", compare=False)
     severity: Severity = field(default=Severity.ERROR, compare=False)
+    recorded: datetime | None = None
 
     @classmethod
     def of(cls, error: errors.DccError, line: int | None = None) -> Problem:
@@ -170,12 +172,13 @@ class Problem:
 
     def as_json(self) -> dict[str, object]:
         """The problem in JSON."""
-        return {"kind": self.kind, "message": self.message, "line": self.line, "column": self.column}
+        place = {"line": self.line, "column": self.column} if self.recorded is None else {"recorded": self.recorded}
+        return {"kind": self.kind, "message": self.message, **place}
 
     @property
     def is_error(self) -> bool:
         """Whether it fails a document: not a warning, nor unchecked, nor something to be confirmed."""
-        return self.kind != HELD and self.severity in (Severity.ERROR, Severity.FATAL)
+        return self.kind != HELD and self.severity.fails
 
 
 @dataclass(frozen=True, slots=True)

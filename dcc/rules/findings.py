@@ -140,4 +140,4 @@ share_case(
 
 def fails(findings: Iterable[Finding]) -> bool:
     """Whether findings fail their document: one of them is an error or fatal."""
-    return any(finding.severity in (Severity.ERROR, Severity.FATAL) for finding in findings)
+    return any(finding.severity.fails for finding in findings)

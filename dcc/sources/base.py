@@ -126,8 +126,13 @@ class SourceAddress:
     @property
     def label(self) -> str:
         """The source's name in messages: `file source 3 (H, sftp://host:port)`; a new one has no id yet."""
-        named = f"file source {self.id}" if self.id else "new file source"
-        return f"{named} ({self.centre}, {self.protocol}://{self.hostname})"
+        return source_label(self.id, self.centre, self.protocol, self.hostname)
+
+
+def source_label(source_id: int, centre: str, protocol: str, hostname: str) -> str:
+    """A source's name in messages: see `SourceAddress.label`."""
+    named = f"file source {source_id}" if source_id else "new file source"
+    return f"{named} ({centre}, {protocol}://{hostname})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, FromClause, Row, Select, case, func, select
+from sqlalchemy import ColumnElement, Connection, FromClause, Row, Select, func, select
 
 from dcc.data_outcomes import ContextCounts, ContextsBuilt, DocumentData, FindingEntry, OverviewsBuilt, ZipData
 from dcc.databases.columns import utc_now
@@ -21,6 +21,7 @@ from dcc.declarations import stored_details
 from dcc.naming import DocumentKind
 from dcc.outcomes import LEFT_OUT, ZipKey
 from dcc.phases import Phase, Status
+from dcc.qc.judging.finding_reports import SEVERITY_RANK
 from dcc.qc.models import CONTEXT, DOCUMENT, FINDING, OVERVIEW_ANIMAL, OVERVIEW_GENOTYPE, SNAPSHOT
 from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipFile
 from dcc.tracker.problems import KIND, entries_that_hold
@@ -31,9 +32,6 @@ from dcc_assets.metadata.archives import ERRORS_SHOWN
 from dcc_assets.metadata.documents import SHOWN_PHASES
 
 _STEPS: Final = {kind: phase for phase, kind in LEFT_OUT.items()}
-_RANK: Final = case(
-    {Severity.FATAL.value: 0, Severity.ERROR.value: 1, Severity.WARNING.value: 2}, value=FINDING.c.severity, else_=3
-)
 _COUNTED: Final[Mapping[FromClause, Mapping[str, ColumnElement[Any]]]] = {
     OVERVIEW_GENOTYPE: {
         "genotypes": OVERVIEW_GENOTYPE.c.genotype,
@@ -171,7 +169,7 @@ def _worst_findings(qc: Connection, document_id: int) -> list[FindingEntry]:
         select(FINDING, SNAPSHOT.c.name.label("snapshot_name"))
         .outerjoin(SNAPSHOT, SNAPSHOT.c.id == FINDING.c.snapshot_id)
         .where(FINDING.c.document_id == document_id, FINDING.c.is_active.is_(True))
-        .order_by(_RANK, FINDING.c.line, FINDING.c.id)
+        .order_by(SEVERITY_RANK, FINDING.c.line, FINDING.c.id)
         .limit(ERRORS_SHOWN)
     )
     return [

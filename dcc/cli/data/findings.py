@@ -327,7 +327,7 @@ def _print_each(records: Iterable[FindingRecord], total: int) -> None:
             echo_wrapped(click.style(printable(name), bold=True))
         printed, heading = printed + 1, name
         place = "" if record.line is None else f"line {record.line}: "
-        colour = "red" if record.severity in (Severity.ERROR, Severity.FATAL) and record.is_active else None
+        colour = "red" if record.severity.fails and record.is_active else None
         rule = click.style(f"{record.rule} {record.severity.value}", fg=colour)
         echo_wrapped(f"  {rule}{_standing(record)}  {place}{printable(record.message)}", indent="      ")
     left = total - printed

@@ -17,7 +17,6 @@ from dcc.errors import BadFileNameError, DccError, UnreachableError
 from dcc.messages import count_of
 from dcc.outcomes import HELD, AttemptOutcome, CrawlOutcome, EndReason, Problem, SourceCrawl, ZipOutcome
 from dcc.phases import Phase, Status
-from dcc.vocabulary import Severity
 
 State = tuple[Phase, Status]
 
@@ -206,7 +205,6 @@ _LATE = (
     "Newer documents of the centre were uploaded before it. It was applied anyway. Check that this is what you want."
 )
 _UNRESOLVED = "It had failed before and has not been mended: other documents of it keep it there. See `dcc show {key}`."
-_COUNTED_AGAINST = (Severity.ERROR, Severity.FATAL)
 
 
 @cache
@@ -242,8 +240,8 @@ def _unknown(phase: Phase, kind: str = "unknown") -> Problem:
 
 def _first_fault(document: DocumentData) -> tuple[Problem, int]:
     """Why a document failed after its validation, and how many faults it has."""
-    faults = [found for found in document.findings if found.severity in _COUNTED_AGAINST and not found.is_waived]
-    count = sum(number for (_, severity), number in document.finding_counts.items() if severity in _COUNTED_AGAINST)
+    faults = [found for found in document.findings if found.severity.fails and not found.is_waived]
+    count = sum(number for (_, severity), number in document.finding_counts.items() if severity.fails)
     if faults:
         first = Problem(faults[0].rule, faults[0].message, faults[0].line)
     else:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from dcc.outcomes import Problem
     from dcc.reports.causes.cause import FailedDocument
-    from dcc.tracker.queries.zip_stories import DocumentStory, DownloadStory, Host, Reason, ReopeningStory, ZipStory
+    from dcc.tracker.queries.zip_stories import DocumentStory, DownloadStory, Host, ReopeningStory, ZipStory
 
 _ERRORS_SHOWN = 10
 _FURTHER = "      "
@@ -149,7 +149,7 @@ def state_text(phase: str, status: str) -> str:
     return click.style(f"{phase} {status}", fg=colour)
 
 
-def _print_reasons(reasons: Iterable[Reason], indent: str) -> None:
+def _print_reasons(reasons: Iterable[Problem], indent: str) -> None:
     for reason in reasons:
         echo_wrapped(f"{indent}{click.style(printable(reason.message), fg='red')}", _FURTHER)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection, case, select
 
-from dcc.outcomes import DECLINED, FAILED_ENDS, HELD, WAITS, ZipKey
+from dcc.outcomes import DECLINED, FAILED_ENDS, HELD, WAITS, Problem, ZipKey
 from dcc.reports.causes.collecting import Subject, causes_of
 from dcc.reports.causes.skipped_archives import skipped_entries
 from dcc.reports.submissions.accepted import accepted_of_centre, accepted_of_zip
@@ -35,7 +35,7 @@ from dcc.tracker.hostings.missing_archives import count_open
 from dcc.tracker.models import Centre, ZipAction, ZipFile, utc_now
 from dcc.tracker.queries.session_zips import session_document_states
 from dcc.tracker.queries.zip_action_lists import StateCount, require_centre
-from dcc.tracker.queries.zip_stories import Reason, ZipStory, zip_story
+from dcc.tracker.queries.zip_stories import ZipStory, zip_story
 from dcc.tracker.register.centres import list_centres
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.session_statistics import SourceStatistics, seconds_by_phase, statistics_of
@@ -208,10 +208,10 @@ def _first_causes(causes: Sequence[Cause]) -> dict[str, Any]:
     return {"causes": tuple(causes[:MAX_CAUSES]), "causes_total": len(causes), "found": found}
 
 
-def _reasons(story: ZipStory, foreign: HeldArchive | None) -> tuple[Reason, ...]:
+def _reasons(story: ZipStory, foreign: HeldArchive | None) -> tuple[Problem, ...]:
     """The recorded reasons for its state, and that it is held; without the commands that only wranglers have."""
     recorded = [reason for reason in story.reasons if reason.kind not in (HELD, DECLINED, WAITS)][-MAX_NOTES:]
-    held = [] if foreign is None else [Reason(foreign.kind, foreign.public_message, utc_now())]
+    held = [] if foreign is None else [Problem(foreign.kind, foreign.public_message, recorded=utc_now())]
     return (*recorded, *held)
 
 

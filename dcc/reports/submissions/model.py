@@ -16,7 +16,7 @@ from dcc.phases import Phase, Status
 from dcc.tracker.crawls import CrawlEntry, CrawlFindingEntry
 from dcc.tracker.decisions import Decision
 from dcc.tracker.queries.zip_action_lists import StateCount
-from dcc.tracker.queries.zip_stories import DownloadStory, Host, Reason, ReopeningStory
+from dcc.tracker.queries.zip_stories import DownloadStory, Host, ReopeningStory
 from dcc.tracker.session_statistics import SourceStatistics
 from dcc.vocabulary import Actor
 
@@ -198,10 +198,10 @@ class SubmissionReport:
     documents: tuple[DocumentReport, ...]
     documents_total: int
     states: tuple[StateCount, ...]
-    reasons: tuple[Reason, ...]
+    reasons: tuple[Problem, ...]
     reopenings: tuple[ReopeningStory, ...]
     findings: tuple[CrawlFindingEntry, ...]
-    removals: tuple[Reason, ...]
+    removals: tuple[Problem, ...]
     causes: tuple[Cause, ...]
     causes_total: int
     found: int

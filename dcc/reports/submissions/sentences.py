@@ -37,7 +37,7 @@ from dcc.reports.submissions.model import (
 from dcc.tracker.crawls import CrawlEntry
 from dcc.tracker.decisions import Decision, DecisionKind
 from dcc.tracker.queries.zip_action_lists import StateCount
-from dcc.tracker.queries.zip_stories import DownloadStory, Reason
+from dcc.tracker.queries.zip_stories import DownloadStory
 from dcc.tracker.session_statistics import SourceStatistics
 from dcc.vocabulary import Actor
 
@@ -125,7 +125,7 @@ def shown_steps(document: DocumentReport) -> tuple[PhaseStep, ...]:
     return tuple(step for step in document.steps if step.phase in SHOWN_PHASES)
 
 
-def whole_reasons(report: SubmissionReport) -> tuple[Reason, ...]:
+def whole_reasons(report: SubmissionReport) -> tuple[Problem, ...]:
     """Why the archive failed or is not taken as a whole, unless causes tell: the latest reasons, each once."""
     if report.outcome not in _ARCHIVE_OUTCOMES or any(cause.fails for cause in report.causes):
         return ()

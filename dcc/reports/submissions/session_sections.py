@@ -76,7 +76,7 @@ def _failure(connection: Connection, zipped: SessionZip, names: Mapping[str, str
     failed = [document for document in story.documents if document.status is Status.FAILED]
     # Errors of the latest attempt; the submission's own may be of an earlier one.
     reasons = (story.latest.reasons if story.latest else ()) or (() if failed else story.reasons[-1:])
-    problems = tuple(Problem(reason.kind, reason.translatable) for reason in reasons[-_MAX_ERRORS:])
+    problems = reasons[-_MAX_ERRORS:]
     centre = zipped.centre or next(iter(zipped.hosts), "")
     return Note(
         problems,
