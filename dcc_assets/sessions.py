@@ -40,7 +40,7 @@ _REPOSITORY_TAG = {".dagster/repository": f"__repository__@{LOCATION_NAME}"}
 
 
 @dataclass(frozen=True, slots=True)
-class SessionReport:
+class FinishedSession:
     """A finished session: its id, its notices (`Session.notices`), and its runs in Dagster."""
 
     session_id: int
@@ -60,7 +60,7 @@ def run_session(
     requested_by: str = "dcc",
     until: Phase = Phase.QC,
     listeners: Listeners = NOBODY,
-) -> SessionReport:
+) -> FinishedSession:
     """Crawl all available sources, or those of `source_ids`, then process waiting submissions up to the phase `until`.
 
     With `group`, the session crawls the sources of these centres and processes their archives; with `urgent` ones, it
@@ -147,7 +147,7 @@ class _Runs:
             if not self._work.loaded:
                 deque(self._work.process_data(self._work.ready(qc_database)), maxlen=0)
 
-    def report(self) -> SessionReport:
+    def report(self) -> FinishedSession:
         if self._storage_failure is not None:
             raise DagsterStorageError(
                 f"Session {self._work.session.id} is done and in the tracker, but Dagster could not store all of it "
@@ -155,7 +155,7 @@ class _Runs:
                 "session shows it, or all at once: dcc instance rebuild."
             ) from self._storage_failure
         session = self._work.session
-        return SessionReport(session.id, session.notices, tuple(self._run_ids))
+        return FinishedSession(session.id, session.notices, tuple(self._run_ids))
 
     def _reason(self, failure: Exception) -> str:
         settings = self._work.settings

@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from dcc.cli.demo.centres import BASE_PATH, CENTRES, EXPECTED, DemoSource, ExpectedState, demo_sources
 from dcc.cli.demo.servers import Account, ftp_server, refusing_port, require_packages, sftp_server
 from dcc.cli.sessions.display import SessionDisplay
-from dcc.cli.sessions.session_report import SessionReport
+from dcc.cli.sessions.session_output import SessionOutput
 from dcc.cli.shell.context import any_databases
 from dcc.cli.shell.dagster_side import dagster_side
 from dcc.errors import ConfigurationError, SourceUnreachableError
@@ -143,7 +143,7 @@ def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> list[str
             return _differences(display.report, find_zips(connection, ZipFilter()))
 
 
-def _differences(report: SessionReport, entries: Sequence[ZipEntry]) -> list[str]:
+def _differences(report: SessionOutput, entries: Sequence[ZipEntry]) -> list[str]:
     """Differences between the tracker and `EXPECTED`; none if all is well."""
     found = {
         ZipKey(entry.action, entry.file_name): ExpectedState(entry.phase, entry.status, len(entry.sources))

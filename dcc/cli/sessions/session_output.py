@@ -11,7 +11,7 @@ from functools import cache
 
 import click
 
-from dcc.cli.shell.output import byte_size, fields_of, printable
+from dcc.cli.shell.output import COLOURS, byte_size, fields_of, printable
 from dcc.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, ZipData
 from dcc.errors import BadFileNameError, DccError, UnreachableError
 from dcc.messages import count_of
@@ -25,7 +25,7 @@ UNRESOLVED = "unmended"
 
 
 @dataclass
-class SessionReport:
+class SessionOutput:
     """Collects a session's results; made at its start.
 
     `problems` has an entry for each source that could not be listed completely, finding, refused name and failed
@@ -189,7 +189,7 @@ class SessionReport:
             also = f"; contexts: {changes}" if changes else ""
             return f"No submission was {nothing}; done in {seconds:.1f} s{also}."
         states = ", ".join(
-            click.style(f"{count:,} {phase.short_name} {status.short_name}", fg=_COLOURS.get(status))
+            click.style(f"{count:,} {phase.short_name} {status.short_name}", fg=COLOURS.get(status.short_name))
             for (phase, status), count in sorted(Counter(self.zips.values()).items())
         )
         parts = [count_of(sum(map(len, self.documents.values())), "document"), f"{byte_size(self.received)} received"]
@@ -200,7 +200,6 @@ class SessionReport:
         return f"{count_of(len(self.zips), 'submission')} in {seconds:.1f} s: {states}; {'; '.join(parts)}."
 
 
-_COLOURS = {Status.DONE: "green", Status.FAILED: "red"}
 _LATE = (
     "Newer documents of the centre were uploaded before it. It was applied anyway. Check that this is what you want."
 )
