@@ -240,8 +240,17 @@ class Composer:
         }
         return self._message(message_id, MessageKind.SESSION, "summary", catalogue, values, {}, session=session)
 
-    def outages(self, message_id: str, away: Sequence[OutageEntry], back: Mapping[str, str]) -> Message:
-        """New outages and recoveries; `back` has the labels of what recovered, by subject."""
+    def outages(
+        self,
+        message_id: str,
+        away: Sequence[OutageEntry],
+        back: Mapping[str, str],
+        gone: Mapping[str, int] | None = None,
+    ) -> Message:
+        """New outages and recoveries; `back` has the labels of what recovered, by subject.
+
+        `gone` counts the archives that were taken for gone at sources that recovered.
+        """
         catalogue = self.catalogue(None)
         what = [catalogue.say("Outage: {thing}", thing=trouble.label) for trouble in away[:1]]
         what += [
@@ -261,9 +270,12 @@ class Composer:
                 }
                 for one in away
             ],
-            "back": [{"what": subject, "name": label} for subject, label in back.items()],
+            "back": [
+                {"what": subject, "name": label, "gone": (gone or {}).get(subject, 0)}
+                for subject, label in back.items()
+            ],
         }
-        values = {"headline": catalogue.list(what), "away": away, "back": list(back.values())}
+        values = {"headline": catalogue.list(what), "away": away, "back": data["back"]}
         session = next((one.session for one in away), None)
         kind = MessageKind.OUTAGE if away else MessageKind.RECOVERY
         return self._message(message_id, kind, "outage", catalogue, values, data, session=session)

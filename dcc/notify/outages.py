@@ -25,6 +25,7 @@ from dcc.session.leases import Lease, read_leases
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.store.copies import named_replicas
+from dcc.tracker.crawls import latest_crawls
 from dcc.tracker.models import AnException, Centre, CrawlingSession, FileSource, SourceCrawlRow
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.stored_archives import lost_archives, submissions_of_archive
@@ -216,6 +217,13 @@ def ended_outages(
         elif _streak(connection, number)[1] == 0:
             back[subject] = addresses[number].label
     return back
+
+
+def archives_gone(connection: Connection, subjects: Iterable[str]) -> dict[str, int]:
+    """How many archives the last crawl of each of these sources took for gone, by subject; without noughts."""
+    sources = [int(subject.removeprefix(_SOURCE)) for subject in subjects if subject.startswith(_SOURCE)]
+    crawls = latest_crawls(connection, sources=sources) if sources else {}
+    return {f"{_SOURCE}{number}": crawl.gone for number, crawl in crawls.items() if crawl.gone}
 
 
 def sessions_after(connection: Connection, last: int, limit: int) -> list[int]:
