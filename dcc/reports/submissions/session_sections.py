@@ -1,4 +1,4 @@
-"""What a session's report tells beside causes: what failed and why, what waits, what came late, what crawls noticed."""
+"""The sections of a session's report beside causes: failed, waiting, held and late archives, and findings of crawls."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from dcc.tracker.register.source_schedules import load_crawl_dues
 
 _MAX_NOTES: Final = 20
 _MAX_DOCUMENTS: Final = 5
-"""Documents of one archive that are told."""
+"""Documents of one archive that a section lists."""
 _MAX_ERRORS: Final = 3
 
 
