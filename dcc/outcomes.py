@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from dcc import errors
 from dcc.messages import Message, mark, message
@@ -120,7 +121,8 @@ class Problem:
 
     `kind` is the error's name in `an_exception`, or the id of the integrity rule; `translatable` is the message, plain
     words if it is a text. Line and column count from 1; None without one. `code` names its declaration, empty if
-    unknown. Messages of warnings and of checks that could not be made begin with a prefix.
+    unknown. Messages of warnings and of checks that could not be made begin with a prefix. `recorded`: when, for the
+    reasons why an archive failed or was set back; else None.
     """
 
     kind: str
@@ -129,6 +131,7 @@ class Problem:
     column: int | None = None
     code: str = field(default="", compare=False)
     severity: Severity = field(default=Severity.ERROR, compare=False)
+    recorded: datetime | None = None
 
     @classmethod
     def of(cls, error: errors.DccError, line: int | None = None) -> Problem:
@@ -159,18 +162,24 @@ class Problem:
         return f"line {self.line}" if self.column is None else f"line {self.line}, column {self.column}"
 
     @property
+    def rule(self) -> str:
+        """The id of the rule that found it; empty if none did."""
+        return self.kind if _RULE_ID.fullmatch(self.kind) else ""
+
+    @property
     def text(self) -> str:
         """The message, after the id of the rule if there is one."""
-        return f"{self.kind}: {self.message}" if _RULE_ID.fullmatch(self.kind) else self.message
+        return f"{self.rule}: {self.message}" if self.rule else self.message
 
     def as_json(self) -> dict[str, object]:
         """The problem in JSON."""
-        return {"kind": self.kind, "message": self.message, "line": self.line, "column": self.column}
+        place = {"line": self.line, "column": self.column} if self.recorded is None else {"recorded": self.recorded}
+        return {"kind": self.kind, "message": self.message, **place}
 
     @property
     def is_error(self) -> bool:
         """Whether it fails a document: not a warning, nor unchecked, nor something to be confirmed."""
-        return self.kind != HELD and self.severity in (Severity.ERROR, Severity.FATAL)
+        return self.kind != HELD and self.severity.fails
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,14 +253,46 @@ class ZipOutcome:
         return not self.failed and not self.succeeded and self.reasons[-1:] != () and self.reasons[-1].kind == NO_ROOM
 
 
-@dataclass(frozen=True, slots=True)
-class SourceCrawl:
+class CrawlOutcome(StrEnum):
+    """How a crawl of a source ended. PARTIAL: a directory could not be listed; FAILED: none could."""
+
+    OK = "ok"
+    PARTIAL = "partial"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrawlCounts:
+    """The archives that a crawl `listed`, and how many of these are `new`, `known`, `changed` and `refused`.
+
+    `changed`: of another size or time than in the last listing; `refused`: newly seen with a bad name. `ignored` counts
+    other entries, `gone` archives that are no longer listed.
+    """
+
+    listed: int
+    new: int
+    known: int
+    changed: int
+    refused: int
+    ignored: int
+    gone: int
+
+    @property
+    def elsewhere(self) -> int:
+        """The listed archives that are new on this source, while another source had shown them before."""
+        return max(self.listed - self.known - self.new - self.refused, 0)
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """The counts by their names."""
+        return {name: getattr(self, name) for name in CrawlCounts.__dataclass_fields__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceCrawl(CrawlCounts):
     """The result of one crawl of one source: a row of `source_crawl` with its new submissions.
 
-    `outcome` is `ok`, `partial` (some directory could not be listed) or `failed`; `error` says why. The counts are
-    numbers of archives: `listed` in all. Of these, `new`, `known`, `changed` (another size or time than in the last
-    listing), and `refused` (newly seen with a bad name), have their own. `ignored` counts other entries, `gone`
-    archives that are no longer listed. `findings` are sentences for a wrangler; `notes` are sentences that need no
+    `error` says why the outcome is not OK. `findings` are sentences for a wrangler; `notes` are sentences that need no
     action. `new_zips` are the submissions first seen here, `refused_zips` those of them with bad names and the reason.
     `accepted_zips` are formerly refused ones whose names conform by now because their centre was registered. `pace`
     says when it must be crawled, `then` why and until when it is left alone from now on, if the next session does not
@@ -262,15 +303,8 @@ class SourceCrawl:
     partition: str
     label: str
     centre: str
-    outcome: str
+    outcome: CrawlOutcome
     error: Problem | None
-    listed: int
-    new: int
-    known: int
-    changed: int
-    refused: int
-    ignored: int
-    gone: int
     seconds: float
     finished: datetime
     new_zips: tuple[ZipKey, ...] = ()
@@ -281,11 +315,6 @@ class SourceCrawl:
     notes: tuple[str, ...] = ()
     pace: str = ""
     then: str = ""
-
-    @property
-    def elsewhere(self) -> int:
-        """The listed archives that are new on this source, while another source had shown them before."""
-        return max(self.listed - self.known - self.new - self.refused, 0)
 
 
 def source_partition(centre: str, source_id: int) -> str:

@@ -82,6 +82,16 @@ class Severity(StrEnum):
         """Whether it fails a document."""
         return self in (Severity.ERROR, Severity.FATAL)
 
+    @property
+    def rank(self) -> int:
+        """Its place among all severities, the worst first."""
+        return WORST_FIRST.index(self)
+
+
+WORST_FIRST: Final = tuple(reversed(Severity))
+FAILING: Final = tuple(severity for severity in Severity if severity.fails)
+"""The severities that fail a document."""
+
 
 class Actor(StrEnum):
     """Who must act for a finding or an error to go away."""

@@ -38,7 +38,7 @@ _REPOSITORY_TAG = {".dagster/repository": f"__repository__@{LOCATION_NAME}"}
 
 
 @dataclass(frozen=True, slots=True)
-class SessionReport:
+class FinishedSession:
     """A finished session: its id, its notices (`Session.notices`), and its runs in Dagster."""
 
     session_id: int
@@ -48,7 +48,7 @@ class SessionReport:
 
 def run_session(
     settings: Settings, tracker: Engine, instance: DagsterInstance, **request: Unpack[SessionRequest]
-) -> SessionReport:
+) -> FinishedSession:
     """Run a complete session, as the `request` says (see `open_work`).
 
     Raises SessionActiveError, SessionLostError, DatabaseUnreachableError, QcDatabaseOutdatedError and
@@ -107,7 +107,7 @@ class _Runs:
             with QcDatabaseResource.of(self._work.settings).opened() as qc_database:
                 self._execute(load_data, {QcDatabaseResource.key: ready_made(qc_database)})
 
-    def report(self) -> SessionReport:
+    def report(self) -> FinishedSession:
         if self._storage_failure is not None:
             raise DagsterStorageError(
                 f"Session {self._work.session.id} is done and in the tracker, but Dagster could not store all of it "
@@ -115,7 +115,7 @@ class _Runs:
                 "session shows it, or all at once: dcc instance rebuild."
             ) from self._storage_failure
         session = self._work.session
-        return SessionReport(session.id, session.notices, tuple(self._run_ids))
+        return FinishedSession(session.id, session.notices, tuple(self._run_ids))
 
     def _reason(self, failure: Exception) -> str:
         settings = self._work.settings

@@ -241,8 +241,17 @@ class Composer:
         }
         return self._message(message_id, MessageKind.SESSION, "summary", catalogue, values, {}, session=session)
 
-    def outages(self, message_id: str, away: Sequence[OutageEntry], back: Mapping[str, MarkedMessage | str]) -> Message:
-        """New outages and recoveries; `back` has the labels of what recovered, by subject."""
+    def outages(
+        self,
+        message_id: str,
+        away: Sequence[OutageEntry],
+        back: Mapping[str, MarkedMessage | str],
+        gone: Mapping[str, int] | None = None,
+    ) -> Message:
+        """New outages and recoveries; `back` has the labels of what recovered, by subject.
+
+        `gone` counts the archives that were taken for gone at sources that recovered.
+        """
         catalogue = self.catalogue(None)
         what = [catalogue.say(trouble.headline, thing=catalogue.tell(trouble.label)) for trouble in away[:1]]
         what += [
@@ -263,9 +272,13 @@ class Composer:
                 }
                 for one in away
             ],
-            "back": [{"what": subject, "name": str(label)} for subject, label in back.items()],
+            "back": [
+                {"what": subject, "name": str(label), "gone": (gone or {}).get(subject, 0)}
+                for subject, label in back.items()
+            ],
         }
-        values = {"headline": catalogue.list(what), "away": away, "back": list(back.values())}
+        recovered = [{"label": label, "gone": (gone or {}).get(subject, 0)} for subject, label in back.items()]
+        values = {"headline": catalogue.list(what), "away": away, "back": recovered}
         session = next((one.session for one in away), None)
         kind = MessageKind.OUTAGE if away else MessageKind.RECOVERY
         return self._message(message_id, kind, "outage", catalogue, values, data, session=session)

@@ -28,6 +28,7 @@ from dcc.notify.outages import (
     ARCHIVES,
     TRACKER,
     OutageEntry,
+    archives_gone,
     broken_session,
     dead_sessions,
     ended_outages,
@@ -313,6 +314,7 @@ def _notify_outages_to(
     open_outages = ledger.open_outages(channel.name, recipient)
     with round_.tracker.connect() as connection:
         back = ended_outages(connection, open_outages, away)
+        gone = archives_gone(connection, back)
     still = {trouble.subject for trouble in away if not trouble.over}
     back |= {subject: label for subject, label in fine.items() if subject in open_outages and subject not in still}
     if watched is not None:
@@ -328,7 +330,7 @@ def _notify_outages_to(
 
     def compose(message_id: str, items: Sequence[Item], _: Channel) -> Message:
         labels = {recoveries[item]: back[recoveries[item]] or "" for item in items if item in recoveries}
-        return round_.composer.outages(message_id, [by_item[item] for item in items if item in by_item], labels)
+        return round_.composer.outages(message_id, [by_item[item] for item in items if item in by_item], labels, gone)
 
     now = round_.notify(channel, recipient, [*by_item, *recoveries], compose)
     if round_.dry:

@@ -19,11 +19,13 @@ from sqlalchemy import Connection, func, or_, select
 from dcc.errors import ListingShrunkError
 from dcc.messages import Message, count_of, mark, message, message_from_json
 from dcc.notify.messages import Item, MessageKind
+from dcc.outcomes import CrawlOutcome
 from dcc.runtime.private_files import PRIVATE_FILE, make_directory
 from dcc.session.leases import Lease, read_leases
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.store.copies import named_replicas
+from dcc.tracker.crawls import latest_crawls
 from dcc.tracker.models import AnException, Centre, CrawlingSession, FileSource, SourceCrawlRow
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.stored_archives import lost_archives, submissions_of_archive
@@ -66,7 +68,6 @@ ARCHIVES: Final = mark("archive store")
 _SOURCE: Final = "file source "
 _OUTAGE: Final = mark("Outage: {thing}")
 _SHRUNK: Final = mark("Listed in part: {thing}")
-_FAILED: Final = "failed"
 _MOST: Final = 500
 _MAX_LOST: Final = 5
 
@@ -116,7 +117,9 @@ def unreachable_sources(connection: Connection, settings: Settings, session_id: 
         .outerjoin(AnException, AnException.id == SourceCrawlRow.exception_id)
         .where(
             SourceCrawlRow.session_id == session_id,
-            or_(SourceCrawlRow.outcome == _FAILED, AnException.short_name == ListingShrunkError.short_name()),
+            or_(
+                SourceCrawlRow.outcome == CrawlOutcome.FAILED, AnException.short_name == ListingShrunkError.short_name()
+            ),
         )
         .order_by(SourceCrawlRow.file_source_id)
         .limit(_MOST)
@@ -129,7 +132,7 @@ def unreachable_sources(connection: Connection, settings: Settings, session_id: 
         address = addresses.get(row.file_source_id)
         if address is None:
             continue
-        if row.outcome == _FAILED:
+        if row.outcome == CrawlOutcome.FAILED:
             first, crawls = _streak(connection, row.file_source_id)
             if crawls < settings.notify_outage_crawls or first is None:
                 continue
@@ -144,7 +147,7 @@ def unreachable_sources(connection: Connection, settings: Settings, session_id: 
                 session=session_id,
                 centre=address.centre,
                 centre_id=row.centre_id,
-                headline=_OUTAGE if row.outcome == _FAILED else _SHRUNK,
+                headline=_OUTAGE if row.outcome == CrawlOutcome.FAILED else _SHRUNK,
             )
         )
     return troubles
@@ -153,7 +156,7 @@ def unreachable_sources(connection: Connection, settings: Settings, session_id: 
 def _streak(connection: Connection, source_id: int) -> tuple[int | None, int]:
     """The first of a source's latest failed crawls in a row, and their number."""
     own = SourceCrawlRow.file_source_id == source_id
-    good = select(func.max(SourceCrawlRow.id)).where(own, SourceCrawlRow.outcome != _FAILED)
+    good = select(func.max(SourceCrawlRow.id)).where(own, SourceCrawlRow.outcome != CrawlOutcome.FAILED)
     last_good = connection.scalar(good) or 0
     first, crawls = connection.execute(
         select(func.min(SourceCrawlRow.id), func.count()).where(own, SourceCrawlRow.id > last_good)
@@ -224,6 +227,13 @@ def ended_outages(
         elif _streak(connection, number)[1] == 0:
             back[subject] = addresses[number].label
     return back
+
+
+def archives_gone(connection: Connection, subjects: Iterable[str]) -> dict[str, int]:
+    """How many archives the last crawl of each of these sources took for gone, by subject; without noughts."""
+    sources = [int(subject.removeprefix(_SOURCE)) for subject in subjects if subject.startswith(_SOURCE)]
+    crawls = latest_crawls(connection, sources=sources) if sources else {}
+    return {f"{_SOURCE}{number}": crawl.gone for number, crawl in crawls.items() if crawl.gone}
 
 
 def sessions_after(connection: Connection, last: int, limit: int) -> list[int]:

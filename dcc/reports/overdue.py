@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection, ScalarSelect, and_, case, exis
 from sqlalchemy.orm import aliased
 
 from dcc.databases.columns import UtcDateTime
-from dcc.outcomes import ZipKey, source_partition
+from dcc.outcomes import CrawlOutcome, ZipKey, source_partition
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.settings import Settings
 from dcc.sources.crawl_policy import CrawlDue, DueReason, overdue_at
@@ -37,7 +37,6 @@ from dcc.tracker.register.source_schedules import load_crawl_dues
 NAMED: Final = 50
 """The most submissions of a centre that are named, of those that wait and of those that failed."""
 
-_OK: Final = "ok"
 _LEAST_SILENT_DAYS: Final = 7
 _TIMES_USUAL: Final = 5
 _LEAST_TIMES_USUAL: Final = 2
@@ -114,7 +113,7 @@ def crawled_sources(connection: Connection, settings: Settings, now: datetime) -
             FileSource.id,
             Centre.short_name,
             FileSource.created,
-            _last_crawl(SourceCrawlRow.outcome == _OK).label("listed"),
+            _last_crawl(SourceCrawlRow.outcome == CrawlOutcome.OK).label("listed"),
             _last_crawl().label("tried"),
         )
         .join(Centre, Centre.id == FileSource.centre_id)

@@ -20,14 +20,11 @@ from sqlalchemy import Connection, select
 from dcc.databases.transactions import insert_rows
 from dcc.errors import InternalFaultError, ListingShrunkError, SourceError
 from dcc.messages import Message, mark, message_to_json
-from dcc.outcomes import Problem, SourceCrawl, ZipKey, source_partition
+from dcc.outcomes import CrawlOutcome, Problem, SourceCrawl, ZipKey, source_partition
 from dcc.phases import Phase
 from dcc.runtime.log_context import progress_log
 from dcc.session.sessions import Session
 from dcc.session.source_listings import (
-    FAILED,
-    OK,
-    PARTIAL,
     SourceListing,
     list_in_parallel,
     list_source,
@@ -71,7 +68,7 @@ def crawl_file_sources(
     tasks = {address.id: session.start_task(Phase.ZIP_NAME, f"Crawl of {address.label}") for address in addresses}
 
     def ended(crawl: SourceCrawl) -> SourceCrawl:
-        session.finish_task(tasks[crawl.source_id], failed=crawl.outcome != OK)
+        session.finish_task(tasks[crawl.source_id], failed=crawl.outcome is not CrawlOutcome.OK)
         following = _following(dues[crawl.source_id], crawl, session.settings.source_failure_limit)
         return replace(crawl, pace=str(following.policy), then="" if following.is_due else str(following))
 
@@ -126,7 +123,7 @@ def _note_not_crawled(session: Session, dues: Mapping[int, CrawlDue]) -> None:
 def _following(before: CrawlDue, crawl: SourceCrawl, failure_limit: int) -> CrawlDue:
     """Whether a source is due again at once, after a crawl."""
     past = PastCrawls(listed=crawl.finished - timedelta(seconds=crawl.seconds))
-    if crawl.outcome == FAILED:
+    if crawl.outcome is CrawlOutcome.FAILED:
         past = PastCrawls(before.past.listed, before.past.failures + 1, crawl.finished)
     return crawl_due(before.policy, past, crawl.finished, failure_limit)
 
@@ -217,13 +214,7 @@ def _record(session: Session, listing: SourceListing) -> tuple[SourceCrawl, Mapp
         centre=address.centre,
         outcome=outcome,
         error=problem,
-        listed=result.listed,
-        new=len(result.new_zips),
-        known=result.known,
-        changed=result.changed,
-        refused=len(result.refused_zips),
-        ignored=listing.ignored,
-        gone=result.gone,
+        **result.counts(listing.ignored).counts,
         seconds=listing.seconds,
         finished=utc_now(),
         new_zips=tuple(result.new_zips),
@@ -271,14 +262,15 @@ def _basis(connection: Connection, session: Session, listing: SourceListing | No
 
 def _write_crawl(
     connection: Connection, session: Session, listing: SourceListing
-) -> tuple[RecordedListing, str, SourceError | InternalFaultError | None]:
+) -> tuple[RecordedListing, CrawlOutcome, SourceError | InternalFaultError | None]:
     """Write a listing and the row of its crawl; returns what was recorded, the outcome, and what was wrong."""
     basis = _basis(connection, session, listing)
     now = basis.now
     result = ListingRecorder(basis, listing.address).record(listing.listings, whole=listing.error is None)
     error, outcome = listing.error, listing.outcome
     if error is None and result.shrunk:
-        error, outcome = _shrunk(listing.address, result.shrunk), PARTIAL
+        error, outcome = _shrunk(listing.address, result.shrunk), CrawlOutcome.PARTIAL
+    counts = result.counts(listing.ignored).counts
     row = {
         "session_id": session.id,
         "file_source_id": listing.address.id,
@@ -289,13 +281,8 @@ def _write_crawl(
         "message": error and str(error),
         "code": error and error.code,
         "details": error and message_to_json(error.translatable),
-        "listed": result.listed,
-        "new_zips": len(result.new_zips),
-        "known": result.known,
-        "changed": result.changed,
-        "refused": len(result.refused_zips),
-        "ignored": listing.ignored,
-        "gone": result.gone,
+        **counts,
+        "new_zips": counts.pop("new"),
     }
     insert_rows(connection, SourceCrawlRow.__table__, [row])
     return result, outcome, error

@@ -16,7 +16,7 @@ from typing import Final
 from dcc.errors import InternalFaultError, SourceError, SourceTimeoutError, platform_fault
 from dcc.messages import mark
 from dcc.naming import Action
-from dcc.outcomes import source_partition
+from dcc.outcomes import CrawlOutcome, source_partition
 from dcc.phases import Phase
 from dcc.runtime.log_context import logging_about, with_log_context
 from dcc.session.connection_places import ConnectionPlaces, for_seconds, server_of
@@ -28,7 +28,6 @@ from dcc.sources.listing_watch import ListingWatch, watching
 
 log = logging.getLogger(__name__)
 
-OK, PARTIAL, FAILED = "ok", "partial", "failed"
 _IGNORED_SHOWN: Final = 20
 _SLACK_SECONDS: Final = 30
 
@@ -61,11 +60,11 @@ class SourceListing:
         return tuple(examples[:_IGNORED_SHOWN])
 
     @property
-    def outcome(self) -> str:
-        """`ok`; `partial` if some directory could not be listed; `failed` if none could."""
+    def outcome(self) -> CrawlOutcome:
+        """How it ended."""
         if self.error is None:
-            return OK
-        return PARTIAL if self.listings else FAILED
+            return CrawlOutcome.OK
+        return CrawlOutcome.PARTIAL if self.listings else CrawlOutcome.FAILED
 
 
 def list_source(

@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, or
 
 from dcc.errors import NotFoundError
 from dcc.messages import Message, message_from_json
-from dcc.outcomes import EndReason, Problem
+from dcc.outcomes import CrawlCounts, CrawlOutcome, EndReason, Problem
 from dcc.phases import Phase
 from dcc.runtime.processes import Process
 from dcc.tracker.models import (
@@ -55,28 +55,16 @@ TASK_LACKED_ROOM: Final = 3
 _TASK_OUTCOMES: Final = {SUCCESS: "succeeded", TASK_CANCELLED: "cancelled"}
 
 
-@dataclass(frozen=True, slots=True)
-class CrawlEntry:
-    """One crawl of one source; for the counts see `dcc.outcomes.SourceCrawl`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrawlEntry(CrawlCounts):
+    """One crawl of one source."""
 
     source: int
     session: int
-    outcome: str
+    outcome: CrawlOutcome
     error: Problem | None
     started: datetime
     finished: datetime | None
-    listed: int
-    new: int
-    known: int
-    changed: int
-    refused: int
-    ignored: int
-    gone: int
-
-    @property
-    def elsewhere(self) -> int:
-        """The listed archives that are new on this source, while another source had shown them before."""
-        return max(self.listed - self.known - self.new - self.refused, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +157,7 @@ def _crawls(connection: Connection, condition: ColumnElement[bool]) -> list[Craw
             row,
             source=row.file_source_id,
             session=row.session_id,
+            outcome=CrawlOutcome(row.outcome),
             error=None if row.kind is None else problem_of(row),
             started=row.start_time,
             finished=row.finish_time,

@@ -20,7 +20,7 @@ from dcc.messages import count_of
 from dcc.phases import Phase, Status
 from dcc.reports.checks import OF_PHASES
 from dcc.rules.catalogue import GROUPS, RuleGroup
-from dcc.vocabulary import Actor, Severity
+from dcc.vocabulary import FAILING, Actor, Severity
 from dcc_assets.keys import CHECK_OF_GROUP, DATA_INTEGRITY, QC, UPLOAD_CHECK, UPLOADED_DATA, ZIP_ACTIONS
 from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, about, documents_table, links_to_steps
 from dcc_assets.metadata.links import linked_documents, links, report_of_centre, report_of_zip
@@ -32,8 +32,6 @@ SHOWN_PHASES: Final = (Phase.UPLOAD, Phase.DATA, Phase.QC)
 
 _Found = tuple[str, FindingEntry]
 """A finding, after the name of its document."""
-_WORST_FIRST: Final = (Severity.FATAL, Severity.ERROR, Severity.WARNING, Severity.UNCHECKED)
-_FAILING: Final = frozenset({Severity.FATAL, Severity.ERROR})
 _NOT_UPLOADED: Final = frozenset({InternalFaultError.short_name(), StagedDocumentLostError.short_name()})
 """Errors other than findings of rules that keep a document from the upload."""
 _FINDING_COLUMNS: Final = ("severity", "rule", "document", "line", "value", "message", "judged by")
@@ -225,14 +223,14 @@ def _group_verdict(outcome: ZipData, group: RuleGroup) -> CheckVerdict:
     of_severity: Counter[Severity] = Counter()
     for (_, severity), number in counts.items():
         of_severity[severity] += number
-    errors, unchecked = sum(of_severity[severity] for severity in _FAILING), of_severity[Severity.UNCHECKED]
+    errors, unchecked = sum(of_severity[severity] for severity in FAILING), of_severity[Severity.UNCHECKED]
     if not errors and not unchecked:
         text = f"{count_of(counts.total(), 'warning')}, none that fails a document." if counts else "No findings."
         return CheckVerdict(check, True, text, about(outcome) | _tally(counts), always=False)
-    told = _FAILING if errors else (Severity.UNCHECKED,)
+    told = FAILING if errors else (Severity.UNCHECKED,)
     example = next((f" First: {_sentence(*one)}" for one in found if one[1].severity in told), "")
     if errors:
-        faulty = sum(any(r in rules and s in _FAILING for r, s in d.finding_counts) for d in documents)
+        faulty = sum(any(r in rules and s.fails for r, s in d.finding_counts) for d in documents)
         headline = f"{count_of(errors, 'error')} in {faulty} of {count_of(len(documents), 'document')}.{example}"
     else:
         headline = f"{count_of(unchecked, 'check')} could not be made. The centre need not act.{example}"
@@ -271,7 +269,7 @@ def _sentence(document: str, finding: FindingEntry) -> str:
 
 
 def _judged(found: Sequence[_Found]) -> Metadata:
-    errors = (finding for _, finding in found if finding.severity in _FAILING)
+    errors = (finding for _, finding in found if finding.severity.fails)
     actors = dict.fromkeys(ACTOR_NAMES[acts_on(error.code, error.severity)] for error in errors)
     return {"Who acts": ", ".join(actors), "What to do": _JUDGED}
 
@@ -313,7 +311,7 @@ def _tally(counts: Mapping[tuple[str, Severity], int]) -> Metadata:
     """The table of counts by rule, the worst and most frequent first; nothing without counts."""
     rows = sorted(
         ((rule, severity, number) for (rule, severity), number in counts.items()),
-        key=lambda row: (_WORST_FIRST.index(row[1]), -row[2], row[0]),
+        key=lambda row: (row[1].rank, -row[2], row[0]),
     )
     if not rows:
         return {}
@@ -328,7 +326,7 @@ def _worst(documents: Iterable[DocumentData], rules: Collection[str] | None = No
         for finding in document.findings
         if (rules is None or finding.rule in rules) and not finding.is_waived
     ]
-    return sorted(found, key=lambda one: _WORST_FIRST.index(one[1].severity))
+    return sorted(found, key=lambda one: one[1].severity.rank)
 
 
 def _findings(found: Sequence[_Found], total: int) -> Metadata:

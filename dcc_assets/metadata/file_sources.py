@@ -8,7 +8,7 @@ from dagster import MetadataValue
 
 from dcc.declarations import ACTOR_NAMES, acts_in, acts_on
 from dcc.errors import BadFileNameError
-from dcc.outcomes import Problem, SourceCrawl
+from dcc.outcomes import CrawlOutcome, Problem, SourceCrawl
 from dcc.phases import Phase, Status
 from dcc.reports.checks import OF_PHASES
 from dcc_assets.keys import CHECK_OF_PHASE, FILE_SOURCE_LISTINGS, REACHABLE, ZIP_ACTIONS, ZIP_ACTIONS_ASSET
@@ -16,7 +16,6 @@ from dcc_assets.metadata.links import links, page_of_partition, report_of_centre
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
 from dcc_dagster.partition_events import CheckVerdict, MaterialisedPartition, PartitionReport
 
-_OK = "ok"
 _NEW_SHOWN = 50
 _NAME = CHECK_OF_PHASE[Phase.ZIP_NAME]
 
@@ -26,7 +25,7 @@ def source_report(crawl: SourceCrawl) -> PartitionReport:
     reason = "" if crawl.error is None else crawl.error.message
     details: Metadata = {
         "file source": crawl.label,
-        "outcome": crawl.outcome,
+        "outcome": crawl.outcome.value,
         "seconds": MetadataValue.float(round(crawl.seconds, 3)),
     }
     if crawl.error is not None:
@@ -39,12 +38,14 @@ def source_report(crawl: SourceCrawl) -> PartitionReport:
     details |= _pace(crawl) | _links(crawl)
     verdict = CheckVerdict(
         REACHABLE,
-        crawl.outcome == _OK,
-        f"{crawl.label} was listed in {crawl.seconds:.1f} s." if crawl.outcome == _OK else reason,
+        crawl.outcome is CrawlOutcome.OK,
+        f"{crawl.label} was listed in {crawl.seconds:.1f} s." if crawl.outcome is CrawlOutcome.OK else reason,
         details,
     )
     materialised = (
-        () if crawl.outcome != _OK else (MaterialisedPartition(FILE_SOURCE_LISTINGS, _counts(crawl), _summary(crawl)),)
+        ()
+        if crawl.outcome is not CrawlOutcome.OK
+        else (MaterialisedPartition(FILE_SOURCE_LISTINGS, _counts(crawl), _summary(crawl)),)
     )
     return PartitionReport(crawl.partition, materialised, (verdict,), utc_timestamp(crawl.finished))
 

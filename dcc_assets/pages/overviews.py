@@ -13,7 +13,7 @@ from dcc.databases.columns import utc_now
 from dcc.naming import Action
 from dcc.qc.contexts.listings import OverviewCoverage, overview_coverage
 from dcc.qc.expected_procedures import Deliveries, DeliveryCriteria, count_deliveries
-from dcc.reports.causes.cause import as_json
+from dcc.reports.causes.cause import causes_as_json
 from dcc.reports.causes.collecting import causes_of
 from dcc.reports.plots import draw_expected, use_font_cache
 from dcc.reports.submissions.labels import SESSION_LABELS
@@ -94,7 +94,7 @@ def _causes_page(reader: Reader, on: Databases, centre: str | None) -> PageRespo
     causes = causes_of(on.tracker, on.qc, centre, reader.settings)
     addresses = contacts(on.tracker)
     if reader.form == "json":
-        rows = [as_json(cause, reader.catalogue) | {"contact": addresses.get(cause.centre or "")} for cause in causes]
+        rows = causes_as_json(causes, reader.catalogue, addresses)
         return PageResponse(200, JSON, json.dumps(rows, indent=2).encode())
     shown, found = causes[:CAUSES_SHOWN], sum(cause.findings for cause in causes)
     return _page(

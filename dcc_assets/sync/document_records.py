@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, func, select
 
 from dcc.data_outcomes import ContextsBuilt, DocumentData, FindingEntry, OverviewsBuilt, ZipData
 from dcc.databases.columns import utc_now
@@ -24,6 +24,7 @@ from dcc.outcomes import LEFT_OUT, ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc.contexts.building import count_contexts
 from dcc.qc.contexts.overviews import count_overviews
+from dcc.qc.judging.finding_reports import SEVERITY_RANK
 from dcc.qc.models import DOCUMENT, FINDING, SNAPSHOT
 from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipFile
 from dcc.tracker.problems import KIND, entries_that_hold
@@ -37,9 +38,6 @@ PAGE: Final = 500
 """The most submissions that are read at once, with their documents."""
 
 _STEPS: Final = {kind: phase for phase, kind in LEFT_OUT.items()}
-_RANK: Final = case(
-    {Severity.FATAL.value: 0, Severity.ERROR.value: 1, Severity.WARNING.value: 2}, value=FINDING.c.severity, else_=3
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +163,7 @@ def _worst_findings(qc: Connection, document_id: int) -> list[FindingEntry]:
         select(FINDING, SNAPSHOT.c.name.label("snapshot_name"))
         .outerjoin(SNAPSHOT, SNAPSHOT.c.id == FINDING.c.snapshot_id)
         .where(FINDING.c.document_id == document_id, FINDING.c.is_active.is_(True))
-        .order_by(_RANK, FINDING.c.line, FINDING.c.id)
+        .order_by(SEVERITY_RANK, FINDING.c.line, FINDING.c.id)
         .limit(ERRORS_SHOWN)
     )
     return [

@@ -50,7 +50,7 @@ def put_all_kinds(installation: Installation) -> None:
     (folder.path / f"{WRONG_MD5}.md5").write_text("0" * 32 + "  H.2013-10-31.5.impc.zip\n")
 
 
-def run(installation: Installation, dagster: Dagster, heard: Heard, **options: Any) -> sessions.SessionReport:
+def run(installation: Installation, dagster: Dagster, heard: Heard, **options: Any) -> sessions.FinishedSession:
     return run_session(
         installation.settings,
         installation.tracker,

@@ -261,6 +261,25 @@ def test_an_outage_is_told_at_once_and_again_when_it_is_over_and_not_in_between(
     assert mailing.subjects(CENTRE) == []
 
 
+def test_that_a_listing_which_shrank_was_believed_is_told_when_its_outage_ends(mailing: Mailing) -> None:
+    """The archives that are gone are news: no later message tells of them."""
+    for day in (1, 2, 3):
+        mailing.folder.put(f"add/H.2013-11-0{day}.1.impc.zip", specimens(stem=f"2013-11-0{day}.1"))
+    mailing.run_session()
+    mailing.letters(WRANGLER)
+    for path in (mailing.folder.path / "add").iterdir():
+        path.unlink()
+    mailing.run_session()
+    (outage,) = mailing.letters(WRANGLER)
+    assert "the directory add lists 0 archives, and held 3 before" in text_of(outage)
+    mailing.run_session()
+    (back,) = mailing.letters(WRANGLER)
+    said = "3 archives that it lists no more are taken for gone. Ask the centre whether this is meant."
+    for text in (text_of(back), html_of(back)):
+        assert said in " ".join(text.split())
+    assert back["Subject"] == f"DCC: Back to normal: file source {mailing.folder.source_id} (H, file://localhost)"
+
+
 def test_that_the_tracker_is_back_is_told_to_those_who_are_still_named(mailing: Mailing) -> None:
     other = "other@dcc.example"
     notify_tracker_outage(

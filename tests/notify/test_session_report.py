@@ -70,22 +70,27 @@ def test_the_report_gives_a_wrangler_every_reason(troubled: Troubled) -> None:
     report = in_reading(troubled.installation.tracker, session_report, troubled.session)
     text = one_line(report.text)
     assert report.subject == f"DCC session {troubled.session}: 3 failed submissions, 1 file source in trouble"
-    assert text.startswith(f"Crawling session {troubled.session} began ")
-    assert "outcome faults" in text
-    listed = "ok; 4 archives listed, 3 new, 1 refused by name"
-    assert f"file source {troubled.folder.source_id} (H, file://localhost): {listed}" in text
-    assert f"file source {troubled.other_source} (J, file://localhost): FAILED the folder" in text
+    assert text.startswith(f"Session {troubled.session}, ")
+    assert (
+        "UTC: faults: a source, a server or the platform kept it from a part of its work 3 failed submissions" in text
+    )
+    assert "listed (4 archives, 3 new, 0 known and one refused by its name)" in text
+    assert f"Source {troubled.folder.source_id} (H, file://localhost{troubled.folder.path}): Crawled on " in text
+    assert f"file source {troubled.other_source} (J, file://localhost): the folder" in text
+    assert f"Failed: Crawl of file source {troubled.other_source} (J, file://localhost)" in text
     assert "cannot be reached (No such file or directory)" in text
-    assert "xsd done 1 xsd failed 1" in text
-    assert "add/H.2013-10-31.2.impc.zip: failed at unzip" in text
-    assert "edit/H.2013-10-31.3.impc.zip: failed at xsd" in text
+    assert "Archives: zip_name failed 1, unzip failed 1, xsd done 1, xsd failed 1" in text
+    assert "Documents: xsd done 1, xsd failed 1" in text
+    assert "add/H.2013-10-31.2.impc.zip (H, Centre H): failed at unzip" in text
+    assert "edit/H.2013-10-31.3.impc.zip (H, Centre H): failed at xsd" in text
     assert "H.2013-10-31.3.specimen.impc.xml: failed at xsd" in text
     assert 'line 4, column 5: Element <mouse> may not have the attribute "sex".' in text
-    assert "... and 1 more" in text
-    assert "add/copy of H.impc.zip: failed at zip_name" in text
+    assert "... and one more" in text
+    assert "add/copy of H.impc.zip (H, Centre H): failed at zip_name" in text
     assert "does not follow <centre>.<yyyy-mm-dd>.<increment>.impc.zip" in text
-    assert "H, Centre H" in text
-    assert "add/H.2013-10-31.1.impc.zip" not in text
+    assert "add/H.2013-10-31.1.impc.zip" not in text.partition("The archives")[0]
+    parts = ("3 failed submissions", "What to correct", "What failed", "The archives", "The sources", "How it went")
+    assert sorted(parts, key=text.index) == list(parts), "what needs somebody comes first"
     assert max(len(line) for line in report.text.splitlines()) <= 120
     with troubled.installation.tracker.connect() as connection, pytest.raises(NotFoundError, match="dcc session list"):
         session_report(connection, troubled.session + 1)
@@ -105,12 +110,12 @@ def test_the_report_tells_of_data_that_fail_that_are_held_and_that_came_late(dat
     report = in_reading(careful.tracker, session_report, session)
     text = one_line(report.text)
     assert report.subject == f"DCC session {session}: 1 failed submission, 1 submission to be confirmed"
-    assert "H.2013-11-03.1.experiment.impc.xml: failed at data, 1 error line 4: E4: The specimen" in text
+    assert "H.2013-11-03.1.experiment.impc.xml: failed at data, one error line 4: E4: The specimen" in text
     waits = text.partition("Documents to be confirmed")[2].partition("Documents that came late")[0]
     assert edit in waits
     assert "It would replace or remove 3 specimens" in waits
     assert f"dcc data confirm {edit}" in waits
-    came_late = text.partition("Documents that came late")[2]
+    came_late = text.partition("Documents that came late")[2].partition("The archives")[0]
     assert late in came_late
     assert "arrived after one of 2013-11-01" in came_late
     assert edit not in came_late
@@ -122,7 +127,7 @@ def test_a_session_without_anything_amiss_says_so(installation: Installation) ->
     session = installation.run_session().id
     report = in_reading(installation.tracker, session_report, session)
     assert report.subject == f"DCC session {session}: all well"
-    assert "outcome finished" in one_line(report.text)
+    assert "UTC: finished: all its work was done, whatever was wrong with the data all well" in one_line(report.text)
 
 
 @only_sqlite
@@ -158,7 +163,7 @@ def test_the_report_is_sent_by_e_mail(troubled: Troubled, mail_server: Starter) 
     assert message["Auto-Submitted"] == "auto-generated"
     assert message["Date"]
     assert message["Message-ID"]
-    assert "edit/H.2013-10-31.3.impc.zip: failed at xsd" in one_line(message.get_content())
+    assert "edit/H.2013-10-31.3.impc.zip (H, Centre H): failed at xsd" in one_line(message.get_content())
 
 
 @pytest.mark.parametrize("from_the_start", [True, False])

@@ -13,7 +13,7 @@ from dcc.errors import NotFoundError
 from dcc.messages import Message
 from dcc.notify.digests import collect_digests
 from dcc.operations.sessions import open_session
-from dcc.outcomes import SESSION_MEANINGS, ZipKey
+from dcc.outcomes import SESSION_MEANINGS, Problem, ZipKey
 from dcc.reports.causes.collecting import worst_first
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission
@@ -22,7 +22,6 @@ from dcc.reports.submissions.model import AcceptedData, EntityCount, Outcome
 from dcc.reports.submissions.plain_text import render_text
 from dcc.session.crawling import crawl_file_sources
 from dcc.tracker.crawls import list_sessions
-from dcc.tracker.queries.zip_stories import Reason
 from tests.support import submission_world as world
 from tests.support.asking import in_both
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
@@ -344,7 +343,7 @@ def _hostile(value: Any, name: str = "") -> Any:
 
 
 def test_a_report_says_when_the_archive_is_kept_no_more(desk: Desk) -> None:
-    gone = Reason("ArchiveRemovedError", "Its archive went from staging.", datetime(2026, 1, 2, 3, 4))
+    gone = Problem("ArchiveRemovedError", "Its archive went from staging.", recorded=datetime(2026, 1, 2, 3, 4))
     page = desk.page_of(replace(desk.report(world.GOOD), removals=(gone,)))
     assert "no longer keeps a copy" in page.section("outcome")
     assert "2 Jan 2026, 03:04 UTC" in page.section("arrival")

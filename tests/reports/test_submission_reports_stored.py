@@ -17,7 +17,7 @@ from dcc.messages import Message
 from dcc.naming import Action
 from dcc.operations.retention.cleanup import clean, review_staging
 from dcc.operations.retention.policy import Policy
-from dcc.outcomes import ZipKey
+from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.reports.causes.cause import Cause, Fact
 from dcc.reports.languages import load_catalogue
@@ -37,7 +37,7 @@ from dcc.reports.submissions.templates import render
 from dcc.settings import Settings
 from dcc.tracker.database import exception_id
 from dcc.tracker.models import XmlFile, XmlLog, ZipDownload
-from dcc.tracker.queries.zip_stories import Host, Reason
+from dcc.tracker.queries.zip_stories import Host
 from dcc.vocabulary import Severity
 from tests.support.asking import in_reading
 from tests.support.databases import only_sqlite
@@ -242,7 +242,7 @@ def test_however_long_texts_are_and_however_large_pictures_the_page_stays_small(
     example = Fact("S4", Severity.ERROR, known, "add/x", long, 1, 2, long, long, said, said, (long,) * 500, long)
     counts = {"findings": 1, "documents": 1, "zips": 1, "entities": {}}
     cause = Cause(key="k", code="S4", centre="H", severity=Severity.ERROR, example=example, **counts)
-    reason = Reason("x", long, datetime(2026, 1, 1))
+    reason = Problem("x", long, recorded=datetime(2026, 1, 1))
     hosts = tuple(Host(n, long[:500], 1, 1, False, 0, None) for n in range(1_000))
     report = SubmissionReport(
         **{name: getattr(base, name) for name in base.__dataclass_fields__}

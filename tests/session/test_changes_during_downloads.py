@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import select
 
 from dcc.databases.transactions import writing
+from dcc.outcomes import EndReason
 from dcc.session.archives import coordination
 from dcc.session.archives.attempts import Attempts
 from dcc.sources.crawl_policy import Pause, Windows
@@ -95,9 +96,14 @@ class Running:
 
     def end(self) -> list[str]:
         """Wait for its end; the archives that it fetched."""
+        return [key for key, outcome in self.result.zips.items() if outcome.downloaded]
+
+    @property
+    def result(self) -> SessionResult:
+        """What it yielded, once it has ended."""
         self._thread.join(30)
         assert self._result is not None
-        return [key for key, outcome in self._result.zips.items() if outcome.downloaded]
+        return self._result
 
 
 @pytest.fixture(params=usually(["sftp_server"], ["sftp_server", "ftp_server"]))
@@ -144,6 +150,9 @@ def test_a_paused_source_gets_no_further_download(slow: Slow) -> None:
     fetched = session.end()
     assert 1 <= len(fetched) <= 3
     left = [key for key in KEYS if key not in fetched]
+    assert session.result.ended is EndReason.FINISHED, "a pause is no fault"
+    said = f"{len(left)} submissions were not fetched, because people paused the sources. A later session fetches them."
+    assert said in session.result.closing_notices
     assert {installation.states()[key] for key in left} == {"zip_name done"}
     assert {state for key in left for _, state in installation.attempts(key)} == {"download cancelled"}
     assert installation.run_session().zips == {}

@@ -25,7 +25,7 @@ PRELOADED: Final = (
     "dcc_assets.sessions",
     "dcc.cli.sessions.crawl",
     "dcc.cli.main",
-    "dcc.cli.sessions.session_report",
+    "dcc.cli.sessions.session_output",
     "dcc.session.data.session_data",
     "dcc.sources.connect",
     "dcc.session.archives.processing",

@@ -4,8 +4,9 @@ from sqlalchemy import Connection
 
 from dcc.notify import session_report as reports
 from dcc.notify.channels.reports import Report
+from dcc.settings import Settings
 
 
 def session_report(connection: Connection, session_id: int) -> Report:
-    """The report of a session, which nobody is sent."""
-    return reports.session_report(connection, session_id, failure_limit=3)
+    """The report of a session, which nobody is sent, without what the QC database knows."""
+    return reports.session_report(connection, None, session_id, Settings())

@@ -89,7 +89,7 @@ def causes(
       "example": {"zip", "document", "line", "column", "element", "value", "message", "expected",
         "permitted", "nearest"}}
     """
-    from dcc.reports.causes.cause import as_json as cause_as_json
+    from dcc.reports.causes.cause import causes_as_json
     from dcc.reports.languages import load_catalogue
     from dcc.rules.catalogue import CATALOGUE
     from dcc.tracker.register.centres import contacts
@@ -114,12 +114,7 @@ def causes(
             _write_spreadsheet(spreadsheet, tracker, qc, subject, found, catalogue)
             return
     if as_json:
-        echo_json(
-            [
-                cause_as_json(cause, catalogue) | {"contact": addresses.get(cause.centre or "")}
-                for cause in found[:limit]
-            ]
-        )
+        echo_json(causes_as_json(found[:limit], catalogue, addresses))
     else:
         _print_causes(found, limit or _MAX_CAUSES, catalogue, addresses)
 
@@ -365,7 +360,7 @@ def _print_each(records: Iterable[FindingRecord], total: int) -> None:
             echo_wrapped(click.style(printable(name), bold=True))
         printed, heading = printed + 1, name
         place = "" if record.line is None else f"line {record.line}: "
-        colour = "red" if record.severity in (Severity.ERROR, Severity.FATAL) and record.is_active else None
+        colour = "red" if record.severity.fails and record.is_active else None
         rule = click.style(f"{record.rule} {record.severity.value}", fg=colour)
         echo_wrapped(f"  {rule}{_standing(record)}  {place}{printable(record.message)}", indent="      ")
     left = total - printed

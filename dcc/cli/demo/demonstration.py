@@ -18,12 +18,12 @@ from pydantic import SecretStr
 from dcc.cli.demo.centres import BASE_PATH, CENTRES, EXPECTED, DemoSource, ExpectedState, demo_sources
 from dcc.cli.demo.servers import Account, ftp_server, refusing_port, require_packages, sftp_server
 from dcc.cli.sessions.display import SessionDisplay
-from dcc.cli.sessions.session_report import SOURCE_FAILED, SessionReport
+from dcc.cli.sessions.session_output import SessionOutput
 from dcc.cli.shell.context import any_databases
 from dcc.cli.shell.dagster_side import dagster_side
 from dcc.errors import ConfigurationError, SourceUnreachableError
 from dcc.messages import count_of
-from dcc.outcomes import ZipKey
+from dcc.outcomes import CrawlOutcome, ZipKey
 from dcc.runtime.private_files import PRIVATE_FILE, create_file
 from dcc.settings import Settings, load_settings
 from dcc.sources.base import SourceAddress, SourceProtocol
@@ -145,7 +145,7 @@ def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> list[str
             return _differences(display.report, find_zips(connection, ZipFilter()))
 
 
-def _differences(report: SessionReport, entries: Sequence[ZipEntry]) -> list[str]:
+def _differences(report: SessionOutput, entries: Sequence[ZipEntry]) -> list[str]:
     """Differences between the tracker and `EXPECTED`; none if all is well."""
     found = {
         ZipKey(entry.action, entry.file_name): ExpectedState(entry.phase, entry.status, len(entry.sources))
@@ -157,7 +157,7 @@ def _differences(report: SessionReport, entries: Sequence[ZipEntry]) -> list[str
         if found.get(key) != EXPECTED.get(key)
     ]
     refusing = sum(source.refusing for source in demo_sources())
-    failed = sum(crawl["outcome"] == SOURCE_FAILED for crawl in report.crawls)
+    failed = sum(crawl["outcome"] is CrawlOutcome.FAILED for crawl in report.crawls)
     if failed != refusing or len(report.crawls) != len(demo_sources()):
         wrong.append(
             f"{failed} of {len(report.crawls)} file sources failed, {refusing} of {len(demo_sources())} should."

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dcc.cli.sessions.display import SessionDisplay, session_display
-from dcc.cli.sessions.session_report import order_lines, problem_lines, room_lines
+from dcc.cli.sessions.session_output import order_lines, problem_lines, room_lines
 from dcc.cli.sessions.work import (
     Notices,
     request_urgent,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dcc.cli.sessions.session_report import SessionReport, crawl_lines, note_lines, problem_lines
+from dcc.cli.sessions.session_output import SessionOutput, crawl_lines, note_lines, problem_lines
 from dcc.cli.shell.output import printable
 from dcc.data_outcomes import ZipData
 from dcc.messages import count_of
@@ -53,7 +53,7 @@ class SessionDisplay:
         waiting: int | Callable[[], int],
         expected: Callable[[], str] = str,
     ) -> None:
-        self.report = SessionReport()
+        self.report = SessionOutput()
         self.session: Session | None = None
         self._say = say or (lambda _line: None)
         self._bars = bars

@@ -29,7 +29,7 @@ from dcc.runtime.wrapping import cell_width, wrapped
 if TYPE_CHECKING:
     from dcc.tracker.expected_work import ExpectedWork
 
-_COLOURS = {
+COLOURS = {
     "failed": "red",
     "invalid": "red",
     "partial": "yellow",
@@ -44,6 +44,7 @@ _COLOURS = {
     "disk": "red",
     "died": "red",
 }
+"""The colours of statuses and outcomes, for `click.style`."""
 _GAP = "  "
 _NARROW = 20
 """The least characters in a line of a column that is wrapped."""
@@ -243,7 +244,7 @@ def _echo_columns(
     click.echo(indent + click.style(_line([column.header for column in columns], widths, numeric), bold=True))
     for row in range(len(columns[0].cells)):
         chosen = [column.cells[row] for column in columns]
-        colours = [_COLOURS.get(cell) for cell in chosen]
+        colours = [COLOURS.get(cell) for cell in chosen]
         broken = [wrapped(cell, width) for cell, width in zip(chosen, widths, strict=True)]
         for line in zip_longest(*broken, fillvalue=""):
             click.echo(indent + _line(line, widths, numeric, colours))
@@ -262,7 +263,7 @@ def _echo_fields(columns: Sequence[_Column], indent: str, width: int) -> None:
             cell = column.cells[row]
             if cell:
                 label = click.style(column.header, bold=True) + " " * (widest - cell_width(column.header))
-                value = click.style(cell, fg=_COLOURS.get(cell))
+                value = click.style(cell, fg=COLOURS.get(cell))
                 text = f"{indent}{label}{_GAP}{value}"
                 lines = wrapped(text, width, f"{indent}    ", break_words=column.is_flexible)
                 click.echo("\n".join(lines))

@@ -67,6 +67,10 @@ def report(
       pictures    {"name", "title", "caption", "rule", "alt", "outliers"}
     of a centre or session
       outcomes, states, zips, sources, causes   with what each source's last crawl did not take
+    of a session also
+      sections    what failed, waits, is held, came late, was noticed or is left alone: {"kind",
+                  "notes", "total"}
+      document_states, sources_in_trouble, proposals, seconds (by phase), failed_step, task_errors
     Lists are bounded; beside each is the number of all.
     """
     from dcc.reports.causes.collecting import causes_of, scope_of

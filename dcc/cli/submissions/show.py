@@ -10,7 +10,7 @@ import click
 from dcc.cli.shell.context import json_option, parse_zip_key, reading_tracker, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import byte_size, echo_json, echo_table, echo_wrapped, json_object, printable
+from dcc.cli.shell.output import COLOURS, byte_size, echo_json, echo_table, echo_wrapped, json_object, printable
 from dcc.errors import InternalFaultError
 from dcc.messages import count_of
 from dcc.outcomes import HELD
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from dcc.outcomes import Problem
     from dcc.reports.causes.cause import FailedDocument
-    from dcc.tracker.queries.zip_stories import DocumentStory, DownloadStory, Host, Reason, ReopeningStory, ZipStory
+    from dcc.tracker.queries.zip_stories import DocumentStory, DownloadStory, Host, ReopeningStory, ZipStory
 
 _ERRORS_SHOWN = 10
 _FURTHER = "      "
@@ -66,6 +66,7 @@ def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
                   "revoked", "revoked_by"}; the latter two are null while it holds
       failed_documents  documents that failed, with animals that its experiments wait for: {"zip",
                   "document", "phase", "animals" (how many; 0 if it could not be read)}
+      waits_for   the older archive of its centre that is processed first, or null
       removals    when its archive or documents went from staging, as reasons
     """
     from dcc.reports.causes.failed_specimens import RULE, DocumentReader, failed_documents_with
@@ -145,11 +146,10 @@ def _set_back_text(entry: ReopeningStory) -> str:
 
 def state_text(phase: str, status: str) -> str:
     """`xsd failed`, in the status's colour."""
-    colour = {"done": "green", "failed": "red", "running": "blue", "pending": "yellow"}.get(status)
-    return click.style(f"{phase} {status}", fg=colour)
+    return click.style(f"{phase} {status}", fg=COLOURS.get(status))
 
 
-def _print_reasons(reasons: Iterable[Reason], indent: str) -> None:
+def _print_reasons(reasons: Iterable[Problem], indent: str) -> None:
     for reason in reasons:
         echo_wrapped(f"{indent}{click.style(printable(reason.message), fg='red')}", _FURTHER)
 

@@ -19,11 +19,10 @@ from dcc.tracker.models import AnException, XmlLog
 from dcc.tracker.problems import KIND, entries_that_hold
 from dcc.tracker.states import NOT_UPLOADED, UPLOAD_FAILED, WITHDRAWN, State
 from dcc.tracker.submission_rows import key_of, state_of
-from dcc.vocabulary import DocumentAction, DocumentState, Severity
+from dcc.vocabulary import FAILING, DocumentAction, DocumentState
 
 _JUDGE: Final = "Have it judged again: dcc data recheck --zip {key} --reason ..., then: dcc crawl"
 _TAKEN_UP: Final = "The next session puts it right: dcc crawl"
-_FAILING: Final = frozenset({Severity.ERROR.value, Severity.FATAL.value})
 _STORED: Final = select(
     *(DOCUMENT.c[name] for name in ("id", "tracker_id", "state", "zip_action", "zip_file", "file_name", "md5"))
 ).where(DOCUMENT.c.tracker_id.in_(IDS), DOCUMENT.c.action != DocumentAction.UNDO.value)
@@ -100,7 +99,7 @@ def finding_logs(tracker: Connection, qc: Connection, limit: int) -> Iterator[In
         failing: set[int] = set()
         for row in qc.execute(_ACTIVE, {"ids": list(of_document.values())}):
             rules[row.document_id][row.rule] += row.findings
-            if row.severity in _FAILING:
+            if row.severity in FAILING:
                 failing.add(row.document_id)
         logged: dict[int, Counter[str]] = defaultdict(Counter)
         for row in tracker.execute(_LOGGED, {"ids": list(of_document)}):

@@ -11,9 +11,9 @@ from dcc.databases.list_parameters import IDS
 from dcc.messages import count_of
 from dcc.operations.consistency.inconsistency import Inconsistency, in_rows
 from dcc.operations.consistency.tracker_rows import PAGE, download_state, pages, sources_were_purged, zip_pages
+from dcc.outcomes import CrawlOutcome
 from dcc.phases import Phase, Status
 from dcc.session.leases import UNFINISHED, Lease
-from dcc.session.source_listings import OK, PARTIAL
 from dcc.tracker.models import (
     CrawlingSession,
     FileSourceHasZip,
@@ -75,8 +75,8 @@ def listings(connection: Connection) -> Iterator[Inconsistency]:
     query = select(SourceCrawlRow.file_source_id, listed, known).where(
         SourceCrawlRow.id.in_(newest),
         or_(
-            and_(SourceCrawlRow.outcome == OK, known != listed),
-            and_(SourceCrawlRow.outcome == PARTIAL, known < listed),
+            and_(SourceCrawlRow.outcome == CrawlOutcome.OK, known != listed),
+            and_(SourceCrawlRow.outcome == CrawlOutcome.PARTIAL, known < listed),
         ),
     )
     for source_id, of_crawl, in_tracker in connection.execute(query):

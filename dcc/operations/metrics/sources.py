@@ -12,8 +12,8 @@ from typing import Any, Final
 from sqlalchemy import Connection, Select, func, select
 
 from dcc.operations.metrics.families import Labels, Metric, counter, gauge, one_of, timestamp
+from dcc.outcomes import CrawlOutcome
 from dcc.reports.overdue import activity_of_centres
-from dcc.session.source_listings import FAILED, OK, PARTIAL
 from dcc.settings import Settings
 from dcc.sources.crawl_policy import DueReason
 from dcc.tracker.crawls import latest_crawls
@@ -98,14 +98,14 @@ def _latest_crawls(
         "source_up",
         "Whether the file source could be listed, wholly or in part, when it was last crawled.",
         _SOURCE,
-        {key: float(crawl.outcome != FAILED) for key, crawl in crawls.items()},
+        {key: float(crawl.outcome != CrawlOutcome.FAILED) for key, crawl in crawls.items()},
     )
     yield one_of(
         "source_last_crawl_outcome",
         "How the last crawl of the file source ended.",
         _SOURCE,
         "outcome",
-        (OK, PARTIAL, FAILED),
+        tuple(CrawlOutcome),
         {key: crawl.outcome for key, crawl in crawls.items()},
     )
     yield gauge(

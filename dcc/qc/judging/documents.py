@@ -53,7 +53,6 @@ LIMIT: Final = 1_000
 """The most active findings, and the most others, recorded for a document by default."""
 
 _CHUNK: Final = 1_000
-_COUNTING: Final = (Severity.ERROR, Severity.FATAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +234,7 @@ class _Tally:
     def take(self, judged: JudgedFinding, place: EntityPlace) -> None:
         """Take a finding of the rules."""
         row = self.row(judged, place)
-        counts = row.verdict.is_active and row.verdict.severity in _COUNTING
+        counts = row.verdict.is_active and row.verdict.severity.fails
         if counts:
             self.invalid.add(place)
         if place.ended_by is not None:
@@ -273,7 +272,7 @@ class _Tally:
         self.is_copy |= row.rule == DUPLICATE
         if row.verdict.is_active:
             self.counts[row.rule, row.verdict.severity] += 1
-            if row.verdict.severity in _COUNTING and row.entity_id is not None:
+            if row.verdict.severity.fails and row.entity_id is not None:
                 self.invalid.add(EntityPlace(row.entity_kind, row.entity_id))
         if len(self.of_upload) < self.basis.limit:
             self.of_upload.append(row)
@@ -287,7 +286,7 @@ class _Tally:
             for (rule, severity), number in sorted(self.excess.items(), key=lambda item: (-item[1], item[0]))
         ]
         details = {"number": self.excess.total(), "recorded": len(self.rows), "rules": more}
-        worst = max((severity for _, severity in self.excess), key=list(Severity).index)
+        worst = min((severity for _, severity in self.excess), key=lambda severity: severity.rank)
         severity = Severity.ERROR if worst is Severity.FATAL else worst
         verdict = FindingVerdict(severity, None, None, is_active=True)
         facts = facts_of(MORE_RULE, details, None)
@@ -345,7 +344,7 @@ def _judgement(
 
     return Judgement(
         document_id,
-        any(severity in _COUNTING for _, severity in tally.counts),
+        any(severity.fails for _, severity in tally.counts),
         entries([*tally.of_upload, *found]),
         dict(tally.counts),
         entries(changes.added),

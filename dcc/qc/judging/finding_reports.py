@@ -11,10 +11,10 @@ from sqlalchemy import ColumnElement, Connection, String, case, cast, func, sele
 
 from dcc.outcomes import ZipKey
 from dcc.qc.models import DOCUMENT, EXPERIMENT, FINDING, SNAPSHOT
-from dcc.vocabulary import Severity, Validity
+from dcc.vocabulary import WORST_FIRST, Severity, Validity
 
-_WORST_FIRST: Final = (Severity.FATAL, Severity.ERROR, Severity.WARNING, Severity.UNCHECKED)
-_RANK: Final = case({severity.value: rank for rank, severity in enumerate(_WORST_FIRST)}, value=FINDING.c.severity)
+SEVERITY_RANK: Final = case({severity.value: severity.rank for severity in WORST_FIRST}, value=FINDING.c.severity)
+"""How bad a finding is, the worst first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def count_findings(connection: Connection, criteria: FindingFilter) -> list[Find
         .join(DOCUMENT, DOCUMENT.c.id == FINDING.c.document_id)
         .where(*_conditions(criteria))
         .group_by(DOCUMENT.c.centre, FINDING.c.rule, FINDING.c.severity)
-        .order_by(func.min(_RANK), func.count().desc(), DOCUMENT.c.centre, FINDING.c.rule)
+        .order_by(func.min(SEVERITY_RANK), func.count().desc(), DOCUMENT.c.centre, FINDING.c.rule)
     )
     rows = connection.execute(query).all()
     first = select(FINDING.c.id, FINDING.c.message).where(FINDING.c.id.in_([row.first for row in rows]))
@@ -123,7 +123,7 @@ def find_findings(
         .join(DOCUMENT, DOCUMENT.c.id == FINDING.c.document_id)
         .outerjoin(SNAPSHOT, SNAPSHOT.c.id == FINDING.c.snapshot_id)
         .where(*_conditions(criteria))
-        .order_by(FINDING.c.document_id, _RANK, FINDING.c.line, FINDING.c.id)
+        .order_by(FINDING.c.document_id, SEVERITY_RANK, FINDING.c.line, FINDING.c.id)
         .limit(limit)
     )
     for row in connection.execute(query):

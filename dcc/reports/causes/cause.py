@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -251,6 +251,13 @@ _COUNTS: Final[Mapping[str, tuple[str, str]]] = {
 }
 _WAITING: Final = mark_plural("{number} experiment that waits for them", "{number} experiments that wait for them")
 _WAITING_FOR_ONE: Final = mark_plural("{number} experiment that waits for it", "{number} experiments that wait for it")
+
+
+def causes_as_json(
+    causes: Iterable[Cause], catalogue: Catalogue, contacts: Mapping[str, str]
+) -> list[dict[str, object]]:
+    """Causes as `as_json`, each with the contact of its centre."""
+    return [as_json(cause, catalogue) | {"contact": contacts.get(cause.centre or "")} for cause in causes]
 
 
 def as_json(cause: Cause, catalogue: Catalogue) -> dict[str, object]:

@@ -20,15 +20,12 @@ from dcc.tracker.crawls import SessionEntry, require_session
 from dcc.tracker.decisions import acknowledged_keys
 from dcc.tracker.models import XmlLog, ZipActionLog, ZipLog
 from dcc.tracker.queries.session_zips import session_zips
-from dcc.vocabulary import Severity
 
 Subject: TypeAlias = ZipKey | str | int
 """A submission, a centre by its code, or a session by its number."""
 
 MOST: Final = 1_000
 """How many causes are returned unless another number, or None for all, is asked for."""
-
-_WORST_FIRST: Final = {severity: -rank for rank, severity in enumerate(Severity)}
 
 
 def causes_of(
@@ -87,7 +84,7 @@ def worst_first(causes: Iterable[Cause]) -> list[Cause]:
             cause.clears_by_itself,
             -cause.findings,
             -cause.documents,
-            _WORST_FIRST[cause.severity],
+            cause.severity.rank,
             cause.key,
         ),
     )

@@ -12,10 +12,8 @@ from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
 from dcc.reports.causes.cause import MAX_SUBJECTS, Cause, Fact
-from dcc.vocabulary import EntityKind, Severity
+from dcc.vocabulary import FAILING, EntityKind, Severity
 
-_RANK: Final = {severity.value: rank for rank, severity in enumerate(Severity)}
-FAILING: Final = tuple(severity.value for severity in Severity if severity.fails)
 _PLURALS: Final = {kind.value: f"{kind.value}s" for kind in EntityKind} | {"source": "sources"}
 
 
@@ -92,7 +90,7 @@ class _Counter:
 
     def _count(self, facts: Facts, group: FindingGroup) -> Cause:
         cause = self._causes.get((group.centre, group.code, group.cause)) or self._added(facts, group)
-        if _RANK[group.severity] > _RANK[cause.severity]:
+        if Severity(group.severity).rank < cause.severity.rank:
             cause.severity = Severity(group.severity)
             self.examples[cause] = (facts, group.first)
         cause.findings += group.number

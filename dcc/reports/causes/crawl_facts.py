@@ -9,7 +9,7 @@ from sqlalchemy import Connection, func, select
 
 from dcc.declarations import VALUE, cause_id
 from dcc.naming import Action
-from dcc.outcomes import ZipKey
+from dcc.outcomes import CrawlOutcome, ZipKey
 from dcc.phases import ACTION_IDS
 from dcc.reports.causes.cause import Fact
 from dcc.reports.causes.counting import FindingGroup
@@ -121,7 +121,7 @@ def _listing_faults(crawls: Iterable[CrawlEntry], sources: Mapping[int, SourceEn
     for crawl in crawls:
         source, error = sources.get(crawl.source), crawl.error
         if source is not None and error is not None:
-            severity = Severity.ERROR if crawl.outcome == "failed" else Severity.WARNING
+            severity = Severity.ERROR if crawl.outcome is CrawlOutcome.FAILED else Severity.WARNING
             details = {**error.fact.all_details, VALUE: f"{source.centre}, {source.protocol}://{source.hostname}"}
             code = declared_code(error.kind, error.code)
             yield _CrawlFact(source.centre, Fact(code, severity, details, message=error.fact))

@@ -14,11 +14,11 @@ from dcc.declarations import message_of, stored_details
 from dcc.messages import printable_detail
 from dcc.qc.models import DOCUMENT, EXPERIMENT, FINDING, NAMED, SPECIMEN
 from dcc.reports.causes.cause import Cause, Fact
-from dcc.reports.causes.counting import FAILING, FindingGroup
+from dcc.reports.causes.counting import FindingGroup
 from dcc.reports.causes.permitted import Permitted
 from dcc.reports.causes.scopes import Scope, document_conditions
 from dcc.rules.findings import with_value
-from dcc.vocabulary import Severity
+from dcc.vocabulary import FAILING, Severity
 
 _ROWS: Final = select(
     FINDING, DOCUMENT.c.zip_action, DOCUMENT.c.zip_file, DOCUMENT.c.file_name, DOCUMENT.c.centre

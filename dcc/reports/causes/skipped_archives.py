@@ -16,7 +16,7 @@ from sqlalchemy import Connection, and_, func, or_, select
 from dcc.databases.list_parameters import as_json, numbers_in
 from dcc.declarations import acts_in, acts_on
 from dcc.messages import Message, mark, message, printable_detail
-from dcc.outcomes import ZipKey
+from dcc.outcomes import CrawlOutcome, ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.reports.causes.errors import LISTING, declared_code
 from dcc.reports.causes.log_facts import LogFacts
@@ -137,41 +137,49 @@ def _of_foreign_archive(held: HeldArchive) -> SkippedEntry:
     )
 
 
-def _of_source(source: SourceEntry, crawl: CrawlEntry | None, due: CrawlDue | None) -> Iterator[SkippedEntry]:
-    def whole(why: SkipReason, text: str, acts: Actor = Actor.DCC, command: str = "", **details: Any) -> SkippedEntry:
-        reason = Message(text, details)
-        wranglers = message(command, problem=reason, **details) if command else None
-        return SkippedEntry(None, why, acts, reason, for_wranglers=wranglers)
+def _whole(why: SkipReason, text: str, acts: Actor = Actor.DCC, command: str = "", **details: Any) -> SkippedEntry:
+    """Why nothing of a source is taken; `command` is for wranglers."""
+    reason = Message(text, details)
+    wranglers = message(command, problem=reason, **details) if command else None
+    return SkippedEntry(None, why, acts, reason, for_wranglers=wranglers)
 
+
+def why_not_crawled(source: SourceEntry, due: CrawlDue | None) -> Iterator[SkippedEntry]:
+    """Why sessions leave a source alone: its state, a pause, its times, its failures, or its centre."""
     if source.state is not SourceState.AVAILABLE:
         text = mark("The source is in the state {state}, and is not crawled.")
         command = mark("{problem} `dcc source set-state` changes that.")
-        yield whole(SkipReason.STATE, text, command=command, state=source.state.value)
+        yield _whole(SkipReason.STATE, text, command=command, state=source.state.value)
     if source.pause is not None:
         text = mark("The source is paused, and is not crawled: {reason}.")
         if source.pause.until is not None:
             text = mark("The source is paused, and is not crawled until {until} UTC: {reason}.")
-        command = mark("{problem} `dcc source resume` ends the pause.")
+        command = mark("{problem} {by} paused it; `dcc source resume` ends the pause.")
         until = source.pause.until and f"{source.pause.until:%Y-%m-%d %H:%M}"
-        yield whole(SkipReason.STATE, text, command=command, reason=source.pause.reason.rstrip("."), until=until)
+        reason, by = source.pause.reason.rstrip("."), source.pause.by
+        yield _whole(SkipReason.STATE, text, command=command, reason=reason, until=until, by=by)
     elif due is not None and due.until is not None:
         yield _not_due(source, due)
     if not source.centre_active:
         text = mark("The centre {centre} is not active, and its sources are not crawled.")
         command = mark("{problem} `dcc centre activate {centre}` changes that.")
-        yield whole(SkipReason.INACTIVE, text, command=command, centre=source.centre)
+        yield _whole(SkipReason.INACTIVE, text, command=command, centre=source.centre)
+
+
+def _of_source(source: SourceEntry, crawl: CrawlEntry | None, due: CrawlDue | None) -> Iterator[SkippedEntry]:
+    yield from why_not_crawled(source, due)
     if crawl is None:
         text, command = mark("The source has never been crawled."), mark("{problem} `dcc crawl` lists it.")
-        yield whole(SkipReason.NEVER_CRAWLED, text, command=command)
+        yield _whole(SkipReason.NEVER_CRAWLED, text, command=command)
     elif crawl.error is not None:
         text = mark("The last crawl could not list all of its directories: {problem}")
-        if crawl.outcome == "failed":
+        if crawl.outcome is CrawlOutcome.FAILED:
             text = mark("The last crawl could not list it: {problem}")
         acts = acts_on(declared_code(crawl.error.kind, crawl.error.code))
-        yield whole(SkipReason.CRAWL_FAILED, text, acts, problem=crawl.error.marked)
+        yield _whole(SkipReason.CRAWL_FAILED, text, acts, problem=crawl.error.marked)
     elif not crawl.listed and not crawl.ignored:
         text = mark("Its directories add, edit and delete are empty or missing.")
-        yield whole(SkipReason.EMPTY, text, Actor.CENTRE)
+        yield _whole(SkipReason.EMPTY, text, Actor.CENTRE)
 
 
 _NOT_DUE: Final = {

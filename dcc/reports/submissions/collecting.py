@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection, case, select
 
-from dcc.outcomes import DECLINED, FAILED_ENDS, HELD, WAITS, ZipKey
+from dcc.outcomes import DECLINED, FAILED_ENDS, HELD, WAITS, Problem, ZipKey
 from dcc.reports.causes.collecting import Subject, causes_of
 from dcc.reports.causes.skipped_archives import skipped_entries
 from dcc.reports.submissions.accepted import accepted_of_centre, accepted_of_zip
@@ -26,16 +26,19 @@ from dcc.reports.submissions.model import (
     Tone,
     ZipLine,
 )
+from dcc.reports.submissions.session_sections import sections_of
 from dcc.reports.submissions.zip_lines import line_of, zips_of_centre, zips_of_session
 from dcc.settings import Settings
 from dcc.tracker.crawls import CrawlEntry, latest_crawls, require_session
 from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
+from dcc.tracker.hostings.missing_archives import count_open
 from dcc.tracker.models import Centre, ZipAction, ZipFile, utc_now
+from dcc.tracker.queries.session_zips import session_document_states
 from dcc.tracker.queries.zip_action_lists import StateCount, require_centre
-from dcc.tracker.queries.zip_stories import Reason, ZipStory, zip_story
+from dcc.tracker.queries.zip_stories import ZipStory, zip_story
 from dcc.tracker.register.centres import list_centres
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
-from dcc.tracker.session_statistics import SourceStatistics, statistics_of
+from dcc.tracker.session_statistics import SourceStatistics, seconds_by_phase, statistics_of
 from dcc.tracker.submission_rows import is_named, of_host
 
 if TYPE_CHECKING:
@@ -171,6 +174,13 @@ def collect_session(
         started=session.started,
         finished=session.finished,
         outcome=session.outcome,
+        failed_step=session.failed_step,
+        task_errors=tuple(task.comment for task in session.tasks if task.outcome == "failed" and task.comment),
+        seconds=seconds_by_phase(session),
+        document_states=tuple(session_document_states(tracker, session)),
+        sources_in_trouble=sum(crawl.error is not None for crawl in session.crawls),
+        sections=sections_of(tracker, session, settings.source_failure_limit),
+        proposals=sum(count_open(tracker).values()),
         qc_missing=_missing(qc, qc_missing),
         **_summary(zips, causes, troubled=troubled),
         **_sources(tracker, list_sources(tracker, sorted(crawls)) if crawls else [], crawls, done),
@@ -198,10 +208,10 @@ def _first_causes(causes: Sequence[Cause]) -> dict[str, Any]:
     return {"causes": tuple(causes[:MAX_CAUSES]), "causes_total": len(causes), "found": found}
 
 
-def _reasons(story: ZipStory, foreign: HeldArchive | None) -> tuple[Reason, ...]:
+def _reasons(story: ZipStory, foreign: HeldArchive | None) -> tuple[Problem, ...]:
     """The recorded reasons for its state, and that it is held; without the commands that only wranglers have."""
     recorded = [reason for reason in story.reasons if reason.kind not in (HELD, DECLINED, WAITS)][-MAX_NOTES:]
-    held = [] if foreign is None else [Reason(foreign.kind, foreign.public_message, utc_now())]
+    held = [] if foreign is None else [Problem(foreign.kind, foreign.public_message, recorded=utc_now())]
     return (*recorded, *held)
 
 
@@ -234,7 +244,7 @@ def _sources(
         reports.append(
             SourceReport(
                 source=source.id,
-                label=f"{source.protocol}://{source.hostname}{source.base_path}",
+                label=source.address,
                 centre=source.centre,
                 state=source.state,
                 hosted=source.hosted,

@@ -8,7 +8,7 @@ from datetime import date, datetime
 from enum import Enum, IntEnum
 from typing import Any, Final
 
-from dcc.outcomes import ZipKey
+from dcc.outcomes import Problem, ZipKey
 from dcc.reports.causes.cause import Cause
 from dcc.reports.causes.cause import as_json as cause_as_json
 from dcc.reports.languages import Catalogue
@@ -30,7 +30,7 @@ from dcc.reports.submissions.model import (
     ZipLine,
 )
 from dcc.reports.submissions.sentences import decision_sentence, next_sentences, session_outcome, who_acts_on
-from dcc.tracker.queries.zip_stories import DownloadStory, Reason
+from dcc.tracker.queries.zip_stories import DownloadStory
 
 FORMAT: Final = 1
 """Number of the form of the object: grows when something in it changes its meaning."""
@@ -51,7 +51,9 @@ def as_json(report: Report, catalogue: Catalogue) -> dict[str, Any]:
     if isinstance(report, CentreReport):
         return {"kind": "centre", **common, "accepted": _accepted(report.accepted), "pictures": _pictures(report)}
     label = session_outcome(catalogue, report.outcome)
-    return {"kind": "session", **common, **_fields(report, "session", "started", "finished"), "said": label}
+    names = ("session", "started", "finished", "failed_step", "task_errors", "seconds", "document_states")
+    told = _fields(report, *names, "sources_in_trouble", "sections", "proposals")
+    return {"kind": "session", **common, **told, "said": label}
 
 
 def _submission(report: SubmissionReport, catalogue: Catalogue) -> dict[str, Any]:
@@ -110,7 +112,7 @@ def _attempt(attempt: DownloadStory, catalogue: Catalogue) -> dict[str, Any]:
     }
 
 
-def _reason(reason: Reason, catalogue: Catalogue) -> dict[str, Any]:
+def _reason(reason: Problem, catalogue: Catalogue) -> dict[str, Any]:
     return {**_fields(reason, "kind", "recorded"), "message": shortened(catalogue.tell(reason.fact))}
 
 

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from dcc.naming import Action
-from dcc.outcomes import EndReason
+from dcc.outcomes import CrawlOutcome, EndReason
 from dcc.phases import Phase, Status
 from dcc.reports.languages import mark
-from dcc.reports.submissions.model import Outcome, Standing, Tone
+from dcc.reports.submissions.model import Noted, Outcome, Standing, Tone
 from dcc.vocabulary import Actor, ContextState
 
 
@@ -376,8 +376,18 @@ SESSION_LABELS: Final[Mapping[str, str]] = {
 }
 """The outcomes of sessions, in the words that commands have, too."""
 
+SECTION_TITLES: Final[Mapping[Noted, str]] = {
+    Noted.FAILED: mark("What failed"),
+    Noted.WITHOUT_ROOM: mark("Archives that wait for room on a disk of the platform"),
+    Noted.HELD: mark("Documents to be confirmed"),
+    Noted.FINDINGS: mark("What the crawls noticed"),
+    Noted.LATE: mark("Documents that came late"),
+    Noted.IN_ORDER: mark("Archives that wait for an older one of their centre"),
+    Noted.LEFT_ALONE: mark("Sources that are left alone"),
+}
+
 CRAWL_LABELS: Final[Mapping[str, str]] = {
-    "ok": mark("listed"),
-    "partial": mark("listed in part"),
-    "failed": mark("could not be listed"),
+    CrawlOutcome.OK: mark("listed"),
+    CrawlOutcome.PARTIAL: mark("listed in part"),
+    CrawlOutcome.FAILED: mark("could not be listed"),
 }

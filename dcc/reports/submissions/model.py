@@ -11,12 +11,12 @@ from datetime import date, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from dcc.outcomes import ZipKey
+from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.tracker.crawls import CrawlEntry, CrawlFindingEntry
 from dcc.tracker.decisions import Decision
 from dcc.tracker.queries.zip_action_lists import StateCount
-from dcc.tracker.queries.zip_stories import DownloadStory, Host, Reason, ReopeningStory
+from dcc.tracker.queries.zip_stories import DownloadStory, Host, ReopeningStory
 from dcc.tracker.session_statistics import SourceStatistics
 from dcc.vocabulary import Actor
 
@@ -199,10 +199,10 @@ class SubmissionReport:
     documents: tuple[DocumentReport, ...]
     documents_total: int
     states: tuple[StateCount, ...]
-    reasons: tuple[Reason, ...]
+    reasons: tuple[Problem, ...]
     reopenings: tuple[ReopeningStory, ...]
     findings: tuple[CrawlFindingEntry, ...]
-    removals: tuple[Reason, ...]
+    removals: tuple[Problem, ...]
     causes: tuple[Cause, ...]
     causes_total: int
     found: int
@@ -297,14 +297,62 @@ class CentreReport(Summary):
     pictures: tuple[Picture, ...] = ()
 
 
+class Noted(StrEnum):
+    """What a session's report tells beside causes and the sources that it crawled."""
+
+    FAILED = "failed"
+    WITHOUT_ROOM = "without room"
+    HELD = "held"
+    FINDINGS = "findings"
+    LATE = "late"
+    IN_ORDER = "in order"
+    LEFT_ALONE = "left alone"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """The first problems of a submission or document, by its `name`, or of neither; `total` counts all.
+
+    `centre` is the submission's, with its full name; `failed_at` is the phase at which it failed, if it did.
+    `documents` are the first of its documents that have problems themselves.
+    """
+
+    problems: tuple[Problem, ...] = ()
+    total: int = 0
+    name: str = ""
+    centre: str = ""
+    failed_at: Phase | None = None
+    documents: tuple[Note, ...] = ()
+    documents_total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The first notes of a kind; `total` counts all."""
+
+    kind: Noted
+    notes: tuple[Note, ...]
+    total: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionReport(Summary):
-    """The summary of a crawling session: `outcome` as of `tracker.crawls.SessionEntry`."""
+    """The summary of a crawling session: `outcome` and `failed_step` as of `tracker.crawls.SessionEntry`.
+
+    `task_errors` say why tasks failed, `seconds` how long each phase took. `sources_in_trouble` counts crawls.
+    """
 
     session: int
     started: datetime
     finished: datetime | None
     outcome: str
+    failed_step: str | None
+    task_errors: tuple[str, ...]
+    seconds: Mapping[str, int]
+    document_states: tuple[StateCount, ...]
+    sources_in_trouble: int
+    sections: tuple[Section, ...]
+    proposals: int
 
 
 Report = SubmissionReport | CentreReport | SessionReport

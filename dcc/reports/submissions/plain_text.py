@@ -9,7 +9,14 @@ from typing import Any, Final
 from dcc.reports.causes.cause import Cause
 from dcc.reports.languages import Catalogue, mark, mark_plural
 from dcc.reports.submissions import sentences
-from dcc.reports.submissions.labels import KIND_LABELS, OUTCOME_TEXTS, PHASE_LABELS, STANDING_LABELS, TONE_LABELS
+from dcc.reports.submissions.labels import (
+    KIND_LABELS,
+    OUTCOME_TEXTS,
+    PHASE_LABELS,
+    SECTION_TITLES,
+    STANDING_LABELS,
+    TONE_LABELS,
+)
 from dcc.reports.submissions.limits import MAX_PERMITTED, shortened
 from dcc.reports.submissions.model import (
     CentreReport,
@@ -24,6 +31,7 @@ from dcc.reports.submissions.model import (
 from dcc.reports.submissions.page import cause_values, submission_values
 from dcc.reports.submissions.templates import render
 from dcc.runtime.wrapping import wrapped
+from dcc.tracker.session_statistics import seconds_text
 
 WIDTH: Final = 100
 """The characters of a line unless a terminal has another width."""
@@ -57,6 +65,12 @@ def render_text(report: Report, catalogue: Catalogue, width: int = WIDTH) -> str
         "to_be_corrected": partial(_to_be_corrected, catalogue),
         "document_line": partial(_document_line, catalogue),
         "more": partial(_more, catalogue),
+        "section_titles": SECTION_TITLES,
+        "note_title": partial(sentences.note_title, catalogue),
+        "problem_sentence": partial(sentences.problem_sentence, catalogue),
+        "troubles_sentence": partial(sentences.troubles_sentence, catalogue),
+        "states_text": sentences.states_text,
+        "seconds_text": seconds_text,
     }
     if isinstance(report, SubmissionReport):
         values |= submission_values(report, catalogue)
@@ -94,11 +108,7 @@ def example_line(cause: Cause, catalogue: Catalogue, *, tell_zip: bool) -> str:
     """Where a cause was found, and what; with the value that was perhaps meant, or those that are permitted."""
     example = cause.example
     parts = [example.zip if tell_zip or not example.document else None, example.document]
-    if example.line is not None and example.column is not None:
-        place = catalogue.say("line {line}, column {column}", line=example.line, column=example.column)
-        parts.append(place)
-    elif example.line is not None:
-        parts.append(catalogue.say("line {line}", line=example.line))
+    parts.append(sentences.place_in_document(catalogue, example.line, example.column))
     place = ", ".join(filter(None, parts))
     text = f"{place}: {catalogue.tell(example.message)}" if place else catalogue.tell(example.message)
     if example.nearest:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from dcc.messages import mark, mark_plural
 from dcc.naming import Action
-from dcc.outcomes import SESSION_MEANINGS, AttemptOutcome
+from dcc.outcomes import SESSION_MEANINGS, AttemptOutcome, CrawlOutcome, EndReason, Problem
 from dcc.phases import Phase, Status
 from dcc.reports.languages import Catalogue
 from dcc.reports.submissions.labels import (
@@ -23,10 +23,21 @@ from dcc.reports.submissions.labels import (
     SUBMIT_AGAIN,
     SUBMIT_FOR_EDIT,
 )
-from dcc.reports.submissions.model import DocumentReport, Outcome, PhaseStep, Report, SubmissionReport, ZipLine
+from dcc.reports.submissions.model import (
+    DocumentReport,
+    Note,
+    Noted,
+    Outcome,
+    PhaseStep,
+    Report,
+    SessionReport,
+    SubmissionReport,
+    ZipLine,
+)
 from dcc.tracker.crawls import CrawlEntry
 from dcc.tracker.decisions import Decision, DecisionKind
-from dcc.tracker.queries.zip_stories import DownloadStory, Reason
+from dcc.tracker.queries.zip_action_lists import StateCount
+from dcc.tracker.queries.zip_stories import DownloadStory
 from dcc.tracker.session_statistics import SourceStatistics
 from dcc.vocabulary import Actor
 
@@ -116,7 +127,7 @@ def shown_steps(document: DocumentReport) -> tuple[PhaseStep, ...]:
     return tuple(step for step in document.steps if step.phase in SHOWN_PHASES)
 
 
-def whole_reasons(report: SubmissionReport) -> tuple[Reason, ...]:
+def whole_reasons(report: SubmissionReport) -> tuple[Problem, ...]:
     """Why the archive failed or is not taken as a whole, unless causes tell: the latest reasons, each once."""
     if report.outcome not in _ARCHIVE_OUTCOMES or any(cause.fails for cause in report.causes):
         return ()
@@ -249,7 +260,7 @@ def cleared(catalogue: Catalogue, cause: Cause) -> str:
 def crawl_sentence(catalogue: Catalogue, crawl: CrawlEntry) -> str:
     """When a source was crawled, and what it had."""
     told = {"moment": catalogue.moment(crawl.started), "outcome": catalogue.say(CRAWL_LABELS[crawl.outcome])}
-    if crawl.outcome == "failed":
+    if crawl.outcome is CrawlOutcome.FAILED:
         return catalogue.say("Crawled on {moment}: {outcome}.", **told)
     parts = [
         catalogue.say_plural("one archive", "{number} archives", crawl.listed),
@@ -275,6 +286,59 @@ def session_outcome(catalogue: Catalogue, outcome: str) -> str:
         outcome=catalogue.say(SESSION_LABELS[outcome]),
         meaning=catalogue.say(SESSION_MEANINGS[outcome]),
     )
+
+
+def troubles_sentence(catalogue: Catalogue, report: SessionReport) -> str:
+    """What needs somebody after a session, in numbers; without anything, that all is well, or its outcome."""
+    noted = {section.kind: section.total for section in report.sections}
+    counts = (
+        (noted.get(Noted.FAILED), mark_plural("{number} failed submission", "{number} failed submissions")),
+        (
+            noted.get(Noted.WITHOUT_ROOM),
+            mark_plural("{number} submission without room", "{number} submissions without room"),
+        ),
+        (report.sources_in_trouble, mark_plural("{number} file source in trouble", "{number} file sources in trouble")),
+        (
+            noted.get(Noted.HELD),
+            mark_plural("{number} submission to be confirmed", "{number} submissions to be confirmed"),
+        ),
+        (noted.get(Noted.FINDINGS), mark_plural("{number} finding", "{number} findings")),
+    )
+    told = ", ".join(catalogue.say_plural(*texts, number) for number, texts in counts if number)
+    return told or (catalogue.say("all well") if report.outcome == EndReason.FINISHED else report.outcome)
+
+
+def note_title(catalogue: Catalogue, note: Note) -> str:
+    """What a note of a session is about, and where that failed; empty if it is about neither archive nor document."""
+    title = f"{note.name} ({note.centre})" if note.centre else note.name
+    if note.failed_at is None:
+        return f"{title}:" if title else ""
+    failed = catalogue.say("{name}: failed at {phase}", name=title, phase=note.failed_at.short_name)
+    counted = (
+        (note.total, mark_plural("one error", "{number} errors")),
+        (note.documents_total, mark_plural("in one document", "in {number} documents")),
+    )
+    return ", ".join([failed, *(catalogue.say_plural(*texts, number) for number, texts in counted if number)])
+
+
+def problem_sentence(catalogue: Catalogue, problem: Problem) -> str:
+    """A problem with its place in its document."""
+    place = place_in_document(catalogue, problem.line, problem.column)
+    return ": ".join(filter(None, (place, problem.rule, catalogue.tell(problem.marked))))
+
+
+def place_in_document(catalogue: Catalogue, line: int | None, column: int | None) -> str:
+    """A line and column, as far as they are known."""
+    if line is None:
+        return ""
+    if column is None:
+        return catalogue.say("line {line}", line=line)
+    return catalogue.say("line {line}, column {column}", line=line, column=column)
+
+
+def states_text(states: Sequence[StateCount]) -> str:
+    """How many are in each phase and status, in the words that commands take: `xsd done 1, data failed 3`."""
+    return ", ".join(f"{each.phase.short_name} {each.status.short_name} {each.count:,}" for each in states)
 
 
 def statistics_sentence(catalogue: Catalogue, done: SourceStatistics) -> str:

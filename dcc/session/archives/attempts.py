@@ -6,7 +6,7 @@ import heapq
 import itertools
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from dcc.errors import ChecksumMismatchError, SourceError
 from dcc.outcomes import ZipKey
@@ -151,6 +151,11 @@ class Attempts:
         """Begin no attempt at the sources with these ids, which people paused, until they are left out again."""
         for number, source in self.sources.items():
             source.downloads.is_paused = number in paused
+
+    def are_paused(self, hostings: Iterable[Hosting]) -> bool:
+        """Whether people paused every source of a submission that the session could use."""
+        used = [self.sources[each.source_id] for each in hostings if each.source_id in self.sources]
+        return bool(used) and all(source.downloads.is_paused for source in used)
 
     def take_large(self, size_bytes: int) -> list[Job]:
         """The waiting jobs that need as many bytes, or more."""

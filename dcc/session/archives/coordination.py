@@ -122,7 +122,7 @@ class Coordinator:
 
     If the jobs `are_many`, processes extract archives and validate documents. Work in `from_workers` is not repeated.
     `changed` are the jobs whose last attempt found another file than listed, or a bad one: they have no outcome until
-    `fail` is called.
+    `fail` is called. `left_to_pauses` counts those that people left to a later session by pausing all their sources.
     """
 
     def __init__(
@@ -136,6 +136,7 @@ class Coordinator:
     ) -> None:
         self.faults: list[InternalFaultError] = []
         self.not_downloaded = 0
+        self.left_to_pauses = 0
         self.not_checked = 0
         self.lacked_room = False
         self.damaged: list[int] = []
@@ -528,7 +529,10 @@ class Coordinator:
             self._batch.staged.append(job)
             return
         del self._unfinished[job.za_id]
-        self.not_downloaded += 1
+        if self._attempts.are_paused(job.hostings):
+            self.left_to_pauses += 1
+        else:
+            self.not_downloaded += 1
         self._batch.concluded.append(job.za_id)
 
     def _commit(self) -> Iterator[ZipOutcome]:

@@ -159,6 +159,10 @@ def _process(
     )
     if coordinator.faults:
         session.write(lambda connection: quarantine(connection, session.id, settings.max_faults))
+    if paused := coordinator.left_to_pauses:
+        what = count_of(paused, "submission was", "submissions were")
+        them = "it" if paused == 1 else "them"
+        session.notices += (f"{what} not fetched, because people paused the sources. A later session fetches {them}.",)
     session.finish_task(download, failed=coordinator.not_downloaded > 0)
     session.finish_task(check, failed=coordinator.not_checked > 0, lacked_room=coordinator.lacked_room)
     return coordinator.faults

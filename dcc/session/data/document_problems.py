@@ -13,7 +13,6 @@ from dcc.rules.findings import MORE_RULE
 from dcc.rules.upload import OWNERSHIP
 from dcc.vocabulary import EntityKind, Severity
 
-_RANK: Final = {Severity.FATAL: 0, Severity.ERROR: 0, Severity.WARNING: 1, Severity.UNCHECKED: 2}
 _ENTITIES: Final[Mapping[str, tuple[str, str]]] = {
     EntityKind.SPECIMEN: (mark("one specimen"), mark("{number} specimens")),
     EntityKind.EXPERIMENT: (mark("one experiment"), mark("{number} experiments")),
@@ -25,7 +24,8 @@ _ENTITIES: Final[Mapping[str, tuple[str, str]]] = {
 
 def worst_first(findings: Iterable[FindingEntry]) -> list[FindingEntry]:
     """Active findings, those that fail a document first; equal ones keep their order."""
-    return sorted((one for one in findings if not one.is_waived), key=lambda finding: _RANK[finding.severity])
+    active = [one for one in findings if not one.is_waived]
+    return sorted(active, key=lambda one: max(one.severity.rank, Severity.ERROR.rank))
 
 
 def problems_of(findings: Iterable[FindingEntry], total: int, limit: int) -> list[Problem]:

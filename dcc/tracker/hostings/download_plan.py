@@ -11,7 +11,7 @@ from sqlalchemy.orm import aliased
 
 from dcc.databases.list_parameters import rows_with
 from dcc.messages import mark
-from dcc.outcomes import Problem, ZipKey
+from dcc.outcomes import CrawlOutcome, Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.sources.crawl_policy import CrawlDue, DueReason
 from dcc.sources.hosting import CopyFault, Hosting, KnownBadCopy
@@ -133,7 +133,7 @@ def sources_to_use(
     closed = {source_id for source_id, due in (dues or {}).items() if not due.may_be_used}
     if not rows:
         return set(dues) - closed if dues and closed else None
-    listed = {source_id for source_id, outcome in rows if outcome != "failed"} - closed
+    listed = {source_id for source_id, outcome in rows if outcome != CrawlOutcome.FAILED} - closed
     listed |= {source_id for source_id, due in (dues or {}).items() if due.why is DueReason.RECENT}
     if centres is None:
         return listed

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, bindparam, update
 from dcc.errors import BadFileNameError
 from dcc.messages import Message, mark
 from dcc.naming import NamingConvention, ZipName
-from dcc.outcomes import Problem, ZipKey
+from dcc.outcomes import CrawlCounts, Problem, ZipKey
 from dcc.sources.base import ListedFile
 from dcc.sources.listing_watch import ignore_progress
 from dcc.tracker import progress
@@ -42,6 +42,18 @@ class RecordedListing:
     findings: list[ListingFinding] = field(default_factory=list)
     shrunk: list[Message] = field(default_factory=list)
     unsettled: dict[ZipKey, ListedFile] = field(default_factory=dict)
+
+    def counts(self, ignored: int) -> CrawlCounts:
+        """The counts of the crawl, which also `ignored` entries."""
+        return CrawlCounts(
+            listed=self.listed,
+            new=len(self.new_zips),
+            known=self.known,
+            changed=self.changed,
+            refused=len(self.refused_zips),
+            ignored=ignored,
+            gone=self.gone,
+        )
 
 
 @dataclass(frozen=True)

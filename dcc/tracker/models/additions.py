@@ -101,7 +101,7 @@ class DocumentReopening(Base):
 
 
 class SourceCrawlRow(LastUpdated, Base):
-    """One crawl of one file source; counts are of archives (see `outcomes.SourceCrawl`)."""
+    """One crawl of one file source; counts are of archives (see `outcomes.CrawlCounts`)."""
 
     id: Mapped[int] = big_id()
     session_id: Mapped[int] = big_reference("crawling_session.id", "CASCADE")

@@ -77,21 +77,13 @@ def count_session_zips(connection: Connection, session: SessionEntry) -> dict[St
     return {Status(status): count for status, count in connection.execute(query)}
 
 
-def session_documents(connection: Connection, session: SessionEntry) -> dict[ZipKey, list[StateCount]]:
-    """The number of documents of each of these submissions in each state: those of its latest download."""
-    latest = newest_downloads()
-    query = (
-        select(*KEY, XmlFile.phase_id, XmlFile.status_id, func.count().label("number"))
-        .join(latest, latest.c.download_id == XmlFile.zip_id)
-        .join(ZipAction, ZipAction.id == latest.c.za_id)
-        .join(ZipFile)
-        .where(ZipAction.id.in_(session_zip_ids(connection, session)))
-        .group_by(*KEY, XmlFile.phase_id, XmlFile.status_id)
-    )
-    rows = connection.execute(query)
-    return group_pairs(
-        (key_of(row), StateCount(Phase(row.phase_id), Status(row.status_id), row.number)) for row in rows
-    )
+def session_document_states(connection: Connection, session: SessionEntry) -> list[StateCount]:
+    """The number of documents of these submissions in each state: those of their latest downloads."""
+    latest = newest_downloads(session_zip_ids(connection, session))
+    state = (XmlFile.phase_id, XmlFile.status_id)
+    query = select(*state, func.count()).join(latest, latest.c.download_id == XmlFile.zip_id)
+    rows = connection.execute(query.group_by(*state).order_by(*state))
+    return [StateCount(Phase(phase), Status(status), count) for phase, status, count in rows]
 
 
 def session_entries(

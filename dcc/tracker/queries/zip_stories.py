@@ -52,29 +52,6 @@ from dcc.tracker.submission_rows import (
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
-    """Why something failed or was set back, and when that was recorded."""
-
-    kind: str
-    translatable: Message | str
-    recorded: datetime
-
-    @property
-    def fact(self) -> Message:
-        """The reason, translatable."""
-        return self.translatable if isinstance(self.translatable, Message) else Message(self.translatable)
-
-    @property
-    def message(self) -> str:
-        """The reason, in English."""
-        return str(self.translatable)
-
-    def as_json(self) -> dict[str, object]:
-        """The reason in JSON."""
-        return {"kind": self.kind, "message": self.message, "recorded": self.recorded}
-
-
-@dataclass(frozen=True, slots=True)
 class DocumentStory:
     """A document of a download, with its active errors in document order.
 
@@ -141,7 +118,7 @@ class DownloadStory:
     bytes: int
     phase: Phase
     status: Status
-    reasons: tuple[Reason, ...]
+    reasons: tuple[Problem, ...]
     documents: tuple[DocumentStory, ...]
     outcome: AttemptOutcome | None = None
     md5: str | None = None
@@ -185,10 +162,10 @@ class ZipStory:
     downloads: tuple[DownloadStory, ...]
     latest_id: int | None
     documents: tuple[DocumentStory, ...]
-    reasons: tuple[Reason, ...]
+    reasons: tuple[Problem, ...]
     reopenings: tuple[ReopeningStory, ...]
     findings: tuple[CrawlFindingEntry, ...]
-    removals: tuple[Reason, ...]
+    removals: tuple[Problem, ...]
     waits_for: ZipKey | None = None
     decisions: tuple[Decision, ...] = ()
     contact: str | None = None
@@ -221,10 +198,10 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
     noted = _reasons(connection, OF_ACTION, ZipActionLog, ZipActionLog.za_id, [za_id])[za_id]
     removals = [reason for reason in noted if reason.kind == ArchiveRemovedError.short_name()]
     # A session decides again, so this is computed and not recorded.
-    held = [Reason(one.kind, one.translatable, utc_now()) for one in held_archives(connection, [za_id])]
+    held = [Problem(one.kind, one.translatable, recorded=utc_now()) for one in held_archives(connection, [za_id])]
     older = next((archive for _, archive in zips_that_wait(connection, [za_id]).values()), None)
     if older is not None:
-        held.append(Reason(WAITS, older.translatable, utc_now()))
+        held.append(Problem(WAITS, older.translatable, recorded=utc_now()))
     reasons = [*(reason for reason in noted if reason not in removals), *(latest.reasons if latest else ())]
     return object_of(
         ZipStory,
@@ -237,7 +214,7 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
         downloads=downloads,
         latest_id=latest_id,
         documents=latest.documents if latest else (),
-        reasons=(*sorted(reasons, key=lambda reason: reason.recorded), *held),
+        reasons=(*sorted(reasons, key=lambda reason: reason.recorded or datetime.min), *held),
         reopenings=tuple(_reopenings(connection, Reopening, Reopening.za_id, [za_id])[za_id]),
         findings=tuple(zip_findings(connection, za_id)),
         removals=tuple(removals),
@@ -342,11 +319,13 @@ def _documents(connection: Connection, download_ids: Sequence[int]) -> Mapping[i
     )
 
 
-def _reasons(connection: Connection, columns: Sequence[Any], log: Any, of: Any, ids: Any) -> Mapping[int, list[Reason]]:
+def _reasons(
+    connection: Connection, columns: Sequence[Any], log: Any, of: Any, ids: Any
+) -> Mapping[int, list[Problem]]:
     """The entries in a log of submissions or downloads, by the column `of`."""
     query = select(of.label("of"), log.last_update, *columns).join(AnException).where(of.in_(ids)).order_by(log.id)
     return group_pairs(
-        (row.of, Reason(row.kind, message_from_json(row.details, row.message or ""), row.last_update))
+        (row.of, Problem(row.kind, message_from_json(row.details, row.message or ""), recorded=row.last_update))
         for row in connection.execute(query)
     )
 

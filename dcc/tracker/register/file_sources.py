@@ -85,6 +85,11 @@ class SourceEntry:
     schedule: str = ""
     pause: Pause | None = None
 
+    @property
+    def address(self) -> str:
+        """Where it is: `sftp://sftp.example.org/impc`."""
+        return f"{self.protocol}://{self.hostname}{self.base_path}"
+
 
 def add_source(
     connection: Connection, address: SourceAddress, host_keys: Sequence[ServerKey] = (), tls: TlsTrust | None = None

@@ -11,12 +11,12 @@ from sqlalchemy.orm import aliased
 
 from dcc.databases.columns import UtcDateTime
 from dcc.errors import ConfigurationError, NotFoundError
+from dcc.outcomes import CrawlOutcome
 from dcc.sources.crawl_policy import CrawlDue, CrawlPolicy, PastCrawls, Pause, Schedule, Windows, crawl_due, parse_age
 from dcc.tracker.models import FileSource, ResourceStateRow, SourceCrawlRow, utc_now
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.register.source_addresses import SourceState, is_paused
 
-_FAILED: Final = "failed"
 _MINUTE: Final = timedelta(minutes=1)
 _CHANGED: Final = type_coerce(FileSource.last_update, UtcDateTime())
 _Good = aliased(SourceCrawlRow)
@@ -92,7 +92,7 @@ def load_crawl_dues(
 def _of_last_listing(column: Any) -> ScalarSelect[Any]:
     return (
         select(column)
-        .where(_Good.file_source_id == FileSource.id, _Good.outcome != _FAILED)
+        .where(_Good.file_source_id == FileSource.id, _Good.outcome != CrawlOutcome.FAILED)
         .order_by(_Good.id.desc())
         .limit(1)
         .correlate(FileSource)

@@ -10,7 +10,7 @@ import pytest
 from dagster import AssetKey, MarkdownMetadataValue, TableMetadataValue
 
 from dcc.naming import Action
-from dcc.outcomes import HELD, DocumentOutcome, Problem, SourceCrawl, ZipKey, ZipOutcome
+from dcc.outcomes import HELD, CrawlOutcome, DocumentOutcome, Problem, SourceCrawl, ZipKey, ZipOutcome
 from dcc.phases import Phase, Status
 from dcc.store.staging import Staging
 from dcc.tracker.models import utc_now
@@ -164,7 +164,9 @@ def rows(verdict: CheckVerdict, name: str) -> list[dict[str, Any]]:
     return [dict(record.data) for record in table.records]
 
 
-def crawl(outcome: str, error: Problem | None = None, notes: tuple[str, ...] = (), then: str = "") -> SourceCrawl:
+def crawl(
+    outcome: CrawlOutcome, error: Problem | None = None, notes: tuple[str, ...] = (), then: str = ""
+) -> SourceCrawl:
     counts = dict.fromkeys(("listed", "new", "known", "changed", "refused", "ignored", "gone"), 0)
     source = {"source_id": 1, "partition": "H-1", "label": "file source 1", "centre": "H"}
     ended = {"outcome": outcome, "error": error, "seconds": 1.0, "finished": utc_now(), "notes": notes, "then": then}
@@ -172,14 +174,14 @@ def crawl(outcome: str, error: Problem | None = None, notes: tuple[str, ...] = (
 
 
 def test_what_is_being_uploaded_is_beside_the_listing() -> None:
-    (materialised,) = source_report(crawl("ok", notes=("add/H.zip is being uploaded.",))).materialised
+    (materialised,) = source_report(crawl(CrawlOutcome.OK, notes=("add/H.zip is being uploaded.",))).materialised
     records = materialised.metadata["findings"].records  # type: ignore[union-attr]
     assert [row.data["finding"] for row in records] == ["add/H.zip is being uploaded."]
 
 
 def test_a_listing_that_shrank_is_a_failed_check_that_says_why() -> None:
     said = "the directory add is gone, and held 5 before"
-    report = source_report(crawl("partial", Problem("ListingShrunkError", said)))
+    report = source_report(crawl(CrawlOutcome.PARTIAL, Problem("ListingShrunkError", said)))
     assert report.materialised == ()
     (verdict,) = report.verdicts
     assert not verdict.passed
@@ -188,7 +190,7 @@ def test_a_listing_that_shrank_is_a_failed_check_that_says_why() -> None:
 
 def test_a_source_that_is_left_alone_after_failures_is_not_said_to_be_tried_again() -> None:
     def advice(then: str) -> object:
-        (verdict,) = source_report(crawl("failed", Problem("LoginError", "refused"), then=then)).verdicts
+        (verdict,) = source_report(crawl(CrawlOutcome.FAILED, Problem("LoginError", "refused"), then=then)).verdicts
         return verdict.metadata["What to do"]
 
     first = "Test the connection step by step: `dcc source test`."

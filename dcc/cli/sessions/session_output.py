@@ -11,23 +11,21 @@ from functools import cache
 
 import click
 
-from dcc.cli.shell.output import byte_size, fields_of, printable
+from dcc.cli.shell.output import COLOURS, byte_size, fields_of, printable
 from dcc.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, ZipData
 from dcc.errors import BadFileNameError, DccError, UnreachableError
 from dcc.messages import count_of
-from dcc.outcomes import HELD, AttemptOutcome, EndReason, Problem, SourceCrawl, ZipOutcome
+from dcc.outcomes import HELD, AttemptOutcome, CrawlOutcome, EndReason, Problem, SourceCrawl, ZipOutcome
 from dcc.phases import Phase, Status
-from dcc.vocabulary import Severity
 
 State = tuple[Phase, Status]
 
 DATA_PROBLEMS = 1
-SOURCE_FAILED = "failed"
 UNRESOLVED = "unmended"
 
 
 @dataclass
-class SessionReport:
+class SessionOutput:
     """Collects a session's results; made at its start.
 
     `problems` has an entry for each source that could not be listed completely, finding, refused name and failed
@@ -52,10 +50,17 @@ class SessionReport:
 
     def add_crawl(self, crawl: SourceCrawl) -> None:
         """Add the result of one source's crawl."""
-        names = ("label", "centre", "outcome", "listed", "new", "known", "changed", "refused", "ignored", "gone")
         error = crawl.error and {"kind": crawl.error.kind, "message": crawl.error.message}
         seconds = round(crawl.seconds, 3)
-        self.crawls.append({"id": crawl.source_id, **fields_of(crawl, *names), "error": error, "seconds": seconds})
+        self.crawls.append(
+            {
+                "id": crawl.source_id,
+                **fields_of(crawl, "label", "centre", "outcome"),
+                **crawl.counts,
+                "error": error,
+                "seconds": seconds,
+            }
+        )
         if crawl.error is not None:
             self.problems.append(_problem(crawl.error, source=crawl.source_id))
         for key, reason in crawl.refused_zips:
@@ -184,7 +189,7 @@ class SessionReport:
             also = f"; contexts: {changes}" if changes else ""
             return f"No submission was {nothing}; done in {seconds:.1f} s{also}."
         states = ", ".join(
-            click.style(f"{count:,} {phase.short_name} {status.short_name}", fg=_COLOURS.get(status))
+            click.style(f"{count:,} {phase.short_name} {status.short_name}", fg=COLOURS.get(status.short_name))
             for (phase, status), count in sorted(Counter(self.zips.values()).items())
         )
         parts = [count_of(sum(map(len, self.documents.values())), "document"), f"{byte_size(self.received)} received"]
@@ -195,12 +200,10 @@ class SessionReport:
         return f"{count_of(len(self.zips), 'submission')} in {seconds:.1f} s: {states}; {'; '.join(parts)}."
 
 
-_COLOURS = {Status.DONE: "green", Status.FAILED: "red"}
 _LATE = (
     "Newer documents of the centre were uploaded before it. It was applied anyway. Check that this is what you want."
 )
 _UNRESOLVED = "It had failed before and has not been mended: other documents of it keep it there. See `dcc show {key}`."
-_COUNTED_AGAINST = (Severity.ERROR, Severity.FATAL)
 
 
 @cache
@@ -236,8 +239,8 @@ def _unknown(phase: Phase, kind: str = "unknown") -> Problem:
 
 def _first_fault(document: DocumentData) -> tuple[Problem, int]:
     """Why a document failed after its validation, and how many faults it has."""
-    faults = [found for found in document.findings if found.severity in _COUNTED_AGAINST and not found.is_waived]
-    count = sum(number for (_, severity), number in document.finding_counts.items() if severity in _COUNTED_AGAINST)
+    faults = [found for found in document.findings if found.severity.fails and not found.is_waived]
+    count = sum(number for (_, severity), number in document.finding_counts.items() if severity.fails)
     if faults:
         first = Problem(faults[0].rule, faults[0].message, faults[0].line)
     else:
@@ -247,7 +250,7 @@ def _first_fault(document: DocumentData) -> tuple[Problem, int]:
 
 def crawl_lines(crawl: SourceCrawl) -> Iterator[str]:
     """The lines for a source's crawl: one for it, and one for each refused name and finding."""
-    if crawl.outcome == SOURCE_FAILED and crawl.error is not None:
+    if crawl.outcome is CrawlOutcome.FAILED and crawl.error is not None:
         yield f"{click.style('failed', fg='red')}  {printable(crawl.error.message)}"
         if crawl.then:
             yield f"        {printable(crawl.then)}"

@@ -7,7 +7,7 @@ import click
 import pytest
 
 from dcc.cli.sessions.display import SessionDisplay
-from dcc.cli.sessions.session_report import SessionReport, note_lines, problem_lines
+from dcc.cli.sessions.session_output import SessionOutput, note_lines, problem_lines
 from dcc.data_outcomes import ContextCounts, ContextsBuilt, DataOutcome, DocumentData, FindingEntry, ZipData
 from dcc.naming import Action, DocumentKind
 from dcc.outcomes import DocumentOutcome, EndReason, ZipKey, ZipOutcome
@@ -29,7 +29,7 @@ def told(*documents: DocumentData, reached: Phase) -> ZipData:
     return ZipData(KEY, "H", reached, *state, documents, 0.1, MOMENT)
 
 
-def lines_of(report: SessionReport) -> list[str]:
+def lines_of(report: SessionOutput) -> list[str]:
     return [click.unstyle(line) for line in (*problem_lines(report.problems), *note_lines(report.notes))]
 
 
@@ -66,7 +66,7 @@ def test_of_the_many_documents_of_an_archive_the_first_ones_are_told() -> None:
 
 
 def test_the_last_state_of_a_document_counts() -> None:
-    report = SessionReport()
+    report = SessionOutput()
     said = {"experiments": 2, "measurements": 34}
     report.add_data(told(document(Phase.UPLOAD, Status.DONE, said=said), reached=Phase.UPLOAD))
     report.add_data(told(document(Phase.QC, Status.PENDING, said=said), reached=Phase.QC))
@@ -86,7 +86,7 @@ def test_a_document_with_errors_is_a_problem_with_its_first_finding() -> None:
     )
     counts = {("P11", Severity.WARNING): 1, ("E4", Severity.ERROR): 3}
     failed = document(Phase.DATA, Status.FAILED, findings=findings, finding_counts=counts)
-    report = SessionReport()
+    report = SessionOutput()
     report.add_data(told(failed, reached=Phase.DATA))
     (problem,) = report.problems
     assert (problem["kind"], problem["line"], problem["errors"]) == ("E4", 12, 3)
@@ -104,18 +104,18 @@ def test_a_document_with_errors_is_a_problem_with_its_first_finding() -> None:
     ],
 )
 def test_only_a_finished_session_says_that_nothing_was_waiting(ended: EndReason | None, told: str) -> None:
-    assert SessionReport().line(1, ended).startswith(told)
+    assert SessionOutput().line(1, ended).startswith(told)
 
 
 def test_a_document_that_failed_earlier_is_not_told_of_twice() -> None:
-    report = SessionReport()
+    report = SessionOutput()
     report.add_data(told(document(Phase.XSD, Status.FAILED), reached=Phase.UPLOAD))
     assert report.problems == []
 
 
 def test_a_zip_action_that_other_documents_keep_failed_is_told_of_at_the_end() -> None:
     """One of two faulty documents is judged again, since its fault was waived, and is well."""
-    report = SessionReport()
+    report = SessionOutput()
     well = document(Phase.DATA, Status.DONE, cleared=1)
     report.add_data(ZipData(KEY, "H", Phase.DATA, Phase.DATA, Status.FAILED, (well,), 0.1, MOMENT))
     assert report.conclude() == report.problems
@@ -127,16 +127,16 @@ def test_a_zip_action_that_other_documents_keep_failed_is_told_of_at_the_end() -
 
 
 def test_what_was_told_of_a_zip_action_is_all_that_is_told_at_the_end() -> None:
-    report = SessionReport()
+    report = SessionOutput()
     report.add_data(told(document(Phase.DATA, Status.FAILED), reached=Phase.DATA))
     assert (report.conclude(), len(report.problems)) == ([], 1)
-    report = SessionReport()
+    report = SessionOutput()
     report.add_data(told(document(Phase.QC, Status.PENDING), reached=Phase.QC))
     assert (report.conclude(), report.exit_code(EndReason.FINISHED)) == ([], 0)
 
 
 def test_an_upload_that_failed_says_why() -> None:
-    report = SessionReport()
+    report = SessionOutput()
     report.add_data(told(document(Phase.UPLOAD, Status.FAILED, reason="It cannot be read."), reached=Phase.UPLOAD))
     assert lines_of(report) == [f"failed  {KEY}: {NAME} at upload: It cannot be read."]
 
@@ -145,12 +145,12 @@ def test_what_is_held_asks_to_be_confirmed_and_what_is_late_is_noted() -> None:
     ended = {"experiment": 900}
     reason = held_problem(KEY, ended).message
     held = document(Phase.UPLOAD, Status.PENDING, held=True, ended=ended, late=True, reason=reason)
-    report = SessionReport()
+    report = SessionOutput()
     report.add_data(told(held, reached=Phase.UPLOAD))
     (held_line,) = lines_of(report)
     assert "900 experiments" in held_line
     assert f"dcc data confirm {KEY}" in held_line
-    report = SessionReport()
+    report = SessionOutput()
     report.add_data(told(held, reached=Phase.UPLOAD))
     report.add_data(told(document(Phase.UPLOAD, Status.DONE, late=True), reached=Phase.UPLOAD))
     assert lines_of(report)[1].startswith(f"late    {KEY}: {NAME}: Newer documents")
@@ -160,13 +160,13 @@ def test_what_is_held_asks_to_be_confirmed_and_what_is_late_is_noted() -> None:
 
 
 def test_a_late_document_that_was_refused_is_not_said_to_be_applied() -> None:
-    report = SessionReport()
+    report = SessionOutput()
     report.add_data(told(document(Phase.UPLOAD, Status.FAILED, late=True, reason="No."), reached=Phase.UPLOAD))
     assert lines_of(report) == [f"failed  {KEY}: {NAME} at upload: No."]
 
 
 def test_findings_that_hold_no_more_are_noted() -> None:
-    report = SessionReport()
+    report = SessionOutput()
     report.add_data(told(document(Phase.DATA, Status.DONE, cleared=6), reached=Phase.DATA))
     (line,) = lines_of(report)
     assert line == f"healed  {KEY}: {NAME}: 6 findings of earlier sessions cleared."
@@ -174,13 +174,13 @@ def test_findings_that_hold_no_more_are_noted() -> None:
 
 
 def test_how_the_contexts_changed_is_summed_up() -> None:
-    report = SessionReport()
+    report = SessionOutput()
     report.add_data(told(document(Phase.QC, Status.DONE), reached=Phase.QC))
     states = {ContextState.DATA_ADDED: 3}
     centres = (ContextCounts("H", states, added=3, changed=1), ContextCounts("J", states, added=2))
     report.add_data(ContextsBuilt(centres, 2, 0.1, MOMENT))
     assert report.as_json(1, EndReason.FINISHED)["contexts"] == {"added": 5, "changed": 1, "removed": 0}
     assert "contexts: 5 added, 1 changed" in report.line(1, EndReason.FINISHED)
-    without_zips = SessionReport()
+    without_zips = SessionOutput()
     without_zips.add_data(ContextsBuilt(centres, 0, 0.1, MOMENT))
     assert without_zips.line(1, EndReason.FINISHED).endswith("; contexts: 5 added, 1 changed.")
