@@ -52,7 +52,7 @@ BATCHES_JOB: Final = "prepare_batches"
 _NAMES: Final = "names"
 _RUN: Final = f"import sys; from {__name__} import main; main(*sys.argv[1:])"
 _OF_SESSIONS: Final = frozenset({"until", "workers", "k8s_jobs", *NotificationSettings.model_fields})
-"""The settings that make no difference to workers, or that they are told."""
+"""The settings that make no difference to workers, or that go to them with each run."""
 _LOOK_SECONDS: Final = 0.5
 _STOP_SECONDS: Final = 10.0
 

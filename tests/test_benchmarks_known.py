@@ -72,6 +72,6 @@ def _statements_of_session(known: KnownArchives) -> list[str]:
     crawls: list[SourceCrawl] = []
     with known.databases() as (settings, tracker, _), sent_statements(Engine, _has_no_heartbeat) as statements:
         without_events = settings.model_copy(update={"dagster_events": False})
-        run_session(tracker, without_events, Listeners(crawls.append, _unexpected, _unexpected))
+        run_session(tracker, without_events, listeners=Listeners(crawls.append, _unexpected, _unexpected))
     assert sum(found.known for found in crawls) == known.known
     return statements

@@ -190,7 +190,7 @@ def look_up_dcc(words: list[str]) -> None:
 
 def look_up(command: Command) -> None:
     """Check that the `dcc` commands and `make` targets of a shell command exist."""
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     for part in re.split(r"&&|\|\||[|;]", command.text):
         words = shlex.split(part, comments=True)
         while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):

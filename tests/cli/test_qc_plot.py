@@ -43,8 +43,8 @@ def test_an_analyst_needs_no_tracker(filled: Dcc, tmp_path: Path) -> None:
 
 def test_what_cannot_be_drawn_is_told(filled: Dcc, tmp_path: Path) -> None:
     plot = ("qc", "plot", "--output", tmp_path / "p.svg", "--centre")
-    assert "No centre 'X'" in filled.error(*plot, "X", exit_code=2)
-    assert "No centre 'J'" in filled.error(*plot, "J", "--parameter", WEIGHT, exit_code=2)
+    assert "has no centre 'X'" in filled.error(*plot, "X", exit_code=2)
+    assert "has no centre 'J'" in filled.error(*plot, "J", "--parameter", WEIGHT, exit_code=2)
     unknown = filled.error(*plot, "H", "--parameter", WEIGHT[:-1], exit_code=2)
     assert f"no parameter '{WEIGHT[:-1]}'. `dcc data parameters` lists all" in unknown
     assert "Nothing of add/none.zip" in filled.error(*plot, "H", "--zip", "add/none.zip", exit_code=2)

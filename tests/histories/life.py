@@ -158,13 +158,13 @@ class Life(Lived):
     def crawl(self) -> None:
         """Run a session."""
         with self._meanwhile():
-            run_session(self.tracker, self.settings, NOBODY)
+            run_session(self.tracker, self.settings, listeners=NOBODY)
 
     def retry(self, archive: int) -> str | None:
         """Run a session for one archive; the name of the error that refused it."""
         with self._meanwhile():
             try:
-                run_session(self.tracker, self.settings, NOBODY, keys=[ZipKey(Action.ADD, name_of(archive))])
+                run_session(self.tracker, self.settings, listeners=NOBODY, keys=[ZipKey(Action.ADD, name_of(archive))])
             except DccError as error:
                 return type(error).__name__
         return None

@@ -119,7 +119,7 @@ class Centre(Lived):
         """Do what a person wants of an archive; a retry that is not possible changes nothing."""
         if wish is Wish.RETRY:
             with suppress(DccError):
-                run_session(self.tracker, self.settings, NOBODY, keys=[key])
+                run_session(self.tracker, self.settings, listeners=NOBODY, keys=[key])
             return
         who = _WHO["author"]
         with writing(self.tracker) as connection:

@@ -70,8 +70,8 @@ def test_a_revoked_waiver_stays_on_record_with_who_did_it_and_why(qc_database: E
 
 def test_a_waiver_that_makes_no_sense_is_refused(qc_database: Engine) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
-        ({"rule": "P99"}, "no rule 'P99'"),
-        ({"rule": "p9"}, "no rule 'p9'"),
+        ({"rule": "P99"}, "No rule 'P99'"),
+        ({"rule": "p9"}, "No rule 'p9'"),
         ({"rule": "reference"}, "cannot be waived"),
         ({"rule": "more"}, "cannot be waived"),
         ({"rule": "S14", "effect": WaiverEffect.WARN}, "only ever warns"),

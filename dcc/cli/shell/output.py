@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dcc.messages import Message
 from dcc.runtime.legible_text import legible, legible_json
 from dcc.runtime.logging_setup import log_plan
 from dcc.runtime.wrapping import cell_width, wrapped
@@ -64,10 +65,13 @@ def printable(value: object) -> str:
 
 
 def json_ready(value: object) -> object:
-    """A value in JSON's types: classes of data as objects, times in ISO 8601 and UTC, phases and statuses by name."""
+    """A value in JSON's types: classes of data as objects, times in ISO 8601 and UTC, phases and statuses by name.
+
+    Messages are in English.
+    """
     if isinstance(value, datetime):
         return value.isoformat(timespec="seconds") + "Z"
-    if isinstance(value, date | Path):
+    if isinstance(value, date | Path | Message):
         return str(value)
     if isinstance(value, IntEnum):
         return value.name.lower()
