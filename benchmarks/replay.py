@@ -20,8 +20,8 @@ from benchmarks.measuring import DCC, ROOT, Comparison, Contender, Timing, clean
 from benchmarks.registry import Bench, Benchmark, Finding
 from benchmarks.servers import Folders
 from benchmarks.session import DOCUMENTS, submission
-from dcc.session.replay.stored_archives import find_archives
-from dcc.session.replay.verdicts import ReplayVerdict
+from dcc.replay.stored_archives import find_archives
+from dcc.replay.verdicts import ReplayVerdict
 
 ARCHIVES = 1_000
 PREPARE = "preparing alone"

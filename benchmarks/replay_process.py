@@ -16,13 +16,13 @@ from benchmarks.installation import databases
 from dcc.outcomes import ZipKey
 from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.reference.snapshots import load_active
+from dcc.replay.stored_archives import ArchiveBytes, centres_known, find_archives
 from dcc.runtime.processes import collect_cycles_rarely
 from dcc.runtime.worker_processes import WorkerProcesses
 from dcc.session.prepare import archive_checks
 from dcc.session.prepare import documents as preparing
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup
 from dcc.session.prepare.documents import ArchiveToPrepare, DocumentToPrepare, PreparationBasis
-from dcc.session.replay.stored_archives import ArchiveBytes, centres_known, find_archives
 
 
 def begin(setup: Setup, basis: PreparationBasis) -> tuple[ArchiveChecker, PreparationBasis]:

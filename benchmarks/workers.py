@@ -36,7 +36,7 @@ from dcc.session.batches.exchange import Exchange
 from dcc.session.batches.planning import BatchArchive, PlannedBatch
 from dcc.session.batches.results import SessionWorkerResults
 from dcc.session.crawling import crawl_file_sources
-from dcc.session.data.session_data import process_data
+from dcc.session.data.data_processing import process_data
 from dcc.settings import Settings, load_settings
 from dcc.sources.hosting import Hosting
 from dcc.store.objects import ObjectStore

@@ -105,10 +105,10 @@ def prepare_batch(
 ) -> None:
     """Prepare a batch, as far as there is room on the disks.
 
-    Raises as `prepare_batch` in `dcc.session.batches.worker` or `dcc.session.replay.batches`.
+    Raises as `prepare_batch` in `dcc.session.batches.worker` or `dcc.replay.batches`.
     """
+    from dcc.replay.batches import prepare_batch as prepare_for_replay
     from dcc.session.batches.worker import prepare_batch as prepare
-    from dcc.session.replay.batches import prepare_batch as prepare_for_replay
 
     settings = load_settings()
     try:

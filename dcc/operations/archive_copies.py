@@ -23,7 +23,7 @@ from dcc.naming import Action
 from dcc.phases import Phase
 from dcc.runtime.checksums import sha256_of
 from dcc.runtime.private_files import scratch_directory
-from dcc.session.connection_places import ConnectionPlaces, for_seconds
+from dcc.session.connection_slots import ConnectionPlaces, for_seconds
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress

@@ -148,10 +148,10 @@ class SessionWork:
         """Process valid documents up to `until`; yields each outcome once it is in both databases.
 
         `keys` restricts the work. `rejudge`: documents that were judged are judged again; they reach the phase data
-        whatever `until` is. Raises as `dcc.session.data.session_data.process_data`.
+        whatever `until` is. Raises as `dcc.session.data.data_processing.process_data`.
         """
         from dcc.session.data.corrections import recheck
-        from dcc.session.data.session_data import process_data
+        from dcc.session.data.data_processing import process_data
 
         wanted = self.keys if keys is None else keys
         with self._noting_failure():
@@ -171,7 +171,7 @@ class SessionWork:
 
     def _is_due(self, connection: Connection, archives: bool) -> bool:
         """Whether documents wait for steps that sessions do; with `archives`, also submissions and failed downloads."""
-        from dcc.session.data.documents import count_waiting
+        from dcc.session.data.document_queries import count_waiting
         from dcc.tracker.hostings.download_plan import count_not_arrived
         from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
 

@@ -35,7 +35,7 @@ from dcc.runtime.disk_space import lacks_room
 from dcc.runtime.heartbeat import RENEWALS, renewing
 from dcc.runtime.log_context import logging_about, progress_log
 from dcc.runtime.logging_setup import RAISED
-from dcc.session.connection_places import ConnectionPlaces, places_for
+from dcc.session.connection_slots import ConnectionPlaces, places_for
 from dcc.session.leases import (
     COMMENT_LENGTH,
     AcquiredSession,

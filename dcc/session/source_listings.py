@@ -19,7 +19,7 @@ from dcc.naming import Action
 from dcc.outcomes import CrawlOutcome, source_partition
 from dcc.phases import Phase
 from dcc.runtime.log_context import logging_about, with_log_context
-from dcc.session.connection_places import ConnectionPlaces, for_seconds, server_of
+from dcc.session.connection_slots import ConnectionPlaces, for_seconds, server_of
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, SourceAddress

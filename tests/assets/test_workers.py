@@ -20,8 +20,8 @@ from dcc.settings import Settings, load_settings
 from dcc.store.objects import ObjectStore
 from dcc_assets.batches import workers_of
 from tests.cli.test_replay import RULE
+from tests.replay.test_replay import proposed
 from tests.session.test_crash_recovery import fill
-from tests.session.test_replay import proposed
 from tests.session.test_session_data_processes import change
 from tests.support.asking import closing_all
 from tests.support.fake_kubernetes import NAMESPACE, fake_kubernetes

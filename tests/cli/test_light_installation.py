@@ -31,7 +31,7 @@ import dcc.cli.main
 from dcc.cli.demo import example
 from dcc.cli.submissions import explain, manifest, report, validate
 from dcc.reports.submissions import collecting, page, plain_text
-from dcc.session import validation
+from dcc import validation
 """
 MAIN = "from dcc.cli.main import main; main()"
 Light = Callable[..., subprocess.CompletedProcess[str]]

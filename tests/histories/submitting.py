@@ -34,8 +34,8 @@ from dcc.session.data.corrections import (
     decide_proposals,
     withdraw_submission,
 )
+from dcc.session.data.data_processing import process_data
 from dcc.session.data.quality_control import update_qc_states
-from dcc.session.data.session_data import process_data
 from dcc.session.listeners import NOBODY
 from dcc.sources.base import DeltaStrategy
 from dcc.tracker import progress

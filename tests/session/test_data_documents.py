@@ -12,7 +12,7 @@ from dcc.databases.transactions import writing
 from dcc.naming import Action, DocumentKind, DocumentName, NamingConvention
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
-from dcc.session.data.documents import DueDocument, in_order_of_upload, load_due
+from dcc.session.data.document_queries import DueDocument, in_order_of_upload, load_due
 from dcc.tracker import progress
 from dcc.tracker.progress import NewDocument
 from dcc.tracker.states import State

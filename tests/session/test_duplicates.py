@@ -9,7 +9,7 @@ from dcc.reports.submissions.collecting import collect_centre, collect_submissio
 from dcc.reports.submissions.model import Outcome
 from dcc.reports.submissions.plain_text import render_text
 from dcc.rights import Delegations
-from dcc.session.data.documents import load_due
+from dcc.session.data.document_queries import load_due
 from dcc.session.data.prepared_archives import prepared_temporarily
 from dcc.session.data.uploading import Uploader
 from dcc.store.staging import Staging

@@ -17,7 +17,7 @@ from dcc.operations.sessions import open_session
 from dcc.qc.models import OVERVIEW_GENOTYPE
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
-from dcc.session.data.session_data import process_data
+from dcc.session.data.data_processing import process_data
 from dcc.session.leases import read_leases
 from dcc.settings import Settings
 from dcc.tracker.crawls import list_held_sessions, list_sessions

@@ -15,7 +15,7 @@ from dcc.phases import Phase
 from dcc.qc import models
 from dcc.reference.loading import SHIPPED
 from dcc.session.data.data_session import Recorder
-from dcc.session.data.documents import count_waiting
+from dcc.session.data.document_queries import count_waiting
 from dcc.store.staging import PREPARED_FILE
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.decisions import DecisionKind, revoke
@@ -192,9 +192,9 @@ def test_a_document_that_cannot_be_judged_for_a_fault_of_the_platform_goes_on_wa
 ) -> None:
     """It is not blamed on the centre: only sessions fail, and the next ones judge it, until it is in quarantine."""
     from dcc.errors import InternalFaultError
-    from dcc.session.data import checking
+    from dcc.session.data import judging
 
-    judge = checking.judge_document
+    judge = judging.judge_document
 
     def break_down(connection: object, document_id: int, *more: object) -> object:
         return judge(connection, document_id, *more) if document_id == 2 else 1 // 0  # type: ignore[arg-type]
@@ -202,8 +202,8 @@ def test_a_document_that_cannot_be_judged_for_a_fault_of_the_platform_goes_on_wa
     data.put(ZIP, specimens(), experiments())
     data.validate()
     with monkeypatch.context() as patched:
-        patched.setattr(checking, "judge_together", lambda *_: 1 // 0)
-        patched.setattr(checking, "judge_document", break_down)
+        patched.setattr(judging, "judge_together", lambda *_: 1 // 0)
+        patched.setattr(judging, "judge_document", break_down)
         for _ in range(2):
             with pytest.raises(InternalFaultError, match=r"specimen\.impc\.xml: ZeroDivisionError"):
                 data.take_up()
@@ -223,10 +223,10 @@ def test_a_session_whose_time_is_up_judges_no_further_document(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not even of those that could not be judged together. The next session does."""
-    from dcc.session.data import checking
+    from dcc.session.data import judging
 
     judged: list[int] = []
-    judge = checking.judge_document
+    judge = judging.judge_document
 
     def take_an_hour(connection: object, document_id: int, *more: object) -> object:
         judged.append(document_id)
@@ -237,8 +237,8 @@ def test_a_session_whose_time_is_up_judges_no_further_document(
     data.validate()
     limited = data.with_settings(session_time_limit=600.0)
     with monkeypatch.context() as patched:
-        patched.setattr(checking, "judge_together", lambda *_: 1 // 0)
-        patched.setattr(checking, "judge_document", take_an_hour)
+        patched.setattr(judging, "judge_together", lambda *_: 1 // 0)
+        patched.setattr(judging, "judge_document", take_an_hour)
         with pytest.raises(SessionTimeLimitError):
             limited.take_up()
     assert len(judged) == 1
@@ -370,7 +370,7 @@ def test_reference_data_that_can_be_read_by_now_or_have_changed_heal_findings_in
 def test_when_the_qc_database_is_away_the_session_fails_and_the_next_one_goes_on(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch, commit_seconds: float
 ) -> None:
-    from dcc.session.data import data_session, due_documents, uploading
+    from dcc.session.data import data_session, upload_order, uploading
 
     apply, calls = uploading.apply_documents, 0
 
@@ -382,7 +382,7 @@ def test_when_the_qc_database_is_away_the_session_fails_and_the_next_one_goes_on
         return apply(engine, *arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(uploading, "apply_documents", away)
-    monkeypatch.setattr(due_documents, "MAX_DOCUMENTS", 1)
+    monkeypatch.setattr(upload_order, "MAX_DOCUMENTS", 1)
     # The document whose turn it was may have been shown to be running already, or not yet.
     monkeypatch.setattr(data_session, "_COMMIT_SECONDS", commit_seconds)
     monkeypatch.setattr(data_session, "_MAX_SECONDS", commit_seconds)

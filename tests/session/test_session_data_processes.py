@@ -12,7 +12,7 @@ from dcc.cli.demo.submissions import damaged
 from dcc.errors import SessionLostError
 from dcc.phases import Phase
 from dcc.qc import models
-from dcc.session.data import checking, prepared_archives
+from dcc.session.data import judging, prepared_archives
 from dcc.session.data.corrections import recheck
 from dcc.session.prepare import documents
 from dcc.session.prepare.documents import ArchiveToPrepare, PreparationBasis, prepare_archive
@@ -125,8 +125,8 @@ def test_documents_that_cannot_be_judged_together_are_judged_one_by_one(
         judge_together(connection, *more)
         return 1 // 0
 
-    judge_together = checking.judge_together
-    monkeypatch.setattr(checking, "judge_together", break_down)
+    judge_together = judging.judge_together
+    monkeypatch.setattr(judging, "judge_together", break_down)
     data.put(ZIP, specimens(), experiments(), experiments("2013-11-05.1", first=9))
     data.validate()
     data.take_up(until=Phase.UPLOAD)

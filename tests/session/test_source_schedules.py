@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from dcc.session.connection_places import QueuedProcess, rows_with_places
+from dcc.session.connection_slots import QueuedProcess, rows_with_places
 from dcc.sources import request_turns
 from dcc.sources.crawl_policy import CrawlPolicy, DueReason, PastCrawls, Pause, Schedule, Windows, crawl_due
 from dcc.sources.request_turns import Turns

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from dcc.naming import Action
-from dcc.session.connection_places import ConnectionPlaces
+from dcc.session.connection_slots import ConnectionPlaces
 from dcc.settings import Settings
 from dcc.settings.server_limits import ServerLimits, parse_server_limits
 from dcc.sources.connect import connect

@@ -19,7 +19,7 @@ from dcc.phases import Phase, Status
 from dcc.qc import models
 from dcc.qc.apply.withdrawal import WithdrawalResult
 from dcc.session.data.corrections import confirm_submission, withdraw_submission
-from dcc.session.data.session_data import process_data
+from dcc.session.data.data_processing import process_data
 from dcc.settings import Settings
 from dcc.tracker.models import AnException, CrawlingSession, DocumentReopening, SessionTask, XmlFile, XmlLog
 from tests.support.asking import column_in, rows_in

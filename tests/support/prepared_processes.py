@@ -26,7 +26,7 @@ PRELOADED: Final = (
     "dcc.cli.sessions.crawl",
     "dcc.cli.main",
     "dcc.cli.sessions.session_output",
-    "dcc.session.data.session_data",
+    "dcc.session.data.data_processing",
     "dcc.sources.connect",
     "dcc.session.archives.processing",
     "tests.support.dying_copies",

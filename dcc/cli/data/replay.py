@@ -18,7 +18,7 @@ from dcc.errors import ConfigurationError
 from dcc.messages import count_of
 
 if TYPE_CHECKING:
-    from dcc.session.replay.verdicts import Replay
+    from dcc.replay.verdicts import Replay
 
 _SHOWN = 20
 
@@ -85,9 +85,9 @@ def replay(
       "changes": [{"archive", "document", "centre", "before", "after",
         "appeared": [{"code", "severity", "line", "message"}], "gone": [the same]}]}
     """
+    from dcc.replay.replaying import Proposal
+    from dcc.replay.replaying import replay as replay_archives
     from dcc.runtime.interrupts import interrupted_by_sigterm
-    from dcc.session.replay.replaying import Proposal
-    from dcc.session.replay.replaying import replay as replay_archives
     from dcc.settings.workers import ExecutorKind
 
     proposal = Proposal(xsd, dict(map(_reference, references)), rules)

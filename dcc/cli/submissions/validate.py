@@ -20,8 +20,8 @@ from dcc.runtime.installed_packages import has_platform
 
 if TYPE_CHECKING:
     from dcc.reference.loading import ReferenceData
-    from dcc.session.validation.verdicts import PathVerdict
     from dcc.settings import Settings
+    from dcc.validation.verdicts import PathVerdict
 
 _INVALID = 1
 _ERRORS_SHOWN = 20
@@ -77,7 +77,7 @@ def validate(
     from dcc.cli.shell.error_advice import explain
     from dcc.documents.schema_set import SchemaSet
     from dcc.reference.loading import load_shipped
-    from dcc.session.validation.checking import check_paths
+    from dcc.validation.checking import check_paths
 
     settings = settings_from_environment()
     schemas = SchemaSet.load(settings.xsd_dir)

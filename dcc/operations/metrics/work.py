@@ -11,7 +11,7 @@ from dcc.operations.metrics.families import Labels, Metric, counter, gauge, one_
 from dcc.outcomes import EndReason
 from dcc.phases import Phase, Status
 from dcc.qc.models import CONTEXT, FINDING, ISSUE, SNAPSHOT
-from dcc.session.data.documents import count_waiting
+from dcc.session.data.document_queries import count_waiting
 from dcc.session.leases import read_leases
 from dcc.settings import Settings
 from dcc.tracker import crawls

@@ -14,6 +14,7 @@ from markupsafe import Markup
 from dcc.databases.columns import utc_now
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
+from dcc.replay.verdicts import Replay
 from dcc.reports.causes.cause import ACTOR_SENTENCES
 from dcc.reports.languages import Catalogue
 from dcc.reports.submissions import labels, sentences
@@ -26,7 +27,6 @@ from dcc.reports.submissions.limits import (
 )
 from dcc.reports.submissions.model import CentreReport, Outcome, Report, SessionReport, SubmissionReport
 from dcc.reports.submissions.templates import SHIPPED, render
-from dcc.session.replay.verdicts import Replay
 from dcc.settings import Settings
 
 if TYPE_CHECKING:

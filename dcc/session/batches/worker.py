@@ -23,7 +23,7 @@ from dcc.runtime.private_files import scratch_directory
 from dcc.session.batches.bundles import WorkerFindings, write_bundle
 from dcc.session.batches.exchange import WORKER_SCRATCH, WorkerBatch
 from dcc.session.batches.planning import BATCH_TYPE, BatchArchive, PlannedBatch
-from dcc.session.connection_places import ConnectionPlaces, for_seconds
+from dcc.session.connection_slots import ConnectionPlaces, for_seconds
 from dcc.session.fetching.archive_transfer import Transfer, receive
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup
 from dcc.session.prepare.documents import ArchiveToPrepare, PreparationBasis, prepare_archive, valid_documents

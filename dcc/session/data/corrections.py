@@ -27,11 +27,10 @@ from dcc.qc.apply.withdrawal import WithdrawalResult, undo_submission
 from dcc.qc.judging import rejudging
 from dcc.rights import Delegations
 from dcc.rules.upload import OWNERSHIP
-from dcc.session.data.checking import may_be_judged_again
 from dcc.session.data.data_session import DataSession, record_facts
 from dcc.session.data.document_log import clear_kinds, rewrite_log
-from dcc.session.data.documents import waiting_for_upload
-from dcc.session.data.due_documents import DueDocument, document_to_apply
+from dcc.session.data.document_queries import waiting_for_upload
+from dcc.session.data.judging import may_be_judged_again
 from dcc.session.data.prepared_archives import prepared_temporarily
 from dcc.session.data.qc_documents import (
     QcDocument,
@@ -40,6 +39,7 @@ from dcc.session.data.qc_documents import (
     in_state,
     standing_documents,
 )
+from dcc.session.data.upload_order import DueDocument, document_to_apply
 from dcc.session.data.uploading import Uploader, failed_upload
 from dcc.settings import Settings
 from dcc.store.staging import Staging

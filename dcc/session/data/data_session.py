@@ -28,8 +28,8 @@ from dcc.qc.reference import snapshots
 from dcc.qc.reference.refresh import RefreshOutcome, ensure_reference
 from dcc.rights import Delegations
 from dcc.session.data.document_log import add_to_log, rewrite_log
-from dcc.session.data.documents import archives_from, load_due
-from dcc.session.data.due_documents import DueDocument, in_order_of_upload
+from dcc.session.data.document_queries import archives_from, load_due
+from dcc.session.data.upload_order import DueDocument, in_order_of_upload
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.settings.centre_groups import LeftOutSteps

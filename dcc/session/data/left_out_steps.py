@@ -19,9 +19,9 @@ from dcc.phases import Phase, Status
 from dcc.qc.judging.many_documents import ContentFindings, judge_together
 from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis, data_of
 from dcc.session.data.document_log import clear_entries
-from dcc.session.data.documents import load_documents
-from dcc.session.data.due_documents import DueDocument
+from dcc.session.data.document_queries import load_documents
 from dcc.session.data.qc_documents import documents_of
+from dcc.session.data.upload_order import DueDocument
 from dcc.tracker.models import AnException, XmlLog
 from dcc.tracker.problems import KIND, entries_that_hold
 from dcc.tracker.states import State

@@ -30,7 +30,7 @@ from dcc.reference.loading import ReferenceData
 from dcc.runtime.log_context import progress_log
 from dcc.runtime.worker_processes import WorkerProcesses
 from dcc.session.data.data_session import DataSession
-from dcc.session.data.due_documents import DueDocument
+from dcc.session.data.upload_order import DueDocument
 from dcc.session.prepare import documents as preparing
 from dcc.session.prepare.documents import ArchiveToPrepare, DocumentToPrepare, PreparationBasis, prepare_archive
 from dcc.store.staging import Staging, document_lost, place_of_document, prepared_place

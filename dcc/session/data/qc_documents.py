@@ -15,8 +15,8 @@ from dcc.databases.list_parameters import IDS, rows_about
 from dcc.naming import Action, NamingConvention
 from dcc.outcomes import ZipKey
 from dcc.qc.models import DOCUMENT
-from dcc.session.data.documents import load_documents
-from dcc.session.data.due_documents import DueDocument
+from dcc.session.data.document_queries import load_documents
+from dcc.session.data.upload_order import DueDocument
 from dcc.vocabulary import DocumentAction, DocumentState
 
 _NOT_UNDO: Final = DOCUMENT.c.action != DocumentAction.UNDO.value

@@ -37,7 +37,7 @@ from dcc.store.staging import Staging
 
 if TYPE_CHECKING:
     # Fetching needs no database.
-    from dcc.session.connection_places import ConnectionPlaces
+    from dcc.session.connection_slots import ConnectionPlaces
 
 progress = progress_log(__name__)
 

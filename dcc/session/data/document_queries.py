@@ -17,7 +17,7 @@ from dcc.errors import BadFileNameError
 from dcc.naming import ANY_CENTRE, NamingConvention
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
-from dcc.session.data.due_documents import DueDocument, in_order_of_upload
+from dcc.session.data.upload_order import DueDocument, in_order_of_upload
 from dcc.tracker.decisions import DecisionKind, is_decided, is_on_hold
 from dcc.tracker.models import Centre, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.states import STATES, State

@@ -35,16 +35,16 @@ from dcc.qc.reference.refresh import read_source
 from dcc.qc.reference.snapshots import load_active
 from dcc.qc.scratch import LEFT_OUT
 from dcc.reference.loading import SETS, ReferenceData
+from dcc.replay import worker
+from dcc.replay.batches import processes_of
+from dcc.replay.by_workers import Part, ReplayWorkerResults, parts_of, prepared_by_workers
+from dcc.replay.replayer import ArchiveToOpen, OpenedDocument, ReplayDocument, Replayer
+from dcc.replay.stored_archives import ArchiveBytes, StoredArchive, centres_known, find_archives, grouped
+from dcc.replay.verdicts import DocumentChange, DocumentKey, Replay, ReplayVerdict, compare, outcome_of
 from dcc.session.batches.exchange import Workers
-from dcc.session.data.due_documents import DueDocument
+from dcc.session.data.upload_order import DueDocument
 from dcc.session.prepare.archive_checks import Setup
 from dcc.session.prepare.documents import PreparationBasis
-from dcc.session.replay import worker
-from dcc.session.replay.batches import processes_of
-from dcc.session.replay.by_workers import Part, ReplayWorkerResults, parts_of, prepared_by_workers
-from dcc.session.replay.replayer import ArchiveToOpen, OpenedDocument, ReplayDocument, Replayer
-from dcc.session.replay.stored_archives import ArchiveBytes, StoredArchive, centres_known, find_archives, grouped
-from dcc.session.replay.verdicts import DocumentChange, DocumentKey, Replay, ReplayVerdict, compare, outcome_of
 from dcc.settings import Settings
 from dcc.settings.reference import parse_source, shown_source
 from dcc.tracker.register.delegations import load_delegations

@@ -17,10 +17,10 @@ from dcc.databases.transactions import writing
 from dcc.documents.schema_set import OWN_SCHEMAS
 from dcc.errors import DccError
 from dcc.qc.judging.waiver_store import add_waiver
+from dcc.replay import replaying
+from dcc.replay.replaying import Proposal, replay
+from dcc.replay.verdicts import ACCEPTED, Replay
 from dcc.rules.waivers import Waiver
-from dcc.session.replay import replaying
-from dcc.session.replay.replaying import Proposal, replay
-from dcc.session.replay.verdicts import ACCEPTED, Replay
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.vocabulary import WaiverEffect
 from tests.session.test_session_data_processes import change, mixed

@@ -52,9 +52,9 @@ from dcc.rules.context import DocumentContext, latest_day
 from dcc.rules.findings import Finding, with_value
 from dcc.rules.upload import DUPLICATE
 from dcc.runtime.disk_space import comes_from_full_disk, no_space_left
-from dcc.session.data.due_documents import DueDocument, document_to_apply, groups_to_apply, in_order_of_upload
-from dcc.session.validation.verdicts import MISSING, DocumentToJudge, DraftFile, DraftVerdict
+from dcc.session.data.upload_order import DueDocument, document_to_apply, groups_to_apply, in_order_of_upload
 from dcc.tracker.states import VALID
+from dcc.validation.verdicts import MISSING, DocumentToJudge, DraftFile, DraftVerdict
 from dcc.vocabulary import DocumentState
 
 _ROWS_HELD: Final = 1_000

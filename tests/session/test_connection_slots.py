@@ -14,7 +14,7 @@ from sqlalchemy import func, select, update
 from dcc.databases.transactions import writing
 from dcc.errors import SourceTimeoutError
 from dcc.operations.archive_audits import audit_archives, repair_archives
-from dcc.session.connection_places import ConnectionPlaces, for_seconds
+from dcc.session.connection_slots import ConnectionPlaces, for_seconds
 from dcc.session.fetching.archive_transfer import Transfer
 from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import DownloadMessage, SourceDownloads, TransferCompleted, TransferFailed

@@ -23,12 +23,12 @@ from pydantic import TypeAdapter
 
 from dcc.errors import DccError, StoredObjectLostError
 from dcc.naming import MANIFEST_FORMATS, manifest_beside
+from dcc.replay import worker
+from dcc.replay.replayer import ArchiveToOpen, OpenedDocument, Replayer
+from dcc.replay.stored_archives import ArchiveBytes, FetchedArchive
 from dcc.runtime.private_files import scratch_directory
 from dcc.runtime.worker_processes import WorkerProcesses
 from dcc.session.batches.exchange import WORKER_SCRATCH, WorkerBatch, unpack
-from dcc.session.replay import worker
-from dcc.session.replay.replayer import ArchiveToOpen, OpenedDocument, Replayer
-from dcc.session.replay.stored_archives import ArchiveBytes, FetchedArchive
 from dcc.settings import Settings
 from dcc.store.objects import ObjectStore
 

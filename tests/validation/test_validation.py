@@ -10,9 +10,9 @@ from dcc.cli.demo.submissions import specimen_document
 from dcc.documents.schema_set import SchemaSet
 from dcc.errors import NotFoundError
 from dcc.reference.loading import load_shipped
-from dcc.session.validation.checking import check_paths
-from dcc.session.validation.verdicts import PathVerdict
 from dcc.settings import load_settings
+from dcc.validation.checking import check_paths
+from dcc.validation.verdicts import PathVerdict
 from tests.documents.test_validation import MINIMAL
 from tests.support.data_installations import experiments, specimens
 from tests.support.memory import little_memory

@@ -18,7 +18,7 @@ from dcc.errors import StoredObjectLostError
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.qc.models import BLOCK, DOCUMENT
-from dcc.session.replay.verdicts import NOT_OPENED, ReplayFact, ReplayVerdict, outcome_of
+from dcc.replay.verdicts import NOT_OPENED, ReplayFact, ReplayVerdict, outcome_of
 from dcc.settings import Settings
 from dcc.store.archive_store import ArchiveStore
 from dcc.store.staging import Staging

@@ -43,7 +43,6 @@ from dcc.rules.waivers import Waiver
 from dcc.runtime.log_context import logging_about
 from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis, data_of, merged
 from dcc.session.data.document_problems import problems_of, worst_first
-from dcc.session.data.due_documents import DueDocument
 from dcc.session.data.prepared_archives import PreparedFiles, basis_of, remove_prepared_files
 from dcc.session.data.qc_documents import (
     QcDocument,
@@ -51,6 +50,7 @@ from dcc.session.data.qc_documents import (
     documents_by_id,
     documents_of,
 )
+from dcc.session.data.upload_order import DueDocument
 from dcc.session.data.uploading import FINDINGS_TOLD
 from dcc.session.sessions import STOPPING
 from dcc.store.staging import staged_path

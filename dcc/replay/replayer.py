@@ -44,6 +44,7 @@ from dcc.qc.reference.snapshots import ActiveReference
 from dcc.qc.rows.loading import load_document
 from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, PreparedWriter
 from dcc.qc.scratch import scratch_database
+from dcc.replay.verdicts import ACCEPTED, HELD, NOT_OPENED, ReplayFact, ReplayVerdict, failed
 from dcc.rights import Delegations
 from dcc.rules.checking import (
     all_rules,
@@ -56,7 +57,7 @@ from dcc.rules.findings import Finding
 from dcc.rules.packed_findings import unpacked
 from dcc.rules.waivers import Waiver
 from dcc.session.data.document_problems import problems_of
-from dcc.session.data.due_documents import (
+from dcc.session.data.upload_order import (
     DueDocument,
     document_to_apply,
     groups_to_apply,
@@ -64,7 +65,6 @@ from dcc.session.data.due_documents import (
 )
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup, UnopenedArchive
 from dcc.session.prepare.documents import ArchiveToPrepare, PreparationBasis, prepare_into, valid_documents
-from dcc.session.replay.verdicts import ACCEPTED, HELD, NOT_OPENED, ReplayFact, ReplayVerdict, failed
 from dcc.store.staging import Staging
 from dcc.tracker.archive_names import stored_name
 from dcc.vocabulary import DocumentState

@@ -25,13 +25,13 @@ from dcc.naming import ARCHIVE_SUFFIXES, KNOWN_CENTRES, MANIFEST_FORMATS, Action
 from dcc.outcomes import Problem
 from dcc.runtime.processes import give_threads_their_own_memory
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup, UnopenedArchive
-from dcc.session.validation.verdicts import DocumentToJudge, DraftFile, DraftVerdict, PathVerdict
 from dcc.settings import Settings
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5, sidecar
+from dcc.validation.verdicts import DocumentToJudge, DraftFile, DraftVerdict, PathVerdict
 
 if TYPE_CHECKING:
     from dcc.reference.loading import ReferenceData
-    from dcc.session.validation.judging import Judge
+    from dcc.validation.judging import Judge
 
 
 _SUFFIXES = (*ARCHIVE_SUFFIXES, ".xml")
@@ -87,7 +87,7 @@ def check_paths(
 
 def _judge_by(schemas: SchemaSet, reference: ReferenceData, settings: Settings) -> AbstractContextManager[Judge]:
     # Which loads what knows the QC database: that takes longer than checking a few files.
-    from dcc.session.validation.judging import judge_by
+    from dcc.validation.judging import judge_by
 
     return judge_by(schemas, reference, settings.max_document_errors)
 

@@ -13,9 +13,9 @@ from dcc.data_outcomes import ContextsBuilt, DataOutcome, ZipData
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.runtime.log_context import logging_about, progress_log
-from dcc.session.data.checking import check_documents
 from dcc.session.data.corrections import record_missed_withdrawals
 from dcc.session.data.data_session import DataSession
+from dcc.session.data.judging import check_documents
 from dcc.session.data.left_out_steps import leave_out, resume_left_out_steps
 from dcc.session.data.quality_control import (
     build_contexts_of,

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from dcc.errors import NotFoundError
+from dcc.replay import batches, replaying
+from dcc.replay.batches import prepare_batch
+from dcc.replay.replaying import Proposal, replay
+from dcc.replay.stored_archives import ArchiveBytes, FetchedArchive
+from dcc.replay.verdicts import Replay
 from dcc.session.batches.exchange import Exchange, WorkerBatch, folder_of_session
-from dcc.session.replay import batches, replaying
-from dcc.session.replay.batches import prepare_batch
-from dcc.session.replay.replaying import Proposal, replay
-from dcc.session.replay.stored_archives import ArchiveBytes, FetchedArchive
-from dcc.session.replay.verdicts import Replay
 from dcc.settings import Settings
 from dcc.settings.workers import ExecutorKind
 from dcc.store.objects import ObjectStore

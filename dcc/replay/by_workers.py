@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Final
 
 from dcc.errors import DccError, StoreRefusedError, StoreUnreachableError
+from dcc.replay.batches import take_result, write_bundle, write_plan
+from dcc.replay.replayer import OpenedDocument, Replayer
+from dcc.replay.stored_archives import ArchiveBytes, StoredArchive
 from dcc.runtime.logging_setup import NOTICE
 from dcc.session.batches.exchange import Exchange, Workers, new_folder_of_replay, remove_old_replays
 from dcc.session.batches.planning import seconds_to_prepare, together
-from dcc.session.replay.batches import take_result, write_bundle, write_plan
-from dcc.session.replay.replayer import OpenedDocument, Replayer
-from dcc.session.replay.stored_archives import ArchiveBytes, StoredArchive
 from dcc.settings import Settings
 from dcc.settings.workers import ExecutorKind
 from dcc.store.copies import named_replicas
