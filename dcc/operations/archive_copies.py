@@ -23,7 +23,7 @@ from dcc.naming import Action
 from dcc.phases import Phase
 from dcc.runtime.checksums import sha256_of
 from dcc.runtime.private_files import scratch_directory
-from dcc.session.connection_slots import ConnectionPlaces, for_seconds
+from dcc.session.connection_slots import ConnectionSlots, for_seconds
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
@@ -111,7 +111,7 @@ class ArchiveCopies:
         holding = frozenset if begin_again else partial(self.read, partial(replicas_with_copies, settings=settings))
         self.store = ArchiveStore(settings, holding)
         self._staging = Staging(settings.staging_directory)
-        self._places = ConnectionPlaces(tracker, settings)
+        self._connection_slots = ConnectionSlots(tracker, settings)
         self._tracker, self._settings = tracker, settings
         self.write = write or (lambda work: run_writing(tracker, work))
 
@@ -240,8 +240,8 @@ class ArchiveCopies:
         settings = self._settings.for_protocol(address.protocol)
         patience = for_seconds(settings.connect_timeout + settings.login_timeout)
         with (
-            self._places.keep_alive(),
-            self._places.place(address, patience),
+            self._connection_slots.keep_alive(),
+            self._connection_slots.slot(address, patience),
             closing(connect(address, settings)) as source,
             path.open("wb") as file,
         ):

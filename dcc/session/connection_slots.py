@@ -1,11 +1,11 @@
 """Places for connections to sources, so that sessions, workers and audits together never have more than allowed.
 
-A connection first gets a row of the tracker, a position in a queue. It has a place once the rows before it leave room
-at its source and its server, which several sources may share. A dead process loses its places as a session loses its
+A connection first gets a row of the tracker, a position in a queue. It has a slot once the rows before it leave room
+at its source and its server, which several sources may share. A dead process loses its slots as a session loses its
 lease: at once on the same machine, elsewhere after `lease_timeout` without a sign of life.
 
 A session that is alone needs none, unless servers have limits: its own threads keep to those of sources. A person who
-tries a source needs none: that all places are taken may be what such a person wants to find out.
+tries a source needs none: that all slots are taken may be what such a person wants to find out.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from dcc.settings.workers import ExecutorKind
 from dcc.sources.access import parse_hostname
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.request_turns import first_free, sharing
-from dcc.tracker.models import ConnectionPlace, ServerTurn
+from dcc.tracker.models import ConnectionSlot, ServerTurn
 
 log = logging.getLogger(__name__)
-progress = progress_log(__name__)
+session_log = progress_log(__name__)
 T = TypeVar("T")
 
 _LOOK_SECONDS: Final = 0.5
-_PLACE: Final = ConnectionPlace.__table__
+_SLOT: Final = ConnectionSlot.__table__
 _TURN: Final = ServerTurn.__table__
-_LINE: Final = select(_PLACE, func.current_timestamp().label("now")).order_by(_PLACE.c.id)
+_LINE: Final = select(_SLOT, func.current_timestamp().label("now")).order_by(_SLOT.c.id)
 
 
 class QueuedProcess(NamedTuple):
-    """A process that has a place at a source and its server, or waits for one; `most` is the source's limit."""
+    """A process that has a slot at a source and its server, or waits for one; `most` is the source's limit."""
 
     number: int
     source: int
@@ -55,8 +55,8 @@ class QueuedProcess(NamedTuple):
     most: int
 
 
-class ConnectionPlaces:
-    """The places of one process. Threads may share it."""
+class ConnectionSlots:
+    """The slots of one process. Threads may share it."""
 
     def __init__(self, tracker: Engine, settings: Settings) -> None:
         self._tracker, self._settings = tracker, settings
@@ -65,8 +65,8 @@ class ConnectionPlaces:
         self._lock = threading.Lock()
 
     @contextmanager
-    def place(self, address: SourceAddress, still_needed: Callable[[], bool]) -> Iterator[None]:
-        """Wait for a place at a source, while `still_needed` is true, and keep it during the block.
+    def slot(self, address: SourceAddress, still_needed: Callable[[], bool]) -> Iterator[None]:
+        """Wait for a slot at a source, while `still_needed` is true, and keep it during the block.
 
         A directory of this machine needs none. Raises SourceTimeoutError, and TrackerUnreachableError if the tracker
         stays away.
@@ -77,11 +77,11 @@ class ConnectionPlaces:
         with ExitStack() as held:
             number = held.enter_context(self._queued(address, still_needed))
             is_logged = False
-            while number not in self._rows_with_places(line := _outlasting(self._read_line, still_needed)):
+            while number not in self._rows_with_slots(line := _outlasting(self._read_line, still_needed)):
                 if not still_needed():
                     raise _none_free(address)
                 if not is_logged:
-                    progress.info("%s: waiting for a connection that others use", address.label)
+                    session_log.info("%s: waiting for a connection that others use", address.label)
                     is_logged = True
                 if all(one.number != number for one in line):
                     # This process was taken for dead, because the tracker was away or the process stood still.
@@ -101,23 +101,23 @@ class ConnectionPlaces:
     def keep_alive(self) -> Iterator[None]:
         """Send signs of life during the block."""
         with (
-            renewing("Places for connections", self._settings.lease_timeout, self._renew_places),
+            renewing("Slots for connections", self._settings.lease_timeout, self._renew_slots),
             sharing(self._reserve_turns),
         ):
             yield
 
-    def _renew_places(self) -> bool:
+    def _renew_slots(self) -> bool:
         with self._lock:
             held = dict(self._held)
         if held:
-            renewal = update(_PLACE).where(_PLACE.c.id.in_(sorted(held))).values(heartbeat=func.current_timestamp())
+            renewal = update(_SLOT).where(_SLOT.c.id.in_(sorted(held))).values(heartbeat=func.current_timestamp())
             self._write(lambda connection: connection.execute(renewal) and None)
             self._note_wanted(held, self._read_line())
         return True
 
     def _note_wanted(self, held: Mapping[int, SourceAddress], line: Sequence[QueuedProcess]) -> None:
         """Record who waits for a connection to the same source, or to another one on the same server."""
-        having = self._rows_with_places(line)
+        having = self._rows_with_slots(line)
         waiting = [one for one in line if one.number not in having]
         sources = {one.source for one in waiting}
         # Without a limit for the server, a connection to another source helps nobody.
@@ -127,7 +127,7 @@ class ConnectionPlaces:
             for one in line
             if one.number in held and one.number in having and (one.source in sources or one.server in servers)
         }
-        # A process that was taken for dead may have lost its places.
+        # A process that was taken for dead may have lost its slots.
         lost = {address.id for number, address in held.items() if all(one.number != number for one in line)}
         with self._lock:
             self._wanted |= wanted | lost
@@ -152,7 +152,7 @@ class ConnectionPlaces:
         await_turn(connection)
         dead = [row.id for row in connection.execute(_LINE) if not is_alive(row, self._settings)]
         if dead:
-            connection.execute(delete(_PLACE).where(_PLACE.c.id.in_(dead)))
+            connection.execute(delete(_SLOT).where(_SLOT.c.id.in_(dead)))
         process, server = Process.this(), server_of(address)
         if connection.scalar(select(_TURN.c.server).where(_TURN.c.server == server)) is None:
             connection.execute(insert(_TURN).values(server=server, taken_until=0.0))
@@ -165,14 +165,14 @@ class ConnectionPlaces:
             "pid_started": process.started,
             "heartbeat": connection.scalar(select(func.current_timestamp())),
         }
-        return insert_rows(connection, _PLACE, [new])[0]
+        return insert_rows(connection, _SLOT, [new])[0]
 
     def _leave(self, number: int) -> None:
         try:
-            self._write(lambda connection: connection.execute(delete(_PLACE).where(_PLACE.c.id == number)) and None)
+            self._write(lambda connection: connection.execute(delete(_SLOT).where(_SLOT.c.id == number)) and None)
         except DatabaseUnreachableError as error:
             # It is not renewed any more.
-            log.warning("A place for a connection could not be given back: %s", error)
+            log.warning("A slot for a connection could not be given back: %s", error)
 
     def _read_line(self) -> list[QueuedProcess]:
         """The living rows of the queue."""
@@ -183,8 +183,8 @@ class ConnectionPlaces:
             if is_alive(row, self._settings)
         ]
 
-    def _rows_with_places(self, line: Iterable[QueuedProcess]) -> set[int]:
-        return rows_with_places(line, lambda server: self._settings.limits_of(server).connections or math.inf)
+    def _rows_with_slots(self, line: Iterable[QueuedProcess]) -> set[int]:
+        return rows_with_slots(line, lambda server: self._settings.limits_of(server).connections or math.inf)
 
     def _reserve_turns(self, server: str, seconds: float) -> float:
         """See `dcc.sources.request_turns.Reserve`."""
@@ -202,10 +202,10 @@ class ConnectionPlaces:
         return run_writing(self._tracker, work)
 
 
-def rows_with_places(line: Iterable[QueuedProcess], max_at_server: Callable[[str], float]) -> set[int]:
-    """The numbers of the rows with a place: those for which earlier ones leave room at their source and server.
+def rows_with_slots(line: Iterable[QueuedProcess], max_at_server: Callable[[str], float]) -> set[int]:
+    """The numbers of the rows with a slot: those for which earlier ones leave room at their source and server.
 
-    A row keeps its place whoever leaves, because that makes room for one more at most.
+    A row keeps its slot whoever leaves, because that makes room for one more at most.
     """
     at_source: Counter[int] = Counter()
     at_server: Counter[str] = Counter()
@@ -218,10 +218,10 @@ def rows_with_places(line: Iterable[QueuedProcess], max_at_server: Callable[[str
     return having
 
 
-def places_for(tracker: Engine, settings: Settings, group: CentreGroup | None) -> ConnectionPlaces | None:
-    """The places of a session; None if it is alone without workers and limits of servers."""
+def slots_for(tracker: Engine, settings: Settings, group: CentreGroup | None) -> ConnectionSlots | None:
+    """The slots of a session; None if it is alone without workers and limits of servers."""
     is_alone = group is None and settings.executor is ExecutorKind.IN_PROCESS
-    return None if is_alone and not settings.has_server_limits else ConnectionPlaces(tracker, settings)
+    return None if is_alone and not settings.has_server_limits else ConnectionSlots(tracker, settings)
 
 
 def for_seconds(seconds: float) -> Callable[[], bool]:

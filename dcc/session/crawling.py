@@ -44,7 +44,7 @@ from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
 
 log = logging.getLogger(__name__)
-progress = progress_log(__name__)
+session_log = progress_log(__name__)
 
 _LEFT_SHOWN = 20
 
@@ -73,7 +73,7 @@ def crawl_file_sources(
         return replace(crawl, pace=str(following.policy), then="" if following.is_due else str(following))
 
     unsettled: dict[int, tuple[SourceListing, SourceCrawl, Mapping[ZipKey, ListedFile]]] = {}
-    look = partial(list_source, places=session.places)
+    look = partial(list_source, connection_slots=session.connection_slots)
     for listing in list_in_parallel(addresses, session, look):
         session.check()
         with logging_about_source(listing.address):
@@ -116,7 +116,7 @@ def _note_not_crawled(session: Session, dues: Mapping[int, CrawlDue]) -> None:
     if left:
         more = f"; and {len(left) - _LEFT_SHOWN:,} more (`dcc source list`)" if len(left) > _LEFT_SHOWN else ""
         notice = f"not crawled: {'; '.join(left[:_LEFT_SHOWN])}{more}"
-        progress.info("%s", notice)
+        session_log.info("%s", notice)
         session.notices += (notice,)
 
 
@@ -144,7 +144,9 @@ def list_again(looks: Collection[RelistedSource], session: Session) -> Iterator[
     def listed(address: SourceAddress, settings: Settings, watch: ListingWatch) -> SourceListing:
         look = by_source[address.id]
         time.sleep(max(look.ended + settings.quiet_seconds - time.monotonic(), 0))
-        return list_source(address, settings, watch, sorted({key.action for key in look.archives}), session.places)
+        return list_source(
+            address, settings, watch, sorted({key.action for key in look.archives}), session.connection_slots
+        )
 
     if by_source:
         for listing in list_in_parallel(
@@ -196,7 +198,7 @@ def _record(session: Session, listing: SourceListing) -> tuple[SourceCrawl, Mapp
     problem = None if error is None else Problem.of(error)
     if error is not None:
         log.warning("%s", error)
-    progress.info(
+    session_log.info(
         "%s: crawl %s after %.1f s: %d archives listed, %d new, %d changed, %d refused, %d gone",
         address.label,
         outcome,
@@ -240,7 +242,7 @@ def record_second_listing(
 
     found = session.write(write, alone=True)
     for finding in found:
-        progress.info("%s", finding.message)
+        session_log.info("%s", finding.message)
     return found
 
 

@@ -35,7 +35,7 @@ from dcc.runtime.disk_space import lacks_room
 from dcc.runtime.heartbeat import RENEWALS, renewing
 from dcc.runtime.log_context import logging_about, progress_log
 from dcc.runtime.logging_setup import RAISED
-from dcc.session.connection_slots import ConnectionPlaces, places_for
+from dcc.session.connection_slots import ConnectionSlots, slots_for
 from dcc.session.leases import (
     COMMENT_LENGTH,
     AcquiredSession,
@@ -53,7 +53,7 @@ from dcc.tracker.crawls import TASK_LACKED_ROOM
 from dcc.tracker.models import SessionLock, SessionTask, utc_now
 
 log = logging.getLogger(__name__)
-progress = progress_log(__name__)
+session_log = progress_log(__name__)
 T = TypeVar("T")
 
 STOPPING: Final = (DatabaseUnreachableError, DiskFullError, SessionLostError, SessionTimeLimitError)
@@ -90,8 +90,8 @@ class Session:
     """If there are any, the only submissions that it processes: a person wants them first."""
     is_handed_over: bool = False
     task_errors: tuple[DccError, ...] = ()
-    places: ConnectionPlaces | None = field(default=None, repr=False)
-    """The places of its connections to sources; None if no others may have some at the same time."""
+    connection_slots: ConnectionSlots | None = field(default=None, repr=False)
+    """The slots of its connections to sources; None if no others may have some at the same time."""
     dead: tuple[Lease, ...] = field(default=(), repr=False)
     """The earlier sessions of its centres whose processes died unnoticed."""
     ended: EndReason | None = None
@@ -256,13 +256,16 @@ def hold_session(
         tracker,
         settings,
         began,
-        places=places_for(tracker, settings, acquired.group),
+        connection_slots=slots_for(tracker, settings, acquired.group),
         dead=acquired.dead,
         _deadline=None if limit is None else acquired.began + timedelta(seconds=limit),
     )
     with logging_about(session=session.id):
         try:
-            with _logged(session), nullcontext() if session.places is None else session.places.keep_alive():
+            with (
+                _logged(session),
+                nullcontext() if session.connection_slots is None else session.connection_slots.keep_alive(),
+            ):
                 yield from _hold(session, end, is_new=session.id != resume)
         finally:
             session.notices += tuple(end.write_metrics())
@@ -300,8 +303,8 @@ def _hold(session: Session, end: SessionEnd, *, is_new: bool) -> Iterator[Sessio
 @contextmanager
 def _logged(session: Session) -> Iterator[None]:
     for notice in session.notices:
-        progress.warning("%s", notice)
-    progress.info("Session %d%s begins", session.id, "" if session.group is None else f" of {session.group.name}")
+        session_log.warning("%s", notice)
+    session_log.info("Session %d%s begins", session.id, "" if session.group is None else f" of {session.group.name}")
     began = time.monotonic()
     try:
         yield
@@ -310,10 +313,10 @@ def _logged(session: Session) -> Iterator[None]:
         # The person who interrupts a session knows of it.
         level = logging.ERROR if isinstance(error, Exception) else logging.WARNING
         facts = (session.id, time.monotonic() - began, reason)
-        progress.log(level, "Session %d broke off after %.1f s: %s", *facts, extra={RAISED: True})
+        session_log.log(level, "Session %d broke off after %.1f s: %s", *facts, extra={RAISED: True})
         raise
     end, why = ("ended", f": {session.ended}") if session.ended else ("waits for a run to go on with it", "")
-    progress.info("Session %d %s after %.1f s%s", session.id, end, time.monotonic() - began, why)
+    session_log.info("Session %d %s after %.1f s%s", session.id, end, time.monotonic() - began, why)
 
 
 def _break_off(failure: Exception | None) -> EndReason:

@@ -19,7 +19,7 @@ from dcc.naming import Action
 from dcc.outcomes import CrawlOutcome, source_partition
 from dcc.phases import Phase
 from dcc.runtime.log_context import logging_about, with_log_context
-from dcc.session.connection_slots import ConnectionPlaces, for_seconds, server_of
+from dcc.session.connection_slots import ConnectionSlots, for_seconds, server_of
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, SourceAddress
@@ -72,19 +72,21 @@ def list_source(
     settings: Settings,
     watch: ListingWatch | None = None,
     actions: Collection[Action] = tuple(Action),
-    places: ConnectionPlaces | None = None,
+    connection_slots: ConnectionSlots | None = None,
 ) -> SourceListing:
     """List the action directories of a source, all or some. Never raises SourceError: it is in the result.
 
     `watch` limits it and gets its progress; by default it has the time of the settings. The connection has one of the
-    `places`, and waits for it as long.
+    `connection_slots`, and waits for it as long.
     """
     result = SourceListing(address)
     settings = settings.for_protocol(address.protocol)
     began = time.monotonic()
     try:
         with (
-            nullcontext() if places is None else places.place(address, for_seconds(settings.list_timeout)),
+            nullcontext()
+            if connection_slots is None
+            else connection_slots.slot(address, for_seconds(settings.list_timeout)),
             connect(address, settings) as connection,
             watching(watch or ListingWatch(address.label, settings.list_timeout)),
         ):
@@ -124,7 +126,7 @@ def list_in_parallel(
             target=with_log_context(work), args=(address,), name=f"crawl {address.id}", daemon=True
         ).start()
     limit = _longest_listing(addresses, settings)
-    if session.places is not None:
+    if session.connection_slots is not None:
         # Each waits for a place as long as its listing may take.
         wait += max((settings.for_protocol(address.protocol).list_timeout for address in addresses), default=0)
     rounds = max((math.ceil(count / most[server]) for server, count in of_server.items()), default=1)

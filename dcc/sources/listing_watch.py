@@ -19,7 +19,7 @@ from dcc.runtime.log_context import progress_log
 from dcc.runtime.time_limits import time_limit
 from dcc.settings import Settings
 
-progress = progress_log(__name__)
+session_log = progress_log(__name__)
 
 TRIAL_SECONDS: Final = 30.0
 """Seconds after which the trial of a source ends; a crawl takes as long as the settings say."""
@@ -110,7 +110,7 @@ class ListingWatch:
             self.on_progress(text)
         if now >= self._next_logged:
             self._next_logged = now + _LOG_SECONDS
-            progress.info("%s: %s", self.label, text)
+            session_log.info("%s: %s", self.label, text)
 
     @contextmanager
     def directory(self, name: str, shown: str, close: Callable[[], object]) -> Iterator[None]:

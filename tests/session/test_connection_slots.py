@@ -14,7 +14,7 @@ from sqlalchemy import func, select, update
 from dcc.databases.transactions import writing
 from dcc.errors import SourceTimeoutError
 from dcc.operations.archive_audits import audit_archives, repair_archives
-from dcc.session.connection_slots import ConnectionPlaces, for_seconds
+from dcc.session.connection_slots import ConnectionSlots, for_seconds
 from dcc.session.fetching.archive_transfer import Transfer
 from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import DownloadMessage, SourceDownloads, TransferCompleted, TransferFailed
@@ -24,7 +24,7 @@ from dcc.sources.base import SourceAddress
 from dcc.sources.hosting import Hosting
 from dcc.store.staging import Staging
 from dcc.tracker.database import open_tracker
-from dcc.tracker.models import ConnectionPlace
+from dcc.tracker.models import ConnectionSlot
 from dcc.tracker.register.source_addresses import load_addresses
 from tests.support.asking import count_in, execute_in, in_reading
 from tests.support.databases import only_sqlite
@@ -38,7 +38,7 @@ PATIENCE = 60
 
 
 @pytest.fixture
-def places(quick: Installation) -> Installation:
+def installation(quick: Installation) -> Installation:
     """An installation of which a file source may have two connections."""
     return quick.with_settings(downloads_per_source=2, groups="europe=H;america=J")
 
@@ -48,33 +48,33 @@ def address_of(installation: Installation, source_id: int) -> SourceAddress:
     return address
 
 
-def is_full(places: ConnectionPlaces, address: SourceAddress) -> bool:
+def is_full(installation: ConnectionSlots, address: SourceAddress) -> bool:
     try:
-        with places.place(address, lambda: False):
+        with installation.slot(address, lambda: False):
             return False
     except SourceTimeoutError:
         return True
 
 
 def lines(installation: Installation) -> int:
-    return count_in(installation.tracker, ConnectionPlace)
+    return count_in(installation.tracker, ConnectionSlot)
 
 
 @pytest.mark.both_databases
 def test_no_more_have_a_place_than_is_allowed_and_who_waits_comes_next(
-    places: Installation, sftp_server: Share
+    installation: Installation, sftp_server: Share
 ) -> None:
-    first, second = (ConnectionPlaces(places.tracker, places.settings) for _ in range(2))
-    address = address_of(places, register(places, sftp_server))
-    with first.place(address, lambda: False), ExitStack() as held:
-        held.enter_context(second.place(address, lambda: False))
+    first, second = (ConnectionSlots(installation.tracker, installation.settings) for _ in range(2))
+    address = address_of(installation, register(installation, sftp_server))
+    with first.slot(address, lambda: False), ExitStack() as held:
+        held.enter_context(second.slot(address, lambda: False))
         assert is_full(first, address)
         assert is_full(second, address)
         threading.Timer(0.2, held.close).start()
-        with first.place(address, for_seconds(PATIENCE)):
+        with first.slot(address, for_seconds(PATIENCE)):
             assert is_full(second, address)
     assert not is_full(second, address)
-    assert lines(places) == 0
+    assert lines(installation) == 0
 
 
 def test_a_place_is_waited_for_while_the_source_has_no_connection_and_nothing_is_to_stop() -> None:
@@ -115,26 +115,26 @@ def test_a_connection_that_was_not_used_for_long_is_replaced(monkeypatch: pytest
 
 @only_sqlite
 @pytest.mark.servers
-def test_a_thread_without_further_transfers_leaves_its_place_to_others(
-    places: Installation, sftp_server: Share, monkeypatch: pytest.MonkeyPatch
+def test_a_thread_without_further_transfers_leaves_its_slot_to_others(
+    installation: Installation, sftp_server: Share, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dcc.session.fetching.downloads._IDLE_SECONDS", 0.2)
     sftp_server.put(str(KEY))
     told: queue.SimpleQueue[DownloadMessage] = queue.SimpleQueue()
     downloads = SourceDownloads(
-        address_of(places, register(places, sftp_server)),
-        places.settings,
-        Staging(places.settings.staging_directory),
+        address_of(installation, register(installation, sftp_server)),
+        installation.settings,
+        Staging(installation.settings.staging_directory),
         DownloadSlots(1),
         told.put,
-        places=ConnectionPlaces(places.tracker, places.settings),
+        installation=ConnectionSlots(installation.tracker, installation.settings),
     )
     downloads.put(Transfer(1, KEY, Hosting(1, 1, None, None, has_md5=False)))
     while not isinstance(ended := told.get(timeout=PATIENCE), TransferCompleted | TransferFailed):
         pass
     assert isinstance(ended, TransferCompleted)
     deadline = time.monotonic() + 20
-    while lines(places):
+    while lines(installation):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     downloads.stop()
@@ -144,20 +144,22 @@ def test_a_thread_without_further_transfers_leaves_its_place_to_others(
 @only_sqlite
 @pytest.mark.parametrize("limit", [{"connections_per_server": 3}, {"server_limits": "127.0.0.1=3"}], ids=str)
 def test_a_server_of_several_sources_has_a_limit_of_its_own(
-    places: Installation, sftp_server: Share, limit: dict[str, object]
+    installation: Installation, sftp_server: Share, limit: dict[str, object]
 ) -> None:
-    settings = places.with_settings(**limit).settings
-    one, other = (address_of(places, register(places, below(sftp_server, name))) for name in ("one", "other"))
-    some = ConnectionPlaces(places.tracker, settings)
-    with some.place(one, lambda: False), some.place(one, lambda: False), some.place(other, lambda: False):
+    settings = installation.with_settings(**limit).settings
+    one, other = (
+        address_of(installation, register(installation, below(sftp_server, name))) for name in ("one", "other")
+    )
+    some = ConnectionSlots(installation.tracker, settings)
+    with some.slot(one, lambda: False), some.slot(one, lambda: False), some.slot(other, lambda: False):
         assert is_full(some, other)
-        assert not is_full(ConnectionPlaces(places.tracker, places.settings), other)
+        assert not is_full(ConnectionSlots(installation.tracker, installation.settings), other)
 
 
 @only_sqlite
 @pytest.mark.servers
-def test_an_audit_that_fetches_a_lost_archive_waits_for_a_place(places: Installation, sftp_server: Share) -> None:
-    limited = places.with_settings(downloads_per_source=1, connect_timeout=0.5, login_timeout=0.5)
+def test_an_audit_that_fetches_a_lost_archive_waits_for_a_slot(installation: Installation, sftp_server: Share) -> None:
+    limited = installation.with_settings(downloads_per_source=1, connect_timeout=0.5, login_timeout=0.5)
     put_many(sftp_server, "H", 1)
     address = address_of(limited, register(limited, sftp_server))
     limited.run_session()
@@ -165,7 +167,7 @@ def test_an_audit_that_fetches_a_lost_archive_waits_for_a_place(places: Installa
     (copy,) = (limited.settings.home / "archive").glob("??/*")
     copy.unlink()
     tracker, settings = limited.tracker, limited.settings
-    with ConnectionPlaces(tracker, settings).place(address, lambda: False):
+    with ConnectionSlots(tracker, settings).slot(address, lambda: False):
         assert not audit_archives(tracker, settings, "tester", everything=True).is_intact
     assert repair_archives(tracker, settings, "tester").is_intact
     assert copy.exists()
@@ -174,32 +176,32 @@ def test_an_audit_that_fetches_a_lost_archive_waits_for_a_place(places: Installa
 
 @only_sqlite
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["on this machine", "elsewhere"])
-def test_who_was_killed_has_no_place(places: Installation, sftp_server: Share, elsewhere: bool) -> None:
-    address = address_of(places, register(places, sftp_server))
-    some = ConnectionPlaces(places.tracker, places.settings)
-    with _two_that_hold_places(places.settings, address.id):
+def test_who_was_killed_has_no_slot(installation: Installation, sftp_server: Share, elsewhere: bool) -> None:
+    address = address_of(installation, register(installation, sftp_server))
+    some = ConnectionSlots(installation.tracker, installation.settings)
+    with _two_that_hold_slots(installation.settings, address.id):
         assert is_full(some, address)
     if elsewhere:
-        execute_in(places.tracker, update(ConnectionPlace).values(host="another"))
+        execute_in(installation.tracker, update(ConnectionSlot).values(host="another"))
         assert is_full(some, address)
-        with writing(places.tracker) as connection:
+        with writing(installation.tracker) as connection:
             long_ago = select(func.datetime(func.current_timestamp(), "-61 seconds")).scalar_subquery()
-            connection.execute(update(ConnectionPlace).values(heartbeat=long_ago))
+            connection.execute(update(ConnectionSlot).values(heartbeat=long_ago))
     assert not is_full(some, address)
-    assert lines(places) == 0
+    assert lines(installation) == 0
 
 
 def _hold(said: Any, settings: Settings, source_id: int) -> None:
     """Hold a place until killed."""
     tracker = open_tracker(settings)
     (address,) = in_reading(tracker, load_addresses, ids=[source_id])
-    with ConnectionPlaces(tracker, settings).place(address, lambda: False):
+    with ConnectionSlots(tracker, settings).slot(address, lambda: False):
         said.send(None)
         time.sleep(PATIENCE)
 
 
 @contextmanager
-def _two_that_hold_places(settings: Settings, source_id: int) -> Iterator[None]:
+def _two_that_hold_slots(settings: Settings, source_id: int) -> Iterator[None]:
     """Two processes that have a place each; they are killed at the end."""
     heard, said = FORKED.Pipe(duplex=False)
     processes = [FORKED.Process(target=_hold, args=(said, settings, source_id)) for _ in range(2)]

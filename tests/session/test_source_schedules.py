@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from dcc.session.connection_slots import QueuedProcess, rows_with_places
+from dcc.session.connection_slots import QueuedProcess, rows_with_slots
 from dcc.sources import request_turns
 from dcc.sources.crawl_policy import CrawlPolicy, DueReason, PastCrawls, Pause, Schedule, Windows, crawl_due
 from dcc.sources.request_turns import Turns
@@ -97,7 +97,7 @@ class Crawler:
         steps: list[tuple[float, int, int]] = []
         started: set[int] = set()
         while line:
-            having = rows_with_places((one for _, one in line.values()), lambda name: self.hosts[name].connections)
+            having = rows_with_slots((one for _, one in line.values()), lambda name: self.hosts[name].connections)
             assert started <= having
             for number in sorted(having - started):
                 self._connect(line[number][0], now)

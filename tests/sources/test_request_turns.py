@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from dcc.naming import Action
-from dcc.session.connection_slots import ConnectionPlaces
+from dcc.session.connection_slots import ConnectionSlots
 from dcc.settings import Settings
 from dcc.settings.server_limits import ServerLimits, parse_server_limits
 from dcc.sources.connect import connect
@@ -73,8 +73,8 @@ def test_sessions_that_overlap_in_a_process_leave_none_of_their_turns_behind() -
 def test_processes_share_the_turns_at_a_server(installation: Installation, sftp_server: Share) -> None:
     source = register(installation, sftp_server)
     (address,) = in_reading(installation.tracker, load_addresses, ids=[source])
-    places = ConnectionPlaces(installation.tracker, installation.settings)
-    with places.keep_alive(), places.place(address, lambda: False):
+    connection_slots = ConnectionSlots(installation.tracker, installation.settings)
+    with connection_slots.keep_alive(), connection_slots.slot(address, lambda: False):
         # As two processes have them.
         began = time.time()
         times = sent([Turns("127.0.0.1", RATE), Turns("127.0.0.1", RATE)], 15)

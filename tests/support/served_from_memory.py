@@ -113,9 +113,9 @@ def transfers_of(count: int, source_id: int = 1) -> list[Transfer]:
 class Sources:
     """Sources that serve from memory, whose transfers can be held up, and what their threads told."""
 
-    def __init__(self, staging: Staging, settings: Settings, places: int = 8) -> None:
+    def __init__(self, staging: Staging, settings: Settings, slots: int = 8) -> None:
         self.staging, self.settings = staging, settings
-        self.allowance = DownloadSlots(places)
+        self.allowance = DownloadSlots(slots)
         self.messages: queue.SimpleQueue[DownloadMessage] = queue.SimpleQueue()
         self.go = threading.Event()
         self.go.set()

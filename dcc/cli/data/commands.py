@@ -23,6 +23,6 @@ _COMMANDS = {
 }
 
 
-@click.command(cls=CommandGroup, places=_COMMANDS)
+@click.command(cls=CommandGroup, lazy_commands=_COMMANDS)
 def data() -> None:
     """Look at the data of documents; confirm, withdraw and export them."""

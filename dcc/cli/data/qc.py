@@ -62,7 +62,7 @@ _deciding = options(
 )
 
 
-@click.group(cls=CommandGroup, places={"expected": "dcc.cli.data.expected:expected"})
+@click.group(cls=CommandGroup, lazy_commands={"expected": "dcc.cli.data.expected:expected"})
 def qc() -> None:
     """List data contexts, decide on them, show overviews.
 

@@ -118,14 +118,14 @@ def command(name: str | None = None, **attributes: Any) -> Callable[[Callable[..
 class CommandGroup(Command, click.Group):
     """A group whose commands are imported on first use.
 
-    `places` maps a command's name to `module:attribute`; `--help` shows them in this order.
+    `lazy_commands` maps a command's name to `module:attribute`; `--help` shows them in this order.
     """
 
     command_class = Command
 
-    def __init__(self, *args: Any, places: Mapping[str, str] | None = None, **options: Any) -> None:
+    def __init__(self, *args: Any, lazy_commands: Mapping[str, str] | None = None, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._places = dict(places or {})
+        self._lazy_commands = dict(lazy_commands or {})
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples and exit codes of a group that does something by itself."""
@@ -134,7 +134,7 @@ class CommandGroup(Command, click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All command names, in the order given."""
-        return [*self._places, *super().list_commands(ctx)]
+        return [*self._lazy_commands, *super().list_commands(ctx)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -153,7 +153,7 @@ class CommandGroup(Command, click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, imported; None if there is none."""
         command = super().get_command(ctx, cmd_name)
-        place = self._places.get(cmd_name)
+        place = self._lazy_commands.get(cmd_name)
         if place is not None:
             module, attribute = place.split(":")
             command = getattr(importlib.import_module(module), attribute)
@@ -168,8 +168,8 @@ class CommandGroup(Command, click.Group):
 class RootGroup(CommandGroup):
     """The `dcc` command itself: turns every way to end into an exit code.
 
-    `sections` are the headings under which `--help` lists the commands, each with its `places`. All but the `light`
-    ones need the packages of the whole platform; where these are not installed, the help is `light_help`.
+    `sections` are the headings under which `--help` lists the commands, each with its `lazy_commands`. All but the
+    `light` ones need the packages of the whole platform; where these are not installed, the help is `light_help`.
     """
 
     def __init__(
@@ -180,8 +180,8 @@ class RootGroup(CommandGroup):
         light_help: str = "",
         **options: Any,
     ) -> None:
-        places = {name: place for section in sections.values() for name, place in section.items()}
-        super().__init__(*args, places=places, **options)
+        lazy_commands = {name: place for section in sections.values() for name, place in section.items()}
+        super().__init__(*args, lazy_commands=lazy_commands, **options)
         self._sections, self._light, self._light_help = sections, frozenset(light), light_help
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -48,7 +48,7 @@ _COMMANDS = {
 }
 
 
-@click.command(cls=CommandGroup, places=_COMMANDS)
+@click.command(cls=CommandGroup, lazy_commands=_COMMANDS)
 def source() -> None:
     """Register, list, test, change and remove sources.
 

@@ -50,7 +50,7 @@ _PLACES = {
 }
 
 
-@click.group(cls=CommandGroup, places=_PLACES)
+@click.group(cls=CommandGroup, lazy_commands=_PLACES)
 def archive() -> None:
     """Show stored archives; look after them; decline some.
 

@@ -67,7 +67,7 @@ from dcc.tracker.states import DOWNLOADING, EXTRACTED, EXTRACTING, NOT_DOWNLOADE
 from dcc.tracker.stored_archives import replicas_with_copies
 
 log = logging.getLogger(__name__)
-progress = progress_log(__name__)
+session_log = progress_log(__name__)
 
 _COMMIT_SECONDS, _IDLE_SECONDS, _GATHER_SECONDS = 0.2, 0.5, 0.005
 _MAX_UNCHECKED = 256
@@ -149,7 +149,7 @@ class Coordinator:
         self._pools = ArchivePools(settings, setup, holding, in_processes=are_many)
         self._from_workers = from_workers
         allowance, tell = DownloadSlots(settings.downloaders), self._events.put
-        given = settings, self._staging, allowance, tell, from_workers, session.places
+        given = settings, self._staging, allowance, tell, from_workers, session.connection_slots
         sources = {number: SourceQueue(SourceDownloads(address, *given)) for number, address in addresses.items()}
         self._attempts = Attempts(sources, settings.retry_delay)
         self._unfinished: dict[int, Job] = {}
@@ -394,7 +394,7 @@ class Coordinator:
             self._batch.kept.append((job.download_id, done.result()))
         except Exception as error:
             with job.as_subject():
-                progress.warning("%s is not in the archive store yet: %s", job.key, error)
+                session_log.warning("%s is not in the archive store yet: %s", job.key, error)
         self._extract(job)
 
     def _extract(self, job: Job) -> None:
@@ -460,7 +460,9 @@ class Coordinator:
     def _give_back(self, job: Job, error: CorruptArchiveError) -> None:
         """A damaged archive from staging that may have been intact on arrival: a new job fetches it again."""
         with job.as_subject():
-            progress.warning("%s was left in staging by a session that died, and is fetched again: %s", job.key, error)
+            session_log.warning(
+                "%s was left in staging by a session that died, and is fetched again: %s", job.key, error
+            )
         del self._unfinished[job.za_id]
         self._unchecked -= 1
         self._staging.archive(job.key).unlink(missing_ok=True)
@@ -591,11 +593,11 @@ def _outcome_of(failed: TransferFailed) -> AttemptOutcome:
 
 
 def _log_outcome(job: Job, outcome: ZipOutcome) -> None:
-    if not progress.isEnabledFor(logging.INFO):
+    if not session_log.isEnabledFor(logging.INFO):
         return
     reason = outcome.main_reason
     with job.as_subject(), logging_about(phase=outcome.phase.short_name):
-        progress.info(
+        session_log.info(
             "%s: %s %s after %.1f s: %s bytes, %d documents%s",
             outcome.key,
             outcome.phase.short_name,

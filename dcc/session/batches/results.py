@@ -50,7 +50,7 @@ from dcc.tracker.hostings.download_plan import PlannedZip
 from dcc.tracker.hostings.source_statistics import source_rates
 
 log = logging.getLogger(__name__)
-progress = progress_log(__name__)
+session_log = progress_log(__name__)
 
 _BLOCK = 256 * 1024
 
@@ -248,7 +248,7 @@ def _have_prepared(
         workers.run(results.folder, names, session.check, results)
         results.withdraw_plans()
         prepared = results.look()
-        progress.info("Workers have prepared %d archives in %d batches", prepared, number)
+        session_log.info("Workers have prepared %d archives in %d batches", prepared, number)
         if prepared == before:
             return
         before = prepared

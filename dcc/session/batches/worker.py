@@ -23,7 +23,7 @@ from dcc.runtime.private_files import scratch_directory
 from dcc.session.batches.bundles import WorkerFindings, write_bundle
 from dcc.session.batches.exchange import WORKER_SCRATCH, WorkerBatch
 from dcc.session.batches.planning import BATCH_TYPE, BatchArchive, PlannedBatch
-from dcc.session.connection_slots import ConnectionPlaces, for_seconds
+from dcc.session.connection_slots import ConnectionSlots, for_seconds
 from dcc.session.fetching.archive_transfer import Transfer, receive
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup
 from dcc.session.prepare.documents import ArchiveToPrepare, PreparationBasis, prepare_archive, valid_documents
@@ -54,11 +54,11 @@ def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session: str,
         address, centres = run_reading(tracker, lambda connection: _sources_and_centres(connection, batch))
         basis = run_reading(qc, _basis)
         checker = ArchiveChecker(Setup.from_settings(settings, centres))
-        places = ConnectionPlaces(tracker, settings)
-        worker = _Worker(settings.for_protocol(address.protocol), folder, checker, basis, places)
+        connection_slots = ConnectionSlots(tracker, settings)
+        worker = _Worker(settings.for_protocol(address.protocol), folder, checker, basis, connection_slots)
         done = 0
         try:
-            with places.keep_alive():
+            with connection_slots.keep_alive():
                 for archive, bundle in worker.bundles(address, batch):
                     if not given.is_waited_for:
                         log.info("The session no longer waits for %s, which it does by itself", name)
@@ -93,9 +93,9 @@ class _Worker:
         folder: Path,
         checker: ArchiveChecker,
         basis: PreparationBasis,
-        places: ConnectionPlaces,
+        connection_slots: ConnectionSlots,
     ) -> None:
-        self._settings, self._checker, self._basis, self._places = settings, checker, basis, places
+        self._settings, self._checker, self._basis, self._connection_slots = settings, checker, basis, connection_slots
         self._staging = Staging(folder / "staging", min_free_bytes=settings.min_free_bytes)
         self._bundle = folder / "bundle.tar"
 
@@ -103,7 +103,7 @@ class _Worker:
         """The fetched archives, each with the results to store, which the next step deletes."""
         patience = for_seconds(self._settings.connect_timeout + self._settings.login_timeout)
         with (
-            self._places.place(address, patience),
+            self._connection_slots.slot(address, patience),
             closing(connect(address, self._settings)) as connection,
         ):
             for archive in batch.archives:

@@ -27,7 +27,7 @@ from dcc.qc.apply.withdrawal import WithdrawalResult, undo_submission
 from dcc.qc.judging import rejudging
 from dcc.rights import Delegations
 from dcc.rules.upload import OWNERSHIP
-from dcc.session.data.data_session import DataSession, record_facts
+from dcc.session.data.data_session import DataSession
 from dcc.session.data.document_log import clear_kinds, rewrite_log
 from dcc.session.data.document_queries import waiting_for_upload
 from dcc.session.data.judging import may_be_judged_again
@@ -39,6 +39,7 @@ from dcc.session.data.qc_documents import (
     in_state,
     standing_documents,
 )
+from dcc.session.data.result_recorder import record_results
 from dcc.session.data.upload_order import DueDocument, document_to_apply
 from dcc.session.data.uploading import Uploader, failed_upload
 from dcc.settings import Settings
@@ -283,12 +284,12 @@ def _require_confirmable(connection: Connection, key: ZipKey) -> None:
 def _confirm(both: _Databases, uploader: Uploader, document: DueDocument) -> DocumentData:
     try:
         with prepared_temporarily(Staging(both.settings.staging_directory), [document], uploader.qc) as prepared:
-            (fact,) = uploader.upload([document], [prepared(document)])
+            (result,) = uploader.upload([document], [prepared(document)])
     except DocumentError as error:
-        fact = failed_upload(document, error)
-    states, _ = run_writing(both.tracker, lambda connection: record_facts(connection, [fact]))
+        result = failed_upload(document, error)
+    states, _ = run_writing(both.tracker, lambda connection: record_results(connection, [result]))
     state = states.get(document.xml_id, document.state)
-    return replace(fact.data, phase=state.phase, status=state.status)
+    return replace(result.data, phase=state.phase, status=state.status)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from dcc.session.data.uploading import upload_documents
 from dcc.session.sessions import Session
 from dcc.store.staging import Staging
 
-progress = progress_log(__name__)
+session_log = progress_log(__name__)
 
 _PHASES: Final[dict[Phase, Callable[[DataSession], Iterator[DataOutcome]]]] = {
     Phase.UPLOAD: upload_documents,
@@ -76,15 +76,15 @@ def process_phase(work: DataSession, phase: Phase) -> Iterator[DataOutcome]:
 
 
 def _log_outcome(outcome: DataOutcome) -> None:
-    if not progress.isEnabledFor(logging.INFO):
+    if not session_log.isEnabledFor(logging.INFO):
         return
     if not isinstance(outcome, ZipData):
         built = "Data contexts" if isinstance(outcome, ContextsBuilt) else "Overviews"
-        progress.info("%s of %d centres were built in %.1f s", built, len(outcome.centres), outcome.seconds)
+        session_log.info("%s of %d centres were built in %.1f s", built, len(outcome.centres), outcome.seconds)
         return
     for document in outcome.documents:
         with logging_about(zip_action=outcome.key, centre=outcome.centre, document=document.file_name):
-            progress.info(
+            session_log.info(
                 "%s: %s: %s %s, %d findings%s",
                 outcome.key,
                 document.file_name,

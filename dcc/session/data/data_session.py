@@ -1,33 +1,25 @@
-"""What the phases after validation use in a session, and how they record their results in the tracker.
-
-Results of many documents are recorded at once; the next session repeats a document whose result a killed session had
-not recorded.
-"""
+"""What the phases after validation use in a session."""
 
 from __future__ import annotations
 
 import logging
-import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine
 
-from dcc.data_outcomes import DocumentData, ZipData
+from dcc.data_outcomes import DocumentData
 from dcc.databases.transactions import run_reading
 from dcc.errors import InternalFaultError, ReferenceDataError, ReferenceUnreachableError, platform_fault
-from dcc.messages import mark
-from dcc.outcomes import Problem, ZipKey
-from dcc.phases import Phase, Status
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase
 from dcc.qc.judging.documents import JudgingBasis
 from dcc.qc.judging.waiver_store import waivers_in_force
 from dcc.qc.reference import snapshots
 from dcc.qc.reference.refresh import RefreshOutcome, ensure_reference
 from dcc.rights import Delegations
-from dcc.session.data.document_log import add_to_log, rewrite_log
 from dcc.session.data.document_queries import archives_from, load_due
 from dcc.session.data.upload_order import DueDocument, in_order_of_upload
 from dcc.session.sessions import Session
@@ -35,21 +27,10 @@ from dcc.settings import Settings
 from dcc.settings.centre_groups import LeftOutSteps
 from dcc.store.staging import Staging
 from dcc.tracker import progress
-from dcc.tracker.hostings.owner_notices import NewNotice, add_notices
-from dcc.tracker.models import utc_now
-from dcc.tracker.progress import Proposal, Subject
 from dcc.tracker.states import State
-from dcc.tracker.submission_rows import action_states
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-_COMMIT_SECONDS: Final = 0.3
-_MAX_SECONDS: Final = 2.0
-_SHARE: Final = 0.05
-"""The least and most seconds between recordings; between these limits, recording takes this share of the time."""
-
-_MAX_DOCUMENTS: Final = 500
 
 
 @dataclass
@@ -142,135 +123,6 @@ def data_of(document: DueDocument, state: State, **more: Any) -> DocumentData:
     """The result of a document that is in a state then; `more` are further fields of it."""
     name = document.name
     return DocumentData(name.file_name, name.kind, name.centre, state.phase, state.status, **more)
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentResult:
-    """A document's result: its state, outcome, and the entries of its log; None: unchanged.
-
-    `notices` are for other centres than its archive's. `noted` are entries of its log beside those that it has.
-    """
-
-    document: DueDocument
-    data: DocumentData
-    state: State | None
-    problems: Sequence[Problem] | None = None
-    seconds: float = 0.0
-    notices: Sequence[NewNotice] = ()
-    noted: Sequence[Problem] = ()
-
-
-class Recorder:
-    """Collects the results of a phase, writes them to the tracker, and yields each submission once.
-
-    A submission is yielded once all its documents among `documents` are recorded.
-    """
-
-    def __init__(self, work: DataSession, phase: Phase, documents: Iterable[DueDocument]) -> None:
-        self._work, self._phase = work, phase
-        self._left = Counter(document.za_id for document in documents)
-        self._facts: dict[int, list[DocumentResult]] = defaultdict(list)
-        self._batch: list[DocumentResult] = []
-        self._running: dict[int, Proposal] = {}
-        self._shown: set[int] = set()
-        self._written = time.monotonic()
-        self._pause = _COMMIT_SECONDS
-
-    def show_pending(self, documents: Iterable[DueDocument]) -> None:
-        """Show that documents wait for the phase."""
-        pending = State(self._phase, Status.PENDING)
-        proposals = [
-            Proposal(Subject.XML_FILE, document.xml_id, pending) for document in documents if document.state != pending
-        ]
-        if proposals:
-            self._record([], proposals)
-
-    def show_running(self, document: DueDocument) -> None:
-        """Show that a document is being processed, with the next recording."""
-        running = State(self._phase, Status.RUNNING)
-        self._running[document.xml_id] = Proposal(Subject.XML_FILE, document.xml_id, running)
-
-    def add(self, fact: DocumentResult) -> None:
-        """Add a document's result."""
-        self._running.pop(fact.document.xml_id, None)
-        self._shown.discard(fact.document.xml_id)
-        self._batch.append(fact)
-
-    @property
-    def is_due(self) -> bool:
-        """Whether it is time to write."""
-        waited = time.monotonic() - self._written > self._pause
-        return len(self._batch) >= _MAX_DOCUMENTS or (waited and bool(self._batch or self._running))
-
-    def write(self) -> list[ZipData]:
-        """Write the collected results in one transaction; returns the submissions that are complete."""
-        if not self._batch and not self._running:
-            return []
-        self._shown.update(self._running)
-        batch, running = self._batch, list(self._running.values())
-        self._batch, self._running = [], {}
-        documents, submissions = self._record(batch, running)
-        for fact in batch:
-            state = documents.get(fact.document.xml_id, fact.state or fact.document.state)
-            if state != (fact.data.phase, fact.data.status):
-                fact = replace(fact, data=replace(fact.data, phase=state.phase, status=state.status))
-            self._facts[fact.document.za_id].append(fact)
-            self._left[fact.document.za_id] -= 1
-        return list(self._finished(submissions))
-
-    def _record(
-        self, batch: Sequence[DocumentResult], shown: Sequence[Proposal]
-    ) -> tuple[dict[int, State], dict[int, State]]:
-        began = time.monotonic()
-        states = self._work.session.write(lambda connection: record_facts(connection, batch, shown))
-        self._written = time.monotonic()
-        self._pause = max(_COMMIT_SECONDS, min((self._written - began) / _SHARE, _MAX_SECONDS))
-        return states
-
-    def break_off(self) -> None:
-        """Write the results before the phase is abandoned; documents that were being processed wait again."""
-        self._running.clear()
-        self.write()
-        waiting = State(self._phase, Status.PENDING)
-        self._work.reopen(
-            dict.fromkeys(self._shown, waiting), mark("The QC database went away in the document's turn.")
-        )
-        self._shown.clear()
-
-    def _finished(self, states: Mapping[int, State]) -> Iterator[ZipData]:
-        for za_id in [za_id for za_id in self._facts if self._left[za_id] <= 0]:
-            facts = self._facts.pop(za_id)
-            first = facts[0].document
-            # A missing submission was removed with its source.
-            state = states.get(za_id, first.state)
-            yield ZipData(
-                key=first.key,
-                centre=first.centre,
-                reached=self._phase,
-                phase=state.phase,
-                status=state.status,
-                documents=tuple(fact.data for fact in facts),
-                seconds=sum(fact.seconds for fact in facts),
-                finished=utc_now(),
-            )
-
-
-def record_facts(
-    connection: Connection, facts: Sequence[DocumentResult], shown: Sequence[Proposal] = ()
-) -> tuple[dict[int, State], dict[int, State]]:
-    """Write results to the tracker; returns the resulting states of documents, and of their submissions, by ids.
-
-    `shown` are further proposals.
-    """
-    proposals = [Proposal(Subject.XML_FILE, fact.document.xml_id, fact.state) for fact in facts if fact.state]
-    reported = progress.report(connection, [*shown, *proposals])
-    states = {row_id: state for (subject, row_id), state in reported.items() if subject is Subject.XML_FILE}
-    problems = {fact.document.xml_id: fact.problems for fact in facts if fact.problems is not None}
-    rewrite_log(connection, {xml_id: some for xml_id, some in problems.items() if xml_id in states})
-    add_to_log(connection, {fact.document.xml_id: fact.noted for fact in facts if fact.noted})
-    add_notices(connection, [notice for fact in facts for notice in fact.notices])
-    submissions = {row_id: state for (subject, row_id), state in reported.items() if subject is Subject.ZIP_ACTION}
-    return states, submissions | action_states(connection, {fact.document.za_id for fact in facts} - submissions.keys())
 
 
 def merged(*documents: Iterable[DueDocument]) -> list[DueDocument]:

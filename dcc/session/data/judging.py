@@ -41,7 +41,7 @@ from dcc.rules.findings import Finding
 from dcc.rules.packed_findings import unpacked
 from dcc.rules.waivers import Waiver
 from dcc.runtime.log_context import logging_about
-from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis, data_of, merged
+from dcc.session.data.data_session import DataSession, current_basis, data_of, merged
 from dcc.session.data.document_problems import problems_of, worst_first
 from dcc.session.data.prepared_archives import PreparedFiles, basis_of, remove_prepared_files
 from dcc.session.data.qc_documents import (
@@ -50,6 +50,7 @@ from dcc.session.data.qc_documents import (
     documents_by_id,
     documents_of,
 )
+from dcc.session.data.result_recorder import DocumentResult, Recorder
 from dcc.session.data.upload_order import DueDocument
 from dcc.session.data.uploading import FINDINGS_TOLD
 from dcc.session.sessions import STOPPING
@@ -92,13 +93,13 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
     recorder = Recorder(work, Phase.DATA, due)
     left = Counter(document.key for document in due)
     try:
-        for fact in _check_all(work, [(document, applied[document.xml_id]) for document in due], basis):
-            key = fact.document.key
+        for result in _check_all(work, [(document, applied[document.xml_id]) for document in due], basis):
+            key = result.document.key
             left[key] -= 1
             if left[key] == 0:
                 # Before it is recorded: nobody would look for them if the session were killed in between.
                 remove_prepared_files(work.staging, key)
-            recorder.add(fact)
+            recorder.add(result)
             if recorder.is_due:
                 yield from recorder.write()
     except QcDatabaseUnreachableError:
@@ -222,7 +223,7 @@ def _check_all(work: DataSession, due: Sequence[DuePair], basis: JudgingBasis) -
                     # It was withdrawn meanwhile, and the withdrawal updates the tracker.
                     yield _unjudged(*one, result)
                 else:
-                    yield _fact(work, *one, result, 0.0)
+                    yield _result_of(work, *one, result, 0.0)
 
 
 def _portions(due: Sequence[DuePair]) -> Iterator[list[DuePair]]:
@@ -284,7 +285,7 @@ def _check(work: DataSession, document: DueDocument, stored: QcDocument, basis: 
             return _unjudged(document, stored, error)
         except Exception as error:
             return _faulty(work, document, stored, error)
-    return _fact(work, document, stored, judgement, time.monotonic() - began)
+    return _result_of(work, document, stored, judgement, time.monotonic() - began)
 
 
 def _unjudged(document: DueDocument, stored: QcDocument, reason: Exception) -> DocumentResult:
@@ -299,7 +300,7 @@ def _faulty(work: DataSession, document: DueDocument, stored: QcDocument, error:
     return _unjudged(document, stored, fault)
 
 
-def _fact(
+def _result_of(
     work: DataSession, document: DueDocument, stored: QcDocument, judgement: Judgement, seconds: float
 ) -> DocumentResult:
     data = data_of(

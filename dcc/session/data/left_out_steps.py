@@ -17,10 +17,11 @@ from dcc.messages import mark, message
 from dcc.outcomes import LEFT_OUT, Problem
 from dcc.phases import Phase, Status
 from dcc.qc.judging.many_documents import ContentFindings, judge_together
-from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis, data_of
+from dcc.session.data.data_session import DataSession, current_basis, data_of
 from dcc.session.data.document_log import clear_entries
 from dcc.session.data.document_queries import load_documents
 from dcc.session.data.qc_documents import documents_of
+from dcc.session.data.result_recorder import DocumentResult, Recorder
 from dcc.session.data.upload_order import DueDocument
 from dcc.tracker.models import AnException, XmlLog
 from dcc.tracker.problems import KIND, entries_that_hold
@@ -45,12 +46,12 @@ def leave_out(work: DataSession, phase: Phase) -> Iterator[ZipData]:
         if phase is Phase.DATA:
             _accept_unchecked(work, portion)
         for document in portion:
-            recorder.add(_left_out_fact(document, phase))
+            recorder.add(_left_out_result(document, phase))
         yield from recorder.write()
     work.session.finish_task(task, failed=False)
 
 
-def _left_out_fact(document: DueDocument, phase: Phase) -> DocumentResult:
+def _left_out_result(document: DueDocument, phase: Phase) -> DocumentResult:
     reason = left_out_message(phase)
     kind = LEFT_OUT[phase]
     state = State(phase, Status.CANCELLED)

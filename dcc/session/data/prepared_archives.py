@@ -36,7 +36,7 @@ from dcc.session.prepare.documents import ArchiveToPrepare, DocumentToPrepare, P
 from dcc.store.staging import Staging, document_lost, place_of_document, prepared_place
 
 log = logging.getLogger(__name__)
-progress = progress_log(__name__)
+session_log = progress_log(__name__)
 
 LARGE: Final = 2_000_000
 """Bytes of documents from which on processes are worth their start."""
@@ -121,7 +121,7 @@ class PreparedArchives:
             part[0] for part, each in to_make.items() if files.file(part) is None and each.target.exists()
         }:
             why = "that was by other reference data, on another day, or is damaged"
-            progress.info("%d archives that were prepared already are prepared again: %s", len(prepared_again), why)
+            session_log.info("%d archives that were prepared already are prepared again: %s", len(prepared_again), why)
         if sum(document.size_bytes for document in due) >= LARGE and to_make:
             number = min(work.settings.workers, os.cpu_count() or 1, len(to_make))
             self._processes = WorkerProcesses(number, preparing.begin, self._basis)

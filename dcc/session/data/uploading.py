@@ -41,10 +41,11 @@ from dcc.qc.statistics import update_statistics
 from dcc.rights import Delegations
 from dcc.rules.upload import OWNERSHIP
 from dcc.runtime.log_context import logging_about
-from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis, data_of
+from dcc.session.data.data_session import DataSession, current_basis, data_of
 from dcc.session.data.document_problems import held_problem, problems_of, worst_first
 from dcc.session.data.prepared_archives import LARGE, PreparedArchives, PreparedFiles, basis_of, part_of
 from dcc.session.data.qc_documents import QcDocument, documents_of
+from dcc.session.data.result_recorder import DocumentResult, Recorder
 from dcc.session.data.upload_order import MAX_DOCUMENTS, DueDocument, document_to_apply, groups_to_apply
 from dcc.session.sessions import STOPPING
 from dcc.settings import Settings
@@ -91,7 +92,7 @@ class Uploader:
         ]
         applied = apply_documents(self.qc, to_apply, hold_threshold=self.settings.hold_threshold)
         seconds = (time.monotonic() - began) / len(documents)
-        return [self.fact(document, one, seconds) for document, one in zip(documents, applied, strict=True)]
+        return [self.result_of(document, one, seconds) for document, one in zip(documents, applied, strict=True)]
 
     def documents_adding_existing_entities(
         self, additions: Mapping[DueDocument, PreparedDocument], of: Collection[int]
@@ -118,9 +119,9 @@ class Uploader:
                 for centre in sorted({found.value or "" for found in findings if found.rule == OWNERSHIP})
             ),
         )
-        return self.fact(document, refused, 0.0)
+        return self.result_of(document, refused, 0.0)
 
-    def fact(self, document: DueDocument, applied: AppliedDocument, seconds: float) -> DocumentResult:
+    def result_of(self, document: DueDocument, applied: AppliedDocument, seconds: float) -> DocumentResult:
         """The result of an applied document, with the seconds that it took."""
         findings = worst_first(finding.entry() for finding in applied.findings)
         data = data_of(
@@ -317,13 +318,13 @@ class _Upload:
                 self.recorder.show_running(document)
             if self.recorder.is_due or group[0].size_bytes > _LONG_BYTES:
                 yield from self.recorder.write()
-            for fact in self._apply(group):
+            for result in self._apply(group):
                 # It may have been shown as running, and states only advance.
-                if fact.data.held:
-                    self._hold(fact.document)
-                if fact.data.held or fact.state is None:
-                    self._work.reopen({fact.document.xml_id: NOT_UPLOADED}, _WAITS if fact.data.held else _LOST)
-                self.recorder.add(fact)
+                if result.data.held:
+                    self._hold(result.document)
+                if result.data.held or result.state is None:
+                    self._work.reopen({result.document.xml_id: NOT_UPLOADED}, _WAITS if result.data.held else _LOST)
+                self.recorder.add(result)
 
     def _hold(self, document: DueDocument) -> None:
         self._held.add(document.za_id)
@@ -376,7 +377,7 @@ class _Upload:
             try:
                 if stored is not None and stored.state is DocumentState.REFUSED:
                     return self._uploader.recall(document, stored.id)
-                (fact,) = self._uploader.upload([document], [self.prepared.document(document)])
+                (result,) = self._uploader.upload([document], [self.prepared.document(document)])
             except StagedDocumentLostError as error:
                 self.lost[document.za_id] = str(error)
                 _download_again(self._work, document, error)
@@ -387,7 +388,7 @@ class _Upload:
                 return failed_upload(document, error)
             except Exception as error:
                 return failed_upload(document, self._work.note_fault(document.key, document.name.file_name, error))
-            return fact
+            return result
 
 
 def _turn(document: DueDocument) -> tuple[date, int, int]:

@@ -42,41 +42,41 @@ class DownloadSlot:
 
 
 class DownloadSlots:
-    """Permits `places` downloads at once, not counting those slower than 50 kB/s. For use by threads.
+    """Permits `slots` downloads at once, not counting those slower than 50 kB/s. For use by threads.
 
     First come, first served: a source with many downloads takes turns with the others.
     """
 
-    def __init__(self, places: int) -> None:
-        self._places = places
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
         self._taken: list[DownloadSlot] = []
         self._line: deque[DownloadSlot] = deque()
         self._lock = threading.Lock()
 
     @contextmanager
-    def place(self) -> Iterator[DownloadSlot]:
-        """Wait for a place and keep it during the block."""
-        place = DownloadSlot()
+    def slot(self) -> Iterator[DownloadSlot]:
+        """Wait for a slot and keep it during the block."""
+        slot = DownloadSlot()
         with self._lock:
-            self._line.append(place)
-        while not self._take(place):
-            place.turn.wait(_LOOK_SECONDS)
+            self._line.append(slot)
+        while not self._take(slot):
+            slot.turn.wait(_LOOK_SECONDS)
         try:
-            yield place
+            yield slot
         finally:
             with self._lock:
-                self._taken.remove(place)
+                self._taken.remove(slot)
                 self._call_first()
 
-    def _take(self, place: DownloadSlot) -> bool:
-        """Take a place, if it is the first in the queue and there is room."""
+    def _take(self, slot: DownloadSlot) -> bool:
+        """Take a slot, if it is the first in the queue and there is room."""
         with self._lock:
-            place.turn.clear()
-            if self._line[0] is not place or self._moving() >= self._places:
+            slot.turn.clear()
+            if self._line[0] is not slot or self._moving() >= self._slots:
                 return False
             self._line.popleft()
-            place.looked = time.monotonic()
-            self._taken.append(place)
+            slot.looked = time.monotonic()
+            self._taken.append(slot)
             self._call_first()
             return True
 
@@ -86,6 +86,6 @@ class DownloadSlots:
 
     def _moving(self) -> int:
         now = time.monotonic()
-        for place in self._taken:
-            place.look(now)
-        return sum(not place.slow for place in self._taken)
+        for slot in self._taken:
+            slot.look(now)
+        return sum(not slot.slow for slot in self._taken)

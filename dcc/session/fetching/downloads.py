@@ -37,9 +37,9 @@ from dcc.store.staging import Staging
 
 if TYPE_CHECKING:
     # Fetching needs no database.
-    from dcc.session.connection_slots import ConnectionPlaces
+    from dcc.session.connection_slots import ConnectionSlots
 
-progress = progress_log(__name__)
+session_log = progress_log(__name__)
 
 _IDLE_SECONDS = 3.0
 _MAX_AHEAD, _MAX_BYTES_AHEAD = 32, 8 * 1024 * 1024
@@ -128,8 +128,8 @@ class SourceDownloads:
 
     A source is given up, and used no more in the session, after `source_failure_limit` failed connections or stalled
     transfers in a row. So it is if it refuses the login or cannot prove its identity. The threads call `tell` with each
-    DownloadMessage; `allowance` limits the transfers of all sources, and `places` the connections of all sessions and
-    workers.
+    DownloadMessage; `allowance` limits the transfers of all sources, and `connection_slots` the connections of all
+    sessions and workers.
     """
 
     def __init__(
@@ -140,9 +140,9 @@ class SourceDownloads:
         allowance: DownloadSlots,
         tell: Callable[[DownloadMessage], object],
         from_workers: PrefetchedArchives | None = None,
-        places: ConnectionPlaces | None = None,
+        connection_slots: ConnectionSlots | None = None,
     ) -> None:
-        self._from_workers, self._places = from_workers, places
+        self._from_workers, self._connection_slots = from_workers, connection_slots
         self.address = address
         settings = settings.for_protocol(address.protocol)
         self._settings, self._staging, self._allowance, self._tell = settings, staging, allowance, tell
@@ -158,7 +158,9 @@ class SourceDownloads:
         self._connections = SourceConnections(
             address.label,
             lambda: connect(address, settings),
-            lambda still_needed: nullcontext() if places is None else places.place(address, still_needed),
+            lambda still_needed: (
+                nullcontext() if connection_slots is None else connection_slots.slot(address, still_needed)
+            ),
         )
         self._counting = threading.Lock()
 
@@ -186,14 +188,16 @@ class SourceDownloads:
                     # The machine has no more threads: the existing ones do all of it.
                     if not self._threads:
                         raise
-                    progress.info("%s is asked by %d threads only: %s", self.address.label, len(self._threads), error)
+                    session_log.info(
+                        "%s is asked by %d threads only: %s", self.address.label, len(self._threads), error
+                    )
                     return
                 self._threads.append(thread)
 
     def give_up(self, reason: SourceError) -> None:
         """Carry out no more of the queue: each transfer fails with `reason` at once."""
         if self._given_up is None:
-            progress.warning("%s is left alone for the rest of the session: %s", self.address.label, reason)
+            session_log.warning("%s is left alone for the rest of the session: %s", self.address.label, reason)
         self._given_up = reason
 
     @property
@@ -237,8 +241,8 @@ class SourceDownloads:
         while (item := self._next(worker)) is not None and not self._stopping.is_set():
             if self._breaks_at_once(item):
                 continue
-            with self._allowance.place() as place, logging_about(zip_action=item.key):
-                if self._stopping.is_set() or self._breaks_at_once(item) or self._was_fetched(worker, item, place):
+            with self._allowance.slot() as slot, logging_about(zip_action=item.key):
+                if self._stopping.is_set() or self._breaks_at_once(item) or self._was_fetched(worker, item, slot):
                     continue
                 try:
                     connection = self._connections.get(worker)
@@ -250,21 +254,21 @@ class SourceDownloads:
                     self._broke(item, error, connecting=True)
                 else:
                     # After an interruption the server may still be sending.
-                    self._connections.release(worker, keep=self._fetch(worker, item, connection, place))
-            if self._places is not None and self._places.must_give_up(self.address):
+                    self._connections.release(worker, keep=self._fetch(worker, item, connection, slot))
+            if self._connection_slots is not None and self._connection_slots.must_give_up(self.address):
                 self._connections.release(worker)
         self._connections.release(worker)
 
     def _next(self, worker: int) -> Transfer | None:
         """The next item; a connection that others may wait for is closed if none comes for some seconds."""
-        if self._places is not None and self._connections.has(worker):
+        if self._connection_slots is not None and self._connections.has(worker):
             try:
                 return self._transfers.take(worker, _IDLE_SECONDS)
             except TimeoutError:
                 self._connections.release(worker)
         return self._transfers.take(worker)
 
-    def _was_fetched(self, worker: int, item: Transfer, place: DownloadSlot) -> bool:
+    def _was_fetched(self, worker: int, item: Transfer, slot: DownloadSlot) -> bool:
         """Carry out a transfer whose archive a worker has fetched; returns whether it was one."""
         if self._from_workers is None:
             return False
@@ -276,7 +280,7 @@ class SourceDownloads:
             return True
         if connection is None:
             return False
-        self._fetch(worker, item, connection, place)
+        self._fetch(worker, item, connection, slot)
         return True
 
     def _breaks_at_once(self, item: Transfer) -> bool:
@@ -300,13 +304,13 @@ class SourceDownloads:
         offset = self._staging.resumable(key, origin_of(hosting))
         return UpcomingFile(key.action, transfer.path, hosting.size_bytes, offset, transfer.reads_checksum)
 
-    def _fetch(self, worker: int, transfer: Transfer, connection: Connection, place: DownloadSlot) -> bool:
+    def _fetch(self, worker: int, transfer: Transfer, connection: Connection, slot: DownloadSlot) -> bool:
         """Carry out one transfer; returns whether it succeeded."""
 
         def on_bytes(received: int) -> None:
             if self._stopping.is_set():
                 raise DownloadsStopped
-            place.received = received
+            slot.received = received
             self._tell(TransferProgressed(transfer, received))
 
         self._tell(TransferStarted(transfer))
@@ -324,7 +328,7 @@ class SourceDownloads:
         except DownloadsStopped:
             return False
         except Exception as error:
-            self._broke(transfer, error, connecting=False, begun=place.received > 0)
+            self._broke(transfer, error, connecting=False, begun=slot.received > 0)
             return False
         self._failures_in_a_row = 0
         self._tell(TransferCompleted(transfer, received))
@@ -332,6 +336,6 @@ class SourceDownloads:
 
     def _broke(self, transfer: Transfer, error: Exception, connecting: bool, *, begun: bool = False) -> None:
         # Whatever it is, the coordinator must get it: nobody else waits for the thread.
-        progress.info("A download failed: %s", error)
+        session_log.info("A download failed: %s", error)
         self._note_failure(error, connecting)
         self._tell(TransferFailed(transfer, error, begun))

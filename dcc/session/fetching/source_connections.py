@@ -19,7 +19,7 @@ from dcc.sources.base import Connection
 
 _FRESH_SECONDS = 30.0
 
-progress = progress_log(__name__)
+session_log = progress_log(__name__)
 
 
 class NoFurtherConnection(Exception):  # noqa: N818 - not an error: others have connections
@@ -71,7 +71,7 @@ class SourceConnections:
             if not self._is_needed(before):
                 # The transfer is left to others; an error that is not the server's must be visible.
                 fault = None if isinstance(error, SourceError) else error
-                progress.info("%s is asked for no further connection: %s", self._label, error, exc_info=fault)
+                session_log.info("%s is asked for no further connection: %s", self._label, error, exc_info=fault)
                 raise NoFurtherConnection from error
             raise
         with self._changed:
@@ -98,7 +98,7 @@ class SourceConnections:
             try:
                 self._of_thread.pop(thread)[1].close()
             except Exception as error:
-                progress.info("A connection to %s was not closed in order: %s", self._label, error)
+                session_log.info("A connection to %s was not closed in order: %s", self._label, error)
             with self._changed:
                 self._open -= 1
 

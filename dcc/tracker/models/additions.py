@@ -173,11 +173,13 @@ class SessionLock(Base):
     heartbeat: Mapped[datetime | None]
 
 
-class ConnectionPlace(Base):
+class ConnectionSlot(Base):
     """Connections to sources, existing or waiting, in order, with the last sign of life.
 
     At most `most` connections may go to the source. Other sources may be on the same `server`.
     """
+
+    __tablename__ = "connection_place"
 
     id: Mapped[int] = big_id()
     file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE")
