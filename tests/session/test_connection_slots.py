@@ -127,7 +127,7 @@ def test_a_thread_without_further_transfers_leaves_its_slot_to_others(
         Staging(installation.settings.staging_directory),
         DownloadSlots(1),
         told.put,
-        installation=ConnectionSlots(installation.tracker, installation.settings),
+        connection_slots=ConnectionSlots(installation.tracker, installation.settings),
     )
     downloads.put(Transfer(1, KEY, Hosting(1, 1, None, None, has_md5=False)))
     while not isinstance(ended := told.get(timeout=PATIENCE), TransferCompleted | TransferFailed):
