@@ -24,7 +24,7 @@ from benchmarks.servers import Folders, OpenSsh
 from dcc.cli.demo.submissions import archive, experiment_document, specimen_document
 from dcc.databases.transactions import insert_rows, writing
 from dcc.qc.contexts.listings import ContextFilter
-from dcc.qc.contexts.states import decide
+from dcc.qc.contexts.states import decide_on_contexts
 from dcc.qc.models import DOCUMENT, SHARE
 from dcc.session.data.quality_control import update_qc_states
 from dcc.settings import Settings
@@ -104,7 +104,9 @@ class KnownArchives:
         self.run("crawl", ends=int(self.some_fail))
         with self.databases() as (settings, tracker, qc):
             for centre in self.centres[:-1]:
-                decide(qc, ContextEvent.DONE, ContextFilter(centre=centre), author="benchmark", reason="looked at")
+                decide_on_contexts(
+                    qc, ContextEvent.DONE, ContextFilter(centre=centre), author="benchmark", reason="looked at"
+                )
             update_qc_states(tracker, qc, settings, author="benchmark", reason="looked at")
         self.known = len(self.centres)
 

@@ -105,15 +105,15 @@ def prepare_batch(
 ) -> None:
     """Prepare a batch, as far as there is room on the disks.
 
-    Raises as `prepare_batch` in `dcc.session.batches.worker` or `dcc.replay.batches`.
+    Raises as `dcc.session.batches.worker.prepare_batch`, or `dcc.replay.batches.prepare_replay_batch`.
     """
-    from dcc.replay.batches import prepare_batch as prepare_for_replay
+    from dcc.replay.batches import prepare_replay_batch
     from dcc.session.batches.worker import prepare_batch as prepare
 
     settings = load_settings()
     try:
         if is_replay(config.work):
-            done = prepare_for_replay(settings, config.work, name)
+            done = prepare_replay_batch(settings, config.work, name)
         else:
             done = prepare(settings, tracker.ready(), qc_database.ready(), config.work, name)
     except Exception as error:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from dagster import DagsterInstance
 
     from dcc.cli.shell.dagster_side import DagsterSide
-    from dcc.operations.doctor.checks import Check
+    from dcc.operations.doctor.checks import DoctorCheck
     from dcc.settings import Settings
     from dcc_assets import commands
     from dcc_assets.batches import workers_of as workers_of
@@ -103,14 +103,14 @@ def write_configuration(settings: Settings, *, replace: bool = False) -> Path | 
     return kept
 
 
-def doctor_checks() -> Sequence[Check]:
+def doctor_checks() -> Sequence[DoctorCheck]:
     """The checks of `dcc doctor` that look at Dagster."""
-    from dcc_assets.doctor import CHECKS
+    from dcc_assets.doctor import DAGSTER_CHECKS
 
-    return CHECKS
+    return DAGSTER_CHECKS
 
 
-def doctor_depths() -> Check:
+def doctor_depths() -> DoctorCheck:
     """The check of `dcc doctor --deep`, which compares Dagster with both databases."""
     from dcc_assets.doctor import DEPTHS
 

@@ -14,8 +14,17 @@ from dcc.databases.columns import utc_now
 from dcc.databases.engines import database_label
 from dcc.errors import ConfigurationError, DccError
 from dcc.operations.consistency.check import check_consistency
-from dcc.operations.consistency.inconsistency import RULES
-from dcc.operations.doctor.checks import Check, CheckFinding, Environment, explained, failed, not_checked, ok, warning
+from dcc.operations.consistency.inconsistency import CONSISTENCY_RULES
+from dcc.operations.doctor.checks import (
+    CheckFinding,
+    DoctorCheck,
+    Environment,
+    explained,
+    failed,
+    not_checked,
+    ok,
+    warning,
+)
 from dcc.qc.database import QC_DATABASE
 from dcc.session.leases import active_sessions
 from dcc.settings import variable_of
@@ -183,16 +192,16 @@ def check_depths(environment: Environment) -> Iterator[CheckFinding]:
     with tracker.connect() as connection:
         active = active_sessions(connection, settings)
     for one in found:
-        message = RULES[one.rule] + " Here: " + one.message
+        message = CONSISTENCY_RULES[one.rule] + " Here: " + one.message
         yield failed(f"{one.rule} {one.subject}", message, "As said; what it means: dcc show")
     if active:
         reason = f"{active[0].label} is active: not all could be looked at."
         yield not_checked("consistency", reason, "Try again later.")
     elif not found:
         label = database_label(tracker.url)
-        yield ok("consistency", f"{len(RULES)} rules hold for {looked} ({label}).")
+        yield ok("consistency", f"{len(CONSISTENCY_RULES)} rules hold for {looked} ({label}).")
 
 
-CHECKS: Final = (Check("dagster", check_dagster), Check("workers", check_workers))
-DEPTHS: Final = Check("consistency", check_depths)
+DAGSTER_CHECKS: Final = (DoctorCheck("dagster", check_dagster), DoctorCheck("workers", check_workers))
+DEPTHS: Final = DoctorCheck("consistency", check_depths)
 """Reads everything, however long that takes."""

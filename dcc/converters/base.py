@@ -22,7 +22,7 @@ class SubmittedFile:
     centre: str | None
 
 
-class Fault(NamedTuple):
+class ConversionFault(NamedTuple):
     """A problem of a file, at a row and a column. `case` is `column` for a problem of a complete column."""
 
     row: int
@@ -45,7 +45,7 @@ class Converter(Protocol):
         """The kinds of documents that a file of that name becomes; none if it is not for this converter."""
         ...
 
-    def convert(self, file: SubmittedFile, kind: DocumentKind) -> Iterator[Content | Fault]:
+    def convert(self, file: SubmittedFile, kind: DocumentKind) -> Iterator[Content | ConversionFault]:
         """The content of the document of a kind for a file, as `dcc.documents.reading.read_document` yields it.
 
         The `line` of each object is its row in the file, counted from 1; rows may not go backwards. `position` is

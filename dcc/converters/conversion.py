@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from dcc.archives.extraction import ExtractedDocument, ExtractedFile
-from dcc.converters.base import Converter, Fault, SubmittedFile
+from dcc.converters.base import ConversionFault, Converter, SubmittedFile
 from dcc.converters.csv_tables import CsvTables
 from dcc.declarations import code_of, standing_at
 from dcc.documents.contents import Content
@@ -167,7 +167,7 @@ class _FileConversion:
                 size += feeds + len(text)
                 if size > self.max_bytes:
                     sentence = mark("The document would be larger than {most} bytes. Split the file.")
-                    self._note(Fault(1, message(sentence, most=self.max_bytes)))
+                    self._note(ConversionFault(1, message(sentence, most=self.max_bytes)))
                     return
                 held += b"\n" * feeds + text.encode()
                 if len(held) > _HELD:
@@ -178,7 +178,9 @@ class _FileConversion:
         except Exception as error:
             sentence = mark("The converter {converter} failed ({error}). Have it corrected, and the archive retried.")
             reason = Message(f"{type(error).__name__}: {error}"[:300])
-            self._note(Fault(1, message(sentence, converter=self.converter.name, error=reason), case="converter"))
+            self._note(
+                ConversionFault(1, message(sentence, converter=self.converter.name, error=reason), case="converter")
+            )
             return
         yield bytes(held)
 
@@ -188,14 +190,14 @@ class _FileConversion:
         for content in self.converter.convert(self.file, self.kind):
             if time.monotonic() > until:
                 raise TimeoutError(f"it took more than {MAX_SECONDS:g} seconds")
-            if not isinstance(content, Fault):
+            if not isinstance(content, ConversionFault):
                 yield content
                 continue
             self._note(content)
             if len(self.problems) >= self.max_problems:
                 return
 
-    def _note(self, fault: Fault) -> None:
+    def _note(self, fault: ConversionFault) -> None:
         text = standing_at(fault.said, self.origin.place(fault.row, fault.column))
         code = code_of(ConversionError.error_id(), fault.case)
         self.problems.append(Problem(ConversionError.short_name(), text, fault.row, code=code))

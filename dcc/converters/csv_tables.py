@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TextIO
 
-from dcc.converters.base import Fault, SubmittedFile, element, form_of
+from dcc.converters.base import ConversionFault, SubmittedFile, element, form_of
 from dcc.documents.contents import Content
 from dcc.messages import Message, mark, message
 from dcc.naming import DocumentKind
@@ -43,13 +43,13 @@ class CsvTables:
         tables = _TABLES.items() if lower.endswith(".csv") else ()
         return [kind for kind, table in tables if lower.startswith(table.beginning)]
 
-    def convert(self, file: SubmittedFile, kind: DocumentKind) -> Iterator[Content | Fault]:
+    def convert(self, file: SubmittedFile, kind: DocumentKind) -> Iterator[Content | ConversionFault]:
         """The content of a table, row by row."""
         table: _Table | None = None
         block = None
         is_empty = True
         for row in _rows(file):
-            if isinstance(row, Fault):
+            if isinstance(row, ConversionFault):
                 yield row
                 return
             if table is None:
@@ -62,7 +62,7 @@ class CsvTables:
             is_empty = False
             if len(row.cells) != len(table.names):
                 text = mark("The row has {found} cells, and the table {expected} columns. Correct the row.")
-                yield Fault(row.number, message(text, found=len(row.cells), expected=len(table.names)))
+                yield ConversionFault(row.number, message(text, found=len(row.cells), expected=len(table.names)))
                 continue
             cells = {name: cell for name, cell in zip(table.names, row.cells, strict=True) if cell}
             around = {name: cells.get(name) for name in table.around} | {"centreID": cells.get("centreID", file.centre)}
@@ -71,7 +71,7 @@ class CsvTables:
                 yield element(kind, "", row.number, around)
             yield from table.entity(row.number, cells)
         if is_empty:
-            yield Fault(1, message(mark("The table has no rows below its header. Export it again.")))
+            yield ConversionFault(1, message(mark("The table has no rows below its header. Export it again.")))
 
 
 class _Row(NamedTuple):
@@ -81,7 +81,7 @@ class _Row(NamedTuple):
     cells: Sequence[str]
 
 
-def _rows(file: SubmittedFile) -> Iterator[_Row | Fault]:
+def _rows(file: SubmittedFile) -> Iterator[_Row | ConversionFault]:
     """The rows that are not blank; a Fault for an unreadable part."""
     number = 0
     with file.path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
@@ -91,13 +91,15 @@ def _rows(file: SubmittedFile) -> Iterator[_Row | Fault]:
         try:
             for number, cells in enumerate(csv.reader(_lines(text), delimiter=separator, strict=True), 1):
                 if _UNDECODED.search("".join(cells)):
-                    yield Fault(number, message(mark("The row is not in UTF-8. Export the table as CSV UTF-8.")))
+                    yield ConversionFault(
+                        number, message(mark("The row is not in UTF-8. Export the table as CSV UTF-8."))
+                    )
                     return
                 if any(cells):
                     yield _Row(number, cells)
         except csv.Error as error:
             sentence = mark("The table cannot be read from here on ({reason}). Correct the quotes, or export it again.")
-            yield Fault(number + 1, message(sentence, reason=Message(str(error)[:200])))
+            yield ConversionFault(number + 1, message(sentence, reason=Message(str(error)[:200])))
 
 
 def _lines(text: TextIO) -> Iterator[str]:
@@ -121,37 +123,37 @@ class _Table:
     def __init__(self, names: Sequence[str], centre: str | None) -> None:
         self.names, self._centre = names, centre
 
-    def faults(self, row: int) -> Iterator[Fault]:
+    def faults(self, row: int) -> Iterator[ConversionFault]:
         """Problems of the columns, whose names are in a row."""
         if len(self.names) > _MAX_COLUMNS:
             text = mark("The table has {number} columns; {most} are the most. Split it into several tables.")
-            yield Fault(row, message(text, number=len(self.names), most=_MAX_COLUMNS), case="column")
+            yield ConversionFault(row, message(text, number=len(self.names), most=_MAX_COLUMNS), case="column")
             return
         counted = Counter(self.names)
         lacking = [name for name in self.fixed if name not in counted]
         for name, times in counted.items():
             if times > 1:
                 text = mark("The column '{name}' is there {times} times. Leave one of them.")
-                yield Fault(row, message(text, name=name, times=times), name, "column")
+                yield ConversionFault(row, message(text, name=name, times=times), name, "column")
             elif name not in self.fixed and not self.knows(name):
                 yield self._unknown(row, name, lacking)
         for name in (*self.required, *(() if self._centre else ("centreID",))):
             if name not in self.names:
                 text = mark("The column '{name}' is missing. Add it.")
-                yield Fault(row, message(text, name=name), name, "column")
+                yield ConversionFault(row, message(text, name=name), name, "column")
 
-    def _unknown(self, row: int, name: str, lacking: Sequence[str]) -> Fault:
+    def _unknown(self, row: int, name: str, lacking: Sequence[str]) -> ConversionFault:
         nearest = ", ".join(nearest_names(name, lacking))
         text = mark("A column '{name}' is not known. Correct its name, or remove it.")
         if nearest:
             text = mark("A column '{name}' is not known. Correct its name (the nearest: {nearest}), or remove it.")
-        return Fault(row, message(text, name=name, nearest=nearest), name, "column")
+        return ConversionFault(row, message(text, name=name, nearest=nearest), name, "column")
 
     def knows(self, name: str) -> bool:
         """Whether a column that is not fixed is permitted."""
         raise NotImplementedError
 
-    def entity(self, row: int, cells: Cells) -> Iterator[Content | Fault]:
+    def entity(self, row: int, cells: Cells) -> Iterator[Content | ConversionFault]:
         """The entity of a row."""
         raise NotImplementedError
 
@@ -183,17 +185,17 @@ class _Specimens(_Table):
         found = _INSIDE.fullmatch(name)
         return found is not None and found["attribute"] in _LISTS.get(found["child"], ("", ()))[1]
 
-    def entity(self, row: int, cells: Cells) -> Iterator[Content | Fault]:
+    def entity(self, row: int, cells: Cells) -> Iterator[Content | ConversionFault]:
         """The animal of a row."""
         kind = cells.get("kind", "mouse")
         if kind not in _ANIMALS:
             text = mark("The kind is '{kind}'; expected mouse or embryo. Correct it.")
-            yield Fault(row, message(text, kind=kind), "kind")
+            yield ConversionFault(row, message(text, kind=kind), "kind")
             return
         for name in cells:
             if name in self.fixed and name not in (*_OF_ANIMALS[kind], "centreID", "kind", *_STATUS):
                 text = mark("A {kind} has no {name}. Empty the cell, or correct the column kind.")
-                yield Fault(row, message(text, kind=kind, name=name), name)
+                yield ConversionFault(row, message(text, kind=kind, name=name), name)
         lists: dict[str, dict[int, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
         for name, cell in cells.items():
             if name not in self.fixed and (found := _INSIDE.fullmatch(name)) is not None:
@@ -232,7 +234,7 @@ class _Experiments(_Table):
         found = _PARAMETER.fullmatch(name)
         return found is not None and not (found["metadata"] and found["part"] == "unit")
 
-    def entity(self, row: int, cells: Cells) -> Iterator[Content | Fault]:
+    def entity(self, row: int, cells: Cells) -> Iterator[Content | ConversionFault]:
         """The experiment of a row."""
         kind, path = DocumentKind.EXPERIMENT, "experiment/procedure"
         results: dict[str, list[Any]] = {"simple": [], "metadata": []}

@@ -144,11 +144,11 @@ def same_database(one: URL, other: URL) -> bool:
 def _identity(url: URL) -> tuple[str, ...]:
     if url.get_backend_name() == "sqlite":
         return ("sqlite", os.path.realpath(Path(str(url.database)).expanduser()))
-    server = server_of(url.set(host="localhost") if url.host in _THIS_MACHINE else url)
+    server = server_of_database(url.set(host="localhost") if url.host in _THIS_MACHINE else url)
     return ("server", server, str(url.database))
 
 
-def server_of(url: URL) -> str:
+def server_of_database(url: URL) -> str:
     """A database's server as host and port, with defaults filled in and letters unified."""
     return f"{(url.host or 'localhost').lower()}:{url.port or _MYSQL_PORT}"
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from sqlalchemy import URL, Engine, text
 
-from dcc.databases.engines import server_of
+from dcc.databases.engines import server_of_database
 
 _READ: Final = "SELECT"
 _WRITE: Final = "SELECT, INSERT, UPDATE, DELETE"
@@ -44,12 +44,12 @@ def grant_statements(tracker: URL, qc: URL, dagster: URL, client_host: str = "%"
     several servers come under a comment that names the server.
     """
     databases = {"tracker": tracker, "qc": qc, "dagster": dagster}
-    servers = list(dict.fromkeys(server_of(url) for url in databases.values()))
+    servers = list(dict.fromkeys(server_of_database(url) for url in databases.values()))
     lines: list[str] = []
     for server in servers:
         if len(servers) > 1:
             lines += [f"-- On the server {server}:", ""]
-        here = {kind: url for kind, url in databases.items() if server_of(url) == server}
+        here = {kind: url for kind, url in databases.items() if server_of_database(url) == server}
         lines += _statements(here, client_host)
     lines += [
         "-- The accounts are locked. Give each that is used a password of its own:",

@@ -28,7 +28,7 @@ from dcc.tracker.hostings.missing_archives import count_open
 from dcc.tracker.models import ZipAction, ZipDownload, ZipFile
 from dcc.tracker.queries.session_zips import session_zip_ids, session_zips
 from dcc.tracker.register.centres import CentreEntry, list_centres
-from dcc.tracker.submission_rows import KEY, archive_md5, key_of, newest_downloads
+from dcc.tracker.submission_rows import KEY, archive_md5, newest_downloads, zip_key_of
 
 _ACCEPTED: Final = "accepted"
 _NO_NEWS: Final = frozenset(
@@ -193,4 +193,4 @@ def _md5s(connection: Connection, session: SessionEntry) -> dict[ZipKey, str | N
         .join(latest, latest.c.za_id == ZipAction.id)
         .join(ZipDownload, ZipDownload.id == latest.c.download_id)
     )
-    return {key_of(row): row.md5 for row in connection.execute(query)}
+    return {zip_key_of(row): row.md5 for row in connection.execute(query)}

@@ -102,7 +102,7 @@ def processes_of(replayer: Replayer, number: int) -> Iterator[worker.Run]:
         processes.stop()
 
 
-def prepare_batch(settings: Settings, bundle: str, name: str) -> int:
+def prepare_replay_batch(settings: Settings, bundle: str, name: str) -> int:
     """Open and prepare the archives of a batch by its name beside the bundle; returns the number of archives.
 
     A process without secrets does it, and ends with it, so that proposed rules are used for nothing else. A part that

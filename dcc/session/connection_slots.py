@@ -153,7 +153,7 @@ class ConnectionSlots:
         dead = [row.id for row in connection.execute(_LINE) if not is_alive(row, self._settings)]
         if dead:
             connection.execute(delete(_SLOT).where(_SLOT.c.id.in_(dead)))
-        process, server = Process.this(), server_of(address)
+        process, server = Process.this(), server_of_source(address)
         if connection.scalar(select(_TURN.c.server).where(_TURN.c.server == server)) is None:
             connection.execute(insert(_TURN).values(server=server, taken_until=0.0))
         new: dict[str, object] = {
@@ -251,7 +251,7 @@ def _none_free(address: SourceAddress) -> SourceTimeoutError:
     )
 
 
-def server_of(address: SourceAddress) -> str:
+def server_of_source(address: SourceAddress) -> str:
     """The name of a source's server in small letters."""
     try:
         return parse_hostname(address.hostname, 0).host.casefold()

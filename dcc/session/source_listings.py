@@ -19,7 +19,7 @@ from dcc.naming import Action
 from dcc.outcomes import CrawlOutcome, source_partition
 from dcc.phases import Phase
 from dcc.runtime.log_context import logging_about, with_log_context
-from dcc.session.connection_slots import ConnectionSlots, for_seconds, server_of
+from dcc.session.connection_slots import ConnectionSlots, for_seconds, server_of_source
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, SourceAddress
@@ -111,14 +111,14 @@ def list_in_parallel(
 ) -> Iterator[SourceListing]:
     """Yields each source's complete listing; one that exceeds every time limit, after `wait`, is given up."""
     settings = session.settings
-    of_server = Counter(server_of(address) for address in addresses)
+    of_server = Counter(server_of_source(address) for address in addresses)
     most = {server: settings.limits_of(server).connections or count for server, count in of_server.items()}
     rooms = {server: threading.Semaphore(count) for server, count in most.items()}
     results: queue.SimpleQueue[SourceListing] = queue.SimpleQueue()
 
     def work(address: SourceAddress) -> None:
         # The time limit of a listing does not include the wait for others on the same server.
-        with logging_about_source(address), rooms[server_of(address)]:
+        with logging_about_source(address), rooms[server_of_source(address)]:
             results.put(_listed(address, session, look))
 
     for address in addresses:

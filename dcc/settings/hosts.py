@@ -40,7 +40,7 @@ def refuse_cut_password(url: str) -> None:
         raise ValueError("an @ that does not end the login may cut its password: write %40 for it")
 
 
-def server_of(url: str) -> SplitResult | None:
+def split_server(url: str) -> SplitResult | None:
     """The parts of a URL of a server; None if it is no URL, or names no host or an impossible port.
 
     Raises ValueError as `refuse_cut_password` does.

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from pydantic import SecretStr
 
 from dcc.redaction import keep_secret
-from dcc.settings.hosts import is_host_name, server_of, shown_host
+from dcc.settings.hosts import is_host_name, shown_host, split_server
 
 _ADDRESS = re.compile(r"[^\s@,:;<>\"\x00-\x1f\x7f]+@([^\s@,;<>\"\x00-\x1f\x7f]+)")
 _LITERAL = re.compile(r"\[[0-9A-Za-z.:]+\]")
@@ -54,7 +54,7 @@ def _is_address(text: str) -> bool:
 def parse_smtp_url(url: SecretStr) -> MailServer:
     """The mail server of a URL. Raises ValueError, which repeats nothing of the URL: it may hold a password."""
     wanted = "write smtp://user:password@host:port or smtps://..., with %40 for an @ in the user name or password"
-    parts = server_of(url.get_secret_value().strip())
+    parts = split_server(url.get_secret_value().strip())
     if parts is None or parts.path not in ("", "/") or parts.query or parts.fragment:
         raise ValueError(f"it has no host, or more behind it than a port: {wanted}")
     if parts.scheme not in ("smtp", "smtps"):
@@ -78,7 +78,7 @@ def parse_lineage_receiver(text: str) -> None:
     of it: it may hold a password.
     """
     wanted = "write https://host/path, http:// within your own network, or the absolute path of a file"
-    parts = server_of(text)
+    parts = split_server(text)
     is_server = parts is not None and parts.scheme in _WEBHOOK_PORTS
     if not is_server and ("://" in text or not text.startswith("/")):
         raise ValueError(f"it is neither the URL of a server nor a path: {wanted}")
@@ -107,7 +107,7 @@ def parse_webhook(url: SecretStr) -> Webhook:
     """The webhook of a URL. Raises ValueError, which repeats nothing of the URL: it may hold a secret."""
     wanted = "write https://host/path, or http:// within your own network"
     text = url.get_secret_value().strip()
-    parts = server_of(text)
+    parts = split_server(text)
     if parts is None or parts.scheme not in _WEBHOOK_PORTS:
         raise ValueError(f"it has no host, or begins with neither https:// nor http://: {wanted}")
     if parts.username is not None or parts.password is not None or parts.fragment:

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field
 
 from dcc.redaction import MASK, keep_secret
 from dcc.settings.group import SettingsGroup, absolute
-from dcc.settings.hosts import server_of
+from dcc.settings.hosts import split_server
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _SCHEMES = ("http", "https")
@@ -38,7 +38,7 @@ def parse_source(text: str) -> str:
         return str(absolute(Path(text)))
     if found[1].lower() not in _SCHEMES:
         raise ValueError("a URL must begin with http:// or https://")
-    parts = server_of(text)
+    parts = split_server(text)
     if parts is not None and "@" in parts.netloc:
         raise ValueError("the URL must hold no user name or password; put the file into a folder instead")
     if parts is None or not text.isascii() or re.search(r"[\x00-\x20\x7f]", text):

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field, SecretStr, field_validator
 
 from dcc.settings.group import SettingsGroup, absolute, checked_by
-from dcc.settings.hosts import server_of
+from dcc.settings.hosts import split_server
 
 WANTED: Final = "write s3://bucket/prefix or the path of a directory"
 
@@ -57,7 +57,7 @@ def parse_replicas(text: str) -> list[tuple[str, bool]]:
 
 
 def _parse_sftp(url: str) -> str:
-    parts = server_of(url)
+    parts = split_server(url)
     if (
         parts is None
         or not parts.username
@@ -72,7 +72,7 @@ def _parse_sftp(url: str) -> str:
 
 def parse_endpoint(text: str) -> str:
     """The URL of a server that speaks S3. Raises ValueError, which does not repeat the text."""
-    parts = server_of(text.strip())
+    parts = split_server(text.strip())
     if parts is None or parts.scheme not in ("http", "https") or "@" in parts.netloc or parts.query or parts.fragment:
         raise ValueError("it must be such as https://s3.example.org:9000, without a user name or password")
     return text.strip().rstrip("/")

@@ -9,7 +9,7 @@ from pydantic import Field, SecretStr, field_validator
 
 from dcc.redaction import keep_secrets_of_url
 from dcc.settings.group import SettingsGroup
-from dcc.settings.hosts import server_of
+from dcc.settings.hosts import split_server
 
 _KUBERNETES_NAME: Final = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
 _BROKERS: Final = {"redis", "rediss", "sentinel", "amqp", "amqps", "pyamqp"}
@@ -69,7 +69,7 @@ class WorkerSettings(SettingsGroup):
             return None
         keep_secrets_of_url(url.get_secret_value())
         for one in url.get_secret_value().split(";"):
-            parts = server_of(one)
+            parts = split_server(one)
             if not one.startswith(_SOCKET) and (parts is None or parts.scheme not in _BROKERS):
                 raise ValueError(f"it names no server of Redis or RabbitMQ, or an impossible port: {_WANTED}")
         return url

@@ -44,7 +44,7 @@ _REMEDY: Final = (
 )
 
 
-def key_of(name: str, md5: str) -> str:
+def object_key(name: str, md5: str) -> str:
     """The key of the object with a name and the MD5 of its bytes. Raises BadFileNameError.
 
     A name is such as `archives/add/H.2013-10-31.1.impc.zip`: parts between slashes, none of which begins with a point.
@@ -92,7 +92,7 @@ class ObjectStore:
         Raises BadFileNameError for an impossible name, and OSError if the file cannot be read.
         """
         size_bytes, md5 = path.stat().st_size, md5_of(path)
-        key = key_of(name, md5)
+        key = object_key(name, md5)
         place = self._place(key)
 
         def upload(files: AbstractFileSystem) -> None:
@@ -161,7 +161,7 @@ class ObjectStore:
     def _place(self, key: str) -> str:
         """The path of an object. Raises BadFileNameError for an invalid key."""
         name, _, md5 = key.rpartition(".")
-        return f"{self._root}/{key_of(name, md5)}"
+        return f"{self._root}/{object_key(name, md5)}"
 
     def _opened(self) -> AbstractFileSystem:
         # Clients of servers have a thread, which a forked process lacks.

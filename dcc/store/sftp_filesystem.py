@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from dcc.errors import HostKeyChangedError, HostKeyUnknownError, SourceUnreachableError, StoreRefusedError
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
-from dcc.sources.sftp.connection import describe, open_session
+from dcc.sources.sftp.connection import describe, open_ssh_connection
 
 
 class SftpFiles(SFTPFileSystem):  # type: ignore[misc]
@@ -35,7 +35,7 @@ class SftpFiles(SFTPFileSystem):  # type: ignore[misc]
         settings = self._settings
         address = SourceAddress(0, "", "sftp", self.host, self.user, settings.archive_access_key or SecretStr(""), "")
         try:
-            self.connection = open_session(address, settings, f"sftp://{self.host}")
+            self.connection = open_ssh_connection(address, settings, f"sftp://{self.host}")
         except (HostKeyUnknownError, HostKeyChangedError) as error:
             raise StoreRefusedError(
                 f"sftp://{self.host} shows the host key {error.translatable.all_details['shown']}, which "

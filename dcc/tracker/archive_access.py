@@ -42,7 +42,7 @@ from dcc.tracker.models import (
     ZipDownload,
     ZipFile,
 )
-from dcc.tracker.submission_rows import KEY, has_archive_bytes, is_named, key_of
+from dcc.tracker.submission_rows import KEY, has_archive_bytes, is_named, zip_key_of
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -257,4 +257,4 @@ def _joined(query: Any) -> Select[Any]:
 def _attempt(row: Any) -> Attempt:
     source = source_partition(row.short_name, row.source_id)
     stored = (row.content_size_bytes, row.content_md5, row.sha256, row.outcome)
-    return Attempt(row.id, key_of(row), source, row.request, *stored)
+    return Attempt(row.id, zip_key_of(row), source, row.request, *stored)

@@ -39,7 +39,7 @@ from dcc.tracker.models import (
 from dcc.tracker.problems import problem_columns
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.states import UPLOADED, VALID, State
-from dcc.tracker.submission_rows import KEY, group_pairs, is_at, key_of, object_of
+from dcc.tracker.submission_rows import KEY, group_pairs, is_at, object_of, zip_key_of
 
 RETRY_POLICY: Final = "retry policy"
 """Who opens failed downloads again in each session."""
@@ -122,7 +122,9 @@ def _in_force(*kinds: DecisionKind) -> Select[int]:
     return select(ZipDecision.za_id).where(of_kind, ZipDecision.revoked.is_(None))
 
 
-def decide(connection: Connection, kind: DecisionKind, za_ids: Collection[int], *, by: str, reason: str) -> None:
+def record_decisions(
+    connection: Connection, kind: DecisionKind, za_ids: Collection[int], *, by: str, reason: str
+) -> None:
     """Record a decision about submissions for which none of its kind is in force; `by` a person or a session."""
     values = {"kind": kind.value, "decided_by": by[:PERSON_LENGTH], "reason": reason, "created": utc_now()}
     same = [literal(value, ZipDecision.__table__.c[name].type) for name, value in values.items()]
@@ -204,7 +206,7 @@ def quarantine(connection: Connection, session_id: int, max_faults: int) -> None
     )
     faulty = connection.scalars(select(ZipAction.id).where(ZipAction.id.in_(met), is_unfinished(), ~is_on_hold())).all()
     reason = f"It met {max_faults} faults of the platform."
-    decide(connection, DecisionKind.QUARANTINE, faulty, by=f"session {session_id}", reason=reason)
+    record_decisions(connection, DecisionKind.QUARANTINE, faulty, by=f"session {session_id}", reason=reason)
 
 
 def is_unfinished() -> ColumnElement[bool]:
@@ -220,4 +222,4 @@ def is_unfinished() -> ColumnElement[bool]:
 def acknowledged_keys(connection: Connection) -> Sequence[ZipKey]:
     """The submissions that are acknowledged."""
     query = select(*KEY).join(ZipFile)
-    return [key_of(row) for row in connection.execute(query.where(is_acknowledged()))]
+    return [zip_key_of(row) for row in connection.execute(query.where(is_acknowledged()))]

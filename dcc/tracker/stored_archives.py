@@ -26,7 +26,7 @@ from dcc.tracker.models import (
     ZipFile,
     utc_now,
 )
-from dcc.tracker.submission_rows import KEY, archive_md5, archive_size, has_archive_bytes, key_of
+from dcc.tracker.submission_rows import KEY, archive_md5, archive_size, has_archive_bytes, zip_key_of
 
 _IDS_OF: Final = select(StoredArchive.sha256, StoredArchive.id).where(StoredArchive.sha256.in_(IDS))
 _COPIES_OF: Final = select(ArchiveCopy.archive_id, ArchiveCopy.replica, ArchiveCopy.state, ArchiveCopy.id).where(
@@ -207,7 +207,8 @@ def mark_stored(connection: Connection, archive_ids: Collection[int], required: 
 def archives_not_stored(connection: Connection) -> list[UnstoredArchive]:
     """Archives whose latest attempt with bytes is not in the store, oldest first."""
     return [
-        UnstoredArchive(row.id, key_of(row), row.size_bytes, row.content_md5) for row in connection.execute(_NOT_STORED)
+        UnstoredArchive(row.id, zip_key_of(row), row.size_bytes, row.content_md5)
+        for row in connection.execute(_NOT_STORED)
     ]
 
 
@@ -218,7 +219,7 @@ def not_stored_everywhere(connection: Connection, download_ids: Iterable[int]) -
 
 def submissions_of_archive(connection: Connection, sha256: str) -> list[ZipKey]:
     """The submissions that these bytes are of."""
-    return [key_of(row) for row in connection.execute(_DELIVERED, {"sha256": sha256})]
+    return [zip_key_of(row) for row in connection.execute(_DELIVERED, {"sha256": sha256})]
 
 
 def pending_copies(connection: Connection, replica: str, after: int = 0, limit: int = 500) -> list[WantedCopy]:
@@ -276,7 +277,7 @@ def copyless_archives(connection: Connection, replicas: Sequence[str]) -> int:
 def listed_copies(connection: Connection, sha256: str) -> list[ListedCopy]:
     """The sources that may still have these bytes."""
     return [
-        ListedCopy(row.file_source_id, key_of(row), row.folder, row.size_bytes, row.modified)
+        ListedCopy(row.file_source_id, zip_key_of(row), row.folder, row.size_bytes, row.modified)
         for row in connection.execute(_OFFERS, {"sha256": sha256})
     ]
 

@@ -94,7 +94,7 @@ CONTACT: Final = case((ZipFile.centre_id.is_(None), of_host(Centre.email)), else
 """The e-mail addresses of a submission's centre; without one in the archive's name, of that on whose source it lies."""
 
 
-def key_of(row: Any) -> ZipKey:
+def zip_key_of(row: Any) -> ZipKey:
     """The key of the submission in a row with the columns `KEY`."""
     return ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name)
 
@@ -113,7 +113,7 @@ def require_zip_action(connection: Connection, key: ZipKey) -> None:
 def not_found_error(connection: Connection, key: ZipKey) -> NotFoundError:
     """The error that the tracker does not know a submission, with those of the same archive."""
     query = select(*KEY).join(ZipFile).where(ZipFile.file_name == key.file_name).order_by(ZipAction.todo_id)
-    others = ", ".join(str(key_of(row)) for row in connection.execute(query))
+    others = ", ".join(str(zip_key_of(row)) for row in connection.execute(query))
     if others:
         return NotFoundError(f"No submission {key} exists. The tracker knows {others}.")
     return NotFoundError(
@@ -131,7 +131,7 @@ def nearest_submissions(connection: Connection, name: str) -> str:
     centre, dot, _ = name.partition(".")
     for beginning, least_alike in ((name, 0.0), (centre + dot, LEAST_ALIKE)):
         begins_so = func.lower(ZipFile.file_name).startswith(beginning.lower(), autoescape=True)
-        keys = [key_of(row) for row in connection.execute(query.where(begins_so))]
+        keys = [zip_key_of(row) for row in connection.execute(query.where(begins_so))]
         names = dict.fromkeys(key.file_name for key in keys)
         nearest = [
             str(key)
@@ -161,7 +161,7 @@ def object_of(kind: type[_Object], row: Any, /, **given: object) -> _Object:
     """
     found = row._asdict()
     if "todo_id" in found and "file_name" in found:
-        found["key"] = key_of(row)
+        found["key"] = zip_key_of(row)
     if "phase_id" in found and "status_id" in found:
         found["phase"], found["status"] = state_of(row)
     return kind(**{each.name: found[each.name] for each in fields(kind) if each.name in found} | given)  # type: ignore[arg-type]

@@ -50,7 +50,7 @@ from dcc.tracker.queries.session_zips import of_centres
 from dcc.tracker.queries.zip_action_lists import select_zip_actions
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
-from dcc.tracker.submission_rows import LATEST, key_of
+from dcc.tracker.submission_rows import LATEST, zip_key_of
 from dcc_assets.metadata.archives import ERRORS_SHOWN, complete_zip_report
 from dcc_assets.sync.document_records import PAGE
 from dcc_assets.sync.horizon import archive_older, page_of_zips, read_archive
@@ -237,7 +237,7 @@ def _chunk(connection: Connection, ids: Sequence[int], sources: Mapping[int, Sou
         fetched = None if attempt is None or attempt.outcome is None else AttemptOutcome(attempt.outcome)
         source = sources.get(attempt.file_source_id) if attempt is not None else None
         outcome = ZipOutcome(
-            key=key_of(row),
+            key=zip_key_of(row),
             centre=row.centre,
             phase=state[0],
             status=state[1],

@@ -29,7 +29,7 @@ from dcc.qc.models import DOCUMENT, FINDING, SNAPSHOT
 from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipFile
 from dcc.tracker.problems import KIND, entries_that_hold
 from dcc.tracker.queries.zip_action_lists import select_zip_actions
-from dcc.tracker.submission_rows import key_of, latest_downloads
+from dcc.tracker.submission_rows import latest_downloads, zip_key_of
 from dcc.vocabulary import DocumentAction, DocumentState, Severity
 from dcc_assets.metadata.archives import ERRORS_SHOWN
 from dcc_assets.metadata.documents import SHOWN_PHASES
@@ -93,7 +93,7 @@ def documented_zip_actions(
         return [row.id for row in tracker.execute(query)]
     chosen = frozenset(keys)
     found = rows_with(tracker, query, ZipFile.file_name, [key.file_name for key in keys])
-    return sorted(row.id for row in found if key_of(row) in chosen)
+    return sorted(row.id for row in found if zip_key_of(row) in chosen)
 
 
 def _documents(tracker: Connection, ids: Sequence[int]) -> dict[int, list[Row[Any]]]:
@@ -184,7 +184,7 @@ def _worst_findings(qc: Connection, document_id: int) -> list[FindingEntry]:
 def _zip_data(row: Row[Any], rows: Sequence[Row[Any]], facts: _Facts) -> Iterator[ZipData]:
     documents = tuple(_document(one, facts) for one in rows)
     outcome = ZipData(
-        key=key_of(row),
+        key=zip_key_of(row),
         centre=row.centre,
         reached=Phase.UPLOAD,
         phase=Phase(row.phase_id),

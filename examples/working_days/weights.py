@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from dcc.converters.base import Fault, SubmittedFile, element
+from dcc.converters.base import ConversionFault, SubmittedFile, element
 from dcc.documents.contents import Content
 from dcc.messages import mark, message
 from dcc.naming import DocumentKind
@@ -23,7 +23,7 @@ class Weights:
         """What a file of that name becomes."""
         return [DocumentKind.EXPERIMENT] if name.startswith("weights") and name.endswith(".txt") else []
 
-    def convert(self, file: SubmittedFile, kind: DocumentKind) -> Iterator[Content | Fault]:
+    def convert(self, file: SubmittedFile, kind: DocumentKind) -> Iterator[Content | ConversionFault]:
         """An experiment for each line."""
         yield element(kind, "", 1, {"centreID": file.centre, "pipeline": "IMPC_001", "project": "BaSH"})
         with file.path.open(encoding="utf-8") as lines:
@@ -31,7 +31,7 @@ class Weights:
                 words = line.split()
                 if len(words) != _WORDS:
                     said = mark("'{line}' is no animal, day and weight. Write these three, with blanks between them.")
-                    yield Fault(row, message(said, line=line.strip()))
+                    yield ConversionFault(row, message(said, line=line.strip()))
                     continue
                 animal, day, grams = words
                 values = {"parameterID": "IMPC_BWT_001_001", "unit": "g"}

@@ -15,7 +15,9 @@ pytestmark = only_sqlite
 def well(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> Dcc:
     """An installation about which there is nothing to say, whatever there may be to say of this machine."""
     of_machine = {"disks", "files", "text", "versions"}
-    monkeypatch.setattr(examination, "CHECKS", [check for check in examination.CHECKS if check.name not in of_machine])
+    monkeypatch.setattr(
+        examination, "DOCTOR_CHECKS", [check for check in examination.DOCTOR_CHECKS if check.name not in of_machine]
+    )
     dcc.add_folder().put("add/H.2013-10-31.1.impc.zip")
     dcc("crawl")
     return dcc

@@ -14,7 +14,7 @@ from dcc.archives.limits import ArchiveLimits
 from dcc.cli.demo.examples import example_submission
 from dcc.cli.demo.submissions import specimen_document
 from dcc.converters import conversion
-from dcc.converters.base import Fault, SubmittedFile, element
+from dcc.converters.base import ConversionFault, SubmittedFile, element
 from dcc.converters.csv_tables import CsvTables
 from dcc.documents.contents import Content
 from dcc.documents.origins import Origin, read_origin
@@ -123,7 +123,7 @@ def mouse(row: int, **values: str) -> Any:
     return element(SPECIMEN, "mouse", row, values)
 
 
-def raises() -> Iterator[Content | Fault]:
+def raises() -> Iterator[Content | ConversionFault]:
     yield BLOCK
     raise KeyError("DOB")
 
@@ -139,7 +139,7 @@ MADE: dict[str, tuple[Any, str]] = {
     "far away": (lambda: [BLOCK, mouse(10**12)], "would be larger than"),
     "without end": (lambda: itertools.chain([BLOCK], itertools.repeat(mouse(2))), "would be larger than"),
     "faults without end": (
-        lambda: itertools.repeat(Fault(7, message("Odd."), "x")),
+        lambda: itertools.repeat(ConversionFault(7, message("Odd."), "x")),
         "Odd. See herd.txt, row 7, column x.",
     ),
     "too long": (lambda: [BLOCK, mouse(2)], "TimeoutError: it took more than"),
@@ -161,7 +161,7 @@ class Fake:
             raise ValueError(name)
         return [SPECIMEN] if name.endswith(".txt") else []
 
-    def convert(self, file: SubmittedFile, kind: DocumentKind) -> Iterator[Content | Fault]:
+    def convert(self, file: SubmittedFile, kind: DocumentKind) -> Iterator[Content | ConversionFault]:
         return self._make()  # type: ignore[no-any-return]
 
 

@@ -21,7 +21,7 @@ from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.qc.contexts.listings import ContextFilter
-from dcc.qc.contexts.states import decide as decide_on_contexts
+from dcc.qc.contexts.states import decide_on_contexts
 from dcc.qc.judging.waiver_store import add_waiver, revoke_waiver
 from dcc.qc.models import CONTEXT, DOCUMENT, EXPERIMENT, MEASUREMENT, NAMED, RUN, SHARE, SPECIMEN
 from dcc.rules.upload import DUPLICATE
@@ -39,7 +39,7 @@ from dcc.session.data.quality_control import update_qc_states
 from dcc.session.listeners import NOBODY
 from dcc.sources.base import DeltaStrategy
 from dcc.tracker import progress
-from dcc.tracker.decisions import DecisionKind, acknowledged_keys, decide, is_on_hold, revoke
+from dcc.tracker.decisions import DecisionKind, acknowledged_keys, is_on_hold, record_decisions, revoke
 from dcc.tracker.hostings.missing_archives import ProposalState, list_proposals
 from dcc.tracker.hostings.older_archives import zips_that_wait
 from dcc.tracker.models import AnException, FileSourceHasZip, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
@@ -128,13 +128,13 @@ class Centre(Lived):
             za_ids = [za_id]
             match wish:
                 case Wish.HOLD:
-                    decide(connection, DecisionKind.HOLD, za_ids, by=who, reason=_WHO["reason"])
+                    record_decisions(connection, DecisionKind.HOLD, za_ids, by=who, reason=_WHO["reason"])
                 case Wish.RELEASE:
                     revoke(connection, za_ids, DecisionKind.HOLD, DecisionKind.QUARANTINE, by=who)
                 case Wish.CANCEL:
                     progress.cancel(connection, za_ids, who, _WHO["reason"])
                 case Wish.ACKNOWLEDGE:
-                    decide(connection, DecisionKind.ACKNOWLEDGE, za_ids, by=who, reason=_WHO["reason"])
+                    record_decisions(connection, DecisionKind.ACKNOWLEDGE, za_ids, by=who, reason=_WHO["reason"])
                 case Wish.REVOKE:
                     revoke(connection, za_ids, DecisionKind.ACKNOWLEDGE, by=who)
 

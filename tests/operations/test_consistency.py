@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from sqlalchemy import select
 
-from dcc.operations.consistency.inconsistency import RULES
+from dcc.operations.consistency.inconsistency import CONSISTENCY_RULES
 from dcc.operations.sessions import open_session
 from dcc.tracker.models import FileSource
 from dcc.tracker.register.file_sources import purge_source
@@ -186,7 +186,7 @@ def test_what_is_broken_is_said(turn: int, healthy_copy: Inspected) -> None:
 
 
 def test_each_rule_of_the_databases_and_of_staging_has_a_case() -> None:
-    assert {rule for turn in TURNS for rule, _ in turn} == set(RULES) - {"C20", "C21", "C22"}
+    assert {rule for turn in TURNS for rule, _ in turn} == set(CONSISTENCY_RULES) - {"C20", "C21", "C22"}
 
 
 def test_what_a_session_has_under_way_is_not_looked_at(healthy_copy: Inspected) -> None:

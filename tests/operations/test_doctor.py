@@ -24,9 +24,9 @@ from dcc.errors import ConfigurationError, StoreRefusedError
 from dcc.operations.archive_audits import audit_archives
 from dcc.operations.doctor import checks, databases, machine, sources, work
 from dcc.operations.doctor.checks import (
-    Check,
     CheckFinding,
     CheckStatus,
+    DoctorCheck,
     Environment,
     NotReadyError,
     explained,
@@ -102,7 +102,7 @@ class TestExamining:
             yield
 
         runs = (crash, hang, unready, well, misconfigured)
-        checks = [Check(name, run) for name, run in zip("abcde", runs, strict=True)]
+        checks = [DoctorCheck(name, run) for name, run in zip("abcde", runs, strict=True)]
         began = time.monotonic()
         found = list(examine(Settings(), checks, seconds=1))
         never.set()

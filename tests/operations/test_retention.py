@@ -10,7 +10,13 @@ from dcc.errors import CleaningError, ConfigurationError, SessionActiveError
 from dcc.naming import Action
 from dcc.operations.retention import cleanup
 from dcc.operations.retention.cleanup import CleaningResult, clean, review_staging
-from dcc.operations.retention.policy import KnownArchive, Policy, RetentionDecision, RetentionVerdict, decide
+from dcc.operations.retention.policy import (
+    KnownArchive,
+    Policy,
+    RetentionDecision,
+    RetentionVerdict,
+    retention_decisions,
+)
 from dcc.operations.retention.staged_files import (
     RemovalDirectories,
     StagedArchive,
@@ -74,7 +80,9 @@ def test_an_archive_goes_when_it_is_old_enough_for_its_state_and_no_session_want
         (Phase.ZIP_NAME, Status.DONE, {}, 364, RetentionVerdict.KEEP),
     ]
     for phase, status, facts, days, verdict in cases:
-        (decision,) = decide(_staged(ARCHIVE, CONTENTS, days=days), _known(phase, status, days, **facts), POLICY, NOW)
+        (decision,) = retention_decisions(
+            _staged(ARCHIVE, CONTENTS, days=days), _known(phase, status, days, **facts), POLICY, NOW
+        )
         assert (decision.verdict, decision.age_days) == (verdict, int(days)), (phase, status, facts, days)
 
 
@@ -86,9 +94,11 @@ def test_a_part_stays_while_a_download_can_go_on_with_it_and_what_the_tracker_do
         (Phase.ZIP_NAME, Status.DONE, False, 7, RetentionVerdict.REMOVE),
         (Phase.XSD, Status.DONE, True, 0, RetentionVerdict.REMOVE),
     ):
-        (decision,) = decide(_staged(PART, ORIGIN, days=days), _known(phase, status, days, hosted=hosted), POLICY, NOW)
+        (decision,) = retention_decisions(
+            _staged(PART, ORIGIN, days=days), _known(phase, status, days, hosted=hosted), POLICY, NOW
+        )
         assert decision.verdict is verdict, (phase, status, hosted, days)
-    (decision,) = decide(_staged(ARCHIVE, days=9_999), None, POLICY, NOW)
+    (decision,) = retention_decisions(_staged(ARCHIVE, days=9_999), None, POLICY, NOW)
     assert (decision.verdict, decision.reason) == (RetentionVerdict.UNKNOWN, "not known to the tracker")
 
 
@@ -111,7 +121,7 @@ def test_staging_is_looked_at_without_following_links(tmp_path: Path) -> None:
     assert set(found) == {"add/y.zip", "add/z.zip", "add/w.zip.contents", "edit", "notes.txt"}
     assert found["add/y.zip"].bytes == 6
     assert {entry.kind for place in ("add/z.zip", "edit") for entry in found[place].entries} == {StagedKind.UNKNOWN}
-    (decision,) = decide(found["edit"], None, POLICY, NOW)
+    (decision,) = retention_decisions(found["edit"], None, POLICY, NOW)
     assert (decision.verdict, decision.reason) == (RetentionVerdict.KEEP, "a link, which is not followed")
 
 

@@ -35,7 +35,7 @@ from dcc.operations.backups.backup import make_backup
 from dcc.operations.backups.database_files import open_file, write_file
 from dcc.operations.backups.migration import migrate_storage
 from dcc.operations.backups.restoration import restore_backup
-from dcc.operations.backups.row_copies import LEFT_OUT, no_progress, patient_connection, shape_of, sum_tables
+from dcc.operations.backups.row_copies import TABLES_LEFT_OUT, no_progress, patient_connection, shape_of, sum_tables
 from dcc.operations.backups.targets import Target, drop_tables, load_rows
 from dcc.qc.database import QC_DATABASE
 from dcc.qc.models import MEASUREMENT
@@ -125,7 +125,7 @@ def fill(engine: Engine, chance: random.Random) -> None:
     """Put rows into every table, whatever they refer to."""
     with unchecked(engine) as connection:
         for table in database_of(engine).metadata.sorted_tables:
-            if table.name in LEFT_OUT or table.name == "session_lock":
+            if table.name in TABLES_LEFT_OUT or table.name == "session_lock":
                 continue
             connection.exec_driver_sql(f"DELETE FROM {table.name}")
             connection.execute(insert(table), random_rows(table, chance.randint(1, 12), chance))

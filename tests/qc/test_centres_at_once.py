@@ -32,7 +32,7 @@ from dcc.qc.contexts import metadata_groups
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.listings import ContextFilter
 from dcc.qc.contexts.overviews import build_overviews
-from dcc.qc.contexts.states import decide
+from dcc.qc.contexts.states import decide_on_contexts
 from dcc.qc.database import open_qc_database
 from dcc.qc.rows.documents import DocumentToApply
 from dcc.settings import Settings
@@ -138,7 +138,7 @@ def session(engine: Engine, centre: str, handed: list[Handed], part: str = "", p
         build()
     undo_submission(engine, action, document.zip_file)
     build()
-    decide(engine, ContextEvent.DONE, ContextFilter(centre=centre), author="anna", reason="well")
+    decide_on_contexts(engine, ContextEvent.DONE, ContextFilter(centre=centre), author="anna", reason="well")
 
 
 def open_impatient(settings: Settings, seconds: int = 1) -> Engine:

@@ -11,7 +11,7 @@ from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.listings import ContextFilter, list_contexts, list_history
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.contexts.recounting import RecountResult, recount_contexts
-from dcc.qc.contexts.states import DecisionResult, decide, open_documents
+from dcc.qc.contexts.states import DecisionResult, decide_on_contexts, open_documents
 from dcc.qc.models import CONTEXT, HISTORY
 from dcc.vocabulary import ContextEvent, ContextState
 from tests.support.asking import execute_in, in_reading, rows_in
@@ -317,9 +317,9 @@ def change(engine: Engine, action: Action, value: str) -> None:
 
 
 def test_what_is_done_stays_done_until_its_data_change(two_contexts: Engine) -> None:
-    assert decide(two_contexts, ContextEvent.DONE, COLONY, **WHO) == DecisionResult(1)
+    assert decide_on_contexts(two_contexts, ContextEvent.DONE, COLONY, **WHO) == DecisionResult(1)
     assert shown(two_contexts) == {"": ("dataadded", 0), "C1": ("qcdone", 0)}
-    assert decide(two_contexts, ContextEvent.DONE, COLONY, **WHO) == DecisionResult(0)
+    assert decide_on_contexts(two_contexts, ContextEvent.DONE, COLONY, **WHO) == DecisionResult(0)
     submit(two_contexts, Action.EDIT, experiment("E1", value="2"))
     change(two_contexts, Action.EDIT, "1")
     assert shown(two_contexts) == {"": ("datachanged", 0), "C1": ("qcdone", 0)}
@@ -329,28 +329,28 @@ def test_what_is_done_stays_done_until_its_data_change(two_contexts: Engine) -> 
 
 def test_only_what_was_done_is_reopened(two_contexts: Engine) -> None:
     change(two_contexts, Action.EDIT, "2")
-    assert decide(two_contexts, ContextEvent.REOPENED, ALL, **WHO) == DecisionResult(0)
-    decide(two_contexts, ContextEvent.DONE, COLONY, **WHO)
-    assert decide(two_contexts, ContextEvent.REOPENED, ALL, **WHO) == DecisionResult(1)
+    assert decide_on_contexts(two_contexts, ContextEvent.REOPENED, ALL, **WHO) == DecisionResult(0)
+    decide_on_contexts(two_contexts, ContextEvent.DONE, COLONY, **WHO)
+    assert decide_on_contexts(two_contexts, ContextEvent.REOPENED, ALL, **WHO) == DecisionResult(1)
     assert shown(two_contexts)["C1"] == ("dataadded", 0)
     change(two_contexts, Action.DELETE, "2")
-    decide(two_contexts, ContextEvent.DONE, COLONY, **WHO)
-    decide(two_contexts, ContextEvent.REOPENED, COLONY, **WHO)
+    decide_on_contexts(two_contexts, ContextEvent.DONE, COLONY, **WHO)
+    decide_on_contexts(two_contexts, ContextEvent.REOPENED, COLONY, **WHO)
     assert shown(two_contexts)["C1"] == ("dataremoved", 0)
 
 
 def test_a_context_has_issues_until_all_are_resolved_whatever_documents_do(two_contexts: Engine) -> None:
-    decide(two_contexts, ContextEvent.DONE, COLONY, **WHO)
-    assert decide(
+    decide_on_contexts(two_contexts, ContextEvent.DONE, COLONY, **WHO)
+    assert decide_on_contexts(
         two_contexts, ContextEvent.ISSUE_RAISED, COLONY, author="one", reason="unit is wrong"
     ) == DecisionResult(1)
-    decide(two_contexts, ContextEvent.ISSUE_RAISED, COLONY, author="two", reason="date is wrong")
+    decide_on_contexts(two_contexts, ContextEvent.ISSUE_RAISED, COLONY, author="two", reason="date is wrong")
     assert shown(two_contexts)["C1"] == ("hasissues", 2)
     change(two_contexts, Action.EDIT, "2")
     assert shown(two_contexts)["C1"] == ("hasissues", 2)
-    assert decide(two_contexts, ContextEvent.DONE, COLONY, **WHO) == DecisionResult(0, left=1)
+    assert decide_on_contexts(two_contexts, ContextEvent.DONE, COLONY, **WHO) == DecisionResult(0, left=1)
     has_issues = ContextFilter(states=[ContextState.HAS_ISSUES])
-    assert decide(
+    assert decide_on_contexts(
         two_contexts, ContextEvent.ISSUE_RESOLVED, has_issues, author="three", reason="submitted again"
     ) == DecisionResult(1)
     assert shown(two_contexts) == {"": ("dataadded", 0), "C1": ("datachanged", 0)}

@@ -11,7 +11,7 @@ import pytest
 
 from dcc.errors import NotFoundError
 from dcc.replay import batches, replaying
-from dcc.replay.batches import prepare_batch
+from dcc.replay.batches import prepare_replay_batch
 from dcc.replay.replaying import Proposal, replay
 from dcc.replay.stored_archives import ArchiveBytes, FetchedArchive
 from dcc.replay.verdicts import Replay
@@ -43,7 +43,7 @@ class HereAndNow:
         """Prepare batches one after the other."""
         for name in names:
             self.between(results)
-            self.done.append(prepare_batch(self.settings, work, name))
+            self.done.append(prepare_replay_batch(self.settings, work, name))
             check()
         self.after(results)
 
@@ -67,7 +67,7 @@ def _prepare_until_killed(settings: Settings, work: str, name: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     WorkerBatch.leave = last  # type: ignore[method-assign]
-    prepare_batch(settings, work, name)
+    prepare_replay_batch(settings, work, name)
 
 
 def fill(data: DataInstallation) -> None:

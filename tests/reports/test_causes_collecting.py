@@ -37,7 +37,7 @@ from dcc.reports.submissions.zip_lines import zips_of_centre
 from dcc.session.source_listings import list_source
 from dcc.settings import Settings
 from dcc.tracker.crawls import list_sessions
-from dcc.tracker.decisions import DecisionKind, decide
+from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.listings.findings import LISTED_TWICE
 from dcc.tracker.models import CrawlFinding
 from dcc.tracker.queries.zip_action_lists import ZipFilter, find_zips, select_zips
@@ -415,7 +415,7 @@ def test_what_somebody_acknowledged_has_no_causes_but_its_own(
     with writing(data.tracker) as tracker, data.qc.connect() as qc:
         assert causes_of(tracker, qc, None, data.settings)
         ids = [one.id for one in select_zips(tracker, ZipFilter(status=Status.FAILED))]
-        decide(tracker, DecisionKind.ACKNOWLEDGE, ids, by="tester", reason="hopeless")
+        record_decisions(tracker, DecisionKind.ACKNOWLEDGE, ids, by="tester", reason="hopeless")
         assert (
             len(ids),
             causes_of(tracker, qc, None, data.settings),

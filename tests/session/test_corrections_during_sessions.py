@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from dcc.qc import models
 from dcc.qc.contexts.listings import ContextFilter
-from dcc.qc.contexts.states import decide as decide_on
+from dcc.qc.contexts.states import decide_on_contexts as decide_on
 from dcc.session.data.corrections import recheck, withdraw_submission
 from dcc.session.data.quality_control import update_qc_states
 from dcc.vocabulary import ContextEvent
@@ -33,7 +33,7 @@ def test_nobody_is_in_the_way_of_a_session_or_it_of_them(data: DataInstallation)
     to_withdraw = [key_of(f"add/H.2013-10-31.{number}.impc.zip") for number in (3, 4, 5)]
     both = (data.tracker, data.qc, data.settings)
 
-    def decide() -> None:
+    def decide_on_contexts() -> None:
         decide_on(data.qc, ContextEvent.DONE, ContextFilter(), author="a wrangler", reason="looks right")
         update_qc_states(*both, author="a wrangler", reason="looks right")
 
@@ -50,7 +50,7 @@ def test_nobody_is_in_the_way_of_a_session_or_it_of_them(data: DataInstallation)
             over.wait(0.05)
 
     with ThreadPoolExecutor(3) as pool:
-        others = [pool.submit(keep_at, work) for work in (decide, judge_again, withdraw)]
+        others = [pool.submit(keep_at, work) for work in (decide_on_contexts, judge_again, withdraw)]
         try:
             data.take_up()
         finally:

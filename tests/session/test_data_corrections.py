@@ -13,7 +13,7 @@ from dcc.reports.submissions.sentences import next_sentences
 from dcc.session.data import corrections
 from dcc.session.data.corrections import plan_submission, recheck
 from dcc.session.data.quality_control import QcResult, update_qc_states
-from dcc.tracker.decisions import DecisionKind, decide, revoke
+from dcc.tracker.decisions import DecisionKind, record_decisions, revoke
 from dcc.tracker.hostings.changed_archives import loaded_zips
 from dcc.tracker.models import DocumentReopening
 from dcc.tracker.register.delegations import find_archive
@@ -229,7 +229,9 @@ def test_what_waits_on_hold_can_be_planned_and_withdrawn_and_not_confirmed(held:
     held.run()
     assert held.documents()[LATER_EXPERIMENTS] == "upload pending"
     za_ids = [in_reading(held.tracker, find_archive, key_of(EDIT)).za_id]
-    in_writing(held.tracker, decide, DecisionKind.HOLD, za_ids, by="someone", reason="The centre asks to wait.")
+    in_writing(
+        held.tracker, record_decisions, DecisionKind.HOLD, za_ids, by="someone", reason="The centre asks to wait."
+    )
     plans = plan_submission(held.tracker, held.qc, held.settings, key_of(EDIT))
     assert [plan.file_name for plan in plans] == [EDITED, LATER_EXPERIMENTS]
     with pytest.raises(ConfigurationError, match=f"{EDIT} is on hold. Release it first: dcc release {EDIT}"):

@@ -9,7 +9,7 @@ from dcc.qc import models
 from dcc.reports.submissions.collecting import collect_centre, collect_submission
 from dcc.reports.submissions.model import Outcome
 from dcc.tracker import progress
-from dcc.tracker.decisions import DecisionKind, decide, revoke
+from dcc.tracker.decisions import DecisionKind, record_decisions, revoke
 from dcc.tracker.queries.zip_action_lists import held_documents
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.register.delegations import find_archive
@@ -186,7 +186,9 @@ def test_younger_changes_and_additions_of_what_is_there_wait_for_an_older_archiv
     careful.base.run_session()
     younger = [LATER, "add/H.2013-11-03.1.impc.zip"]
     za_ids = [in_reading(careful.tracker, find_archive, key_of(HELD)).za_id]
-    in_writing(careful.tracker, decide, DecisionKind.HOLD, za_ids, by="wrangler", reason="Harwell asks to wait")
+    in_writing(
+        careful.tracker, record_decisions, DecisionKind.HOLD, za_ids, by="wrangler", reason="Harwell asks to wait"
+    )
     careful.put(LATER, specimens("2013-11-02.1", mice=1))
     careful.put(younger[1], specimens("2013-11-03.1", mice=1))
     careful.run()
@@ -206,7 +208,9 @@ def test_younger_changes_wait_for_the_other_documents_of_a_failed_archive_on_hol
     careful.base.run_session()
     assert careful.states()[HELD] == "xsd failed"
     za_ids = [in_reading(careful.tracker, find_archive, key_of(HELD)).za_id]
-    in_writing(careful.tracker, decide, DecisionKind.HOLD, za_ids, by="wrangler", reason="Harwell asks to wait")
+    in_writing(
+        careful.tracker, record_decisions, DecisionKind.HOLD, za_ids, by="wrangler", reason="Harwell asks to wait"
+    )
     (careful.folder.path / HELD).unlink()
     careful.put(LATER, specimens("2013-11-02.1", mice=1))
     careful.run()

@@ -26,7 +26,7 @@ from dcc.errors import (
 )
 from dcc.runtime.checksums import md5_of
 from dcc.settings import Settings, load_settings
-from dcc.store.objects import ObjectStore, is_key, key_of
+from dcc.store.objects import ObjectStore, is_key, object_key
 from tests.support.faulty_servers import CuttingProxy
 from tests.support.prepared_processes import FORKED
 from tests.support.s3_server import SECRET_ACCESS_KEY, Bucket, S3Server
@@ -67,7 +67,7 @@ def test_what_is_put_there_comes_back_and_the_same_bytes_are_one_object(
 ) -> None:
     assert store.keys() == []
     key = store.put(NAME, archive)
-    assert key == key_of(NAME, md5_of(archive)) == store.put(NAME, archive)
+    assert key == object_key(NAME, md5_of(archive)) == store.put(NAME, archive)
     assert store.exists(key)
     assert store.keys() == store.keys("archives/") == store.keys(f"{NAME}.") == [key]
     assert store.keys("archives/edit/") == store.keys("prepared/") == []
@@ -213,7 +213,7 @@ def test_a_process_that_is_killed_leaves_nothing_half_there(
             store.get(key, tmp_path / "back")
             seen.add(key)
             store.delete(key)
-    assert seen <= {key_of(f"prepared/{path.name}", md5_of(path)) for path in files.iterdir()}
+    assert seen <= {object_key(f"prepared/{path.name}", md5_of(path)) for path in files.iterdir()}
 
 
 def test_parts_of_killed_processes_go_from_a_directory_when_they_are_old(tmp_path: Path, archive: Path) -> None:
@@ -281,7 +281,7 @@ def test_a_server_that_is_away_for_a_time_is_waited_for(
         (said,) = [record.getMessage() for record in caplog.records]
         assert f"The store {store.url} is away and is tried again for 40 s" in said
     assert (tmp_path / "back").read_bytes() == archive.read_bytes()
-    assert store.keys() == [key_of("another", md5_of(archive))]
+    assert store.keys() == [object_key("another", md5_of(archive))]
 
 
 def test_a_server_that_stays_away_is_named(
@@ -290,7 +290,7 @@ def test_a_server_that_stays_away_is_named(
     store = store_behind(bucket, doorway, store_retry=0.2)
     doorway.go_away()
     began = time.monotonic()
-    for ask in (lambda: store.put(NAME, archive), lambda: store.get(key_of(NAME, "0" * 32), tmp_path / "back")):
+    for ask in (lambda: store.put(NAME, archive), lambda: store.get(object_key(NAME, "0" * 32), tmp_path / "back")):
         with pytest.raises(StoreUnreachableError, match=rf"{store.url} could not be reached to .*Could not connect"):
             ask()
     assert time.monotonic() - began < 30
@@ -347,7 +347,7 @@ def test_credentials(
         store = ObjectStore(settings)
         asks: tuple[Callable[[], object], ...] = (
             lambda: store.put(NAME, archive),  # noqa: B023
-            lambda: store.exists(key_of(NAME, "0" * 32)),  # noqa: B023
+            lambda: store.exists(object_key(NAME, "0" * 32)),  # noqa: B023
             lambda: store.keys(),  # noqa: B023
         )
         for ask in asks:

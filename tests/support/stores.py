@@ -14,7 +14,7 @@ from sqlalchemy import Engine, select
 
 from dcc.databases.database import database_of
 from dcc.databases.schema import init_database
-from dcc.operations.backups.row_copies import LEFT_OUT
+from dcc.operations.backups.row_copies import TABLES_LEFT_OUT
 from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
 from dcc.tracker.database import open_tracker
@@ -53,7 +53,7 @@ class Store:
 
 def content(engine: Engine) -> dict[str, list[tuple[Any, ...]]]:
     """Every row of every table, as the models read them; in an order of its own."""
-    tables = [table for table in database_of(engine).metadata.sorted_tables if table.name not in LEFT_OUT]
+    tables = [table for table in database_of(engine).metadata.sorted_tables if table.name not in TABLES_LEFT_OUT]
     with engine.connect() as connection:
         return {table.name: sorted(map(tuple, connection.execute(select(table))), key=repr) for table in tables}
 

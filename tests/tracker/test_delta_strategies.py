@@ -14,7 +14,7 @@ from dcc.naming import Action
 from dcc.phases import Phase, Status
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, DeltaStrategy, ListedFile, SourceAddress, SourceProtocol
-from dcc.tracker.hostings.missing_archives import ProposalState, decide, list_proposals, missing_archives
+from dcc.tracker.hostings.missing_archives import ProposalState, decide_on_proposals, list_proposals, missing_archives
 from dcc.tracker.listings.basis import ListingBasis, RecordedListing
 from dcc.tracker.listings.recording import ListingRecorder
 from dcc.tracker.models import CrawlingSession, FileSource, FileSourceHasZip, XmlFile, ZipAction, ZipDownload
@@ -164,7 +164,7 @@ def test_what_was_turned_down_is_proposed_again_only_after_it_was_back(sources: 
     sources.list(B)
     with writing(sources.tracker) as connection:
         (open_one,) = list_proposals(connection)
-        decide(connection, [open_one.za_id], ProposalState.TURNED_DOWN, author="a" * 64, reason="r" * 256)
+        decide_on_proposals(connection, [open_one.za_id], ProposalState.TURNED_DOWN, author="a" * 64, reason="r" * 256)
     (turned_down,) = in_reading(sources.tracker, list_proposals, states=[ProposalState.TURNED_DOWN])
     assert (turned_down.decided_by, turned_down.reason) == ("a" * 64, "r" * 255), "cut to their columns"
     assert turned_down.decided is not None

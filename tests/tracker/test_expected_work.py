@@ -9,7 +9,7 @@ from dcc.cli.shell.output import expected_text
 from dcc.databases.transactions import insert_rows, writing
 from dcc.operations.sessions import open_session
 from dcc.session.crawling import crawl_file_sources
-from dcc.tracker.decisions import DecisionKind, decide
+from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.expected_work import ExpectedWork, PastRun, Waiting, all_of, expected_by_source, expected_work
 from dcc.tracker.models import CrawlingSession, SessionStatistics, utc_now
 from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
@@ -100,6 +100,6 @@ def test_what_no_session_fetches_is_not_expected(tracker: Engine) -> None:
         seed_zip(tracker, source, f"H.2013-10-31.{inc}.impc.zip", centre_id=centre, size_bytes=5) for inc in (1, 2)
     )
     seed_zip(tracker, source, "J.2013-10-31.1.impc.zip", centre_id=other, size_bytes=5)
-    in_writing(tracker, decide, DecisionKind.HOLD, [held.za_id], by="me", reason="asked for")
+    in_writing(tracker, record_decisions, DecisionKind.HOLD, [held.za_id], by="me", reason="asked for")
     assert [str(key) for key in in_reading(tracker, waiting_zip_actions)] == ["add/H.2013-10-31.1.impc.zip"]
     assert in_reading(tracker, expected_work) == {source: ExpectedWork(1, 5, None)}

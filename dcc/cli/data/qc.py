@@ -279,7 +279,7 @@ def _filter_of(qc: Connection, filters: dict[str, Any]) -> ContextFilter:
 
 def _decide(decision: ContextEvent, filters: dict[str, Any], every: bool, reason: str) -> DecisionResult:
     """Decide on the selected contexts, and update the tracker."""
-    from dcc.qc.contexts.states import decide
+    from dcc.qc.contexts.states import decide_on_contexts
     from dcc.session.data.quality_control import update_qc_states
 
     settings, author = settings_from_environment(), user_name()
@@ -290,7 +290,7 @@ def _decide(decision: ContextEvent, filters: dict[str, Any], every: bool, reason
             raise ConfigurationError(
                 "No data context was chosen. Choose some with --centre, --procedure and so on, or all with --all."
             )
-        decided = decide(engine, decision, criteria, author=author, reason=reason)
+        decided = decide_on_contexts(engine, decision, criteria, author=author, reason=reason)
         update_qc_states(tracker, engine, settings, author=author, reason=reason)
     return decided
 

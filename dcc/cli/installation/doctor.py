@@ -62,10 +62,10 @@ def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet:
     found: list[CheckResult] = []
     with leaving_out_broken():
         # Loads the rules, with those of packages that may be broken.
-        from dcc.operations.doctor.examination import ANSWERS, CHECKS, examine
+        from dcc.operations.doctor.examination import ANSWERS, DOCTOR_CHECKS, examine
 
         of_dagster = dagster_side().doctor_checks() if settings.dagster_events else ()
-        checks = [*CHECKS, *of_dagster, *([ANSWERS] if sources else [])]
+        checks = [*DOCTOR_CHECKS, *of_dagster, *([ANSWERS] if sources else [])]
         rounds = [examine(settings, checks, seconds=seconds)]
         rounds += [examine(settings, [dagster_side().doctor_depths()], seconds=_DEEP_SECONDS)] if deep else []
         for examined in chain.from_iterable(rounds):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
     from dcc.databases.schema import InitReport
-    from dcc.operations.doctor.checks import Check
+    from dcc.operations.doctor.checks import DoctorCheck
     from dcc.operations.sessions import SessionRequest
     from dcc.session.batches.exchange import Workers
     from dcc.settings import Settings
@@ -99,10 +99,10 @@ class DagsterSide(Protocol):
     def write_configuration(self, settings: Settings, *, replace: bool = False) -> Path | None:
         """Write `dagster.yaml` and check it; returns the path of the kept copy of a replaced one."""
 
-    def doctor_checks(self) -> Sequence[Check]:
+    def doctor_checks(self) -> Sequence[DoctorCheck]:
         """The checks of `dcc doctor` for Dagster."""
 
-    def doctor_depths(self) -> Check:
+    def doctor_depths(self) -> DoctorCheck:
         """The check of `dcc doctor --deep`, which compares Dagster with both databases."""
 
 

@@ -45,7 +45,7 @@ def hold(reason: str, dry_run: bool, yes: bool, as_json: bool, **filters: Any) -
     \b
     JSON: {"zips": [...], "left_out": [{"zip", "why"}], "dry_run"}
     """
-    from dcc.tracker.decisions import DecisionKind, decide
+    from dcc.tracker.decisions import DecisionKind, record_decisions
 
     def refusal(one: SelectedZip) -> str:
         if one.on_hold:
@@ -53,7 +53,7 @@ def hold(reason: str, dry_run: bool, yes: bool, as_json: bool, **filters: Any) -
         return "through already" if one.phase is Phase.QC else ""
 
     def work(connection: Connection, za_ids: list[int], reason: str) -> None:
-        decide(connection, DecisionKind.HOLD, za_ids, by=user_name(), reason=reason)
+        record_decisions(connection, DecisionKind.HOLD, za_ids, by=user_name(), reason=reason)
 
     _do("put on hold", filters, refusal, work, reason=reason, dry_run=dry_run, yes=yes, as_json=as_json)
 
@@ -133,7 +133,7 @@ def acknowledge(reason: str | None, revoked: bool, dry_run: bool, yes: bool, as_
     \b
     JSON: as of `dcc hold`
     """
-    from dcc.tracker.decisions import DecisionKind, decide, revoke
+    from dcc.tracker.decisions import DecisionKind, record_decisions, revoke
 
     if revoked == (reason is not None):
         raise click.UsageError("Give --reason, or --revoke to take that back.")
@@ -147,7 +147,7 @@ def acknowledge(reason: str | None, revoked: bool, dry_run: bool, yes: bool, as_
         # Also before a new one: that of an earlier failure would end with it.
         revoke(connection, za_ids, DecisionKind.ACKNOWLEDGE, by=user_name())
         if not revoked:
-            decide(connection, DecisionKind.ACKNOWLEDGE, za_ids, by=user_name(), reason=reason)
+            record_decisions(connection, DecisionKind.ACKNOWLEDGE, za_ids, by=user_name(), reason=reason)
 
     done = "not acknowledged any more" if revoked else "acknowledged"
     _do(done, filters, refusal, work, reason=reason, dry_run=dry_run, yes=yes, as_json=as_json)

@@ -32,7 +32,7 @@ Row = tuple[Any, ...]
 Progress = Callable[[str, int, int], None]
 """Called with the step's name, the amount done, and the total."""
 
-LEFT_OUT: Final = frozenset({"alembic_version", "write_receipt", "centre_lock", "reserved_ids", UNFINISHED_COPY})
+TABLES_LEFT_OUT: Final = frozenset({"alembic_version", "write_receipt", "centre_lock", "reserved_ids", UNFINISHED_COPY})
 """Tables about the database itself, not about its content."""
 
 _ROWS: Final = 2_000
@@ -78,7 +78,7 @@ def known_tables(connection: Connection, database: Database) -> list[str]:
     """The tables of a database that the platform knows, parents before children."""
     present = set(inspect(connection).get_table_names())
     names = [table.name for table in database.metadata.sorted_tables]
-    return [name for name in names if name in present and name not in LEFT_OUT]
+    return [name for name in names if name in present and name not in TABLES_LEFT_OUT]
 
 
 def shape_of(connection: Connection, table: str) -> TableShape:

@@ -18,7 +18,7 @@ from dcc.rules.findings import MORE_RULE
 from dcc.tracker.models import AnException, XmlLog
 from dcc.tracker.problems import KIND, entries_that_hold
 from dcc.tracker.states import NOT_UPLOADED, UPLOAD_FAILED, WITHDRAWN, State
-from dcc.tracker.submission_rows import key_of, state_of
+from dcc.tracker.submission_rows import state_of, zip_key_of
 from dcc.vocabulary import FAILING, DocumentAction, DocumentState
 
 _JUDGE: Final = "Have it judged again: dcc data recheck --zip {key} --reason ..., then: dcc crawl"
@@ -56,7 +56,7 @@ def _stored(qc: Connection, page: Sequence[Row[Any]]) -> dict[int, Row[Any]]:
     found: dict[int, Row[Any]] = {}
     for row in qc.execute(_STORED, {"ids": list(of_tracker)}):
         one = of_tracker[row.tracker_id]
-        same = (str(key_of(one)), one.fname, one.content_md5 or "")
+        same = (str(zip_key_of(one)), one.fname, one.content_md5 or "")
         if same == (f"{row.zip_action}/{row.zip_file}", row.file_name, row.md5 or ""):
             found[one.id] = row
     return found
@@ -83,7 +83,7 @@ def _disagreement(state: State, stored: Row[Any] | None) -> str | None:
 
 
 def _name(document: Row[Any]) -> str:
-    return f"{key_of(document)} {document.fname}"
+    return f"{zip_key_of(document)} {document.fname}"
 
 
 def finding_logs(tracker: Connection, qc: Connection, limit: int) -> Iterator[Inconsistency]:
@@ -111,7 +111,7 @@ def finding_logs(tracker: Connection, qc: Connection, limit: int) -> Iterator[In
                 found, log = rules[number], logged[document.id]
                 wrong = _wrong_log(document, number, found, log, is_failing=number in failing, limit=limit)
                 if wrong is not None:
-                    yield Inconsistency("C18", _name(document), f"{wrong} {_JUDGE.format(key=key_of(document))}")
+                    yield Inconsistency("C18", _name(document), f"{wrong} {_JUDGE.format(key=zip_key_of(document))}")
 
 
 def _wrong_log(

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Select
 
-from dcc.tracker.submission_rows import key_of, state_of
+from dcc.tracker.submission_rows import state_of, zip_key_of
 
 MAX_TOLD: Final = 20
 """How many inconsistencies of one rule are listed; the others are counted."""
 
-RULES: Final[dict[str, str]] = {
+CONSISTENCY_RULES: Final[dict[str, str]] = {
     "C1": "Every submission is hosted by a file source, and every archive has a submission.",
     "C2": "What a file source showed in its latest crawl is accounted for, archive by archive.",
     "C3": "A submission's state follows from its latest download.",
@@ -65,7 +65,7 @@ def in_rows(
     for row in connection.execute(query):
         shown = row._asdict()
         if "todo_id" in shown:
-            shown["key"] = key_of(row)
+            shown["key"] = zip_key_of(row)
         if "phase_id" in shown:
             shown["state"] = state_of(row)
         yield Inconsistency(rule, subject.format_map(shown), message.format_map(shown))

@@ -21,7 +21,7 @@ from dcc.runtime.checksums import md5_of_open_file
 from dcc.store.staging import Staging
 from dcc.tracker.models import XmlFile, ZipAction, ZipFile
 from dcc.tracker.states import EXTRACTING, State
-from dcc.tracker.submission_rows import key_of, state_of
+from dcc.tracker.submission_rows import state_of, zip_key_of
 
 _RETRY: Final = "Have it downloaded again: dcc retry {key}"
 _CHUNK: Final = 500
@@ -33,7 +33,7 @@ def staged_archives(connection: Connection, staging: Staging) -> Iterator[Incons
     """C9."""
     for page in zip_pages(connection):
         for row in filter(_arrived, page):
-            key = key_of(row)
+            key = zip_key_of(row)
             try:
                 wrong = _wrong_file("archive", staging.archive(key), row.size_bytes, row.content_md5)
             except (FileNotFoundError, BadFileNameError):
@@ -56,7 +56,7 @@ def staged_documents(connection: Connection, staging: Staging) -> Iterator[Incon
         XmlFile.zip_id.in_(IDS), XmlFile.content_md5.is_not(None)
     )
     for page in zip_pages(connection):
-        arrived = {row.download_id: key_of(row) for row in page if row.phase_id >= Phase.UNZIP and row.download_id}
+        arrived = {row.download_id: zip_key_of(row) for row in page if row.phase_id >= Phase.UNZIP and row.download_id}
         folders = {download: key for download, key in arrived.items() if _has_contents(staging, key)}
         for row in connection.execute(query, {"ids": list(folders)}) if folders else ():
             key = folders[row.zip_id]

@@ -41,7 +41,7 @@ from dcc.tracker.states import (
     advance,
     roll_up,
 )
-from dcc.tracker.submission_rows import KEY, is_at, key_of, state_of
+from dcc.tracker.submission_rows import KEY, is_at, state_of, zip_key_of
 
 _RETRY: Final = "Process it again: dcc retry {key}"
 _NAMED: Final = select(ZipAction.id, *KEY).join(ZipFile)
@@ -97,7 +97,7 @@ def zip_states(connection: Connection) -> Iterator[Inconsistency]:
             if state in _legal(download) or (download is None and purged):
                 continue
             whence = "it has no download" if download is None else f"its latest download is {download}"
-            key = key_of(row)
+            key = zip_key_of(row)
             yield Inconsistency("C3", str(key), f"It is {state}, though {whence}. {_RETRY.format(key=key)}")
 
 
@@ -129,7 +129,7 @@ def download_states(connection: Connection) -> Iterator[Inconsistency]:
         for row in page:
             wrong = _wrong_download(state_of(row), roll_up(of_download.get(row.id, ())))
             if wrong is not None:
-                key = key_of(connection.execute(_OF_DOWNLOAD.where(ZipDownload.id == row.id)).one())
+                key = zip_key_of(connection.execute(_OF_DOWNLOAD.where(ZipDownload.id == row.id)).one())
                 yield Inconsistency("C4", f"download {row.id}", f"{wrong} {_RETRY.format(key=key)}")
 
 

@@ -99,7 +99,7 @@ class CheckFinding:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class DoctorCheck:
     """A check: its name, and the function that runs it.
 
     If `run` raises, or takes too long, that is a finding of its own; `advice` is what to do if it takes too long.
@@ -114,7 +114,7 @@ _Answers = queue.SimpleQueue[CheckFinding | None]
 """The findings of a check, then None."""
 
 
-def run_all(checks: Sequence[Check], environment: Environment) -> Iterator[tuple[Check, CheckFinding]]:
+def run_all(checks: Sequence[DoctorCheck], environment: Environment) -> Iterator[tuple[DoctorCheck, CheckFinding]]:
     """Run checks at the same time, and yield their findings in order, until the deadline.
 
     A check that raises, or is not done in time, yields a failure.
@@ -132,7 +132,7 @@ def run_all(checks: Sequence[Check], environment: Environment) -> Iterator[tuple
             yield check, failed(check.name, f"It was not done within {round(seconds, 1):g} seconds.", check.advice)
 
 
-def _ask(check: Check, environment: Environment, found: _Answers) -> None:
+def _ask(check: DoctorCheck, environment: Environment, found: _Answers) -> None:
     try:
         for finding in check.run(environment):
             found.put(finding)

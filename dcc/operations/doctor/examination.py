@@ -1,6 +1,6 @@
 """Runs all checks within a time limit: a check that crashes or hangs hides no other.
 
-`CHECKS` lists those without Dagster, in the order in which they are shown. Add a new check there.
+`DOCTOR_CHECKS` lists those without Dagster, in the order in which they are shown. Add a new check there.
 """
 
 from __future__ import annotations
@@ -11,40 +11,40 @@ from dataclasses import replace
 from typing import Final
 
 from dcc.operations.doctor import databases, machine, packages, sources, work
-from dcc.operations.doctor.checks import Check, CheckResult, Environment, run_all
+from dcc.operations.doctor.checks import CheckResult, DoctorCheck, Environment, run_all
 from dcc.redaction import redacted
 from dcc.settings import Settings
 
-CHECKS: Final = (
-    Check("databases", databases.check_databases),
-    Check("schemas", databases.check_schemas),
-    Check("sessions", work.check_sessions),
-    Check("sources", sources.check_registered),
-    Check("access", sources.check_access),
-    Check("passwords", sources.check_passwords),
-    Check("disks", machine.check_disks),
-    Check("staging", work.check_staging),
-    Check("store", work.check_store),
-    Check("archives", work.check_archive_store),
-    Check("clock", machine.check_clock),
-    Check("versions", machine.check_versions),
-    Check("packages", packages.check_added),
-    Check("files", machine.check_file_limit),
-    Check("text", machine.check_text),
-    Check("xsd", work.check_schema_files),
-    Check("reference", work.check_reference),
-    Check("held", work.check_held),
-    Check("reports", work.check_reports),
-    Check("templates", work.check_own_directories),
-    Check("notifications", work.check_notifications),
+DOCTOR_CHECKS: Final = (
+    DoctorCheck("databases", databases.check_databases),
+    DoctorCheck("schemas", databases.check_schemas),
+    DoctorCheck("sessions", work.check_sessions),
+    DoctorCheck("sources", sources.check_registered),
+    DoctorCheck("access", sources.check_access),
+    DoctorCheck("passwords", sources.check_passwords),
+    DoctorCheck("disks", machine.check_disks),
+    DoctorCheck("staging", work.check_staging),
+    DoctorCheck("store", work.check_store),
+    DoctorCheck("archives", work.check_archive_store),
+    DoctorCheck("clock", machine.check_clock),
+    DoctorCheck("versions", machine.check_versions),
+    DoctorCheck("packages", packages.check_added),
+    DoctorCheck("files", machine.check_file_limit),
+    DoctorCheck("text", machine.check_text),
+    DoctorCheck("xsd", work.check_schema_files),
+    DoctorCheck("reference", work.check_reference),
+    DoctorCheck("held", work.check_held),
+    DoctorCheck("reports", work.check_reports),
+    DoctorCheck("templates", work.check_own_directories),
+    DoctorCheck("notifications", work.check_notifications),
 )
 """Checks that need no source."""
 
-ANSWERS: Final = Check("answers", sources.check_answers)
+ANSWERS: Final = DoctorCheck("answers", sources.check_answers)
 """Logs into every active source."""
 
 
-def examine(settings: Settings, checks: Sequence[Check], *, seconds: float) -> Iterator[CheckResult]:
+def examine(settings: Settings, checks: Sequence[DoctorCheck], *, seconds: float) -> Iterator[CheckResult]:
     """Run `checks` and yield their findings in order, within `seconds`.
 
     A check that raises, or is not done in time, yields a failure. No message contains a secret that this process knows.

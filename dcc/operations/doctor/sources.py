@@ -16,8 +16,8 @@ from typing import Final
 from dcc.errors import ConfigurationError, SourceError
 from dcc.messages import count_of
 from dcc.operations.doctor.checks import (
-    Check,
     CheckFinding,
+    DoctorCheck,
     Environment,
     explained,
     failed,
@@ -172,9 +172,9 @@ def check_answers(environment: Environment) -> Iterator[CheckFinding]:
         yield finding
 
 
-def _check_of(address: SourceAddress) -> Check:
+def _check_of(address: SourceAddress) -> DoctorCheck:
     advice = f"Ask whoever runs the server; try it alone: dcc source test {address.id}"
-    return Check(f"{address.label} at present", partial(_check_answer, address), advice)
+    return DoctorCheck(f"{address.label} at present", partial(_check_answer, address), advice)
 
 
 def _check_answer(address: SourceAddress, environment: Environment) -> Iterator[CheckFinding]:

@@ -31,7 +31,7 @@ from dcc.tracker.crawls import SessionEntry, TaskEntry, list_sessions
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.queries.session_zips import session_zip_ids
 from dcc.tracker.register.source_addresses import load_addresses
-from dcc.tracker.submission_rows import KEY, key_of, newest_downloads, state_of
+from dcc.tracker.submission_rows import KEY, newest_downloads, state_of, zip_key_of
 
 _AT_ONCE: Final = 500
 """Datasets of a kind in one event; a run with more has several."""
@@ -166,7 +166,7 @@ class SessionEvents:
             return [self._source(address) for address in datasets.sources], []
         if phase is Phase.DOWNLOAD:
             hosted = [
-                ol.InputDataset(_server(source), f"{source.base_path.rstrip('/')}/{key_of(row)}")
+                ol.InputDataset(_server(source), f"{source.base_path.rstrip('/')}/{zip_key_of(row)}")
                 for row, source in archives
             ]
             return hosted, [ol.OutputDataset(*self._staged(row), _size(row.size_bytes)) for row, _ in archives]
@@ -191,7 +191,7 @@ class SessionEvents:
 
     def _staged(self, archive: Row[Any], document: Row[Any] | None = None) -> tuple[str, str]:
         """OpenLineage's names of an archive in staging, or of a document of it."""
-        place = f"{self._settings.staging_directory}/{key_of(archive)}"
+        place = f"{self._settings.staging_directory}/{zip_key_of(archive)}"
         return "file", place if document is None else f"{place}.contents/{document.fname}"
 
     def _table(self, name: str) -> tuple[str, str]:

@@ -18,7 +18,13 @@ from sqlalchemy import ColumnElement, Connection, Engine, and_, exists
 from dcc.databases.list_parameters import rows_with
 from dcc.databases.transactions import insert_rows, run_reading, run_writing
 from dcc.errors import ArchiveRemovedError, CleaningError
-from dcc.operations.retention.policy import KnownArchive, Policy, RetentionDecision, RetentionVerdict, decide
+from dcc.operations.retention.policy import (
+    KnownArchive,
+    Policy,
+    RetentionDecision,
+    RetentionVerdict,
+    retention_decisions,
+)
 from dcc.operations.retention.staged_files import RemovalDirectories, StagedArchive, StagedKind, read_staging
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
@@ -41,7 +47,7 @@ from dcc.tracker.queries.zip_action_lists import select_zip_actions
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.states import VALID, State
 from dcc.tracker.stored_archives import not_stored_everywhere
-from dcc.tracker.submission_rows import LATEST_OF_SUBMISSION, is_at, key_of, state_of
+from dcc.tracker.submission_rows import LATEST_OF_SUBMISSION, is_at, state_of, zip_key_of
 
 _UNFINISHED: Final = (Status.PENDING, Status.RUNNING)
 
@@ -72,10 +78,10 @@ def known_archives(connection: Connection, keys: Collection[ZipKey]) -> dict[Zip
     """What the tracker knows of submissions; unknown ones are left out."""
     # A name that is not UTF-8 cannot be in the tracker.
     names = {key.file_name for key in keys if key.file_name.isprintable()}
-    rows = [row for row in rows_with(connection, _KNOWN, ZipFile.file_name, names) if key_of(row) in keys]
+    rows = [row for row in rows_with(connection, _KNOWN, ZipFile.file_name, names) if zip_key_of(row) in keys]
     not_stored = not_stored_everywhere(connection, [row.latest for row in rows if row.latest is not None])
     return {
-        key_of(row): KnownArchive(
+        zip_key_of(row): KnownArchive(
             za_id=row.id,
             centre=row.centre,
             state=state_of(row),
@@ -206,7 +212,9 @@ def _decide(
     return [
         decision
         for archive in staged
-        for decision in decide(archive, None if archive.key is None else known.get(archive.key), policy, now)
+        for decision in retention_decisions(
+            archive, None if archive.key is None else known.get(archive.key), policy, now
+        )
     ]
 
 

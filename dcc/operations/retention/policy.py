@@ -79,7 +79,9 @@ class RetentionDecision:
     known: KnownArchive | None = None
 
 
-def decide(staged: StagedArchive, known: KnownArchive | None, policy: Policy, now: datetime) -> list[RetentionDecision]:
+def retention_decisions(
+    staged: StagedArchive, known: KnownArchive | None, policy: Policy, now: datetime
+) -> list[RetentionDecision]:
     """Decide on an archive with its contents, and on a part of it, if there are both; `now` is in UTC, naive."""
     if known is None:
         return [_decide_on_unknown(staged, now)]

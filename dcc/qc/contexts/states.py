@@ -92,7 +92,9 @@ class DecisionResult:
     left: int = 0
 
 
-def decide(qc: Engine, decision: ContextEvent, criteria: ContextFilter, *, author: str, reason: str) -> DecisionResult:
+def decide_on_contexts(
+    qc: Engine, decision: ContextEvent, criteria: ContextFilter, *, author: str, reason: str
+) -> DecisionResult:
     """Decide on contexts.
 
     - DONE: they are qcdone, or nodata. Those with open issues stay as they are.

@@ -17,7 +17,7 @@ from dcc.documents.lexical import parse_boolean, parse_date
 Key = tuple[str | bool | None, ...]
 
 
-def key_of(block: contents.Block, entity: contents.Entity) -> Key:
+def entity_key_of(block: contents.Block, entity: contents.Entity) -> Key:
     """The key of an entity in a block."""
     if isinstance(entity, contents.Specimen):
         return (block.centre, entity.specimen_id)

@@ -34,7 +34,7 @@ from dcc.documents.content_digest import ContentDigest
 from dcc.documents.forms import path_of_centre
 from dcc.naming import DocumentKind
 from dcc.qc.rows.building import NUMBERED, RowBuilder
-from dcc.qc.rows.entity_keys import Key, key_of
+from dcc.qc.rows.entity_keys import Key, entity_key_of
 from dcc.qc.rows.lines import as_lines, with_fields
 from dcc.qc.rows.procedures import OF_RUN
 from dcc.qc.rows.types import Limits, Row, TooLong, Value
@@ -210,7 +210,11 @@ class DocumentWriter:
         self._centres.add(self._block.centre)
         name = contents.element_name(content)
         self._numbers[name] = number = self._numbers.get(name, 0) + 1
-        path, kind, key = f"{self._path}/{name}[{number}]", contents.kind_of(content), key_of(self._block, content)
+        path, kind, key = (
+            f"{self._path}/{name}[{number}]",
+            contents.kind_of(content),
+            entity_key_of(self._block, content),
+        )
         row = self._builder.add_entity(content) if self._usable else None
         if row is None or isinstance(row, TooLong):
             self._note(kind, content.line, path, key, None, row)

@@ -28,7 +28,7 @@ from dcc.settings import Settings
 from dcc.store.staging import Staging, staged_path
 from dcc.tracker.archive_access import SubmittedDocument, failed_documents, fetched_document
 from dcc.tracker.models import Centre, ZipAction, ZipFile
-from dcc.tracker.submission_rows import KEY, key_of, latest_downloads
+from dcc.tracker.submission_rows import KEY, latest_downloads, zip_key_of
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ def _candidates(tracker: Connection, centre: str, waiting: Collection[ZipKey]) -
     ids = set(tracker.scalars(of_centre.order_by(ZipAction.id.desc()).limit(_MAX_ARCHIVES)))
     first = set(sorted(waiting)[:_MAX_ARCHIVES])
     named = rows_with(tracker, query, ZipFile.__table__.c.file_name, {key.file_name for key in first})
-    ids.update(row.id for row in named if key_of(row) in first)
+    ids.update(row.id for row in named if zip_key_of(row) in first)
     downloads = [download for _, download, _ in latest_downloads(tracker, ids)]
     return sorted(
         failed_documents(tracker, downloads),

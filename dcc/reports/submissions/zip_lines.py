@@ -36,7 +36,7 @@ from dcc.tracker.problems import FAILING, submissions_with_entries
 from dcc.tracker.queries.session_zips import session_zip_ids
 from dcc.tracker.queries.zip_action_lists import StateCount, select_zip_actions
 from dcc.tracker.states import State
-from dcc.tracker.submission_rows import is_at, is_named, is_of_centre, key_of, newest_downloads
+from dcc.tracker.submission_rows import is_at, is_named, is_of_centre, newest_downloads, zip_key_of
 from dcc.vocabulary import Actor
 
 _WORST_FIRST: Final = (Tone.BAD, Tone.WARN, Tone.WAIT, Tone.GOOD)
@@ -88,10 +88,10 @@ def list_zips(
     listed = select_zip_actions().add_columns(needs_nobody().label("needs_nobody"))
     query = listed.where(ZipAction.id.in_(za_ids)).order_by(*newest_first)
     rows = connection.execute(query).all()
-    failed = {key_of(row) for row in rows if row.status_id == Status.FAILED and states[row.id]}
+    failed = {zip_key_of(row) for row in rows if row.status_id == Status.FAILED and states[row.id]}
     taken = None if qc is None else taken_zips(qc, failed)
     copies = _of_kinds(connection, za_ids, DUPLICATE)
-    keys_of_copies = {key_of(row) for row in rows if row.id in copies}
+    keys_of_copies = {zip_key_of(row) for row in rows if row.id in copies}
     of_withdrawn = Counter[ZipKey]() if qc is None else copies_of_withdrawn(qc, keys_of_copies)
     lines = []
     for row in rows:
@@ -102,16 +102,16 @@ def list_zips(
             status,
             counts,
             held=row.id in held,
-            taken=None if taken is None else key_of(row) in taken,
+            taken=None if taken is None else zip_key_of(row) in taken,
             left_out=row.id in left_out,
             foreign=foreign.get(row.id),
             waits_for_data=actors.get(row.id) == (Actor.NOBODY,),
             waits_for_older=row.id in in_turn,
             changed=row.id in changed,
-            of_withdrawn=0 < of_withdrawn[key_of(row)] == sum(state.count for state in counts),
+            of_withdrawn=0 < of_withdrawn[zip_key_of(row)] == sum(state.count for state in counts),
         )
         line = ZipLine(
-            key=key_of(row),
+            key=zip_key_of(row),
             centre=row.centre,
             phase=phase,
             status=status,

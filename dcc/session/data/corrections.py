@@ -48,7 +48,7 @@ from dcc.tracker import progress
 from dcc.tracker.decisions import is_on_hold
 from dcc.tracker.hostings.changed_archives import LOADED
 from dcc.tracker.hostings.foreign_archives import not_fetched
-from dcc.tracker.hostings.missing_archives import ProposalState, WithdrawalProposal, decide
+from dcc.tracker.hostings.missing_archives import ProposalState, WithdrawalProposal, decide_on_proposals
 from dcc.tracker.hostings.older_archives import waiting_for_older
 from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome, add_notices
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload
@@ -121,7 +121,7 @@ def withdraw_submission(
             add_notices(
                 connection, [replace(notice, done_by=author, reason=reason[:_LONGEST_REASON]) for notice in notices]
             )
-            decide(connection, [archive.za_id], ProposalState.ACCEPTED, author=author, reason=reason)
+            decide_on_proposals(connection, [archive.za_id], ProposalState.ACCEPTED, author=author, reason=reason)
 
     run_writing(tracker, conclude)
     return undone
@@ -357,7 +357,7 @@ def decide_proposals(
     """Record a decision on open proposals. Raises as `accept_proposals`."""
     check_signature(author, reason)
     ids = [proposal.za_id for proposal in proposals]
-    run_writing(tracker, lambda connection: decide(connection, ids, state, author=author, reason=reason))
+    run_writing(tracker, lambda connection: decide_on_proposals(connection, ids, state, author=author, reason=reason))
 
 
 @dataclass(frozen=True, slots=True)

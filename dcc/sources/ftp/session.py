@@ -249,7 +249,7 @@ def _nothing_told() -> Iterator[None]:
             raise
 
 
-def open_session(
+def open_ftp_session(
     address: SourceAddress, settings: Settings, endpoint: Endpoint, credential: Credential, *, tls: bool
 ) -> FtpSession:
     """Connect to a server and log in, anonymously without a user name.

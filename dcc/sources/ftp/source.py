@@ -32,7 +32,7 @@ from dcc.sources.base import (
     SourceProtocol,
 )
 from dcc.sources.ftp.listing import parse_list_line, parse_mlsd_line
-from dcc.sources.ftp.session import FAILURES, FtpSession, describe, open_session
+from dcc.sources.ftp.session import FAILURES, FtpSession, describe, open_ftp_session
 from dcc.sources.listing import MAX_ENTRIES, Entry, EntryKind, SubfolderListing, action_listing, too_many
 from dcc.sources.listing_watch import watch_listing
 from dcc.sources.remote_names import join_base, printable, raw
@@ -106,7 +106,7 @@ class FtpConnection(BlockwiseConnection):
 
     def _connected(self) -> FtpSession:
         if self._session is None:
-            session = open_session(self._address, self._settings, self._endpoint, self._credential, tls=self._tls)
+            session = open_ftp_session(self._address, self._settings, self._endpoint, self._credential, tls=self._tls)
             self._session = session
             if not self._base.startswith("/"):
                 with (

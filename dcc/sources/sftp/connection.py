@@ -154,7 +154,7 @@ def _first(preferred: Sequence[str], available: Sequence[str]) -> tuple[str, ...
 _KEY_CLASSES: tuple[type[paramiko.PKey], ...] = (paramiko.Ed25519Key, paramiko.ECDSAKey, paramiko.RSAKey)
 
 
-def open_session(address: SourceAddress, settings: Settings, label: Message | str) -> SshConnection:
+def open_ssh_connection(address: SourceAddress, settings: Settings, label: Message | str) -> SshConnection:
     """Connect to a server that messages call `label`, check its host key, and log in.
 
     Raises HostKeyUnknownError or HostKeyChangedError before anything secret is sent, errors of SshConnection and

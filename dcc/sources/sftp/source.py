@@ -26,7 +26,7 @@ from dcc.sources.listing import Entry, EntryKind, SubfolderListing, action_listi
 from dcc.sources.listing_watch import watch_listing
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, sidecar
 from dcc.sources.remote_names import join_base, printable, raw
-from dcc.sources.sftp.connection import describe, open_session
+from dcc.sources.sftp.connection import describe, open_ssh_connection
 from dcc.sources.sftp.files import FilePart, FileReader
 
 # Exceptions of paramiko if a server breaks off, refuses, or answers with rubbish.
@@ -46,7 +46,7 @@ class SftpConnection(BlockwiseConnection):
         self._label = address.label
         self._base, self._extent = join_base(address.base_path), address.extent
         self._list_timeout = settings.list_timeout
-        self._connection = connection = open_session(address, settings, self._label)
+        self._connection = connection = open_ssh_connection(address, settings, self._label)
         try:
             with (
                 self._translated(message(mark("opening an SFTP session")), SourceUnreachableError),

@@ -51,10 +51,10 @@ from dcc.tracker.submission_rows import (
     archive_size,
     has_archive_bytes,
     is_at,
-    key_of,
     named_after,
     object_of,
     state_of,
+    zip_key_of,
 )
 
 _Host = aliased(Centre)
@@ -417,7 +417,7 @@ def _hosting(row: Any, by_name: bool) -> Hosting:
 
 def _plan(rows: Sequence[Any], hostings: Sequence[Hosting], published: str | None) -> PlannedZip:
     row, failures = rows[0], sum(one.num_retries + bool(one.failed_before) for one in rows)
-    plan = PlannedZip(row.id, row.zip_id, key_of(row), row.centre, (), published=published, failures=failures)
+    plan = PlannedZip(row.id, row.zip_id, zip_key_of(row), row.centre, (), published=published, failures=failures)
     bad = tuple(hosting for hosting in hostings if hosting.bad is not None)
     if bad:
         settled = is_fault_of_centre({hosting.id: hosting.bad.md5 for hosting in bad if hosting.bad}, published)

@@ -39,7 +39,7 @@ from dcc.tracker.models import (
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.register.delegations import in_force
 from dcc.tracker.states import WAITING
-from dcc.tracker.submission_rows import KEY, group_pairs, is_at, is_named, key_of, object_of, require_zip_action
+from dcc.tracker.submission_rows import KEY, group_pairs, is_at, is_named, object_of, require_zip_action, zip_key_of
 
 _OwnHosting = aliased(FileSourceHasZip)
 _OwnBadCopy = aliased(BadCopy)
@@ -260,7 +260,7 @@ def by_archive(rows: Iterable[Any]) -> dict[int, list[Any]]:
 def unfetchable_archives(hostings: Mapping[int, Sequence[Any]]) -> list[HeldArchive]:
     """The submissions of `by_archive` that may be fetched from none of their sources."""
     return [
-        HeldArchive(za_id, key_of(some[0]), some[0].centre or "", tuple(dict.fromkeys(row.host for row in some)))
+        HeldArchive(za_id, zip_key_of(some[0]), some[0].centre or "", tuple(dict.fromkeys(row.host for row in some)))
         for za_id, some in hostings.items()
         if not any(row.may_be_taken for row in some)
     ]

@@ -35,7 +35,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.register.source_addresses import SourceState
-from dcc.tracker.submission_rows import KEY, key_of, object_of
+from dcc.tracker.submission_rows import KEY, object_of, zip_key_of
 
 _REASON_LENGTH: Final = 255
 
@@ -113,7 +113,7 @@ def propose_withdrawals(connection: Connection, source_id: int, now: datetime) -
     )
     found: dict[tuple[int, ZipKey, datetime | None], list[str]] = defaultdict(list)
     for row in connection.execute(query):
-        found[row.id, key_of(row), row.gone_since].append(row.fname)
+        found[row.id, zip_key_of(row), row.gone_since].append(row.fname)
     rows = [
         {
             "za_id": za_id,
@@ -138,7 +138,9 @@ def close_returned(connection: Connection, now: datetime) -> None:
     )
 
 
-def decide(connection: Connection, za_ids: Collection[int], state: ProposalState, *, author: str, reason: str) -> None:
+def decide_on_proposals(
+    connection: Connection, za_ids: Collection[int], state: ProposalState, *, author: str, reason: str
+) -> None:
     """Record a person's decision on the open proposals of some submissions."""
     values = {
         "state": state,

@@ -38,7 +38,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import submissions_with_entries
 from dcc.tracker.states import NOT_DOWNLOADED, NOT_UPLOADED, VALID
-from dcc.tracker.submission_rows import DOCUMENTS_COUNT, group_pairs, is_at, key_of, newest_downloads
+from dcc.tracker.submission_rows import DOCUMENTS_COUNT, group_pairs, is_at, newest_downloads, zip_key_of
 
 MAX_RETRIES: Final = 3
 """How often an archive is requested before others no longer wait for it."""
@@ -116,7 +116,7 @@ def zips_that_wait(connection: Connection, za_ids: Any) -> dict[int, tuple[ZipKe
     """
     rows = {row.id: row for row in connection.execute(_TO_UPLOAD.where(ZipAction.id.in_(za_ids)))}
     older = _waiting(connection, rows.values(), ())
-    return {za_id: (key_of(rows[za_id]), archive) for za_id, archive in older.items()}
+    return {za_id: (zip_key_of(rows[za_id]), archive) for za_id, archive in older.items()}
 
 
 def _waiting(connection: Connection, rows: Collection[Any], decided: Collection[int]) -> dict[int, OlderArchive]:
@@ -161,13 +161,13 @@ def _on_the_way(connection: Connection, candidates: Sequence[_Open]) -> Iterator
 
 def _open(row: Any) -> _Open:
     has_arrived = row.phase_id > int(Phase.ZIP_NAME) and row.status_id != int(Status.FAILED)
-    archive = OlderArchive(row.short_name, key_of(row), is_on_hold=row.on_hold)
+    archive = OlderArchive(row.short_name, zip_key_of(row), is_on_hold=row.on_hold)
     return _Open(row.id, _moment(row), archive, has_arrived)
 
 
 def _here(row: Any, *, is_held: bool = False) -> _Open:
     """An archive of which documents wait, whatever became of the others."""
-    archive = OlderArchive(row.short_name, key_of(row), is_held, is_on_hold=not is_held)
+    archive = OlderArchive(row.short_name, zip_key_of(row), is_held, is_on_hold=not is_held)
     return _Open(row.id, _moment(row), archive, has_arrived=True)
 
 

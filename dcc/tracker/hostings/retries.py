@@ -37,7 +37,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.register.source_addresses import SourceState, is_paused
 from dcc.tracker.states import EXTRACTING, REFUSED, SET_ASIDE
-from dcc.tracker.submission_rows import KEY, archive_md5, is_at, is_named, key_of, latest_downloads
+from dcc.tracker.submission_rows import KEY, archive_md5, is_at, is_named, latest_downloads, zip_key_of
 
 
 class StagedCopy(NamedTuple):
@@ -240,7 +240,7 @@ def _look_up(connection: Connection, keys: Sequence[ZipKey]) -> dict[ZipKey, Any
     columns = (ZipAction.id, *KEY, ZipAction.phase_id, ZipAction.status_id, on_hold)
     query = select(*columns).join(ZipFile)
     rows = rows_with(connection, query, ZipFile.file_name, (key.file_name for key in keys))
-    known = {key_of(row): row for row in rows}
+    known = {zip_key_of(row): row for row in rows}
     return {key: known[key] for key in keys if key in known}
 
 

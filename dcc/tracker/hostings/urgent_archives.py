@@ -11,7 +11,7 @@ from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS
 from dcc.tracker.models import UrgentArchive, ZipAction, ZipFile, utc_now
 from dcc.tracker.states import WAITING
-from dcc.tracker.submission_rows import KEY, is_at, key_of
+from dcc.tracker.submission_rows import KEY, is_at, zip_key_of
 
 _OF_REQUEST = and_(ZipAction.zip_id == ZipFile.id, ZipAction.todo_id == UrgentArchive.todo_id)
 _IS_WAITING = is_at(ZipAction, WAITING)
@@ -55,7 +55,7 @@ def _requests(connection: Connection) -> list[tuple[int, ZipKey, bool]]:
         .outerjoin(ZipAction, _OF_REQUEST)
         .order_by(UrgentArchive.id)
     )
-    return [(row.id, key_of(row), bool(row.is_open)) for row in connection.execute(query)]
+    return [(row.id, zip_key_of(row), bool(row.is_open)) for row in connection.execute(query)]
 
 
 def not_waiting(connection: Connection, keys: Collection[ZipKey]) -> list[ZipKey]:
@@ -63,5 +63,5 @@ def not_waiting(connection: Connection, keys: Collection[ZipKey]) -> list[ZipKey
     query = (
         select(*KEY).join(ZipFile).where(ZipFile.file_name.in_(sorted({key.file_name for key in keys})), ~_IS_WAITING)
     )
-    found = {key_of(row) for row in connection.execute(query)}
+    found = {zip_key_of(row) for row in connection.execute(query)}
     return [key for key in keys if key in found]

@@ -36,7 +36,7 @@ from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipActionLog, ZipFil
 from dcc.tracker.problems import problem_columns
 from dcc.tracker.progress import NewZipAction
 from dcc.tracker.states import REFUSED, WAITING
-from dcc.tracker.submission_rows import KEY, key_of, state_of
+from dcc.tracker.submission_rows import KEY, state_of, zip_key_of
 
 _AT_ONCE: Final = 5_000
 """The most archives recorded together: more rows would fill the memory at a source's first listing."""
@@ -101,7 +101,7 @@ class _Part:
         conforming: dict[int, ZipName] = {}
         for row in rows_about(basis.connection, _KNOWN, (key.file_name for key in new)):
             self._zips[row.file_name] = row.zip_id
-            if row.za_id is not None and (key := key_of(row)) in new:
+            if row.za_id is not None and (key := zip_key_of(row)) in new:
                 self._known[key] = row
             if row.centre_id is None and row.file_name in self._names:
                 conforming[row.zip_id] = self._names[row.file_name]

@@ -55,7 +55,7 @@ from dcc.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipFil
 from dcc.tracker.problems import message_columns
 from dcc.tracker.register.delegations import load_delegations
 from dcc.tracker.states import NOT_ARRIVED, REFUSED, SET_ASIDE
-from dcc.tracker.submission_rows import KEY, group_pairs, key_of
+from dcc.tracker.submission_rows import KEY, group_pairs, zip_key_of
 
 Seen = Mapping[ZipKey, tuple[KnownHosting, ListedFile]]
 """Known archives as they were listed before, and as they are listed now."""
@@ -350,5 +350,5 @@ def archives_by_source(connection: Connection, keys: Collection[ZipKey]) -> dict
         .join(ZipFile)
     )
     rows = rows_with(connection, query, ZipFile.file_name, (key.file_name for key in keys))
-    found = group_pairs((row.file_source_id, key) for row in rows if (key := key_of(row)) in keys)
+    found = group_pairs((row.file_source_id, key) for row in rows if (key := zip_key_of(row)) in keys)
     return {source: set(some) for source, some in found.items()}

@@ -32,7 +32,7 @@ from dcc.tracker.queries.zip_action_lists import (
     select_zip_actions,
 )
 from dcc.tracker.states import EXTRACTING, WAITING
-from dcc.tracker.submission_rows import KEY, group_pairs, is_at, key_of, named_after, newest_downloads, object_of
+from dcc.tracker.submission_rows import KEY, group_pairs, is_at, named_after, newest_downloads, object_of, zip_key_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def session_entries(
 ) -> dict[ZipKey, list[tuple[str, Problem]]]:
     """The active log entries of certain kinds for documents of these submissions, with file names."""
     query = select_entries(kinds).where(ZipAction.id.in_(session_zip_ids(connection, session)))
-    return group_pairs((key_of(row), (row.fname, problem_of(row))) for row in connection.execute(query))
+    return group_pairs((zip_key_of(row), (row.fname, problem_of(row))) for row in connection.execute(query))
 
 
 def zips_without_room(connection: Connection) -> list[tuple[ZipKey, str]]:
@@ -107,7 +107,7 @@ def zips_without_room(connection: Connection) -> list[tuple[ZipKey, str]]:
         .where(AnException.short_name == NO_ROOM, is_at(ZipAction, WAITING, EXTRACTING))
         .order_by(ZipLog.id)
     )
-    return list({key_of(row): row.message or "" for row in connection.execute(query)}.items())
+    return list({zip_key_of(row): row.message or "" for row in connection.execute(query)}.items())
 
 
 def session_zip_ids(connection: Connection, session: SessionEntry) -> Select[Any]:

@@ -47,10 +47,10 @@ from dcc.tracker.submission_rows import (
     group_pairs,
     is_at,
     is_of_centre,
-    key_of,
     named_after,
     newest_downloads,
     object_of,
+    zip_key_of,
 )
 
 _OTHER_ACTION = aliased(ZipAction)
@@ -181,7 +181,7 @@ def _counts(connection: Connection, query: _AnySelect) -> list[StateCount]:
 def held_documents(connection: Connection) -> list[tuple[ZipKey, str, str]]:
     """The documents that wait for confirmation: submission, file name and action; oldest first."""
     query = select_entries([HELD]).where(DOCUMENTS_COUNT)
-    return [(key_of(row), row.fname, row.message or "") for row in connection.execute(query)]
+    return [(zip_key_of(row), row.fname, row.message or "") for row in connection.execute(query)]
 
 
 def select_entries(kinds: Sequence[str]) -> _AnySelect:
@@ -434,7 +434,7 @@ def waiting_zip_actions(
         .order_by(*OLDEST_FIRST)
         .limit(limit)
     )
-    return [key_of(row) for row in connection.execute(query)]
+    return [zip_key_of(row) for row in connection.execute(query)]
 
 
 def _interrupted() -> ColumnElement[bool]:

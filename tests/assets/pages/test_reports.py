@@ -21,7 +21,7 @@ from dcc.errors import TrackerUnreachableError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
-from dcc.tracker.decisions import DecisionKind, decide, revoke
+from dcc.tracker.decisions import DecisionKind, record_decisions, revoke
 from dcc.tracker.models import Centre
 from dcc.tracker.queries.zip_action_lists import ZipFilter, select_zips
 from dcc_assets.metadata.links import report_of_zip
@@ -172,7 +172,7 @@ def test_a_decision_is_on_the_board_on_the_report_and_on_its_partition(shown: Sh
     tracker = shown.data.tracker
     with writing(tracker) as connection:
         (za_id,) = [one.id for one in select_zips(connection, ZipFilter(), [GOOD])]
-        decide(connection, DecisionKind.HOLD, [za_id], by="ann", reason="Harwell asks to wait")
+        record_decisions(connection, DecisionKind.HOLD, [za_id], by="ann", reason="Harwell asks to wait")
 
     pages = ("/dcc/board", f"/dcc/reports/{GOOD}")
 

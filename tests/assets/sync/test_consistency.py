@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from dagster import AssetCheckEvaluation, AssetKey, DagsterEvent, DagsterEventType, DagsterInstance, EventLogEntry
 
-from dcc.operations.consistency.inconsistency import RULES
+from dcc.operations.consistency.inconsistency import CONSISTENCY_RULES
 from dcc.operations.sessions import open_session
 from dcc_assets.keys import ZIP_ACTIONS
 from dcc_assets.sessions import run_session
@@ -52,7 +52,7 @@ def test_what_dagster_does_not_show_is_said_and_nothing_else(data: DataInstallat
         assert found() == set(), "what a session is at is not looked at"
 
     with open_instance(data.settings.model_copy(update={"home": data.settings.home / "elsewhere"})) as new:
-        assert {rule for rule, _ in found(new)} == {"C20", "C21", "C22"} <= set(RULES)
+        assert {rule for rule, _ in found(new)} == {"C20", "C21", "C22"} <= set(CONSISTENCY_RULES)
 
 
 def test_what_people_changed_since_the_last_session_is_left_to_the_next_one(data: DataInstallation) -> None:
