@@ -1,4 +1,4 @@
-"""Places for connections to sources, so that sessions, workers and audits together never have more than allowed.
+"""Slots for connections to sources, so that sessions, workers and audits together never have more than allowed.
 
 A connection first gets a row of the tracker, a position in a queue. It has a slot once the rows before it leave room
 at its source and its server, which several sources may share. A dead process loses its slots as a session loses its

@@ -273,6 +273,7 @@ def _write_crawl(
     if error is None and result.shrunk:
         error, outcome = _shrunk(listing.address, result.shrunk), CrawlOutcome.PARTIAL
     counts = result.counts(listing.ignored).counts
+    new = counts.pop("new")
     row = {
         "session_id": session.id,
         "file_source_id": listing.address.id,
@@ -284,7 +285,7 @@ def _write_crawl(
         "code": error and error.code,
         "details": error and message_to_json(error.translatable),
         **counts,
-        "new_zips": counts.pop("new"),
+        "new_zips": new,
     }
     insert_rows(connection, SourceCrawlRow.__table__, [row])
     return result, outcome, error

@@ -127,7 +127,7 @@ def list_in_parallel(
         ).start()
     limit = _longest_listing(addresses, settings)
     if session.connection_slots is not None:
-        # Each waits for a place as long as its listing may take.
+        # Each waits for a slot as long as its listing may take.
         wait += max((settings.for_protocol(address.protocol).list_timeout for address in addresses), default=0)
     rounds = max((math.ceil(count / most[server]) for server, count in of_server.items()), default=1)
     deadline = time.monotonic() + (wait + limit) * rounds

@@ -98,7 +98,10 @@ def _verdicts(kept: DraftFile, most: int, closing: ExitStack) -> Iterator[PathVe
         for draft, later in kept.drafts():
             for one in (draft, *draft.documents):
                 if one.path in later:
-                    one.add_later(later[one.path], most)
+                    # There is none unless the rules were loaded.
+                    from dcc.rules.checking import AWAITING_SPECIMENS
+
+                    one.add_later(later[one.path], most, AWAITING_SPECIMENS)
             yield from draft.verdicts()
 
 

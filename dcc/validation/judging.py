@@ -43,6 +43,7 @@ from dcc.rights import Delegations
 from dcc.rules.accepted_elements import AcceptedElements
 from dcc.rules.checking import (
     ABOUT_SPECIMENS,
+    AWAITING_SPECIMENS,
     LEFT_TO_SESSIONS,
     check_against_others,
     check_contents,
@@ -54,7 +55,7 @@ from dcc.rules.upload import DUPLICATE
 from dcc.runtime.disk_space import comes_from_full_disk, no_space_left
 from dcc.session.data.upload_order import DueDocument, document_to_apply, groups_to_apply, in_order_of_upload
 from dcc.tracker.states import VALID
-from dcc.validation.verdicts import MISSING, DocumentToJudge, DraftFile, DraftVerdict
+from dcc.validation.verdicts import DocumentToJudge, DraftFile, DraftVerdict
 from dcc.vocabulary import DocumentState
 
 _ROWS_HELD: Final = 1_000
@@ -172,9 +173,9 @@ class Judge:
             self._judge_applied(standing, ABOUT_SPECIMENS, kept)
             return
         submitted = [one for one in standing if not one.presumed]
-        self._judge_applied(submitted, MISSING, kept)
+        self._judge_applied(submitted, AWAITING_SPECIMENS, kept)
         run_writing(self._engine, lambda connection: change_rows(connection, SPECIMEN.c.id, presumed, is_current=True))
-        self._judge_applied(submitted, ABOUT_SPECIMENS - MISSING, kept)
+        self._judge_applied(submitted, ABOUT_SPECIMENS - AWAITING_SPECIMENS, kept)
         self._judge_applied([one for one in standing if one.presumed], ABOUT_SPECIMENS, kept)
 
     def _apply(self, kept: DraftFile) -> Iterator[_Standing]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
@@ -32,8 +32,6 @@ class PathVerdict:
     missing: tuple[Problem, ...] = ()
 
 
-MISSING: Final = frozenset({"E4", "S14"})
-"""The rules about missing things, which may have been submitted before."""
 _TOGETHER: Final = 200
 
 
@@ -56,13 +54,13 @@ class DraftVerdict:
         for of_sort in (self.errors, self.warnings):
             of_sort.sort(key=lambda problem: problem.line or 0)
 
-    def add_later(self, later: LaterFindings, most: int) -> None:
-        """Add what other documents add."""
+    def add_later(self, later: LaterFindings, most: int, awaiting: Collection[str]) -> None:
+        """Add what other documents add; `awaiting` are the rules about what may have been submitted before."""
         if later.takes_no_effect:
             for some in (self.errors, self.warnings):
                 some[:] = [one for one in some if one.kind != rule_of(one.code)]
-        self.add((problem for problem in later.problems if problem.kind not in MISSING), most)
-        self.missing += (problem for problem in later.problems if problem.kind in MISSING)
+        self.add((problem for problem in later.problems if problem.kind not in awaiting), most)
+        self.missing += (problem for problem in later.problems if problem.kind in awaiting)
 
     def verdicts(self) -> Iterator[PathVerdict]:
         """The verdict, and those of its documents."""

@@ -145,7 +145,7 @@ class Expected:
         known = {
             archive for archive, record in self.records.items() if place in record.listed and place not in record.gone
         }
-        self._miss(place, known, known - present)
+        self._miss(place, known, present)
         for archive in present:
             record = self.records.setdefault(archive, Record())
             record.gone.discard(place)
@@ -199,9 +199,10 @@ class Expected:
         copy, time = self.lying[place, archive]
         return Listed(len(content_of(copy)), time, (place, archive) in self.checksums)
 
-    def _miss(self, place: Place, known: set[int], absent: set[int]) -> None:
+    def _miss(self, place: Place, known: set[int], present: set[int]) -> None:
+        absent = known - present
         again = {archive for archive in absent if place in self.records[archive].missed}
-        is_doubtful = absent == known or (len(absent) >= _FEWEST_LOST and len(absent) > _LIMIT * len(known))
+        is_doubtful = not present or (len(absent) >= _FEWEST_LOST and len(absent) > _LIMIT * len(known))
         for archive in absent:
             record = self.records[archive]
             if is_doubtful and not again:

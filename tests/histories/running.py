@@ -117,6 +117,8 @@ def _settings(home: Path, tracker_url: str, qc_url: str) -> Settings:
         max_retries=1,
         min_free_bytes=0,
         hold_threshold=HOLD_ABOVE,
+        # In the model no source is left alone, however often it was away.
+        source_failure_limit=100,
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Engine, select
 
-from dcc.documents.contents import Entity
+from dcc.documents.contents import Entity, StatusCode
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action, DocumentKind
 from dcc.qc.apply.decision import AppliedDocument
@@ -165,6 +165,16 @@ def test_the_plan_of_a_delete_lists_what_would_go(qc_database: Engine) -> None:
     assert values[f"{PROCEDURE}_001"] == ("1", None)
     assert values["date"] == ("2013-10-01", None)
     assert [finding.rule for finding in planned.would_be.findings] == ["Q3"]
+
+
+def test_results_that_an_edit_gives_to_an_experiment_without_remove_nothing(qc_database: Engine) -> None:
+    apply(qc_database, ADD, specimen("S1"))
+    without_results = {"procedure": None, "status_codes": (StatusCode(9, None, "IMPC_PSC_003"),)}
+    apply(qc_database, ADD, experiment("E1")._replace(**without_results))
+    planned = plan(qc_database, EDIT, DocumentKind.EXPERIMENT, experiment("E1", value="9"))
+    assert (planned.would_be.opened, planned.would_be.ended) == ({"experiment": 1}, {"experiment": 1})
+    assert planned.removed == {}
+    assert EntityChange("Experiment E1 of H (no procedure)", f"{PROCEDURE}_001", None, "9") in planned.changes
 
 
 def test_the_plan_of_what_was_applied_already_is_empty(qc_database: Engine) -> None:

@@ -331,6 +331,7 @@ def test_a_checksum_file_without_a_checksum_is_the_centre_s_to_correct_and_read_
         assert result.ended is EndReason.FINISHED
         assert installation.states() == {KEY: "zip_md5 failed"}
         assert installation.attempts(KEY) == [(folder.source_id, "zip_md5 failed")] * session
+        assert not result.zips[KEY].kept
     assert f"{NAME}.md5 holds no MD5 checksum" in result.zips[KEY].reasons[-1].message
     (cause,) = in_reading(installation.tracker, causes_of, None, None, installation.settings)
     assert (cause.code, cause.acts, cause.zips) == ("bad-checksum-file", Actor.CENTRE, 1)

@@ -47,16 +47,18 @@ def check_registered(environment: Environment) -> Iterator[CheckFinding]:
     with environment.reading(TRACKER) as connection:
         entries = list_sources(connection)
         crawls = latest_crawls(connection)
-    crawled = [entry for entry in entries if entry.state == "available" and entry.centre_active]
+    crawlable = [entry for entry in entries if entry.state == "available" and entry.centre_active]
+    crawled = [entry for entry in crawlable if entry.pause is None]
     if not entries:
         yield warning("file sources", "None is registered.", "dcc source add")
         return
     if not crawled:
-        advice = "dcc source list; dcc source set-state ID available; dcc centre activate CODE"
+        advice = "dcc source list; dcc source resume ID; dcc source set-state ID available; dcc centre activate CODE"
         yield warning("file sources", f"None of {len(entries)} is crawled.", advice)
         return
-    others = len(entries) - len(crawled)
-    yield ok("file sources", f"Crawled: {len(crawled)}; not crawled: {others}.")
+    others, paused = len(entries) - len(crawled), len(crawlable) - len(crawled)
+    named = f", {paused} of them paused" if paused else ""
+    yield ok("file sources", f"Crawled: {len(crawled)}; not crawled: {others}{named}.")
     for entry in crawled:
         subject = f"file source {entry.id} ({entry.centre})"
         crawl = crawls.get(entry.id)

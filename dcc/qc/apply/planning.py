@@ -7,7 +7,7 @@ documents come between. It compares the versions that the document would end and
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +20,7 @@ from dcc.qc.apply.documents import apply_on
 from dcc.qc.apply.ownership import ForeignData
 from dcc.qc.apply.versions import UPDATED, is_lifetime_of, key_columns, key_of_row, same_animal, same_text
 from dcc.qc.models import ENTITY_TABLES, EXPERIMENT, LIFETIME, MEASUREMENT, NAMED, RUN, SPECIMEN
+from dcc.qc.rows.entity_keys import Key
 from dcc.rules.upload import describe
 from dcc.vocabulary import EntityKind
 
@@ -111,9 +112,11 @@ def _pairs(connection: Connection, kind: EntityKind, document_id: int) -> Iterat
     ended = _versions(connection, kind, LIFETIME.c.ended_by, document_id)
     opened = _versions(connection, kind, LIFETIME.c.opened_by, document_id)
     by_key = {_key(kind, row): row_id for row_id, row in opened.items()}
+    by_name = _names(kind, by_key)
     for chunk in sorted_chunks(ended):
         old = {row_id: ended[row_id] for row_id in chunk}
-        ids = [by_key.pop(_key(kind, row)) for row in old.values() if _key(kind, row) in by_key]
+        replacements = (_replacement(_key(kind, row), by_key, by_name) for row in old.values())
+        ids = [by_key.pop(key) for key in replacements if key in by_key]
         yield old, {row_id: opened[row_id] for row_id in ids}
     for rest in sorted_chunks(by_key.values()):
         yield {}, {row_id: opened[row_id] for row_id in rest}
@@ -132,6 +135,18 @@ def _key(kind: EntityKind, row: RowMapping) -> tuple[Any, ...]:
     return key_of_row([row[column.name] for column in key_columns(kind)])
 
 
+def _names(kind: EntityKind, keys: Iterable[Key]) -> Mapping[Key, Key]:
+    """The keys of experiments by what they have without a procedure."""
+    return {key[:3]: key for key in keys} if kind is EntityKind.EXPERIMENT else {}
+
+
+def _replacement(key: Key, keys: Container[Key], by_name: Mapping[Key, Key]) -> Key | None:
+    """The key of what replaces an entity: its own or, of an experiment without results, that of one with results."""
+    if key in keys:
+        return key
+    return by_name.get(key[:3]) if key[3:] == (None,) else None
+
+
 def _differences(
     connection: Connection, kind: EntityKind, old: Entities, new: Entities
 ) -> Iterator[tuple[EntityChange, bool]]:
@@ -140,12 +155,14 @@ def _differences(
         return
     before = _values(connection, kind, old)
     after = _values(connection, kind, new)
+    by_name = _names(kind, after)
     for key, values in before.items():
-        others = after.get(key, {})
+        replacement = _replacement(key, after, by_name)
+        others = {} if replacement is None else after[replacement]
         name = str(describe(kind, key))
         for of_value in values | others:
             if values.get(of_value) != others.get(of_value):
-                yield EntityChange(name, of_value, values.get(of_value), others.get(of_value)), key not in after
+                yield EntityChange(name, of_value, values.get(of_value), others.get(of_value)), replacement is None
 
 
 def _values(connection: Connection, kind: EntityKind, rows: Entities) -> dict[tuple[Any, ...], dict[str, str]]:

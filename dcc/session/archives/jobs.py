@@ -24,7 +24,7 @@ from dcc.tracker.archive_names import stored_name
 from dcc.tracker.hostings.copies import NewBadCopy, is_fault_of_centre
 from dcc.tracker.hostings.download_plan import KnownDocument, PlannedZip, StagedZip
 from dcc.tracker.models import utc_now
-from dcc.tracker.states import VALID, State
+from dcc.tracker.states import VALID, WRONG_CHECKSUM, State
 
 REFUSED_BY_NAME = State(Phase.XML_NAME, Status.FAILED)
 INVALID = State(Phase.XSD, Status.FAILED)
@@ -261,4 +261,5 @@ class Job:
 
     def _keeps(self, state: State) -> bool:
         """Whether nothing was fetched, and `state` is that of an earlier attempt with bytes."""
-        return not self.downloaded and not self.new_bad_copies and state.phase > Phase.ZIP_NAME
+        is_new = self.downloaded or self.new_bad_copies or self.last_failure == WRONG_CHECKSUM
+        return not is_new and state.phase > Phase.ZIP_NAME
