@@ -114,6 +114,7 @@ def render_html(
         "note_title": partial(sentences.note_title, catalogue),
         "problem_sentence": partial(sentences.problem_sentence, catalogue),
         "troubles_sentence": partial(sentences.troubles_sentence, catalogue),
+        "crawl_errors": partial(sentences.crawl_errors, catalogue),
         "statistics_sentence": partial(sentences.statistics_sentence, catalogue),
         "not_taken_reason": lambda row: row.reason(catalogue),
         "link_of_document": link_of_document,

@@ -69,6 +69,7 @@ def render_text(report: Report, catalogue: Catalogue, width: int = WIDTH) -> str
         "note_title": partial(sentences.note_title, catalogue),
         "problem_sentence": partial(sentences.problem_sentence, catalogue),
         "troubles_sentence": partial(sentences.troubles_sentence, catalogue),
+        "crawl_errors": partial(sentences.crawl_errors, catalogue),
         "states_text": sentences.states_text,
         "seconds_text": seconds_text,
     }

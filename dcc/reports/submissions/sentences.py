@@ -305,12 +305,25 @@ def troubles_sentence(catalogue: Catalogue, report: SessionReport) -> str:
         (noted.get(Noted.FINDINGS), mark_plural("{number} finding", "{number} findings")),
     )
     told = ", ".join(catalogue.say_plural(*texts, number) for number, texts in counts if number)
-    return told or (catalogue.say("all well") if report.outcome == EndReason.FINISHED else report.outcome)
+    is_well = report.outcome == EndReason.FINISHED
+    return told or catalogue.say(mark("all well") if is_well else SESSION_LABELS[report.outcome])
+
+
+def crawl_errors(catalogue: Catalogue, report: SessionReport) -> list[str]:
+    """Why sources could not be listed, a sentence each that names the source."""
+    errors = []
+    for source in report.sources:
+        if source.crawl is not None and source.crawl.error is not None:
+            title, why = catalogue.tell(source.title), catalogue.tell(source.crawl.error.marked)
+            is_named = why.casefold().startswith(title.casefold())
+            errors.append(why if is_named else f"{title}: {why}")
+    return errors
 
 
 def note_title(catalogue: Catalogue, note: Note) -> str:
     """What a note of a session is about, and where that failed; empty if it is about neither archive nor document."""
-    title = f"{note.name} ({note.centre})" if note.centre else note.name
+    name = catalogue.tell(note.name)
+    title = f"{name} ({note.centre})" if note.centre else name
     if note.failed_at is None:
         return f"{title}:" if title else ""
     failed = catalogue.say("{name}: failed at {phase}", name=title, phase=note.failed_at.short_name)
