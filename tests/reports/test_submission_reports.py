@@ -180,6 +180,11 @@ def test_the_summary_of_a_session_tells_of_what_it_had_to_do_with(desk: Desk) ->
         assert shown["said"] == f"{session.outcome}: {SESSION_MEANINGS[session.outcome]}"
         assert shown["said"] in page.text
         assert f"Session {session.id}, " in render_text(report, desk.catalogue())
+        contents = {link.removeprefix("#") for link in page.all("//nav//a/@href")}
+        assert {section.kind.value.replace(" ", "-") for section in report.sections} <= contents
+        assert "It ended on" in page.section("course")
+        cut = replace(report, sections=tuple(replace(one, total=len(one.notes) + 7) for one in report.sections))
+        assert desk.page_of(cut).text.count("... and 7 more") == len(report.sections)
         _says_the_same_of_zips(page, shown)
         _says_the_same_of_causes(page, shown)
 

@@ -64,7 +64,7 @@ def render_text(report: Report, catalogue: Catalogue, width: int = WIDTH) -> str
         "example_line": example_line,
         "to_be_corrected": partial(_to_be_corrected, catalogue),
         "document_line": partial(_document_line, catalogue),
-        "more": partial(_more, catalogue),
+        "more": partial(sentences.more, catalogue),
         "section_titles": SECTION_TITLES,
         "note_title": partial(sentences.note_title, catalogue),
         "problem_sentence": partial(sentences.problem_sentence, catalogue),
@@ -89,11 +89,6 @@ def _shown(line: str, width: int) -> list[str]:
         return ["", *wrapped(text.removeprefix("# "), width, "  ", break_words=False)]
     indent = " " * (len(line) - len(line.lstrip(" ")))
     return wrapped(indent + text, width, f"{indent}  ", break_words=False) if text else []
-
-
-def _more(catalogue: Catalogue, total: int, shown: int) -> str:
-    """How many more there are than those that are shown; empty if these are all."""
-    return catalogue.say_plural("... and one more", "... and {number} more", total - shown) if total > shown else ""
 
 
 def _document_line(catalogue: Catalogue, document: DocumentReport) -> str:

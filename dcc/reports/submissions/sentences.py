@@ -320,6 +320,11 @@ def crawl_errors(catalogue: Catalogue, report: SessionReport) -> list[str]:
     return errors
 
 
+def more(catalogue: Catalogue, total: int, shown: int) -> str:
+    """How many more there are than those that are shown; empty if these are all."""
+    return catalogue.say_plural("... and one more", "... and {number} more", total - shown) if total > shown else ""
+
+
 def note_title(catalogue: Catalogue, note: Note) -> str:
     """What a note of a session is about, and where that failed; empty if it is about neither archive nor document."""
     name = catalogue.tell(note.name)
