@@ -92,8 +92,17 @@ def test_the_report_gives_a_wrangler_every_reason(troubled: Troubled) -> None:
     assert "... and one more" in text
     assert "add/copy of H.impc.zip (H, Centre H): failed at zip_name" in text
     assert "does not follow <centre>.<yyyy-mm-dd>.<increment>.impc.zip" in text
-    assert "add/H.2013-10-31.1.impc.zip" not in text.partition("The archives")[0]
-    parts = ("3 failed submissions", "What to correct", "What failed", "The archives", "The sources", "How it went")
+    before, _, after = text.partition("The other archives")
+    assert "add/H.2013-10-31.1.impc.zip" not in before
+    assert "edit/H.2013-10-31.3.impc.zip" not in after, "what failed is told once"
+    parts = (
+        "3 failed submissions",
+        "What to correct",
+        "What failed",
+        "The other archives",
+        "The sources",
+        "How it went",
+    )
     assert sorted(parts, key=text.index) == list(parts), "what needs somebody comes first"
     assert max(len(line) for line in report.text.splitlines()) <= 120
     with troubled.installation.tracker.connect() as connection, pytest.raises(NotFoundError, match="dcc session list"):
@@ -119,7 +128,7 @@ def test_the_report_tells_of_data_that_fail_that_are_held_and_that_came_late(dat
     assert edit in waits
     assert "It would replace or remove 3 specimens" in waits
     assert f"dcc data confirm {edit}" in waits
-    came_late = text.partition("Documents that came late")[2].partition("The archives")[0]
+    came_late = text.partition("Documents that came late")[2].partition("The other archives")[0]
     assert late in came_late
     assert "arrived after one of 2013-11-01" in came_late
     assert edit not in came_late

@@ -126,6 +126,8 @@ def render_html(
     }
     if isinstance(report, SubmissionReport):
         values |= submission_values(report, catalogue)
+    if isinstance(report, SessionReport):
+        values["sections"] = sentences.sections_beside(report, report.causes)
     return render(_TEMPLATES[type(report)], values, own=own)
 
 

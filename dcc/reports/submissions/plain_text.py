@@ -76,6 +76,10 @@ def render_text(report: Report, catalogue: Catalogue, width: int = WIDTH) -> str
     if isinstance(report, SubmissionReport):
         values |= submission_values(report, catalogue)
     else:
+        sections = []
+        if isinstance(report, SessionReport):
+            sections = sentences.sections_beside(report, report.causes[:_MAX_CAUSES])
+        values |= {"sections": sections, "archives": sentences.archives_beside(report, sections)}
         values["sources"] = list(_sources(report, catalogue))
     values["counted"] = partial(_counted, catalogue, deletes=values["deletes"])
     lines = render("reports/text.txt", values).splitlines()
@@ -150,6 +154,8 @@ def _sources(
 ) -> Iterator[tuple[SourceReport, str, list[str]]]:
     """Each source, when it was crawled and what was done, and what troubled it that is not told before."""
     shown = {str(cause.example.message) for cause in report.causes[:_MAX_CAUSES]}
+    if isinstance(report, SessionReport):
+        shown |= {source.crawl.error.message for source in report.sources if source.crawl and source.crawl.error}
     for source in report.sources:
         crawled, troubles = catalogue.say("It was never crawled."), []
         if source.crawl is not None:

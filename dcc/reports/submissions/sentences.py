@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from dcc.messages import mark, mark_plural
@@ -24,12 +25,14 @@ from dcc.reports.submissions.labels import (
     SUBMIT_FOR_EDIT,
 )
 from dcc.reports.submissions.model import (
+    CentreReport,
     DocumentReport,
     Note,
     Noted,
     Outcome,
     PhaseStep,
     Report,
+    Section,
     SessionReport,
     SubmissionReport,
     ZipLine,
@@ -318,6 +321,25 @@ def crawl_errors(catalogue: Catalogue, report: SessionReport) -> list[str]:
             is_named = why.casefold().startswith(title.casefold())
             errors.append(why if is_named else f"{title}: {why}")
     return errors
+
+
+def sections_beside(report: SessionReport, causes: Sequence[Cause]) -> list[Section]:
+    """The sections of a session without what crawls noticed that the shown `causes` tell in the same words."""
+    told = {str(cause.example.message) for cause in causes}
+    sections = []
+    for section in report.sections:
+        notes = section.notes
+        if section.kind is Noted.FINDINGS:
+            notes = tuple(note for note in notes if not {problem.message for problem in note.problems} <= told)
+        if total := section.total - len(section.notes) + len(notes):
+            sections.append(replace(section, notes=notes, total=total))
+    return sections
+
+
+def archives_beside(report: CentreReport | SessionReport, sections: Sequence[Section]) -> list[ZipLine]:
+    """The archives of a summary, without those of which the `sections` tell that they failed."""
+    told = {str(note.name) for section in sections if section.kind is Noted.FAILED for note in section.notes}
+    return [line for line in report.zips if line.needs_nobody or str(line.key) not in told]
 
 
 def more(catalogue: Catalogue, total: int, shown: int) -> str:
