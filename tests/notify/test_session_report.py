@@ -144,6 +144,15 @@ def test_a_session_without_anything_amiss_says_so(installation: Installation) ->
 
 
 @only_sqlite
+def test_what_a_crawl_noticed_is_told_once_and_counted_still(installation: Installation) -> None:
+    installation.add_folder().put("add/H.2099-10-31.1.impc.zip")
+    session = installation.run_session().id
+    report = in_reading(installation.tracker, session_report, session)
+    assert report.subject == f"DCC session {session}: 1 finding"
+    assert one_line(report.text).count("which is in the future") == 1
+
+
+@only_sqlite
 def test_the_report_of_an_earlier_session_does_not_tell_what_is_now(installation: Installation) -> None:
     installation.add_folder().put("add/H.2013-10-31.1.impc.zip", b"PK no archive")
     paused = installation.add_folder("J", "paused").source_id
