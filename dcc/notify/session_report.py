@@ -75,7 +75,9 @@ def session_report(
     )
     noticed = any(section.kind is Noted.FINDINGS for section in report.sections)
     is_quiet = not (report.zips or noticed or report.sources_in_trouble or report.outcome in FAILED_ENDS)
-    lines = [catalogue.say("Failed: {what}", what=legible(error)) for error in report.task_errors]
+    told = {f"Crawl of {source.title}" for source in report.sources if source.crawl and source.crawl.error}
+    failed = [error for error in report.task_errors if error not in told]
+    lines = [catalogue.say("Failed: {what}", what=legible(error)) for error in failed]
     lines.append(catalogue.say("See also: {command}", command="dcc status; dcc show <action>/<zip>; dcc ui"))
     more = "".join(f"{piece}\n" for line in lines for piece in wrapped(line, WIDTH, "  "))
     return Report(session_id, title, f"{render_text(report, catalogue)}\n{more}", is_quiet)

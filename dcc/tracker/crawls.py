@@ -300,6 +300,12 @@ def require_session(connection: Connection, session_id: int) -> SessionEntry:
     raise NotFoundError(f"No session {session_id} exists. See `dcc session list`.")
 
 
+def is_newest_session(connection: Connection, session: SessionEntry) -> bool:
+    """Whether no session of the same group of centres began later."""
+    later = select(CrawlingSession.id).where(CrawlingSession.id > session.id)
+    return connection.scalar(later.where(CrawlingSession.centre_group.is_not_distinct_from(session.group))) is None
+
+
 def list_held_sessions(connection: Connection) -> list[SessionEntry]:
     """The open sessions, which a process has or had, or which wait for a run; newest first."""
     return list_sessions(connection, ids=list(_open_sessions(connection)))

@@ -13,8 +13,11 @@ from dcc.cli.demo import submissions
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.notify.session_report import send_session_report
 from dcc.settings import load_settings
+from dcc.sources.crawl_policy import Pause
 from dcc.tracker.crawls import list_sessions
-from tests.support.asking import in_reading
+from dcc.tracker.models import utc_now
+from dcc.tracker.register.source_schedules import set_pause
+from tests.support.asking import in_reading, in_writing
 from tests.support.data_installations import DataInstallation, experiments
 from tests.support.data_installations import specimens as data_specimens
 from tests.support.databases import only_sqlite
@@ -77,7 +80,8 @@ def test_the_report_gives_a_wrangler_every_reason(troubled: Troubled) -> None:
     assert "listed (4 archives, 3 new, 0 known and one refused by its name)" in text
     assert f"Source {troubled.folder.source_id} (H, file://localhost{troubled.folder.path}): Crawled on " in text
     assert f"file source {troubled.other_source} (J, file://localhost): the folder" in text
-    assert f"Failed: Crawl of file source {troubled.other_source} (J, file://localhost)" in text
+    assert text.index(f"file source {troubled.other_source} (J, ") < text.index("Archives: "), "first of all"
+    assert "Failed: Crawl of" not in text, "why it failed is told already"
     assert "cannot be reached (No such file or directory)" in text
     assert "Archives: zip_name failed 1, unzip failed 1, xsd done 1, xsd failed 1" in text
     assert "Documents: xsd done 1, xsd failed 1" in text
@@ -88,8 +92,17 @@ def test_the_report_gives_a_wrangler_every_reason(troubled: Troubled) -> None:
     assert "... and one more" in text
     assert "add/copy of H.impc.zip (H, Centre H): failed at zip_name" in text
     assert "does not follow <centre>.<yyyy-mm-dd>.<increment>.impc.zip" in text
-    assert "add/H.2013-10-31.1.impc.zip" not in text.partition("The archives")[0]
-    parts = ("3 failed submissions", "What to correct", "What failed", "The archives", "The sources", "How it went")
+    before, _, after = text.partition("The other archives")
+    assert "add/H.2013-10-31.1.impc.zip" not in before
+    assert "edit/H.2013-10-31.3.impc.zip" not in after, "what failed is told once"
+    parts = (
+        "3 failed submissions",
+        "What to correct",
+        "What failed",
+        "The other archives",
+        "The sources",
+        "How it went",
+    )
     assert sorted(parts, key=text.index) == list(parts), "what needs somebody comes first"
     assert max(len(line) for line in report.text.splitlines()) <= 120
     with troubled.installation.tracker.connect() as connection, pytest.raises(NotFoundError, match="dcc session list"):
@@ -115,7 +128,7 @@ def test_the_report_tells_of_data_that_fail_that_are_held_and_that_came_late(dat
     assert edit in waits
     assert "It would replace or remove 3 specimens" in waits
     assert f"dcc data confirm {edit}" in waits
-    came_late = text.partition("Documents that came late")[2].partition("The archives")[0]
+    came_late = text.partition("Documents that came late")[2].partition("The other archives")[0]
     assert late in came_late
     assert "arrived after one of 2013-11-01" in came_late
     assert edit not in came_late
@@ -128,6 +141,29 @@ def test_a_session_without_anything_amiss_says_so(installation: Installation) ->
     report = in_reading(installation.tracker, session_report, session)
     assert report.subject == f"DCC session {session}: all well"
     assert "UTC: finished: all its work was done, whatever was wrong with the data all well" in one_line(report.text)
+
+
+@only_sqlite
+def test_what_a_crawl_noticed_is_told_once_and_counted_still(installation: Installation) -> None:
+    installation.add_folder().put("add/H.2099-10-31.1.impc.zip")
+    session = installation.run_session().id
+    report = in_reading(installation.tracker, session_report, session)
+    assert report.subject == f"DCC session {session}: 1 finding"
+    assert one_line(report.text).count("which is in the future") == 1
+
+
+@only_sqlite
+def test_the_report_of_an_earlier_session_does_not_tell_what_is_now(installation: Installation) -> None:
+    installation.add_folder().put("add/H.2013-10-31.1.impc.zip", b"PK no archive")
+    paused = installation.add_folder("J", "paused").source_id
+    pause = Pause("a move", "ann", utc_now(), None)
+    in_writing(installation.tracker, set_pause, paused, pause)
+    sessions = [installation.run_session().id for _ in range(2)]
+    texts = [one_line(in_reading(installation.tracker, session_report, session).text) for session in sessions]
+    assert ["Sources that are left alone" in text for text in texts] == [False, True]
+    assert f"file source {paused} (J, file://localhost):" in texts[1], "commands take its number"
+    sources = [text.partition("The sources")[2] for text in texts]
+    assert [source.count("add/H.2013-10-31.1.impc.zip") for source in sources] == [0, 0], "it failed in the first alone"
 
 
 @only_sqlite

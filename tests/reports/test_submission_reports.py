@@ -13,13 +13,14 @@ from dcc.errors import NotFoundError
 from dcc.messages import Message
 from dcc.notify.digests import collect_digests
 from dcc.operations.sessions import open_session
-from dcc.outcomes import SESSION_MEANINGS, Problem, ZipKey
+from dcc.outcomes import SESSION_MEANINGS, EndReason, Problem, ZipKey
 from dcc.reports.causes.collecting import worst_first
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission
 from dcc.reports.submissions.json_form import as_json
 from dcc.reports.submissions.model import AcceptedData, EntityCount, Outcome
 from dcc.reports.submissions.plain_text import render_text
+from dcc.reports.submissions.sentences import sections_beside, troubles_sentence
 from dcc.session.crawling import crawl_file_sources
 from dcc.tracker.crawls import list_sessions
 from tests.support import submission_world as world
@@ -179,6 +180,12 @@ def test_the_summary_of_a_session_tells_of_what_it_had_to_do_with(desk: Desk) ->
         assert shown["said"] == f"{session.outcome}: {SESSION_MEANINGS[session.outcome]}"
         assert shown["said"] in page.text
         assert f"Session {session.id}, " in render_text(report, desk.catalogue())
+        contents = {link.removeprefix("#") for link in page.all("//nav//a/@href")}
+        sections = sections_beside(report, report.causes)
+        assert {section.kind.value.replace(" ", "-") for section in sections} <= contents
+        assert "It ended on" in page.section("course")
+        cut = replace(report, sections=tuple(replace(one, total=one.total + 7) for one in sections))
+        assert desk.page_of(cut).text.count("... and 7 more") == len(sections)
         _says_the_same_of_zips(page, shown)
         _says_the_same_of_causes(page, shown)
 
@@ -200,6 +207,15 @@ def test_the_error_of_a_crawl_is_told_in_the_language_of_the_report(data: DataIn
     shown = as_json(in_both(data, collect_centre, "H", data.settings, catalogue=catalogue), catalogue)
     (source,) = shown["sources"]
     assert source["crawl"]["error"]["message"].startswith("Dateiquelle 1 (H, file://localhost): Der Ordner ")
+
+
+def test_what_is_told_of_a_session_is_in_the_language_of_the_report(desk: Desk) -> None:
+    catalogue = desk.catalogue("de")
+    report = collect_session(desk.tracker, desk.qc, 1, desk.data.settings)
+    sections = as_json(report, catalogue)["sections"]
+    said = " ".join(problem["message"] for one in sections for note in one["notes"] for problem in note["problems"])
+    assert "Datum 2013-02-31" in said
+    assert troubles_sentence(catalogue, replace(report, sections=(), outcome=EndReason.TIME_LIMIT)) == "Zeitgrenze"
 
 
 def test_summaries_say_of_a_submission_what_its_report_says(data: DataInstallation) -> None:

@@ -29,7 +29,7 @@ from dcc.reports.submissions.model import (
 from dcc.reports.submissions.session_sections import sections_of
 from dcc.reports.submissions.zip_lines import line_of, zips_of_centre, zips_of_session
 from dcc.settings import Settings
-from dcc.tracker.crawls import CrawlEntry, latest_crawls, require_session
+from dcc.tracker.crawls import CrawlEntry, is_newest_session, latest_crawls, require_session
 from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
 from dcc.tracker.hostings.missing_archives import count_open
 from dcc.tracker.models import Centre, ZipAction, ZipFile, utc_now
@@ -169,6 +169,7 @@ def collect_session(
     done = {figures.source: figures for figures in statistics_of(tracker, session_id)}
     troubled = session.outcome in FAILED_ENDS or any(crawl.error for crawl in session.crawls)
     zips, causes = zips_of_session(tracker, session, qc), causes_of(tracker, qc, session_id, settings)
+    is_newest = is_newest_session(tracker, session)
     return SessionReport(
         session=session.id,
         started=session.started,
@@ -179,8 +180,8 @@ def collect_session(
         seconds=seconds_by_phase(session),
         document_states=tuple(session_document_states(tracker, session)),
         sources_in_trouble=sum(crawl.error is not None for crawl in session.crawls),
-        sections=sections_of(tracker, session, settings.source_failure_limit),
-        proposals=sum(count_open(tracker).values()),
+        sections=sections_of(tracker, session, settings.source_failure_limit, is_newest=is_newest),
+        proposals=sum(count_open(tracker).values()) if is_newest else 0,
         qc_missing=_missing(qc, qc_missing),
         **_summary(zips, causes, troubled=troubled),
         **_sources(tracker, list_sources(tracker, sorted(crawls)) if crawls else [], crawls, done),
@@ -231,7 +232,10 @@ def _sources(
     crawls: Mapping[int, CrawlEntry],
     done: Mapping[int, SourceStatistics] | None = None,
 ) -> dict[str, Any]:
-    """The fields of a summary on sources: the first, those in trouble before others."""
+    """The fields of a summary on sources: the first, those in trouble before others.
+
+    With `done`, it is of a session: what was not taken is of now, and not told.
+    """
 
     def is_well(source: SourceEntry) -> bool:
         crawl = crawls.get(source.id)
@@ -240,11 +244,12 @@ def _sources(
     reports: list[SourceReport] = []
     left = MAX_NOT_TAKEN
     for source in sorted(sources, key=is_well)[:MAX_SOURCES]:
-        rows = skipped_entries(tracker, source.id) if left > 0 else []
+        rows = skipped_entries(tracker, source.id) if left > 0 and done is None else []
         reports.append(
             SourceReport(
                 source=source.id,
                 label=source.address,
+                title=source.label,
                 centre=source.centre,
                 state=source.state,
                 hosted=source.hosted,

@@ -23,6 +23,7 @@ from dcc.reports.submissions.model import (
     AcceptedData,
     CentreReport,
     DocumentReport,
+    Note,
     Report,
     SessionReport,
     SourceReport,
@@ -51,8 +52,12 @@ def as_json(report: Report, catalogue: Catalogue) -> dict[str, Any]:
     if isinstance(report, CentreReport):
         return {"kind": "centre", **common, "accepted": _accepted(report.accepted), "pictures": _pictures(report)}
     label = session_outcome(catalogue, report.outcome)
-    names = ("session", "started", "finished", "failed_step", "task_errors", "seconds", "document_states")
-    told = _fields(report, *names, "sources_in_trouble", "sections", "proposals")
+    names = ("session", "started", "finished", "failed_step", "task_errors", "seconds", "document_states", "proposals")
+    sections = [
+        {**_fields(section, "kind", "total"), "notes": [_note(note, catalogue) for note in section.notes]}
+        for section in report.sections
+    ]
+    told = {**_fields(report, *names, "sources_in_trouble"), "sections": sections}
     return {"kind": "session", **common, **told, "said": label}
 
 
@@ -116,6 +121,17 @@ def _reason(reason: Problem, catalogue: Catalogue) -> dict[str, Any]:
     return {**_fields(reason, "kind", "recorded"), "message": shortened(catalogue.tell(reason.fact))}
 
 
+def _note(note: Note, catalogue: Catalogue) -> dict[str, Any]:
+    return {
+        **_fields(note, "total", "centre", "failed_at", "documents_total"),
+        "name": catalogue.tell(note.name),
+        "problems": [
+            {**_fields(problem), "message": shortened(catalogue.tell(problem.marked))} for problem in note.problems
+        ],
+        "documents": [_note(document, catalogue) for document in note.documents],
+    }
+
+
 def _document(document: DocumentReport, catalogue: Catalogue) -> dict[str, Any]:
     steps = [{**_fields(step), "said": catalogue.say(STANDING_LABELS[step.standing])} for step in document.steps]
     return {**_fields(document), "steps": steps}
@@ -144,6 +160,7 @@ def _accepted(accepted: AcceptedData | None) -> dict[str, Any] | None:
 
 def _source(source: SourceReport, catalogue: Catalogue) -> dict[str, Any]:
     shown = _fields(replace(source, not_taken=()))
+    del shown["title"]
     shown["not_taken"] = [
         {
             "entry": None if row.entry is None else shortened(row.entry, LONGEST_VALUE),

@@ -11,6 +11,7 @@ from datetime import date, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from dcc.messages import Message
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.tracker.crawls import CrawlEntry, CrawlFindingEntry
@@ -255,11 +256,12 @@ class ZipLine:
 class SourceReport:
     """A file source with its last crawl (of the session, where it is the report of one), and what was not taken.
 
-    `done` is what the session did with it, None before its end and in other reports.
+    `title` names it in sentences. `done` is what the session did with it, None before its end and in other reports.
     """
 
     source: int
     label: str
+    title: Message
     centre: str
     state: str
     hosted: int
@@ -319,7 +321,7 @@ class Note:
 
     problems: tuple[Problem, ...] = ()
     total: int = 0
-    name: str = ""
+    name: Message | str = ""
     centre: str = ""
     failed_at: Phase | None = None
     documents: tuple[Note, ...] = ()

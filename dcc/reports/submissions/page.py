@@ -28,6 +28,7 @@ from dcc.reports.submissions.limits import (
 from dcc.reports.submissions.model import CentreReport, Outcome, Report, SessionReport, SubmissionReport
 from dcc.reports.submissions.templates import SHIPPED, render
 from dcc.settings import Settings
+from dcc.tracker.session_statistics import seconds_text
 
 if TYPE_CHECKING:
     from dcc.reports.causes.cause import Cause
@@ -114,6 +115,10 @@ def render_html(
         "note_title": partial(sentences.note_title, catalogue),
         "problem_sentence": partial(sentences.problem_sentence, catalogue),
         "troubles_sentence": partial(sentences.troubles_sentence, catalogue),
+        "crawl_errors": partial(sentences.crawl_errors, catalogue),
+        "more": partial(sentences.more, catalogue),
+        "states_text": sentences.states_text,
+        "seconds_text": seconds_text,
         "statistics_sentence": partial(sentences.statistics_sentence, catalogue),
         "not_taken_reason": lambda row: row.reason(catalogue),
         "link_of_document": link_of_document,
@@ -121,6 +126,8 @@ def render_html(
     }
     if isinstance(report, SubmissionReport):
         values |= submission_values(report, catalogue)
+    if isinstance(report, SessionReport):
+        values["sections"] = sentences.sections_beside(report, report.causes)
     return render(_TEMPLATES[type(report)], values, own=own)
 
 

@@ -64,17 +64,22 @@ def render_text(report: Report, catalogue: Catalogue, width: int = WIDTH) -> str
         "example_line": example_line,
         "to_be_corrected": partial(_to_be_corrected, catalogue),
         "document_line": partial(_document_line, catalogue),
-        "more": partial(_more, catalogue),
+        "more": partial(sentences.more, catalogue),
         "section_titles": SECTION_TITLES,
         "note_title": partial(sentences.note_title, catalogue),
         "problem_sentence": partial(sentences.problem_sentence, catalogue),
         "troubles_sentence": partial(sentences.troubles_sentence, catalogue),
+        "crawl_errors": partial(sentences.crawl_errors, catalogue),
         "states_text": sentences.states_text,
         "seconds_text": seconds_text,
     }
     if isinstance(report, SubmissionReport):
         values |= submission_values(report, catalogue)
     else:
+        sections = []
+        if isinstance(report, SessionReport):
+            sections = sentences.sections_beside(report, report.causes[:_MAX_CAUSES])
+        values |= {"sections": sections, "archives": sentences.archives_beside(report, sections)}
         values["sources"] = list(_sources(report, catalogue))
     values["counted"] = partial(_counted, catalogue, deletes=values["deletes"])
     lines = render("reports/text.txt", values).splitlines()
@@ -88,11 +93,6 @@ def _shown(line: str, width: int) -> list[str]:
         return ["", *wrapped(text.removeprefix("# "), width, "  ", break_words=False)]
     indent = " " * (len(line) - len(line.lstrip(" ")))
     return wrapped(indent + text, width, f"{indent}  ", break_words=False) if text else []
-
-
-def _more(catalogue: Catalogue, total: int, shown: int) -> str:
-    """How many more there are than those that are shown; empty if these are all."""
-    return catalogue.say_plural("... and one more", "... and {number} more", total - shown) if total > shown else ""
 
 
 def _document_line(catalogue: Catalogue, document: DocumentReport) -> str:
@@ -154,6 +154,8 @@ def _sources(
 ) -> Iterator[tuple[SourceReport, str, list[str]]]:
     """Each source, when it was crawled and what was done, and what troubled it that is not told before."""
     shown = {str(cause.example.message) for cause in report.causes[:_MAX_CAUSES]}
+    if isinstance(report, SessionReport):
+        shown |= {source.crawl.error.message for source in report.sources if source.crawl and source.crawl.error}
     for source in report.sources:
         crawled, troubles = catalogue.say("It was never crawled."), []
         if source.crawl is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from dcc.messages import mark, mark_plural
@@ -24,12 +25,14 @@ from dcc.reports.submissions.labels import (
     SUBMIT_FOR_EDIT,
 )
 from dcc.reports.submissions.model import (
+    CentreReport,
     DocumentReport,
     Note,
     Noted,
     Outcome,
     PhaseStep,
     Report,
+    Section,
     SessionReport,
     SubmissionReport,
     ZipLine,
@@ -305,12 +308,49 @@ def troubles_sentence(catalogue: Catalogue, report: SessionReport) -> str:
         (noted.get(Noted.FINDINGS), mark_plural("{number} finding", "{number} findings")),
     )
     told = ", ".join(catalogue.say_plural(*texts, number) for number, texts in counts if number)
-    return told or (catalogue.say("all well") if report.outcome == EndReason.FINISHED else report.outcome)
+    is_well = report.outcome == EndReason.FINISHED
+    return told or catalogue.say(mark("all well") if is_well else SESSION_LABELS[report.outcome])
+
+
+def crawl_errors(catalogue: Catalogue, report: SessionReport) -> list[str]:
+    """Why sources could not be listed, a sentence each that names the source."""
+    errors = []
+    for source in report.sources:
+        if source.crawl is not None and source.crawl.error is not None:
+            title, why = catalogue.tell(source.title), catalogue.tell(source.crawl.error.marked)
+            is_named = why.casefold().startswith(title.casefold())
+            errors.append(why if is_named else f"{title}: {why}")
+    return errors
+
+
+def sections_beside(report: SessionReport, causes: Sequence[Cause]) -> list[Section]:
+    """The sections of a session without what crawls noticed that the shown `causes` tell in the same words."""
+    told = {str(cause.example.message) for cause in causes}
+    sections = []
+    for section in report.sections:
+        notes = section.notes
+        if section.kind is Noted.FINDINGS:
+            notes = tuple(note for note in notes if not {problem.message for problem in note.problems} <= told)
+        if total := section.total - len(section.notes) + len(notes):
+            sections.append(replace(section, notes=notes, total=total))
+    return sections
+
+
+def archives_beside(report: CentreReport | SessionReport, sections: Sequence[Section]) -> list[ZipLine]:
+    """The archives of a summary, without those of which the `sections` tell that they failed."""
+    told = {str(note.name) for section in sections if section.kind is Noted.FAILED for note in section.notes}
+    return [line for line in report.zips if line.needs_nobody or str(line.key) not in told]
+
+
+def more(catalogue: Catalogue, total: int, shown: int) -> str:
+    """How many more there are than those that are shown; empty if these are all."""
+    return catalogue.say_plural("... and one more", "... and {number} more", total - shown) if total > shown else ""
 
 
 def note_title(catalogue: Catalogue, note: Note) -> str:
     """What a note of a session is about, and where that failed; empty if it is about neither archive nor document."""
-    title = f"{note.name} ({note.centre})" if note.centre else note.name
+    name = catalogue.tell(note.name)
+    title = f"{name} ({note.centre})" if note.centre else name
     if note.failed_at is None:
         return f"{title}:" if title else ""
     failed = catalogue.say("{name}: failed at {phase}", name=title, phase=note.failed_at.short_name)

@@ -34,17 +34,21 @@ _MAX_DOCUMENTS: Final = 5
 _MAX_ERRORS: Final = 3
 
 
-def sections_of(connection: Connection, session: SessionEntry, failure_limit: int) -> tuple[Section, ...]:
+def sections_of(
+    connection: Connection, session: SessionEntry, failure_limit: int, *, is_newest: bool
+) -> tuple[Section, ...]:
     """The sections of a session's report that have anything, those that need somebody first.
 
-    `failure_limit` is that of DCC_SOURCE_FAILURE_LIMIT.
+    `failure_limit` is that of DCC_SOURCE_FAILURE_LIMIT. Unless the session `is_newest`, those that tell what is now are
+    left out.
     """
     failed = [zipped for zipped in session_zips(connection, session) if zipped.status is Status.FAILED]
     names = {entry.short_name: entry.full_name for entry in list_centres(connection)}
     waiting = zips_that_wait(connection, session_zip_ids(connection, session)).values()
-    without_room = [(key, Problem(NO_ROOM, reason)) for key, reason in zips_without_room(connection)]
+    no_room = zips_without_room(connection) if is_newest else []
+    without_room = [(key, Problem(NO_ROOM, reason)) for key, reason in no_room]
     findings = [Note((Problem(one.kind, one.said),), 1) for one in session_findings(connection, session.id)]
-    alone = _left_alone(connection, session, failure_limit)
+    alone = _left_alone(connection, session, failure_limit) if is_newest else []
     held, late = (session_entries(connection, session, [kind]) for kind in (HELD, LATE))
     found: dict[Noted, tuple[Iterable[Note], int]] = {
         Noted.FAILED: ((_failure(connection, zipped, names) for zipped in failed[:_MAX_NOTES]), len(failed)),
@@ -108,7 +112,7 @@ def _left_alone(connection: Connection, session: SessionEntry, failure_limit: in
         reasons = why_not_crawled(source, None if due.why is DueReason.RECENT else due)
         problems = tuple(Problem(entry.why, entry.for_wranglers or entry.message) for entry in reasons)
         if problems:
-            notes.append(Note(problems, len(problems), f"{source.centre}, {source.address}"))
+            notes.append(Note(problems, len(problems), source.label))
     if recent:
         notes.append(_about("", Problem(SkipReason.NOT_DUE, message(_RECENT, number=recent))))
     return notes

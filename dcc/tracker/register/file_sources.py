@@ -20,8 +20,9 @@ from sqlalchemy.engine import Row
 
 from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
+from dcc.messages import Message
 from dcc.sources.access import USUAL_PORTS, parse_hostname
-from dcc.sources.base import PLAIN, DeltaStrategy, Extent, SourceAddress, SourceProtocol
+from dcc.sources.base import PLAIN, DeltaStrategy, Extent, SourceAddress, SourceProtocol, label_of
 from dcc.sources.connect import OPENERS, protocols
 from dcc.sources.crawl_policy import Pause, shown_age
 from dcc.sources.host_keys import HostKey as ServerKey
@@ -89,6 +90,11 @@ class SourceEntry:
     def address(self) -> str:
         """Where it is: `sftp://sftp.example.org/impc`."""
         return f"{self.protocol}://{self.hostname}{self.base_path}"
+
+    @property
+    def label(self) -> Message:
+        """It in messages, with its number."""
+        return label_of(self.id, self.centre, self.protocol, self.hostname)
 
 
 def add_source(
