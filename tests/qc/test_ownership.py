@@ -230,7 +230,7 @@ def test_a_refusal_that_the_tracker_did_not_hear_of_stays_one(
     document = "J.2013-11-01.1.specimen.impc.xml"
     other.put(f"delete/{OTHERS}", named_for("J", "2013-11-01.1", specimens("2013-11-01.1")))
     with monkeypatch.context() as patched:
-        patched.setattr(Uploader, "fact", interrupted_before_the_tracker_hears)
+        patched.setattr(Uploader, "result_of", interrupted_before_the_tracker_hears)
         with pytest.raises(KeyboardInterrupt):
             data.run()
     data.take_up()
@@ -245,7 +245,7 @@ def test_what_was_confirmed_before_the_tracker_heard_of_it_is_told_as_confirmed(
     other.put(key, named_for("J", "2013-11-01.1", specimens("2013-11-01.1", first=50)))
     data.run()
     with monkeypatch.context() as patched:
-        patched.setattr(Uploader, "fact", interrupted_before_the_tracker_hears)
+        patched.setattr(Uploader, "result_of", interrupted_before_the_tracker_hears)
         with pytest.raises(KeyboardInterrupt):
             data.confirm(key, **WHO)
     data.take_up()

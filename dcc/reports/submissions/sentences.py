@@ -337,7 +337,7 @@ def sections_beside(report: SessionReport, causes: Sequence[Cause]) -> list[Sect
 
 
 def archives_beside(report: CentreReport | SessionReport, sections: Sequence[Section]) -> list[ZipLine]:
-    """The archives of a summary, without those of which the `sections` tell that they failed."""
+    """The archives of a summary, without those that the `sections` tell as failed."""
     told = {str(note.name) for section in sections if section.kind is Noted.FAILED for note in section.notes}
     return [line for line in report.zips if line.needs_nobody or str(line.key) not in told]
 
