@@ -21,6 +21,7 @@ from dcc.reports.submissions.stored_reports import qc_at_hand
 from dcc.runtime.legible_text import legible
 from dcc.runtime.wrapping import wrapped
 from dcc.settings import Settings
+from dcc.tracker.crawls import crawl_comment
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ def session_report(
     )
     noticed = any(section.kind is Noted.FINDINGS for section in report.sections)
     is_quiet = not (report.zips or noticed or report.sources_in_trouble or report.outcome in FAILED_ENDS)
-    told = {f"Crawl of {source.title}" for source in report.sources if source.crawl and source.crawl.error}
+    told = {crawl_comment(source.title) for source in report.sources if source.crawl_error}
     failed = [error for error in report.task_errors if error not in told]
     lines = [catalogue.say("Failed: {what}", what=legible(error)) for error in failed]
     lines.append(catalogue.say("See also: {command}", command="dcc status; dcc show <action>/<zip>; dcc ui"))

@@ -15,7 +15,7 @@ from sqlalchemy import Engine, event
 from dcc.databases.engines import disposed, open_database
 from dcc.qc.database import QC_DATABASE
 
-LEFT_OUT: Final = frozenset(
+EMPTY_TABLES: Final = frozenset(
     {
         *("genotype", "parental_strain", "chromosomal_alteration", "chromosome"),
         *("measurement", "media", "media_association", "dimension", "metadata"),

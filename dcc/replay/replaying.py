@@ -33,7 +33,7 @@ from dcc.qc.database import QC_DATABASE
 from dcc.qc.judging.waiver_store import waivers_in_force
 from dcc.qc.reference.refresh import read_source
 from dcc.qc.reference.snapshots import load_active
-from dcc.qc.scratch import LEFT_OUT
+from dcc.qc.scratch import EMPTY_TABLES
 from dcc.reference.loading import SETS, ReferenceData
 from dcc.replay import worker
 from dcc.replay.batches import processes_of
@@ -135,7 +135,7 @@ def _replayer(tracker: Engine, qc: Engine, settings: Settings, proposal: Proposa
     try:
         init_database(engine)
         proposed = {name: read_source(engine, settings, name) for name in proposal.reference}
-        columns = columns_for(engine)._replace(left_out=LEFT_OUT)
+        columns = columns_for(engine)._replace(left_out=EMPTY_TABLES)
     finally:
         engine.dispose()
     sets: dict[str, Any] = {**{snapshot.name: snapshot for snapshot in active}, **proposed}

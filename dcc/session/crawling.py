@@ -35,6 +35,7 @@ from dcc.settings import Settings
 from dcc.sources.base import ListedFile, SourceAddress
 from dcc.sources.crawl_policy import CrawlDue, PastCrawls, crawl_due
 from dcc.sources.listing_watch import ListingWatch, ignore_progress
+from dcc.tracker.crawls import crawl_comment
 from dcc.tracker.database import exception_id
 from dcc.tracker.listings.basis import ListingBasis, RecordedListing
 from dcc.tracker.listings.findings import ONLY_NOTED, ListingFinding
@@ -65,7 +66,7 @@ def crawl_file_sources(
     addresses, dues = session.read(partial(_to_crawl, session=session, ids=source_ids, only_scheduled=only_scheduled))
     if source_ids is None and not only_scheduled:
         _note_not_crawled(session, dues)
-    tasks = {address.id: session.start_task(Phase.ZIP_NAME, f"Crawl of {address.label}") for address in addresses}
+    tasks = {address.id: session.start_task(Phase.ZIP_NAME, crawl_comment(address.label)) for address in addresses}
 
     def ended(crawl: SourceCrawl) -> SourceCrawl:
         session.finish_task(tasks[crawl.source_id], failed=crawl.outcome is not CrawlOutcome.OK)

@@ -107,6 +107,11 @@ class TaskEntry:
     outcome: str
 
 
+def crawl_comment(source: object) -> str:
+    """The comment of a task that crawls a source, by the source's label."""
+    return f"Crawl of {source}"
+
+
 @dataclass(frozen=True, slots=True)
 class SessionEntry:
     """A crawling session, of a group of centres or of all: None.

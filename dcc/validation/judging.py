@@ -37,7 +37,7 @@ from dcc.qc.models import DOCUMENT, SPECIMEN, QcBase
 from dcc.qc.rows.documents import DocumentPlace
 from dcc.qc.rows.loading import load_document
 from dcc.qc.rows.prepared_file import DocumentWriter, PreparedFile, PreparedWriter
-from dcc.qc.scratch import LEFT_OUT, scratch_database
+from dcc.qc.scratch import EMPTY_TABLES, scratch_database
 from dcc.reference.loading import ReferenceData
 from dcc.rights import Delegations
 from dcc.rules.accepted_elements import AcceptedElements
@@ -117,7 +117,7 @@ class Judge:
         self._folder, self._engine = folder, engine
         self._schemas, self._reference, self._max_problems = schemas, reference, max_problems
         self._rows = folder / "documents.rows"
-        columns = columns_for(engine)._replace(left_out=LEFT_OUT)
+        columns = columns_for(engine)._replace(left_out=EMPTY_TABLES)
         self._writer = PreparedWriter(self._rows, "", columns, _ROWS_HELD)
         self._turn = Lock()
         self._accepted = AcceptedElements()

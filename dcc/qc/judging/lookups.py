@@ -27,7 +27,7 @@ _SPECIMENS: Final = (
 
 
 class SqlLookups:
-    """The `Lookups` of a database connection: a statement for every 2,000 animals, or 500 experiments.
+    """The `Lookups` of a database connection: a statement for every 2,000 animals.
 
     Names are compared exactly, even if the database treats texts as equal that differ in trailing blanks.
     """

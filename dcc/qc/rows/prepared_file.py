@@ -210,11 +210,8 @@ class DocumentWriter:
         self._centres.add(self._block.centre)
         name = contents.element_name(content)
         self._numbers[name] = number = self._numbers.get(name, 0) + 1
-        path, kind, key = (
-            f"{self._path}/{name}[{number}]",
-            contents.kind_of(content),
-            entity_key_of(self._block, content),
-        )
+        path, kind = f"{self._path}/{name}[{number}]", contents.kind_of(content)
+        key = entity_key_of(self._block, content)
         row = self._builder.add_entity(content) if self._usable else None
         if row is None or isinstance(row, TooLong):
             self._note(kind, content.line, path, key, None, row)

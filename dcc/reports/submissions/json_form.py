@@ -171,8 +171,8 @@ def _source(source: SourceReport, catalogue: Catalogue) -> dict[str, Any]:
         }
         for row in source.not_taken
     ]
-    if source.crawl is not None and source.crawl.error is not None:
-        shown["crawl"]["error"]["message"] = shortened(catalogue.tell(source.crawl.error.marked))
+    if (error := source.crawl_error) is not None:
+        shown["crawl"]["error"]["message"] = shortened(catalogue.tell(error.marked))
     return shown
 
 

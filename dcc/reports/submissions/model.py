@@ -270,6 +270,11 @@ class SourceReport:
     not_taken_total: int = 0
     done: SourceStatistics | None = None
 
+    @property
+    def crawl_error(self) -> Problem | None:
+        """Why its last crawl did not list it whole."""
+        return None if self.crawl is None else self.crawl.error
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:

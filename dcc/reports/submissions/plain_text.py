@@ -155,17 +155,17 @@ def _sources(
     """Each source, when it was crawled and what was done, and what troubled it that is not told before."""
     shown = {str(cause.example.message) for cause in report.causes[:_MAX_CAUSES]}
     if isinstance(report, SessionReport):
-        shown |= {source.crawl.error.message for source in report.sources if source.crawl and source.crawl.error}
+        shown |= {error.message for source in report.sources if (error := source.crawl_error)}
     for source in report.sources:
         crawled, troubles = catalogue.say("It was never crawled."), []
         if source.crawl is not None:
             crawled = sentences.crawl_sentence(catalogue, source.crawl)
         if source.done is not None:
             crawled += f" {sentences.statistics_sentence(catalogue, source.done)}"
-        if source.crawl is not None and source.crawl.error is not None:
-            if source.crawl.error.message not in shown:
-                troubles.append(catalogue.tell(source.crawl.error.marked))
-            shown.add(source.crawl.error.message)
+        if (error := source.crawl_error) is not None:
+            if error.message not in shown:
+                troubles.append(catalogue.tell(error.marked))
+            shown.add(error.message)
         for row in source.not_taken[:_MAX_CAUSES]:
             if row.entry is not None or str(row.message.problem) not in shown:
                 troubles.append(("" if row.entry is None else f"{row.entry}: ") + row.reason(catalogue))

@@ -316,8 +316,8 @@ def crawl_errors(catalogue: Catalogue, report: SessionReport) -> list[str]:
     """Why sources could not be listed, a sentence each that names the source."""
     errors = []
     for source in report.sources:
-        if source.crawl is not None and source.crawl.error is not None:
-            title, why = catalogue.tell(source.title), catalogue.tell(source.crawl.error.marked)
+        if (error := source.crawl_error) is not None:
+            title, why = catalogue.tell(source.title), catalogue.tell(error.marked)
             is_named = why.casefold().startswith(title.casefold())
             errors.append(why if is_named else f"{title}: {why}")
     return errors
