@@ -19,6 +19,7 @@ It is written from what docs/centres.md and docs/wranglers.md promise, not from 
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Final
 
 from tests.histories.happenings import ARCHIVES, STEPS, Copy, Form, Place, Version
@@ -74,7 +75,7 @@ class Record:
     bad: dict[Place, Bad] = field(default_factory=dict)
     read: tuple[int, int] | None = None
     last: Place | None = None
-    documents: tuple[str, ...] = ()
+    document: str = ""
     kept: tuple[Place, Listed] | None = None
     brought: int = 0
     left_out: str = ""
@@ -91,7 +92,7 @@ class Record:
 
 @dataclass
 class Expected:
-    """The model. What lies where is told to it as it is told to the real installation."""
+    """The model: its methods are named as those of `Life`, and return False where they cannot be told yet."""
 
     lying: dict[tuple[Place, int], tuple[Copy, int]] = field(default_factory=dict)
     checksums: dict[tuple[Place, int], Copy] = field(default_factory=dict)
@@ -100,9 +101,51 @@ class Expected:
     delegated: bool = False
     left_out: str = ""
     records: dict[int, Record] = field(default_factory=dict)
+    clock: Iterator[int] = field(default_factory=count)
+
+    def upload(self, place: Place, copy: Copy) -> bool:
+        """A copy lies at a place, whatever was there before."""
+        return self._put(self.lying, place, copy)
+
+    def begin_upload(self, place: Place, copy: Copy) -> bool:
+        """A copy begins to arrive, grows during the next session and is whole after it."""
+        return self._put(self.growing, place, copy)
+
+    def _put(self, to: dict[tuple[Place, int], tuple[Copy, int]], place: Place, copy: Copy) -> bool:
+        is_possible = (place, copy.archive) not in self.growing
+        if is_possible:
+            to[place, copy.archive] = copy, next(self.clock)
+        return is_possible
+
+    def remove(self, place: Place, archive: int) -> bool:
+        """An archive disappears from a place, with its checksum."""
+        if (place, archive) in self.growing:
+            return False
+        self.lying.pop((place, archive), None)
+        self.checksums.pop((place, archive), None)
+        return True
+
+    def publish(self, place: Place, archive: int, copy: Copy | None) -> bool:
+        """The checksum of a copy lies beside an archive; None takes it away."""
+        self.checksums.pop((place, archive), None)
+        if copy is not None and (place, archive) in self.lying:
+            self.checksums[place, archive] = copy
+        return (place, archive) in self.lying
+
+    def go_away(self, place: Place) -> None:
+        """A place cannot be listed during the next session."""
+        self.away.add(place)
+
+    def delegate(self, in_force: bool) -> None:
+        """The centre lets the other one speak for it, or no longer."""
+        self.delegated = in_force
+
+    def leave_out(self, step: str) -> None:
+        """From now on the installation leaves out a step after validation; an empty one: no step."""
+        self.left_out = step
 
     def crawl(self) -> None:
-        """A session for all."""
+        """A session for all: `dcc crawl`."""
         for place in Place:
             if place not in self.away:
                 self._list(place)
@@ -114,23 +157,30 @@ class Expected:
                 self._load(record, record.left_out)
         self._end_session()
 
-    def retry(self, archive: int) -> None:
-        """A session for one archive."""
+    def retry(self, archive: int) -> bool:
+        """A session for one archive: `dcc retry`.
+
+        What would be loaded on top of what was loaded is another story, and so is half of what grows.
+        """
         record = self.records.get(archive)
-        if record is not None and self._may_be_retried(archive, record):
+        growing = any((place, archive) in self.growing for place in Place)
+        if record is None or record.state == LOADED or record.left_out or growing:
+            return False
+        if self._may_be_retried(archive, record):
             reachable = set(Place) - self.away
             self._list_anew(archive, record, reachable)
             if record.kept is None or record.kept != (record.last, record.listed.get(record.last)):
                 self._attempt(archive, record, reachable)
         self._end_session()
+        return True
 
     def holdings(self) -> Holdings:
         """What the databases should hold."""
         return Holdings(
             {archive: record.state for archive, record in self.records.items()},
-            {archive: record.documents for archive, record in self.records.items() if record.documents},
+            {archive: record.document for archive, record in self.records.items() if record.document},
             {archive: record.animals for archive, record in self.records.items() if record.animals},
-            frozenset(archive for archive, record in self.records.items() if INVALID in record.documents),
+            frozenset(archive for archive, record in self.records.items() if record.document == INVALID),
             {archive: record.left_out for archive, record in self.records.items() if record.left_out},
         )
 
@@ -289,7 +339,7 @@ class Expected:
 
     def _open(self, record: Record, copy: Copy) -> None:
         if copy.version is Version.INVALID:
-            record.state, record.documents, record.left_out, record.brought = INVALID, (INVALID,), "", 0
+            record.state, record.document, record.left_out, record.brought = INVALID, INVALID, "", 0
         else:
             record.brought = 3 if copy.version is Version.SECOND else 2
             self._load(record, STEPS[0])
@@ -299,4 +349,4 @@ class Expected:
         is_met = self.left_out in STEPS[STEPS.index(first) :]
         record.left_out = self.left_out if is_met else ""
         record.state = f"{record.left_out} cancelled" if record.left_out in {"upload", "context"} else LOADED
-        record.documents = (record.state,)
+        record.document = record.state

@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Any, Final
 
 
 class Place(StrEnum):
@@ -44,64 +44,8 @@ class Copy:
     form: Form = Form.WHOLE
 
 
-class Uploaded(NamedTuple):
-    """A copy lies at a place, whatever was there before."""
-
-    place: Place
-    copy: Copy
-
-
-class Uploading(NamedTuple):
-    """A copy begins to arrive, grows during the next session and is whole after it."""
-
-    place: Place
-    copy: Copy
-
-
-class Removed(NamedTuple):
-    """An archive disappears from a place, with its checksum."""
-
-    place: Place
-    archive: int
-
-
-class Published(NamedTuple):
-    """The checksum of a copy lies beside an archive at a place; None takes it away."""
-
-    place: Place
-    archive: int
-    copy: Copy | None
-
-
-class Away(NamedTuple):
-    """A place cannot be listed during the next session."""
-
-    place: Place
-
-
-class Delegated(NamedTuple):
-    """The centre lets the other one speak for it, or no longer."""
-
-    in_force: bool
-
-
-class LeftOut(NamedTuple):
-    """From now on the installation leaves out a step after validation; an empty one: no step."""
-
-    step: str
-
-
-class Crawled(NamedTuple):
-    """A session: `dcc crawl`."""
-
-
-class Retried(NamedTuple):
-    """A session for one archive: `dcc retry`."""
-
-    archive: int
-
-
-Happening = Uploaded | Uploading | Removed | Published | Away | Delegated | LeftOut | Crawled | Retried
+Happening = tuple[Any, ...]
+"""What happens: the name of a method that a model and the real installation have, and its arguments."""
 
 ARCHIVES: Final = 3
 STEPS: Final = ("upload", "data", "context", "overview")
@@ -111,36 +55,36 @@ _BETWEEN: Final = 3
 
 
 def history(seed: int) -> Iterator[Happening]:
-    """A random history: what happens, with a session now and then, and one at the end."""
+    """A random history of `Life`: what happens, with a session now and then, and one at the end."""
     rng = random.Random(f"history {seed}")
     for _ in range(_SESSIONS):
         for _ in range(rng.randint(0, _BETWEEN)):
             yield _one(rng)
         if rng.random() < 0.25:
-            yield Retried(rng.randrange(ARCHIVES))
+            yield "retry", rng.randrange(ARCHIVES)
         else:
-            yield Crawled()
-    yield Crawled()
+            yield ("crawl",)
+    yield ("crawl",)
 
 
 def _one(rng: random.Random) -> Happening:
     place, archive = rng.choices(list(Place), (3, 2))[0], rng.randrange(ARCHIVES)
     match rng.choices(range(7), (10, 2, 2, 3, 1, 1, 3))[0]:
         case 0:
-            return Uploaded(place, _copy(rng, archive))
+            return "upload", place, _copy(rng, archive)
         case 1:
-            return Uploading(place, Copy(archive, rng.choice(list(Version))))
+            return "begin_upload", place, Copy(archive, rng.choice(list(Version)))
         case 2:
-            return Removed(place, archive)
+            return "remove", place, archive
         case 3:
             version = rng.choice((None, Version.FIRST, Version.FIRST, Version.SECOND))
-            return Published(place, archive, None if version is None else Copy(archive, version))
+            return "publish", place, archive, None if version is None else Copy(archive, version)
         case 4:
-            return Away(place)
+            return "go_away", place
         case 5:
-            return Delegated(rng.random() < 0.5)
+            return "delegate", rng.random() < 0.5
         case _:
-            return LeftOut(rng.choice(("", *STEPS)))
+            return "leave_out", rng.choice(("", *STEPS))
 
 
 def _copy(rng: random.Random, archive: int) -> Copy:

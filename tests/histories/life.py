@@ -3,8 +3,9 @@
 import hashlib
 import os
 import threading
+from collections import Counter
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cache
@@ -15,6 +16,7 @@ from sqlalchemy import Engine, select
 
 from dcc.cli.demo import submissions
 from dcc.cli.sessions.work import run_session
+from dcc.databases.transactions import writing
 from dcc.errors import DccError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
@@ -23,8 +25,10 @@ from dcc.qc.models import SPECIMEN
 from dcc.session.listeners import NOBODY
 from dcc.settings import Settings
 from dcc.sources.base import SourceProtocol
-from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipFile
+from dcc.tracker.models import AnException, XmlFile, XmlLog
+from dcc.tracker.register import delegations
 from tests.histories.happenings import Copy, Form, Place, Version
+from tests.support.asking import column_in, rows_in
 from tests.support.installations import Installation
 from tests.support.servers import Share
 
@@ -36,6 +40,11 @@ BORN: Final = 1_400_000_000
 def name_of(archive: int) -> str:
     """The file name of an archive."""
     return f"H.2014-01-{archive + 1:02d}.1.impc.zip"
+
+
+def archive_of(name: str) -> int:
+    """The archive of that file name or key, or of the document of that name."""
+    return int(name.partition(".")[2][8:10]) - 1
 
 
 @cache
@@ -57,18 +66,24 @@ def content_of(copy: Copy) -> bytes:
 
 
 LEFT_OUT: Final = "left_out_"
+DOCUMENTS: Final = (
+    select(XmlFile.fname, XmlFile.phase_id, XmlFile.status_id, AnException.short_name.label("logged"))
+    .outerjoin(XmlLog, (XmlLog.xml_id == XmlFile.id) & XmlLog.cleared.is_(None))
+    .outerjoin(AnException)
+)
+"""Documents with their states, and what holds of their logs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What the databases hold: the state of each archive, of its documents, and the animals that are current.
+    """What the databases hold: the state of each archive, of its document, and the animals that are current.
 
     `animals` are the numbers of current animals by archive; `troubled` are the archives with a document that failed and
     has its reason in the log. `left_out` are the steps that are noted as left out of documents, by archive.
     """
 
     states: dict[int, str]
-    documents: dict[int, tuple[str, ...]]
+    documents: dict[int, str]
     animals: dict[int, int]
     troubled: frozenset[int]
     left_out: dict[int, str]
@@ -84,14 +99,18 @@ class Lived:
     qc: Engine
     clock: int = 0
 
+    @property
+    def installation(self) -> Installation:
+        """The installation."""
+        return Installation(self.tracker, self.settings, self.home)
+
     def add_source(self, centre: str, folder: Path, actions: Collection[Action], **changes: Any) -> None:
         """Register a centre, and a folder of it, which is made, as its source."""
         for action in actions:
             (folder / action).mkdir(parents=True)
-        installation = Installation(self.tracker, self.settings, self.home)
-        installation.add_centre(centre)
+        self.installation.add_centre(centre)
         share = Share(folder, SourceProtocol.FILE, "localhost", base_path=str(folder))
-        installation.add_source(share.address(centre=centre, **changes))
+        self.installation.add_source(share.address(centre=centre, **changes))
 
     def leave_out(self, step: str) -> None:
         """Leave out a step from now on; an empty one: none."""
@@ -155,57 +174,37 @@ class Life(Lived):
         """Have a place not there for the next session."""
         self._away.add(place)
 
+    def delegate(self, in_force: bool) -> None:
+        """Have the centre let the other one speak for it, or no longer."""
+        owner, other = CENTRES.values()
+        with writing(self.tracker) as connection:
+            given = bool(delegations.list_delegations(connection))
+            if in_force and not given:
+                delegations.delegate(connection, owner, other, recorded_by="tester")
+            elif given and not in_force:
+                delegations.revoke(connection, owner, other, revoked_by="tester")
+
     def crawl(self) -> None:
         """Run a session."""
         with self._meanwhile():
             run_session(self.tracker, self.settings, listeners=NOBODY)
 
-    def retry(self, archive: int) -> str | None:
-        """Run a session for one archive; the name of the error that refused it."""
-        with self._meanwhile():
-            try:
-                run_session(self.tracker, self.settings, listeners=NOBODY, keys=[ZipKey(Action.ADD, name_of(archive))])
-            except DccError as error:
-                return type(error).__name__
-        return None
+    def retry(self, archive: int) -> None:
+        """Run a session for one archive, which may be refused."""
+        with self._meanwhile(), suppress(DccError):
+            run_session(self.tracker, self.settings, listeners=NOBODY, keys=[ZipKey(Action.ADD, name_of(archive))])
 
     def holdings(self) -> Holdings:
         """What the databases hold."""
-        numbers = {name_of(archive): archive for archive in range(31)}
-        with self.tracker.connect() as connection:
-            states = connection.execute(
-                select(ZipFile.file_name, ZipAction.phase_id, ZipAction.status_id).join(
-                    ZipAction, ZipAction.zip_id == ZipFile.id
-                )
-            ).all()
-            latest: dict[str, tuple[int, str]] = {}
-            logs = select(XmlLog.xml_id, AnException.short_name).join(AnException).where(XmlLog.cleared.is_(None))
-            logged = dict(connection.execute(logs).all())
-            for row in connection.execute(
-                select(XmlFile.id, XmlFile.fname, XmlFile.phase_id, XmlFile.status_id).order_by(XmlFile.id)
-            ):
-                latest[row.fname] = row.id, state_of(row.phase_id, row.status_id)
-        with self.qc.connect() as connection:
-            animals = connection.scalars(select(SPECIMEN.c.specimen_id).where(SPECIMEN.c.is_current)).all()
-        documents: dict[int, tuple[str, ...]] = {}
-        troubled, left_out = set(), {}
-        for name, (number, state) in latest.items():
-            archive = numbers[name.replace(".specimen.impc.xml", ".impc.zip")]
-            documents[archive] = (*documents.get(archive, ()), state)
-            if number in logged and state.endswith("failed"):
-                troubled.add(archive)
-            if (kind := logged.get(number, "")).startswith(LEFT_OUT):
-                left_out[archive] = kind.removeprefix(LEFT_OUT)
-        found: dict[int, int] = {}
-        for animal in animals:
-            archive = int(animal.rpartition("M")[2]) // 100
-            found[archive] = found.get(archive, 0) + 1
+        rows = rows_in(self.tracker, DOCUMENTS.order_by(XmlFile.id))
+        latest = {archive_of(row.fname): (state_of(row.phase_id, row.status_id), row.logged or "") for row in rows}
+        animals = column_in(self.qc, select(SPECIMEN.c.specimen_id).where(SPECIMEN.c.is_current))
         return Holdings(
-            {numbers[row.file_name]: state_of(row.phase_id, row.status_id) for row in states},
-            documents,
-            found,
-            frozenset(troubled),
-            left_out,
+            {archive_of(key): state for key, state in self.installation.states().items()},
+            {archive: state for archive, (state, _) in latest.items()},
+            dict(Counter(int(animal.rpartition("M")[2]) // 100 for animal in animals)),
+            frozenset(archive for archive, (state, logged) in latest.items() if logged and state.endswith("failed")),
+            {archive: logged.removeprefix(LEFT_OUT) for archive, (_, logged) in latest.items() if LEFT_OUT in logged},
         )
 
     @contextmanager

@@ -37,10 +37,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Final
 
 from dcc.naming import Action
-from tests.histories.contexts import Contexts
 from tests.histories.happenings import STEPS
 from tests.histories.records import (
     DONE,
@@ -59,6 +59,7 @@ from tests.histories.records import (
     Record,
     Standing,
 )
+from tests.histories.submission_histories import Wish
 from tests.histories.submissions import (
     HOLD_ABOVE,
     MICE,
@@ -68,7 +69,7 @@ from tests.histories.submissions import (
     Submission,
     Thing,
 )
-from tests.histories.versions import Versions, in_order_of_upload
+from tests.histories.versions import Contexts, Versions, in_order_of_upload
 
 _ORDER: Final = (NOT_OPENED, NO_NAME, REFUSED, IN_PART)
 _LEAST_ADVANCED: Final = (PENDING, UPLOADED, UNDONE, NO_CONTEXT, OPEN, DONE)
@@ -77,7 +78,7 @@ _FEWEST_LOST, _LIMIT = 3, 0.2
 
 @dataclass
 class Model:
-    """The model. What lies at the source is told to it as it is told to the real installation.
+    """The model: its methods are named as those of `Centre`, and return False for what is not possible yet.
 
     `counts_all`: no step was ever left out, so that data contexts are up to date.
     """
@@ -90,9 +91,35 @@ class Model:
     counts_all: bool = True
     waivers: list[str] = field(default_factory=list)
     touched: set[tuple[int, str]] = field(default_factory=set)
+    clock: Iterator[int] = field(default_factory=count)
 
     def __post_init__(self) -> None:
         self.contexts = Contexts(self.versions, self.waivers)
+
+    def submit(self, submission: Submission) -> None:
+        """An archive lies at the source, in the place of another one of its name."""
+        self.lying[submission.number] = submission, next(self.clock)
+
+    def take_away(self, number: int) -> bool:
+        """An archive is taken away from the source."""
+        return self.lying.pop(number, None) is not None
+
+    def leave_out(self, step: str) -> None:
+        """A step is left out from now on; an empty one: none."""
+        self.left_out = step
+        self.counts_all &= not step
+
+    def waive(self, rule: str, only_warns: bool) -> None:
+        """A person waives a rule, or lowers it to a warning: `dcc rules waive`."""
+        self.waivers.append(rule)
+
+    def restore(self) -> bool:
+        """A person ends the oldest waiver: `dcc rules revoke`."""
+        return bool(self.waivers and self.waivers.pop(0))
+
+    def finish(self) -> None:
+        """A person finishes all data contexts: `dcc qc done`."""
+        self.contexts.unfinished.clear()
 
     def crawl(self) -> None:
         """A session."""
@@ -101,7 +128,7 @@ class Model:
         for record in self.records.values():
             if not record.gone and not record.missed:
                 record.proposed = record.decided = False
-            elif is_believed and record.gone and not record.decided and self.is_loaded(record):
+            elif is_believed and record.gone and not record.decided and self._is_loaded(record):
                 record.proposed = True
         due: list[Applied] = []
         for number, record in self.records.items():
@@ -116,7 +143,13 @@ class Model:
                 self._roll_up(record)
 
     def withdraw(self, number: int) -> bool:
-        """Withdraw what an archive brought; whether that is possible."""
+        """A person has what an archive brought withdrawn, if nothing builds on it: `dcc data undo`."""
+        if number in self.records:
+            self._withdraw(number)
+        return number in self.records
+
+    def _withdraw(self, number: int) -> bool:
+        """Withdraw what an archive brought; whether nothing stands in the way."""
         mine = self.versions.of_archive(number)
         record = self.records[number]
         if self.versions.are_built_on(mine) or not (mine or record.held):
@@ -133,13 +166,19 @@ class Model:
         self._roll_up(record)
         return True
 
-    def confirm(self, number: int) -> None:
-        """Confirm what is held of an archive, unless it is on hold, or something older is held."""
-        record = self.records[number]
-        if record.on_hold:
-            return
+    def confirm(self, oldest: bool) -> bool:
+        """A person confirms what is held of the oldest archive that has any, or of the youngest: `dcc data confirm`.
+
+        It stays held while the archive is on hold, or something older is held.
+        """
+        held = sorted(number for number, record in self.records.items() if record.held)
+        if held:
+            self._confirm(self.records[held[0 if oldest else -1]])
+        return bool(held)
+
+    def _confirm(self, record: Record) -> None:
         first = self._document(record, record.submission.place_of(min(record.held)))
-        if self._older(first) not in (None, record):
+        if record.on_hold or self._older(first) not in (None, record):
             return
         for name in sorted(record.held):
             record.left_out.pop(name, None)
@@ -150,7 +189,10 @@ class Model:
         self._roll_up(record)
 
     def decide(self, accepts: bool) -> None:
-        """Accept all that is proposed, or turn it down; what others build on stays proposed."""
+        """A person accepts all that is proposed, or turns it down: `dcc data proposals`.
+
+        What others build on stays proposed.
+        """
         proposed = [number for number, record in sorted(self.records.items()) if record.proposed]
         if not accepts:
             for number in proposed:
@@ -162,7 +204,7 @@ class Model:
             proposed = list(reversed(left))
 
     def _accept(self, number: int) -> bool:
-        if not self.withdraw(number):
+        if not self._withdraw(number):
             return False
         self.records[number].proposed, self.records[number].decided = False, True
         return True
@@ -228,20 +270,62 @@ class Model:
     def _change(self, record: Record, submission: Submission, time: int) -> None:
         record.time = time
         withdrawn = {name for name, state in record.documents.items() if state == UNDONE} - record.left_out.keys()
-        if not self.is_loaded(record) and not withdrawn and record.state != SET_ASIDE:
+        if not self._is_loaded(record) and not withdrawn and record.state != SET_ASIDE:
             record.submission = submission
-            self.open_again(record)
+            self._open_again(record)
 
-    def is_loaded(self, record: Record) -> bool:
+    def _is_loaded(self, record: Record) -> bool:
         """Whether anything of an archive was uploaded and stands."""
         return bool(self.versions.of_archive(record.submission.number))
 
-    def open_again(self, record: Record) -> None:
+    def _open_again(self, record: Record) -> None:
         """Have an archive wait for its download, and nothing of former ones count."""
         self.duplicates -= record.documents.keys()
         record.open_again()
 
-    def take(self, number: int) -> None:
+    def fulfil(self, wish: Wish, number: int) -> bool:
+        """A person wants something of an archive; whether it is possible. A retry is a session for it alone."""
+        if number not in self.records:
+            return False
+        record = self.records[number]
+        match wish:
+            case Wish.HOLD:
+                is_possible = not record.on_hold and not record.state.startswith("qc")
+                record.on_hold |= is_possible
+            case Wish.RELEASE:
+                is_possible, record.on_hold = record.on_hold, False
+            case Wish.CANCEL:
+                is_possible = not self._is_loaded(record) and not record.state.endswith("cancelled")
+                if is_possible:
+                    self._open_again(record)
+                    record.state = SET_ASIDE
+            case Wish.ACKNOWLEDGE:
+                is_possible = not record.acknowledged and record.state.endswith("failed")
+                record.acknowledged |= is_possible
+            case Wish.REVOKE:
+                is_possible, record.acknowledged = record.acknowledged, False
+            case Wish.RETRY:
+                return self._retry(number)
+        return is_possible
+
+    def _retry(self, number: int) -> bool:
+        record = self.records[number]
+        there = self.lying.get(number)
+        if there is not None:
+            record.gone = record.missed = False
+        listed = record.time if there is None else there[1]
+        # What would be left out of what is loaded is another story.
+        if self._is_loaded(record) and self.left_out == "upload":
+            return False
+        if record.on_hold or not record.is_there or (self._is_loaded(record) and listed != record.fetched):
+            return True
+        if there is not None:
+            record.submission, record.time = there
+        self._open_again(record)
+        self._take(number)
+        return True
+
+    def _take(self, number: int) -> None:
         """A session for one archive."""
         record = self.records[number]
         for document in in_order_of_upload(self._due(number)):

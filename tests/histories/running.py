@@ -7,42 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
-from dcc.databases.transactions import writing
 from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
 from dcc.tracker.database import open_tracker
-from dcc.tracker.register import delegations
-from tests.histories import submission_histories, wishes
-from tests.histories.expected import LOADED, Expected
-from tests.histories.happenings import (
-    Away,
-    Crawled,
-    Delegated,
-    Happening,
-    LeftOut,
-    Place,
-    Published,
-    Removed,
-    Retried,
-    Uploaded,
-    Uploading,
-    history,
-)
-from tests.histories.life import CENTRES, QUIET_SECONDS, Holdings, Life
+from tests.histories import happenings, submission_histories
+from tests.histories.expected import Expected
+from tests.histories.happenings import Happening
+from tests.histories.life import QUIET_SECONDS, Holdings, Life
 from tests.histories.model import Model
 from tests.histories.records import Standing
-from tests.histories.submission_histories import (
-    Confirmed,
-    Decided,
-    Finished,
-    Restored,
-    Submitted,
-    Taken,
-    Waived,
-    Wish,
-    Wished,
-    Withdrawn,
-)
+from tests.histories.submission_histories import Wish
 from tests.histories.submissions import HOLD_ABOVE
 from tests.histories.submitting import Centre
 from tests.support.databases import MAKERS, MariaDb
@@ -50,6 +24,9 @@ from tests.support.prepared_databases import PreparedDatabases, PreparedFile
 
 _AT_ONCE: Final = ("variants", "proposals", "duplicates", "held", "waits", "on_hold", "acknowledged")
 """What of the standing of submissions is settled before the next session."""
+_SESSIONS: Final = ("crawl", "retry")
+_UNSEEN: Final = ("submit", "take_away", "leave_out")
+"""What changes nothing before the next session."""
 _Lived = TypeVar("_Lived", Life, Centre)
 Lent = Callable[[], AbstractContextManager[str]]
 """Lends a database that is as it was made: its URL."""
@@ -59,7 +36,6 @@ Lent = Callable[[], AbstractContextManager[str]]
 class Outcome:
     """What came of a history: what was done, in words, what differs, and how many sessions and loaded archives."""
 
-    seed: int
     done: list[str] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)
     sessions: int = 0
@@ -124,38 +100,31 @@ def _settings(home: Path, tracker_url: str, qc_url: str) -> Settings:
 
 def live(prepared: Prepared, seed: int) -> Outcome:
     """Live the history of a seed; ends with the first session after which something differs."""
-    outcome, expected = Outcome(seed), Expected()
+    outcome, expected = Outcome(), Expected()
     with prepared.life(Life) as life:
-        for happening in history(seed):
-            if not _befall(happening, life, expected):
-                continue
-            outcome.done.append(str(happening))
-            if isinstance(happening, Crawled | Retried):
+        for happening in happenings.history(seed):
+            if _happens(happening, expected, life, outcome) and happening[0] in _SESSIONS:
+                here = life.holdings()
                 outcome.sessions += 1
-                here, there = life.holdings(), expected.holdings()
                 outcome.states |= set(here.states.values())
-                outcome.differences = list(_differences(here, there))
-                if outcome.differences:
-                    break
+                outcome.differences = list(_differences(here, expected.holdings()))
+            if outcome.differences:
+                break
     return outcome
 
 
 def submit(prepared: Prepared, seed: int) -> Outcome:
     """Live the history of submissions of a seed; ends with the first happening after which something differs."""
-    outcome, model = Outcome(seed), Model()
+    outcome, model = Outcome(), Model()
     with prepared.life(Centre) as centre:
         for happening in submission_histories.history(seed):
-            if not _happen(happening, centre, model):
+            if not _happens(happening, model, centre, outcome) or happening[0] in _UNSEEN:
                 continue
-            outcome.done.append(str(happening))
-            is_retry = isinstance(happening, Wished) and happening.wish is Wish.RETRY
-            outcome.sessions += is_retry or isinstance(happening, Crawled)
-            if isinstance(happening, Submitted | Taken | LeftOut):
-                continue
+            # What others are to be judged again by, the next session sees to.
+            is_settled = happening[0] == "crawl"
+            outcome.sessions += is_settled or Wish.RETRY in happening
             here = centre.standing()
             outcome.states |= set(here.archives.values())
-            # What others are to be judged again by, the next session sees to.
-            is_settled = isinstance(happening, Crawled)
             if is_settled:
                 model.see_judged_again(here)
             there = model.standing()
@@ -169,115 +138,14 @@ def submit(prepared: Prepared, seed: int) -> Outcome:
     return outcome
 
 
-def _happen(happening: submission_histories.Happening, centre: Centre, model: Model) -> bool:
-    """Let it happen, for real and in the model; whether it can."""
-    match happening:
-        case Submitted(submission):
-            centre.submit(submission)
-            model.lying[submission.number] = submission, centre.clock
-        case Taken(number):
-            if number not in model.lying:
-                return False
-            centre.take_away(number)
-            del model.lying[number]
-        case Withdrawn(number):
-            if number not in model.records:
-                return False
-            centre.withdraw(model.records[number].submission.key)
-            model.withdraw(number)
-        case Confirmed(oldest):
-            held = sorted(number for number, record in model.records.items() if record.held)
-            if not held:
-                return False
-            submission = model.records[held[0 if oldest else -1]].submission
-            centre.confirm(submission.key)
-            model.confirm(submission.number)
-        case Waived(rule, only_warns):
-            centre.waive(rule, only_warns=only_warns)
-            model.waivers.append(rule)
-        case Restored():
-            if not model.waivers:
-                return False
-            centre.restore()
-            model.waivers.pop(0)
-        case Finished():
-            centre.finish()
-            model.contexts.unfinished.clear()
-        case Wished(wish, number):
-            if number not in model.records or not wishes.fulfil(model, wish, number):
-                return False
-            centre.fulfil(wish, model.records[number].submission.key)
-        case Decided(accepts):
-            centre.decide(accepts)
-            model.decide(accepts)
-        case LeftOut(step):
-            centre.leave_out(step)
-            model.left_out = step
-            model.counts_all &= not step
-        case Crawled():
-            centre.crawl()
-            model.crawl()
+def _happens(happening: Happening, model: object, real: object, outcome: Outcome) -> bool:
+    """Let it happen, in the model and for real; whether it can."""
+    what, *to_what = happening
+    if getattr(model, what)(*to_what) is False:
+        return False
+    getattr(real, what)(*to_what)
+    outcome.done.append(" ".join(map(str, happening)))
     return True
-
-
-def _befall(happening: Happening, life: Life, expected: Expected) -> bool:
-    """Let it happen, for real and in the model; whether it can."""
-    match happening:
-        case Uploaded(place, copy):
-            if (place, copy.archive) in expected.growing:
-                return False
-            life.upload(place, copy)
-            expected.lying[place, copy.archive] = copy, life.clock
-        case Uploading(place, copy):
-            if (place, copy.archive) in expected.growing:
-                return False
-            life.begin_upload(place, copy)
-            expected.growing[place, copy.archive] = copy, life.clock
-        case Removed(place, archive):
-            if (place, archive) in expected.growing:
-                return False
-            life.remove(place, archive)
-            expected.lying.pop((place, archive), None)
-            expected.checksums.pop((place, archive), None)
-        case Published(place, archive, copy):
-            if (place, archive) not in expected.lying:
-                return False
-            life.publish(place, archive, copy)
-            if copy is None:
-                expected.checksums.pop((place, archive), None)
-            else:
-                expected.checksums[place, archive] = copy
-        case Away(place):
-            life.go_away(place)
-            expected.away.add(place)
-        case Delegated(in_force):
-            _delegate(life, in_force)
-            expected.delegated = in_force
-        case LeftOut(step):
-            life.leave_out(step)
-            expected.left_out = step
-        case Crawled():
-            life.crawl()
-            expected.crawl()
-        case Retried(archive):
-            record = expected.records.get(archive)
-            # What would be loaded on top of what was loaded is another story, and so is half of what grows.
-            growing = any((place, archive) in expected.growing for place in Place)
-            if record is None or record.state == LOADED or record.left_out or growing:
-                return False
-            life.retry(archive)
-            expected.retry(archive)
-    return True
-
-
-def _delegate(life: Life, in_force: bool) -> None:
-    owner, other = CENTRES[Place.OWN], CENTRES[Place.MIRROR]
-    with writing(life.tracker) as connection:
-        given = bool(delegations.list_delegations(connection))
-        if in_force and not given:
-            delegations.delegate(connection, owner, other, recorded_by="tester")
-        elif given and not in_force:
-            delegations.revoke(connection, owner, other, revoked_by="tester")
 
 
 def _differences(here: Holdings | Standing, there: Holdings | Standing, names: Collection[str] = ()) -> Iterator[str]:

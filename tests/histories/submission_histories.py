@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
 from dcc.naming import Action, DocumentKind
-from tests.histories.happenings import STEPS, Crawled, LeftOut
+from tests.histories.happenings import STEPS, Happening
 from tests.histories.submissions import (
     GROUPS,
     IN_USE,
@@ -21,61 +21,11 @@ from tests.histories.submissions import (
     Document,
     Listing,
     Packing,
-    Said,
     Submission,
 )
 
 _SESSIONS, _BETWEEN = 5, 3
 _WAIVED: Final = (UNREGISTERED, UNREGISTERED, WRONG_UNIT, NO_ANIMAL, *THERE.values(), NOT_THERE, IN_USE)
-
-
-@dataclass(frozen=True, slots=True)
-class Submitted:
-    """An archive lies at the source, in the place of another one of its name."""
-
-    submission: Submission
-
-    def __str__(self) -> str:
-        return f"Submitted {self.submission}"
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """The archive of a number is taken away from the source."""
-
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Withdrawn:
-    """A person has what an archive brought withdrawn: `dcc data undo`."""
-
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Confirmed:
-    """A person confirms what is held of an archive, the oldest or the youngest that has any: `dcc data confirm`."""
-
-    oldest: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Waived:
-    """A person waives a rule, or lowers it to a warning: `dcc rules waive`."""
-
-    rule: str
-    only_warns: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Restored:
-    """A person ends the oldest waiver: `dcc rules revoke`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """A person finishes all data contexts: `dcc qc done`."""
 
 
 class Wish(StrEnum):
@@ -87,26 +37,6 @@ class Wish(StrEnum):
     ACKNOWLEDGE = "acknowledge"
     REVOKE = "acknowledge --revoke"
     RETRY = "retry"
-
-
-@dataclass(frozen=True, slots=True)
-class Wished:
-    """A person wants something of an archive; a retry is a session for it alone."""
-
-    wish: Wish
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Decided:
-    """A person decides on all that is proposed: `dcc data proposals`."""
-
-    accepts: bool
-
-
-Happening = (
-    Submitted | Taken | Withdrawn | Confirmed | Waived | Restored | Finished | Wished | Decided | LeftOut | Crawled
-)
 
 
 class Theme(StrEnum):
@@ -127,7 +57,7 @@ _WITH_WAIVERS: Final = frozenset({Theme.JUDGED, Theme.EXPERIMENTS})
 
 
 def history(seed: int) -> Iterator[Happening]:
-    """A random history: what happens, with a session now and then, and one at the end."""
+    """A random history of `Centre`: what happens, with a session now and then, and one at the end."""
     rng = random.Random(f"submissions {seed}")
     theme = list(Theme)[seed % len(Theme)]
     sent: list[Submission] = []
@@ -138,17 +68,17 @@ def history(seed: int) -> Iterator[Happening]:
     if theme is Theme.EXPERIMENTS:
         sent.append(Submission(numbers.pop(), Action.ADD, _of_groups(DocumentKind.EXPERIMENT, range(1, GROUPS))))
     for first in reversed(sent):
-        yield Submitted(first)
+        yield "submit", first
         if len(sent) > 1 and rng.random() < 0.3:
-            yield Crawled()
+            yield ("crawl",)
     for _ in range(_SESSIONS):
         for _ in range(rng.randint(1, _BETWEEN)):
             for happening in _some(rng, theme, sent, numbers):
                 yield happening
-                if isinstance(happening, Submitted):
-                    sent.append(happening.submission)
-        yield Crawled()
-    yield Crawled()
+                if happening[0] == "submit":
+                    sent.append(happening[1])
+        yield ("crawl",)
+    yield ("crawl",)
 
 
 def _of_groups(kind: DocumentKind, groups: Iterable[int]) -> tuple[Document, ...]:
@@ -161,40 +91,42 @@ def _some(rng: random.Random, theme: Theme, sent: list[Submission], numbers: lis
     number = rng.choice(sent).number if sent else 0
     match what:
         case 0:
-            yield Submitted(_new(rng, theme, sent, numbers.pop()))
+            yield "submit", _new(rng, theme, sent, numbers.pop())
         case 1:
             # Another archive of the name, which is taken while nothing of the first one was.
-            yield Submitted(_packed_anew(rng, theme, rng.choice(sent)))
+            yield "submit", _packed_anew(rng, theme, rng.choice(sent))
         case 2:
-            yield Taken(number)
+            yield "take_away", number
         case 3:
-            yield Withdrawn(number)
+            yield "withdraw", number
         case 4:
-            yield Decided(rng.random() < 0.6)
+            yield "decide", rng.random() < 0.6
         case 5 if theme in _WITH_WAIVERS:
-            waived = Waived(rng.choice(_WAIVED), only_warns=rng.random() < 0.4)
-            yield rng.choices((waived, Restored(), Finished()), (5, 3, 3))[0]
+            waived = ("waive", rng.choice(_WAIVED), rng.random() < 0.4)
+            yield rng.choices((waived, ("restore",), ("finish",)), (5, 3, 3))[0]
         case 5:
-            yield LeftOut(rng.choice(("", "", *STEPS)))
+            yield "leave_out", rng.choice(("", "", *STEPS))
         case 6:
-            yield Confirmed(oldest=rng.random() < 0.6)
+            yield "confirm", rng.random() < 0.6
         case 7:
-            yield Wished(rng.choice(list(Wish)), number)
+            yield "fulfil", rng.choice(list(Wish)), number
         case 8:
             # What is withdrawn while it is on hold does not come back when it is released.
-            yield Wished(Wish.HOLD, number)
+            yield "fulfil", Wish.HOLD, number
             if rng.random() < 0.5:
-                yield Crawled()
-            yield Withdrawn(number)
-            yield Wished(Wish.RELEASE, number)
+                yield ("crawl",)
+            yield "withdraw", number
+            yield "fulfil", Wish.RELEASE, number
         case _:
             # Experiments that would come back without their animals.
             said = ((rng.randrange(GROUPS), 0),)
-            archives = [_deletion(numbers.pop(), kind, said) for kind in reversed(DocumentKind)]
+            archives = [
+                Submission(numbers.pop(), Action.DELETE, (Document(kind, said),)) for kind in reversed(DocumentKind)
+            ]
             for archive in archives:
-                yield Submitted(archive)
-            yield Crawled()
-            yield Withdrawn(rng.choice(archives).number)
+                yield "submit", archive
+            yield ("crawl",)
+            yield "withdraw", rng.choice(archives).number
 
 
 def _new(rng: random.Random, theme: Theme, sent: list[Submission], number: int) -> Submission:
@@ -207,17 +139,15 @@ def _new(rng: random.Random, theme: Theme, sent: list[Submission], number: int) 
     return _packed_anew(rng, theme, submission)
 
 
-def _deletion(number: int, kind: DocumentKind, said: Said) -> Submission:
-    return Submission(number, Action.DELETE, (Document(kind, said),))
-
-
 def _packed_anew(rng: random.Random, theme: Theme, submission: Submission) -> Submission:
     """It says the same and is packed otherwise: a manifest would name what is too deep, and is of documents."""
-    packing = _packing(rng)
+    packing = rng.choices(list(Packing), (6, 2, 2, 2, 2, 1))[0]
     is_plain = packing is not Packing.DEEP
     of_animals = all(document.kind is DocumentKind.SPECIMEN for document in submission.documents)
     are_tables = is_plain and of_animals and rng.random() < 0.25
-    listing = _listing(rng) if is_plain and not are_tables else Listing.NONE
+    listing = Listing.NONE
+    if is_plain and not are_tables:
+        listing = rng.choices(list(Listing), (8, 3, 3, 1, 1, 1, 1))[0]
     if theme is not Theme.PACKED:
         packing, listing = Packing.FLAT, Listing.NONE
     return replace(submission, packing=packing, listing=listing, are_tables=are_tables)
@@ -230,11 +160,3 @@ def _document(rng: random.Random, theme: Theme, sent: list[Submission]) -> Docum
     of_experiments = rng.random() < (0.5 if theme is Theme.EXPERIMENTS else 0.3)
     kind = DocumentKind.EXPERIMENT if of_experiments else DocumentKind.SPECIMEN
     return Document(kind, tuple((group, rng.randrange(3 if theme in _WITH_WAIVERS else 2)) for group in groups))
-
-
-def _packing(rng: random.Random) -> Packing:
-    return rng.choices(list(Packing), (6, 2, 2, 2, 2, 1))[0]
-
-
-def _listing(rng: random.Random) -> Listing:
-    return rng.choices(list(Listing), (8, 3, 3, 1, 1, 1, 1))[0]

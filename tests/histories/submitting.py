@@ -42,12 +42,12 @@ from dcc.tracker import progress
 from dcc.tracker.decisions import DecisionKind, acknowledged_keys, is_on_hold, record_decisions, revoke
 from dcc.tracker.hostings.missing_archives import ProposalState, list_proposals
 from dcc.tracker.hostings.older_archives import zips_that_wait
-from dcc.tracker.models import AnException, FileSourceHasZip, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
+from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.queries.zip_action_lists import held_documents
 from dcc.tracker.register.delegations import find_archive
 from dcc.vocabulary import ContextEvent, EntityKind, WaiverEffect
 from tests.histories.contents import PARAMETER, VALUE, animals_of, content_of
-from tests.histories.life import LEFT_OUT, Lived, state_of
+from tests.histories.life import DOCUMENTS, LEFT_OUT, Lived, state_of
 from tests.histories.records import Standing
 from tests.histories.submission_histories import Wish
 from tests.histories.submissions import GROUPS, Submission, Thing
@@ -60,7 +60,7 @@ _WHO: Final = {"author": "tester", "reason": "It is over."}
 class Centre(Lived):
     """A centre that submits, and who coordinates its data."""
 
-    lying: dict[int, Path] = field(default_factory=dict)
+    keys: dict[int, ZipKey] = field(default_factory=dict)
     waivers: list[int] = field(default_factory=list)
 
     def begin(self) -> None:
@@ -69,14 +69,17 @@ class Centre(Lived):
 
     def submit(self, submission: Submission) -> None:
         """Put an archive at the source, long enough ago not to be young."""
-        path = self.home / "served" / submission.action / submission.file_name
+        self.keys[submission.number] = submission.key
+        path = self._path(submission.number)
         path.write_bytes(content_of(submission))
         self.date(path)
-        self.lying[submission.number] = path
 
     def take_away(self, number: int) -> None:
         """Remove an archive from the source."""
-        self.lying.pop(number).unlink()
+        self._path(number).unlink()
+
+    def _path(self, number: int) -> Path:
+        return self.home / "served" / str(self.keys[number])
 
     def crawl(self) -> None:
         """Run a session."""
@@ -85,21 +88,18 @@ class Centre(Lived):
             _exhaust(process_zip_actions(session))
             _exhaust(process_data(self.qc, session, until=Phase.QC))
 
-    def withdraw(self, key: ZipKey) -> None:
+    def withdraw(self, number: int) -> None:
         """Have what an archive brought withdrawn, if that is possible."""
-        try:
-            withdraw_submission(self.tracker, self.qc, self.settings, key, **_WHO)
-        except NotFoundError:
-            return
+        with suppress(NotFoundError):
+            withdraw_submission(self.tracker, self.qc, self.settings, self.keys[number], **_WHO)
 
-    def confirm(self, key: ZipKey) -> None:
-        """Have what is held of an archive confirmed, if that is possible."""
-        try:
-            confirm_submission(self.tracker, self.qc, self.settings, key, **_WHO)
-        except ConfigurationError:
-            return
+    def confirm(self, oldest: bool) -> None:
+        """Have what is held of an archive confirmed, the oldest or the youngest that has any, if that is possible."""
+        held = sorted((key for key, _, _ in in_reading(self.tracker, held_documents)), key=lambda key: key.file_name)
+        with suppress(ConfigurationError):
+            confirm_submission(self.tracker, self.qc, self.settings, held[0 if oldest else -1], **_WHO)
 
-    def waive(self, rule: str, *, only_warns: bool) -> None:
+    def waive(self, rule: str, only_warns: bool) -> None:
         """Have a rule waived, or lowered to a warning."""
         effect = WaiverEffect.WARN if only_warns else WaiverEffect.WAIVE
         today = utc_now().date()
@@ -115,8 +115,9 @@ class Centre(Lived):
         decide_on_contexts(self.qc, ContextEvent.DONE, ContextFilter(), **_WHO)
         update_qc_states(self.tracker, self.qc, self.settings, **_WHO)
 
-    def fulfil(self, wish: Wish, key: ZipKey) -> None:
+    def fulfil(self, wish: Wish, number: int) -> None:
         """Do what a person wants of an archive; a retry that is not possible changes nothing."""
+        key = self.keys[number]
         if wish is Wish.RETRY:
             with suppress(DccError):
                 run_session(self.tracker, self.settings, listeners=NOBODY, keys=[key])
@@ -148,29 +149,12 @@ class Centre(Lived):
 
     def standing(self) -> Standing:
         """What the databases hold."""
-        documents: dict[str, str] = {}
-        duplicates: set[str] = set()
-        left_out: dict[str, str] = {}
+        latest = select(func.max(ZipDownload.id)).group_by(ZipDownload.zf_id)
+        # Nothing counts of what waits for its download again, or was set aside.
+        opened = select(FileSourceHasZip.id).join(ZipAction).where(ZipAction.phase_id > int(Phase.ZIP_NAME))
+        latest = latest.where(ZipDownload.zf_id.in_(opened))
         with self.tracker.connect() as connection:
-            actions = connection.execute(
-                select(ZipFile.file_name, ZipAction.phase_id, ZipAction.status_id).join(
-                    ZipAction, ZipAction.zip_id == ZipFile.id
-                )
-            ).all()
-            logs = select(XmlLog.xml_id, AnException.short_name).join(AnException).where(XmlLog.cleared.is_(None))
-            logged = [(row.xml_id, row.short_name) for row in connection.execute(logs)]
-            latest = select(func.max(ZipDownload.id)).group_by(ZipDownload.zf_id)
-            # Nothing counts of what waits for its download again, or was set aside.
-            opened = select(FileSourceHasZip.id).join(ZipAction).where(ZipAction.phase_id > int(Phase.ZIP_NAME))
-            latest = latest.where(ZipDownload.zf_id.in_(opened))
-            query = select(XmlFile.id, XmlFile.fname, XmlFile.phase_id, XmlFile.status_id)
-            for row in connection.execute(query.where(XmlFile.zip_id.in_(latest), XmlFile.fname.endswith(".xml"))):
-                documents[row.fname] = state_of(row.phase_id, row.status_id)
-                kinds = [kind for xml_id, kind in logged if xml_id == row.id]
-                if DUPLICATE in kinds:
-                    duplicates.add(row.fname)
-                for step in (kind.removeprefix(LEFT_OUT) for kind in kinds if kind.startswith(LEFT_OUT)):
-                    left_out[row.fname] = step
+            rows = connection.execute(DOCUMENTS.where(XmlFile.zip_id.in_(latest), XmlFile.fname.endswith(".xml"))).all()
             held_back = select(ZipFile.file_name).join(ZipAction).where(is_on_hold())
             on_hold = frozenset(connection.scalars(held_back))
             acknowledged = frozenset(key.file_name for key in acknowledged_keys(connection))
@@ -185,12 +169,12 @@ class Centre(Lived):
             for name, count in connection.execute(mine):
                 counted[name] += count
         return Standing(
-            {row.file_name: state_of(row.phase_id, row.status_id) for row in actions},
-            documents,
-            frozenset(duplicates),
+            {key.partition("/")[2]: state for key, state in self.installation.states().items()},
+            {row.fname: state_of(row.phase_id, row.status_id) for row in rows},
+            frozenset(row.fname for row in rows if row.logged == DUPLICATE),
             found,
             proposals,
-            left_out,
+            {row.fname: row.logged.removeprefix(LEFT_OUT) for row in rows if LEFT_OUT in (row.logged or "")},
             held,
             {key.file_name: older.key.file_name for key, older in waits if key.file_name not in on_hold},
             on_hold,
