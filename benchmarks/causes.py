@@ -21,7 +21,7 @@ from sqlalchemy import insert
 
 from benchmarks.measuring import Figure, Note, clean_environment, module
 from benchmarks.registry import Bench, Benchmark, Finding
-from benchmarks.servers import mariadb_server
+from benchmarks.servers import MariaDb
 from dcc.databases.schema import init_database
 from dcc.declarations import all_declared, cause_id, message_of, rule_of
 from dcc.messages import names_in, to_json
@@ -145,7 +145,7 @@ def _on_sqlite(bench: Bench) -> Iterator[Finding]:
 
 
 def _on_mariadb(bench: Bench) -> Iterator[Finding]:
-    with mariadb_server(bench.folder / "mariadb") as server:
+    with MariaDb(bench.folder / "mariadb") as server:
         for name in ("tracker", "qc"):
             server.query(f"CREATE DATABASE {name} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
         tracker, qc = server.url("tracker"), server.url("qc")

@@ -21,7 +21,7 @@ from pydantic import SecretStr
 from benchmarks.installation import make_installation
 from benchmarks.measuring import DCC, Comparison, Contender, Figure, Timing, clean_environment, module, timed
 from benchmarks.registry import Bench, Benchmark, Finding
-from benchmarks.servers import Folders, free_port, listens, openssh_server, running, vsftpd_server
+from benchmarks.servers import Folders, OpenSsh, ServerProcess, Vsftpd, free_port
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.http.file_attributes import MAX_ASKED
 
@@ -70,7 +70,7 @@ def _address(
 @contextmanager
 def over_sftp(folder: Path, root: Path) -> Iterator[Listed]:
     """Behind OpenSSH."""
-    with openssh_server(folder) as server:
+    with OpenSsh(folder) as server:
         said = f"lftp --norc -c {shlex.quote(f'{server.lftp_open()}; cls -l {root}/add')}"
         command = "lftp --norc -c '...; cls -l BASE/add'"
         yield Listed(server.source("H", root), "lftp cls -l", said, command, server.known_hosts)
@@ -79,9 +79,9 @@ def over_sftp(folder: Path, root: Path) -> Iterator[Listed]:
 @contextmanager
 def over_ftp(folder: Path, root: Path) -> Iterator[Listed]:
     """Behind vsftpd, whose anonymous user must be able to reach `root`."""
-    with vsftpd_server(folder, root) as server:
+    with Vsftpd(folder, root) as server:
         said = f"set cmd:fail-exit yes; open ftp://127.0.0.1:{server.port}; cls -l add"
-        address = _address(SourceProtocol.FTP, f"127.0.0.1:{server.port}", "/", "anonymous", "benchmark")
+        address = _address(SourceProtocol.FTP, server.hostname, "/", "anonymous", "benchmark")
         yield Listed(address, "lftp cls -l", f"lftp --norc -c {shlex.quote(said)}", "lftp --norc -c '...; cls -l add'")
 
 
@@ -91,7 +91,7 @@ def over_http(folder: Path, root: Path) -> Iterator[Listed]:
     folder.mkdir()
     port = free_port()
     served = [sys.executable, "-m", "http.server", "--protocol", "HTTP/1.1", "--bind", "127.0.0.1"]
-    with running([*served, "--directory", str(root), str(port)], folder / "log", lambda: listens(port)):
+    with ServerProcess([*served, "--directory", str(root), str(port)], port, folder / "log"):
         url = f"http://127.0.0.1:{port}/add/"
         newest = sorted(path.name for path in (root / "add").iterdir())[-MAX_ASKED:]
         asked = folder / "asked"

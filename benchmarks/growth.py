@@ -17,7 +17,7 @@ from benchmarks.measuring import DCC, Figure, Note, Timing, timed
 from benchmarks.quiet_session import QuietSession
 from benchmarks.registry import Bench, Benchmark
 from benchmarks.results import RESULTS
-from benchmarks.servers import OpenSsh, openssh_server
+from benchmarks.servers import OpenSsh
 
 KNOWN: Final = (1_000, 10_000, 30_000, 100_000)
 NEW: Final = (100, 1_000, 10_000)
@@ -192,14 +192,14 @@ def exponent(points: Points) -> float:
 
 
 def _known(bench: Bench) -> Iterator[Note]:
-    with openssh_server(bench.folder / "sshd") as server:
+    with OpenSsh(bench.folder / "sshd") as server:
         known = KnownArchives(bench.folder / "known", server)
         known.make()
         yield growth_with_known(known, KNOWN, bench.runs)
 
 
 def _new(bench: Bench, until: str) -> Iterator[Note]:
-    with openssh_server(bench.folder / "sshd") as server:
+    with OpenSsh(bench.folder / "sshd") as server:
         yield growth_with_new(bench.folder, server, NEW, until, bench.runs)
 
 

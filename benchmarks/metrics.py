@@ -13,7 +13,7 @@ from sqlalchemy import insert
 from benchmarks.known_archives import CENTRES, KnownArchives
 from benchmarks.measuring import Figure, Note
 from benchmarks.registry import Bench, Benchmark, Finding
-from benchmarks.servers import Folders, mariadb_server
+from benchmarks.servers import Folders, MariaDb
 from dcc.databases.transactions import writing
 from dcc.operations.metrics.collector import Collection, exposition
 from dcc.tracker.models import CrawlingSession, SourceCrawlRow, utc_now
@@ -55,7 +55,7 @@ def _on_sqlite(bench: Bench) -> Iterator[Finding]:
 
 
 def _on_mariadb(bench: Bench) -> Iterator[Finding]:
-    with mariadb_server(bench.folder / "mariadb") as server:
+    with MariaDb(bench.folder / "mariadb") as server:
         urls = {"DCC_TRACKER_URL": server.url("tracker"), "DCC_QC_URL": server.url("qc")}
         yield metrics_times("MariaDB", bench.folder, bench.runs, urls)
 

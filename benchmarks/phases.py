@@ -19,7 +19,7 @@ from typing import Final
 
 from benchmarks.measuring import Note, clean_environment, module
 from benchmarks.registry import Bench, Benchmark, Finding
-from benchmarks.servers import openssh_server
+from benchmarks.servers import OpenSsh
 from benchmarks.session import ARCHIVES, DOCUMENTS, XSD_DONE, SessionBenchmark
 from dcc.cli.shell.context import open_qc, open_tracker, settings_from_environment
 from dcc.data_outcomes import ZipData
@@ -40,7 +40,7 @@ def phase_times(folder: Path, runs: int, archives: int = ARCHIVES) -> str:
     folder.mkdir(parents=True)
     home = folder / "home"
     home.mkdir()
-    with openssh_server(folder / "sshd") as server:
+    with OpenSsh(folder / "sshd") as server:
         SessionBenchmark(folder, server, archives).crawl(home, XSD_DONE)
     return _table([_take_up(home, folder / f"run-{number}") for number in range(runs)], archives)
 

@@ -144,8 +144,7 @@ class OnMariaDb:
         init_qc(url)
         yield Empty(url, [*self.server.client, qc], {"DCC_QC_URL": url, "DCC_TRACKER_URL": self.server.url(tracker)})
         counted = [f"SELECT '{table}', COUNT(*) FROM `{qc}`.`{table}`" for table in rows.counts]
-        told = self.server.query(" UNION ALL ".join(counted))
-        _require_rows(rows, {table: int(number) for table, number in (line.split("\t") for line in told.splitlines())})
+        _require_rows(rows, dict(self.server.query(" UNION ALL ".join(counted))))
         for database in (tracker, qc):
             self.server.query(f"DROP DATABASE IF EXISTS `{database}`")
 

@@ -11,7 +11,7 @@ from typing import Final
 from benchmarks.known_archives import CENTRES, KnownArchives
 from benchmarks.measuring import DCC, Comparison, Contender, Figure, Timing, clean_environment, timed
 from benchmarks.registry import Bench, Benchmark
-from benchmarks.servers import OpenSsh, openssh_server
+from benchmarks.servers import OpenSsh
 
 KNOWN: Final = 100_000
 SHELL: Final = "lftp cls, one source after the other"
@@ -60,7 +60,7 @@ class QuietSession:
 
 
 def _measure(bench: Bench) -> Iterator[Comparison]:
-    with openssh_server(bench.folder / "sshd") as server:
+    with OpenSsh(bench.folder / "sshd") as server:
         known = KnownArchives(bench.folder / "known", server)
         known.make()
         known.grow(KNOWN)

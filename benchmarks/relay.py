@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.measuring import clean_environment, module
-from benchmarks.servers import running
+from benchmarks.servers import ServerProcess
 
 FIRST_WINDOW = 10 * 1448
 WINDOW = 4 * 1024 * 1024
@@ -114,7 +114,7 @@ def _address(text: str) -> tuple[str, int]:
 def delaying_relay(log: Path, delay: float, pairs: Mapping[str, str]) -> Iterator[None]:
     """Run a relay in a process of its own: each `host:port` of the keys leads to that of the value."""
     command = module("relay", str(delay), *(f"{here}={there}" for here, there in pairs.items()))
-    with running(command, log, lambda: log.read_bytes() == b"ready\n", clean_environment()):
+    with ServerProcess(command, 0, log, lambda: log.read_bytes() == b"ready\n", clean_environment()):
         yield
 
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from benchmarks.installation import make_installation
 from benchmarks.measuring import DCC, Comparison, Contender, Timing, clean_environment, timed
 from benchmarks.registry import Bench, Benchmark, Finding
-from benchmarks.servers import OpenSsh, openssh_server
+from benchmarks.servers import OpenSsh
 from dcc.cli.demo.submissions import archive, experiment_document, specimen_document
 
 ARCHIVES = 200
@@ -97,7 +97,7 @@ class SessionBenchmark:
         """The script, in an empty directory; `and_then` are further lines of it."""
         place = self.fresh("shell")
         environment = clean_environment(
-            SFTP=shlex.join(self._server.sftp_command),
+            SFTP=shlex.join(["sftp", "-q", *self._server.options]),
             DESTINATION=f"{self._server.username}@127.0.0.1",
             REMOTE=str(self._remote),
             SCHEMAS=str(SCHEMAS),
@@ -145,7 +145,7 @@ class SessionBenchmark:
 
 
 def _measure(bench: Bench) -> Iterator[Finding]:
-    with openssh_server(bench.folder / "sshd") as server:
+    with OpenSsh(bench.folder / "sshd") as server:
         comparison = SessionBenchmark(bench.folder, server, ARCHIVES).comparison()
         comparison.measure(bench.runs)
     yield comparison

@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks.measuring import Comparison, Contender, Figure, Timing
 from benchmarks.plain_load import Databases, OnMariaDb, OnSqlite, finished_rows
 from benchmarks.registry import Bench, Benchmark, Finding
-from benchmarks.servers import BUFFER_POOL_GB, OpenSsh, mariadb_server, openssh_server
+from benchmarks.servers import BUFFER_POOL_GB, MariaDb, OpenSsh
 from benchmarks.session import DOCUMENTS, QC_PENDING, SCRIPT, SHELL, SessionBenchmark
 
 ARCHIVES = 1_000
@@ -80,12 +80,12 @@ def _measure_sqlite(bench: Bench) -> Iterator[Finding]:
 
 
 def _measure_mariadb(bench: Bench) -> Iterator[Finding]:
-    with mariadb_server(bench.folder / "mariadb") as server:
+    with MariaDb(bench.folder / "mariadb") as server:
         yield _measured(bench, OnMariaDb(server))
 
 
 def _measured(bench: Bench, databases: Databases) -> Comparison:
-    with openssh_server(bench.folder / "sshd") as source:
+    with OpenSsh(bench.folder / "sshd") as source:
         session = WholeSession(bench.folder / "work", source, ARCHIVES)
         comparison = session.comparison(databases)
         comparison.measure(bench.runs)

@@ -18,13 +18,14 @@ from pathlib import Path
 from benchmarks.measuring import Comparison, Contender, Timing, clean_environment, module, timed
 from benchmarks.registry import Bench, Benchmark, Finding
 from benchmarks.relay import delaying_relay
-from benchmarks.servers import OpenSsh, Vsftpd, openssh_server, vsftpd_server
+from benchmarks.servers import OpenSsh, Vsftpd
 
 MEGABYTE = 1_000_000
 LARGE_BYTES = 1_000 * MEGABYTE
 SMALL_FILES = 2_000
 SMALL_BYTES = 50_000
 DELAY = 0.08
+_FTP_PORTS = 60
 NEAR, FAR = "127.0.0.1", "127.0.0.2"
 
 SFTP = "sftp -b"
@@ -53,14 +54,15 @@ def servers(folder: Path, *, ftp: bool, far: bool) -> Iterator[Servers]:
     root = folder / "served"
     root.mkdir(parents=True)
     with ExitStack() as stack:
-        openssh = stack.enter_context(openssh_server(folder / "sshd"))
+        openssh = stack.enter_context(OpenSsh(folder / "sshd"))
         key = openssh.known_hosts.read_text().partition(" ")[2]
         with openssh.known_hosts.open("a") as known_hosts:
             known_hosts.write(f"[{FAR}]:{openssh.port} {key}")
-        vsftpd = stack.enter_context(vsftpd_server(folder / "vsftpd", root)) if ftp else None
+        first = 20_000 + os.getpid() % 100 * _FTP_PORTS
+        ports = range(first, first + _FTP_PORTS)
+        vsftpd = stack.enter_context(Vsftpd(folder / "vsftpd", root, ports=ports)) if ftp else None
         if far:
-            ports = [openssh.port] if vsftpd is None else [openssh.port, vsftpd.port, *vsftpd.data_ports]
-            pairs = {f"{FAR}:{port}": f"{NEAR}:{port}" for port in ports}
+            pairs = {f"{FAR}:{port}": f"{NEAR}:{port}" for port in (openssh.port, *(ports if ftp else ()))}
             stack.enter_context(delaying_relay(folder / "relay.log", DELAY, pairs))
         yield Servers(root, openssh, vsftpd)
 
@@ -102,7 +104,7 @@ class TransferBenchmark:
         batch = self._folder / "batch"
         batch.write_text(f"lcd {place}\nget {self._remote}/add/*.zip\n")
         openssh = self._running.openssh
-        command = [*openssh.sftp_command, *options, "-b", str(batch), f"{openssh.username}@{self._host}"]
+        command = ["sftp", "-q", *openssh.options, *options, "-b", str(batch), f"{openssh.username}@{self._host}"]
         return self._finish(place, timed(command, log=self._log))
 
     def run_lftp(self, protocol: str) -> Timing:

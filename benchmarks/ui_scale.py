@@ -18,7 +18,7 @@ from typing import Any, Final
 from benchmarks.known_archives import KnownArchives
 from benchmarks.measuring import DCC, Figure, Note
 from benchmarks.registry import Bench, Benchmark
-from benchmarks.servers import Folders, free_port, running
+from benchmarks.servers import Folders, ServerProcess, free_port
 
 KNOWN: Final = 100_000
 SHOWN: Final = 5_000
@@ -142,7 +142,8 @@ def served(archives: KnownArchives) -> Iterator[str]:
     """The URL of the UI on an installation."""
     port, log = free_port(), archives.home / "ui.log"
     command = [DCC, "ui", "--without-daemon", "--port", str(port)]
-    with running(command, log, lambda: "The UI is at" in log.read_text(), archives.environment(events=True)):
+    environment = archives.environment(events=True)
+    with ServerProcess(command, port, log, lambda: "The UI is at" in log.read_text(), environment):
         yield f"http://127.0.0.1:{port}"
 
 

@@ -30,7 +30,7 @@ from benchmarks.measuring import (
 )
 from benchmarks.plain_load import Databases, OnMariaDb, OnSqlite, finished_rows, init_qc
 from benchmarks.registry import Bench, Benchmark, Finding
-from benchmarks.servers import BUFFER_POOL_GB, MARIADB, mariadb_server
+from benchmarks.servers import BUFFER_POOL_GB, MARIADB, MariaDb
 from dcc.cli.demo.submissions import PROCEDURES, experiment_document
 
 LARGE_BYTES = 50_000_000
@@ -128,7 +128,7 @@ def _measure(bench: Bench, documents: Path, what: str, *, bound: bool = True) ->
     with ExitStack() as stack:
         on: list[Databases] = [OnSqlite(bench.folder)]
         if installed(MARIADB):
-            on.append(OnMariaDb(stack.enter_context(mariadb_server(bench.folder / "mariadb"))))
+            on.append(OnMariaDb(stack.enter_context(MariaDb(bench.folder / "mariadb"))))
         benchmark = UploadBenchmark(bench.folder / "work", documents)
         for databases in on:
             comparison = benchmark.comparison(what, databases, bound=bound)

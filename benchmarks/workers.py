@@ -15,14 +15,15 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.circumstances import program
 from benchmarks.installation import databases, make_installation
 from benchmarks.measuring import Comparison, Contender, Note, Timing, clean_environment, family, module
 from benchmarks.registry import Bench, Benchmark, Finding
-from benchmarks.servers import OpenSsh, openssh_server, redis_server, running
+from benchmarks.servers import OpenSsh, ServerProcess, free_port
 from benchmarks.session import DOCUMENTS, submission
 from dcc.naming import Action
 from dcc.operations.sessions import open_session
@@ -141,19 +142,19 @@ class WorkersBenchmark:
         return len(archives) * (ended - began) / max(all_of_them - first, 1)
 
 
-def _worker(home: Path, environment: dict[str, str], core: int) -> AbstractContextManager[subprocess.Popen[bytes]]:
+def _worker(home: Path, environment: dict[str, str], core: int) -> ServerProcess:
     """A Celery worker of one process on one core, which takes batches when the block begins."""
     log = home / f"worker-{core}.log"
     command = ["taskset", "-c", str(core), _CELERY, "-A", "dcc_dagster.celery_worker", "worker"]
     command += ["-c1", "-linfo", "-n", f"core{core}@%h"]
     staging = {"DCC_STAGING": str(home / f"staging-{core}")}
-    return running(command, log, lambda: " ready." in log.read_text(errors="replace"), environment | staging)
+    return ServerProcess(command, 0, log, lambda: " ready." in log.read_text(errors="replace"), environment | staging)
 
 
-def _processor_seconds(workers: Sequence[subprocess.Popen[bytes]]) -> float:
+def _processor_seconds(workers: Sequence[ServerProcess]) -> float:
     """What workers and their processes have used so far."""
     ticks = 0
-    for pid in (pid for worker in workers for pid in family(worker.pid)):
+    for pid in (pid for worker in workers for pid in family(worker.process.pid)):
         fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
         # Its own, and of children that have ended: each step of a run is such a process.
         ticks += sum(map(int, fields[11:15]))
@@ -193,8 +194,13 @@ def main() -> None:
 
 
 def _measure(bench: Bench) -> Iterator[Finding]:
-    with openssh_server(bench.folder / "sshd") as server, redis_server(bench.folder / "redis") as broker:
-        workers = WorkersBenchmark(bench.folder, server, broker)
+    port = free_port()
+    command = [program("redis-server"), "--bind", "127.0.0.1", "--port", str(port), "--dir", str(bench.folder)]
+    with (
+        OpenSsh(bench.folder / "sshd") as server,
+        ServerProcess([*command, "--save", ""], port, bench.folder / "redis.log"),
+    ):
+        workers = WorkersBenchmark(bench.folder, server, f"redis://127.0.0.1:{port}/0")
         comparison = workers.comparison()
         comparison.measure(bench.runs, uncounted=0)
     yield comparison

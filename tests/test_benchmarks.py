@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import causes, quiet_session, servers, session_qc, transfer
+from benchmarks import causes, quiet_session, session_qc, transfer
 from benchmarks.__main__ import DOCUMENT, MARK
 from benchmarks.circumstances import TOOLS, circumstances, missing, versions
 from benchmarks.measuring import Contender, Figure, Note, Timing, timed
@@ -18,12 +18,12 @@ from benchmarks.plain_load import OnMariaDb, OnSqlite
 from benchmarks.registry import Benchmark, Finding
 from benchmarks.replay import ReplayBenchmark
 from benchmarks.results import RECORD, Entry, as_markdown, entry, goals_table, read_entries, write_entries
-from benchmarks.servers import OpenSsh, openssh_server
+from benchmarks.servers import OpenSsh
 from benchmarks.session_qc import WholeSession
 from benchmarks.transfer import TransferBenchmark
 from benchmarks.upload import UploadBenchmark, upload_memory, write_small
 from benchmarks.validation import LOOP, ONE_CALL, ValidationBenchmark, write_archives, write_documents
-from tests.support.databases import PASSWORD, MariaDb
+from tests.support.databases import MariaDb
 from tests.support.servers import server_program
 
 SESSION_TOOLS = ("sftp", "unzip", "md5sum", "xmllint", "ssh-keygen")
@@ -46,7 +46,7 @@ def require(*tools: str) -> None:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenSsh]:
     require(*SESSION_TOOLS)
-    with openssh_server(tmp_path_factory.mktemp("openssh") / "sshd") as running:
+    with OpenSsh(tmp_path_factory.mktemp("openssh") / "sshd") as running:
         yield running
 
 
@@ -119,8 +119,7 @@ def test_both_sides_of_the_transfer_bring_every_file_over_ftp() -> None:
 def on_mariadb(mariadb: MariaDb) -> OnMariaDb:
     """Databases of the server that all tests of this process share, each with a name of its own."""
     require("sqlite3", "mariadb")
-    address = ("--host=127.0.0.1", f"--port={mariadb.port}")
-    return OnMariaDb(servers.MariaDb(mariadb.port, PASSWORD, *address))
+    return OnMariaDb(mariadb)
 
 
 @pytest.mark.servers

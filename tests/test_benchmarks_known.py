@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 
 from benchmarks.known_archives import DOCUMENTS, KnownArchives
 from benchmarks.quiet_session import QuietSession
-from benchmarks.servers import openssh_server
+from benchmarks.servers import OpenSsh
 from dcc.cli.sessions.work import run_session
 from dcc.outcomes import SourceCrawl
 from dcc.phases import Phase, Status
@@ -27,7 +27,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnownArchives]:
     if shutil.which("lftp") is None:
         pytest.skip("lftp is not installed: as root, make test installs it.")
     folder = tmp_path_factory.mktemp("known")
-    with openssh_server(folder / "sshd") as server:
+    with OpenSsh(folder / "sshd") as server:
         made = KnownArchives(folder / "known", server, centres=("H", "J"))
         made.make()
         made.grow(21)

@@ -34,6 +34,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Origin, Subprotocol
 
+from benchmarks.servers import ServerProcess
 from dcc.databases.grants import grant_statements
 from dcc.settings import Settings, load_settings
 from dcc.settings.workers import ExecutorKind
@@ -42,7 +43,7 @@ from tests.support.browsing import see
 from tests.support.environments import clean, forget_settings
 from tests.support.ports import free_port
 from tests.support.served_page import PAGE_NAME, ServedPage
-from tests.support.servers import ServerProcess, server_program
+from tests.support.servers import server_program
 from tests.test_documents_commands import Command, look_up
 
 DEPLOY = Path(__file__).parent.parent / "deploy"

@@ -53,7 +53,7 @@ class World:
 class DurableMariaDb(MariaDb):
     """A server that has what it said it has, also when it is killed."""
 
-    flush_at_commit = 2
+    options = (*MariaDb.options, "--innodb-flush-log-at-trx-commit=2")
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
+from benchmarks.servers import ServerProcess
 from dcc.errors import (
     HostKeyChangedError,
     HostKeyUnknownError,
@@ -23,7 +24,7 @@ from dcc.sources.base import SourceAddress
 from dcc.sources.connect import connect
 from dcc.sources.sftp.connection import fetch_host_key
 from tests.support.ports import free_port
-from tests.support.servers import ServerProcess, SftpServer, Share, server_program
+from tests.support.servers import SftpServer, Share, server_program
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.servers

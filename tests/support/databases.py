@@ -8,23 +8,18 @@ run on both databases; `only_sqlite` and `only_mariadb` mark one that does not, 
 
 from __future__ import annotations
 
-import os
-import shutil
-import signal
-import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import pymysql
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import URL, Engine, inspect, make_url, select
+from sqlalchemy import Engine, inspect, make_url, select
 
+from benchmarks import servers
 from dcc.databases.schema import init_database
 from dcc.databases.transactions import insert_rows, writing
 from dcc.naming import Action
@@ -44,7 +39,6 @@ from tests.support.ports import free_port
 from tests.support.prepared_databases import PreparedDatabases, PreparedFile, maker
 from tests.support.servers import server_program
 
-USER = "dcc"
 PASSWORD = "s3cret@%:/ ü"
 """Password of the MariaDB user, with the characters that URLs make trouble of; no output may ever hold it."""
 
@@ -52,8 +46,6 @@ TO_VALIDATE = State(Phase.XSD, Status.PENDING)
 
 _FOLDER = tempfile.gettempdir()
 """As it is before a test has a folder of its own for temporary files, in which a socket's path would be too long."""
-_START_SECONDS = 60
-_STOP_SECONDS = 20
 
 _SQLITE, _MARIADB = "sqlite", pytest.param("mariadb", marks=pytest.mark.servers)
 only_sqlite = pytest.mark.parametrize("tracker_url", [_SQLITE], indirect=True)
@@ -66,160 +58,35 @@ broken_off_on_mariadb = pytest.mark.parametrize(
 """For upgrades: on MariaDB they can break off half-way, whereas SQLite takes them back."""
 
 
-class MariaDb:
+class MariaDb(servers.MariaDb):
     """A MariaDB server of this test process's own, on a free port of 127.0.0.1 and a temporary data directory."""
 
-    flush_at_commit = 0
+    password = PASSWORD
+    options = (
+        "--character-set-server=utf8mb4",
+        "--innodb-buffer-pool-size=32M",
+        "--innodb-log-file-size=16M",
+        "--innodb-flush-log-at-trx-commit=0",
+        "--innodb-doublewrite=0",
+        "--innodb-flush-method=fsync",
+        "--performance-schema=OFF",
+        "--max-connections=200",
+    )
 
     def __init__(self) -> None:
-        self.home = Path(tempfile.mkdtemp(prefix="dcc-mariadb-", dir=_FOLDER))
-        self.port = free_port()
-        self._process: subprocess.Popen[bytes] | None = None
-        try:
-            self._install()
-            self.start()
-        except BaseException:
-            self.remove()
-            raise
-
-    def _install(self) -> None:
-        # One of its own, because a server that starts removes what others have in the one they share.
-        (self.home / "tmp").mkdir()
-        installed = subprocess.run(
-            [
-                "mariadb-install-db",
-                "--no-defaults",
-                f"--datadir={self.home / 'data'}",
-                f"--tmpdir={self.home / 'tmp'}",
-                "--auth-root-authentication-method=normal",
-                "--skip-test-db",
-                "--skip-name-resolve",
-                *self._own_user(),
-            ],
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        if installed.returncode != 0:
-            raise RuntimeError(f"mariadb-install-db failed:\n{installed.stdout}{installed.stderr}")
-        (self.home / "init.sql").write_text(
-            "SET NAMES utf8mb4;\n"
-            f"CREATE USER IF NOT EXISTS '{USER}'@'127.0.0.1' IDENTIFIED BY '{PASSWORD}';\n"
-            f"GRANT ALL ON *.* TO '{USER}'@'127.0.0.1';\n",
-            encoding="utf-8",
-        )
-
-    @staticmethod
-    def _own_user() -> list[str]:
-        return ["--user=root"] if os.geteuid() == 0 else []
-
-    def start(self) -> None:
-        """Start the server and wait until it answers."""
-        command = [
-            _mariadbd(),
-            "--no-defaults",
-            f"--datadir={self.home / 'data'}",
-            f"--tmpdir={self.home / 'tmp'}",
-            f"--socket={self.home / 'socket'}",
-            f"--pid-file={self.home / 'pid'}",
-            f"--log-error={self.home / 'log.err'}",
-            f"--init-file={self.home / 'init.sql'}",
-            "--bind-address=127.0.0.1",
-            f"--port={self.port}",
-            "--skip-name-resolve",
-            "--character-set-server=utf8mb4",
-            "--innodb-buffer-pool-size=32M",
-            "--innodb-log-file-size=16M",
-            f"--innodb-flush-log-at-trx-commit={self.flush_at_commit}",
-            "--innodb-doublewrite=0",
-            "--innodb-flush-method=fsync",
-            "--performance-schema=OFF",
-            "--max-connections=200",
-            *self._own_user(),
-        ]
-        # Killed with the test process, however that ends.
-        guard = [setpriv, "--pdeathsig", "KILL"] if (setpriv := shutil.which("setpriv")) else []
-        self._process = subprocess.Popen([*guard, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + _START_SECONDS
-        while True:
-            try:
-                self.query("SELECT 1")
-            except pymysql.MySQLError:
-                if self._process.poll() is not None or time.monotonic() > deadline:
-                    log = (self.home / "log.err").read_text("utf-8", "replace")
-                    raise RuntimeError(f"mariadbd did not start on port {self.port}:\n{log[-4_000:]}") from None
-                time.sleep(0.05)
-            else:
-                return
-
-    def kill(self) -> None:
-        """Kill the server as a crash would."""
-        self._stop(signal.SIGKILL)
-
-    def stop(self) -> None:
-        """Shut the server down; `start` has it serve the same data again."""
-        self._stop(signal.SIGTERM)
-
-    def remove(self) -> None:
-        """Stop the server and remove its data."""
-        self._stop(signal.SIGTERM)
-        shutil.rmtree(self.home, ignore_errors=True)
-
-    def _stop(self, how: signal.Signals) -> None:
-        if self._process is None:
-            return
-        self._process.send_signal(how)
-        try:
-            self._process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process = None
-
-    def connect(self, database: str | None = None) -> pymysql.Connection[Any]:
-        """A connection as a user of the server would have it."""
-        return pymysql.connect(
-            host="127.0.0.1",
-            port=self.port,
-            user=USER,
-            password=PASSWORD.encode(),
-            database=database,
-            charset="utf8mb4",
-            ssl_disabled=True,
-        )
-
-    def query(self, statement: str, database: str | None = None) -> list[tuple[object, ...]]:
-        """Run one statement; its rows."""
-        with self.connect(database) as connection, connection.cursor() as cursor:
-            cursor.execute(statement)
-            rows = list(cursor.fetchall())
-            connection.commit()
-            return rows
-
-    def url(self, database: str) -> str:
-        """The URL of a database, with the password, as DCC_TRACKER_URL takes it."""
-        address = URL.create(
-            "mysql", username=USER, password=PASSWORD, host="127.0.0.1", port=self.port, database=database
-        )
-        return address.render_as_string(hide_password=False)
-
-
-def _mariadbd() -> str:
-    server_program("mariadb-install-db")
-    return server_program("mariadbd")
+        for name in ("mariadb-install-db", "mariadbd"):
+            server_program(name)
+        super().__init__(Path(tempfile.mkdtemp(prefix="dcc-mariadb-", dir=_FOLDER)), free_port())
 
 
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[MariaDb]:
     """A MariaDB server, started for the first test of the process that needs it."""
-    _mariadbd()
-    server = MariaDb()
-    with pytest.MonkeyPatch.context() as patch:
+    with MariaDb() as server, pytest.MonkeyPatch.context() as patch:
         # The driver reads all certificates of the system for each connection, which takes longer than most tests.
         context = pymysql.connections.Connection._create_ssl_ctx(None, {})  # type: ignore[arg-type]
         patch.setattr(pymysql.connections.Connection, "_create_ssl_ctx", lambda _self, _options: context)
         yield server
-    server.remove()
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.servers import ServerProcess
 from tests.support.ports import free_port
-from tests.support.servers import ServerProcess, server_program
+from tests.support.servers import server_program
 
 PASSWORD = "br0ker-s3cret-4711"
 

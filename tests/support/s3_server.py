@@ -4,6 +4,7 @@
 store of an installation.
 """
 
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,15 +16,13 @@ import boto3
 import pytest
 from pydantic import SecretStr
 
+from benchmarks.servers import ServerProcess
 from dcc.settings import Settings, load_settings
 from tests.support.ports import free_port
-from tests.support.servers import ServerProcess
 
 ACCESS_KEY_ID = "AKIATEST"
 SECRET_ACCESS_KEY = "s3cret+key/of-the-bucket"
 """What no output may hold."""
-
-_START_SECONDS = 60
 
 
 class S3Server(ServerProcess):
@@ -37,7 +36,7 @@ class S3Server(ServerProcess):
         port = free_port()
         command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
         limit = {} if open_requests is None else {"INITIAL_NO_AUTH_ACTION_COUNT": str(open_requests)}
-        super().__init__(command, port, folder / "log", seconds=_START_SECONDS, **limit)
+        super().__init__(command, port, folder / "log", environment=os.environ | limit)
 
     @property
     def endpoint(self) -> str:

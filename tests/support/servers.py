@@ -6,22 +6,16 @@ skipped, or fails if CI=true. Faults are in tests/support/faulty_servers.py: `fa
 `password_sftp_server` and `cutting_proxy` are fixtures too.
 """
 
-import contextlib
 import datetime
-import getpass
 import ipaddress
 import os
 import shutil
-import signal
-import socket
-import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn
 
 import pytest
 from cryptography import x509
@@ -30,7 +24,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from pydantic import SecretStr
 from sqlalchemy import Engine
 
-from benchmarks.servers import configure_vsftpd
+from benchmarks.circumstances import program
+from benchmarks.servers import OpenSsh, Vsftpd
 from dcc.settings import Settings, load_settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.host_keys import HostKey
@@ -39,7 +34,6 @@ from tests.support.asking import in_writing
 from tests.support.faulty_servers import CuttingProxy, FaultyFtpServer, PasswordSftpServer
 from tests.support.ports import free_port
 
-_START_SECONDS = 15
 _LOOPBACK = "127.0.0.1"
 
 
@@ -78,10 +72,10 @@ def add_pinned(tracker: Engine, address: SourceAddress) -> int:
 
 def server_program(name: str) -> str:
     """Path of an installed server; skips the test if there is none, or fails it if CI=true."""
-    found = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin")
-    if found is None:
+    try:
+        return program(name)
+    except FileNotFoundError:
         unavailable(f"{name} is not installed. Run .ci/install-servers.")
-    return found
 
 
 def unavailable(reason: str) -> NoReturn:
@@ -91,143 +85,25 @@ def unavailable(reason: str) -> NoReturn:
     pytest.skip(reason)
 
 
-class ServerProcess:
-    """A server that runs in the foreground, with all that it starts, until the block ends or `stop` stops it."""
-
-    def __init__(
-        self, command: list[str], port: int, log: Path, *, seconds: float = _START_SECONDS, **variables: str
-    ) -> None:
-        self.port = port
-        with log.open("wb") as output:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                env=os.environ | variables,
-            )
-        deadline = time.monotonic() + seconds
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection((_LOOPBACK, port), timeout=1):
-                return
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.stop()
-                pytest.fail(f"{command[0]} did not start: {log.read_text(errors='replace')}")
-            time.sleep(0.02)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    @property
-    def hostname(self) -> str:
-        """`host:port`."""
-        return f"{_LOOPBACK}:{self.port}"
-
-    def stop(self) -> None:
-        """End the server and the processes of its sessions."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-
-
-class SftpServer(ServerProcess):
-    """OpenSSH's sshd, with SFTP alone, for the current user by key.
-
-    Keys are made by `new_key`; each can have a directory of its own in which its sessions begin. `options` are further
-    lines of its configuration.
-    """
+class SftpServer(OpenSsh):
+    """OpenSSH's sshd."""
 
     def __init__(self, folder: Path, *options: str) -> None:
-        folder.mkdir(exist_ok=True)
-        self.folder = folder
-        self.host_keys = tuple(_generate_key(folder / f"host_{kind}", kind) for kind in ("ed25519", "ecdsa", "rsa"))
-        self._authorized = folder / "authorized_keys"
-        self._authorized.touch(mode=0o600)
-        self._count = 0
-        self.key = self.new_key()
-        port = free_port()
-        lines = [
-            f"Port {port}",
-            f"ListenAddress {_LOOPBACK}",
-            *(f"HostKey {folder / f'host_{kind}'}" for kind in ("ed25519", "ecdsa", "rsa")),
-            f"AuthorizedKeysFile {self._authorized}",
-            "StrictModes no",
-            "UsePAM no",
-            "PasswordAuthentication no",
-            "PermitRootLogin yes",
-            "PidFile none",
-            "MaxStartups 100",
-            "MaxSessions 100",
-            "Subsystem sftp internal-sftp",
-            *options,
-        ]
-        configuration = folder / "sshd_config"
-        configuration.write_text("\n".join(lines) + "\n")
-        if os.geteuid() == 0:
-            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-        super().__init__([server_program("sshd"), "-D", "-e", "-f", str(configuration)], port, folder / "log")
-
-    @property
-    def login(self) -> dict[str, Any]:
-        """The fields of a share by which it can be reached."""
-        return {"username": getpass.getuser(), "accesskey": f"key:{self.key}", "host_keys": self.host_keys}
-
-    def new_key(self, kind: str = "ed25519", passphrase: str = "", start: Path | None = None) -> Path:
-        """Make and authorise a private key; `start` is the directory in which its sessions begin."""
-        self._count += 1
-        path = self.folder / f"key_{self._count}"
-        public = _generate_key(path, kind, passphrase)
-        prefix = "" if start is None else f'command="internal-sftp -d {start}" '
-        with self._authorized.open("a") as file:
-            file.write(f"{prefix}{public}\n")
-        return path
+        for name in ("sshd", "ssh-keygen"):
+            server_program(name)
+        super().__init__(folder, *options, port=free_port())
 
 
-def _generate_key(path: Path, kind: str, passphrase: str = "") -> str:
-    """Make a key pair, unless it is there; the public one, as `<type> <base64>`."""
-    server_program("ssh-keygen")
-    bits = ["-b", "2048"] if kind == "rsa" else []
-    if not path.exists():
-        subprocess.run(
-            ["ssh-keygen", "-q", "-t", kind, *bits, "-a", "1", "-N", passphrase, "-f", str(path)], check=True
-        )
-    return " ".join(path.with_name(f"{path.name}.pub").read_text().split()[:2])
-
-
-class FtpServer(ServerProcess):
-    """vsftpd, for anonymous users alone, below `root`: with others it would need the machine's own accounts.
-
-    vsftpd must be started by root. With `certificate` (a file with key and certificate) it also speaks explicit TLS,
-    and insists that data connections take up the session of the control connection. `ports` are its own and those of
-    data connections; by default all is left to the machine.
-    """
+class FtpServer(Vsftpd):
+    """vsftpd, which must be started by root."""
 
     def __init__(
         self, folder: Path, root: Path, certificate: Path | None = None, ports: Sequence[int] | None = None
     ) -> None:
         if os.geteuid() != 0:
             unavailable("vsftpd needs root.")
-        folder.mkdir(exist_ok=True)
-        port = free_port() if ports is None else ports[0]
-        options: dict[str, object] = {}
-        if ports is not None:
-            options |= {"pasv_min_port": ports[1], "pasv_max_port": ports[-1]}
-        if certificate is not None:
-            options |= {
-                "ssl_enable": "YES",
-                "allow_anon_ssl": "YES",
-                "force_anon_logins_ssl": "YES",
-                "force_anon_data_ssl": "YES",
-                "require_ssl_reuse": "YES",
-                "ssl_ciphers": "HIGH",
-                "rsa_cert_file": certificate,
-            }
-        configuration = configure_vsftpd(folder, root, port, **options)
-        super().__init__([server_program("vsftpd"), str(configuration)], port, folder / "log")
+        server_program("vsftpd")
+        super().__init__(folder, root, certificate, ports or [free_port()])
 
 
 class Authority:
