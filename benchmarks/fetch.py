@@ -1,10 +1,10 @@
-"""The platform's side of the benchmarks of transfers, as a process of its own: list the directory `add`, and fetch.
+"""The platform's side of the benchmarks of listings and transfers, as a process of its own.
 
-python -m benchmarks.fetch PROTOCOL HOST:PORT USER ACCESSKEY KNOWN_HOSTS BASE_PATH STAGING
+python -m benchmarks.fetch PROTOCOL HOST:PORT USER ACCESSKEY KNOWN_HOSTS BASE_PATH [STAGING]
 
-Each archive is fetched as a session does. Connections, waiting and checks are those of the default settings; the
-archives end in staging, resumable until then. What a session does beside that, it does not: nothing is recorded, hashed
-or unpacked.
+Lists the directory `add`, and prints how many archives it holds; with STAGING, each archive is fetched as a session
+does. Connections, waiting and checks are those of the default settings; the archives end in staging, resumable until
+then. What a session does beside that, it does not: nothing is recorded, hashed or unpacked.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
-from benchmarks.listing_process import address_of, list_archives
+from pydantic import SecretStr
+
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
+from dcc.runtime.processes import collect_cycles_rarely
 from dcc.session.fetching.archive_transfer import Transfer
 from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import (
@@ -28,7 +30,8 @@ from dcc.session.fetching.downloads import (
     TransferFailed,
 )
 from dcc.settings import Settings, load_settings
-from dcc.sources.base import ListedFile, SourceAddress
+from dcc.sources.base import ListedFile, SourceAddress, SourceProtocol
+from dcc.sources.connect import connect
 from dcc.sources.hosting import Hosting
 from dcc.store.staging import Staging
 
@@ -36,12 +39,18 @@ _GATHER_SECONDS = 0.005
 
 
 def main(
-    protocol: str, hostname: str, username: str, accesskey: str, known_hosts: str, base_path: str, staging: str
+    protocol: str, hostname: str, username: str, accesskey: str, known_hosts: str, base_path: str, staging: str = ""
 ) -> None:
-    """List the source and fetch every archive into staging. Raises the first failure."""
-    settings = load_settings(known_hosts=known_hosts or None, staging=staging)
-    address = address_of(protocol, hostname, username, accesskey, base_path)
-    fetch_all(address, settings, list_archives(address, settings))
+    """List the source, and fetch every archive into staging if that is given. Raises the first failure."""
+    # As `dcc` does.
+    collect_cycles_rarely()
+    settings = load_settings(known_hosts=known_hosts or None, staging=staging or None)
+    address = SourceAddress(1, "H", SourceProtocol(protocol), hostname, username, SecretStr(accesskey), base_path)
+    with connect(address, settings) as connection:
+        files = connection.list_action(Action.ADD).zips
+    print(len(files))
+    if staging:
+        fetch_all(address, settings, files)
 
 
 def fetch_all(address: SourceAddress, settings: Settings, files: Sequence[ListedFile]) -> None:

@@ -132,7 +132,7 @@ class FirstListing:
         """The platform's listing, in a process of its own."""
         address, known_hosts = self._listed.address, str(self._listed.known_hosts or "")
         access = [address.username, address.accesskey.get_secret_value(), known_hosts, address.base_path]
-        command = module("listing_process", address.protocol, address.hostname, *access)
+        command = module("fetch", address.protocol, address.hostname, *access)
         timing = timed(command, log=self._log, environment=clean_environment(), memory=True)
         self._require(int(self._log.read_text()))
         return timing
@@ -160,7 +160,7 @@ def compare(
     """The tool, which is the measure, our listing alone, and whole sessions."""
     first = FirstListing(folder, listed, archives)
     ours = [
-        Contender(LISTING, first.list_by_platform, command="python -m benchmarks.listing_process ..."),
+        Contender(LISTING, first.list_by_platform, command="python -m benchmarks.fetch ..."),
         Contender(PLAIN, lambda: first.crawl(events=False), command=f"DCC_DAGSTER_EVENTS=false {EVENTS} --json"),
     ]
     if events:

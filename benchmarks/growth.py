@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.known_archives import CENTRES, DOCUMENTS, KnownArchives
-from benchmarks.measuring import DCC, Figure, Note, Timing, timed
+from benchmarks.measuring import DCC, Figure, Note, Timing, table, timed
 from benchmarks.quiet_session import QuietSession
 from benchmarks.registry import Bench, Benchmark
 from benchmarks.results import RESULTS
@@ -158,13 +158,13 @@ def _table(steps: Sequence[Step]) -> str:
     columns = ["archives", *(["listing alone, s"] if listed else []), "session, s"]
     columns += [*(["least to most, s"] if spread else []), "processor, s", "peak, MB"]
     columns += ["tracker, MB", "QC database, MB"]
-    lines = [f"| {' | '.join(columns)} |", f"|{' ---: |' * len(columns)}"]
+    rows = []
     for one in steps:
         cells = [f"{one.archives:,}", *([f"{one.listing:.2f}"] if one.listing is not None else []), f"{one.wall:.2f}"]
         cells += [f"{one.walls[0]:.2f} to {one.walls[1]:.2f}"] if one.walls is not None else []
         cells += [f"{one.cpu:.2f}", f"{one.peak_mb:.0f}", *(f"{size:.1f}" for size in one.megabytes)]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append(cells)
+    return table(columns, rows, texts=0)
 
 
 def _plot(name: str, title: str, across: str, series: Mapping[str, Points]) -> None:

@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -181,6 +181,12 @@ def timed(
         raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}:\n{told}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return Timing(wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, peak)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) -> str:
+    """A table in Markdown, whose first `texts` columns are words and the others numbers."""
+    rule = ["---"] * texts + ["---:"] * (len(columns) - texts)
+    return "\n".join(f"| {' | '.join(line)} |" for line in (columns, rule, *rows))
 
 
 def module(name: str, *words: str) -> list[str]:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks.measuring import Note, clean_environment, module
+from benchmarks.measuring import Note, clean_environment, module, table
 from benchmarks.registry import Bench, Benchmark, Finding
 from benchmarks.servers import OpenSsh
 from benchmarks.session import ARCHIVES, DOCUMENTS, XSD_DONE, SessionBenchmark
@@ -56,11 +56,11 @@ def _take_up(home: Path, place: Path) -> Took:
 
 def _table(runs: Sequence[Took], archives: int) -> str:
     documents = archives * DOCUMENTS
-    lines = ["| phase | clock, ms a document | processor, ms a document |", "| --- | ---: | ---: |"]
-    for phase in runs[0]:
-        wall, cpu = (statistics.median(run[phase][part] for run in runs) * 1000 / documents for part in (0, 1))
-        lines.append(f"| {phase} | {wall:.2f} | {cpu:.2f} |")
-    return "\n".join(lines)
+    rows = [
+        [phase, *(f"{statistics.median(run[phase][part] for run in runs) * 1000 / documents:.2f}" for part in (0, 1))]
+        for phase in runs[0]
+    ]
+    return table(["phase", "clock, ms a document", "processor, ms a document"], rows)
 
 
 def take_up() -> dict[str, tuple[float, float]]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measuring import ROOT, Comparison
+from benchmarks.measuring import ROOT, Comparison, table
 from benchmarks.registry import Benchmark, Finding
 
 RESULTS = ROOT / ".bench" / "results.json"
@@ -61,12 +61,13 @@ def as_markdown(entries: Mapping[str, Entry]) -> str:
 
 def goals_table(entries: Mapping[str, Entry]) -> str:
     """Everything that has a goal, a line for each benchmark's comparison or note; nothing where nothing has."""
-    lines = ["| what | measured (goal) | on | benchmark |", "| --- | --- | --- | --- |"]
-    for name, each in sorted(entries.items()):
-        for found in (*each["comparisons"], *each["notes"]):
-            if told := _with_goals(found):
-                lines.append(f"| {found['title']} | {', '.join(told)} | {each['measured'].split()[0]} | {name} |")
-    return "\n".join(lines) if len(lines) > 2 else ""
+    rows = [
+        [found["title"], ", ".join(told), each["measured"].split()[0], name]
+        for name, each in sorted(entries.items())
+        for found in (*each["comparisons"], *each["notes"])
+        if (told := _with_goals(found))
+    ]
+    return table(["what", "measured (goal)", "on", "benchmark"], rows, texts=4) if rows else ""
 
 
 def _with_goals(found: Entry) -> list[str]:
@@ -108,7 +109,7 @@ def _comparison(found: Entry) -> str:
     columns += ["peak, MB"] if remembered else []
     columns += ["ratio", "of each round", "goal", "met"]
     columns += [f"{found['amount'][1]}/s"] if found["amount"] else []
-    lines = [f"| {' | '.join(['', *columns])} |", f"| --- |{' ---: |' * len(columns)}"]
+    rows = []
     first = found["contenders"][0]["wall_seconds"]
     for row in found["contenders"]:
         walls = row["wall_seconds"]
@@ -119,8 +120,8 @@ def _comparison(found: Entry) -> str:
         cells += [f"{row['ratio']:.2f}", "" if walls is first else f"{min(rounds):.2f} to {max(rounds):.2f}"]
         cells += ["" if row["goal"] is None else f"{row['goal']:g}", _met(row["met"])]
         cells += [f"{found['amount'][0] / row['median_seconds']:,.0f}"] if found["amount"] else []
-        lines.append(f"| {' | '.join(cells)} |")
-    parts = [f"#### {found['title']}", "\n".join(lines)]
+        rows.append(cells)
+    parts = [f"#### {found['title']}", table(["", *columns], rows)]
     parts += [_figures(found)] if found["figures"] else []
     commands = [row for row in found["contenders"] if row["command"]]
     parts += [f"{row['name']}:\n\n```sh\n{row['command'].strip()}\n```" for row in commands]
@@ -134,13 +135,11 @@ def _note(found: Entry) -> str:
 
 
 def _figures(found: Entry) -> str:
-    lines = ["| | measured | goal | met |", "| --- | ---: | ---: | --- |"]
+    rows = []
     for figure in found["figures"]:
         goal = "" if figure["goal"] is None else f"{figure['goal']:g} {figure['unit']}"
-        lines.append(
-            f"| {figure['name']} | {_amount(figure['value'])} {figure['unit']} | {goal} | {_met(figure['met'])} |"
-        )
-    return "\n".join(lines)
+        rows.append([figure["name"], f"{_amount(figure['value'])} {figure['unit']}", goal, _met(figure["met"])])
+    return table(["", "measured", "goal", "met"], rows)
 
 
 def _met(met: bool | None) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from benchmarks.measuring import Figure, Note
+from benchmarks.measuring import Figure, Note, table
 from benchmarks.registry import Bench, Benchmark
 from benchmarks.results import RECORD, RESULTS, read_entries
 
@@ -102,14 +102,14 @@ def _check(what: str, foreseen: float, measured: float) -> Figure:
 def _table(costs: Costs) -> str:
     columns = ["installation", "file sources", "known archives", "new a day", "quiet session, s", "the day's new, min"]
     columns += ["tracker, GB", "QC database, GB", "all of it anew, days"]
-    lines = [f"| {' | '.join(columns)} |", f"| --- |{' ---: |' * (len(columns) - 1)}"]
+    rows = []
     for one in INSTALLATIONS:
         cells = [one.name, f"{one.sources:,}", f"{one.known:,}", f"{one.new:,}"]
         cells += [f"{costs.session(one.known, 0):,.1f}", f"{one.new * costs.taken / 60:,.1f}"]
         cells += [f"{one.known * size / 1000:,.1f}" for size in (costs.tracker, costs.qc)]
         cells += [f"{one.known * costs.taken / 86_400:,.2f}"]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append(cells)
+    return table(columns, rows)
 
 
 def _measured(name: str) -> Sequence[Step]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.known_archives import KnownArchives
-from benchmarks.measuring import DCC, Figure, Note
+from benchmarks.measuring import DCC, Figure, Note, table
 from benchmarks.registry import Bench, Benchmark
 from benchmarks.servers import Folders, ServerProcess, free_port
 
@@ -161,9 +161,8 @@ def answers(url: str) -> list[Answer]:
 
 def as_markdown(asked: Sequence[Answer]) -> str:
     """A table of answers."""
-    lines = ["| page (query) | first, s | again, s | answer, KB |", "| --- | ---: | ---: | ---: |"]
-    lines += [f"| {one.page} | {one.first:.2f} | {one.again:.2f} | {one.size / 1000:,.0f} |" for one in asked]
-    return "\n".join(lines)
+    rows = [[one.page, f"{one.first:.2f}", f"{one.again:.2f}", f"{one.size / 1000:,.0f}"] for one in asked]
+    return table(["page (query)", "first, s", "again, s", "answer, KB"], rows)
 
 
 def ui_times(folder: Path, known: int = KNOWN, shown: int = SHOWN) -> Note:

@@ -7,21 +7,26 @@ read other files and would say where each error is; for archives it checks names
 from __future__ import annotations
 
 import hashlib
+import json
 import shlex
+import subprocess
 import zipfile
 from collections.abc import Iterator
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.measuring import DCC, Comparison, Contender, Figure, Timing, clean_environment, timed
+from benchmarks.measuring import DCC, Comparison, Contender, Figure, Note, Timing, clean_environment, module, timed
 from benchmarks.registry import Bench, Benchmark, Finding
 from benchmarks.session import CHECK, DOCUMENTS, SCHEMAS, submission
 from benchmarks.upload import write_large
+from benchmarks.validate_memory import write_document, write_huge_text
 
 SMALL_ARCHIVES = 400
 LARGE_BYTES = 1_000_000_000
 ARCHIVES = 1_000
+MEMORY_BYTES = 200_000_000
 MEMORY_MB = 150
 
 VALIDATE = "dcc validate"
@@ -139,6 +144,28 @@ def _measure_archives(bench: Bench) -> Iterator[Finding]:
     yield comparison
 
 
+def _measure_memory(bench: Bench) -> Iterator[Finding]:
+    path, size = bench.folder / "document.xml", MEMORY_BYTES
+    writers = {
+        "valid": partial(write_document, path, size),
+        "with errors": partial(write_document, path, size, error_every=500),
+        "error at the end": partial(write_document, path, size, error_last=True),
+        "one huge text": partial(write_huge_text, path, size),
+    }
+    lines, figures = [], []
+    for label, write in writers.items():
+        write()
+        command = module("validate_memory", str(path))
+        found = json.loads(subprocess.run(command, env=clean_environment(), check=True, capture_output=True).stdout)
+        megabytes, cpu = path.stat().st_size / 1e6, found["cpu"]
+        lines.append(
+            f"{label}: {megabytes:.0f} MB in {found['seconds']:.2f} s; CPU {cpu:.2f} s, {megabytes / cpu:.0f} MB/s; "
+            f"{found['errors']} errors; {found['last'][:60]}"
+        )
+        figures.append(Figure(f"peak of memory, {label}", found["peak_mb"], "MB", MEMORY_MB))
+    yield Note(f"Memory of validating {size // 1_000_000} MB", "\n".join(f"- {line}" for line in lines), figures)
+
+
 _ABOUT = (
     "`dcc validate` of a folder beside one `xmllint` over all of its files. Starting Python counts, and so do reading "
     "the names, refusing document type declarations and telling the kind of each document."
@@ -154,5 +181,12 @@ BENCHMARKS = [
         "each archive. Both remove what they extracted.",
         _measure_archives,
         tools=("unzip", "md5sum", "xmllint"),
+    ),
+    Benchmark(
+        "memory",
+        "Documents of 200 MB, valid, with errors and with one huge text, each validated in a process of its own; the "
+        "peak is that of the whole process.",
+        _measure_memory,
+        max_runs=1,
     ),
 ]
