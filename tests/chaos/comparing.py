@@ -7,124 +7,102 @@ wrangler.
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Select, Table, select
 
+from dcc.qc.models import (
+    CONTEXT,
+    DOCUMENT,
+    EXPERIMENT,
+    FINDING,
+    LIFETIME,
+    MEASUREMENT,
+    OVERVIEW_ANIMAL,
+    OVERVIEW_GENOTYPE,
+    SHARE,
+    SPECIMEN,
+)
 from dcc.rules.upload import LATE
+from dcc.tracker.models import AnException, FileSourceHasZip, XmlFile, XmlLog, ZipAction, ZipActionLog, ZipFile
+from dcc.tracker.submission_rows import newest_downloads
 from tests.chaos.installation import ChaosInstallation
 from tests.support.staged_files import without_day
 
-_OF_ZIP: Final = (
-    "JOIN zip_file z ON z.id = za.zip_id JOIN processing_type t ON t.id = za.todo_id "
-    "JOIN phase p ON p.id = {0}.phase_id JOIN a_status s ON s.id = {0}.status_id"
-)
-_LATEST: Final = (
-    "x.zip_id = (SELECT max(d.id) FROM zip_download d JOIN file_source_has_zip h ON h.id = d.zf_id "
-    "WHERE h.za_id = za.id)"
-)
-_TRACKER: Final = {
-    "zip actions": (
-        "SELECT t.short_name, z.file_name, z.size_bytes, z.content_md5, p.short_name, s.short_name "
-        f"FROM zip_action za {_OF_ZIP.format('za')}"
-    ),
-    "hostings": (
-        "SELECT t.short_name, z.file_name, h.file_source_id, h.gone_since IS NULL FROM file_source_has_zip h "
-        "JOIN zip_action za ON za.id = h.za_id JOIN zip_file z ON z.id = za.zip_id "
-        "JOIN processing_type t ON t.id = za.todo_id"
-    ),
-    "documents": (
-        "SELECT t.short_name, z.file_name, x.fname, x.size_bytes, x.content_md5, p.short_name, s.short_name "
-        "FROM xml_file x JOIN zip_download d ON d.id = x.zip_id JOIN file_source_has_zip h ON h.id = d.zf_id "
-        f"JOIN zip_action za ON za.id = h.za_id {_OF_ZIP.format('x')} WHERE {_LATEST}"
-    ),
-    "log": (
-        "SELECT z.file_name, x.fname, e.short_name, l.line FROM xml_log l JOIN xml_file x ON x.id = l.xml_id "
-        "JOIN an_exception e ON e.id = l.exception_id JOIN zip_download d ON d.id = x.zip_id "
-        "JOIN file_source_has_zip h ON h.id = d.zf_id JOIN zip_action za ON za.id = h.za_id "
-        f"JOIN zip_file z ON z.id = za.zip_id WHERE l.cleared IS NULL AND {_LATEST}"
-    ),
-    "refused names": (
-        "SELECT DISTINCT z.file_name, e.short_name FROM zip_action_log l JOIN zip_action za ON za.id = l.za_id "
-        "JOIN zip_file z ON z.id = za.zip_id JOIN an_exception e ON e.id = l.exception_id"
-    ),
-}
-_DOCUMENT: Final = "d.zip_action, d.zip_file, d.file_name"
-_QC: Final = {
-    "applied": (
-        f"SELECT {_DOCUMENT}, d.md5, d.action, d.state, d.late, d.contexts_built, d.overviews_built, d.specimens, "
-        "d.experiments, d.lines, d.housings, d.measurements FROM document d"
-    ),
-    "specimens": (
-        f"SELECT {_DOCUMENT}, e.centre, e.specimen_id, e.is_current, e.validity FROM specimen e "
-        "JOIN document d ON d.id = e.document_id"
-    ),
-    "experiments": (
-        f"SELECT {_DOCUMENT}, e.centre, e.experiment_id, e.procedure_id, e.is_current, e.validity FROM experiment e "
-        "JOIN document d ON d.id = e.document_id"
-    ),
-    "lifetimes": (
-        "SELECT l.entity_kind, o.file_name AS opened_by, e.file_name AS ended_by, count(*) FROM lifetime l "
-        "JOIN document o ON o.id = l.opened_by LEFT JOIN document e ON e.id = l.ended_by "
-        "GROUP BY l.entity_kind, o.file_name, e.file_name"
-    ),
-    "measurements": (
-        f"SELECT {_DOCUMENT}, m.parameter_id, count(*), sum(m.fingerprint) FROM measurement m "
-        f"JOIN document d ON d.id = m.document_id GROUP BY {_DOCUMENT}, m.parameter_id"
-    ),
-    "findings": (
-        f"SELECT {_DOCUMENT}, f.rule, f.severity, f.line, f.value FROM finding f "
-        "JOIN document d ON d.id = f.document_id WHERE f.is_active"
-    ),
-    "contexts": (
-        "SELECT centre, pipeline, genotype, strain_id, procedure_id, parameter_id, measurements, checksum, state "
-        "FROM data_context"
-    ),
-    "parts of contexts": (
-        "SELECT d.file_name, c.centre, c.genotype, c.parameter_id, p.measurements FROM document_context p "
-        "JOIN document d ON d.id = p.document_id JOIN data_context c ON c.id = p.context_id"
-    ),
-    "genotypes": "SELECT centre, genotype, strain_id, gene_symbol, specimens FROM overview_genotype",
-    "animals": (
-        "SELECT centre, procedure_id, specimen_id, genotype, date, measurements, metadata_group "
-        "FROM overview_animal_procedure"
-    ),
-}
-_OF_THE_ORDER: Final = {"applied": "late", "contexts": "state", "lifetimes": None}
-"""What depends on the order in which documents came: a column, or all of it."""
-_LATE_RULES: Final = frozenset({LATE})
-
-Ending = dict[str, Counter[Any]]
+Ending = Mapping[str, Any]
+"""Rows by the name of what they are of; files by their places."""
 
 
 def ending_of(installation: ChaosInstallation, *, in_order: bool) -> Ending:
     """What an installation has come to; with `in_order`, also what depends on the order of the documents."""
-    ending: Ending = {}
     with installation.tracker.connect() as tracker, installation.qc.connect() as qc:
-        for connection, queries in ((tracker, _TRACKER), (qc, _QC)):
-            for name, query in queries.items():
-                rows = Counter(_rows(connection, query, name, in_order))
-                if name not in _OF_THE_ORDER or in_order or _OF_THE_ORDER[name] is not None:
-                    ending[name] = rows
-    ending["staging"] = Counter(_staged(installation))
-    return ending
+        rows = _rows(tracker, _of_tracker(in_order)) | _rows(qc, _of_qc(in_order))
+    return rows | {"staging": list(_staged(installation.settings.staging_directory))}
 
 
-def _rows(connection: Connection, query: str, name: str, in_order: bool) -> Iterator[tuple[Any, ...]]:
-    left_out = None if in_order else _OF_THE_ORDER.get(name)
-    for row in connection.execute(text(query)).mappings():
-        values = tuple(
-            str(bool(value)) if column.startswith("is_") or column == "late" else str(value)
-            for column, value in row.items()
-            if column != left_out
-        )
-        if in_order or name not in {"log", "findings"} or not _LATE_RULES & set(values):
-            yield values
+def _rows(connection: Connection, queries: Mapping[str, Select[Any]]) -> dict[str, list[Any]]:
+    return {name: [tuple(row) for row in connection.execute(query)] for name, query in queries.items()}
 
 
-def _staged(installation: ChaosInstallation) -> Iterator[tuple[str, str]]:
-    root = installation.settings.staging_directory
+def _of_tracker(in_order: bool) -> dict[str, Select[Any]]:
+    archives = select(ZipAction.todo_id, ZipFile.file_name).join(ZipFile, ZipFile.id == ZipAction.zip_id)
+    latest = newest_downloads()
+    documents = archives.add_columns(XmlFile.fname).join(latest, latest.c.za_id == ZipAction.id)
+    documents = documents.join(XmlFile, XmlFile.zip_id == latest.c.download_id)
+    logs = documents.add_columns(AnException.short_name, XmlLog.line).join(XmlLog, XmlLog.xml_id == XmlFile.id)
+    logs = logs.join(AnException, AnException.id == XmlLog.exception_id).where(XmlLog.cleared.is_(None))
+    refused = archives.add_columns(AnException.short_name).join(ZipActionLog, ZipActionLog.za_id == ZipAction.id)
+    return {
+        "zip actions": archives.add_columns(
+            ZipFile.size_bytes, ZipFile.content_md5, ZipAction.phase_id, ZipAction.status_id
+        ),
+        "hostings": archives.add_columns(FileSourceHasZip.file_source_id, FileSourceHasZip.gone_since.is_(None)).join(
+            FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id
+        ),
+        "documents": documents.add_columns(
+            XmlFile.size_bytes, XmlFile.content_md5, XmlFile.phase_id, XmlFile.status_id
+        ),
+        "log": logs if in_order else logs.where(AnException.short_name != LATE),
+        "refused names": refused.join(AnException, AnException.id == ZipActionLog.exception_id).distinct(),
+    }
+
+
+def _of_qc(in_order: bool) -> dict[str, Select[Any]]:
+    documents = "zip_action zip_file file_name md5 action state contexts_built overviews_built specimens experiments"
+    contexts = "centre pipeline genotype strain_id procedure_id parameter_id measurements checksum"
+    findings = _of(FINDING, "rule severity line value").where(FINDING.c.is_active)
+    shares = _of(SHARE, "measurements").join(CONTEXT, CONTEXT.c.id == SHARE.c.context_id)
+    queries = {
+        "applied": _of(DOCUMENT, f"{documents} lines housings measurements{' late' if in_order else ''}"),
+        "specimens": _of(SPECIMEN, "centre specimen_id is_current validity"),
+        "experiments": _of(EXPERIMENT, "centre experiment_id procedure_id is_current validity"),
+        "measurements": _of(MEASUREMENT, "parameter_id fingerprint"),
+        "findings": findings if in_order else findings.where(FINDING.c.rule != LATE),
+        "contexts": _of(CONTEXT, f"{contexts}{' state' if in_order else ''}"),
+        "parts of contexts": shares.add_columns(CONTEXT.c.centre, CONTEXT.c.genotype, CONTEXT.c.parameter_id),
+        "genotypes": _of(OVERVIEW_GENOTYPE, "centre genotype strain_id gene_symbol specimens"),
+        "animals": _of(OVERVIEW_ANIMAL, "centre procedure_id specimen_id genotype date measurements metadata_group"),
+    }
+    if in_order:
+        began, ended = DOCUMENT.alias(), DOCUMENT.alias()
+        lifetimes = select(LIFETIME.c.entity_kind, began.c.file_name, ended.c.file_name)
+        lifetimes = lifetimes.join(began, began.c.id == LIFETIME.c.opened_by)
+        queries["lifetimes"] = lifetimes.outerjoin(ended, ended.c.id == LIFETIME.c.ended_by)
+    return queries
+
+
+def _of(table: Table, columns: str) -> Select[Any]:
+    """Columns of a table; before them what names the document of each row, where it has one."""
+    query = select(*(table.c[name] for name in columns.split()))
+    if "document_id" not in table.c:
+        return query
+    names = (DOCUMENT.c.zip_action, DOCUMENT.c.zip_file, DOCUMENT.c.file_name)
+    return select(*names, *query.selected_columns).join(DOCUMENT, DOCUMENT.c.id == table.c.document_id)
+
+
+def _staged(root: Path) -> Iterator[tuple[str, str]]:
     for path in root.rglob("*"):
         if path.is_file():
             content = without_day(path.name, path.read_bytes())
@@ -135,6 +113,16 @@ def differences(ending: Ending, twin: Ending) -> list[str]:
     """What one has and the other has not, a line each; a few of each kind."""
     found = []
     for name, rows in ending.items():
-        for who, more in (("only here", rows - twin[name]), ("only in the twin", twin[name] - rows)):
-            found += [f"{name}, {who}: {' | '.join(row)}" for row in sorted(more)[:5]]
+        here, there = (Counter(_told(each)) for each in (rows, twin[name]))
+        for who, more in (("only here", here - there), ("only in the twin", there - here)):
+            found += [f"{name}, {who}: {row}" for row in sorted(more.elements())[:5]]
     return found
+
+
+def _told(rows: Any) -> Iterable[str]:
+    """Rows as texts; of files and what else has a name, with that, and files by their checksums."""
+    if not isinstance(rows, dict | list):
+        rows = [rows]
+    for row in rows.items() if isinstance(rows, dict) else rows:
+        values = row if isinstance(row, tuple) else (row,)
+        yield " | ".join(hashlib.md5(one).hexdigest() if isinstance(one, bytes) else str(one) for one in values)

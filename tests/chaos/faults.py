@@ -5,8 +5,8 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,7 @@ from tests.chaos.proxy import KINDS as NETWORK_KINDS
 from tests.chaos.proxy import FaultProxy, Faults
 from tests.support.databases import MariaDb
 from tests.support.process_trees import children, descendants
+from tests.support.small_disks import SmallDisk
 
 _FAKETIME: Final = next(
     Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), Path("/usr/lib/faketime/libfaketime.so.1")
@@ -147,27 +148,15 @@ def _network(trial: Trial) -> None:
 def _fill_disk(trial: Trial) -> None:
     session = trial.installation.begin(hurried=_HURRIED)
     session.wait_or_until(trial.rng.uniform(0.0, trial.installation.took * 0.7))
-    with full_disk(trial.installation.home, leave=trial.rng.randrange(0, 400_000)):
-        trial.faults["disk filled"] += 1
-        session.wait_or_until(trial.rng.uniform(1.0, 8.0))
+    disk = SmallDisk(trial.installation.home.parent)
+    with suppress(OSError):
+        disk.fill(leave=trial.rng.randrange(0, 400_000))
+    trial.faults["disk filled"] += 1
+    session.wait_or_until(trial.rng.uniform(1.0, 8.0))
+    disk.make_room()
     if trial.rng.random() < 0.3 and session.kill():
         trial.note_kill("session")
     session.wait()
-
-
-@contextmanager
-def full_disk(folder: Path, *, leave: int) -> Iterator[None]:
-    """Fill the file system of a folder but for so many bytes, for as long as the block lasts."""
-    ballast = folder / "ballast"
-    try:
-        with suppress(OSError), ballast.open("wb", buffering=0) as file:
-            while file.write(b"\0" * 65_536):
-                pass
-        if ballast.exists():
-            os.truncate(ballast, max(ballast.stat().st_size - leave, 0))
-        yield
-    finally:
-        ballast.unlink(missing_ok=True)
 
 
 def _move_clock(trial: Trial) -> None:

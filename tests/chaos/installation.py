@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
@@ -21,7 +21,6 @@ from dcc.operations.consistency.check import check_consistency
 from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.qc.database import open_qc_database
 from dcc.settings import Settings, load_settings
-from dcc.sources.base import SourceAddress
 from dcc.tracker.database import open_tracker
 from dcc.tracker.models import FileSourceHasZip
 from dcc_assets.sync.consistency import check_events
@@ -31,7 +30,6 @@ from tests.support.databases import init_with_reference
 from tests.support.environments import clean, only
 from tests.support.installations import Installation
 from tests.support.prepared_processes import FORKED, preload
-from tests.support.servers import add_pinned
 
 _LONGEST_SECONDS: Final = 240.0
 _FAITHFUL: Final = {
@@ -42,6 +40,10 @@ _FAITHFUL: Final = {
     "DCC_DATABASE_RETRY": "60",
 }
 """Time limits that a busy machine keeps."""
+
+
+# What sessions need is imported once, by the process that they are forked from.
+preload("tests.chaos.session_process")
 
 
 class SessionFailedError(Exception):
@@ -66,9 +68,7 @@ class Session:
     @property
     def is_over(self) -> bool:
         """Whether it has ended."""
-        if isinstance(self.process, subprocess.Popen):
-            return self.process.poll() is not None
-        return not self.process.is_alive()
+        return self.wait_or_until(0.0) is not None
 
     def kill(self) -> bool:
         """Kill it as a crash would; whether it was still there."""
@@ -81,25 +81,20 @@ class Session:
 
     def wait(self, seconds: float = _LONGEST_SECONDS) -> int:
         """Its exit code; negative for a signal. Raises SessionFailedError if it does not end."""
-        if isinstance(self.process, subprocess.Popen):
-            with suppress(subprocess.TimeoutExpired):
-                self.process.wait(seconds)
-            code = self.process.returncode
-        else:
-            self.process.join(seconds)
-            code = self.process.exitcode
+        code = self.wait_or_until(seconds)
         if code is None:
             os.kill(self.pid, signal.SIGKILL)
             raise SessionFailedError(f"The session did not end within {seconds:.0f} seconds.\n{self.said()}")
         return code
 
-    def wait_or_until(self, seconds: float) -> None:
-        """Wait until it ends, no longer than so many seconds."""
-        if isinstance(self.process, subprocess.Popen):
-            with suppress(subprocess.TimeoutExpired):
-                self.process.wait(seconds)
-        else:
+    def wait_or_until(self, seconds: float) -> int | None:
+        """Wait until it ends, no longer than so many seconds; its exit code if it has ended."""
+        if isinstance(self.process, BaseProcess):
             self.process.join(seconds)
+            return self.process.exitcode
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(seconds)
+        return self.process.returncode
 
     def said(self) -> str:
         """What it printed."""
@@ -133,16 +128,11 @@ class ChaosInstallation:
         init_with_reference(self.qc)
         Installation(self.tracker, self.settings, self.home).add_centre("H", "J")
 
-    def add_sources(self, addresses: Sequence[SourceAddress]) -> None:
-        """Register file sources, their host keys pinned."""
-        for address in addresses:
-            add_pinned(self.tracker, address)
-
     def begin(self, *, die: tuple[str, int] | None = None, hurried: Mapping[str, str] | None = None) -> Session:
         """Begin a session, forked; `die`: see `session_process.run`. `hurried` are settings for this one."""
         output = self._next_output()
         environment = {**self.environment, **(_FAITHFUL if hurried is None else hurried)}
-        process = FORKED.Process(target=run, args=(environment, ["crawl"], str(output), die))
+        process = FORKED.Process(target=run, args=(environment, output, die))
         process.start()
         return Session(process, output)
 
@@ -197,11 +187,6 @@ class ChaosInstallation:
         folder = self.home.parent / "output"
         folder.mkdir(exist_ok=True)
         return folder / f"{self.home.name}-{self._sessions}.txt"
-
-
-def start_fork_server() -> None:
-    """Have the process that sessions are forked from import what they need."""
-    preload("tests.chaos.session_process")
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from tests.chaos.servers import DIRECT
-from tests.support.faulty_servers import shut
+from tests.support.faulty_servers import shut, start
 
 KINDS: Final = ("delay", "cut", "reset", "stall", "truncate", "corrupt")
 _BLOCK: Final = 16 * 1024
@@ -37,19 +37,26 @@ class Faults:
 
 
 @dataclass
-class _Fault:
-    kind: str
-    after: int
-    seconds: float
-    done: bool = False
+class _Connection:
+    """A connection that is passed on, and what goes wrong with it, if anything: once so many bytes have been sent.
 
-
-@dataclass
-class _Conversation:
-    """A plain FTP control connection, and the data connections that belong to it."""
+    `is_control`: plain FTP's commands go over it. `control` is that connection of one that has FTP's data.
+    """
 
     client: socket.socket
+    server: socket.socket
+    is_control: bool
+    control: "_Connection | None"
+    fault: str | None = None
+    after: int = 0
+    seconds: float = 0.0
     last_command: bytes = b""
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether a changed byte must be noticed: under SSH and TLS always, over plain FTP in files alone."""
+        of_file = self.control is None or self.control.last_command.upper().startswith(b"RETR")
+        return of_file and not self.is_control
 
 
 @dataclass
@@ -67,11 +74,11 @@ class FaultProxy:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _released: threading.Event = field(default_factory=threading.Event)
     _open: set[socket.socket] = field(default_factory=set)
-    _conversations: dict[int, _Conversation] = field(default_factory=dict)
+    _controls: dict[int, _Connection] = field(default_factory=dict)
     _closed: bool = False
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._accept, name="proxy", daemon=True).start()
+        start(self._accept)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -104,7 +111,7 @@ class FaultProxy:
                     with contextlib.suppress(OSError):
                         client, _ = key.fileobj.accept()  # type: ignore[union-attr]
                         client.setblocking(True)
-                        threading.Thread(target=self._join, args=(client, key.data), daemon=True).start()
+                        start(self._join, client, key.data)
 
     def _join(self, client: socket.socket, port: int) -> None:
         try:
@@ -117,92 +124,73 @@ class FaultProxy:
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with self._lock:
             self._open |= {client, server}
-            fault = self._next_fault()
-            control = self._conversations.pop(port, None)
-        conversation = None
-        if self.ports[port] and control is None:
-            conversation = _Conversation(client)
-        threading.Thread(target=self._upwards, args=(client, server, conversation), daemon=True).start()
+            control = self._controls.pop(port, None)
+            joined = _Connection(client, server, self.ports[port] and control is None, control)
+            self._choose_fault(joined)
+        start(self._upwards, joined)
         with contextlib.suppress(OSError):
-            self._downwards(server, client, fault, conversation, control)
+            self._downwards(joined)
         shut(client)
         shut(server)
         with self._lock:
             self._open -= {client, server}
 
-    def _next_fault(self) -> _Fault | None:
-        """What becomes of the next connection."""
+    def _choose_fault(self, joined: _Connection) -> None:
+        """Say what becomes of a connection."""
         faults = self._faults
-        if faults is None or self._random.randrange(100) >= faults.per_cent:
-            return None
-        kind = self._random.choice(faults.kinds)
-        # As many early as late, on a scale of orders of magnitude: handshakes are short, archives long.
-        after = int(10 ** self._random.uniform(0, len(str(faults.within)) - 1))
-        return _Fault(kind, after, self._random.uniform(0.05, 0.5))
+        if faults is not None and self._random.randrange(100) < faults.per_cent:
+            joined.fault = self._random.choice(faults.kinds)
+            # As many early as late, on a scale of orders of magnitude: handshakes are short, archives long.
+            joined.after = int(10 ** self._random.uniform(0, len(str(faults.within)) - 1))
+            joined.seconds = self._random.uniform(0.05, 0.5)
 
     @staticmethod
-    def _upwards(client: socket.socket, server: socket.socket, conversation: _Conversation | None) -> None:
+    def _upwards(joined: _Connection) -> None:
         with contextlib.suppress(OSError):
-            while block := client.recv(_BLOCK):
-                if conversation is not None:
-                    conversation.last_command = block
-                server.sendall(block)
+            while block := joined.client.recv(_BLOCK):
+                joined.last_command = block
+                joined.server.sendall(block)
         with contextlib.suppress(OSError):
-            server.shutdown(socket.SHUT_WR)
+            joined.server.shutdown(socket.SHUT_WR)
 
-    def _downwards(
-        self,
-        server: socket.socket,
-        client: socket.socket,
-        fault: _Fault | None,
-        conversation: _Conversation | None,
-        control: _Conversation | None,
-    ) -> None:
+    def _downwards(self, joined: _Connection) -> None:
         sent = 0
-        while block := server.recv(_BLOCK):
-            if conversation is not None and (found := _PASSIVE.search(block)):
-                self._conversations[256 * int(found[1]) + int(found[2])] = conversation
-            if fault is not None and not fault.done and sent + len(block) > fault.after:
+        while block := joined.server.recv(_BLOCK):
+            if joined.is_control and (found := _PASSIVE.search(block)):
+                self._controls[256 * int(found[1]) + int(found[2])] = joined
+            if joined.fault is not None and sent + len(block) > joined.after:
+                fault, joined.fault = joined.fault, None
                 # Nothing tells a plain FTP client that a listing, or an answer, is not what the server sent.
-                if fault.kind == "corrupt" and not _is_detected(conversation, control):
-                    fault = None
-                else:
-                    place = max(fault.after - sent, 0)
-                    client.sendall(block[:place])
+                if fault != "corrupt" or joined.is_guarded:
+                    place = max(joined.after - sent, 0)
+                    joined.client.sendall(block[:place])
                     sent += place
-                    block = self._happen(fault, block[place:], client, control)
+                    block = self._happen(fault, joined, block[place:])
                     if block is None:
                         return
-            client.sendall(block)
+            joined.client.sendall(block)
             sent += len(block)
         with contextlib.suppress(OSError):
-            client.shutdown(socket.SHUT_WR)
+            joined.client.shutdown(socket.SHUT_WR)
 
-    def _happen(self, fault: _Fault, rest: bytes, client: socket.socket, control: _Conversation | None) -> bytes | None:
+    def _happen(self, fault: str, joined: _Connection, rest: bytes) -> bytes | None:
         """Do what is wrong; what is to be sent after it, None for nothing any more."""
-        fault.done = True
-        self.happened[fault.kind] += 1
-        if fault.kind == "delay":
-            self._released.wait(fault.seconds)
+        self.happened[fault] += 1
+        if fault == "delay":
+            self._released.wait(joined.seconds)
             return rest
-        if fault.kind == "corrupt":
+        if fault == "corrupt":
             # Otherwise each time: the same wrong bytes twice are taken for those of the server.
             with self._lock:
                 mask = self._random.randrange(1, 256)
             return bytes([rest[0] ^ mask]) + rest[1:]
-        if fault.kind == "stall":
+        if fault == "stall":
             self._released.wait(_LONGEST_STALL)
-        elif fault.kind in {"reset", "cut"}:
-            for one in (client, *([control.client] if control is not None else [])):
-                if fault.kind == "reset":
+        elif fault in {"reset", "cut"}:
+            for one in (joined, joined.control):
+                if one is not None and fault == "reset":
                     with contextlib.suppress(OSError):
-                        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
-                shut(one)
+                        one.client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
+                if one is not None:
+                    shut(one.client)
         return None
-
-
-def _is_detected(conversation: _Conversation | None, control: _Conversation | None) -> bool:
-    """Whether a changed byte must be noticed: under SSH and TLS always, over plain FTP in files alone."""
-    if conversation is not None:
-        return False
-    return control is None or control.last_command.upper().startswith(b"RETR")

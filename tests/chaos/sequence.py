@@ -8,7 +8,6 @@ import math
 import os
 import random
 import shutil
-import subprocess
 import tempfile
 import time
 from collections import Counter
@@ -25,14 +24,15 @@ from tests.chaos.installation import (
     SessionFailedError,
     environment_of,
     prepared_home,
-    start_fork_server,
 )
 from tests.chaos.proxy import FaultProxy
 from tests.chaos.servers import Servers, running_servers
 from tests.chaos.submissions import Submissions
 from tests.support.databases import MariaDb
+from tests.support.servers import add_pinned
+from tests.support.small_disks import small_disk
 
-_DISK = "size=200m"
+_DISK_BYTES = 200_000_000
 
 
 @dataclass
@@ -59,7 +59,6 @@ class DurableMariaDb(MariaDb):
 @contextmanager
 def world_of(database: str, *, own_disk: bool) -> Iterator[World]:
     """The servers and the prepared home that sequences on a kind of database share."""
-    start_fork_server()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dcc-chaos-")))
         servers = stack.enter_context(running_servers())
@@ -106,8 +105,9 @@ def run_sequence(
     with _folder(world) as folder, _twins(world, folder) as (installation, twin):
         served = world.servers.serve(world.servers.root / f"{seed}-{uuid4().hex[:8]}")
         submissions = Submissions(random.Random(rng.randrange(2**32)), served)
-        installation.add_sources([one.through_proxy() for one in served])
-        twin.add_sources([one.at_hand() for one in served])
+        for one in served:
+            add_pinned(installation.tracker, one.through_proxy())
+            add_pinned(twin.tracker, one.at_hand())
         trial = Trial(installation, world.proxy, world.mariadb, random.Random(), at_once)
         trial.kills, trial.faults = outcome.kills, outcome.faults
         before = Counter(world.proxy.happened)
@@ -125,7 +125,7 @@ def run_sequence(
             outcome.problems = _round(trial, twin, kind, in_order=in_order)
             heard(f"seed {seed}, round {outcome.rounds}: {kind.name}, {outcome.kills.total()} kills so far")
         outcome.faults.update({f"network: {name}": n for name, n in (world.proxy.happened - before).items()})
-        shutil.rmtree(served[0].folder.parent, ignore_errors=True)
+        shutil.rmtree(served[0].root.parent, ignore_errors=True)
     return outcome
 
 
@@ -158,24 +158,14 @@ def _round(trial: Trial, twin: ChaosInstallation, kind: Kind, *, in_order: bool)
 
 @contextmanager
 def _folder(world: World) -> Iterator[Path]:
+    """A folder for a sequence; `disk` in it has a small file system of its own, where that is wanted and allowed."""
     folder = world.folder / f"sequence-{uuid4().hex[:8]}"
-    folder.mkdir()
-    disk = folder / "disk"
-    disk.mkdir()
-    mounted = world.own_disk and _mount(disk)
-    try:
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        if world.own_disk and os.geteuid() == 0:
+            stack.enter_context(small_disk(folder / "disk", _DISK_BYTES))
+        (folder / "disk").mkdir(parents=True, exist_ok=True)
         yield folder
-    finally:
-        if mounted:
-            subprocess.run(["umount", "--lazy", str(disk)], check=False)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _mount(folder: Path) -> bool:
-    """Give a folder a small file system of its own; False where that is not allowed."""
-    if os.geteuid() != 0:
-        return False
-    return subprocess.run(["mount", "-t", "tmpfs", "-o", _DISK, "tmpfs", str(folder)], check=False).returncode == 0
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -25,27 +25,23 @@ _PORTS: Final = range(20_000, 32_000, _DATA_PORTS + 1)
 
 
 @dataclass(frozen=True)
-class Served:
-    """A folder of a centre that a server serves: `share` leads through the proxy before it."""
+class Served(Share):
+    """A folder of a centre that a server serves, through the proxy before it."""
 
-    name: str
-    centre: str
-    share: Share
+    centre: str = "H"
 
     @property
-    def folder(self) -> Path:
-        """The folder."""
-        return self.share.root
+    def name(self) -> str:
+        """What the folder is called."""
+        return self.root.name
 
     def through_proxy(self) -> SourceAddress:
         """The file source as an installation reaches it that faults are made for."""
-        return self.share.address(centre=self.centre)
+        return self.address(centre=self.centre)
 
     def at_hand(self) -> SourceAddress:
         """The same folder without a server."""
-        return Share(self.folder, SourceProtocol.FILE, "localhost", base_path=str(self.folder)).address(
-            centre=self.centre
-        )
+        return Share(self.root, SourceProtocol.FILE, "localhost", base_path=str(self.root)).address(centre=self.centre)
 
 
 @dataclass(frozen=True)
@@ -76,10 +72,10 @@ class Servers:
             for parent in (folder, path):
                 parent.chmod(0o755)
             port = {"sftp": self.sftp.port, "ftps": self.ftps_ports[0], "ftp": self.ftp_ports[0]}[name]
-            share = Share(path, SourceProtocol(name), f"{PROXIED}:{port}", base_path=f"/{path.relative_to(self.root)}")
+            place = {"base_path": f"/{path.relative_to(self.root)}"}
             if name == "sftp":
-                share = replace(share, base_path=str(path), **self.sftp.login)
-            served.append(Served(name, centre, share))
+                place = {"base_path": str(path), **self.sftp.login}
+            served.append(Served(path, SourceProtocol(name), f"{PROXIED}:{port}", centre=centre, **place))
         return served
 
 

@@ -1,4 +1,4 @@
-"""A session in a process of its own that may be told to die, or to find the disk full, at a certain moment.
+"""A session in a process of its own that may be told to die at a certain moment.
 
 `run` is what the process does; it is started by a fork server, since to import everything takes longer than a session.
 """
@@ -10,31 +10,27 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
+
+from sqlalchemy import Engine, event
+
+from tests.support.environments import clean
+from tests.support.prepared_processes import run_here
 
 _FILE_EVENTS: Final = frozenset({"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.utime"})
 
 
-def run(environment: Mapping[str, str], arguments: Sequence[str], output: str, die: tuple[str, int] | None) -> None:
-    """Run `dcc` with these arguments and exit as it does; what it prints goes to the file `output`.
+def run(environment: Mapping[str, str], output: Path, die: tuple[str, int] | None) -> None:
+    """Run `dcc crawl` and exit as it does; what it prints goes to the file `output`.
 
     `die` is a kind of operation (`statement`: of SQL; `file`: on a path below DCC_HOME or staging) and the number of
     the one before which the process is killed. How many there were is in `<output>.counts` when it lives.
     """
-    for name in [name for name in os.environ if name.startswith("DCC_")]:
-        del os.environ[name]
-    os.environ.update(environment)
-    with Path(output).open("ab", buffering=0) as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
     counts = _count_operations(environment["DCC_HOME"], die)
     try:
-        from dcc.cli.main import main
-
-        sys.argv = ["dcc", *arguments]
-        main()
+        run_here(["dcc", "crawl"], Path.cwd(), clean(**environment), output, output)
     finally:
         Path(f"{output}.counts").write_text(json.dumps({kind: next(count) for kind, count in counts.items()}))
         sys.stdout.flush()
@@ -42,8 +38,6 @@ def run(environment: Mapping[str, str], arguments: Sequence[str], output: str, d
 
 
 def _count_operations(home: str, die: tuple[str, int] | None) -> dict[str, itertools.count[int]]:
-    from sqlalchemy import Engine, event
-
     counts = {"statement": itertools.count(1), "file": itertools.count(1)}
     kind, number = die or ("", 0)
 

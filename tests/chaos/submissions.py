@@ -129,22 +129,22 @@ class Submissions:
         there = [
             path
             for path in self._before
-            if path.exists() and path.is_relative_to(served.folder) and len(list(path.parent.glob("*.zip"))) > 1
+            if path.exists() and path.is_relative_to(served.root) and len(list(path.parent.glob("*.zip"))) > 1
         ]
         if not there:
             return ""
         path = self.rng.choice(there)
         path.unlink()
         path.with_name(f"{path.name}.md5").unlink(missing_ok=True)
-        return f"withdrawn {path.relative_to(served.folder)}"
+        return f"withdrawn {path.relative_to(served.root)}"
 
     def _changed(self, served: Served, _: list[_Litter]) -> str:
-        there = [path for path in self._before if path.exists() and path.is_relative_to(served.folder)]
+        there = [path for path in self._before if path.exists() and path.is_relative_to(served.root)]
         if not there:
             return ""
         path = self.rng.choice(there)
         self._write(served, path.parent.name, path.name, archive({"other.txt": self.rng.randbytes(200)}))
-        return f"changed {path.relative_to(served.folder)}"
+        return f"changed {path.relative_to(served.root)}"
 
     def _hosted_twice(self, served: Served, _: list[_Litter]) -> str:
         litter = self._litter(served, 2)
@@ -169,14 +169,14 @@ class Submissions:
         return f"{served.centre}.{day.isoformat()}.{self._increment}.impc.zip"
 
     def _write(self, served: Served, action: str, name: str, content: bytes) -> str:
-        path = served.folder / action / name
+        path = served.root / action / name
         path.parent.mkdir(exist_ok=True)
         path.parent.chmod(0o755)
         if not path.exists():
             self._put_up.append(path)
         path.write_bytes(content)
         # Plain FTP can be trusted with nothing else.
-        if not served.share.host_keys:
+        if not served.host_keys:
             path.with_name(f"{name}.md5").write_text(hashlib.md5(content, usedforsecurity=False).hexdigest())
         os.utime(path, (_MODIFIED + self._round, _MODIFIED + self._round))
         return f"{served.name}: {action}/{name} ({len(content):,} bytes)"

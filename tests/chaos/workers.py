@@ -11,11 +11,10 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from hashlib import md5
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +26,8 @@ from dcc.qc.database import open_qc_database
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.store.objects import ObjectStore
 from dcc_dagster.instance import open_instance
-from tests.chaos.installation import Session, SessionFailedError, start_fork_server
+from tests.chaos.comparing import differences
+from tests.chaos.installation import Session, SessionFailedError
 from tests.chaos.servers import Served
 from tests.chaos.session_process import run
 from tests.chaos.submissions import Submissions
@@ -37,7 +37,6 @@ from tests.support.installations import Installation
 from tests.support.prepared_processes import FORKED
 from tests.support.redis_server import RedisServer
 from tests.support.s3_server import Bucket, S3Server
-from tests.support.servers import Share
 from tests.support.worker_installations import (
     CeleryWorker,
     celery_variables,
@@ -69,7 +68,7 @@ class Centres:
 
     def put(self, archives: int) -> None:
         """Have the centres go on until they have put up so many archives in all, good and bad ones."""
-        folders = [served.folder for served in self.submissions.served]
+        folders = [served.root for served in self.submissions.served]
         while self.put_up < archives:
             self.submissions.happen()
             self.put_up = sum(len(list(folder.rglob("*.zip"))) for folder in folders)
@@ -82,7 +81,7 @@ def centres_in(root: Path, seed: int) -> Centres:
     for name, centre in _FOLDERS:
         folder = root / "served" / name
         folder.mkdir(parents=True)
-        one = Served(name, centre, Share(folder, SourceProtocol.FILE, "localhost"))
+        one = Served(folder, SourceProtocol.FILE, "localhost", centre=centre)
         installation.add_source(one.at_hand())
         served.append(one)
     with open_instance(installation.settings):
@@ -107,7 +106,7 @@ def begin_session(installation: Installation, variables: Mapping[str, str]) -> S
     """Begin a session, forked."""
     output = installation.root / "output"
     settings = environment(installation.settings, DCC_LOG_FILE=str(installation.root / "log"), **variables)
-    process = FORKED.Process(target=run, args=(settings, ["crawl"], str(output), None))
+    process = FORKED.Process(target=run, args=(settings, output, None))
     process.start()
     return Session(process, output)
 
@@ -282,23 +281,6 @@ def _inconsistencies(installation: Installation) -> list[str]:
         return [str(one) for one in check_consistency(installation.tracker, qc, installation.settings)]
 
 
-def differences(found: Result, expected: Result) -> list[str]:
-    """What differs between two results, a line for each table, with the first rows that only one of them has."""
-    told = []
-    for name, rows in expected.items():
-        if found[name] != rows:
-            here, there = (Counter(map(str, _rows(each))) for each in (found[name], rows))
-            more, less = sorted((here - there).elements())[:3], sorted((there - here).elements())[:3]
-            told.append(f"{name}: only here {more}, only there {less}, in another order otherwise")
-    return told
-
-
-def _rows(part: Any) -> Iterable[Any]:
-    if isinstance(part, dict):
-        return [(name, md5(value).hexdigest() if isinstance(value, bytes) else value) for name, value in part.items()]
-    return part if isinstance(part, list) else [part]
-
-
 def compare_workers(seed: int, heard: Heard, *, archives: int) -> list[str]:
     """Whether sessions alone, with processes and with Celery's workers come to the same; what differs.
 
@@ -336,7 +318,6 @@ def _summary(found: Result) -> str:
 @contextmanager
 def _surroundings() -> Iterator[tuple[Path, RedisServer, CuttingProxy, Bucket]]:
     """A folder, a broker, a door to an object store, and a bucket of that."""
-    start_fork_server()
     with ExitStack() as stack:
         folder = Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="dcc-workers-", ignore_cleanup_errors=True))

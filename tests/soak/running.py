@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -61,7 +62,7 @@ class Course:
 
     plan: Plan
     samples: list[Sample] = field(default_factory=list)
-    told: Mapping[str, int] = field(default_factory=dict)
+    told: Mapping[str, int] = field(default_factory=Counter)
     crawls: int = 0
     faults: list[str] = field(default_factory=list)
 
@@ -167,7 +168,7 @@ def live(plan: Plan, say: Callable[[str], object] = str) -> Course:
             _stop(daemon)
         installation.run_session()
         course.faults = installation.check()
-        course.told = vars(installation.world.told)
+        course.told = installation.world.told
     return course
 
 

@@ -2,6 +2,7 @@
 
 import pickle
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -79,8 +80,8 @@ def sample(number: int, **changes: object) -> Sample:
 
 
 def course(change: Callable[[Sample], Sample] = lambda one: one) -> Course:
-    told = {"archives": 2_000, "bad": 10, "changed": 1, "withdrawn": 1, "newcomers": 0, "checksum_days": 3}
-    told |= {"published_bytes": 5_000, "unpacked_bytes": 5_000}
+    told = Counter(archives=2_000, bad=10, changed=1, withdrawn=1, checksum_days=3)
+    told |= Counter(published_bytes=5_000, unpacked_bytes=5_000)
     plan = Plan(Path("x"), minutes=15, database="mariadb")
     return Course(plan, [change(sample(number)) for number in range(1, 41)], told)
 

@@ -98,15 +98,7 @@ def _daemon(settled: Sequence[Sample]) -> Iterator[Finding]:
         seen = [(sample.seconds_since_begin, sample.daemon[name]) for sample in settled if name in sample.daemon]
         called = f"the daemon's process {number} ({name.rpartition(' ')[0]})"
         for what in ("open files", "threads"):
-            counts = [_COUNTED[what](process) for _, process in seen]
-            half = len(counts) // 2
-            earlier, later = counts[:half] or counts, counts[half:]
-            # They rise and fall with what it is at: it is the level that must stay.
-            yield Finding(
-                f"{called} has no more {what} in the later half than in the earlier one",
-                f"median {median(earlier):g}, then {median(later):g}; most {max(earlier)}, then {max(later)}",
-                median(later) <= median(earlier) + 1 and max(later) <= max(earlier) * 1.25 + 4,
-            )
+            yield _stays(f"{called} has no more {what}", [_COUNTED[what](process) for _, process in seen])
         grown = slope([(seconds / 3600, process.rss) for seconds, process in seen])
         yield Finding(
             f"{called} grows by less than {DAEMON_RSS_PER_HOUR / 1e6:g} MB an hour",
@@ -117,12 +109,16 @@ def _daemon(settled: Sequence[Sample]) -> Iterator[Finding]:
 
 def _connections(settled: Sequence[Sample]) -> Iterator[Finding]:
     seen = [sample.server_connections for sample in settled if sample.server_connections is not None]
-    if not seen:
-        return
-    half = len(seen) // 2
-    earlier, later = seen[:half] or seen, seen[half:]
-    yield Finding(
-        "the database server has no more connections in the later half than in the earlier one",
+    if seen:
+        yield _stays("the database server has no more connections", seen)
+
+
+def _stays(what: str, counts: Sequence[int]) -> Finding:
+    """Counts rise and fall with what a process is at: it is the level that must stay."""
+    half = len(counts) // 2
+    earlier, later = counts[:half] or counts, counts[half:]
+    return Finding(
+        f"{what} in the later half than in the earlier one",
         f"median {median(earlier):g}, then {median(later):g}; most {max(earlier)}, then {max(later)}",
         median(later) <= median(earlier) + 1 and max(later) <= max(earlier) * 1.25 + 4,
     )
@@ -161,7 +157,7 @@ BOUNDS: dict[str, Bound] = {
         lambda known: known["tracker.source_crawl"] + 7 * known["tracker.crawling_session"],
     ),
     "tracker.an_exception": Bound("a row for each kind of error that there is: 60", lambda _: 60),
-    "tracker.file_source": Bound("those of the beginning, and newcomers", lambda known: 6 + known["newcomers"]),
+    "tracker.file_source": Bound("those of the beginning, and newcomers", lambda known: 6 + known.get("newcomers", 0)),
     "tracker.file_source_statistics": _per("tracker.file_source", 1, "a row for each source"),
     "tracker.host_key": _per("tracker.file_source", 3, "three keys of a server"),
     "tracker.write_receipt": _per("sessions", 3, "a row for each writer of the last seven days"),
@@ -237,15 +233,15 @@ def _tables(course: Course) -> Iterator[Finding]:
 def _known(course: Course) -> dict[str, int]:
     told, rows = course.told, course.samples[-1].rows
     sessions = rows["tracker.crawling_session"]
+    # A day has one session of this process, and as many of the daemon as fit.
+    with_wrong_checksums = round(told["checksum_days"] * sessions / len(course.samples)) + 8
     return {
         **rows,
+        **told,
         "published": told["archives"],
-        "bad": told["bad"],
         "odd": told["bad"] + told["changed"] + told["withdrawn"],
-        "newcomers": told["newcomers"],
         "sessions": sessions,
-        # A day has one session of this process, and as many of the daemon as fit.
-        "checksum_sessions": round(told["checksum_days"] * sessions / len(course.samples)) + 8,
+        "checksum_sessions": with_wrong_checksums,
         # Six alleles and the baseline, of each of four centres.
         "contexts": 4 * 7,
     }

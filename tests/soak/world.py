@@ -3,6 +3,7 @@
 import hashlib
 import random
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date, timedelta
@@ -64,33 +65,16 @@ class Submission:
     created: date
 
 
-@dataclass
-class Told:
-    """What the centres have done so far, all sites together."""
-
-    archives: int = 0
-    good: int = 0
-    bad: int = 0
-    edits: int = 0
-    deletes: int = 0
-    withdrawn: int = 0
-    changed: int = 0
-    mended: int = 0
-    outages: int = 0
-    newcomers: int = 0
-    leavers: int = 0
-    checksum_days: int = 0
-    published_bytes: int = 0
-    unpacked_bytes: int = 0
-
-
 class World:
-    """All sites. `new_site` makes a site that the platform knows, `remove_site` has the platform forget it."""
+    """All sites. `new_site` makes a site that the platform knows, `remove_site` has the platform forget it.
+
+    `told` counts what the centres have done so far, all sites together.
+    """
 
     def __init__(
         self, seed: int, sites: list[Site], new_site: Callable[[int], Site], remove_site: Callable[[Site], None]
     ) -> None:
-        self.told = Told()
+        self.told = Counter[str]()
         self.sites = sites
         self._chance = random.Random(seed)
         self._new_site, self._remove_site = new_site, remove_site
@@ -112,7 +96,7 @@ class World:
         for inc in range(1, archives + 1):
             site = self._chance.choice([site for site in self.sites if site.is_up])
             self._publish(site, number, inc)
-        self.told.checksum_days += len(self._to_mend)
+        self.told["checksum_days"] += len(self._to_mend)
         return False
 
     def _publish(self, site: Site, number: int, inc: int) -> None:
@@ -123,11 +107,11 @@ class World:
         if kind < 0.08:
             self._publish_bad(site, stem, number)
         elif kind < 0.14 and before:
-            self.told.edits += 1
+            self.told["edits"] += 1
             document = self._experiments(centre, self._chance.choice(before))
             self._put(site, f"edit/{stem}.impc.zip", {f"{stem}.experiment.impc.xml": document})
         elif kind < 0.17 and before:
-            self.told.deletes += 1
+            self.told["deletes"] += 1
             given = before.pop(self._chance.randrange(len(before)))
             document = self._experiments(centre, given)
             self._put(site, f"delete/{stem}.impc.zip", {f"{stem}.experiment.impc.xml": document})
@@ -136,7 +120,7 @@ class World:
         elif kind < 0.23 and site.hosted:
             self._change(site)
         else:
-            self.told.good += 1
+            self.told["good"] += 1
             first = self._animals.get(centre, 1)
             self._animals[centre] = first + _ANIMALS
             given = Submission(first, created)
@@ -156,31 +140,29 @@ class World:
     def _put(self, site: Site, key: str, documents: dict[str, bytes]) -> None:
         content = submissions.archive(documents)
         site.put(key, content)
-        self.told.archives += 1
-        self.told.published_bytes += len(content)
-        self.told.unpacked_bytes += sum(map(len, documents.values()))
+        self.told["archives"] += 1
+        self.told["published_bytes"] += len(content)
+        self.told["unpacked_bytes"] += sum(map(len, documents.values()))
 
     def _publish_bad(self, site: Site, stem: str, number: int) -> None:
         centre = site.address.centre
-        self.told.bad += 1
+        self.told["bad"] += 1
         kind = self._chance.randrange(5)
         document = submissions.specimen_document(centre, mice=1, first=900_000 + number)
+        key, name = f"add/{stem}.impc.zip", f"{stem}.specimen.impc.xml"
         if kind == 0:
-            site.put(f"add/{stem}.impc.zip", b"PK\x03\x04 and then nothing")
-            self.told.archives += 1
+            site.put(key, b"PK\x03\x04 and then nothing")
+            self.told["archives"] += 1
         elif kind == 1:
-            self._put(site, f"add/{stem}.impc.zip", {f"{stem}.specimen.impc.xml": document[:-40]})
+            self._put(site, key, {name: document[:-40]})
         elif kind == 2:
-            wrong = document.replace(b"gender=", b"sex=")
-            self._put(site, f"add/{stem}.impc.zip", {f"{stem}.specimen.impc.xml": wrong})
+            self._put(site, key, {name: document.replace(b"gender=", b"sex=")})
         elif kind == 3:
-            self._put(site, f"add/{stem}.impc.oops.zip", {f"{stem}.specimen.impc.xml": document})
+            self._put(site, f"add/{stem}.impc.oops.zip", {name: document})
         else:
             first = self._animals.get(centre, 1)
             self._animals[centre] = first + 1
-            good = submissions.specimen_document(centre, mice=1, first=first)
-            key = f"add/{stem}.impc.zip"
-            self._put(site, key, {f"{stem}.specimen.impc.xml": good})
+            self._put(site, key, {name: submissions.specimen_document(centre, mice=1, first=first)})
             (site.folder / f"{key}.md5").write_text("0" * 32)
             self._to_mend.append((site, key, number + 2))
 
@@ -193,7 +175,7 @@ class World:
                 path = site.folder / key
                 if path.exists():
                     (site.folder / f"{key}.md5").write_text(hashlib.md5(path.read_bytes()).hexdigest())
-                    self.told.mended += 1
+                    self.told["mended"] += 1
 
     def _withdraw(self, site: Site) -> None:
         key = self._chance.choice(sorted(site.hosted))
@@ -201,13 +183,13 @@ class World:
         (site.folder / key).unlink()
         (site.folder / f"{key}.md5").unlink(missing_ok=True)
         self._to_mend = [entry for entry in self._to_mend if entry[:2] != (site, key)]
-        self.told.withdrawn += 1
+        self.told["withdrawn"] += 1
 
     def _change(self, site: Site) -> None:
         """Another content under a known name: noticed, and not taken by itself."""
         key = self._chance.choice(sorted(site.hosted))
         site.put(key, submissions.archive({"note.xml": bytes(str(self._chance.random()), "ascii")}))
-        self.told.changed += 1
+        self.told["changed"] += 1
 
     def _raise_and_fell(self, number: int) -> None:
         for site in self.sites:
@@ -218,19 +200,18 @@ class World:
             elif until is None and len(self._down_until) < 2 and self._chance.random() < 0.03:
                 site.fall()
                 self._down_until[site.source_id] = number + self._chance.randint(1, 3)
-                self.told.outages += 1
+                self.told["outages"] += 1
 
     def _come_and_go(self, number: int) -> None:
         if number and number % _NEWCOMER_EVERY == 0:
             site = self._new_site(number)
             site.since = number
             self.sites.append(site)
-            self.told.newcomers += 1
-        for site in [
-            site for site in self.sites if site.since and number - site.since >= _NEWCOMER_STAYS and site.is_up
-        ]:
+            self.told["newcomers"] += 1
+        leaving = [site for site in self.sites if site.since and number - site.since >= _NEWCOMER_STAYS and site.is_up]
+        for site in leaving:
             self.sites.remove(site)
             self._remove_site(site)
             self._to_mend = [entry for entry in self._to_mend if entry[0] is not site]
             shutil.rmtree(site.folder)
-            self.told.leavers += 1
+            self.told["leavers"] += 1

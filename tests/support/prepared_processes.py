@@ -96,7 +96,7 @@ def begin(
     command: Sequence[str], folder: Path, environment: Mapping[str, str], output: Path, errors: Path
 ) -> BaseProcess:
     """Begin what `run_dcc` waits for; the command begins with the program."""
-    process = FORKED.Process(target=_run_dcc, args=(list(command), folder, dict(environment), output, errors))
+    process = FORKED.Process(target=run_here, args=(list(command), folder, dict(environment), output, errors))
     process.start()
     return process
 
@@ -110,7 +110,8 @@ def _ended(process: BaseProcess, seconds: float) -> int | None:
     return process.exitcode
 
 
-def _run_dcc(arguments: list[str], folder: Path, environment: dict[str, str], output: Path, errors: Path) -> None:
+def run_here(arguments: list[str], folder: Path, environment: Mapping[str, str], output: Path, errors: Path) -> None:
+    """Be what `run_dcc` begins: this process becomes it."""
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
