@@ -188,7 +188,6 @@ def test_the_command_on_the_path_becomes_the_user_of_the_services_with_ones_own_
 
 @pytest.fixture(scope="module")
 def secrets(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of deploy/ with secrets made."""
     deploy = tmp_path_factory.mktemp("checkout") / "deploy"
     deploy.mkdir()
     for name in ("make-secrets", *COMPOSED):
@@ -325,7 +324,6 @@ class Proxy:
         return connection.getresponse()
 
     def websocket(self, headers: Mapping[str, str], origin: str) -> int:
-        """The status that the opening of a WebSocket is answered with."""
         return asyncio.run(self._opened(headers, origin))
 
     async def _opened(self, headers: Mapping[str, str], origin: str) -> int:

@@ -94,7 +94,6 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the trial; the exit code."""
     chosen = _parse(arguments)
     keep_temporary_files_in_memory()
     # So that servers are stopped and file systems given back.

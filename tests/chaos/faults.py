@@ -50,7 +50,6 @@ class Trial:
     faults: Counter[str] = field(default_factory=Counter)
 
     def note_kill(self, what: str) -> None:
-        """Count a process that was killed."""
         self.kills[what] += 1
         self.faults[f"kill of {what}"] += 1
 

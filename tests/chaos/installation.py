@@ -60,14 +60,12 @@ class Session:
 
     @property
     def pid(self) -> int:
-        """Its process."""
         pid = self.process.pid
         assert pid is not None
         return pid
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended."""
         return self.wait_or_until(0.0) is not None
 
     def kill(self) -> bool:
@@ -97,7 +95,6 @@ class Session:
         return self.process.returncode
 
     def said(self) -> str:
-        """What it printed."""
         return self.output.read_text("utf-8", "replace")[-6_000:] if self.output.exists() else ""
 
     def counts(self) -> dict[str, int]:
@@ -178,7 +175,6 @@ class ChaosInstallation:
             return found + check_events(self.tracker, self.settings, instance)
 
     def close(self) -> None:
-        """Close its connections."""
         self.tracker.dispose()
         self.qc.dispose()
 
@@ -209,7 +205,6 @@ def prepared_home(folder: Path) -> Iterator[Path]:
 def environment_of(
     home: Path, tracker_url: str | None, qc_url: str | None, ca_file: Path | None = None
 ) -> dict[str, str]:
-    """The settings of an installation."""
     settings: dict[str, Any] = {
         "DCC_HOME": home,
         "DCC_TRACKER_URL": tracker_url or f"sqlite:///{home / 'tracker.db'}",

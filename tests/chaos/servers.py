@@ -32,7 +32,6 @@ class Served(Share):
 
     @property
     def name(self) -> str:
-        """What the folder is called."""
         return self.root.name
 
     def through_proxy(self) -> SourceAddress:
@@ -40,7 +39,6 @@ class Served(Share):
         return self.address(centre=self.centre)
 
     def at_hand(self) -> SourceAddress:
-        """The same folder without a server."""
         return Share(self.root, SourceProtocol.FILE, "localhost", base_path=str(self.root)).address(centre=self.centre)
 
 

@@ -103,7 +103,6 @@ def _add_demonstration(installation: Installation) -> None:
 
 
 def begin_session(installation: Installation, variables: Mapping[str, str]) -> Session:
-    """Begin a session, forked."""
     output = installation.root / "output"
     settings = environment(installation.settings, DCC_LOG_FILE=str(installation.root / "log"), **variables)
     process = FORKED.Process(target=run, args=(settings, output, None))
@@ -145,11 +144,9 @@ class Trial:
         return session
 
     def any_worker(self) -> CeleryWorker:
-        """One of the workers."""
         return self.workers[self.rng.choice(sorted(self.workers))]
 
     def stored(self) -> list[str]:
-        """What is in the object store."""
         return ObjectStore(self.bucket.settings()).keys()
 
 

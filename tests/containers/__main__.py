@@ -153,7 +153,6 @@ class Trial:
 
 
 def _compose() -> Sequence[str]:
-    """The command for compose files."""
     for command in (["docker", "compose"], ["docker-compose"]):
         found = shutil.which(command[0])
         if found and subprocess.run([*command, "version"], capture_output=True, check=False).returncode == 0:
@@ -162,13 +161,11 @@ def _compose() -> Sequence[str]:
 
 
 def _let_others_read(folder: Path) -> None:
-    """Let the users of the containers read what is below a folder."""
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 def main() -> int:
-    """Try the containers, and say what came of it."""
     parser = argparse.ArgumentParser(prog="python -m tests.containers", description=__doc__)
     parser.add_argument("--archives", type=int, default=40, help="Archives of the session. [40]")
     parser.add_argument("--image", help="An image of this working tree, which is not built then.")

@@ -61,7 +61,6 @@ def _folder() -> Path:
 
 
 def forget_files() -> None:
-    """Remove what the targets keep on disk."""
     shutil.rmtree(_folder(), ignore_errors=True)
     _folder.cache_clear()
 
@@ -163,7 +162,6 @@ def index_page(data: bytes) -> None:
 
 
 def http_headers(data: bytes) -> None:
-    """Headers of an answer of a web server."""
     try:
         headers = http.client.parse_headers(io.BytesIO(data))
     except http.client.HTTPException:
@@ -207,7 +205,6 @@ def names(data: bytes) -> None:
 
 
 def md5_file(data: bytes) -> None:
-    """A checksum file."""
     try:
         found = parse_md5(data, ARCHIVE, "a source")
     except BadChecksumFileError as error:

@@ -22,7 +22,6 @@ KINDS: Final = {"transfers": live, "submissions": submit}
 
 
 def main() -> int:
-    """Live the histories, and say what came of them."""
     parser = argparse.ArgumentParser(prog="python -m tests.histories", description=__doc__)
     parser.add_argument("--histories", type=int, default=300, help="How many of each kind. [300]")
     parser.add_argument("--seed", type=int, default=1, help="The seed of the first; the next has the next. [1]")

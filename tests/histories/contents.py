@@ -34,7 +34,6 @@ def animals_of(group: int) -> list[str]:
 
 @cache
 def document_of(document: Document, otherwise: bool) -> bytes:
-    """A document in XML."""
     of_group = _animals if document.kind is DocumentKind.SPECIMEN else _experiments
     documents = [of_group(group, variant) for group, variant in document.said]
     first, *others = (etree.fromstring(one) for one in documents)
@@ -80,7 +79,6 @@ def _first_of(group: int) -> int:
 
 
 def content_of(submission: Submission) -> bytes:
-    """The bytes of an archive."""
     documents = {
         f"specimens-{place}.csv" if submission.are_tables else submission.document_name(place): (
             table_of(document, submission.otherwise)

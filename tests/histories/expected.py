@@ -38,7 +38,6 @@ _FEWEST_LOST, _LIMIT = 3, 0.2
 
 
 def md5_of(copy: Copy) -> str:
-    """The MD5 of a copy."""
     return hashlib.md5(content_of(copy), usedforsecurity=False).hexdigest()
 
 
@@ -82,7 +81,6 @@ class Record:
 
     @property
     def animals(self) -> int:
-        """How many of its animals are there."""
         return 0 if self.left_out == STEPS[0] else self.brought
 
     def is_there(self, place: Place) -> bool:
@@ -175,7 +173,6 @@ class Expected:
         return True
 
     def holdings(self) -> Holdings:
-        """What the databases should hold."""
         return Holdings(
             {archive: record.state for archive, record in self.records.items()},
             {archive: record.document for archive, record in self.records.items() if record.document},

@@ -38,7 +38,6 @@ BORN: Final = 1_400_000_000
 
 
 def name_of(archive: int) -> str:
-    """The file name of an archive."""
     return f"H.2014-01-{archive + 1:02d}.1.impc.zip"
 
 
@@ -49,7 +48,6 @@ def archive_of(name: str) -> int:
 
 @cache
 def content_of(copy: Copy) -> bytes:
-    """The bytes of a copy."""
     mice = 3 if copy.version is Version.SECOND else 2
     document = submissions.specimen_document("H", mice=mice, first=100 * copy.archive + 1, created=date(2014, 1, 1))
     if copy.version is Version.INVALID:
@@ -101,7 +99,6 @@ class Lived:
 
     @property
     def installation(self) -> Installation:
-        """The installation."""
         return Installation(self.tracker, self.settings, self.home)
 
     def add_source(self, centre: str, folder: Path, actions: Collection[Action], **changes: Any) -> None:
@@ -113,7 +110,6 @@ class Lived:
         self.installation.add_source(share.address(centre=centre, **changes))
 
     def leave_out(self, step: str) -> None:
-        """Leave out a step from now on; an empty one: none."""
         self.settings = self.settings.model_copy(update={"left_out_steps": step})
 
     def date(self, path: Path) -> None:
@@ -122,7 +118,6 @@ class Lived:
         os.utime(path, (moment, moment))
 
     def time(self) -> int:
-        """A time later than all that were asked for before."""
         self.clock += 10
         return BORN + self.clock
 
@@ -135,34 +130,28 @@ class Life(Lived):
     _away: set[Place] = field(default_factory=set)
 
     def begin(self) -> None:
-        """Register the two centres and their sources."""
         for place, centre in CENTRES.items():
             self.add_source(centre, self.home / place, [Action.ADD])
 
     def path(self, place: Place, archive: int) -> Path:
-        """Where an archive lies at a place."""
         return self.home / place / "add" / name_of(archive)
 
     def upload(self, place: Place, copy: Copy) -> None:
-        """Put a copy at a place, long enough ago not to be young."""
         path = self.path(place, copy.archive)
         path.write_bytes(content_of(copy))
         self.date(path)
 
     def begin_upload(self, place: Place, copy: Copy) -> None:
-        """Let a copy arrive during the next session."""
         path, content = self.path(place, copy.archive), content_of(copy)
         path.write_bytes(content[: len(content) // 3])
         self._growing.append((path, content, self.time()))
 
     def remove(self, place: Place, archive: int) -> None:
-        """Take an archive and its checksum away."""
         path = self.path(place, archive)
         path.unlink(missing_ok=True)
         path.with_name(f"{path.name}.md5").unlink(missing_ok=True)
 
     def publish(self, place: Place, archive: int, copy: Copy | None) -> None:
-        """Put the checksum of a copy beside an archive, or take it away."""
         path = self.path(place, archive)
         beside = path.with_name(f"{path.name}.md5")
         if copy is None:
@@ -171,11 +160,9 @@ class Life(Lived):
             beside.write_text(hashlib.md5(content_of(copy), usedforsecurity=False).hexdigest())
 
     def go_away(self, place: Place) -> None:
-        """Have a place not there for the next session."""
         self._away.add(place)
 
     def delegate(self, in_force: bool) -> None:
-        """Have the centre let the other one speak for it, or no longer."""
         owner, other = CENTRES.values()
         with writing(self.tracker) as connection:
             given = bool(delegations.list_delegations(connection))
@@ -185,17 +172,14 @@ class Life(Lived):
                 delegations.revoke(connection, owner, other, revoked_by="tester")
 
     def crawl(self) -> None:
-        """Run a session."""
         with self._meanwhile():
             run_session(self.tracker, self.settings, listeners=NOBODY)
 
     def retry(self, archive: int) -> None:
-        """Run a session for one archive, which may be refused."""
         with self._meanwhile(), suppress(DccError):
             run_session(self.tracker, self.settings, listeners=NOBODY, keys=[ZipKey(Action.ADD, name_of(archive))])
 
     def holdings(self) -> Holdings:
-        """What the databases hold."""
         rows = rows_in(self.tracker, DOCUMENTS.order_by(XmlFile.id))
         latest = {archive_of(row.fname): (state_of(row.phase_id, row.status_id), row.logged or "") for row in rows}
         animals = column_in(self.qc, select(SPECIMEN.c.specimen_id).where(SPECIMEN.c.is_current))

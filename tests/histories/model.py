@@ -122,7 +122,6 @@ class Model:
         self.contexts.unfinished.clear()
 
     def crawl(self) -> None:
-        """A session."""
         believed = [self._list(action) for action in Action]
         is_believed = all(believed)
         for record in self.records.values():
@@ -224,7 +223,6 @@ class Model:
             self.touched.clear()
 
     def standing(self) -> Standing:
-        """What the databases should hold."""
         records = self.records.values()
         names = [name for record in records for name in record.documents]
         return Standing(
@@ -326,7 +324,6 @@ class Model:
         return True
 
     def _take(self, number: int) -> None:
-        """A session for one archive."""
         record = self.records[number]
         for document in in_order_of_upload(self._due(number)):
             self._process(document)

@@ -63,7 +63,6 @@ class Applied:
 
     @property
     def is_of_animals(self) -> bool:
-        """Whether it tells of animals, rather than of experiments."""
         return all(thing == thing.animals for thing, _ in self.things)
 
 

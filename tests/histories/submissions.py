@@ -62,7 +62,6 @@ class Thing(NamedTuple):
 
     @property
     def animals(self) -> Thing:
-        """The animals of the group."""
         return Thing(DocumentKind.SPECIMEN, self.group)
 
     @property
@@ -72,7 +71,6 @@ class Thing(NamedTuple):
 
     @property
     def experiments(self) -> Thing:
-        """The experiments on the animals of the group."""
         return Thing(DocumentKind.EXPERIMENT, self.group)
 
 
@@ -120,15 +118,12 @@ class Submission:
 
     @property
     def key(self) -> ZipKey:
-        """What is to be done and its name."""
         return ZipKey(self.action, self.file_name)
 
     def document_name(self, place: int) -> str:
-        """The name of a document."""
         return f"H.{_day(self.number)}.{place + 1}.{self.documents[place].kind}.impc.xml"
 
     def place_of(self, name: str) -> int:
-        """The place of the document of that name."""
         return int(name.split(".")[2]) - 1
 
     def __str__(self) -> str:

@@ -75,21 +75,18 @@ class Centre(Lived):
         self.date(path)
 
     def take_away(self, number: int) -> None:
-        """Remove an archive from the source."""
         self._path(number).unlink()
 
     def _path(self, number: int) -> Path:
         return self.home / "served" / str(self.keys[number])
 
     def crawl(self) -> None:
-        """Run a session."""
         with open_session(self.tracker, self.settings) as session:
             _exhaust(crawl_file_sources(session))
             _exhaust(process_zip_actions(session))
             _exhaust(process_data(self.qc, session, until=Phase.QC))
 
     def withdraw(self, number: int) -> None:
-        """Have what an archive brought withdrawn, if that is possible."""
         with suppress(NotFoundError):
             withdraw_submission(self.tracker, self.qc, self.settings, self.keys[number], **_WHO)
 
@@ -100,18 +97,15 @@ class Centre(Lived):
             confirm_submission(self.tracker, self.qc, self.settings, held[0 if oldest else -1], **_WHO)
 
     def waive(self, rule: str, only_warns: bool) -> None:
-        """Have a rule waived, or lowered to a warning."""
         effect = WaiverEffect.WARN if only_warns else WaiverEffect.WAIVE
         today = utc_now().date()
         waiver = Waiver(rule, effect, _WHO["reason"], _WHO["author"], today, None)
         self.waivers.append(in_writing(self.qc, add_waiver, waiver, today))
 
     def restore(self) -> None:
-        """Have the oldest waiver revoked."""
         in_writing(self.qc, revoke_waiver, self.waivers.pop(0), **_WHO)
 
     def finish(self) -> None:
-        """Have all data contexts finished."""
         decide_on_contexts(self.qc, ContextEvent.DONE, ContextFilter(), **_WHO)
         update_qc_states(self.tracker, self.qc, self.settings, **_WHO)
 
@@ -140,7 +134,6 @@ class Centre(Lived):
                     revoke(connection, za_ids, DecisionKind.ACKNOWLEDGE, by=who)
 
     def decide(self, accepts: bool) -> None:
-        """Accept all that is proposed, or turn it down."""
         proposals = in_reading(self.tracker, list_proposals)
         if accepts:
             accept_proposals(self.tracker, self.qc, self.settings, proposals, **_WHO)
@@ -148,7 +141,6 @@ class Centre(Lived):
             decide_proposals(self.tracker, proposals, ProposalState.TURNED_DOWN, **_WHO)
 
     def standing(self) -> Standing:
-        """What the databases hold."""
         latest = select(func.max(ZipDownload.id)).group_by(ZipDownload.zf_id)
         # Nothing counts of what waits for its download again, or was set aside.
         opened = select(FileSourceHasZip.id).join(ZipAction).where(ZipAction.phase_id > int(Phase.ZIP_NAME))
@@ -183,7 +175,6 @@ class Centre(Lived):
         )
 
     def contradictions(self) -> list[str]:
-        """What does not go together in what the databases hold."""
         return [str(one) for one in check_consistency(self.tracker, self.qc, self.settings)]
 
 

@@ -63,7 +63,6 @@ class Versions:
         self.applied = [one for one in self.applied if one.name != name]
 
     def of_archive(self, number: int) -> list[Applied]:
-        """The documents of an archive that took effect."""
         return [one for one in self.applied if one.number == number]
 
     def take_back(self, mine: Collection[Applied]) -> set[Thing]:
@@ -78,7 +77,6 @@ class Versions:
         return changed
 
     def is_duplicate(self, document: Applied) -> bool:
-        """Whether a document says the same as one that stands."""
         owners = {self.owner(thing) for thing, _ in document.things}
         if document.action is Action.DELETE:
             deletions = [one for one in self.applied if one.action is Action.DELETE]

@@ -39,7 +39,6 @@ class Member:
     offset: int | None = None
 
     def data(self) -> bytes:
-        """What stands in the archive."""
         if self.stored is not None:
             return self.stored
         return _compressed(self.content, self.method)
@@ -108,7 +107,6 @@ def zip64_extra(*values: int) -> bytes:
 
 
 def document(inc: int) -> bytes:
-    """The name of a document that conforms."""
     return f"{CENTRE}.2013-10-31.{inc}.specimen.impc.xml".encode()
 
 

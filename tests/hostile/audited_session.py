@@ -112,7 +112,6 @@ def peak_megabytes() -> int:
 
 
 def main(home: str, output: str, notes: str, reads: list[str]) -> None:
-    """Run the session and tell."""
     # Of the environment, processes that are started get what is Python's.
     os.environ.update(PYTHON_AUDITED_HOME=home, PYTHON_AUDITED_NOTES=notes)
     auditor = Auditor(Path(home), reads)

@@ -67,7 +67,6 @@ def ftp(
 
 
 def sftp_packet(kind: int, content: bytes) -> bytes:
-    """A packet of SFTP."""
     return struct.pack(">IB", len(content) + 1, kind) + content
 
 

@@ -139,7 +139,6 @@ def test_no_page_can_be_shown_in_a_frame_of_another_site(page: ServedPage, path:
 
 
 def answered(page: ServedPage, origin: str | None, host: str | None = None) -> int:
-    """The status that the opening of a WebSocket is answered with."""
     name = host or f"127.0.0.1:{page.port}"
     asked = Origin(origin) if origin is not None else None
     try:

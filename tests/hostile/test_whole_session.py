@@ -34,7 +34,6 @@ def name_of(number: int) -> str:
 
 
 def of_document(number: int, content: bytes) -> bytes:
-    """An archive with one document."""
     name = f"H.2013-10-31.{number}.specimen.impc.xml".encode()
     return archive([Member(name, content, zipfile.ZIP_STORED)])
 

@@ -18,7 +18,6 @@ from tests.soak.verdict import Finding, slope, verdict
 
 
 def main() -> int:
-    """Live, and say what came of it."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument(
         "--minutes",

@@ -149,7 +149,6 @@ class Installation:
                 return len(crawled)
 
     def check(self) -> list[str]:
-        """What does not hold together."""
         with self.opened() as tracker, self.opened(open_qc_database) as qc, open_instance(self.settings) as instance:
             found = check_consistency(tracker, qc, self.settings)
             found += check_events(tracker, self.settings, instance)

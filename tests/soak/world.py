@@ -32,12 +32,10 @@ class Site:
 
     @property
     def hidden(self) -> Path:
-        """Where the folder is while its server is down."""
         return self.folder.with_name(f"{self.folder.name}.down")
 
     @property
     def is_up(self) -> bool:
-        """Whether it can be reached."""
         return self.folder.exists()
 
     def put(self, key: str, content: bytes) -> None:
@@ -49,11 +47,9 @@ class Site:
         self.hosted.add(key)
 
     def fall(self) -> None:
-        """Its server goes down."""
         self.folder.rename(self.hidden)
 
     def rise(self) -> None:
-        """Its server comes back."""
         self.hidden.rename(self.folder)
 
 

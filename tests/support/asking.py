@@ -39,12 +39,10 @@ def value_in(engine: Engine, statement: Executable | str) -> Any:
 
 
 def column_in(engine: Engine, statement: Executable | str) -> list[Any]:
-    """The first column of all rows."""
     return [row[0] for row in rows_in(engine, statement)]
 
 
 def count_in(engine: Engine, table: FromClause | type) -> int:
-    """The number of rows of a table, or of a model's."""
     found: int = value_in(engine, select(func.count()).select_from(table))
     return found
 
@@ -56,7 +54,6 @@ def row_in(engine: Engine, statement: Executable | str) -> Row[Any]:
 
 
 def rows_in(engine: Engine, statement: Executable | str) -> list[Row[Any]]:
-    """All rows."""
     return in_reading(engine, lambda connection: list(connection.execute(_statement(statement))))
 
 
@@ -80,7 +77,6 @@ def in_both(
 
 
 def execute_in(engine: Engine, *statements: Executable | str) -> None:
-    """Execute statements in a transaction."""
     with writing(engine) as connection:
         for statement in statements:
             connection.execute(_statement(statement))

@@ -56,7 +56,6 @@ def see(browser: WebDriver, url: str, *texts: str, picture: str = "") -> None:
 
 
 def wait_for(browser: WebDriver, *texts: str) -> None:
-    """Wait until the page shows each of the texts."""
     WebDriverWait(browser, SEEN_SECONDS).until(
         lambda page: all(text in page.find_element(By.TAG_NAME, "body").text for text in texts),
         f"{browser.current_url} does not show {texts}",
@@ -64,7 +63,6 @@ def wait_for(browser: WebDriver, *texts: str) -> None:
 
 
 def click(browser: WebDriver, path: str, *, last: bool = False) -> None:
-    """Click the first or the last thing of the page at an XPath."""
     found = WebDriverWait(browser, SEEN_SECONDS).until(lambda page: page.find_elements(By.XPATH, path), path)
     found[-1 if last else 0].click()
 

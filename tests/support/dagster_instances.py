@@ -53,7 +53,6 @@ class Dagster:
     instance: DagsterInstance
 
     def materialised(self, asset: str) -> set[str]:
-        """The partitions of an asset that are there."""
         return self.instance.get_materialized_partitions(AssetKey(asset))
 
     def metadata(self, asset: str, partition: str) -> dict[str, Any]:
@@ -94,7 +93,6 @@ class Dagster:
         return self.instance.get_run_by_id(result.run_id).status  # type: ignore[union-attr]
 
     def statuses(self) -> list[DagsterRunStatus]:
-        """How the runs ended, newest first."""
         return [run.status for run in self.instance.get_runs()]
 
 
@@ -181,7 +179,6 @@ class Heard:
 
 @pytest.fixture
 def heard() -> Heard:
-    """Nothing heard yet."""
     return Heard([], [])
 
 

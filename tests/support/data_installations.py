@@ -66,7 +66,6 @@ class DataResult:
     overviews: list[OverviewsBuilt] = field(default_factory=list)
 
     def take(self, outcomes: Iterable[DataOutcome]) -> None:
-        """Take all that is told."""
         for outcome in outcomes:
             match outcome:
                 case ZipData():
@@ -104,16 +103,13 @@ class DataInstallation:
 
     @property
     def tracker(self) -> Engine:
-        """The tracker's engine."""
         return self.base.tracker
 
     @property
     def settings(self) -> Settings:
-        """The settings."""
         return self.base.settings
 
     def with_settings(self, **changes: object) -> DataInstallation:
-        """The same installation under other settings."""
         return DataInstallation(self.base.with_settings(**changes), self.qc, self.folder)
 
     def put(self, key: str, *documents: dict[str, bytes]) -> None:
@@ -136,20 +132,16 @@ class DataInstallation:
         return result
 
     def run(self) -> DataResult:
-        """Validate what is new and take it up."""
         self.validate()
         return self.take_up()
 
     def confirm(self, key: str | ZipKey, **who: str) -> list[DocumentData]:
-        """Confirm the documents of a submission that wait for it."""
         return confirm_submission(self.tracker, self.qc, self.settings, key_of(key), **who)
 
     def withdraw(self, key: str | ZipKey, **who: str) -> WithdrawalResult:
-        """Withdraw a submission."""
         return withdraw_submission(self.tracker, self.qc, self.settings, key_of(key), **who)
 
     def states(self) -> dict[str, str]:
-        """The state of each zip action."""
         return self.base.states()
 
     def documents(self) -> dict[str, str]:
@@ -168,7 +160,6 @@ class DataInstallation:
         return column_in(self.tracker, query)
 
     def set_back(self) -> list[tuple[str, str, str]]:
-        """The documents set back: name, from where, to where."""
         query = (
             select(XmlFile.fname, DocumentReopening)
             .join(XmlFile, XmlFile.id == DocumentReopening.xml_id)

@@ -243,7 +243,6 @@ class SeededZip:
 
 
 def seed_centre(tracker: Engine, short_name: str = "H", *, is_active: bool = True) -> int:
-    """Add a centre; its id."""
     row = {
         "short_name": short_name,
         "full_name": f"Centre {short_name}",
@@ -266,7 +265,6 @@ def seed_source(
     base_path: str | None = None,
     state: str = "available",
 ) -> int:
-    """Add a file source of a centre; its id."""
     with writing(tracker) as connection:
         row = {
             "centre_id": centre_id,
@@ -309,7 +307,6 @@ def seed_hosting(tracker: Engine, za_id: int, source_id: int, size_bytes: int | 
 
 
 def seed_download(tracker: Engine, hosting_id: int, state: State = states.REQUESTED) -> int:
-    """Add a download attempt from a hosting; its id."""
     with writing(tracker) as connection:
         return progress.add_downloads(connection, [hosting_id], utc_now(), state)[0]
 
@@ -324,12 +321,10 @@ def seed_documents(tracker: Engine, download_id: int, count: int, state: State =
 
 
 def is_sqlite(url: str) -> bool:
-    """Whether a tracker's URL names a SQLite database."""
     return make_url(url).get_backend_name() == "sqlite"
 
 
 def schema_of(engine: Engine) -> dict[str, list[str]]:
-    """The columns of each table and view."""
     inspector = inspect(engine)
     names = [*inspector.get_table_names(), *inspector.get_view_names()]
     return {name: [column["name"] for column in inspector.get_columns(name)] for name in names}

@@ -32,12 +32,10 @@ _SECONDS = 120
 
 
 def killed_restoration(point: str, directory: Path, settings: Settings, *, replace: bool = False) -> None:
-    """Restore a set, and die at `point`."""
     _killed(_restore, point, directory, settings, replace)
 
 
 def killed_move(point: str, source: Settings, target: Settings) -> None:
-    """Move storage, and die at `point`."""
     _killed(_move, point, source, target)
 
 

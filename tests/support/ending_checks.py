@@ -19,7 +19,6 @@ class ArchiveChecker(archive_checks.ArchiveChecker):
     def check(
         self, archive: Path, target: Path, md5: str | None, ready: EarlierResults | None = None
     ) -> CheckedArchive | UnopenedArchive:
-        """Do what a process that checks archives does."""
         if archive.name == DEADLY:
             os.kill(os.getpid(), signal.SIGKILL)
         if archive.name == FAULTY:
@@ -28,5 +27,4 @@ class ArchiveChecker(archive_checks.ArchiveChecker):
 
 
 def begin(setup: Setup) -> ArchiveChecker:
-    """Check archives in this way."""
     return ArchiveChecker(setup)

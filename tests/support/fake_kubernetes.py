@@ -50,15 +50,12 @@ class FakeKubernetes(ThreadedServer):
         return {"active": int(ended is None), "succeeded": int(ended == 0), "failed": int(ended not in (None, 0))}
 
     def delete(self, name: str) -> None:
-        """End the job."""
         self._pods[name].kill()
 
     def logs(self) -> str:
-        """What all pods have said."""
         return "".join(path.read_text("utf-8") for path in self._folder.glob("*.log"))
 
     def stop(self) -> None:
-        """End all pods."""
         for pod in self._pods.values():
             pod.kill()
             pod.join()

@@ -118,7 +118,6 @@ class FaultyFtpServer:
 
     @property
     def hostname(self) -> str:
-        """`host:port`."""
         return _hostname(*self._server.address[:2])
 
     def __enter__(self) -> Self:
@@ -237,7 +236,6 @@ class CuttingProxy:
 
     @property
     def hostname(self) -> str:
-        """`host:port`."""
         return f"{_LOOPBACK}:{self.port}"
 
     def __enter__(self) -> Self:

@@ -37,15 +37,12 @@ class Inspected:
 
     @property
     def staging(self) -> Path:
-        """The staging area."""
         return self.settings.staging_directory
 
     def check(self) -> list[Inconsistency]:
-        """What does not hold."""
         return check_consistency(self.tracker, self.qc, self.settings)
 
     def rules(self) -> set[str]:
-        """The rules that do not hold."""
         return {one.rule for one in self.check()}
 
     def damage(self, database: str, *statements: str) -> None:

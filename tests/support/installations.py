@@ -89,7 +89,6 @@ class Installation:
     root: Path
 
     def add_centre(self, *codes: str) -> None:
-        """Register centres."""
         with writing(self.tracker) as connection:
             for code in codes:
                 centres.add_centre(connection, centres.NewCentre(code, full_name=f"Centre {code}"))
@@ -106,7 +105,6 @@ class Installation:
         return Folder(path, self.add_source(address))
 
     def with_settings(self, **changes: object) -> Self:
-        """The same installation under other settings."""
         return replace(self, settings=self.settings.model_copy(update=changes))
 
     def run_session(self, source_ids: Sequence[int] | None = None, *, crawl: bool = True) -> SessionResult:
@@ -161,11 +159,9 @@ class Installation:
         return [(row.fname, _state(row.phase_id, row.status_id)) for row in rows_in(self.tracker, query)]
 
     def count(self, model: type) -> int:
-        """How many rows a table has."""
         return count_in(self.tracker, model)
 
     def staged(self) -> dict[str, bytes]:
-        """Every file in staging by its path there."""
         root = self.settings.staging_directory
         return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 

@@ -73,5 +73,4 @@ class PreparedInstallations:
 def prepared_installations(
     prepared_files: dict[str, PreparedFile], tmp_path_factory: pytest.TempPathFactory
 ) -> PreparedInstallations:
-    """What tests of this process share."""
     return PreparedInstallations(prepared_files, tmp_path_factory)

@@ -84,5 +84,4 @@ def fail_at_each_statement(engine: Engine, work: Callable[[], T], look: Callable
 
 
 def die() -> None:
-    """End this process as a crash would."""
     os.kill(os.getpid(), signal.SIGKILL)

@@ -39,7 +39,6 @@ class RedisServer(ServerProcess):
 
     @property
     def url(self) -> str:
-        """Its URL, as brokers are given."""
         return f"redis://:{PASSWORD}@{self.hostname}/0"
 
 

@@ -36,7 +36,6 @@ class ReferenceServer(ThreadedServer):
         self.lock = threading.Lock()
 
     def statuses(self) -> Counter[int]:
-        """How many answers there were by status."""
         found: Counter[int] = Counter()
         for (_, status), number in self.asked.items():
             found[status] += number

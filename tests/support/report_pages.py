@@ -21,13 +21,11 @@ class Page:
         return plain(self.root.body)
 
     def all(self, path: str) -> list[Any]:
-        """The elements at an XPath."""
         found = self.root.xpath(path)
         assert isinstance(found, list)
         return found
 
     def texts(self, path: str) -> list[str]:
-        """The texts of elements."""
         return [plain(element) for element in self.all(path)]
 
     def section(self, identifier: str) -> str:

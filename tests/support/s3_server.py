@@ -40,11 +40,9 @@ class S3Server(ServerProcess):
 
     @property
     def endpoint(self) -> str:
-        """Its URL."""
         return f"http://{self.hostname}"
 
     def client(self, service: str = "s3") -> Any:
-        """A client of the server, beside the platform."""
         return boto3.client(
             service,
             endpoint_url=self.endpoint,
@@ -64,7 +62,6 @@ class Bucket:
 
     @property
     def client(self) -> Any:
-        """A client of the server, beside the platform."""
         return self.server.client()
 
     def settings(self, **changes: Any) -> Settings:
@@ -73,7 +70,6 @@ class Bucket:
 
     @property
     def variables(self) -> dict[str, Any]:
-        """The settings that name the bucket."""
         return {
             "store": f"s3://{self.name}/dcc",
             "store_endpoint": self.server.endpoint,
@@ -84,14 +80,12 @@ class Bucket:
 
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """The run's server that speaks S3."""
     with S3Server(tmp_path_factory.mktemp("s3")) as server:
         yield server
 
 
 @pytest.fixture
 def bucket(s3_server: S3Server, tmp_path: Path) -> Bucket:
-    """An empty bucket of the test's own."""
     name = f"bucket-{uuid4().hex}"
     s3_server.client().create_bucket(Bucket=name)
     return Bucket(s3_server, name, tmp_path / "home")

@@ -171,5 +171,4 @@ def page(
 
 @pytest.fixture(scope="session")
 def served(page: ServedPage) -> str:
-    """The URL of the page."""
     return page.url

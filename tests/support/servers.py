@@ -56,7 +56,6 @@ class Share:
         return replace(SourceAddress(1, "H", self.protocol, *place, host_keys=self.host_keys), **changes)
 
     def put(self, key: str, content: bytes = b"an archive", modified: int = 1_400_000_000) -> Path:
-        """Put the file `<action>/<name>` there."""
         path = self.root / key
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
@@ -196,21 +195,18 @@ def authority(servers_folder: Path) -> Authority:
 
 @pytest.fixture(scope="session")
 def openssh(servers_folder: Path) -> Iterator[SftpServer]:
-    """The run's OpenSSH server."""
     with SftpServer(servers_folder / "sshd") as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def vsftpd(servers_folder: Path, served_root: Path) -> Iterator[FtpServer]:
-    """The run's vsftpd without TLS."""
     with FtpServer(servers_folder / "ftp", served_root) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def vsftpd_tls(servers_folder: Path, served_root: Path, authority: Authority) -> Iterator[FtpServer]:
-    """The run's vsftpd with TLS."""
     with FtpServer(servers_folder / "ftps", served_root, authority.issue()) as server:
         yield server
 

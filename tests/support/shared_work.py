@@ -27,7 +27,6 @@ class SharedStatements:
         self._kinds: WeakKeyDictionary[Dialect, object] = WeakKeyDictionary()
 
     def get(self, key: tuple[Any, ...]) -> Any:
-        """The statement compiled before, or None."""
         return self._compiled.get((self._kind(key[0]), *key[1:]))
 
     def __setitem__(self, key: tuple[Any, ...], compiled: Any) -> None:

@@ -17,7 +17,6 @@ class SmallDisk:
     path: Path
 
     def resize(self, size_bytes: int) -> None:
-        """Give it another size; what is on it stays."""
         subprocess.run(["mount", "-o", f"remount,size={size_bytes}", self.path], check=True)
 
     def fill(self, leave: int = 0) -> None:
@@ -27,7 +26,6 @@ class SmallDisk:
             os.posix_fallocate(file.fileno(), 0, max(free - leave, 1))
 
     def make_room(self) -> None:
-        """Remove what `fill` wrote."""
         (self.path / "ballast").unlink()
 
 

@@ -36,7 +36,6 @@ class Store:
         self.qc = open_qc_database(self.settings)
 
     def init(self) -> Store:
-        """Make both databases."""
         if self.prepared is not None:
             self.prepared["tracker"].copy_to(self.settings.home / "tracker.db")
             self.prepared["qc_database"].copy_to(self.settings.home / "qc.db")
@@ -46,7 +45,6 @@ class Store:
         return self
 
     def close(self) -> None:
-        """Close the connections."""
         self.tracker.dispose()
         self.qc.dispose()
 

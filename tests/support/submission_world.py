@@ -111,7 +111,6 @@ class Desk:
     qc: Connection
 
     def catalogue(self, language: str = "en") -> Catalogue:
-        """The catalogue of a language."""
         return load_catalogue(language, self.data.settings)
 
     def report(self, key: str, *, pictures: int = 0, with_qc: bool = True) -> SubmissionReport:
@@ -123,11 +122,9 @@ class Desk:
         )
 
     def page(self, key: str, **options: Any) -> Page:
-        """The page of a zip action."""
         return self.page_of(self.report(key, **options))
 
     def page_of(self, report: Report) -> Page:
-        """The page of a report."""
         return Page(render_html(report, self.catalogue(), self.data.settings))
 
     def json(self, report: Report) -> dict[str, Any]:
@@ -139,7 +136,6 @@ class Desk:
 
 @pytest.fixture(scope="session")
 def submission_desk(prepared_files: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    """A desk on SQLite."""
     root = tmp_path_factory.mktemp("world")
     data = populate(begun_installation(root, prepared_files))
     with data.tracker.connect() as tracker, data.qc.connect() as qc:

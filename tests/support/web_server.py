@@ -64,7 +64,6 @@ class QuietHandler(BaseHTTPRequestHandler):
         """Say nothing."""
 
     def sent(self) -> bytes:
-        """What was sent with the request."""
         return self.rfile.read(int(self.headers["Content-Length"]))
 
     def answer(
@@ -147,7 +146,6 @@ class WebServer(ThreadedServer):
                 connection.shutdown(socket.SHUT_RDWR)
 
     def asked(self, method: str) -> list[str]:
-        """The paths of the requests with a method, in order."""
         return [path for asked, path, _ in self.requests if asked == method]
 
 

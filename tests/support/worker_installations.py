@@ -34,7 +34,6 @@ WORKERS = ("one", "two")
 
 
 def environment(settings: Settings, **more: str) -> dict[str, str]:
-    """What a process of the installation has."""
     return {
         "PATH": "/usr/bin:/bin",
         "DCC_HOME": str(settings.home),
@@ -144,7 +143,6 @@ class CeleryWorker:
         self.start()
 
     def start(self) -> None:
-        """Start it, or start it again."""
         command = [PROGRAM / "celery", "-A", self._app, "worker"]
         command += ["-c1", "-linfo", "-n", f"{self._name}@%h"]
         self._said_before = len(self.said())
@@ -155,7 +153,6 @@ class CeleryWorker:
             )
 
     def said(self) -> str:
-        """What it has logged."""
         return self._log.read_text() if self._log.exists() else ""
 
     def wait_until_ready(self, seconds: float = 120) -> None:
@@ -167,11 +164,9 @@ class CeleryWorker:
             time.sleep(0.1)
 
     def send(self, number: signal.Signals) -> None:
-        """Send all its processes a signal."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
 
     def kill(self) -> None:
-        """Kill it as a crash of its machine would."""
         self.send(signal.SIGKILL)
         self.process.wait()
