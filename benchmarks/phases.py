@@ -20,7 +20,7 @@ from typing import Final
 from benchmarks.measuring import Note, clean_environment, module, table
 from benchmarks.registry import Bench, Benchmark, Finding
 from benchmarks.servers import OpenSsh
-from benchmarks.session import ARCHIVES, DOCUMENTS, XSD_DONE, SessionBenchmark
+from benchmarks.session import ARCHIVES, DOCUMENTS, SessionBenchmark
 from dcc.cli.shell.context import open_qc, open_tracker, settings_from_environment
 from dcc.data_outcomes import ZipData
 from dcc.operations.sessions import open_session
@@ -41,7 +41,7 @@ def phase_times(folder: Path, runs: int, archives: int = ARCHIVES) -> str:
     home = folder / "home"
     home.mkdir()
     with OpenSsh(folder / "sshd") as server:
-        SessionBenchmark(folder, server, archives).crawl(home, XSD_DONE)
+        SessionBenchmark(folder, server, archives).crawl(home, "xsd")
     return _table([_take_up(home, folder / f"run-{number}") for number in range(runs)], archives)
 
 

@@ -16,7 +16,6 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
 
 from benchmarks.installation import make_installation
 from benchmarks.measuring import DCC, Comparison, Contender, Timing, clean_environment, timed
@@ -57,16 +56,8 @@ for zip in *.zip; do
 """
 
 
-class End(NamedTuple):
-    """The phase in which everything is after a session, and the statuses that it may have there."""
-
-    phase: str
-    statuses: frozenset[str]
-
-
-XSD_DONE = End("xsd", frozenset({"done"}))
-QC_PENDING = End("qc", frozenset({"pending", "done"}))
-"""Documents of specimens have nothing to be controlled and are done."""
+ENDS = {"xsd": {"done"}, "qc": {"pending", "done"}}
+"""The statuses that everything may have after a session to a phase: documents of specimens have nothing to control."""
 
 
 class SessionBenchmark:
@@ -113,27 +104,27 @@ class SessionBenchmark:
     def run_crawl(self, *, events: bool) -> Timing:
         """`dcc crawl`, with the tracker and the source registered beforehand."""
         home = self.fresh("dcc")
-        timing = self.crawl(home, XSD_DONE, events=events)
+        timing = self.crawl(home, "xsd", events=events)
         shutil.rmtree(home)
         return timing
 
     def crawl(
-        self, home: Path, end: End, *, events: bool = False, databases: Mapping[str, str] = MappingProxyType({})
+        self, home: Path, until: str, *, events: bool = False, databases: Mapping[str, str] = MappingProxyType({})
     ) -> Timing:
-        """A session that brings everything to `end` in an installation that stays, in the empty directory `home`.
+        """A session that brings everything to `until` in an installation that stays, in the empty directory `home`.
 
         `databases` are settings that say where they are, by default in `home`.
         """
         environment = clean_environment(
-            DCC_HOME=str(home), DCC_DAGSTER_EVENTS=str(events).lower(), DCC_UNTIL=end.phase, **databases
+            DCC_HOME=str(home), DCC_DAGSTER_EVENTS=str(events).lower(), DCC_UNTIL=until, **databases
         )
         make_installation(home, [self._server.source("H", self._remote)], self._server.known_hosts, databases)
         timing = timed([DCC, "crawl"], log=home.with_suffix(".log"), environment=environment)
         told = subprocess.run([DCC, "status", "--json"], env=environment, check=True, capture_output=True)
         for kind, count in (("zip_actions", self._archives), ("xml_files", self._archives * DOCUMENTS)):
             states = json.loads(told.stdout)[kind]
-            there = sum(state["count"] for state in states if state["status"] in end.statuses)
-            whole = there == count and all(state["phase"] == end.phase for state in states)
+            there = sum(state["count"] for state in states if state["status"] in ENDS[until])
+            whole = there == count and all(state["phase"] == until for state in states)
             _require(whole, f"{kind} of {home}: {states}")
         return timing
 

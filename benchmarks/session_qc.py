@@ -16,7 +16,7 @@ from benchmarks.measuring import Comparison, Contender, Figure, Timing
 from benchmarks.plain_load import Databases, OnMariaDb, OnSqlite, finished_rows
 from benchmarks.registry import Bench, Benchmark, Finding
 from benchmarks.servers import BUFFER_POOL_GB, MariaDb, OpenSsh
-from benchmarks.session import DOCUMENTS, QC_PENDING, SCRIPT, SHELL, SessionBenchmark
+from benchmarks.session import DOCUMENTS, SCRIPT, SHELL, SessionBenchmark
 
 ARCHIVES = 1_000
 PLAIN = "dcc crawl, no Dagster events"
@@ -36,7 +36,7 @@ class WholeSession:
         self._folder, self._archives = folder, archives
         self._session = SessionBenchmark(folder / "session", source, archives)
         home = self._session.fresh("prepared")
-        self._session.crawl(home, QC_PENDING)
+        self._session.crawl(home, "qc")
         self.rows = finished_rows(home / "qc.db", folder / "rows")
         shutil.rmtree(home)
 
@@ -70,7 +70,7 @@ class WholeSession:
         """`dcc crawl` in a new installation, with the tracker and the source registered beforehand."""
         home = self._session.fresh("whole")
         with databases.empty(self.rows) as database:
-            timing = self._session.crawl(home, QC_PENDING, events=events, databases=database.variables)
+            timing = self._session.crawl(home, "qc", events=events, databases=database.variables)
         shutil.rmtree(home)
         return timing
 

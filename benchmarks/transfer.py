@@ -151,62 +151,44 @@ class TransferBenchmark:
         return timing
 
 
-@dataclass(frozen=True, slots=True)
-class _Files:
-    """What is fetched: its name in the tables, and the size of each file in bytes."""
-
-    name: str
-    sizes: Sequence[int]
+_LARGE = f"One file of {LARGE_BYTES // MEGABYTE:,} MB", [LARGE_BYTES]
+_SMALL = f"{SMALL_FILES:,} files of {SMALL_BYTES // 1000} KB", [SMALL_BYTES] * SMALL_FILES
+_Goal = tuple[tuple[str, Sequence[int]], float]
+"""What is fetched, as the tables call it, the size of each file in bytes, and the goal."""
 
 
-_LARGE = _Files(f"One file of {LARGE_BYTES // MEGABYTE:,} MB", [LARGE_BYTES])
-_SMALL = _Files(f"{SMALL_FILES:,} files of {SMALL_BYTES // 1000} KB", [SMALL_BYTES] * SMALL_FILES)
-
-
-def _measured(bench: Bench, protocol: str, host: str, goals: Sequence[tuple[_Files, float]]) -> Iterator[Finding]:
+def _measure(protocol: str, host: str, goals: Sequence[_Goal], bench: Bench) -> Iterator[Finding]:
     # vsftpd's anonymous user must reach what it serves.
     bench.folder.chmod(0o755)
     far = host == FAR
     with servers(bench.folder / "servers", ftp=protocol == "ftp", far=far) as running:
-        for number, (files, goal) in enumerate(goals):
+        for number, ((name, sizes), goal) in enumerate(goals):
             place = bench.folder / str(number)
-            benchmark = TransferBenchmark(place, running, files.sizes, host)
-            title = f"{files.name} over {protocol.upper()}{f', {DELAY * 1000:.0f} ms there and back' if far else ''}"
+            benchmark = TransferBenchmark(place, running, sizes, host)
+            title = f"{name} over {protocol.upper()}{f', {DELAY * 1000:.0f} ms there and back' if far else ''}"
             comparison = benchmark.comparison(title, protocol, goal, by_lftp=far or protocol == "ftp")
             comparison.measure(bench.runs, uncounted=0 if far else 1)
             shutil.rmtree(place)
             yield comparison
 
 
-def _near_sftp(bench: Bench) -> Iterator[Finding]:
-    return _measured(bench, "sftp", NEAR, [(_LARGE, 1.1), (_SMALL, 1.0)])
+def _far(name: str, goal: _Goal, *tools: str) -> Benchmark:
+    protocol = name.partition("-")[0]
+    about = (
+        f"{protocol.upper()} through a relay that adds 80 ms of round-trip time, a handshake, and a window that begins "
+        "small and ends at 4 MB, beside `lftp` with four connections."
+    )
+    return Benchmark(f"transfer-{name}", about, partial(_measure, protocol, FAR, [goal]), tools, max_runs=5)
 
 
-def _near_ftp(bench: Bench) -> Iterator[Finding]:
-    return _measured(bench, "ftp", NEAR, [(_LARGE, 1.2), (_SMALL, 1.2)])
-
-
-def _far(protocol: str, goal: float, files: _Files, bench: Bench) -> Iterator[Finding]:
-    return _measured(bench, protocol, FAR, [(files, goal)])
-
-
-_FAR_ABOUT = (
-    "through a relay that adds 80 ms of round-trip time, a handshake, and a window that begins small and ends at 4 MB, "
-    "beside `lftp` with four connections"
-)
-
-
-def _far_benchmarks(protocol: str, goal: float, tools: tuple[str, ...]) -> Iterator[Benchmark]:
-    # One each, because lftp takes minutes for the small files.
-    about = f"{protocol.upper()} {_FAR_ABOUT}."
-    for name, files in (("large", _LARGE), ("small", _SMALL)):
-        measure = partial(_far, protocol, goal, files)
-        yield Benchmark(f"transfer-{protocol}-far-{name}", about, measure, tools, max_runs=5)
-
-
+_NEAR_SFTP = partial(_measure, "sftp", NEAR, [(_LARGE, 1.1), (_SMALL, 1.0)])
+_NEAR_FTP = partial(_measure, "ftp", NEAR, [(_LARGE, 1.2), (_SMALL, 1.2)])
 BENCHMARKS = [
-    Benchmark("transfer-sftp", "SFTP beside `sftp -b`, from a local OpenSSH server.", _near_sftp, ("sftp",)),
-    Benchmark("transfer-ftp", "FTP beside `lftp`, from a local vsftpd.", _near_ftp, ("lftp", "vsftpd")),
-    *_far_benchmarks("sftp", 1.0, ("sftp", "lftp")),
-    *_far_benchmarks("ftp", 1.2, ("lftp", "vsftpd")),
+    Benchmark("transfer-sftp", "SFTP beside `sftp -b`, from a local OpenSSH server.", _NEAR_SFTP, ("sftp",)),
+    Benchmark("transfer-ftp", "FTP beside `lftp`, from a local vsftpd.", _NEAR_FTP, ("lftp", "vsftpd")),
+    # One each, because lftp takes minutes for the small files.
+    _far("sftp-far-large", (_LARGE, 1.0), "sftp", "lftp"),
+    _far("sftp-far-small", (_SMALL, 1.0), "sftp", "lftp"),
+    _far("ftp-far-large", (_LARGE, 1.2), "lftp", "vsftpd"),
+    _far("ftp-far-small", (_SMALL, 1.2), "lftp", "vsftpd"),
 ]

@@ -55,12 +55,17 @@ PROGRAM = Path(sys.executable).parent / "dcc"
 SAFE_EXPOSURE = 2.0
 
 
-def _lines(unit: Path) -> list[str]:
-    return [line for line in unit.read_text("utf-8").splitlines() if line and not line.startswith("#")]
-
-
 def _values(unit: Path, name: str) -> list[str]:
-    return [line.partition("=")[2] for line in _lines(unit) if line.startswith(f"{name}=")]
+    return re.findall(rf"^{name}=(.*)$", _text(unit), re.MULTILINE)
+
+
+def _text(*path: str | Path) -> str:
+    """A file of deploy/."""
+    return DEPLOY.joinpath(*path).read_text("utf-8")
+
+
+def _run(*command: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, **options)
 
 
 @pytest.fixture(scope="module")
@@ -68,31 +73,23 @@ def installed_units(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The units as they would be installed, but for where the program is."""
     folder = tmp_path_factory.mktemp("units")
     for unit in UNITS:
-        text = unit.read_text("utf-8").replace("/opt/dcc/.venv/bin/dcc", str(PROGRAM))
+        text = _text(unit).replace("/opt/dcc/.venv/bin/dcc", str(PROGRAM))
         (folder / unit.name).write_text(text, "utf-8")
     return folder
 
 
 @pytest.mark.servers
 def test_systemd_takes_every_unit(installed_units: Path) -> None:
-    analyse = server_program("systemd-analyze")
-    ended = subprocess.run(
-        [analyse, "verify", "--man=no", *sorted(installed_units.iterdir())],
-        env={**os.environ, "SYSTEMD_UNIT_PATH": f"{installed_units}:"},
-        capture_output=True,
-        text=True,
-    )
+    command = [server_program("systemd-analyze"), "verify", "--man=no", *sorted(installed_units.iterdir())]
+    ended = _run(*command, env={**os.environ, "SYSTEMD_UNIT_PATH": f"{installed_units}:"})
     assert (ended.returncode, ended.stdout + ended.stderr) == (0, "")
 
 
 @pytest.mark.servers
 @pytest.mark.parametrize("service", SERVICES, ids=lambda path: path.name)
 def test_a_service_may_do_little_beside_its_work(service: Path, installed_units: Path) -> None:
-    ended = subprocess.run(
-        [server_program("systemd-analyze"), "security", "--offline=true", "--no-pager", installed_units / service.name],
-        capture_output=True,
-        text=True,
-    )
+    analyse = server_program("systemd-analyze")
+    ended = _run(analyse, "security", "--offline=true", "--no-pager", installed_units / service.name)
     found = re.search(r"Overall exposure level for \S+: ([0-9.]+)", ended.stdout)
     assert found is not None, ended.stdout + ended.stderr
     assert float(found[1]) <= SAFE_EXPOSURE, ended.stdout
@@ -112,8 +109,7 @@ def test_a_service_runs_a_command_that_exists_as_a_user_of_its_own_with_its_secr
         assert _values(service, "Restart") == ["on-failure"]
     else:
         assert service.with_suffix(".timer") in UNITS
-    text = service.read_text("utf-8")
-    assert "mysql://" not in text
+    assert "mysql://" not in _text(service)
 
 
 def test_every_timer_has_a_service_and_is_named_where_services_are_installed() -> None:
@@ -129,7 +125,7 @@ def test_every_timer_has_a_service_and_is_named_where_services_are_installed() -
 def test_the_examples_of_settings_can_be_used(example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forget_settings(monkeypatch)
     monkeypatch.setenv("DCC_CONFIG", str(tmp_path / "dcc.toml"))
-    for text in (example.read_text("utf-8"), re.sub(r"^#(?=\w)", "", example.read_text("utf-8"), flags=re.MULTILINE)):
+    for text in (_text(example), re.sub(r"^#(?=\w)", "", _text(example), flags=re.MULTILINE)):
         (tmp_path / "dcc.toml").write_text(text, "utf-8")
         (tmp_path / "dcc.toml").chmod(0o640)
         settings = load_settings()
@@ -148,7 +144,7 @@ def _on_the_path(tmp_path: Path, user: str, number: int) -> tuple[list[str], dic
         program.parent.mkdir(exist_ok=True)
         program.write_text(f"#!/bin/sh\n{script}\n", "utf-8")
         program.chmod(0o755)
-    text = (DEPLOY / "dcc").read_text("utf-8").replace("/opt/dcc/.venv/bin/dcc", str(PROGRAM))
+    text = _text("dcc").replace("/opt/dcc/.venv/bin/dcc", str(PROGRAM))
     environment = clean(PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     return ["sh", "-c", text, "dcc", "settings", "--json"], environment
 
@@ -157,7 +153,7 @@ def test_the_command_on_the_path_has_the_settings_of_the_services(tmp_path: Path
     command, environment = _on_the_path(tmp_path, "dcc", 997)
     (tmp_path / "dcc.toml").write_text("workers = 7\n", "utf-8")
     environment |= {"DCC_HOME": str(tmp_path), "DCC_CONFIG": str(tmp_path / "dcc.toml")}
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    ended = _run(*command, env=environment, check=True)
     values = {entry["name"]: entry["value"] for entry in json.loads(ended.stdout)}
     assert (values["workers"], values["home"]) == (7, str(tmp_path))
 
@@ -169,14 +165,14 @@ def test_the_command_on_the_path_becomes_the_user_of_the_services_with_ones_own_
     tmp_path: Path, user: str, number: int, by: str
 ) -> None:
     command, environment = _on_the_path(tmp_path, user, number)
-    usual = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    usual = _run(*command, env=environment, check=True).stdout
     told, *settings = usual.splitlines()
     assert told.startswith(f"{by} ")
     assert told.endswith(f"-- {PROGRAM} settings --json")
     assert sorted(settings) == ["DCC_CONFIG=/etc/dcc/dcc.toml", "DCC_HOME=/var/lib/dcc"]
 
     own = {"DCC_HOME": "/var/lib/dcc-ui", "DCC_TRACKER_URL": "mysql://dcc:s3cret@db/tracker"}
-    said = subprocess.run(command, env=environment | own, capture_output=True, text=True, check=True).stdout
+    said = _run(*command, env=environment | own, check=True).stdout
     told, *settings = said.splitlines()
     assert "s3cret" not in told
     assert {f"{name}={value}" for name, value in own.items()} < set(settings)
@@ -212,7 +208,7 @@ def test_secrets_are_for_their_owner_and_never_made_twice(secrets: Path) -> None
     assert stat.S_IMODE(secrets.stat().st_mode) == 0o700
     before = {path.name: path.read_bytes() for path in secrets.iterdir()}
     assert len(set(before.values())) == len(before)
-    again = subprocess.run(["sh", secrets.parent / "make-secrets"], capture_output=True, text=True)
+    again = _run("sh", secrets.parent / "make-secrets")
     assert (again.returncode, "remove them first" in again.stderr) == (2, True)
     assert {path.name: path.read_bytes() for path in secrets.iterdir()} == before
 
@@ -226,9 +222,7 @@ def composed(secrets: Path) -> dict[str, Any]:
 def _composed(secrets: Path, *names: str) -> dict[str, Any]:
     """What docker-compose makes of some of the files, in which no secret is."""
     files = [part for name in names for part in ("--file", str(secrets.parent / name))]
-    ended = subprocess.run(
-        [server_program("docker-compose"), *files, "--profile", "command", "config"], capture_output=True, text=True
-    )
+    ended = _run(server_program("docker-compose"), *files, "--profile", "command", "config")
     assert ended.returncode == 0, ended.stderr
     for path in secrets.iterdir():
         assert path.read_text("utf-8") not in ended.stdout
@@ -271,12 +265,9 @@ def test_workers_share_no_disk_and_have_the_settings_of_the_session(secrets: Pat
     password = make_url(broker_of(settings)).password
     assert f"requirepass {password}\n" in (secrets / "redis_conf").read_text("utf-8")
     program, *arguments = worker["command"]
-    assert (worker["entrypoint"], program, arguments[0]) == (
-        ["/usr/local/bin/celery"],
-        "-A",
-        "dcc_dagster.celery_worker",
-    )
-    assert "deploy/container/entry /usr/local/bin/celery" in (DEPLOY / "Containerfile").read_text("utf-8")
+    assert (worker["entrypoint"], program) == (["/usr/local/bin/celery"], "-A")
+    assert arguments[0] == "dcc_dagster.celery_worker"
+    assert "deploy/container/entry /usr/local/bin/celery" in _text("Containerfile")
 
 
 def _settings_of_secrets(folder: Path, secrets: list[dict[str, str]]) -> dict[str, str]:
@@ -287,17 +278,15 @@ def _settings_of_secrets(folder: Path, secrets: list[dict[str, str]]) -> dict[st
 @pytest.mark.servers
 def test_the_broker_takes_its_configuration_and_asks_for_its_password(secrets: Path, tmp_path: Path) -> None:
     port = free_port()
-    log = tmp_path / "log"
     command = [server_program("redis-server"), str(secrets / "redis_conf"), "--port", str(port), "--dir", str(tmp_path)]
-    server = ServerProcess(command, port, log)
-    try:
-        url = make_url((secrets / "dcc_broker").read_text("utf-8"))
-        with redis.Redis(port=port) as stranger, pytest.raises(redis.AuthenticationError):
+    url = make_url((secrets / "dcc_broker").read_text("utf-8"))
+    # By itself, the client tries again for seconds.
+    once = redis.retry.Retry(redis.backoff.NoBackoff(), 0)
+    with ServerProcess(command, port, tmp_path / "log"):
+        with redis.Redis(port=port, retry=once) as stranger, pytest.raises(redis.AuthenticationError):
             stranger.ping()
         with redis.Redis(port=port, password=url.password) as worker:
             assert worker.ping()
-    finally:
-        server.stop()
 
 
 @dataclass(frozen=True)
@@ -347,7 +336,7 @@ def installed_proxy(folder: Path, secrets: Path, port: int, page_port: int, upst
     """The main file of an nginx that includes those of deploy/, changed in places and ports only."""
     (folder / "site").mkdir(parents=True)
     for name in ("dcc.conf", upstream):
-        text = (DEPLOY / "nginx" / name).read_text("utf-8").replace("/etc/nginx/dcc/", f"{secrets}/")
+        text = _text("nginx", name).replace("/etc/nginx/dcc/", f"{secrets}/")
         text = text.replace("listen 443 ", f"listen 127.0.0.1:{port} ")
         text = re.sub(r"server (127\.0\.0\.1|web):3000;", f"server 127.0.0.1:{page_port};", text)
         (folder / "site" / name).write_text(text, "utf-8")
@@ -367,7 +356,7 @@ def proxy(tmp_path_factory: pytest.TempPathFactory, page: ServedPage) -> Iterato
     program = server_program("nginx")
     folder = tmp_path_factory.mktemp("proxy")
     (folder / "make-secrets").write_bytes((DEPLOY / "make-secrets").read_bytes())
-    made = subprocess.run(["sh", folder / "make-secrets"], check=True, capture_output=True, text=True)
+    made = _run("sh", folder / "make-secrets", check=True)
     found = re.search(r"The web page's user is dcc, the password (\w+)", made.stdout)
     assert found is not None
     (folder / "dcc").mkdir()
@@ -376,18 +365,15 @@ def proxy(tmp_path_factory: pytest.TempPathFactory, page: ServedPage) -> Iterato
     assert found[1] not in (folder / "dcc" / "users").read_text()
     port = free_port()
     main = installed_proxy(folder, folder / "dcc", port, page.port, "dcc-upstream.conf")
-    server = ServerProcess([program, "-e", "stderr", "-p", str(folder), "-c", str(main)], port, folder / "log")
-    yield Proxy(page, port, found[1], folder / "dcc")
-    server.stop()
+    with ServerProcess([program, "-e", "stderr", "-p", str(folder), "-c", str(main)], port, folder / "log"):
+        yield Proxy(page, port, found[1], folder / "dcc")
 
 
 @pytest.mark.servers
 @pytest.mark.parametrize("upstream", ["dcc-upstream.conf", "compose-upstream.conf"])
 def test_nginx_takes_the_configuration(proxy: Proxy, tmp_path: Path, upstream: str) -> None:
     main = installed_proxy(tmp_path, proxy.secrets, free_port(), proxy.page.port, upstream)
-    ended = subprocess.run(
-        [server_program("nginx"), "-t", "-e", "stderr", "-p", tmp_path, "-c", main], capture_output=True, text=True
-    )
+    ended = _run(server_program("nginx"), "-t", "-e", "stderr", "-p", tmp_path, "-c", main)
     assert (ended.returncode, "warn" in ended.stderr) == (0, False), ended.stderr
 
 
@@ -430,7 +416,7 @@ def _services() -> dict[str, Any]:
     """The services of both compose files; what the second one adds to one of the first is with it."""
     services: dict[str, Any] = {}
     for name in COMPOSED:
-        for service, described in yaml.safe_load((DEPLOY / name).read_text("utf-8"))["services"].items():
+        for service, described in yaml.safe_load(_text(name))["services"].items():
             services[service] = services.get(service, {}) | described
     return services
 
@@ -481,7 +467,7 @@ def test_every_variable_that_is_named_is_a_setting() -> None:
 
 
 def _instructions() -> list[tuple[str, str]]:
-    text = re.sub(r"^#.*\n", "", (DEPLOY / "Containerfile").read_text("utf-8"), flags=re.MULTILINE)
+    text = re.sub(r"^#.*\n", "", _text("Containerfile"), flags=re.MULTILINE)
     lines = text.replace("\\\n", " ").splitlines()
     return [(line.split()[0], line.partition(" ")[2].strip()) for line in lines if line.strip()]
 
@@ -491,7 +477,7 @@ def test_the_container_is_made_of_what_is_there() -> None:
     known = {"FROM", "WORKDIR", "COPY", "RUN", "ENV", "USER", "VOLUME", "EXPOSE", "STOPSIGNAL", "ENTRYPOINT", "CMD"}
     assert {name for name, _ in instructions} <= known
     assert instructions[0][0] == "FROM"
-    ignored = (DEPLOY / "Containerfile.dockerignore").read_text("utf-8").splitlines()
+    ignored = _text("Containerfile.dockerignore").splitlines()
     wanted = [line[1:] for line in ignored if line.startswith("!")]
     for name, rest in instructions:
         if name == "COPY" and "--from=" not in rest:
@@ -523,14 +509,8 @@ def test_the_entry_turns_secrets_that_are_files_into_settings(tmp_path: Path) ->
         "DCC_SECRETS": str(secrets),
         "DCC_PROGRAM": str(PROGRAM),
     }
-    ended = subprocess.run(
-        [DEPLOY / "container" / "entry", "settings", "--json"],
-        env=environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command = (DEPLOY / "container" / "entry", "settings", "--json")
+    ended = _run(*command, env=environment, cwd=tmp_path, check=True)
     settings = {one["variable"]: one["value"] for one in json.loads(ended.stdout)}
     assert settings["DCC_TRACKER_URL"] == f"sqlite:///{tmp_path}/of-the-file.db"
     assert settings["DCC_QC_URL"] == "mysql://dcc:***@database/phenodcc_raw"
@@ -545,7 +525,7 @@ def test_nothing_names_a_package_registry() -> None:
             assert not re.search(r"pypi|registry|ghcr|quay|docker\.io", path.read_text("utf-8")), path
 
 
-VALUES: dict[str, Any] = yaml.safe_load((DEPLOY / "helm" / "values.yaml").read_text("utf-8"))
+VALUES: dict[str, Any] = yaml.safe_load(_text("helm", "values.yaml"))
 PLACE = re.compile(
     r"\{\{ (?P<quoted>[.\w]+) \| quote \}\}|\s*\{\{- toYaml (?P<lines>[.\w]+) \| nindent (?P<indent>\d+) \}\}"
 )
@@ -595,13 +575,13 @@ def test_the_chart_runs_what_the_containers_run_locked_in() -> None:
     }
     for name, pod in pods.items():
         (container,) = pod["containers"]
-        assert container["image"] == yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))["x-dcc"]["image"]
+        assert container["image"] == yaml.safe_load(_text("compose.yaml"))["x-dcc"]["image"]
         assert container["securityContext"] == {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         }
-        assert f"--uid {pod['securityContext']['runAsUser']} " in (DEPLOY / "Containerfile").read_text("utf-8")
+        assert f"--uid {pod['securityContext']['runAsUser']} " in _text("Containerfile")
         assert pod["enableServiceLinks"] is False
         # Only who makes jobs may ask the cluster.
         assert ("serviceAccountName" in pod) is (name == "dcc-daemon")
@@ -633,7 +613,7 @@ def test_the_chart_hands_secrets_on_by_reference_and_its_settings_are_those_of_j
 
 
 def test_the_chart_takes_its_values_and_no_secret_among_them() -> None:
-    schema = json.loads((DEPLOY / "helm" / "values.schema.json").read_text("utf-8"))
+    schema = json.loads(_text("helm", "values.schema.json"))
     jsonschema.Draft7Validator.check_schema(schema)
     validator = jsonschema.Draft7Validator(schema)
     validator.validate(VALUES)

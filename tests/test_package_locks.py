@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 PROGRAM = Path(__file__).parent.parent / ".ci" / "apt-get"
-HELD_SECONDS = 2.0
+HELD_SECONDS = 1.0
 LOCKS = {
     "lists/lock": ["update", "-qq"],
     "dpkg/lock-frontend": ["install", "-qq", "-y"],

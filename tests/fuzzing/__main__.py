@@ -23,8 +23,6 @@ INSTRUMENTED = (
     "dcc.documents",
     "dcc.sources",
     "dcc.naming",
-    "dcc.documents.reading",
-    "dcc.documents.reading",
     "dcc.reference",
     "zipfile",
 )

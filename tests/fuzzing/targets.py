@@ -225,15 +225,8 @@ def reference(data: bytes) -> None:
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
-    "archive": archive,
-    "document": document,
-    "ftp_list": ftp_list,
-    "http_headers": http_headers,
-    "index_page": index_page,
-    "md5_file": md5_file,
-    "names": names,
-    "reference": reference,
-    "sftp_names": sftp_names,
+    target.__name__: target
+    for target in (archive, document, ftp_list, http_headers, index_page, md5_file, names, reference, sftp_names)
 }
 CORPUS = Path(__file__).parent / "corpus"
 

@@ -4,7 +4,6 @@ The processes are forked from one that has loaded everything and has no threads.
 them can tidy up.
 """
 
-import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from dcc.operations.backups.migration import migrate_storage
 from dcc.operations.backups.restoration import restore_backup
 from dcc.operations.backups.targets import Target
 from dcc.settings import Settings
+from tests.support.dying_session import _after
 from tests.support.prepared_processes import FORKED
 from tests.support.stores import Store
 
@@ -47,25 +47,12 @@ def _killed(work: Callable[..., None], point: str, *arguments: object) -> None:
 
 
 def _restore(point: str, directory: Path, settings: Settings, replace: bool) -> None:
-    _die_at(point)
+    _after(*POINTS[point])
     store = Store(settings)
     restore_backup(directory, store.tracker, store.qc, settings, replace=replace)
 
 
 def _move(point: str, source: Settings, target: Settings) -> None:
-    _die_at(point)
+    _after(*POINTS[point])
     old, new = Store(source), Store(target)
     migrate_storage(old.tracker, old.qc, new.tracker, new.qc, source)
-
-
-def _die_at(point: str) -> None:
-    owner, name, nth = POINTS[point]
-    original, calls = getattr(owner, name), iter(range(1, 1_000_000))
-
-    def dying(*arguments: Any, **named: Any) -> Any:
-        result = original(*arguments, **named)
-        if next(calls) == nth:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return result
-
-    setattr(owner, name, dying)

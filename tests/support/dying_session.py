@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from dcc.naming import Action
@@ -32,15 +33,8 @@ def _die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _before(owner: Any, name: str, nth: int = 1) -> None:
-    _around(owner, name, nth, before=True)
-
-
-def _after(owner: Any, name: str, nth: int = 1) -> None:
-    _around(owner, name, nth, before=False)
-
-
-def _around(owner: Any, name: str, nth: int, *, before: bool) -> None:
+def _after(owner: Any, name: str, nth: int = 1, *, before: bool = False) -> None:
+    """Die after a function has been called so often, or before that."""
     original, calls = getattr(owner, name), itertools.count(1)
 
     def dying(*arguments: Any, **named: Any) -> Any:
@@ -54,6 +48,9 @@ def _around(owner: Any, name: str, nth: int, *, before: bool) -> None:
                 _die()
 
     setattr(owner, name, dying)
+
+
+_before = partial(_after, before=True)
 
 
 def _mid_transfer() -> None:
