@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 from tests.chaos.faults import KINDS
 from tests.chaos.sequence import Outcome, run_sequence, world_of
@@ -20,29 +21,29 @@ _ROUNDS = 8
 _ARCHIVES = 300
 """How many archives all executors must leave alike."""
 _DATABASES = ("sqlite", "mariadb")
-_RESULTS = "CHAOS "
 
 
-def _run(arguments: argparse.Namespace, database: str) -> list[Outcome]:
+def _heard(of: str, line: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {of}: {line}", flush=True)
+
+
+def _run(chosen: argparse.Namespace) -> int:
     """The sequences on one kind of database, told as they go."""
+    print(f"Seed {chosen.seed}, {chosen.rounds} rounds on {chosen.database}.", flush=True)
     outcomes: list[Outcome] = []
-
-    def heard(line: str) -> None:
-        print(f"{time.strftime('%H:%M:%S')} {database}: {line}", flush=True)
-
-    with world_of(database, own_disk=True) as world:
-        left = arguments.rounds
-        seed = arguments.seed
-        until = time.monotonic() + 60 * arguments.minutes
-        while left > 0 and time.monotonic() < until:
-            rounds = min(_ROUNDS, left)
-            outcome = run_sequence(world, seed, rounds, arguments.kinds, heard, until=until)
-            outcomes.append(outcome)
-            if outcome.problems:
-                heard(_failure(outcome, database, arguments.kinds))
-            left -= rounds
-            seed += 1
-    return outcomes
+    heard, began = partial(_heard, chosen.database), time.monotonic()
+    until = began + 60 * chosen.minutes
+    with world_of(chosen.database, own_disk=True) as world:
+        for seed, first in enumerate(range(0, chosen.rounds, _ROUNDS), chosen.seed):
+            if time.monotonic() >= until:
+                break
+            rounds = min(_ROUNDS, chosen.rounds - first)
+            outcomes.append(run_sequence(world, seed, rounds, chosen.kinds, heard, until=until))
+            if outcomes[-1].problems:
+                heard(_failure(outcomes[-1], chosen.database, chosen.kinds))
+    summary = _summary(chosen.database, outcomes, time.monotonic() - began)
+    print(f"CHAOS {json.dumps(summary)}", flush=True)
+    return 1 if summary["failed"] else 0
 
 
 def _failure(outcome: Outcome, database: str, kinds: Sequence[str]) -> str:
@@ -53,10 +54,7 @@ def _failure(outcome: Outcome, database: str, kinds: Sequence[str]) -> str:
 
 
 def _summary(database: str, outcomes: Sequence[Outcome], seconds: float) -> dict[str, object]:
-    kills, faults = Counter[str](), Counter[str]()
-    for outcome in outcomes:
-        kills.update(outcome.kills)
-        faults.update(outcome.faults)
+    kills, faults = (sum((getattr(one, name) for one in outcomes), Counter[str]()) for name in ("kills", "faults"))
     rounds = sum(outcome.rounds for outcome in outcomes)
     return {
         "database": database,
@@ -100,23 +98,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if chosen.workers or chosen.workers_equal:
         return _workers(chosen)
-    if chosen.database is None:
-        return _all(chosen)
-    print(f"Seed {chosen.seed}, {chosen.rounds} rounds on {chosen.database}.", flush=True)
-    began = time.monotonic()
-    outcomes = _run(chosen, chosen.database)
-    summary = _summary(chosen.database, outcomes, time.monotonic() - began)
-    print(_RESULTS + json.dumps(summary), flush=True)
-    return 1 if summary["failed"] else 0
+    return _all(chosen) if chosen.database is None else _run(chosen)
 
 
 def _workers(chosen: argparse.Namespace) -> int:
     """Rounds with workers, or their results held against each other."""
     print(f"Seed {chosen.seed}, workers.", flush=True)
-
-    def heard(line: str) -> None:
-        print(f"{time.strftime('%H:%M:%S')} workers: {line}", flush=True)
-
+    heard = partial(_heard, "workers")
     if chosen.workers_equal:
         problems = compare_workers(chosen.seed, heard, archives=chosen.workers_equal)
     else:

@@ -1,5 +1,6 @@
 """A long life of an installation: session after session in this process, beside a daemon, on servers of its own."""
 
+import itertools
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Engine
 
@@ -73,8 +75,8 @@ class Installation:
     def __init__(self, plan: Plan, stack: ExitStack) -> None:
         self.plan = plan
         self._served = plan.folder / "served"
-        self._served.mkdir(parents=True)
         for part in (plan.folder, self._served):
+            part.mkdir()
             part.chmod(0o755)
         self._sftp: SftpServer | None = None
         self._ftp: FtpServer | None = None
@@ -113,8 +115,9 @@ class Installation:
         return self._add_site(f"newcomer{day}", CENTRES[day % len(CENTRES)], "sftp" if self._sftp else "file")
 
     def _add_site(self, name: str, centre: str, protocol: str) -> Site:
-        folder = _made(self._served / name)
-        for part in (folder, *(_made(folder / action) for action in Action)):
+        folder = self._served / name
+        for part in (folder, *(folder / action for action in Action)):
+            part.mkdir()
             part.chmod(0o755)
         share = Share(folder, SourceProtocol(protocol), "localhost", base_path=str(folder))
         if protocol == "sftp" and self._sftp is not None:
@@ -148,6 +151,18 @@ class Installation:
             else:
                 return len(crawled)
 
+    def sizes(self) -> dict[str, Any]:
+        """What of a sample is in databases and files."""
+        folders = {"dagster": self.settings.home / "dagster", "staging": self.settings.staging_directory}
+        with self.opened() as tracker, self.opened(open_qc_database) as qc:
+            server = server_connections(tracker)
+            rows = count_rows(tracker, "tracker") | count_rows(qc, "qc")
+            if self.plan.database == "mariadb":
+                rows |= count_rows(tracker, "dagster", schema="phenodcc_dagster")
+            taken = sizes({"tracker": tracker, "qc": qc}, folders)
+        found = {"server_connections": server, "rows": rows, "staging_bytes": taken.pop("staging"), "sizes": taken}
+        return found | {"zip_actions": rows["tracker.zip_action"]}
+
     def check(self) -> list[str]:
         with self.opened() as tracker, self.opened(open_qc_database) as qc, open_instance(self.settings) as instance:
             found = check_consistency(tracker, qc, self.settings)
@@ -176,52 +191,27 @@ def _run_sessions(
 ) -> None:
     plan = course.plan
     began = time.monotonic()
-    number = 0
-    while time.monotonic() - began < plan.minutes * 60 and (plan.sessions is None or number < plan.sessions):
-        quiet = installation.world.day(number, plan.archives)
-        number += 1
+    for number in itertools.count(1) if plan.sessions is None else range(1, plan.sessions + 1):
+        if time.monotonic() - began >= plan.minutes * 60:
+            break
+        quiet = installation.world.day(number - 1, plan.archives)
         started = time.monotonic()
         course.crawls += installation.run_session()
         seconds = time.monotonic() - started
-        course.samples.append(_sample(installation, number, began, seconds, quiet, daemon))
-        last = course.samples[-1]
+        last = Sample(
+            session=number,
+            session_seconds=seconds,
+            quiet=quiet,
+            process=sample_process(),
+            daemon={} if daemon is None else sample_tree(daemon.pid),
+            **installation.sizes(),
+            seconds_since_begin=time.monotonic() - began,
+        )
+        course.samples.append(last)
         say(
             f"day {number}: {seconds:.1f} s, {last.zip_actions} submissions, {last.process.rss / 1e6:.1f} MB, "
             f"{last.process.files} files, {last.process.threads} threads"
         )
-
-
-def _sample(
-    installation: Installation,
-    number: int,
-    began: float,
-    seconds: float,
-    quiet: bool,
-    daemon: subprocess.Popen[bytes] | None,
-) -> Sample:
-    process = sample_process()
-    tree = sample_tree(daemon.pid) if daemon is not None else {}
-    home = installation.settings.home
-    with installation.opened() as tracker, installation.opened(open_qc_database) as qc:
-        server = server_connections(tracker)
-        rows = count_rows(tracker, "tracker") | count_rows(qc, "qc")
-        if installation.plan.database == "mariadb":
-            rows |= count_rows(tracker, "dagster", schema="phenodcc_dagster")
-        taken = sizes({"tracker": tracker, "qc": qc}, {"dagster": home / "dagster"})
-    staging = sizes({}, {"staging": installation.settings.staging_directory})["staging"]
-    return Sample(
-        session=number,
-        seconds_since_begin=time.monotonic() - began,
-        session_seconds=seconds,
-        quiet=quiet,
-        zip_actions=rows["tracker.zip_action"],
-        process=process,
-        daemon=tree,
-        server_connections=server,
-        staging_bytes=staging,
-        rows=rows,
-        sizes=taken,
-    )
 
 
 @contextmanager
@@ -245,8 +235,3 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         process.wait(60)
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir(parents=True)
-    return folder
