@@ -72,13 +72,13 @@ def _of_tracker(in_order: bool) -> dict[str, Select[Any]]:
 def _of_qc(in_order: bool) -> dict[str, Select[Any]]:
     documents = "zip_action zip_file file_name md5 action state contexts_built overviews_built specimens experiments"
     contexts = "centre pipeline genotype strain_id procedure_id parameter_id measurements checksum"
-    findings = _of(FINDING, "rule severity line value").where(FINDING.c.is_active)
-    shares = _of(SHARE, "measurements").join(CONTEXT, CONTEXT.c.id == SHARE.c.context_id)
+    findings = _by_document(FINDING, "rule severity line value").where(FINDING.c.is_active)
+    shares = _by_document(SHARE, "measurements").join(CONTEXT, CONTEXT.c.id == SHARE.c.context_id)
     queries = {
         "applied": _of(DOCUMENT, f"{documents} lines housings measurements{' late' if in_order else ''}"),
-        "specimens": _of(SPECIMEN, "centre specimen_id is_current validity"),
-        "experiments": _of(EXPERIMENT, "centre experiment_id procedure_id is_current validity"),
-        "measurements": _of(MEASUREMENT, "parameter_id fingerprint"),
+        "specimens": _by_document(SPECIMEN, "centre specimen_id is_current validity"),
+        "experiments": _by_document(EXPERIMENT, "centre experiment_id procedure_id is_current validity"),
+        "measurements": _by_document(MEASUREMENT, "parameter_id fingerprint"),
         "findings": findings if in_order else findings.where(FINDING.c.rule != LATE),
         "contexts": _of(CONTEXT, f"{contexts}{' state' if in_order else ''}"),
         "parts of contexts": shares.add_columns(CONTEXT.c.centre, CONTEXT.c.genotype, CONTEXT.c.parameter_id),
@@ -94,12 +94,13 @@ def _of_qc(in_order: bool) -> dict[str, Select[Any]]:
 
 
 def _of(table: Table, columns: str) -> Select[Any]:
-    """Columns of a table; before them what names the document of each row, where it has one."""
-    query = select(*(table.c[name] for name in columns.split()))
-    if "document_id" not in table.c:
-        return query
+    return select(*(table.c[name] for name in columns.split()))
+
+
+def _by_document(table: Table, columns: str) -> Select[Any]:
+    """Columns of a table, and what names the document of each row."""
     names = (DOCUMENT.c.zip_action, DOCUMENT.c.zip_file, DOCUMENT.c.file_name)
-    return select(*names, *query.selected_columns).join(DOCUMENT, DOCUMENT.c.id == table.c.document_id)
+    return _of(table, columns).add_columns(*names).join(DOCUMENT, DOCUMENT.c.id == table.c.document_id)
 
 
 def _staged(root: Path) -> Iterator[tuple[str, str]]:
