@@ -109,6 +109,10 @@ class DataInstallation:
     def settings(self) -> Settings:
         return self.base.settings
 
+    def close(self) -> None:
+        for engine in (self.tracker, self.qc):
+            engine.dispose()
+
     def with_settings(self, **changes: object) -> DataInstallation:
         return DataInstallation(self.base.with_settings(**changes), self.qc, self.folder)
 

@@ -15,9 +15,7 @@ from dcc.operations.consistency.check import check_consistency
 from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.settings import Settings
 from tests.support.data_installations import DataInstallation, experiments, specimens
-from tests.support.prepared_databases import PreparedFile
-from tests.support.prepared_installations import begun_installation, opened_installation
-from tests.support.sharing import made_once
+from tests.support.prepared_installations import PreparedInstallations, opened_installation
 
 GOOD = "add/H.2013-10-31.1.impc.zip"
 FAULTY = "add/H.2013-11-02.1.impc.zip"
@@ -74,18 +72,9 @@ def fill(data: DataInstallation) -> None:
 
 
 @pytest.fixture(scope="session")
-def healthy_home(tmp_path_factory: pytest.TempPathFactory, prepared_files: dict[str, PreparedFile]) -> Path:
+def healthy_home(prepared_installations: PreparedInstallations) -> Path:
     """The home of a healthy installation on SQLite, to be copied."""
-
-    def make(root: Path) -> None:
-        data = begun_installation(root, prepared_files)
-        fill(data)
-        for engine in (data.tracker, data.qc):
-            with engine.connect() as connection:
-                connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
-            engine.dispose()
-
-    return made_once(tmp_path_factory, "healthy", make) / "home"
+    return prepared_installations.root_of(fill) / "home"
 
 
 @pytest.fixture
@@ -94,5 +83,4 @@ def healthy_copy(healthy_home: Path, tmp_path: Path) -> Iterator[Inspected]:
     shutil.copytree(healthy_home, tmp_path / "home")
     data = opened_installation(tmp_path)
     yield Inspected(data.tracker, data.qc, data.settings)
-    data.tracker.dispose()
-    data.qc.dispose()
+    data.close()

@@ -1,4 +1,4 @@
-"""Installations on SQLite that have been through something, made once a test process and copied for each test."""
+"""Installations on SQLite that have been through something, made once a run of tests and copied for each test."""
 
 import shutil
 from collections.abc import Callable
@@ -14,6 +14,7 @@ from tests.support.data_installations import DataInstallation
 from tests.support.databases import is_sqlite
 from tests.support.installations import Folder, Installation
 from tests.support.prepared_databases import PreparedFile
+from tests.support.sharing import made_once
 from tests.support.stores import Store
 
 Filling = Callable[[DataInstallation], object]
@@ -39,8 +40,7 @@ def opened_installation(root: Path, prepared_files: dict[str, PreparedFile] | No
 
 def copy_installation(root: Path, data: DataInstallation) -> None:
     """Have `data` be as the installation below `root` is, with folders of its own as sources."""
-    for engine in (data.tracker, data.qc):
-        engine.dispose()
+    data.close()
     shutil.copytree(root, data.base.root, dirs_exist_ok=True)
     with writing(data.tracker) as connection:
         moved = func.replace(FileSource.base_path, str(root), str(data.base.root))
@@ -48,25 +48,27 @@ def copy_installation(root: Path, data: DataInstallation) -> None:
 
 
 class PreparedInstallations:
-    """Installations by what they have been through."""
+    """Installations by what they have been through, for all processes of the run."""
 
     def __init__(self, prepared_files: dict[str, PreparedFile], folders: pytest.TempPathFactory) -> None:
         self._prepared_files, self._folders = prepared_files, folders
-        self._roots: dict[Filling, Path] = {}
+
+    def root_of(self, filling: Filling) -> Path:
+        """The directory of one that has been through this, to be looked at or copied."""
+
+        def make(root: Path) -> None:
+            made = begun_installation(root, self._prepared_files)
+            filling(made)
+            made.close()
+
+        return made_once(self._folders, f"{filling.__module__}.{filling.__qualname__}", make)
 
     def begin(self, data: DataInstallation, filling: Filling) -> None:
         """Have `data`, a new one, go through this; on SQLite as a copy of one that has."""
-        if not is_sqlite(data.settings.tracker_database_url):
+        if is_sqlite(data.settings.tracker_database_url):
+            copy_installation(self.root_of(filling), data)
+        else:
             filling(data)
-            return
-        if filling not in self._roots:
-            root = self._folders.mktemp("prepared")
-            made = begun_installation(root, self._prepared_files)
-            filling(made)
-            made.tracker.dispose()
-            made.qc.dispose()
-            self._roots[filling] = root
-        copy_installation(self._roots[filling], data)
 
 
 @pytest.fixture(scope="session")

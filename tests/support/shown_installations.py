@@ -1,4 +1,4 @@
-"""An installation after a session that Dagster was shown, made once a test process: `shown` is a copy."""
+"""An installation after a session that Dagster was shown, made once a run of tests: `shown` is a copy."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,11 +10,10 @@ from dagster import JobDefinition
 from dcc_assets.jobs import asset_definitions
 from dcc_assets.sessions import run_session
 from dcc_dagster.instance import open_instance
-from tests.support.dagster_instances import Dagster, put_prepared, set_environment
+from tests.support.dagster_instances import Dagster, set_environment
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.environments import forget_settings
-from tests.support.prepared_databases import PreparedFile
-from tests.support.prepared_installations import begun_installation, copy_installation, opened_installation
+from tests.support.prepared_installations import PreparedInstallations, opened_installation
 
 GOOD = "add/H.2013-10-31.1.impc.zip"
 """An archive that came through: three animals and an experiment on each."""
@@ -27,21 +26,12 @@ def put_orphans(data: DataInstallation) -> None:
     data.put(ORPHANS, experiments("2013-10-31.2", first=11))
 
 
-@pytest.fixture(scope="session")
-def shown_root(
-    prepared_files: dict[str, PreparedFile], prepared_dagster_home: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    """The directory of the installation that is copied."""
-    root = tmp_path_factory.mktemp("shown")
-    data = begun_installation(root, prepared_files)
+def show_both(data: DataInstallation) -> None:
+    """Have it take both archives in a session, which is shown."""
     data.put(GOOD, specimens(), experiments())
     put_orphans(data)
-    put_prepared(prepared_dagster_home, data.settings)
     with open_instance(data.settings) as instance:
         run_session(data.settings, data.tracker, instance)
-    data.tracker.dispose()
-    data.qc.dispose()
-    return root
 
 
 @dataclass(frozen=True)
@@ -58,14 +48,15 @@ class Shown:
 
 
 @pytest.fixture
-def shown(shown_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shown]:
+def shown(
+    prepared_installations: PreparedInstallations, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Shown]:
     """A copy, which the environment names."""
     forget_settings(monkeypatch)
     monkeypatch.setenv("DCC_QUIET_SECONDS", "0")
     data = opened_installation(tmp_path)
-    copy_installation(shown_root, data)
+    prepared_installations.begin(data, show_both)
     set_environment(data.base, monkeypatch)
     with open_instance(data.settings) as instance:
         yield Shown(data, Dagster(instance))
-    data.tracker.dispose()
-    data.qc.dispose()
+    data.close()

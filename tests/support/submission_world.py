@@ -1,6 +1,6 @@
 """An installation with a submission in every state that a report may be asked of.
 
-`submission_desk` is one that all tests of a process share, to be read only.
+`submission_desk` is one that all tests of a run share, to be read only.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from dcc.reports.submissions.page import render_html
 from dcc.session.crawling import crawl_file_sources
 from tests.support.asking import column_in, execute_in
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
-from tests.support.prepared_installations import begun_installation
+from tests.support.prepared_installations import PreparedInstallations, opened_installation
 from tests.support.report_pages import Page
 
 NAME_REFUSED = "add/H.2013-02-31.1.impc.zip"
@@ -40,6 +40,7 @@ HELD = "edit/H.2013-11-05.1.impc.zip"
 WITHDRAWN = "add/H.2013-11-06.1.impc.zip"
 DONE = "add/H.2013-10-29.1.impc.zip"
 NOT_ARRIVED = "add/H.2013-11-07.1.impc.zip"
+HOLD_THRESHOLD = 2
 HOSTILE_COLONY = "<img src=x onerror=alert(1)>\u202e"
 
 
@@ -69,7 +70,7 @@ def submit_first(data: DataInstallation) -> None:
 
 def populate(data: DataInstallation) -> DataInstallation:
     """Have it receive a submission of every kind, in several sessions; returns it with the settings that this took."""
-    careful = data.with_settings(hold_threshold=2)
+    careful = data.with_settings(hold_threshold=HOLD_THRESHOLD)
     careful.put(DONE, specimens("2013-10-29.1", first=200))
     careful.put(WITHDRAWN, specimens("2013-11-06.1", first=90))
     careful.folder.put(HOSTILE, b"PK")
@@ -135,10 +136,8 @@ class Desk:
 
 
 @pytest.fixture(scope="session")
-def submission_desk(prepared_files: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    root = tmp_path_factory.mktemp("world")
-    data = populate(begun_installation(root, prepared_files))
+def submission_desk(prepared_installations: PreparedInstallations) -> Iterator[Desk]:
+    data = opened_installation(prepared_installations.root_of(populate)).with_settings(hold_threshold=HOLD_THRESHOLD)
     with data.tracker.connect() as tracker, data.qc.connect() as qc:
         yield Desk(data, tracker, qc)
-    data.tracker.dispose()
-    data.qc.dispose()
+    data.close()
