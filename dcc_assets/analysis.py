@@ -4,14 +4,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from dagster import (
-    AssetExecutionContext,
-    MaterializeResult,
-    MetadataValue,
-    TableColumn,
-    TableSchema,
-    multi_asset,
-)
+import dagster as dg
 
 from dcc.settings import Settings
 from dcc_assets.keys import CENTRES, CONTEXTS, MEASUREMENTS, asset
@@ -35,8 +28,8 @@ MEASUREMENTS_SPEC: Final = asset(
 )
 
 
-@multi_asset(name="measurements", specs=[MEASUREMENTS_SPEC])
-def measurements(context: AssetExecutionContext, qc_database: QcDatabaseResource) -> MaterializeResult[None]:
+@dg.multi_asset(name="measurements", specs=[MEASUREMENTS_SPEC])
+def measurements(context: dg.AssetExecutionContext, qc_database: QcDatabaseResource) -> dg.MaterializeResult[None]:
     """Export the centre of the run's partition.
 
     Raises ExportError if the files cannot be written, ExportActiveError while another export writes them,
@@ -50,12 +43,12 @@ def measurements(context: AssetExecutionContext, qc_database: QcDatabaseResource
     directory = measurements_directory(qc_database.settings_with(), centre)
     report = export_measurements(qc_database.ready(), directory, criteria=MeasurementFilter(centre=centre))
     written = [(partition.procedure_id,) for partition in report.written[:_PROCEDURES_SHOWN]]
-    columns = [TableColumn(column.name, str(column.type), description=column.meaning) for column in COLUMNS]
-    return MaterializeResult(
+    columns = [dg.TableColumn(column.name, str(column.type), description=column.meaning) for column in COLUMNS]
+    return dg.MaterializeResult(
         metadata={
             "dagster/row_count": report.rows,
-            "dagster/column_schema": TableSchema(columns),
-            "path": MetadataValue.path(str(directory)),
+            "dagster/column_schema": dg.TableSchema(columns),
+            "path": dg.MetadataValue.path(str(directory)),
             "bytes": sum(file.stat().st_size for file in directory.rglob("*.parquet")),
             "files": report.files,
             "files written": len(report.written),

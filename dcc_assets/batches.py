@@ -15,24 +15,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from dagster import (
-    Config,
-    DynamicOut,
-    DynamicOutput,
-    In,
-    InputContext,
-    IOManager,
-    IOManagerDefinition,
-    JobDefinition,
-    Nothing,
-    OpExecutionContext,
-    Out,
-    OutputContext,
-    execute_job,
-    job,
-    op,
-    reconstructable,
-)
+import dagster as dg
 
 from dcc.redaction import redacted
 from dcc.runtime.disk_space import lacks_room
@@ -57,19 +40,19 @@ _LOOK_SECONDS: Final = 0.5
 _STOP_SECONDS: Final = 10.0
 
 
-class _Names(IOManager):
+class _Names(dg.IOManager):
     """Passes only the names of batches, which are in the keys of the steps, so that workers share no disk."""
 
-    def handle_output(self, context: OutputContext, obj: object) -> None:
+    def handle_output(self, context: dg.OutputContext, obj: object) -> None:
         """Nothing to keep."""
 
-    def load_input(self, context: InputContext) -> str:
+    def load_input(self, context: dg.InputContext) -> str:
         """The name of the batch."""
         upstream = context.upstream_output
         return "" if upstream is None else upstream.mapping_key or ""
 
 
-class BatchOf(Config):
+class BatchOf(dg.Config):
     """What batches are prepared for: see `dcc.session.batches.exchange.Workers`."""
 
     work: str
@@ -81,23 +64,23 @@ class BatchNames(BatchOf):
     names: list[str]
 
 
-@op(
-    out=DynamicOut(str, io_manager_key=_NAMES),
+@dg.op(
+    out=dg.DynamicOut(str, io_manager_key=_NAMES),
     description="The batches, each of which a worker is given.",
 )
-def batches(config: BatchNames) -> Iterator[DynamicOutput[str]]:
+def batches(config: BatchNames) -> Iterator[dg.DynamicOutput[str]]:
     """A step for each batch."""
     for name in config.names:
-        yield DynamicOutput(name, mapping_key=name)
+        yield dg.DynamicOutput(name, mapping_key=name)
 
 
-@op(
-    ins={"name": In(str)},
-    out=Out(Nothing, io_manager_key=_NAMES),
+@dg.op(
+    ins={"name": dg.In(str)},
+    out=dg.Out(dg.Nothing, io_manager_key=_NAMES),
     description="Fetches the archives of a batch, prepares them, and leaves what it found in the object store.",
 )
 def prepare_batch(
-    context: OpExecutionContext,
+    context: dg.OpExecutionContext,
     config: BatchOf,
     tracker: TrackerResource,
     qc_database: QcDatabaseResource,
@@ -124,19 +107,19 @@ def prepare_batch(
     context.log.info(f"{done} archives are in the object store")
 
 
-def prepare_batches() -> JobDefinition:
+def prepare_batches() -> dg.JobDefinition:
     """The job for the settings of this process; workers find it by this function's name."""
     return batches_job(load_settings())
 
 
-def batches_job(settings: Settings) -> JobDefinition:
+def batches_job(settings: Settings) -> dg.JobDefinition:
     """The job for the executor of the settings."""
 
-    @job(
+    @dg.job(
         name=BATCHES_JOB,
         executor_def=executor_of(settings, [__name__]),
         resource_defs={
-            _NAMES: IOManagerDefinition.hardcoded_io_manager(_Names()),
+            _NAMES: dg.IOManagerDefinition.hardcoded_io_manager(_Names()),
             TrackerResource.key: TrackerResource.of(settings),
             QcDatabaseResource.key: QcDatabaseResource.of(settings),
         },
@@ -224,8 +207,8 @@ def main(work: str, *names: str) -> None:
     end_with_parent()
     settings = load_settings()
     with open_instance(settings, instance_overrides(settings)) as instance:
-        run = execute_job(
-            reconstructable(prepare_batches),
+        run = dg.execute_job(
+            dg.reconstructable(prepare_batches),
             instance=instance,
             run_config=run_config(settings, work, names),
             tags={} if is_replay(work) else {SESSION_TAG: PurePosixPath(work).name},

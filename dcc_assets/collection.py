@@ -3,14 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from dagster import (
-    AllPartitionMapping,
-    AssetDep,
-    AssetExecutionContext,
-    BackfillPolicy,
-    OpExecutionContext,
-    multi_asset,
-)
+import dagster as dg
 
 from dcc.databases.transactions import run_reading
 from dcc.operations.sessions import SessionWork
@@ -62,7 +55,7 @@ ARCHIVE_SPECS: Final = (
         "a later submission without a result has passed.",
         {"zip"},
         ZIP_ACTIONS,
-        [AssetDep(FILE_SOURCE_LISTINGS, partition_mapping=AllPartitionMapping())],
+        [dg.AssetDep(FILE_SOURCE_LISTINGS, partition_mapping=dg.AllPartitionMapping())],
     ),
     asset(
         ZIP_DOWNLOADS,
@@ -81,16 +74,16 @@ ARCHIVE_CHECKS: Final = tuple(
 )
 
 
-@multi_asset(
+@dg.multi_asset(
     name="list_file_sources",
     specs=[FILE_SOURCE_SPEC],
     check_specs=FILE_SOURCE_CHECKS,
     can_subset=True,
-    backfill_policy=BackfillPolicy.single_run(),
+    backfill_policy=dg.BackfillPolicy.single_run(),
     description="Lists the file sources whose partitions are chosen.",
 )
 def chosen_file_sources(
-    context: AssetExecutionContext,
+    context: dg.AssetExecutionContext,
     session: SessionResource,
     sftp: SftpResource,
     ftp: FtpResource,
@@ -105,7 +98,7 @@ def chosen_file_sources(
 
 
 def crawl(
-    context: OpExecutionContext,
+    context: dg.OpExecutionContext,
     work: SessionWork,
     recorder: EventRecorder,
     source_ids: Sequence[int] | None = None,

@@ -17,14 +17,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from dagster import (
-    AssetCheckEvaluation,
-    AssetMaterialization,
-    DagsterEvent,
-    DagsterEventType,
-    DagsterInstance,
-    EventLogEntry,
-)
+import dagster as dg
 from dagster._core.events import StepMaterializationData
 
 from dcc.errors import DagsterStorageError
@@ -56,7 +49,7 @@ class EventRecorder:
 
     def __init__(
         self,
-        instance: DagsterInstance,
+        instance: dg.DagsterInstance,
         step: RunStep,
         events: PartitionEvents | None = None,
         recall: Callable[[Sequence[str]], Iterable[PartitionReport]] | None = None,
@@ -143,15 +136,15 @@ class EventRecorder:
             new |= {(name, one): whole for one, whole in told_whole.items() if one not in existing}
         return new
 
-    def _entry(self, report: PartitionReport, event: Event) -> EventLogEntry:
-        step, kind = self._step, DagsterEventType.ASSET_CHECK_EVALUATION
-        data: StepMaterializationData | AssetCheckEvaluation
-        if isinstance(event, AssetMaterialization):
-            kind, data = DagsterEventType.ASSET_MATERIALIZATION, StepMaterializationData(event)
+    def _entry(self, report: PartitionReport, event: Event) -> dg.EventLogEntry:
+        step, kind = self._step, dg.DagsterEventType.ASSET_CHECK_EVALUATION
+        data: StepMaterializationData | dg.AssetCheckEvaluation
+        if isinstance(event, dg.AssetMaterialization):
+            kind, data = dg.DagsterEventType.ASSET_MATERIALIZATION, StepMaterializationData(event)
         else:
             data = event
         message = one_line(f"{report.partition}: {event.description or kind.value.lower()}")
-        dagster_event = DagsterEvent(
+        dagster_event = dg.DagsterEvent(
             event_type_value=kind.value,
             job_name=step.job_name,
             event_specific_data=data,
@@ -159,7 +152,7 @@ class EventRecorder:
             pid=os.getpid(),
             step_key=step.step_key,
         )
-        return EventLogEntry(  # type: ignore[no-untyped-call]
+        return dg.EventLogEntry(  # type: ignore[no-untyped-call]
             error_info=None,
             level=logging.INFO,
             user_message=message,

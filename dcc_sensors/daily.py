@@ -2,15 +2,7 @@
 
 from typing import Final
 
-from dagster import (
-    DefaultScheduleStatus,
-    Definitions,
-    RunRequest,
-    ScheduleDefinition,
-    ScheduleEvaluationContext,
-    SkipReason,
-    schedule,
-)
+import dagster as dg
 
 from dcc.errors import QcDatabaseOutdatedError
 from dcc_assets.archive_audits import AUDIT_JOB
@@ -23,31 +15,33 @@ AUDIT_TIME: Final = "20 1 * * *"
 """The time of the audit, in UTC."""
 
 
-@schedule(
+@dg.schedule(
     name="reference_schedule",
     cron_schedule=REFRESH_TIME,
     job_name=REFERENCE_JOB,
     execution_timezone="UTC",
-    default_status=DefaultScheduleStatus.RUNNING,
+    default_status=dg.DefaultScheduleStatus.RUNNING,
     description="Brings all sets of reference data up to date, every day.",
 )
-def refresh_reference(_context: ScheduleEvaluationContext, qc_database: QcDatabaseResource) -> RunRequest | SkipReason:
+def refresh_reference(
+    _context: dg.ScheduleEvaluationContext, qc_database: QcDatabaseResource
+) -> dg.RunRequest | dg.SkipReason:
     """Request a refresh of all sets, once there is a QC database for them."""
     try:
         qc_database.ready(patience_seconds=0)
     except QcDatabaseOutdatedError as error:
-        return SkipReason(str(error))
-    return RunRequest()
+        return dg.SkipReason(str(error))
+    return dg.RunRequest()
 
 
-def daily_automation() -> Definitions:
+def daily_automation() -> dg.Definitions:
     """The daily schedules."""
-    audit = ScheduleDefinition(
+    audit = dg.ScheduleDefinition(
         name="archive_audit_schedule",
         job_name=AUDIT_JOB,
         cron_schedule=AUDIT_TIME,
         execution_timezone="UTC",
-        default_status=DefaultScheduleStatus.RUNNING,
+        default_status=dg.DefaultScheduleStatus.RUNNING,
         description="Reads a share of the archive store's copies every night, and repairs bad ones.",
     )
-    return Definitions(schedules=[refresh_reference, audit])
+    return dg.Definitions(schedules=[refresh_reference, audit])

@@ -5,19 +5,8 @@ import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import dagster as dg
 import pytest
-from dagster import (
-    AssetCheckEvaluation,
-    AssetCheckKey,
-    AssetKey,
-    AssetMaterialization,
-    AssetObservation,
-    AssetRecordsFilter,
-    DagsterEvent,
-    DagsterEventType,
-    DagsterInstance,
-    EventLogEntry,
-)
 from dagster._core.events import (
     AssetMaterializationPlannedData,
     AssetObservationData,
@@ -30,46 +19,46 @@ from dcc_dagster import event_storage
 from dcc_dagster.event_storage import BatchingSqliteEventLogStorage
 from tests.support.raising import raising
 
-ASSETS = [AssetKey("zip_downloads"), AssetKey(["deep", "asset"])]
-CHECK = AssetCheckKey(ASSETS[0], "zip_md5")
+ASSETS = [dg.AssetKey("zip_downloads"), dg.AssetKey(["deep", "asset"])]
+CHECK = dg.AssetCheckKey(ASSETS[0], "zip_md5")
 PARTITIONS = ["add/H.1", "add/H.2", None]
 RUNS = [str(uuid.UUID(int=number)) for number in (1, 2)]
 
 
-def entry(run_id: str, kind: DagsterEventType, data: object, time: float) -> EventLogEntry:
-    event = DagsterEvent(kind.value, job_name="job", step_key="step", event_specific_data=data, message=kind.value)
-    return EventLogEntry(None, 20, "", run_id, time, "step", "job", event)
+def entry(run_id: str, kind: dg.DagsterEventType, data: object, time: float) -> dg.EventLogEntry:
+    event = dg.DagsterEvent(kind.value, job_name="job", step_key="step", event_specific_data=data, message=kind.value)
+    return dg.EventLogEntry(None, 20, "", run_id, time, "step", "job", event)
 
 
-def some_events() -> list[EventLogEntry]:
+def some_events() -> list[dg.EventLogEntry]:
     """Events of all the kinds that are mirrored into the index, in two runs, and others."""
-    events: list[EventLogEntry] = []
+    events: list[dg.EventLogEntry] = []
     for number, (run_id, asset, partition) in enumerate((r, a, p) for r in RUNS for a in ASSETS for p in PARTITIONS):
         time = 1_700_000_000.0 + number
         planned = AssetMaterializationPlannedData(asset, partition)
-        events.append(entry(run_id, DagsterEventType.ASSET_MATERIALIZATION_PLANNED, planned, time))
+        events.append(entry(run_id, dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED, planned, time))
         tags = {"dagster/data_version": f"v{number}"}
-        there = AssetMaterialization(asset, partition=partition, metadata={"bytes": number}, tags=tags)
-        events.append(entry(run_id, DagsterEventType.ASSET_MATERIALIZATION, StepMaterializationData(there), time))
-        events.append(entry(run_id, DagsterEventType.ENGINE_EVENT, EngineEventData({"number": number}), time))
-        seen = AssetObservationData(AssetObservation(asset, partition=partition, metadata={"lines": number}))
-        events.append(entry(run_id, DagsterEventType.ASSET_OBSERVATION, seen, time))
+        there = dg.AssetMaterialization(asset, partition=partition, metadata={"bytes": number}, tags=tags)
+        events.append(entry(run_id, dg.DagsterEventType.ASSET_MATERIALIZATION, StepMaterializationData(there), time))
+        events.append(entry(run_id, dg.DagsterEventType.ENGINE_EVENT, EngineEventData({"number": number}), time))
+        seen = AssetObservationData(dg.AssetObservation(asset, partition=partition, metadata={"lines": number}))
+        events.append(entry(run_id, dg.DagsterEventType.ASSET_OBSERVATION, seen, time))
         if asset == CHECK.asset_key:
-            verdict = AssetCheckEvaluation(asset, CHECK.name, number % 2 == 0, partition=partition)
-            events.append(entry(run_id, DagsterEventType.ASSET_CHECK_EVALUATION, verdict, time))
+            verdict = dg.AssetCheckEvaluation(asset, CHECK.name, number % 2 == 0, partition=partition)
+            events.append(entry(run_id, dg.DagsterEventType.ASSET_CHECK_EVALUATION, verdict, time))
     for number, run_id in enumerate(RUNS):
-        events.append(entry(run_id, DagsterEventType.RUN_SUCCESS, None, 1_700_000_100.0 + number))
+        events.append(entry(run_id, dg.DagsterEventType.RUN_SUCCESS, None, 1_700_000_100.0 + number))
     return events
 
 
 @pytest.fixture(scope="module")
-def instance() -> Iterator[DagsterInstance]:
+def instance() -> Iterator[dg.DagsterInstance]:
     """What a storage is registered with; nothing is stored in it."""
-    with DagsterInstance.ephemeral() as made:
+    with dg.DagsterInstance.ephemeral() as made:
         yield made
 
 
-def make(kind: type[SqliteEventLogStorage], path: Path, instance: DagsterInstance) -> SqliteEventLogStorage:
+def make(kind: type[SqliteEventLogStorage], path: Path, instance: dg.DagsterInstance) -> SqliteEventLogStorage:
     storage = kind(str(path))
     storage.register_instance(instance)
     return storage
@@ -87,31 +76,31 @@ def answers(storage: SqlEventLogStorage) -> dict[str, object]:
         ),
         "materialised": {key: sorted(storage.get_materialized_partitions(key)) for key in ASSETS},
         "newest": {
-            key: storage.get_latest_storage_id_by_partition(key, DagsterEventType.ASSET_MATERIALIZATION)
+            key: storage.get_latest_storage_id_by_partition(key, dg.DagsterEventType.ASSET_MATERIALIZATION)
             for key in ASSETS
         },
         "records": {
-            key: [repr(r) for r in storage.fetch_materializations(AssetRecordsFilter(key), limit=100).records]
+            key: [repr(r) for r in storage.fetch_materializations(dg.AssetRecordsFilter(key), limit=100).records]
             for key in ASSETS
         },
         "observations": {
-            key: [repr(r) for r in storage.fetch_observations(AssetRecordsFilter(key), limit=100).records]
+            key: [repr(r) for r in storage.fetch_observations(dg.AssetRecordsFilter(key), limit=100).records]
             for key in ASSETS
         },
         "versions": {
             key: storage.get_latest_tags_by_partition(
-                key, DagsterEventType.ASSET_MATERIALIZATION, ["dagster/data_version"]
+                key, dg.DagsterEventType.ASSET_MATERIALIZATION, ["dagster/data_version"]
             )
             for key in ASSETS
         },
         "checks": [(c.key, c.run_id, c.status, c.partition, repr(c.event)) for c in checks],
         "check states": sorted(repr(info) for info in storage.get_asset_check_partition_info([CHECK])),
-        "run status": [repr(r) for r in storage.fetch_run_status_changes(DagsterEventType.RUN_SUCCESS, 10).records],
+        "run status": [repr(r) for r in storage.fetch_run_status_changes(dg.DagsterEventType.RUN_SUCCESS, 10).records],
     }
 
 
 @pytest.fixture(scope="module")
-def default_answers(tmp_path_factory: pytest.TempPathFactory, instance: DagsterInstance) -> dict[str, object]:
+def default_answers(tmp_path_factory: pytest.TempPathFactory, instance: dg.DagsterInstance) -> dict[str, object]:
     storage = make(SqliteEventLogStorage, tmp_path_factory.mktemp("default"), instance)
     for event in some_events():
         storage.store_event(event)
@@ -120,7 +109,7 @@ def default_answers(tmp_path_factory: pytest.TempPathFactory, instance: DagsterI
 
 @pytest.mark.parametrize("size", [1, 5, 1000])
 def test_batches_of_any_size_give_the_same_answers_as_dagsters_own_class(
-    tmp_path: Path, instance: DagsterInstance, default_answers: dict[str, object], size: int
+    tmp_path: Path, instance: dg.DagsterInstance, default_answers: dict[str, object], size: int
 ) -> None:
     storage = make(BatchingSqliteEventLogStorage, tmp_path / "batching", instance)
     events = some_events()
@@ -139,7 +128,7 @@ def test_where_dagster_does_not_fit_its_own_class_is_taken(tmp_path: Path, monke
 
 
 def test_dagsters_own_class_reads_what_was_stored_and_stores_on(
-    tmp_path: Path, instance: DagsterInstance, default_answers: dict[str, object]
+    tmp_path: Path, instance: dg.DagsterInstance, default_answers: dict[str, object]
 ) -> None:
     batching = make(BatchingSqliteEventLogStorage, tmp_path / "shared", instance)
     default = make(SqliteEventLogStorage, tmp_path / "shared", instance)
@@ -153,7 +142,7 @@ def test_dagsters_own_class_reads_what_was_stored_and_stores_on(
 
 
 def test_a_batch_that_fails_leaves_nothing_behind_and_the_next_one_works(
-    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_a_batch(make(BatchingSqliteEventLogStorage, tmp_path, instance), monkeypatch)
 
@@ -168,7 +157,7 @@ def fail_a_batch(storage: SqlEventLogStorage, monkeypatch: pytest.MonkeyPatch) -
     assert storage.get_materialized_partitions(ASSETS[0]) == {"add/H.1", "add/H.2"}
 
 
-def test_threads_that_store_and_read_at_once_lose_nothing(tmp_path: Path, instance: DagsterInstance) -> None:
+def test_threads_that_store_and_read_at_once_lose_nothing(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     store_in_threads(make(BatchingSqliteEventLogStorage, tmp_path, instance))
 
 
@@ -178,9 +167,9 @@ def store_in_threads(storage: SqlEventLogStorage) -> None:
     def store(run_id: str) -> None:
         try:
             for number in range(4):
-                there = AssetMaterialization(ASSETS[0], partition=f"{run_id} {number}")
+                there = dg.AssetMaterialization(ASSETS[0], partition=f"{run_id} {number}")
                 data = StepMaterializationData(there)
-                storage.store_event_batch([entry(run_id, DagsterEventType.ASSET_MATERIALIZATION, data, 1.0)])
+                storage.store_event_batch([entry(run_id, dg.DagsterEventType.ASSET_MATERIALIZATION, data, 1.0)])
                 storage.get_logs_for_run(run_id)
         except BaseException as error:
             failures.append(error)

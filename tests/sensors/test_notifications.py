@@ -1,16 +1,7 @@
 """The sensor that notifies: of what sessions do not tell themselves, and of nothing twice."""
 
+import dagster as dg
 import pytest
-from dagster import (
-    AssetCheckEvaluation,
-    AssetCheckSeverity,
-    DagsterInstance,
-    DagsterRunStatus,
-    Definitions,
-    ExecuteInProcessResult,
-    MetadataValue,
-    SkipReason,
-)
 from dagster._core.test_utils import create_run_for_test
 from pydantic import SecretStr
 
@@ -39,10 +30,10 @@ def centres_are_told(server: MailServerForTests, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("DCC_NOTIFY_CENTRES", "true")
 
 
-def tick(instance: DagsterInstance) -> str:
+def tick(instance: dg.DagsterInstance) -> str:
     """Have the sensor look; what it says."""
     said = looked(notifications, instance)
-    assert isinstance(said, SkipReason)
+    assert isinstance(said, dg.SkipReason)
     assert said.skip_message is not None
     return said.skip_message
 
@@ -54,27 +45,27 @@ def subjects(server: MailServerForTests) -> list[str]:
 
 
 def test_runs_that_fail_outside_sessions_are_told_once_and_so_is_that_they_succeed(
-    server: MailServerForTests, instance: DagsterInstance
+    server: MailServerForTests, instance: dg.DagsterInstance
 ) -> None:
-    create_run_for_test(instance, job_name=CRAWL_JOB, status=DagsterRunStatus.FAILURE, tags={SESSION_TAG: "3"})
-    create_run_for_test(instance, job_name=REFERENCE_JOB, status=DagsterRunStatus.FAILURE)
+    create_run_for_test(instance, job_name=CRAWL_JOB, status=dg.DagsterRunStatus.FAILURE, tags={SESSION_TAG: "3"})
+    create_run_for_test(instance, job_name=REFERENCE_JOB, status=dg.DagsterRunStatus.FAILURE)
     assert tick(instance) == "Notifications were sent: 1 by mail."
     assert subjects(server) == [f"DCC: Outage: Dagster's job {REFERENCE_JOB}"]
-    create_run_for_test(instance, job_name=REFERENCE_JOB, status=DagsterRunStatus.FAILURE)
+    create_run_for_test(instance, job_name=REFERENCE_JOB, status=dg.DagsterRunStatus.FAILURE)
     assert tick(instance) == "No new notifications."
-    create_run_for_test(instance, job_name=REFERENCE_JOB, status=DagsterRunStatus.SUCCESS)
+    create_run_for_test(instance, job_name=REFERENCE_JOB, status=dg.DagsterRunStatus.SUCCESS)
     tick(instance)
     tick(instance)
     assert subjects(server) == [f"DCC: Back to normal: Dagster's job {REFERENCE_JOB}"]
 
 
-def audit(instance: DagsterInstance) -> ExecuteInProcessResult:
-    job = Definitions.merge(archive_audit_definitions(), Definitions(resources=platform_resources()))
+def audit(instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
+    job = dg.Definitions.merge(archive_audit_definitions(), dg.Definitions(resources=platform_resources()))
     return job.resolve_job_def(AUDIT_JOB).execute_in_process(instance=instance, raise_on_error=False)
 
 
 def test_an_audit_that_breaks_off_is_told_once_and_so_is_the_next_that_does_not(
-    server: MailServerForTests, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    server: MailServerForTests, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(2):
         with monkeypatch.context() as patch:
@@ -88,7 +79,7 @@ def test_an_audit_that_breaks_off_is_told_once_and_so_is_the_next_that_does_not(
 
 
 def test_an_archive_without_a_good_copy_is_told_once_and_that_it_is_whole_again(
-    server: MailServerForTests, instance: DagsterInstance, installation: Installation
+    server: MailServerForTests, instance: dg.DagsterInstance, installation: Installation
 ) -> None:
     folder = installation.add_folder()
     content = folder.put("add/H.2013-10-31.1.impc.zip")
@@ -123,18 +114,18 @@ def test_an_archive_without_a_good_copy_is_told_once_and_that_it_is_whole_again(
 
 
 def test_a_check_that_fails_is_told_with_what_it_says_and_so_is_that_it_passes(
-    server: MailServerForTests, instance: DagsterInstance
+    server: MailServerForTests, instance: dg.DagsterInstance
 ) -> None:
     check = next(iter(REFERENCE_FRESH.values()))
 
     def evaluate(passed: bool) -> None:
         instance.report_runless_asset_event(
-            AssetCheckEvaluation(
+            dg.AssetCheckEvaluation(
                 asset_key=check.asset_key,
                 check_name=check.name,
                 passed=passed,
-                severity=AssetCheckSeverity.ERROR,
-                metadata={"message": MetadataValue.text("It is 40 days old.")},
+                severity=dg.AssetCheckSeverity.ERROR,
+                metadata={"message": dg.MetadataValue.text("It is 40 days old.")},
             )
         )
 
@@ -154,7 +145,10 @@ def test_a_check_that_fails_is_told_with_what_it_says_and_so_is_that_it_passes(
 
 
 def test_what_a_session_told_is_not_told_again_and_what_it_could_not_tell_is(
-    server: MailServerForTests, installation: Installation, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    server: MailServerForTests,
+    installation: Installation,
+    instance: dg.DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     in_writing(installation.tracker, centres.change_centre, "H", email=CENTRE)
     folder = installation.add_folder("H")
@@ -170,7 +164,7 @@ def test_what_a_session_told_is_not_told_again_and_what_it_could_not_tell_is(
 
 
 def test_a_tracker_that_is_away_is_told(
-    server: MailServerForTests, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    server: MailServerForTests, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DCC_TRACKER_URL", f"mysql://dcc:x@127.0.0.1:{free_port()}/tracker")
     monkeypatch.setenv("DCC_DATABASE_RETRY", "0.1")
