@@ -114,8 +114,7 @@ def require_dagster_database(settings: Settings) -> None:
     if settings.dagster_url is None:
         return
     from dcc.databases.engines import disposed
-    from dcc_dagster.dagster_database import require_current
-    from dcc_dagster.mysql_connections import open_dagster_database
+    from dcc_dagster.dagster_database import open_dagster_database, require_current
 
     with disposed(open_dagster_database(settings.dagster_url.get_secret_value())) as engine:
         require_current(engine)
@@ -126,7 +125,7 @@ def storage_place(settings: Settings) -> str:
     if settings.dagster_url is None:
         return f"the disk of {settings.dagster_home}"
     from dcc.databases.engines import database_label
-    from dcc_dagster.mysql_connections import DAGSTER, open_dagster_database
+    from dcc_dagster.dagster_database import DAGSTER, open_dagster_database
 
     engine = open_dagster_database(settings.dagster_url.get_secret_value())
     return f"the {DAGSTER.name} {database_label(engine.url)}"

@@ -40,7 +40,7 @@ from dcc_assets.keys import (
     ZIP_ACTIONS_ASSET,
     ZIP_DOWNLOADS,
 )
-from dcc_dagster.asset_tables import remove_partitions
+from dcc_dagster.event_batches import remove_partitions
 
 _MARK: Final = "dcc/zip actions archived"
 _AT_ONCE: Final = 500

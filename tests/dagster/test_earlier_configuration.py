@@ -9,10 +9,10 @@ import pytest
 from dcc.errors import DagsterStorageError
 from dcc.settings import load_settings
 from dcc_assets.commands import upgrade_instance
-from dcc_dagster import earlier_configuration
-from dcc_dagster.earlier_configuration import bring_up_to_date
+from dcc_dagster import instance_configuration
 from dcc_dagster.event_storage import BatchingSqliteEventLogStorage
 from dcc_dagster.instance import open_instance
+from dcc_dagster.instance_configuration import bring_up_to_date
 from tests.support.raising import raising
 
 BEFORE = """\
@@ -92,7 +92,7 @@ def test_it_is_done_in_one_step_said_once_and_keeps_rights_and_links(
 def test_a_file_that_cannot_be_changed_is_said_with_what_to_change(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(earlier_configuration, "_replace", raising(PermissionError("it is not writable")))
+    monkeypatch.setattr(instance_configuration, "_replace", raising(PermissionError("it is not writable")))
     home = load_settings(home=tmp_path).dagster_home
     home.mkdir()
     (home / "dagster.yaml").write_text(BEFORE)

@@ -9,8 +9,8 @@ from dagster import AssetCheckEvaluation, DagsterEventType, DagsterInstance
 from dagster_mysql import MySQLEventLogStorage
 
 from dcc_dagster import mysql_storage
-from dcc_dagster.mysql_connections import Connections, url_for_dagster
-from dcc_dagster.mysql_storage import BatchingMysqlEventLogStorage
+from dcc_dagster.dagster_database import url_for_dagster
+from dcc_dagster.mysql_storage import BatchingMysqlEventLogStorage, Connections
 from tests.dagster.test_event_storage import (
     ASSETS,
     CHECK,
