@@ -8,6 +8,7 @@ import dagster as dg
 from dcc.databases.transactions import run_reading
 from dcc.operations.sessions import SessionWork
 from dcc.phases import Phase
+from dcc.store.staging import Staging
 from dcc_assets.keys import (
     CHECK_OF_PHASE,
     CRAWL_OVERDUE,
@@ -22,10 +23,9 @@ from dcc_assets.keys import (
 )
 from dcc_assets.metadata.file_sources import found_zip_reports, source_report
 from dcc_assets.partitions import known_sources, source_partitions
-from dcc_assets.runs import session_work
 from dcc_assets.sync.archives import note_shown, show_missing
 from dcc_assets.sync.overdue import overdue_changes
-from dcc_assets.sync.recorder import session_recorder
+from dcc_assets.sync.recorder import recorded_work
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.partition_events import PartitionReport, Result, results
 from dcc_resources.file_sources import FolderResource, FtpResource, HttpResource, SftpResource
@@ -92,7 +92,7 @@ def chosen_file_sources(
 ) -> Iterator[Result]:
     """Crawl the sources of the run's partitions. Raises as `crawl`, and NotFoundError for an unknown one."""
     run = context.op_execution_context
-    with session_work(run, session, sftp, ftp, http, folder) as work, session_recorder(run, work) as recorder:
+    with recorded_work(run, session, sftp, ftp, http, folder) as (work, recorder):
         chosen = known_sources(work.tracker, context.partition_keys)
         yield from results(context, crawl(run, work, recorder, chosen))
 
@@ -107,13 +107,14 @@ def crawl(
 
     Raises as the crawl.
     """
+    staging = Staging(work.settings.staging_directory)
     sources = run_reading(work.tracker, source_partitions)
     context.instance.add_dynamic_partitions(str(FILE_SOURCES.name), list(sources))
     show_missing(context.instance, recorder, work)
     listed = []
     for outcome in work.crawl(source_ids):
         listed.append(outcome.partition)
-        recorder.record_many(found_zip_reports(outcome))
+        recorder.record(found_zip_reports(outcome, staging))
         yield source_report(outcome)
     yield from overdue_changes(context.instance, recorder, work.tracker, work.settings, listed)
     recorder.when_stored(lambda: note_shown(context.instance, work))

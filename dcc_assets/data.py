@@ -29,7 +29,7 @@ from dcc_assets.runs import session_work
 from dcc_assets.sync.changes import Mirror
 from dcc_assets.sync.horizon import archive_older
 from dcc_assets.sync.overdue import overdue_changes
-from dcc_assets.sync.recorder import session_recorder
+from dcc_assets.sync.recorder import recorder_of
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.instance import QC_DATABASE_POOL
 from dcc_dagster.partition_events import PartitionReport, Result, results
@@ -114,10 +114,10 @@ def load_chosen(
     with session_work(run, session) as work:
         keys = known_keys(work.tracker, context.partition_keys)
         qc = work.ready(qc_database.ready)
-        with session_recorder(run, work, qc) as recorder:
+        with recorder_of(run, work.tracker, work.settings, qc) as recorder:
             mirror = Mirror(context.instance, work.tracker, qc, work.settings)
             outcomes = work.process_data(qc, keys, rejudge=rejudge)
-            recorder.record_many(mirror.of_session(outcomes, excluding=frozenset(keys)))
+            recorder.record(mirror.of_session(outcomes, excluding=frozenset(keys)))
             reports = _of_all(mirror.recorded(keys, ()), context.partition_keys)
             yield from results(context, reports, causes_explained(work.tracker, work.settings))
 

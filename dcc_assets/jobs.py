@@ -20,7 +20,7 @@ from dcc_assets.reports import chosen_reports
 from dcc_assets.runs import session_work
 from dcc_assets.sync.changes import Mirror
 from dcc_assets.sync.overdue import overdue_changes, show_overdue_job
-from dcc_assets.sync.recorder import recorder_of, session_recorder
+from dcc_assets.sync.recorder import recorded_work, recorder_of
 from dcc_assets.validation import DOCUMENT_SPECS, chosen_zip_actions, process
 from dcc_dagster.instance import QC_DATABASE_POOL
 from dcc_dagster.job_assets import job_of
@@ -50,11 +50,8 @@ def _crawl(
     http: HttpResource,
     folder: FolderResource,
 ) -> None:
-    with (
-        session_work(context, session, sftp, ftp, http, folder) as work,
-        session_recorder(context, work) as recorder,
-    ):
-        recorder.record_many(crawl(context, work, recorder))
+    with recorded_work(context, session, sftp, ftp, http, folder) as (work, recorder):
+        recorder.record(crawl(context, work, recorder))
 
 
 @op(
@@ -70,11 +67,8 @@ def _process(
     http: HttpResource,
     folder: FolderResource,
 ) -> None:
-    with (
-        session_work(context, session, sftp, ftp, http, folder) as work,
-        session_recorder(context, work) as recorder,
-    ):
-        recorder.record_many(process(context, work, recorder, store.staging()))
+    with recorded_work(context, session, sftp, ftp, http, folder) as (work, recorder):
+        recorder.record(process(context, work, recorder, store.staging()))
 
 
 @op(
@@ -85,8 +79,8 @@ def _process(
 def _load(context: OpExecutionContext, session: SessionResource, qc_database: QcDatabaseResource) -> None:
     with session_work(context, session) as work:
         qc = work.ready(qc_database.ready)
-        with session_recorder(context, work, qc) as recorder:
-            recorder.record_many(load(context, work, qc, recorder))
+        with recorder_of(context, work.tracker, work.settings, qc) as recorder:
+            recorder.record(load(context, work, qc, recorder))
 
 
 @op(
@@ -97,8 +91,8 @@ def _show(context: OpExecutionContext, tracker: TrackerResource, qc_database: Qc
     settings, engine, qc = tracker.settings_with(qc_database), tracker.ready(), qc_database.ready()
     with recorder_of(context, engine, settings, qc) as recorder:
         mirror = Mirror(context.instance, engine, qc, settings)
-        recorder.record_many(mirror.catch_up())
-        recorder.record_many(overdue_changes(context.instance, recorder, engine, settings, mirror.centres_shown))
+        recorder.record(mirror.catch_up())
+        recorder.record(overdue_changes(context.instance, recorder, engine, settings, mirror.centres_shown))
         recorder.when_stored(mirror.note_shown)
 
 

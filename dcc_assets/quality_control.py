@@ -22,7 +22,7 @@ from dcc_assets.keys import (
 from dcc_assets.runs import session_work
 from dcc_assets.sync.changes import Mirror
 from dcc_assets.sync.overdue import overdue_changes
-from dcc_assets.sync.recorder import session_recorder
+from dcc_assets.sync.recorder import recorder_of
 from dcc_dagster.instance import QC_DATABASE_POOL
 from dcc_dagster.partition_events import Result, results
 from dcc_resources.databases import QcDatabaseResource
@@ -84,9 +84,9 @@ def chosen_contexts(
     run, chosen = context.op_execution_context, frozenset(context.partition_keys)
     with session_work(run, session) as work:
         qc = work.ready(qc_database.ready)
-        with session_recorder(run, work, qc) as recorder:
+        with recorder_of(run, work.tracker, work.settings, qc) as recorder:
             mirror = Mirror(context.instance, work.tracker, qc, work.settings)
-            recorder.record_many(mirror.of_session(work.process_data(qc, ()), excluding=chosen))
+            recorder.record(mirror.of_session(work.process_data(qc, ()), excluding=chosen))
             reports = list(mirror.recorded((), chosen))
             yield from results(context, reports)
             overdue = overdue_changes(context.instance, recorder, work.tracker, work.settings, mirror.centres_shown)

@@ -27,9 +27,8 @@ from dcc_assets.keys import (
 from dcc_assets.metadata.archives import complete_zip_report, zip_report
 from dcc_assets.metadata.causes import causes_explained
 from dcc_assets.partitions import known_keys
-from dcc_assets.runs import session_work
 from dcc_assets.sync.archives import note_shown, recorded_reports, show_missing
-from dcc_assets.sync.recorder import session_recorder
+from dcc_assets.sync.recorder import recorded_work
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.partition_events import PartitionReport, Result, results
 from dcc_resources.databases import TrackerResource
@@ -95,7 +94,7 @@ def chosen_zip_actions(
         keys = known_keys(engine, context.partition_keys)
         yield from results(context, recorded_reports(engine, settings, keys), causes_explained(engine, settings))
         return
-    with session_work(run, session, sftp, ftp, http, folder) as work, session_recorder(run, work) as recorder:
+    with recorded_work(run, session, sftp, ftp, http, folder) as (work, recorder):
         keys = known_keys(work.tracker, context.partition_keys)
         report = complete_zip_report if ZIP_ACTIONS_ASSET in chosen else zip_report
         reports = process(run, work, recorder, store.staging(), keys, report)

@@ -19,13 +19,11 @@ from dcc.operations.consistency.check import check_at_rest
 from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
-from dcc.store.staging import Staging
 from dcc_assets.keys import CENTRES, FILE_SOURCES, ZIP_ACTIONS
-from dcc_assets.metadata.archives import complete_zip_report
 from dcc_assets.metadata.centres import contexts_reports, overviews_reports
 from dcc_assets.metadata.documents import data_reports
 from dcc_assets.metadata.file_sources import source_report
-from dcc_assets.sync.archives import recorded_crawls, recorded_zips
+from dcc_assets.sync.archives import recorded_crawls, recorded_reports
 from dcc_assets.sync.changes import DATA_SHOWN, ChangeMark, changes_since
 from dcc_assets.sync.document_records import recorded_contexts, recorded_data, recorded_overviews
 from dcc_assets.sync.horizon import read_archive
@@ -45,12 +43,11 @@ def check_events(tracker: Engine, settings: Settings, instance: DagsterInstance)
 
     def look(connection: Connection) -> Iterator[Inconsistency]:
         wanted = read_archive(instance).horizon.shows()
-        staging = Staging(settings.staging_directory)
         with _reading_qc(settings) as qc:
             changed = _changed_since_shown(connection, qc, settings, instance)
             shown = _ShownEvents(instance, changed)
             sources = map(source_report, recorded_crawls(connection, settings))
-            zips = (complete_zip_report(outcome, staging) for outcome in recorded_zips(connection, condition=wanted))
+            zips = recorded_reports(tracker, settings, condition=wanted)
             yield from shown.missing(FILE_SOURCES.name, sources)
             yield from shown.missing(ZIP_ACTIONS.name, zips)
             if qc is not None:

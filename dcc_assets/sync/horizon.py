@@ -132,7 +132,7 @@ def archive_older(
     _write(instance, EventArchive(horizon, archive.removed))
     removed, last = 0, 0
     gone = and_(archive.removed.shows(), not_(horizon.shows()))
-    while page := run_reading(tracker, partial(page_of_zips, condition=gone, after=last)):
+    while page := run_reading(tracker, partial(_page, condition=gone, after=last)):
         last = max(page)
         removed += remove_partitions(
             instance.event_log_storage, str(ZIP_ACTIONS.name), _ASSETS, [key.partition for key in page.values()]
@@ -181,7 +181,7 @@ def _next_moment(connection: Connection, kind: ColumnElement[bool], now: Moment,
     return Moment(when.isoformat(), zip_action)
 
 
-def page_of_zips(connection: Connection, condition: ColumnElement[bool], after: int) -> dict[int, ZipKey]:
+def _page(connection: Connection, condition: ColumnElement[bool], after: int) -> dict[int, ZipKey]:
     """Some hundreds of submissions of a condition with ids above `after`, by their ids."""
     query = (
         select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name)

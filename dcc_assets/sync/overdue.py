@@ -87,7 +87,7 @@ def overdue_changes(
 def _show(context: OpExecutionContext, tracker: TrackerResource) -> None:
     with EventRecorder(context.instance, step_of(context)) as recorder:
         reports = overdue_changes(context.instance, recorder, tracker.ready(), tracker.settings_with())
-        recorder.record_many(reports)
+        recorder.record(reports)
 
 
 show_overdue_job: Final = job_of(
