@@ -20,6 +20,7 @@ from dcc_assets.keys import (
     ZIP_DOWNLOADS,
     asset,
     check,
+    chosen_assets,
 )
 from dcc_assets.metadata.file_sources import found_zip_reports, source_report
 from dcc_assets.partitions import known_sources, source_partitions
@@ -74,12 +75,10 @@ ARCHIVE_CHECKS: Final = tuple(
 )
 
 
-@dg.multi_asset(
+@chosen_assets(
     name="list_file_sources",
     specs=[FILE_SOURCE_SPEC],
     check_specs=FILE_SOURCE_CHECKS,
-    can_subset=True,
-    backfill_policy=dg.BackfillPolicy.single_run(),
     description="Lists the file sources whose partitions are chosen.",
 )
 def chosen_file_sources(
@@ -94,14 +93,11 @@ def chosen_file_sources(
     run = context.op_execution_context
     with recorded_work(run, session, sftp, ftp, http, folder) as (work, recorder):
         chosen = known_sources(work.tracker, context.partition_keys)
-        yield from results(context, crawl(run, work, recorder, chosen))
+        yield from results(context, crawl(work, recorder, chosen))
 
 
 def crawl(
-    context: dg.OpExecutionContext,
-    work: SessionWork,
-    recorder: EventRecorder,
-    source_ids: Sequence[int] | None = None,
+    work: SessionWork, recorder: EventRecorder, source_ids: Sequence[int] | None = None
 ) -> Iterator[PartitionReport]:
     """Crawl all available sources, or those of `source_ids`; record the archives found; report on each source.
 
@@ -109,13 +105,13 @@ def crawl(
     """
     staging = Staging(work.settings.staging_directory)
     sources = run_reading(work.tracker, source_partitions)
-    context.instance.add_dynamic_partitions(str(FILE_SOURCES.name), list(sources))
-    show_missing(context.instance, recorder, work)
+    recorder.instance.add_dynamic_partitions(str(FILE_SOURCES.name), list(sources))
+    show_missing(recorder, work)
     listed = []
     for outcome in work.crawl(source_ids):
         listed.append(outcome.partition)
         recorder.record(found_zip_reports(outcome, staging))
         yield source_report(outcome)
-    yield from overdue_changes(context.instance, recorder, work.tracker, work.settings, listed)
-    recorder.when_stored(lambda: note_shown(context.instance, work))
+    yield from overdue_changes(recorder, work.tracker, work.settings, listed)
+    recorder.when_stored(lambda: note_shown(recorder.instance, work))
     work.hand_over_if_due(archives=True)

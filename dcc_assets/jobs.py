@@ -51,7 +51,7 @@ def _crawl(
     folder: FolderResource,
 ) -> None:
     with recorded_work(context, session, sftp, ftp, http, folder) as (work, recorder):
-        recorder.record(crawl(context, work, recorder))
+        recorder.record(crawl(work, recorder))
 
 
 @op(
@@ -68,7 +68,7 @@ def _process(
     folder: FolderResource,
 ) -> None:
     with recorded_work(context, session, sftp, ftp, http, folder) as (work, recorder):
-        recorder.record(process(context, work, recorder, store.staging()))
+        recorder.record(process(work, recorder, store.staging()))
 
 
 @op(
@@ -80,7 +80,7 @@ def _load(context: OpExecutionContext, session: SessionResource, qc_database: Qc
     with session_work(context, session) as work:
         qc = work.ready(qc_database.ready)
         with recorder_of(context, work.tracker, work.settings, qc) as recorder:
-            recorder.record(load(context, work, qc, recorder))
+            recorder.record(load(work, qc, recorder))
 
 
 @op(
@@ -92,7 +92,7 @@ def _show(context: OpExecutionContext, tracker: TrackerResource, qc_database: Qc
     with recorder_of(context, engine, settings, qc) as recorder:
         mirror = Mirror(context.instance, engine, qc, settings)
         recorder.record(mirror.catch_up())
-        recorder.record(overdue_changes(context.instance, recorder, engine, settings, mirror.centres_shown))
+        recorder.record(overdue_changes(recorder, engine, settings, mirror.centres_shown))
         recorder.when_stored(mirror.note_shown)
 
 

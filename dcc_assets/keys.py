@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Set
+from functools import partial
 from typing import Final
 
 import dagster as dg
@@ -59,6 +60,9 @@ SUBMISSIONS_OVERDUE: Final = dg.AssetCheckKey(CONTEXTS, "submissions_overdue")
 ARCHIVE_COPIES: Final = dg.AssetCheckKey(ARCHIVE_STORE, "archive_copies")
 ARCHIVE_REPLICAS: Final = dg.AssetCheckKey(ARCHIVE_STORE, "archive_replicas")
 REFERENCE_FRESH: Final = {name: dg.AssetCheckKey(key, "fresh") for name, key in REFERENCE.items()}
+
+chosen_assets: Final = partial(dg.multi_asset, can_subset=True, backfill_policy=dg.BackfillPolicy.single_run())
+"""Decorates what materialises the assets and partitions that are chosen, in one run."""
 
 _OWNERS: Final = ["team:data-wranglers"]
 

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from dcc.outcomes import ZipKey
 from dcc.settings import Settings
-from dcc_assets.keys import QC, SUBMISSION_REPORTS, ZIP_ACTIONS, asset
+from dcc_assets.keys import QC, SUBMISSION_REPORTS, ZIP_ACTIONS, asset, chosen_assets
 from dcc_assets.metadata.archives import links_to_steps
 from dcc_assets.metadata.causes import causes_table, wranglers_catalogue
 from dcc_assets.metadata.links import links, report_of_centre, report_of_zip
@@ -36,11 +36,9 @@ REPORT_SPEC: Final = asset(
 )
 
 
-@dg.multi_asset(
+@chosen_assets(
     name="keep_chosen_reports",
     specs=[REPORT_SPEC],
-    can_subset=True,
-    backfill_policy=dg.BackfillPolicy.single_run(),
     description="Keeps the reports of the submissions whose partitions are chosen.",
 )
 def chosen_reports(

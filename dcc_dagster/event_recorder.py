@@ -55,7 +55,7 @@ class EventRecorder:
         events: PartitionEvents | None = None,
         recall: Callable[[Sequence[str]], Iterable[PartitionReport]] | None = None,
     ) -> None:
-        self._instance = instance
+        self.instance = instance
         self._step = step
         self._events = events or PartitionEvents(instance)
         self._recall = recall
@@ -111,10 +111,10 @@ class EventRecorder:
         for batch in self._events.batches(reports, {partition for partition, whole in new.items() if whole}):
             if batch:
                 entries = [self._entry(report, event) for report, event in batch]
-                self._instance.event_log_storage.store_event_batch(entries)
+                self.instance.event_log_storage.store_event_batch(entries)
         # Last: an existing partition is not recalled again, so everything recalled must be stored first.
         for name in {name for name, _ in new}:
-            self._instance.add_dynamic_partitions(name, [partition for of, partition in new if of == name])
+            self.instance.add_dynamic_partitions(name, [partition for of, partition in new if of == name])
 
     def _new_partitions(self, reports: Sequence[PartitionReport]) -> dict[tuple[str, str], bool]:
         """The missing partitions, each after the name of its set, and whether the reports are complete for it."""
@@ -126,7 +126,7 @@ class EventRecorder:
         existing: set[tuple[str, str]] = set()
         for name in {name for name, _ in told}:
             keys = [partition for of, partition in told if of == name]
-            existing |= {(name, key) for key in self._instance.get_existing_dynamic_partitions(name, keys)}
+            existing |= {(name, key) for key in self.instance.get_existing_dynamic_partitions(name, keys)}
         return {place: whole for place, whole in told.items() if place not in existing}
 
     def _entry(self, report: PartitionReport, event: Event) -> dg.EventLogEntry:

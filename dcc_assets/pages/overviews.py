@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import json
-from collections.abc import Callable
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -57,20 +55,7 @@ _KEPT_FIRST: Final = 10
 _SESSIONS_LISTED: Final = 25
 
 
-def _only_html(page: Callable[[Reader, Request], PageResponse]) -> Callable[[Reader, Request], PageResponse]:
-    """Decorates what makes a page without other forms; the answer is 400 for these."""
-
-    @functools.wraps(page)
-    def answer(reader: Reader, request: Request) -> PageResponse:
-        if reader.form != "html":
-            return problem(400, "This page has the form html alone. Reports, causes and the board have others.")
-        return page(reader, request)
-
-    return answer
-
-
-@for_reader
-@_only_html
+@for_reader("html")
 def index_page(reader: Reader, _: Request) -> PageResponse:
     """The list of pages: the board, those of each centre, the last sessions, and the newest kept reports."""
     centres, sessions = reading(lambda on: (_centres(on), list_sessions(on.tracker, limit=_SESSIONS_LISTED)))
@@ -78,11 +63,9 @@ def index_page(reader: Reader, _: Request) -> PageResponse:
     return _page(reader, "index", None, centres=centres, sessions=sessions, kept=kept)
 
 
-@for_reader
+@for_reader("html", "json", "spreadsheet")
 def causes_page(reader: Reader, request: Request) -> PageResponse:
     """The causes of what is wrong at a centre or, without one, at all: what `dcc data causes` shows."""
-    if reader.form not in {"html", "json", "spreadsheet"}:
-        return problem(400, "Causes have the forms html, json and spreadsheet: ?form=json.")
     return reading(lambda on: _causes_page(reader, on, request.path_params.get("centre")))
 
 
@@ -108,8 +91,7 @@ def _causes_page(reader: Reader, on: Databases, centre: str | None) -> PageRespo
     )
 
 
-@for_reader
-@_only_html
+@for_reader("html")
 def stored_reports_page(reader: Reader, request: Request) -> PageResponse:
     """The newest kept reports, of a centre if it is given."""
     centre = request.path_params.get("centre")
@@ -132,8 +114,7 @@ def stored_report_page(request: Request) -> PageResponse:
     return PageResponse(200, HTML, stored_page(load_settings(), Action(action), request.path_params["name"]))
 
 
-@for_reader
-@_only_html
+@for_reader("html")
 def expected_page(reader: Reader, request: Request) -> PageResponse:
     """Which procedures are due today at a centre, how many are missing, and how much the overviews cover."""
     centre = request.path_params["centre"]

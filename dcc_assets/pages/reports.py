@@ -127,24 +127,30 @@ class Reader(NamedTuple):
         return lambda one: self.address(path_of(one))
 
 
-def for_reader(page: Callable[[Reader, Request], PageResponse]) -> Page:
-    """Decorates what makes a page for a reader; the answer is 400 for a language that is not known."""
+def for_reader(*forms: str) -> Callable[[Callable[[Reader, Request], PageResponse]], Page]:
+    """Decorates what makes a page in these forms for a reader; for another form or language the answer is 400."""
 
-    @answered
-    @functools.wraps(page)
-    def answer(request: Request) -> PageResponse:
-        settings, language = load_settings(), request.query_params.get("language")
-        try:
-            catalogue = load_catalogue(language, settings)
-        except ConfigurationError as error:
-            return problem(400, str(error))
-        form = request.query_params.get("form", "html")
-        return page(Reader(settings, language, catalogue, form), request)
+    def decorate(page: Callable[[Reader, Request], PageResponse]) -> Page:
+        @answered
+        @functools.wraps(page)
+        def answer(request: Request) -> PageResponse:
+            settings, language = load_settings(), request.query_params.get("language")
+            try:
+                catalogue = load_catalogue(language, settings)
+            except ConfigurationError as error:
+                return problem(400, str(error))
+            form = request.query_params.get("form", "html")
+            if form not in forms:
+                named = "the form html alone" if len(forms) == 1 else f"the forms {' and '.join(forms)}: ?form=json"
+                return problem(400, f"This page has {named}.")
+            return page(Reader(settings, language, catalogue, form), request)
 
-    return answer
+        return answer
+
+    return decorate
 
 
-@for_reader
+@for_reader("html", "json", "spreadsheet")
 def zip_page(reader: Reader, request: Request) -> PageResponse:
     """The report of a submission."""
     action, name = request.path_params["action"], request.path_params["name"]
@@ -153,25 +159,23 @@ def zip_page(reader: Reader, request: Request) -> PageResponse:
     return _page(reader, lambda databases: _submission_of(databases.tracker, f"{action}/{name}"))
 
 
-@for_reader
+@for_reader("html", "json", "spreadsheet")
 def centre_page(reader: Reader, request: Request) -> PageResponse:
     """The report of a centre by its code."""
     centre = request.path_params["centre"]
     return _page(reader, lambda _: centre)
 
 
-@for_reader
+@for_reader("html", "json", "spreadsheet")
 def session_page(reader: Reader, request: Request) -> PageResponse:
     """The report of a crawling session by its number."""
     session_id = request.path_params["session"]
     return _page(reader, lambda _: session_id)
 
 
-@for_reader
+@for_reader("html", "json")
 def board_page(reader: Reader, request: Request) -> PageResponse:
     """The tracking board that the parameters of its address ask for, as a page or as JSON."""
-    if reader.form not in {"html", "json"}:
-        return problem(400, "The board has the forms html and json: ?form=json.")
     try:
         wanted, page = filter_of_query(request.query_params)
     except ConfigurationError as error:
@@ -232,8 +236,6 @@ def not_there(request: Request) -> PageResponse:
 
 def _page(reader: Reader, subject_of: Callable[[Databases], Subject]) -> PageResponse:
     """The report on a subject in one of its forms."""
-    if reader.form not in {"html", "json", "spreadsheet"}:
-        return problem(400, "Reports have the forms html, json and spreadsheet: ?form=json.")
     if reader.form == "spreadsheet":
         return reading(lambda databases: spreadsheet(databases, subject_of(databases), reader.catalogue))
 

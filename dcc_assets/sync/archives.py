@@ -78,12 +78,12 @@ class ZipMark:
 ZIPS_SHOWN: Final = Marks("dcc/zip actions shown", ZipMark)
 
 
-def show_missing(instance: DagsterInstance, recorder: EventRecorder, work: SessionWork) -> None:
+def show_missing(recorder: EventRecorder, work: SessionWork) -> None:
     """Show unreported submissions of this session's centres; the marks stay until the recorder has stored them.
 
     Raises TrackerUnreachableError, as `note_shown` and `recorded_reports` do.
     """
-    tracker, settings = work.tracker, work.settings
+    instance, tracker, settings = recorder.instance, work.tracker, work.settings
     if ZIPS_SHOWN.read(instance) == ZipMark():
         archive_older(instance, tracker, settings, session=work.session)
     parts = ZIPS_SHOWN.parts(instance, settings, work.session.group)

@@ -65,11 +65,7 @@ def read_overdue(tracker: Engine, settings: Settings) -> list[PartitionReport]:
 
 
 def overdue_changes(
-    instance: DagsterInstance,
-    recorder: EventRecorder,
-    tracker: Engine,
-    settings: Settings,
-    materialised: Collection[str] | None = (),
+    recorder: EventRecorder, tracker: Engine, settings: Settings, materialised: Collection[str] | None = ()
 ) -> list[PartitionReport]:
     """Reports of changes in overdue work; once the recorder has stored everything, they count as shown.
 
@@ -77,6 +73,7 @@ def overdue_changes(
     check for not evaluated if its partition is newer. Three statements for any number of submissions. Raises
     TrackerUnreachableError.
     """
+    instance = recorder.instance
     reports, digests = _look(instance, tracker, settings, materialised)
     cursor = json.dumps(digests)
     recorder.when_stored(lambda: instance.daemon_cursor_storage.set_cursor_values({_MARK: cursor}))
@@ -86,7 +83,7 @@ def overdue_changes(
 @op(name="overdue", description="Shows what changed of what is overdue.")
 def _show(context: OpExecutionContext, tracker: TrackerResource) -> None:
     with EventRecorder(context.instance, step_of(context)) as recorder:
-        reports = overdue_changes(context.instance, recorder, tracker.ready(), tracker.settings_with())
+        reports = overdue_changes(recorder, tracker.ready(), tracker.settings_with())
         recorder.record(reports)
 
 

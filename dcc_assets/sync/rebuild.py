@@ -117,4 +117,4 @@ def _record(
                 recorder.record(mirror.everything())
                 report.centres = len(mirror.centres_shown)
                 recorder.when_stored(mirror.note_shown)
-        recorder.record(overdue_changes(instance, recorder, tracker, settings, materialised=None))
+        recorder.record(overdue_changes(recorder, tracker, settings, materialised=None))
