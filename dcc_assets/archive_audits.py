@@ -107,13 +107,9 @@ def _replicas(done: AuditResult) -> dg.AssetCheckResult:
     )
 
 
-def archive_audit_definitions() -> dg.Definitions:
-    """The asset, its checks, and the job that audits the store."""
-    job = dg.define_asset_job(
-        AUDIT_JOB,
-        dg.AssetSelection.assets(ARCHIVE_STORE),
-        executor_def=dg.in_process_executor,
-        description="Reads a share of the copies in the archive store, so that all are read within "
-        "DCC_ARCHIVE_AUDIT_DAYS.",
-    )
-    return dg.Definitions(assets=[archive_store], jobs=[job])
+audit_job: Final = dg.define_asset_job(
+    AUDIT_JOB,
+    dg.AssetSelection.assets(ARCHIVE_STORE),
+    executor_def=dg.in_process_executor,
+    description="Reads a share of the copies in the archive store, so that all are read within DCC_ARCHIVE_AUDIT_DAYS.",
+)

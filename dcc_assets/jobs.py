@@ -1,4 +1,4 @@
-"""The jobs of sessions, and all assets and jobs of the Dagster code location.
+"""The jobs of sessions.
 
 A job does all work that is due and reports on the partitions that it meets: sources, submissions and centres in one
 run. So it is made of an op: a run of assets takes only partitions of one kind, chosen before it starts. `job_of` names
@@ -7,24 +7,19 @@ its assets: the page of each shows the job and what starts it.
 
 from typing import Final
 
-from dagster import Definitions, OpExecutionContext, in_process_executor, op
+from dagster import OpExecutionContext, op
 
-from dcc.settings import Settings, load_settings
-from dcc_assets.analysis import measurements
-from dcc_assets.batches import batches_job
-from dcc_assets.collection import ARCHIVE_SPECS, chosen_file_sources, crawl
-from dcc_assets.data import DATA_SPECS, chosen_data, load
+from dcc_assets.collection import ARCHIVE_SPECS, crawl
+from dcc_assets.data import DATA_SPECS, load
 from dcc_assets.keys import FILE_SOURCE_LISTINGS, QC, ZIP_ACTIONS_ASSET
-from dcc_assets.quality_control import CONTEXT_SPECS, chosen_contexts, chosen_qc
-from dcc_assets.reports import chosen_reports
+from dcc_assets.quality_control import CONTEXT_SPECS
 from dcc_assets.runs import session_work
 from dcc_assets.sync.changes import Mirror
-from dcc_assets.sync.overdue import overdue_changes, show_overdue_job
+from dcc_assets.sync.overdue import overdue_changes
 from dcc_assets.sync.recorder import recorded_work, recorder_of
-from dcc_assets.validation import DOCUMENT_SPECS, chosen_zip_actions, process
+from dcc_assets.validation import DOCUMENT_SPECS, process
 from dcc_dagster.instance import QC_DATABASE_POOL
 from dcc_dagster.job_assets import job_of
-from dcc_resources.code_location import platform_resources
 from dcc_resources.databases import QcDatabaseResource, TrackerResource
 from dcc_resources.file_sources import FolderResource, FtpResource, HttpResource, SftpResource
 from dcc_resources.services import StoreResource
@@ -121,28 +116,3 @@ show_changes: Final = job_of(
     _DATA_ASSETS,
     "Shows what `dcc` commands changed: quality control, withdrawals, confirmations. It changes no data.",
 )
-
-
-def asset_definitions(settings: Settings | None = None) -> Definitions:
-    """Assets, checks and jobs, all run in the run's own process, and the resources with the values of `settings`."""
-    return Definitions(
-        assets=[
-            chosen_file_sources,
-            chosen_zip_actions,
-            chosen_data,
-            chosen_contexts,
-            chosen_qc,
-            chosen_reports,
-            measurements,
-        ],
-        jobs=[
-            crawl_file_sources,
-            process_zip_actions,
-            batches_job(settings or load_settings()),
-            load_data,
-            show_changes,
-            show_overdue_job,
-        ],
-        resources=platform_resources(settings),
-        executor=in_process_executor,
-    )

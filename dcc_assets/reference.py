@@ -113,12 +113,9 @@ def _check(age: Freshness, refreshed: RefreshResult | None) -> dg.AssetCheckResu
     )
 
 
-def reference_definitions() -> dg.Definitions:
-    """The assets, their checks, and the job that refreshes all of them."""
-    job = dg.define_asset_job(
-        REFERENCE_JOB,
-        dg.AssetSelection.assets(*REFERENCE.values()),
-        executor_def=dg.in_process_executor,
-        description="Reads all sets of reference data from their sources.",
-    )
-    return dg.Definitions(assets=[reference_sets], jobs=[job])
+refresh_reference_data: Final = dg.define_asset_job(
+    REFERENCE_JOB,
+    dg.AssetSelection.assets(*REFERENCE.values()),
+    executor_def=dg.in_process_executor,
+    description="Reads all sets of reference data from their sources.",
+)

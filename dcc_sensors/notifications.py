@@ -145,8 +145,3 @@ def _state(report: PartitionReport) -> OutageEntry:
     # A failure that returns on another day is news again.
     since = f"{facts['since']}, seen on {datetime.fromtimestamp(report.timestamp or 0, UTC):%Y-%m-%d}"
     return OutageEntry(subject, since, label, reason, reported=False)
-
-
-def notification_automation() -> dg.Definitions:
-    """The sensors."""
-    return dg.Definitions(sensors=[notifications, overdue])

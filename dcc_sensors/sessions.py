@@ -1,32 +1,51 @@
-"""What starts work: schedules of crawls, and sensors for new submissions, failed downloads and valid data.
+"""What starts work: schedules of crawls and daily work, sensors for new submissions, failed downloads and valid data.
 
-All run as soon as Dagster's daemon runs, and can be switched off in its web page. They only read the two databases.
+All run as soon as Dagster's daemon runs, and can be switched off in its web page. They only read the two databases, and
+never contact a source.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 import dagster as dg
+from sqlalchemy import ColumnElement, Connection, Engine, func, or_, select, true
 
-from dcc.errors import DatabaseOutdatedError
+from dcc.databases.columns import utc_now
+from dcc.databases.schema import current
+from dcc.errors import DatabaseOutdatedError, QcDatabaseOutdatedError
+from dcc.naming import Action
 from dcc.phases import Phase
-from dcc.session.leases import Lease
+from dcc.qc.contexts.affected_runs import count_due
+from dcc.qc.contexts.reference_basis import Build
+from dcc.qc.database import open_qc_database
+from dcc.session.data.document_queries import count_waiting, load_due
+from dcc.session.data.judging import documents_to_judge_now
+from dcc.session.data.qc_documents import in_state
+from dcc.session.leases import Lease, read_leases
 from dcc.settings import Settings, load_settings
 from dcc.settings.centre_groups import CentreGroup
+from dcc.tracker.database import open_tracker
+from dcc.tracker.hostings.download_plan import count_not_arrived
+from dcc.tracker.hostings.older_archives import waiting_for_older
+from dcc.tracker.models import CrawlingSession, SessionTask, SourceCrawlRow
+from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
+from dcc.tracker.register.source_addresses import load_addresses
+from dcc.tracker.register.source_schedules import load_crawl_dues
+from dcc.tracker.states import AWAITING_QC
+from dcc.vocabulary import DocumentState
+from dcc_assets.archive_audits import AUDIT_JOB
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
+from dcc_assets.reference import REFERENCE_JOB
 from dcc_assets.runs import GROUP_TAG, SCHEDULED_TAG, SESSION_TAG, UNFINISHED, finish_dead_runs
-from dcc_assets.sync.changes import DATA_SHOWN
+from dcc_assets.sync.changes import DATA_SHOWN, ChangeMark, changes_since
+from dcc_assets.sync.marks import Part
 from dcc_dagster.crawl_intervals import require_crawl_intervals
+from dcc_resources.databases import QcDatabaseResource
 from dcc_resources.session import SessionResource
-from dcc_sensors.pending_work import (
-    TrackerView,
-    active_session,
-    count_changes,
-    count_follow_up_data,
-    due_by_schedule,
-    read_tracker,
-)
+from dcc_sensors.notifications import notifications, overdue
 
 NEW_ZIPS_SECONDS: Final = 15
 DATA_SECONDS: Final = 15
@@ -37,6 +56,168 @@ REPEAT_SECONDS: Final = 15 * 60
 """Seconds before the same work is requested again, if a run left it undone."""
 
 Evaluate: TypeAlias = Callable[[dg.SensorEvaluationContext, SessionResource], dg.RunRequest | dg.SkipReason]
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerView:
+    """Work for a `group` of centres, or for all (None), and the sessions on it.
+
+    `waiting` and `failed_downloads` count submissions. `open_session` is the session that a later run may resume.
+    `active` is one that a process has at this moment, so that it cannot be resumed, or none of these centres can begin.
+    `last_crawl` and `last_crawled_session` are the newest crawl of any source and its session, `last_download_session`
+    the newest session of these centres that downloaded; 0 for none. `data_waits` counts the documents that wait for the
+    steps after validation, without held ones.
+    """
+
+    group: str | None
+    waiting: int
+    failed_downloads: int
+    open_session: int | None
+    active: Lease | None
+    last_crawl: int
+    last_crawled_session: int
+    last_download_session: int
+    data_waits: int
+
+
+def read_tracker(settings: Settings) -> list[TrackerView]:
+    """Read the tracker: a view for each session that a run may resume or begin; at least one.
+
+    First those that can be resumed. While other sessions are open, one of each group with other centres may begin;
+    otherwise one of all centres. Raises TrackerOutdatedError and TrackerUnreachableError.
+    """
+    with _connected(open_tracker(settings)) as connection:
+        leases = read_leases(connection, settings)
+        unfinished = [lease for lease in leases if not lease.is_dead]
+        views = [_view(connection, settings, leases, lease.group, lease.session) for lease in leases if lease.is_open]
+        for group in settings.centre_groups.values() if unfinished else ():
+            if not any(lease.shares_centres_with(group) for lease in unfinished):
+                views.append(_view(connection, settings, leases, group))
+        return views or [_view(connection, settings, leases)]
+
+
+def active_session(settings: Settings, group: CentreGroup | None) -> Lease | None:
+    """A session that a process has for a centre of the group, or for any. Raises as `read_tracker`."""
+    with _connected(open_tracker(settings)) as connection:
+        return _active(read_leases(connection, settings), group)
+
+
+def due_by_schedule(settings: Settings) -> dict[CentreGroup | None, str]:
+    """The due sources that wait for no other, by the group that crawls them: a text that tells work apart.
+
+    Raises as `read_tracker`.
+    """
+    groups = [settings.centre_groups[name] for name in settings.intervals_of_groups]
+    found: dict[CentreGroup | None, str] = {}
+    with _connected(open_tracker(settings)) as connection:
+        dues = load_crawl_dues(connection, settings.source_failure_limit)
+        for address in load_addresses(connection):
+            one = dues[address.id]
+            if one.needs_no_other:
+                group = next((group for group in groups if address.centre in group.centres), None)
+                found[group] = f"{found.get(group, '')}{address.id} after {one.past.listed}, {one.past.failures}; "
+    return found
+
+
+@contextmanager
+def _connected(opened: Engine) -> Iterator[Connection]:
+    with current(opened) as engine, engine.connect() as connection:
+        yield connection
+
+
+def count_changes(settings: Settings, marks: Iterable[Part[ChangeMark]]) -> int:
+    """The number of submissions and centres that changed since the marks of Dagster's events.
+
+    Changes within the mark's own second, or by a clock that was ahead, are left to the next session. Raises
+    DatabaseOutdatedError and DatabaseUnreachableError.
+    """
+    closed = [replace(part, mark=replace(part.mark, is_open=False)) for part in marks]
+    with _connected(open_qc_database(settings)) as qc, _connected(open_tracker(settings)) as tracker:
+        changes = changes_since(tracker, qc, closed, until=utc_now())
+    return len(changes.zips) + len(changes.centres)
+
+
+def count_follow_up_data(settings: Settings) -> int:
+    """The number of documents that need judging again, or new contexts and overviews, although none waits.
+
+    That is due to withdrawals, waivers or reference data. Raises DatabaseOutdatedError and DatabaseUnreachableError.
+    """
+    until = settings.last_phase
+    if until < Phase.DATA:
+        return 0
+    with _connected(open_qc_database(settings)) as connection:
+        judged = len(documents_to_judge_now(connection))
+        wanted = [(Phase.CONTEXT, Build.CONTEXTS), (Phase.OVERVIEW, Build.OVERVIEWS)]
+        return judged + count_due(connection, *(build for phase, build in wanted if until >= phase))
+
+
+def _active(leases: Iterable[Lease], group: CentreGroup | None) -> Lease | None:
+    return next((lease for lease in leases if lease.is_active and lease.shares_centres_with(group)), None)
+
+
+def _view(
+    connection: Connection,
+    settings: Settings,
+    leases: Iterable[Lease],
+    group: CentreGroup | None = None,
+    open_session: int | None = None,
+) -> TrackerView:
+    centres = None if group is None else group.centres
+    of_centres = true() if group is None else _is_session_for(group)
+    last_crawl, last_crawled_session = connection.execute(
+        select(func.coalesce(func.max(SourceCrawlRow.id), 0), func.coalesce(func.max(SourceCrawlRow.session_id), 0))
+        .join(CrawlingSession, CrawlingSession.id == SourceCrawlRow.session_id)
+        .where(of_centres)
+    ).one()
+    last_download = connection.scalar(
+        select(func.coalesce(func.max(SessionTask.session_id), 0))
+        .join(CrawlingSession, CrawlingSession.id == SessionTask.session_id)
+        .where(SessionTask.phase_id == int(Phase.DOWNLOAD), of_centres)
+    )
+    return TrackerView(
+        group=None if group is None else group.name,
+        waiting=len(waiting_zip_actions(connection, centres=centres)),
+        failed_downloads=count_not_arrived(connection, centres),
+        open_session=open_session,
+        active=_active(leases, group),
+        last_crawl=last_crawl,
+        last_crawled_session=last_crawled_session,
+        last_download_session=last_download or 0,
+        data_waits=_data_waits(connection, settings, centres),
+    )
+
+
+def _is_session_for(group: CentreGroup) -> ColumnElement[bool]:
+    return or_(CrawlingSession.centre_group.is_(None), CrawlingSession.centre_group == group.name)
+
+
+def _data_waits(connection: Connection, settings: Settings, centres: Collection[str] | None) -> int:
+    until = settings.last_phase
+    if count_waiting(connection, centres, until) == 0:
+        return 0
+    found = [
+        document
+        for phase in Phase
+        if Phase.UPLOAD <= phase <= until
+        for document in load_due(connection, phase, settings.naming)
+        if document.state != AWAITING_QC and (centres is None or document.centre in centres)
+    ]
+    to_upload = [document for document in found if document.state.phase <= Phase.UPLOAD]
+    # The session that takes the older archive, or the next one after the decision about it, takes these too.
+    # An addition waits only after a session that saw to it.
+    may_wait = [one for one in to_upload if one.key.action is not Action.ADD or one.state.phase is Phase.UPLOAD]
+    older = waiting_for_older(connection, {document.za_id for document in may_wait})
+    left = {document.xml_id for document in may_wait if document.za_id in older}
+    if any(document.state.phase is Phase.UPLOAD for document in to_upload):
+        left |= _unconfirmed_documents(settings)
+    return len({document.xml_id for document in found} - left)
+
+
+def _unconfirmed_documents(settings: Settings) -> set[int]:
+    """The `xml_file` ids of documents that wait for confirmation."""
+    with _connected(open_qc_database(settings)) as connection:
+        held = in_state(connection, DocumentState.HELD)
+        return {found.xml_id for found in held if found.is_held and found.xml_id is not None}
 
 
 def _watch(job: str, seconds: int, description: str) -> Callable[[Evaluate], dg.SensorDefinition]:
@@ -189,11 +370,54 @@ def _crawl_schedule(settings: Settings, group: CentreGroup | None = None) -> dg.
     )(crawl)
 
 
+REFRESH_TIME: Final = "20 3 * * *"
+"""The time of the refresh, in UTC: at night in Europe, where most of the sources are."""
+AUDIT_TIME: Final = "20 1 * * *"
+"""The time of the audit, in UTC."""
+
+
+@dg.schedule(
+    name="reference_schedule",
+    cron_schedule=REFRESH_TIME,
+    job_name=REFERENCE_JOB,
+    execution_timezone="UTC",
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Brings all sets of reference data up to date, every day.",
+)
+def refresh_reference(
+    _context: dg.ScheduleEvaluationContext, qc_database: QcDatabaseResource
+) -> dg.RunRequest | dg.SkipReason:
+    """Request a refresh of all sets, once there is a QC database for them."""
+    try:
+        qc_database.ready(patience_seconds=0)
+    except QcDatabaseOutdatedError as error:
+        return dg.SkipReason(str(error))
+    return dg.RunRequest()
+
+
+audit_schedule: Final = dg.ScheduleDefinition(
+    name="archive_audit_schedule",
+    job_name=AUDIT_JOB,
+    cron_schedule=AUDIT_TIME,
+    execution_timezone="UTC",
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Reads a share of the archive store's copies every night, and repairs bad ones.",
+)
+
+
 def automation_definitions(settings: Settings | None = None) -> dg.Definitions:
-    """The schedules and the sensors of sessions. Raises ConfigurationError."""
+    """All schedules and sensors. Raises ConfigurationError."""
     return dg.Definitions(
-        schedules=crawl_schedules(settings or load_settings()),
-        sensors=[new_zips, retry_failed_downloads, due_sources, valid_documents, changes_beside_sessions],
+        schedules=[*crawl_schedules(settings or load_settings()), refresh_reference, audit_schedule],
+        sensors=[
+            new_zips,
+            retry_failed_downloads,
+            due_sources,
+            valid_documents,
+            changes_beside_sessions,
+            notifications,
+            overdue,
+        ],
     )
 
 

@@ -25,15 +25,19 @@ from dcc.errors import DccError
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker
 from dcc_assets.metadata.links import BOARD, CAUSES, DOCUMENTS, EXPECTED, HOME, KEPT, PICTURES, REPORTS
-from dcc_assets.pages.overviews import causes_page, expected_page, index_page, stored_report_page, stored_reports_page
 from dcc_assets.pages.reports import (
     Page,
     board_page,
+    causes_page,
     centre_page,
     centre_picture,
     document_xml,
+    expected_page,
+    index_page,
     not_there,
     session_page,
+    stored_report_page,
+    stored_reports_page,
     zip_page,
 )
 from dcc_assets.sync.overdue import show_overdue

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from dagster import AssetCheckSeverity, DagsterInstance, Definitions, ExecuteInProcessResult
+from dagster import AssetCheckSeverity, DagsterInstance, ExecuteInProcessResult
 
-from dcc_assets.archive_audits import AUDIT_JOB, archive_audit_definitions
-from dcc_resources.code_location import platform_resources
+from dcc_assets.archive_audits import AUDIT_JOB
+from dcc_assets.definitions import asset_definitions
 from tests.support.dagster_instances import set_environment
 from tests.support.installations import Folder, Installation
 
@@ -30,9 +30,9 @@ def replicated(installation: Installation, replicas: list[Path], monkeypatch: py
 
 
 def run() -> ExecuteInProcessResult:
-    definitions = Definitions.merge(archive_audit_definitions(), Definitions(resources=platform_resources()))
+    job = asset_definitions().resolve_job_def(AUDIT_JOB)
     with DagsterInstance.ephemeral() as instance:
-        return definitions.resolve_job_def(AUDIT_JOB).execute_in_process(instance=instance, raise_on_error=False)
+        return job.execute_in_process(instance=instance, raise_on_error=False)
 
 
 def checks(result: ExecuteInProcessResult) -> dict[str, bool]:

@@ -20,13 +20,17 @@ from dcc.errors import ConfigurationError
 from dcc.rules.catalogue import CATALOGUE
 from dcc.settings import load_settings
 from dcc_assets.data import DATA_CHECKS, chosen_data
-from dcc_assets.jobs import LOAD_JOB, PROCESS_JOB, SHOW_JOB, asset_definitions
+from dcc_assets.definitions import asset_definitions
+from dcc_assets.jobs import LOAD_JOB, PROCESS_JOB, SHOW_JOB
 from dcc_assets.keys import (
+    ARCHIVE_COPIES,
+    ARCHIVE_REPLICAS,
     CENTRE_SILENT,
     CHECK_OF_GROUP,
     CHECK_OF_PHASE,
     CRAWL_OVERDUE,
     REACHABLE,
+    REFERENCE_FRESH,
     SUBMISSIONS_OVERDUE,
     UPLOAD_CHECK,
 )
@@ -62,6 +66,7 @@ NAMED = {
 }
 KINDS = (dg.Definitions, dg.AssetsDefinition, *itertools.chain(*NAMED.values()))
 """What a code location is made of."""
+GROUPS = {"collection", "validation", "data", "quality_control", "reports", "analysis", "reference"}
 BY_CENTRE = {"contexts", "overviews"}
 
 
@@ -77,20 +82,24 @@ def test_file_sources_zip_actions_and_centres_are_partitions() -> None:
 
 
 def test_every_asset_and_check_says_what_it_is() -> None:
-    definitions = asset_definitions()
-    graph = definitions.resolve_asset_graph()
-    for asset in [*LINEAGE, "measurements"]:
-        node = graph.get(dg.AssetKey(asset))
+    graph = asset_definitions().resolve_asset_graph()
+    assert graph.get_all_asset_keys() >= {dg.AssetKey(asset) for asset in (*LINEAGE, "measurements", "archive_store")}
+    for key in graph.get_all_asset_keys():
+        node = graph.get(key)
         assert len(node.description or "") > 80
-        assert node.group_name in {"collection", "validation", "data", "quality_control", "reports", "analysis"}
+        assert node.group_name in GROUPS
         assert node.owners
         assert node.kinds
     checks = {key: graph.get(key) for key in graph.asset_check_keys}
     overdue = {CRAWL_OVERDUE, CENTRE_SILENT, SUBMISSIONS_OVERDUE}
-    assert set(checks) == {REACHABLE, *CHECK_OF_PHASE.values(), UPLOAD_CHECK, *CHECK_OF_GROUP.values(), *overdue}
-    assert all(node.description for node in checks.values())
+    of_copies = {ARCHIVE_COPIES, ARCHIVE_REPLICAS}
+    of_sessions = {REACHABLE, *CHECK_OF_PHASE.values(), UPLOAD_CHECK, *CHECK_OF_GROUP.values(), *overdue, *of_copies}
+    assert set(checks) == of_sessions | set(REFERENCE_FRESH.values())
+    descriptions = {(key.name, node.description) for key, node in checks.items()}
+    assert len(descriptions) == len({name for name, _ in descriptions})
+    assert all(description for _, description in descriptions)
     sentences = [
-        sentence for node in checks.values() for sentence in set(re.split(r"(?<=\.) ", node.description or ""))
+        sentence for _, description in descriptions for sentence in set(re.split(r"(?<=\.) ", description or ""))
     ]
     assert len(sentences) == len(set(sentences)), "A sentence that holds for several checks is told once, elsewhere."
     assert "former" not in " ".join(sentences)

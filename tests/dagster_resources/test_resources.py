@@ -16,7 +16,8 @@ from dcc.errors import ConfigurationError
 from dcc.redaction import redacted
 from dcc.settings import load_settings
 from dcc.sources.base import SourceAddress, SourceProtocol
-from dcc_assets.jobs import asset_definitions, crawl_file_sources
+from dcc_assets.definitions import asset_definitions
+from dcc_assets.jobs import crawl_file_sources
 from dcc_assets.sync.archives import recorded_crawls
 from dcc_resources.code_location import platform_resources
 from dcc_resources.databases import TrackerResource

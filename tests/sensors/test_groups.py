@@ -15,7 +15,7 @@ from dcc.session.crawling import crawl_file_sources
 from dcc.settings import load_settings
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.models import SessionLock
-from dcc_assets.jobs import asset_definitions
+from dcc_assets.definitions import asset_definitions
 from dcc_assets.jobs import process_zip_actions as process_job
 from dcc_assets.runs import GROUP_TAG, SESSION_TAG
 from dcc_sensors.sessions import crawl_schedules, new_zips, retry_failed_downloads

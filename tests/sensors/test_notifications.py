@@ -1,5 +1,7 @@
 """The sensor that notifies: of what sessions do not tell themselves, and of nothing twice."""
 
+from collections.abc import Callable
+
 import dagster as dg
 import pytest
 from dagster._core.test_utils import create_run_for_test
@@ -7,12 +9,12 @@ from pydantic import SecretStr
 
 from dcc.operations.archive_audits import audit_archives
 from dcc.tracker.register import centres
-from dcc_assets.archive_audits import AUDIT_JOB, archive_audit_definitions
+from dcc_assets.archive_audits import AUDIT_JOB
+from dcc_assets.definitions import asset_definitions
 from dcc_assets.jobs import CRAWL_JOB
 from dcc_assets.keys import REFERENCE_FRESH
 from dcc_assets.reference import REFERENCE_JOB
 from dcc_assets.runs import SESSION_TAG
-from dcc_resources.code_location import platform_resources
 from dcc_sensors.notifications import notifications
 from tests.sensors.conftest import CENTRE, WRANGLER
 from tests.support.asking import in_writing
@@ -23,6 +25,8 @@ from tests.support.mail_server import MailServerForTests
 from tests.support.ports import free_port
 
 pytestmark = only_sqlite
+
+Audit = Callable[[], dg.ExecuteInProcessResult]
 
 
 @pytest.fixture(autouse=True)
@@ -59,27 +63,28 @@ def test_runs_that_fail_outside_sessions_are_told_once_and_so_is_that_they_succe
     assert subjects(server) == [f"DCC: Back to normal: Dagster's job {REFERENCE_JOB}"]
 
 
-def audit(instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
-    job = dg.Definitions.merge(archive_audit_definitions(), dg.Definitions(resources=platform_resources()))
-    return job.resolve_job_def(AUDIT_JOB).execute_in_process(instance=instance, raise_on_error=False)
+@pytest.fixture
+def audit(instance: dg.DagsterInstance) -> Audit:
+    job = asset_definitions().resolve_job_def(AUDIT_JOB)
+    return lambda: job.execute_in_process(instance=instance, raise_on_error=False)
 
 
 def test_an_audit_that_breaks_off_is_told_once_and_so_is_the_next_that_does_not(
-    server: MailServerForTests, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    server: MailServerForTests, instance: dg.DagsterInstance, audit: Audit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(2):
         with monkeypatch.context() as patch:
             patch.setenv("DCC_ARCHIVE_REPLICAS", "s3://")
-            assert not audit(instance).success
+            assert not audit().success
         tick(instance)
     assert subjects(server) == [f"DCC: Outage: Dagster's job {AUDIT_JOB}"]
-    assert audit(instance).success
+    assert audit().success
     tick(instance)
     assert subjects(server) == [f"DCC: Back to normal: Dagster's job {AUDIT_JOB}"]
 
 
 def test_an_archive_without_a_good_copy_is_told_once_and_that_it_is_whole_again(
-    server: MailServerForTests, instance: dg.DagsterInstance, installation: Installation
+    server: MailServerForTests, instance: dg.DagsterInstance, audit: Audit, installation: Installation
 ) -> None:
     folder = installation.add_folder()
     content = folder.put("add/H.2013-10-31.1.impc.zip")
@@ -89,7 +94,7 @@ def test_an_archive_without_a_good_copy_is_told_once_and_that_it_is_whole_again(
     for path in (copy, installation.settings.staging_directory / "add/H.2013-10-31.1.impc.zip"):
         path.unlink()
     (folder.path / "add/H.2013-10-31.1.impc.zip").unlink()
-    run = audit(instance)
+    run = audit()
     evaluations = {one.check_name: one for one in run.get_asset_check_evaluations()}
     assert not run.success
     assert {name: one.passed for name, one in evaluations.items()} == {
