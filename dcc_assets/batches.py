@@ -32,24 +32,11 @@ from dcc_resources.databases import QcDatabaseResource, TrackerResource
 log = logging.getLogger(__name__)
 
 BATCHES_JOB: Final = "prepare_batches"
-_NAMES: Final = "names"
 _RUN: Final = f"import sys; from {__name__} import main; main(*sys.argv[1:])"
 _OF_SESSIONS: Final = frozenset({"until", "workers", "k8s_jobs", *NotificationSettings.model_fields})
 """The settings that make no difference to workers, or that go to them with each run."""
 _LOOK_SECONDS: Final = 0.5
 _STOP_SECONDS: Final = 10.0
-
-
-class _Names(dg.IOManager):
-    """Passes only the names of batches, which are in the keys of the steps, so that workers share no disk."""
-
-    def handle_output(self, context: dg.OutputContext, obj: object) -> None:
-        """Nothing to keep."""
-
-    def load_input(self, context: dg.InputContext) -> str:
-        """The name of the batch."""
-        upstream = context.upstream_output
-        return "" if upstream is None else upstream.mapping_key or ""
 
 
 class BatchOf(dg.Config):
@@ -64,27 +51,20 @@ class BatchNames(BatchOf):
     names: list[str]
 
 
-@dg.op(
-    out=dg.DynamicOut(str, io_manager_key=_NAMES),
-    description="The batches, each of which a worker is given.",
-)
-def batches(config: BatchNames) -> Iterator[dg.DynamicOutput[str]]:
-    """A step for each batch."""
+@dg.op(out=dg.DynamicOut(dg.Nothing), description="The batches, each of which a worker is given.")
+def batches(config: BatchNames) -> Iterator[dg.DynamicOutput[None]]:
+    """A step for each batch, whose name is the step's key: so workers share no disk."""
     for name in config.names:
-        yield dg.DynamicOutput(name, mapping_key=name)
+        yield dg.DynamicOutput(None, mapping_key=name)
 
 
 @dg.op(
-    ins={"name": dg.In(str)},
-    out=dg.Out(dg.Nothing, io_manager_key=_NAMES),
+    ins={"batch": dg.In(dg.Nothing)},
+    out=dg.Out(dg.Nothing),
     description="Fetches the archives of a batch, prepares them, and leaves what it found in the object store.",
 )
 def prepare_batch(
-    context: dg.OpExecutionContext,
-    config: BatchOf,
-    tracker: TrackerResource,
-    qc_database: QcDatabaseResource,
-    name: str,
+    context: dg.OpExecutionContext, config: BatchOf, tracker: TrackerResource, qc_database: QcDatabaseResource
 ) -> None:
     """Prepare a batch, as far as there is room on the disks.
 
@@ -93,7 +73,7 @@ def prepare_batch(
     from dcc.replay.batches import prepare_replay_batch
     from dcc.session.batches.worker import prepare_batch as prepare
 
-    settings = load_settings()
+    settings, name = load_settings(), str(context.get_mapping_key())
     try:
         if is_replay(config.work):
             done = prepare_replay_batch(settings, config.work, name)
@@ -119,14 +99,13 @@ def batches_job(settings: Settings) -> dg.JobDefinition:
         name=BATCHES_JOB,
         executor_def=executor_of(settings, [__name__]),
         resource_defs={
-            _NAMES: dg.IOManagerDefinition.hardcoded_io_manager(_Names()),
             TrackerResource.key: TrackerResource.of(settings),
             QcDatabaseResource.key: QcDatabaseResource.of(settings),
         },
         description="Fetches and prepares archives by workers, a batch a step. A session or a replay starts it.",
     )
     def _prepare_batches() -> None:
-        batches().map(prepare_batch)
+        batches().map(lambda batch: prepare_batch(batch=batch))
 
     return _prepare_batches
 

@@ -75,23 +75,10 @@ concurrency:
 # Python's warnings of the platform appear in a run's events. What it tells of its progress (dcc.sessions, dcc.crawling
 # and so on) does not: it goes to the log alone.
 python_logs:
-  managed_python_loggers:
-    - dcc.archives
-    - dcc.databases
-    - dcc.documents
-    - dcc.notify
-    - dcc.operations
-    - dcc.qc
-    - dcc.reference
-    - dcc.reports
-    - dcc.rules
-    - dcc.runtime
-    - dcc.session
-    - dcc.sources
-    - dcc.store
-    - dcc.tracker
-    - dcc_assets
-    - dcc_dagster
+  managed_python_loggers: [
+    dcc.archives, dcc.databases, dcc.documents, dcc.notify, dcc.operations, dcc.qc, dcc.reference, dcc.reports,
+    dcc.rules, dcc.runtime, dcc.session, dcc.sources, dcc.store, dcc.tracker, dcc_assets, dcc_dagster,
+  ]
   python_log_level: WARNING
 
 # Ticks are kept for so many days.

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Final
 
-from dagster import AssetCheckKey, AssetKey, DagsterInstance
+from dagster import DagsterInstance
 from sqlalchemy import Connection, Engine
 
 from dcc.databases.engines import disposed
@@ -88,8 +89,8 @@ class _ShownEvents:
 
     def __init__(self, instance: DagsterInstance, changed: Collection[tuple[str | None, str]]) -> None:
         self._instance, self._changed = instance, changed
-        self._materialised: dict[AssetKey, Collection[str]] = {}
-        self._failing: dict[AssetCheckKey, Collection[str]] = {}
+        self._partitions_of = cache(instance.get_materialized_partitions)
+        self._failing = cache(lambda check: failing_partitions(instance, [check]))
 
     def missing(self, partitions: str | None, reports: Iterable[PartitionReport]) -> Iterator[Inconsistency]:
         """Differences between the reports and the instance; their partitions are of the set `partitions`."""
@@ -106,18 +107,7 @@ class _ShownEvents:
                     asset = materialised.asset.to_user_string()
                     yield Inconsistency("C21", name, f"Dagster does not show that it has come to {asset}. {_SHOW}")
             for verdict in report.verdicts:
-                fails = name in self._failing_of(verdict.check)
+                fails = (verdict.check, name) in self._failing(verdict.check)
                 if fails is verdict.passed:
                     verb = "shows a failure of" if fails else "shows no failure of"
                     yield Inconsistency("C22", name, f"Dagster {verb} {verdict.check.to_user_string()}. {_SHOW}")
-
-    def _partitions_of(self, asset: AssetKey) -> Collection[str]:
-        if asset not in self._materialised:
-            self._materialised[asset] = self._instance.get_materialized_partitions(asset)
-        return self._materialised[asset]
-
-    def _failing_of(self, check: AssetCheckKey) -> Collection[str]:
-        if check not in self._failing:
-            failing = failing_partitions(self._instance, [check])
-            self._failing[check] = {partition for _, partition in failing if partition}
-        return self._failing[check]

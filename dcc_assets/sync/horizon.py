@@ -11,14 +11,13 @@ completely.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from dagster import DagsterInstance
+from pydantic import TypeAdapter
 from sqlalchemy import ColumnElement, Connection, Engine, and_, func, not_, or_, select, true, type_coerce
 
 from dcc.databases.columns import UtcDateTime
@@ -100,13 +99,13 @@ class EventArchive:
     removed: Horizon = Horizon()
 
 
+_AS_JSON: Final = TypeAdapter(EventArchive)
+
+
 def read_archive(instance: DagsterInstance) -> EventArchive:
     """An instance's archive; a new instance has archived nothing."""
     kept = instance.daemon_cursor_storage.get_cursor_values({_MARK}).get(_MARK)
-    if not kept:
-        return EventArchive()
-    stored = json.loads(kept)
-    return EventArchive(_horizon(stored["horizon"]), _horizon(stored["removed"]))
+    return _AS_JSON.validate_json(kept) if kept else EventArchive()
 
 
 def archive_older(
@@ -147,11 +146,7 @@ def _others_are_active(tracker: Engine, settings: Settings, session: Session) ->
 
 
 def _write(instance: DagsterInstance, archive: EventArchive) -> None:
-    instance.daemon_cursor_storage.set_cursor_values({_MARK: json.dumps(asdict(archive))})
-
-
-def _horizon(stored: Mapping[str, Any]) -> Horizon:
-    return Horizon(Moment(**stored["finished"]), Moment(**stored["failed"]), stored["until"])
+    instance.daemon_cursor_storage.set_cursor_values({_MARK: _AS_JSON.dump_json(archive).decode()})
 
 
 def _is_finished(until: int) -> ColumnElement[bool]:
