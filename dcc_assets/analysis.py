@@ -1,12 +1,10 @@
 """The group `analysis`: the measurements of each centre as a Parquet dataset."""
 
-from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 import dagster as dg
 
-from dcc.settings import Settings
 from dcc_assets.keys import CENTRES, CONTEXTS, MEASUREMENTS, asset
 from dcc_dagster.metadata import table
 from dcc_resources.databases import QcDatabaseResource
@@ -40,7 +38,7 @@ def measurements(context: dg.AssetExecutionContext, qc_database: QcDatabaseResou
     from dcc.analysis.export import MeasurementFilter, export_measurements
 
     centre = context.partition_key
-    directory = measurements_directory(qc_database.settings_with(), centre)
+    directory = qc_database.settings_with().home / "measurements" / quote(centre, safe="")
     report = export_measurements(qc_database.ready(), directory, criteria=MeasurementFilter(centre=centre))
     written = [(partition.procedure_id,) for partition in report.written[:_PROCEDURES_SHOWN]]
     columns = [dg.TableColumn(column.name, str(column.type), description=column.meaning) for column in COLUMNS]
@@ -57,8 +55,3 @@ def measurements(context: dg.AssetExecutionContext, qc_database: QcDatabaseResou
             "procedures written": table(("procedure",), written),
         }
     )
-
-
-def measurements_directory(settings: Settings, centre: str) -> Path:
-    """The directory with a centre's files."""
-    return settings.home / "measurements" / quote(centre, safe="")

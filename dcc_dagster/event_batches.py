@@ -62,7 +62,7 @@ class BatchingEventLog(SqlEventLogStorage):
 
     def __init__(self, *arguments: Any) -> None:
         self._known_tables: set[str] = set()
-        super().__init__(*arguments)
+        super().__init__(*arguments)  # type: ignore[no-untyped-call]
 
     def store_event(self, event: EventLogEntry) -> None:
         """Store one event."""

@@ -53,7 +53,8 @@ def open_instance(settings: Settings, more: DagsterInstanceOverrides | None = No
             instance = DagsterInstance.from_ref(InstanceRef.from_dir(str(home), overrides=overrides))
             if rows_wait:
                 migrate_rows(instance)
-            _make_pool(instance)
+            if QC_DATABASE_POOL not in instance.event_log_storage.get_concurrency_keys():
+                instance.event_log_storage.set_concurrency_slots(QC_DATABASE_POOL, 1)
     except DccError:
         raise
     except Exception as error:
@@ -98,12 +99,6 @@ def _alone_at(home: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _make_pool(instance: DagsterInstance) -> None:
-    storage = instance.event_log_storage
-    if QC_DATABASE_POOL not in storage.get_concurrency_keys():
-        storage.set_concurrency_slots(QC_DATABASE_POOL, 1)
 
 
 def require_dagster_database(settings: Settings) -> None:

@@ -127,6 +127,12 @@ class PatientStorage:
         self._connections = connections
         super().__init__(url_for_dagster(url))  # type: ignore[call-arg]
 
+    def connect(self, run_id: str | None = None) -> AbstractContextManager[Connection]:  # noqa: ARG002
+        """A connection in a transaction."""
+        return self._connections.connect()
+
+    _connect = connect
+
     def optimize_for_webserver(self, statement_timeout: int, pool_recycle: int, max_overflow: int) -> None:
         """Nothing to do: every process keeps its connections."""
 
@@ -163,9 +169,6 @@ class BatchingMysqlEventLogStorage(PatientStorage, BatchingEventLog, MySQLEventL
     The tables and rows are those of Dagster's own class, so either class reads what the other wrote, even at the same
     time.
     """
-
-    def _connect(self) -> AbstractContextManager[Connection]:
-        return self._connections.connect()
 
     def store_event_batch(self, events: Sequence[EventLogEntry]) -> None:
         """Store events of any kinds and runs, in order, in one transaction."""
@@ -237,10 +240,6 @@ def _is_stored(connection: Connection, row: dict[str, Any]) -> bool:
 class PatientMysqlRunStorage(PatientStorage, MySQLRunStorage):
     """Dagster's run storage on MySQL, with kept connections and repeats."""
 
-    def connect(self, run_id: str | None = None) -> AbstractContextManager[Connection]:  # noqa: ARG002
-        """A connection in a transaction."""
-        return self._connections.connect()
-
     def get_run_storage_id(self) -> str:
         """The id of this storage for telemetry, which is off: every page asks for it.
 
@@ -257,10 +256,6 @@ class PatientMysqlRunStorage(PatientStorage, MySQLRunStorage):
 @patient(ScheduleStorage)
 class PatientMysqlScheduleStorage(PatientStorage, MySQLScheduleStorage):
     """Dagster's schedule storage on MySQL, with kept connections and repeats."""
-
-    def connect(self) -> AbstractContextManager[Connection]:
-        """A connection in a transaction."""
-        return self._connections.connect()
 
 
 class PatientMysqlStorage(DagsterMySQLStorage):

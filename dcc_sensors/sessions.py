@@ -96,12 +96,6 @@ def read_tracker(settings: Settings) -> list[TrackerView]:
         return views or [_view(connection, settings, leases)]
 
 
-def active_session(settings: Settings, group: CentreGroup | None) -> Lease | None:
-    """A session that a process has for a centre of the group, or for any. Raises as `read_tracker`."""
-    with _connected(open_tracker(settings)) as connection:
-        return _active(read_leases(connection, settings), group)
-
-
 def due_by_schedule(settings: Settings) -> dict[CentreGroup | None, str]:
     """The due sources that wait for no other, by the group that crawls them: a text that tells work apart.
 
@@ -163,7 +157,9 @@ def _view(
     open_session: int | None = None,
 ) -> TrackerView:
     centres = None if group is None else group.centres
-    of_centres = true() if group is None else _is_session_for(group)
+    of_centres: ColumnElement[bool] = true()
+    if group is not None:
+        of_centres = or_(CrawlingSession.centre_group.is_(None), CrawlingSession.centre_group == group.name)
     last_crawl, last_crawled_session = connection.execute(
         select(func.coalesce(func.max(SourceCrawlRow.id), 0), func.coalesce(func.max(SourceCrawlRow.session_id), 0))
         .join(CrawlingSession, CrawlingSession.id == SourceCrawlRow.session_id)
@@ -187,10 +183,6 @@ def _view(
     )
 
 
-def _is_session_for(group: CentreGroup) -> ColumnElement[bool]:
-    return or_(CrawlingSession.centre_group.is_(None), CrawlingSession.centre_group == group.name)
-
-
 def _data_waits(connection: Connection, settings: Settings, centres: Collection[str] | None) -> int:
     until = settings.last_phase
     if count_waiting(connection, centres, until) == 0:
@@ -209,15 +201,9 @@ def _data_waits(connection: Connection, settings: Settings, centres: Collection[
     older = waiting_for_older(connection, {document.za_id for document in may_wait})
     left = {document.xml_id for document in may_wait if document.za_id in older}
     if any(document.state.phase is Phase.UPLOAD for document in to_upload):
-        left |= _unconfirmed_documents(settings)
+        with _connected(open_qc_database(settings)) as qc:
+            left |= {one.xml_id for one in in_state(qc, DocumentState.HELD) if one.is_held and one.xml_id is not None}
     return len({document.xml_id for document in found} - left)
-
-
-def _unconfirmed_documents(settings: Settings) -> set[int]:
-    """The `xml_file` ids of documents that wait for confirmation."""
-    with _connected(open_qc_database(settings)) as connection:
-        held = in_state(connection, DocumentState.HELD)
-        return {found.xml_id for found in held if found.is_held and found.xml_id is not None}
 
 
 def _watch(job: str, seconds: int, description: str) -> Callable[[Evaluate], dg.SensorDefinition]:
@@ -446,7 +432,9 @@ def _first_due(
 
 def _busy(instance: dg.DagsterInstance, settings: Settings, group: CentreGroup | None) -> dg.SkipReason | None:
     """Why no session of a group of centres, or of all, can begin. Raises DatabaseOutdatedError."""
-    return _busy_beside(instance, active_session(settings, group), None if group is None else group.name)
+    with _connected(open_tracker(settings)) as connection:
+        active = _active(read_leases(connection, settings), group)
+    return _busy_beside(instance, active, None if group is None else group.name)
 
 
 def _busy_beside(instance: dg.DagsterInstance, active: Lease | None, group: str | None) -> dg.SkipReason | None:

@@ -31,7 +31,6 @@ from dcc.errors import (
     StoreUnreachableError,
 )
 from dcc.naming import Action
-from dcc.outcomes import ZipKey
 from dcc.qc.contexts.listings import OverviewCoverage, overview_coverage
 from dcc.qc.database import open_qc_database
 from dcc.qc.expected_procedures import Deliveries, DeliveryCriteria, count_deliveries
@@ -67,7 +66,7 @@ from dcc_assets.metadata.links import (
     stored_reports_of_centre,
     xml_of_document,
 )
-from dcc_assets.partitions import keys_of_partitions
+from dcc_assets.partitions import known_keys_in
 
 T = TypeVar("T")
 
@@ -183,7 +182,7 @@ def zip_page(reader: Reader, request: Request) -> PageResponse:
     action, name = request.path_params["action"], request.path_params["name"]
     if action not in set(Action):
         return not_there(request)
-    return _page(reader, lambda databases: _submission_of(databases.tracker, f"{action}/{name}"))
+    return _page(reader, lambda databases: known_keys_in(databases.tracker, [f"{action}/{name}"])[0])
 
 
 @for_reader("html", "json", "spreadsheet")
@@ -244,7 +243,7 @@ def document_xml(request: Request) -> PageResponse:
         return not_there(request)
 
     def find(databases: Databases) -> tuple[Settings, SubmittedDocument]:
-        key = _submission_of(databases.tracker, f"{action}/{archive}")
+        key = known_keys_in(databases.tracker, [f"{action}/{archive}"])[0]
         found = delivered_document(databases.tracker, file_name, key)
         if found is None:
             raise NotFoundError(f"{key} has no document {file_name}. `dcc archive list {key}` shows its files.")
@@ -408,16 +407,6 @@ def spreadsheet(databases: Databases, subject: Subject | None, catalogue: Catalo
         path = Path(folder, _SHEET_NAME)
         write_findings_spreadsheet(path, tracker, qc, scope_of(tracker, subject), causes, catalogue)
         return PageResponse(200, _XLSX, path.read_bytes(), _SHEET_NAME)
-
-
-def _submission_of(connection: Connection, partition: str) -> ZipKey:
-    keys = keys_of_partitions(connection, [partition])
-    if not keys:
-        raise NotFoundError(
-            f"The tracker knows no submission {partition}. See all: `dcc zips`; they are of the form "
-            "<action>/<file name>."
-        )
-    return keys[0]
 
 
 def reading(work: Callable[[Databases], T]) -> T:

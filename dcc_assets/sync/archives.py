@@ -107,7 +107,7 @@ def recorded_reports(
     """
     staging = Staging(settings.staging_directory)
     for ids in sorted_chunks(run_reading(tracker, partial(zip_action_ids, keys=keys, condition=condition)), PAGE):
-        for outcome in run_reading(tracker, partial(_page, ids=ids)):
+        for outcome in run_reading(tracker, partial(recorded_zips, ids=ids)):
             yield complete_zip_report(outcome, staging)
 
 
@@ -159,7 +159,7 @@ def _has_newer(mark: ZipMark) -> ColumnElement[bool]:
         .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
         .where(ZipDownload.id > mark.downloads)
     )
-    revoked = ZipDecision.revoked.is_not(None)
+    revoked: ColumnElement[bool] = ZipDecision.revoked.is_not(None)
     if mark.revoked:
         revoked = ZipDecision.revoked > datetime.fromisoformat(mark.revoked)
     newer = (
@@ -194,13 +194,12 @@ def recorded_crawls(connection: Connection, settings: Settings) -> list[SourceCr
     ]
 
 
-def recorded_zips(connection: Connection, keys: Collection[ZipKey] | None = None) -> Iterator[ZipOutcome]:
-    """All submissions, or those of `keys`, in the order in which they were first seen."""
-    for ids in sorted_chunks(zip_action_ids(connection, keys), PAGE):
-        yield from _page(connection, ids)
-
-
-def _page(connection: Connection, ids: Sequence[int]) -> list[ZipOutcome]:
+def recorded_zips(
+    connection: Connection, keys: Collection[ZipKey] | None = None, ids: Sequence[int] | None = None
+) -> list[ZipOutcome]:
+    """Submissions in the order in which they were first seen: all, of `keys`, or of `ids`."""
+    if ids is None:
+        ids = zip_action_ids(connection, keys)
     sources = {address.id: address for address in load_addresses(connection, only_crawlable=False)}
     attempts = _latest_attempts(connection, ids)
     downloads = [attempt.id for attempt in attempts.values()]

@@ -256,10 +256,14 @@ def _zips_since(
     tracker: Connection, part: Part[ChangeMark], until: datetime | None, shown: ColumnElement[bool] | None
 ) -> dict[ZipKey, State]:
     mark = part.mark
+    # In the state of a document that failed in validation; others of their documents may be further.
+    failed_in_part = and_(
+        ZipAction.phase_id.between(int(Phase.XML_NAME), int(Phase.XSD)), ZipAction.status_id == int(Status.FAILED)
+    )
     query = (
         select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name, ZipAction.phase_id, ZipAction.status_id, _CHANGED)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .where(or_(ZipAction.phase_id >= int(Phase.UPLOAD), _failed_in_part()), part.of_zip_actions())
+        .where(or_(ZipAction.phase_id >= int(Phase.UPLOAD), failed_in_part), part.of_zip_actions())
     )
     since = datetime.fromisoformat(mark.zips) if mark.zips else None
     if since is not None:
@@ -274,12 +278,6 @@ def _zips_since(
         for number, todo, name, phase, status, changed in tracker.execute(query)
         if changed != since or (f"{phase}/{status}", number) not in known
     }
-
-
-def _failed_in_part() -> ColumnElement[bool]:
-    """Submissions in the state of a document that failed in validation; others of their documents may be further."""
-    validated = ZipAction.phase_id.between(int(Phase.XML_NAME), int(Phase.XSD))
-    return and_(validated, ZipAction.status_id == int(Status.FAILED))
 
 
 def _newest(tracker: Connection, qc: Connection, shown: int) -> ChangeMark:

@@ -122,8 +122,10 @@ def archive_older(
     rebuilt has it done as if nothing were archived. Call after all reports are stored. The next call removes what a
     killed one left. Raises TrackerUnreachableError.
     """
-    if session is not None and session.group is not None and _others_are_active(tracker, settings, session):
-        return 0
+    if session is not None and session.group is not None:
+        leases = run_reading(tracker, lambda connection: active_sessions(connection, settings))
+        if any(lease.session != session.id for lease in leases):
+            return 0
     archive = EventArchive() if start_over else read_archive(instance)
     horizon = run_reading(tracker, partial(_next_horizon, settings=settings, now=archive.horizon))
     if horizon == archive.removed == archive.horizon and not start_over:
@@ -138,11 +140,6 @@ def archive_older(
         )
     _write(instance, EventArchive(horizon, horizon))
     return removed
-
-
-def _others_are_active(tracker: Engine, settings: Settings, session: Session) -> bool:
-    leases = run_reading(tracker, lambda connection: active_sessions(connection, settings))
-    return any(lease.session != session.id for lease in leases)
 
 
 def _write(instance: DagsterInstance, archive: EventArchive) -> None:

@@ -220,7 +220,10 @@ def _through(centre: str, late: LateCentre | None, settings: Settings, now: date
         "archives: send the centre its report. It corrects an archive, then `dcc retry`; or removes it from its "
         "server when it has submitted the documents again, and the next crawl clears this."
     )
-    rows = [_late_row(submission, now) for submission in late.zips]
+    rows = [
+        (str(one.key), one.phase.short_name, one.status.short_name, (now - one.since).days, ACTOR_NAMES[_acts_on(one)])
+        for one in late.zips
+    ]
     oldest = page_of_partition(VALIDATED_DOCUMENTS, late.zips[0].key.partition)
     facts: Metadata = {
         "waiting": late.waiting,
@@ -230,11 +233,6 @@ def _through(centre: str, late: LateCentre | None, settings: Settings, now: date
     }
     is_warning = not late.waiting
     return _overdue(SUBMISSIONS_OVERDUE, reason, late.zips[0].since, facts, who, what, is_warning=is_warning)
-
-
-def _late_row(late: LateZip, now: datetime) -> tuple[str | int, ...]:
-    who = ACTOR_NAMES[_acts_on(late)]
-    return str(late.key), late.phase.short_name, late.status.short_name, (now - late.since).days, who
 
 
 def _acts_on(late: LateZip) -> Actor:
