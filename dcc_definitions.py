@@ -5,11 +5,7 @@ from dagster import Definitions
 from dcc.runtime.logging_setup import plan_from_environment, start_logging
 from dcc.runtime.processes import forbid_core_dumps, keep_freed_memory_together
 from dcc.settings import load_settings
-from dcc_assets.archive_audits import archive_audit_definitions
-from dcc_assets.jobs import asset_definitions
-from dcc_assets.reference import reference_definitions
-from dcc_sensors.daily import daily_automation
-from dcc_sensors.notifications import notification_automation
+from dcc_assets.definitions import asset_definitions
 from dcc_sensors.sessions import automation_definitions
 
 # Dagster loads this into each process that works for it.
@@ -17,11 +13,4 @@ keep_freed_memory_together()
 forbid_core_dumps()
 start_logging(plan_from_environment())
 settings = load_settings()
-defs = Definitions.merge(
-    asset_definitions(settings),
-    reference_definitions(),
-    archive_audit_definitions(),
-    automation_definitions(settings),
-    daily_automation(),
-    notification_automation(),
-)
+defs = Definitions.merge(asset_definitions(settings), automation_definitions(settings))

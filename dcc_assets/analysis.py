@@ -1,19 +1,10 @@
 """The group `analysis`: the measurements of each centre as a Parquet dataset."""
 
-from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from dagster import (
-    AssetExecutionContext,
-    MaterializeResult,
-    MetadataValue,
-    TableColumn,
-    TableSchema,
-    multi_asset,
-)
+import dagster as dg
 
-from dcc.settings import Settings
 from dcc_assets.keys import CENTRES, CONTEXTS, MEASUREMENTS, asset
 from dcc_dagster.metadata import table
 from dcc_resources.databases import QcDatabaseResource
@@ -35,8 +26,8 @@ MEASUREMENTS_SPEC: Final = asset(
 )
 
 
-@multi_asset(name="measurements", specs=[MEASUREMENTS_SPEC])
-def measurements(context: AssetExecutionContext, qc_database: QcDatabaseResource) -> MaterializeResult[None]:
+@dg.multi_asset(name="measurements", specs=[MEASUREMENTS_SPEC])
+def measurements(context: dg.AssetExecutionContext, qc_database: QcDatabaseResource) -> dg.MaterializeResult[None]:
     """Export the centre of the run's partition.
 
     Raises ExportError if the files cannot be written, ExportActiveError while another export writes them,
@@ -47,15 +38,15 @@ def measurements(context: AssetExecutionContext, qc_database: QcDatabaseResource
     from dcc.analysis.export import MeasurementFilter, export_measurements
 
     centre = context.partition_key
-    directory = measurements_directory(qc_database.settings_with(), centre)
+    directory = qc_database.settings_with().home / "measurements" / quote(centre, safe="")
     report = export_measurements(qc_database.ready(), directory, criteria=MeasurementFilter(centre=centre))
     written = [(partition.procedure_id,) for partition in report.written[:_PROCEDURES_SHOWN]]
-    columns = [TableColumn(column.name, str(column.type), description=column.meaning) for column in COLUMNS]
-    return MaterializeResult(
+    columns = [dg.TableColumn(column.name, str(column.type), description=column.meaning) for column in COLUMNS]
+    return dg.MaterializeResult(
         metadata={
             "dagster/row_count": report.rows,
-            "dagster/column_schema": TableSchema(columns),
-            "path": MetadataValue.path(str(directory)),
+            "dagster/column_schema": dg.TableSchema(columns),
+            "path": dg.MetadataValue.path(str(directory)),
             "bytes": sum(file.stat().st_size for file in directory.rglob("*.parquet")),
             "files": report.files,
             "files written": len(report.written),
@@ -64,8 +55,3 @@ def measurements(context: AssetExecutionContext, qc_database: QcDatabaseResource
             "procedures written": table(("procedure",), written),
         }
     )
-
-
-def measurements_directory(settings: Settings, centre: str) -> Path:
-    """The directory with a centre's files."""
-    return settings.home / "measurements" / quote(centre, safe="")

@@ -3,18 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from dagster import (
-    AssetCheckResult,
-    AssetCheckSeverity,
-    AssetExecutionContext,
-    AssetSelection,
-    Definitions,
-    Failure,
-    MaterializeResult,
-    define_asset_job,
-    in_process_executor,
-    multi_asset,
-)
+import dagster as dg
 
 from dcc.databases.transactions import run_reading
 from dcc.operations.archive_audits import AuditResult, audit_archives
@@ -33,7 +22,7 @@ LOST_TAG: Final = "dcc/lost_archives"
 _LOST_SHOWN: Final = 50
 
 
-@multi_asset(
+@dg.multi_asset(
     name="audit",
     specs=[
         asset(
@@ -48,8 +37,8 @@ _LOST_SHOWN: Final = 50
     description="Reads the copies of the archive store whose turn it is, and repairs bad and missing ones.",
 )
 def archive_store(
-    context: AssetExecutionContext, tracker: TrackerResource, store: StoreResource
-) -> Iterator[MaterializeResult[None]]:
+    context: dg.AssetExecutionContext, tracker: TrackerResource, store: StoreResource
+) -> Iterator[dg.MaterializeResult[None]]:
     """Audit the archive store, and show what it holds. Raises Failure for a lost archive or a copy that stays bad."""
     settings, engine = tracker.settings_with(store), tracker.ready()
     done = audit_archives(engine, settings, "the nightly audit")
@@ -57,15 +46,15 @@ def archive_store(
         context.log.warning(notice)
     found = run_reading(engine, lambda connection: store_overview(connection, settings))
     shown = _figures(found) | _audits(done)
-    copies = AssetCheckResult(
+    copies = dg.AssetCheckResult(
         asset_key=ARCHIVE_STORE, check_name=ARCHIVE_COPIES.name, passed=not found.lost, metadata=shown
     )
-    yield MaterializeResult(asset_key=ARCHIVE_STORE, metadata=shown, check_results=[copies, _replicas(done)])
+    yield dg.MaterializeResult(asset_key=ARCHIVE_STORE, metadata=shown, check_results=[copies, _replicas(done)])
     if done.lost:
         context.instance.add_run_tags(context.run.run_id, {LOST_TAG: str(len(done.lost))})
     if not done.is_intact:
         lost = "; ".join(map(str, done.lost))
-        raise Failure(
+        raise dg.Failure(
             f"No copy is good of {lost}. See dcc archive status."
             if lost
             else "A copy is still bad: dcc archive repair",
@@ -107,24 +96,20 @@ def _audits(done: AuditResult) -> Metadata:
     return {"this audit": table(("replica", "read", "bad", "missing", "repaired", "ended early"), rows)}
 
 
-def _replicas(done: AuditResult) -> AssetCheckResult:
+def _replicas(done: AuditResult) -> dg.AssetCheckResult:
     """A warning at most: other replicas have the archives, and the next audit goes on."""
-    return AssetCheckResult(
+    return dg.AssetCheckResult(
         asset_key=ARCHIVE_STORE,
         check_name=ARCHIVE_REPLICAS.name,
         passed=not done.unreachable,
-        severity=AssetCheckSeverity.WARN,
+        severity=dg.AssetCheckSeverity.WARN,
         metadata={"replicas that are away": table(("replica", "reason"), list(done.unreachable.items()))},
     )
 
 
-def archive_audit_definitions() -> Definitions:
-    """The asset, its checks, and the job that audits the store."""
-    job = define_asset_job(
-        AUDIT_JOB,
-        AssetSelection.assets(ARCHIVE_STORE),
-        executor_def=in_process_executor,
-        description="Reads a share of the copies in the archive store, so that all are read within "
-        "DCC_ARCHIVE_AUDIT_DAYS.",
-    )
-    return Definitions(assets=[archive_store], jobs=[job])
+audit_job: Final = dg.define_asset_job(
+    AUDIT_JOB,
+    dg.AssetSelection.assets(ARCHIVE_STORE),
+    executor_def=dg.in_process_executor,
+    description="Reads a share of the copies in the archive store, so that all are read within DCC_ARCHIVE_AUDIT_DAYS.",
+)

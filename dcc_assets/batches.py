@@ -15,24 +15,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from dagster import (
-    Config,
-    DynamicOut,
-    DynamicOutput,
-    In,
-    InputContext,
-    IOManager,
-    IOManagerDefinition,
-    JobDefinition,
-    Nothing,
-    OpExecutionContext,
-    Out,
-    OutputContext,
-    execute_job,
-    job,
-    op,
-    reconstructable,
-)
+import dagster as dg
 
 from dcc.redaction import redacted
 from dcc.runtime.disk_space import lacks_room
@@ -49,7 +32,6 @@ from dcc_resources.databases import QcDatabaseResource, TrackerResource
 log = logging.getLogger(__name__)
 
 BATCHES_JOB: Final = "prepare_batches"
-_NAMES: Final = "names"
 _RUN: Final = f"import sys; from {__name__} import main; main(*sys.argv[1:])"
 _OF_SESSIONS: Final = frozenset({"until", "workers", "k8s_jobs", *NotificationSettings.model_fields})
 """The settings that make no difference to workers, or that go to them with each run."""
@@ -57,19 +39,7 @@ _LOOK_SECONDS: Final = 0.5
 _STOP_SECONDS: Final = 10.0
 
 
-class _Names(IOManager):
-    """Passes only the names of batches, which are in the keys of the steps, so that workers share no disk."""
-
-    def handle_output(self, context: OutputContext, obj: object) -> None:
-        """Nothing to keep."""
-
-    def load_input(self, context: InputContext) -> str:
-        """The name of the batch."""
-        upstream = context.upstream_output
-        return "" if upstream is None else upstream.mapping_key or ""
-
-
-class BatchOf(Config):
+class BatchOf(dg.Config):
     """What batches are prepared for: see `dcc.session.batches.exchange.Workers`."""
 
     work: str
@@ -81,27 +51,20 @@ class BatchNames(BatchOf):
     names: list[str]
 
 
-@op(
-    out=DynamicOut(str, io_manager_key=_NAMES),
-    description="The batches, each of which a worker is given.",
-)
-def batches(config: BatchNames) -> Iterator[DynamicOutput[str]]:
-    """A step for each batch."""
+@dg.op(out=dg.DynamicOut(dg.Nothing), description="The batches, each of which a worker is given.")
+def batches(config: BatchNames) -> Iterator[dg.DynamicOutput[None]]:
+    """A step for each batch, whose name is the step's key: so workers share no disk."""
     for name in config.names:
-        yield DynamicOutput(name, mapping_key=name)
+        yield dg.DynamicOutput(None, mapping_key=name)
 
 
-@op(
-    ins={"name": In(str)},
-    out=Out(Nothing, io_manager_key=_NAMES),
+@dg.op(
+    ins={"batch": dg.In(dg.Nothing)},
+    out=dg.Out(dg.Nothing),
     description="Fetches the archives of a batch, prepares them, and leaves what it found in the object store.",
 )
 def prepare_batch(
-    context: OpExecutionContext,
-    config: BatchOf,
-    tracker: TrackerResource,
-    qc_database: QcDatabaseResource,
-    name: str,
+    context: dg.OpExecutionContext, config: BatchOf, tracker: TrackerResource, qc_database: QcDatabaseResource
 ) -> None:
     """Prepare a batch, as far as there is room on the disks.
 
@@ -110,7 +73,7 @@ def prepare_batch(
     from dcc.replay.batches import prepare_replay_batch
     from dcc.session.batches.worker import prepare_batch as prepare
 
-    settings = load_settings()
+    settings, name = load_settings(), str(context.get_mapping_key())
     try:
         if is_replay(config.work):
             done = prepare_replay_batch(settings, config.work, name)
@@ -124,26 +87,25 @@ def prepare_batch(
     context.log.info(f"{done} archives are in the object store")
 
 
-def prepare_batches() -> JobDefinition:
+def prepare_batches() -> dg.JobDefinition:
     """The job for the settings of this process; workers find it by this function's name."""
     return batches_job(load_settings())
 
 
-def batches_job(settings: Settings) -> JobDefinition:
+def batches_job(settings: Settings) -> dg.JobDefinition:
     """The job for the executor of the settings."""
 
-    @job(
+    @dg.job(
         name=BATCHES_JOB,
         executor_def=executor_of(settings, [__name__]),
         resource_defs={
-            _NAMES: IOManagerDefinition.hardcoded_io_manager(_Names()),
             TrackerResource.key: TrackerResource.of(settings),
             QcDatabaseResource.key: QcDatabaseResource.of(settings),
         },
         description="Fetches and prepares archives by workers, a batch a step. A session or a replay starts it.",
     )
     def _prepare_batches() -> None:
-        batches().map(prepare_batch)
+        batches().map(lambda batch: prepare_batch(batch=batch))
 
     return _prepare_batches
 
@@ -224,8 +186,8 @@ def main(work: str, *names: str) -> None:
     end_with_parent()
     settings = load_settings()
     with open_instance(settings, instance_overrides(settings)) as instance:
-        run = execute_job(
-            reconstructable(prepare_batches),
+        run = dg.execute_job(
+            dg.reconstructable(prepare_batches),
             instance=instance,
             run_config=run_config(settings, work, names),
             tags={} if is_replay(work) else {SESSION_TAG: PurePosixPath(work).name},

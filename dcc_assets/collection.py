@@ -3,18 +3,12 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from dagster import (
-    AllPartitionMapping,
-    AssetDep,
-    AssetExecutionContext,
-    BackfillPolicy,
-    OpExecutionContext,
-    multi_asset,
-)
+import dagster as dg
 
 from dcc.databases.transactions import run_reading
 from dcc.operations.sessions import SessionWork
 from dcc.phases import Phase
+from dcc.store.staging import Staging
 from dcc_assets.keys import (
     CHECK_OF_PHASE,
     CRAWL_OVERDUE,
@@ -26,13 +20,13 @@ from dcc_assets.keys import (
     ZIP_DOWNLOADS,
     asset,
     check,
+    chosen_assets,
 )
 from dcc_assets.metadata.file_sources import found_zip_reports, source_report
 from dcc_assets.partitions import known_sources, source_partitions
-from dcc_assets.runs import session_work
 from dcc_assets.sync.archives import note_shown, show_missing
 from dcc_assets.sync.overdue import overdue_changes
-from dcc_assets.sync.recorder import session_recorder
+from dcc_assets.sync.recorder import recorded_work
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.partition_events import PartitionReport, Result, results
 from dcc_resources.file_sources import FolderResource, FtpResource, HttpResource, SftpResource
@@ -62,7 +56,7 @@ ARCHIVE_SPECS: Final = (
         "a later submission without a result has passed.",
         {"zip"},
         ZIP_ACTIONS,
-        [AssetDep(FILE_SOURCE_LISTINGS, partition_mapping=AllPartitionMapping())],
+        [dg.AssetDep(FILE_SOURCE_LISTINGS, partition_mapping=dg.AllPartitionMapping())],
     ),
     asset(
         ZIP_DOWNLOADS,
@@ -81,16 +75,14 @@ ARCHIVE_CHECKS: Final = tuple(
 )
 
 
-@multi_asset(
+@chosen_assets(
     name="list_file_sources",
     specs=[FILE_SOURCE_SPEC],
     check_specs=FILE_SOURCE_CHECKS,
-    can_subset=True,
-    backfill_policy=BackfillPolicy.single_run(),
     description="Lists the file sources whose partitions are chosen.",
 )
 def chosen_file_sources(
-    context: AssetExecutionContext,
+    context: dg.AssetExecutionContext,
     session: SessionResource,
     sftp: SftpResource,
     ftp: FtpResource,
@@ -99,29 +91,27 @@ def chosen_file_sources(
 ) -> Iterator[Result]:
     """Crawl the sources of the run's partitions. Raises as `crawl`, and NotFoundError for an unknown one."""
     run = context.op_execution_context
-    with session_work(run, session, sftp, ftp, http, folder) as work, session_recorder(run, work) as recorder:
+    with recorded_work(run, session, sftp, ftp, http, folder) as (work, recorder):
         chosen = known_sources(work.tracker, context.partition_keys)
-        yield from results(context, crawl(run, work, recorder, chosen))
+        yield from results(context, crawl(work, recorder, chosen))
 
 
 def crawl(
-    context: OpExecutionContext,
-    work: SessionWork,
-    recorder: EventRecorder,
-    source_ids: Sequence[int] | None = None,
+    work: SessionWork, recorder: EventRecorder, source_ids: Sequence[int] | None = None
 ) -> Iterator[PartitionReport]:
     """Crawl all available sources, or those of `source_ids`; record the archives found; report on each source.
 
     Raises as the crawl.
     """
+    staging = Staging(work.settings.staging_directory)
     sources = run_reading(work.tracker, source_partitions)
-    context.instance.add_dynamic_partitions(str(FILE_SOURCES.name), list(sources))
-    show_missing(context.instance, recorder, work)
+    recorder.instance.add_dynamic_partitions(str(FILE_SOURCES.name), list(sources))
+    show_missing(recorder, work)
     listed = []
     for outcome in work.crawl(source_ids):
         listed.append(outcome.partition)
-        recorder.record_many(found_zip_reports(outcome))
+        recorder.record(found_zip_reports(outcome, staging))
         yield source_report(outcome)
-    yield from overdue_changes(context.instance, recorder, work.tracker, work.settings, listed)
-    recorder.when_stored(lambda: note_shown(context.instance, work))
+    yield from overdue_changes(recorder, work.tracker, work.settings, listed)
+    recorder.when_stored(lambda: note_shown(recorder.instance, work))
     work.hand_over_if_due(archives=True)

@@ -51,8 +51,7 @@ def upgrade_instance(settings: Settings) -> None:
     """
     if not settings.dagster_home.is_dir():
         return
-    from dcc_dagster.earlier_configuration import bring_up_to_date
-    from dcc_dagster.instance_configuration import configuration_path
+    from dcc_dagster.instance_configuration import bring_up_to_date, configuration_path
 
     bring_up_to_date(configuration_path(settings))
     if settings.dagster_url is None:
@@ -77,9 +76,8 @@ def last_daemon_beat(instance: DagsterInstance) -> float | None:
 def pending_changes(settings: Settings) -> list[str]:
     """What `dcc init` would change of Dagster's storage and `dagster.yaml`, a sentence each."""
     from dcc.errors import DagsterStorageOutdatedError
-    from dcc_dagster.earlier_configuration import moved_names
     from dcc_dagster.instance import require_dagster_database
-    from dcc_dagster.instance_configuration import configuration_path
+    from dcc_dagster.instance_configuration import configuration_path, moved_names
 
     path = configuration_path(settings)
     moved = moved_names(path)

@@ -7,7 +7,7 @@ It has the concurrency pool of the QC database to itself.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from dagster import AssetExecutionContext, BackfillPolicy, OpExecutionContext, multi_asset
+from dagster import AssetExecutionContext
 from sqlalchemy import Engine
 
 from dcc.errors import NotFoundError
@@ -22,6 +22,7 @@ from dcc_assets.keys import (
     ZIP_ACTIONS,
     asset,
     check,
+    chosen_assets,
 )
 from dcc_assets.metadata.causes import causes_explained
 from dcc_assets.partitions import known_keys
@@ -29,7 +30,7 @@ from dcc_assets.runs import session_work
 from dcc_assets.sync.changes import Mirror
 from dcc_assets.sync.horizon import archive_older
 from dcc_assets.sync.overdue import overdue_changes
-from dcc_assets.sync.recorder import session_recorder
+from dcc_assets.sync.recorder import recorder_of
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.instance import QC_DATABASE_POOL
 from dcc_dagster.partition_events import PartitionReport, Result, results
@@ -65,12 +66,10 @@ DATA_SPECS: Final = (
 DATA_CHECKS: Final = tuple(check(key, ZIP_ACTIONS) for key in (UPLOAD_CHECK, *CHECK_OF_GROUP.values()))
 
 
-@multi_asset(
+@chosen_assets(
     name="load_chosen_data",
     specs=DATA_SPECS,
     check_specs=DATA_CHECKS,
-    can_subset=True,
-    backfill_policy=BackfillPolicy.single_run(),
     pool=QC_DATABASE_POOL,
     description="Uploads the documents of the submissions whose partitions are chosen, and judges them again, alone.",
 )
@@ -81,20 +80,19 @@ def chosen_data(
     yield from load_chosen(context, session, qc_database, rejudge=True)
 
 
-def load(
-    context: OpExecutionContext, work: SessionWork, qc: Engine, recorder: EventRecorder
-) -> Iterator[PartitionReport]:
+def load(work: SessionWork, qc: Engine, recorder: EventRecorder) -> Iterator[PartitionReport]:
     """Process all waiting documents; report their results, and changes made outside of sessions.
 
     Faulty data fail checks, never the run. Raises as the work.
     """
-    mirror = Mirror(context.instance, work.tracker, qc, work.settings, work.session.group)
+    instance = recorder.instance
+    mirror = Mirror(instance, work.tracker, qc, work.settings, work.session.group)
     yield from mirror.catch_up()
     yield from mirror.of_session(work.process_data(qc))
     yield from mirror.catch_up()
-    yield from overdue_changes(context.instance, recorder, work.tracker, work.settings, mirror.centres_shown)
+    yield from overdue_changes(recorder, work.tracker, work.settings, mirror.centres_shown)
     recorder.when_stored(mirror.note_shown)
-    recorder.when_stored(lambda: archive_older(context.instance, work.tracker, work.settings, session=work.session))
+    recorder.when_stored(lambda: archive_older(instance, work.tracker, work.settings, session=work.session))
 
 
 def load_chosen(
@@ -114,10 +112,10 @@ def load_chosen(
     with session_work(run, session) as work:
         keys = known_keys(work.tracker, context.partition_keys)
         qc = work.ready(qc_database.ready)
-        with session_recorder(run, work, qc) as recorder:
+        with recorder_of(run, work.tracker, work.settings, qc) as recorder:
             mirror = Mirror(context.instance, work.tracker, qc, work.settings)
             outcomes = work.process_data(qc, keys, rejudge=rejudge)
-            recorder.record_many(mirror.of_session(outcomes, excluding=frozenset(keys)))
+            recorder.record(mirror.of_session(outcomes, excluding=frozenset(keys)))
             reports = _of_all(mirror.recorded(keys, ()), context.partition_keys)
             yield from results(context, reports, causes_explained(work.tracker, work.settings))
 

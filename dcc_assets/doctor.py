@@ -34,10 +34,9 @@ from dcc.tracker.models import CrawlingSession
 from dcc_assets.runs import UNFINISHED
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.crawl_intervals import require_crawl_intervals
-from dcc_dagster.earlier_configuration import moved_names
 from dcc_dagster.executors import reach_workers, require_executor
 from dcc_dagster.instance import open_instance
-from dcc_dagster.instance_configuration import CONFIGURATION_FILE
+from dcc_dagster.instance_configuration import CONFIGURATION_FILE, moved_names
 
 _DAEMON_SECONDS: Final = 300
 """A daemon reports twice a minute."""

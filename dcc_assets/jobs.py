@@ -1,4 +1,4 @@
-"""The jobs of sessions, and all assets and jobs of the Dagster code location.
+"""The jobs of sessions.
 
 A job does all work that is due and reports on the partitions that it meets: sources, submissions and centres in one
 run. So it is made of an op: a run of assets takes only partitions of one kind, chosen before it starts. `job_of` names
@@ -7,24 +7,19 @@ its assets: the page of each shows the job and what starts it.
 
 from typing import Final
 
-from dagster import Definitions, OpExecutionContext, in_process_executor, op
+from dagster import OpExecutionContext, op
 
-from dcc.settings import Settings, load_settings
-from dcc_assets.analysis import measurements
-from dcc_assets.batches import batches_job
-from dcc_assets.collection import ARCHIVE_SPECS, chosen_file_sources, crawl
-from dcc_assets.data import DATA_SPECS, chosen_data, load
+from dcc_assets.collection import ARCHIVE_SPECS, crawl
+from dcc_assets.data import DATA_SPECS, load
 from dcc_assets.keys import FILE_SOURCE_LISTINGS, QC, ZIP_ACTIONS_ASSET
-from dcc_assets.quality_control import CONTEXT_SPECS, chosen_contexts, chosen_qc
-from dcc_assets.reports import chosen_reports
+from dcc_assets.quality_control import CONTEXT_SPECS
 from dcc_assets.runs import session_work
 from dcc_assets.sync.changes import Mirror
-from dcc_assets.sync.overdue import overdue_changes, show_overdue_job
-from dcc_assets.sync.recorder import recorder_of, session_recorder
-from dcc_assets.validation import DOCUMENT_SPECS, chosen_zip_actions, process
+from dcc_assets.sync.overdue import overdue_changes
+from dcc_assets.sync.recorder import recorded_work, recorder_of
+from dcc_assets.validation import DOCUMENT_SPECS, process
 from dcc_dagster.instance import QC_DATABASE_POOL
 from dcc_dagster.job_assets import job_of
-from dcc_resources.code_location import platform_resources
 from dcc_resources.databases import QcDatabaseResource, TrackerResource
 from dcc_resources.file_sources import FolderResource, FtpResource, HttpResource, SftpResource
 from dcc_resources.services import StoreResource
@@ -50,11 +45,8 @@ def _crawl(
     http: HttpResource,
     folder: FolderResource,
 ) -> None:
-    with (
-        session_work(context, session, sftp, ftp, http, folder) as work,
-        session_recorder(context, work) as recorder,
-    ):
-        recorder.record_many(crawl(context, work, recorder))
+    with recorded_work(context, session, sftp, ftp, http, folder) as (work, recorder):
+        recorder.record(crawl(work, recorder))
 
 
 @op(
@@ -70,11 +62,8 @@ def _process(
     http: HttpResource,
     folder: FolderResource,
 ) -> None:
-    with (
-        session_work(context, session, sftp, ftp, http, folder) as work,
-        session_recorder(context, work) as recorder,
-    ):
-        recorder.record_many(process(context, work, recorder, store.staging()))
+    with recorded_work(context, session, sftp, ftp, http, folder) as (work, recorder):
+        recorder.record(process(work, recorder, store.staging()))
 
 
 @op(
@@ -85,8 +74,8 @@ def _process(
 def _load(context: OpExecutionContext, session: SessionResource, qc_database: QcDatabaseResource) -> None:
     with session_work(context, session) as work:
         qc = work.ready(qc_database.ready)
-        with session_recorder(context, work, qc) as recorder:
-            recorder.record_many(load(context, work, qc, recorder))
+        with recorder_of(context, work.tracker, work.settings, qc) as recorder:
+            recorder.record(load(work, qc, recorder))
 
 
 @op(
@@ -97,8 +86,8 @@ def _show(context: OpExecutionContext, tracker: TrackerResource, qc_database: Qc
     settings, engine, qc = tracker.settings_with(qc_database), tracker.ready(), qc_database.ready()
     with recorder_of(context, engine, settings, qc) as recorder:
         mirror = Mirror(context.instance, engine, qc, settings)
-        recorder.record_many(mirror.catch_up())
-        recorder.record_many(overdue_changes(context.instance, recorder, engine, settings, mirror.centres_shown))
+        recorder.record(mirror.catch_up())
+        recorder.record(overdue_changes(recorder, engine, settings, mirror.centres_shown))
         recorder.when_stored(mirror.note_shown)
 
 
@@ -127,28 +116,3 @@ show_changes: Final = job_of(
     _DATA_ASSETS,
     "Shows what `dcc` commands changed: quality control, withdrawals, confirmations. It changes no data.",
 )
-
-
-def asset_definitions(settings: Settings | None = None) -> Definitions:
-    """Assets, checks and jobs, all run in the run's own process, and the resources with the values of `settings`."""
-    return Definitions(
-        assets=[
-            chosen_file_sources,
-            chosen_zip_actions,
-            chosen_data,
-            chosen_contexts,
-            chosen_qc,
-            chosen_reports,
-            measurements,
-        ],
-        jobs=[
-            crawl_file_sources,
-            process_zip_actions,
-            batches_job(settings or load_settings()),
-            load_data,
-            show_changes,
-            show_overdue_job,
-        ],
-        resources=platform_resources(settings),
-        executor=in_process_executor,
-    )

@@ -12,76 +12,71 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Set
+from functools import partial
 from typing import Final
 
-from dagster import (
-    AssetCheckKey,
-    AssetCheckSpec,
-    AssetDep,
-    AssetKey,
-    AssetSpec,
-    DynamicPartitionsDefinition,
-    PartitionsDefinition,
-    PreviewWarning,
-)
+import dagster as dg
 
 from dcc.phases import Phase
 from dcc.reference.loading import SETS
 from dcc.reports.checks import check_named
 from dcc.rules.catalogue import GROUPS
 
-FILE_SOURCES: Final = DynamicPartitionsDefinition(name="file_sources")
-ZIP_ACTIONS: Final = DynamicPartitionsDefinition(name="zip_actions")
-CENTRES: Final = DynamicPartitionsDefinition(name="centres")
+FILE_SOURCES: Final = dg.DynamicPartitionsDefinition(name="file_sources")
+ZIP_ACTIONS: Final = dg.DynamicPartitionsDefinition(name="zip_actions")
+CENTRES: Final = dg.DynamicPartitionsDefinition(name="centres")
 
-FILE_SOURCE_LISTINGS: Final = AssetKey("file_source_listings")
-ZIP_ACTIONS_ASSET: Final = AssetKey("zip_actions")
-ZIP_DOWNLOADS: Final = AssetKey("zip_downloads")
-XML_DOCUMENTS: Final = AssetKey("xml_documents")
-VALIDATED_DOCUMENTS: Final = AssetKey("validated_documents")
-UPLOADED_DATA: Final = AssetKey("uploaded_data")
-DATA_INTEGRITY: Final = AssetKey("data_integrity")
-CONTEXTS: Final = AssetKey("contexts")
-OVERVIEWS: Final = AssetKey("overviews")
-QC: Final = AssetKey("qc")
-SUBMISSION_REPORTS: Final = AssetKey("submission_reports")
-MEASUREMENTS: Final = AssetKey("measurements")
-ARCHIVE_STORE: Final = AssetKey("archive_store")
-REFERENCE: Final = {name: AssetKey(f"reference_{name}") for name in SETS}
+FILE_SOURCE_LISTINGS: Final = dg.AssetKey("file_source_listings")
+ZIP_ACTIONS_ASSET: Final = dg.AssetKey("zip_actions")
+ZIP_DOWNLOADS: Final = dg.AssetKey("zip_downloads")
+XML_DOCUMENTS: Final = dg.AssetKey("xml_documents")
+VALIDATED_DOCUMENTS: Final = dg.AssetKey("validated_documents")
+UPLOADED_DATA: Final = dg.AssetKey("uploaded_data")
+DATA_INTEGRITY: Final = dg.AssetKey("data_integrity")
+CONTEXTS: Final = dg.AssetKey("contexts")
+OVERVIEWS: Final = dg.AssetKey("overviews")
+QC: Final = dg.AssetKey("qc")
+SUBMISSION_REPORTS: Final = dg.AssetKey("submission_reports")
+MEASUREMENTS: Final = dg.AssetKey("measurements")
+ARCHIVE_STORE: Final = dg.AssetKey("archive_store")
+REFERENCE: Final = {name: dg.AssetKey(f"reference_{name}") for name in SETS}
 """The names of the sets of reference data that data are judged by."""
 
-REACHABLE: Final = AssetCheckKey(FILE_SOURCE_LISTINGS, "reachable")
-CRAWL_OVERDUE: Final = AssetCheckKey(FILE_SOURCE_LISTINGS, "crawl_overdue")
+REACHABLE: Final = dg.AssetCheckKey(FILE_SOURCE_LISTINGS, "reachable")
+CRAWL_OVERDUE: Final = dg.AssetCheckKey(FILE_SOURCE_LISTINGS, "crawl_overdue")
 CHECK_OF_PHASE: Final = {
-    Phase.ZIP_NAME: AssetCheckKey(ZIP_ACTIONS_ASSET, "zip_name"),
-    Phase.DOWNLOAD: AssetCheckKey(ZIP_DOWNLOADS, "download"),
-    Phase.ZIP_MD5: AssetCheckKey(ZIP_DOWNLOADS, "zip_md5"),
-    Phase.UNZIP: AssetCheckKey(XML_DOCUMENTS, "unzip"),
-    Phase.XML_NAME: AssetCheckKey(XML_DOCUMENTS, "xml_name"),
-    Phase.XSD: AssetCheckKey(VALIDATED_DOCUMENTS, "xsd"),
+    Phase.ZIP_NAME: dg.AssetCheckKey(ZIP_ACTIONS_ASSET, "zip_name"),
+    Phase.DOWNLOAD: dg.AssetCheckKey(ZIP_DOWNLOADS, "download"),
+    Phase.ZIP_MD5: dg.AssetCheckKey(ZIP_DOWNLOADS, "zip_md5"),
+    Phase.UNZIP: dg.AssetCheckKey(XML_DOCUMENTS, "unzip"),
+    Phase.XML_NAME: dg.AssetCheckKey(XML_DOCUMENTS, "xml_name"),
+    Phase.XSD: dg.AssetCheckKey(VALIDATED_DOCUMENTS, "xsd"),
 }
 """A submission's checks in the order in which they are made: the name comes before any download."""
-UPLOAD_CHECK: Final = AssetCheckKey(UPLOADED_DATA, "upload")
-CHECK_OF_GROUP: Final = {group.name: AssetCheckKey(DATA_INTEGRITY, group.name) for group in GROUPS}
-CENTRE_SILENT: Final = AssetCheckKey(CONTEXTS, "centre_silent")
-SUBMISSIONS_OVERDUE: Final = AssetCheckKey(CONTEXTS, "submissions_overdue")
-ARCHIVE_COPIES: Final = AssetCheckKey(ARCHIVE_STORE, "archive_copies")
-ARCHIVE_REPLICAS: Final = AssetCheckKey(ARCHIVE_STORE, "archive_replicas")
-REFERENCE_FRESH: Final = {name: AssetCheckKey(key, "fresh") for name, key in REFERENCE.items()}
+UPLOAD_CHECK: Final = dg.AssetCheckKey(UPLOADED_DATA, "upload")
+CHECK_OF_GROUP: Final = {group.name: dg.AssetCheckKey(DATA_INTEGRITY, group.name) for group in GROUPS}
+CENTRE_SILENT: Final = dg.AssetCheckKey(CONTEXTS, "centre_silent")
+SUBMISSIONS_OVERDUE: Final = dg.AssetCheckKey(CONTEXTS, "submissions_overdue")
+ARCHIVE_COPIES: Final = dg.AssetCheckKey(ARCHIVE_STORE, "archive_copies")
+ARCHIVE_REPLICAS: Final = dg.AssetCheckKey(ARCHIVE_STORE, "archive_replicas")
+REFERENCE_FRESH: Final = {name: dg.AssetCheckKey(key, "fresh") for name, key in REFERENCE.items()}
+
+chosen_assets: Final = partial(dg.multi_asset, can_subset=True, backfill_policy=dg.BackfillPolicy.single_run())
+"""Decorates what materialises the assets and partitions that are chosen, in one run."""
 
 _OWNERS: Final = ["team:data-wranglers"]
 
 
 def asset(
-    key: AssetKey,
+    key: dg.AssetKey,
     group: str,
     description: str,
     kinds: Set[str],
-    partitions: PartitionsDefinition[str] | None = None,
-    deps: Iterable[AssetKey | AssetDep] = (),
-) -> AssetSpec:
+    partitions: dg.PartitionsDefinition[str] | None = None,
+    deps: Iterable[dg.AssetKey | dg.AssetDep] = (),
+) -> dg.AssetSpec:
     """An asset of a group. A run may leave partitions out: those that failed are not materialised."""
-    return AssetSpec(
+    return dg.AssetSpec(
         key,
         deps=list(deps),
         description=description,
@@ -93,10 +88,10 @@ def asset(
     )
 
 
-def check(key: AssetCheckKey, partitions: PartitionsDefinition[str] | None = None) -> AssetCheckSpec:
+def check(key: dg.AssetCheckKey, partitions: dg.PartitionsDefinition[str] | None = None) -> dg.AssetCheckSpec:
     """A check, described as `dcc.reports.checks` says, with a result for each partition if there are any."""
     # Partitions of checks are a preview in Dagster 1.13.
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PreviewWarning)
+        warnings.simplefilter("ignore", dg.PreviewWarning)
         demand = check_named(key.name).demand
-        return AssetCheckSpec(key.name, asset=key.asset_key, description=demand, partitions_def=partitions)
+        return dg.AssetCheckSpec(key.name, asset=key.asset_key, description=demand, partitions_def=partitions)

@@ -33,8 +33,13 @@ def known_sources(tracker: Engine, partitions: Sequence[str]) -> list[int]:
 
 
 def known_keys(tracker: Engine, partitions: Sequence[str]) -> list[ZipKey]:
+    """As `known_keys_in`, with a connection of its own."""
+    return run_reading(tracker, lambda connection: known_keys_in(connection, partitions))
+
+
+def known_keys_in(connection: Connection, partitions: Sequence[str]) -> list[ZipKey]:
     """The submissions of partition keys. Raises NotFoundError for an unknown one."""
-    keys = run_reading(tracker, lambda connection: keys_of_partitions(connection, partitions))
+    keys = keys_of_partitions(connection, partitions)
     missing = set(partitions) - {key.partition for key in keys}
     if missing:
         raise NotFoundError(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from dagster import AllPartitionMapping, AssetDep, AssetExecutionContext, BackfillPolicy, multi_asset
+from dagster import AllPartitionMapping, AssetDep, AssetExecutionContext
 
 from dcc.errors import NotFoundError
 from dcc_assets.data import load_chosen
@@ -18,11 +18,12 @@ from dcc_assets.keys import (
     ZIP_ACTIONS,
     asset,
     check,
+    chosen_assets,
 )
 from dcc_assets.runs import session_work
 from dcc_assets.sync.changes import Mirror
 from dcc_assets.sync.overdue import overdue_changes
-from dcc_assets.sync.recorder import session_recorder
+from dcc_assets.sync.recorder import recorder_of
 from dcc_dagster.instance import QC_DATABASE_POOL
 from dcc_dagster.partition_events import Result, results
 from dcc_resources.databases import QcDatabaseResource
@@ -65,12 +66,10 @@ QC_SPEC: Final = asset(
 CENTRE_CHECKS: Final = (check(CENTRE_SILENT, CENTRES), check(SUBMISSIONS_OVERDUE, CENTRES))
 
 
-@multi_asset(
+@chosen_assets(
     name="build_chosen_contexts",
     specs=CONTEXT_SPECS,
     check_specs=CENTRE_CHECKS,
-    can_subset=True,
-    backfill_policy=BackfillPolicy.single_run(),
     pool=QC_DATABASE_POOL,
     description="Brings the data contexts and overviews of the centres whose partitions are chosen up to date.",
 )
@@ -84,12 +83,12 @@ def chosen_contexts(
     run, chosen = context.op_execution_context, frozenset(context.partition_keys)
     with session_work(run, session) as work:
         qc = work.ready(qc_database.ready)
-        with session_recorder(run, work, qc) as recorder:
+        with recorder_of(run, work.tracker, work.settings, qc) as recorder:
             mirror = Mirror(context.instance, work.tracker, qc, work.settings)
-            recorder.record_many(mirror.of_session(work.process_data(qc, ()), excluding=chosen))
+            recorder.record(mirror.of_session(work.process_data(qc, ()), excluding=chosen))
             reports = list(mirror.recorded((), chosen))
             yield from results(context, reports)
-            overdue = overdue_changes(context.instance, recorder, work.tracker, work.settings, mirror.centres_shown)
+            overdue = overdue_changes(recorder, work.tracker, work.settings, mirror.centres_shown)
             yield from results(context, overdue)
     missing = chosen - {report.partition for report in reports}
     if missing:
@@ -99,11 +98,9 @@ def chosen_contexts(
         )
 
 
-@multi_asset(
+@chosen_assets(
     name="settle_chosen_zip_actions",
     specs=[QC_SPEC],
-    can_subset=True,
-    backfill_policy=BackfillPolicy.single_run(),
     pool=QC_DATABASE_POOL,
     description="Brings the submissions whose partitions are chosen to the state of their data contexts.",
 )

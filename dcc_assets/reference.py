@@ -3,19 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from dagster import (
-    AssetCheckResult,
-    AssetCheckSeverity,
-    AssetExecutionContext,
-    AssetSelection,
-    DataVersion,
-    Definitions,
-    MaterializeResult,
-    MetadataValue,
-    define_asset_job,
-    in_process_executor,
-    multi_asset,
-)
+import dagster as dg
 
 from dcc.databases.columns import utc_now
 from dcc.databases.transactions import run_reading
@@ -58,7 +46,7 @@ REFERENCE_SPECS: Final = tuple(
 )
 
 
-@multi_asset(
+@dg.multi_asset(
     name="refresh_reference",
     specs=REFERENCE_SPECS,
     check_specs=[check(key) for key in REFERENCE_FRESH.values()],
@@ -66,8 +54,8 @@ REFERENCE_SPECS: Final = tuple(
     description="Reads the chosen sets of reference data from their sources.",
 )
 def reference_sets(
-    context: AssetExecutionContext, qc_database: QcDatabaseResource, reference_data: ReferenceDataResource
-) -> Iterator[MaterializeResult[None] | AssetCheckResult]:
+    context: dg.AssetExecutionContext, qc_database: QcDatabaseResource, reference_data: ReferenceDataResource
+) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
     """Refresh the sets of the run; a set that fails has no materialisation and fails its check.
 
     Raises QcDatabaseOutdatedError and QcDatabaseUnreachableError.
@@ -86,7 +74,7 @@ def reference_sets(
         yield _check(ages[name], refreshed.get(name))
 
 
-def _materialisation(refreshed: RefreshResult, age: Freshness) -> MaterializeResult[None]:
+def _materialisation(refreshed: RefreshResult, age: Freshness) -> dg.MaterializeResult[None]:
     metadata: Metadata = {
         "dagster/row_count": refreshed.rows,
         "outcome": refreshed.outcome.value,
@@ -97,17 +85,17 @@ def _materialisation(refreshed: RefreshResult, age: Freshness) -> MaterializeRes
         ),
     }
     if age.retrieved is not None:
-        metadata["retrieved"] = MetadataValue.timestamp(utc_timestamp(age.retrieved))
+        metadata["retrieved"] = dg.MetadataValue.timestamp(utc_timestamp(age.retrieved))
     if age.checked is not None:
-        metadata["checked"] = MetadataValue.timestamp(utc_timestamp(age.checked))
-    return MaterializeResult(
+        metadata["checked"] = dg.MetadataValue.timestamp(utc_timestamp(age.checked))
+    return dg.MaterializeResult(
         asset_key=REFERENCE[refreshed.name],
         metadata=metadata,
-        data_version=DataVersion(str(refreshed.snapshot_id)),
+        data_version=dg.DataVersion(str(refreshed.snapshot_id)),
     )
 
 
-def _check(age: Freshness, refreshed: RefreshResult | None) -> AssetCheckResult:
+def _check(age: Freshness, refreshed: RefreshResult | None) -> dg.AssetCheckResult:
     """The set's own severity; a failed refresh is a warning as long as the last one is recent."""
     failed = refreshed is not None and refreshed.outcome is RefreshOutcome.FAILED
     messages = [age.message, refreshed.message if refreshed is not None and failed and not age.refusal else None]
@@ -116,21 +104,18 @@ def _check(age: Freshness, refreshed: RefreshResult | None) -> AssetCheckResult:
         metadata["message"] = " ".join(message for message in messages if message is not None)
     if age.age is not None:
         metadata["age in days"] = age.age.days
-    return AssetCheckResult(
+    return dg.AssetCheckResult(
         asset_key=REFERENCE[age.name],
         check_name=REFERENCE_FRESH[age.name].name,
         passed=age.message is None and not failed,
-        severity=AssetCheckSeverity.WARN if age.message in (None, age.refusal) else AssetCheckSeverity.ERROR,
+        severity=dg.AssetCheckSeverity.WARN if age.message in (None, age.refusal) else dg.AssetCheckSeverity.ERROR,
         metadata=metadata,
     )
 
 
-def reference_definitions() -> Definitions:
-    """The assets, their checks, and the job that refreshes all of them."""
-    job = define_asset_job(
-        REFERENCE_JOB,
-        AssetSelection.assets(*REFERENCE.values()),
-        executor_def=in_process_executor,
-        description="Reads all sets of reference data from their sources.",
-    )
-    return Definitions(assets=[reference_sets], jobs=[job])
+refresh_reference_data: Final = dg.define_asset_job(
+    REFERENCE_JOB,
+    dg.AssetSelection.assets(*REFERENCE.values()),
+    executor_def=dg.in_process_executor,
+    description="Reads all sets of reference data from their sources.",
+)

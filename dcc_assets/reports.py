@@ -7,17 +7,12 @@ this asset a person keeps one.
 from collections.abc import Iterator
 from typing import Final
 
-from dagster import (
-    AssetExecutionContext,
-    BackfillPolicy,
-    MetadataValue,
-    multi_asset,
-)
+import dagster as dg
 from sqlalchemy import Connection
 
 from dcc.outcomes import ZipKey
 from dcc.settings import Settings
-from dcc_assets.keys import QC, SUBMISSION_REPORTS, ZIP_ACTIONS, asset
+from dcc_assets.keys import QC, SUBMISSION_REPORTS, ZIP_ACTIONS, asset, chosen_assets
 from dcc_assets.metadata.archives import links_to_steps
 from dcc_assets.metadata.causes import causes_table, wranglers_catalogue
 from dcc_assets.metadata.links import links, report_of_centre, report_of_zip
@@ -41,15 +36,13 @@ REPORT_SPEC: Final = asset(
 )
 
 
-@multi_asset(
+@chosen_assets(
     name="keep_chosen_reports",
     specs=[REPORT_SPEC],
-    can_subset=True,
-    backfill_policy=BackfillPolicy.single_run(),
     description="Keeps the reports of the submissions whose partitions are chosen.",
 )
 def chosen_reports(
-    context: AssetExecutionContext, tracker: TrackerResource, qc_database: QcDatabaseResource
+    context: dg.AssetExecutionContext, tracker: TrackerResource, qc_database: QcDatabaseResource
 ) -> Iterator[Result]:
     """Write the reports of the run's submissions to DCC_HOME/reports; no session is needed.
 
@@ -87,7 +80,7 @@ def _keep_report(
         "pictures": len(report.pictures),
         "bytes": page.stat().st_size,
         "language": language,
-        "page": MetadataValue.path(str(page)),
+        "page": dg.MetadataValue.path(str(page)),
         "Links": links([*wanted, *links_to_steps(key.partition, SUBMISSION_REPORTS)]),
         **causes_table(report.causes, wranglers_catalogue(settings)),
     }

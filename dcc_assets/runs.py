@@ -8,16 +8,7 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, Final
 
-from dagster import (
-    DagsterExecutionInterruptedError,
-    DagsterInstance,
-    DagsterRunStatus,
-    ExecuteInProcessResult,
-    JobDefinition,
-    OpExecutionContext,
-    ResourceDefinition,
-    RunsFilter,
-)
+import dagster as dg
 
 from dcc.operations.sessions import SessionWork
 from dcc.runtime.interrupts import raise_missed_interrupts
@@ -46,14 +37,17 @@ PROCESS_TAG: Final = ".dagster/dcc_process"
 _FORMER_PROCESS_TAG: Final = "dcc/process"
 """The tag of runs that earlier versions started."""
 
-_UNDER_WAY = [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
-UNFINISHED: Final = [DagsterRunStatus.QUEUED, DagsterRunStatus.NOT_STARTED, *_UNDER_WAY]
+_UNDER_WAY = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
+UNFINISHED: Final = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, *_UNDER_WAY]
 """The states of runs that have not ended."""
 
 
 def run_here(
-    job: JobDefinition, instance: DagsterInstance, tags: Mapping[str, str], resources: Mapping[str, Any] = _NO_RESOURCES
-) -> ExecuteInProcessResult:
+    job: dg.JobDefinition,
+    instance: dg.DagsterInstance,
+    tags: Mapping[str, str],
+    resources: Mapping[str, Any] = _NO_RESOURCES,
+) -> dg.ExecuteInProcessResult:
     """Execute a job in this process. Dagster prints nothing: the command prints instead.
 
     Raises KeyboardInterrupt when it is interrupted, and what the job raises.
@@ -64,18 +58,18 @@ def run_here(
             return job.execute_in_process(
                 instance=instance, run_config=_QUIET, tags=dict(tags), resources=dict(resources)
             )
-    except DagsterExecutionInterruptedError:
+    except dg.DagsterExecutionInterruptedError:
         raise KeyboardInterrupt from None
 
 
-def step_of(context: OpExecutionContext) -> RunStep:
+def step_of(context: dg.OpExecutionContext) -> RunStep:
     """The step, as events about partitions name it."""
     return RunStep(context.run.run_id, context.job_name, context.get_step_execution_context().step.key)
 
 
 @contextmanager
 def session_work(
-    context: OpExecutionContext, session: SessionResource, *kinds: FileSourceResource
+    context: dg.OpExecutionContext, session: SessionResource, *kinds: FileSourceResource
 ) -> Iterator[SessionWork]:
     """The work of the run's crawling session; `kinds` configure the connections to sources of each kind.
 
@@ -100,19 +94,19 @@ def session_tags(session: Session) -> dict[str, str]:
     return tags if session.group is None else tags | {GROUP_TAG: session.group.name}
 
 
-def ready_made(resource: object) -> ResourceDefinition:
+def ready_made(resource: object) -> dg.ResourceDefinition:
     """A resource that Dagster uses as it is, without configuring or closing it."""
-    return ResourceDefinition.hardcoded_resource(resource)
+    return dg.ResourceDefinition.hardcoded_resource(resource)
 
 
-def finish_dead_runs(instance: DagsterInstance, *, excluding: str = "") -> int:
+def finish_dead_runs(instance: dg.DagsterInstance, *, excluding: str = "") -> int:
     """Mark runs as failed whose process on this machine died without reporting it; returns their number.
 
     Otherwise Dagster would wait for them, and for their places in the pool, for ever.
     """
     dead = [
         run
-        for run in instance.get_runs(RunsFilter(statuses=_UNDER_WAY))
+        for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY))
         if run.run_id != excluding and _is_gone(run.tags.get(PROCESS_TAG) or run.tags.get(_FORMER_PROCESS_TAG, ""))
     ]
     for run in dead:
@@ -123,7 +117,7 @@ def finish_dead_runs(instance: DagsterInstance, *, excluding: str = "") -> int:
     return len(dead)
 
 
-def _free_pool(instance: DagsterInstance) -> None:
+def _free_pool(instance: dg.DagsterInstance) -> None:
     """Free the pool's places of finished runs: a killed process frees none."""
     storage = instance.event_log_storage
     if QC_DATABASE_POOL not in storage.get_concurrency_keys():

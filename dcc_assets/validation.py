@@ -6,7 +6,7 @@ One step takes many archives at once from their download to their validation.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from dagster import AssetExecutionContext, BackfillPolicy, OpExecutionContext, multi_asset
+from dagster import AssetExecutionContext
 
 from dcc.operations.sessions import SessionWork
 from dcc.outcomes import ZipKey, ZipOutcome
@@ -23,13 +23,13 @@ from dcc_assets.keys import (
     ZIP_DOWNLOADS,
     asset,
     check,
+    chosen_assets,
 )
 from dcc_assets.metadata.archives import complete_zip_report, zip_report
 from dcc_assets.metadata.causes import causes_explained
 from dcc_assets.partitions import known_keys
-from dcc_assets.runs import session_work
 from dcc_assets.sync.archives import note_shown, recorded_reports, show_missing
-from dcc_assets.sync.recorder import session_recorder
+from dcc_assets.sync.recorder import recorded_work
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.partition_events import PartitionReport, Result, results
 from dcc_resources.databases import TrackerResource
@@ -67,12 +67,10 @@ DOCUMENT_CHECKS: Final = tuple(
 )
 
 
-@multi_asset(
+@chosen_assets(
     name="process_chosen_zip_actions",
     specs=[*ARCHIVE_SPECS, *DOCUMENT_SPECS],
     check_specs=[*ARCHIVE_CHECKS, *DOCUMENT_CHECKS],
-    can_subset=True,
-    backfill_policy=BackfillPolicy.single_run(),
     description="Downloads, extracts and validates the submissions whose partitions are chosen, again and alone.",
 )
 def chosen_zip_actions(
@@ -95,15 +93,14 @@ def chosen_zip_actions(
         keys = known_keys(engine, context.partition_keys)
         yield from results(context, recorded_reports(engine, settings, keys), causes_explained(engine, settings))
         return
-    with session_work(run, session, sftp, ftp, http, folder) as work, session_recorder(run, work) as recorder:
+    with recorded_work(run, session, sftp, ftp, http, folder) as (work, recorder):
         keys = known_keys(work.tracker, context.partition_keys)
         report = complete_zip_report if ZIP_ACTIONS_ASSET in chosen else zip_report
-        reports = process(run, work, recorder, store.staging(), keys, report)
+        reports = process(work, recorder, store.staging(), keys, report)
         yield from results(context, reports, causes_explained(work.tracker, work.settings))
 
 
 def process(
-    context: OpExecutionContext,
     work: SessionWork,
     recorder: EventRecorder,
     staging: Staging,
@@ -114,10 +111,10 @@ def process(
 
     `report` makes a report of an outcome. Faulty data fail checks, never the run. Raises as the processing.
     """
-    show_missing(context.instance, recorder, work)
+    show_missing(recorder, work)
     for outcome in work.process(keys, workers_of(work.settings)):
         # If nothing could be fetched, the last attempt's events stay right.
         if not outcome.kept:
             yield report(outcome, staging)
-    recorder.when_stored(lambda: note_shown(context.instance, work))
+    recorder.when_stored(lambda: note_shown(recorder.instance, work))
     work.hand_over_if_due()

@@ -1,4 +1,4 @@
-"""The tables of Dagster's storage on MySQL and MariaDB: made, upgraded, and checked before use.
+"""Dagster's database on MySQL or MariaDB: its URL, and its tables, made, upgraded and checked before use.
 
 Only `dcc init` makes and changes them, by Dagster's own migrations. It corrects two things in Dagster's schema. Texts
 end after 65,535 bytes, less than a check with many findings needs. And partitions with the same first 64 characters
@@ -14,14 +14,37 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from dagster._core.storage.sql import get_alembic_config
 from dagster_mysql import MySQLEventLogStorage, MySQLRunStorage, MySQLScheduleStorage
-from sqlalchemy import Connection, Engine, inspect, text
+from sqlalchemy import Connection, Engine, MetaData, inspect, make_url, text
 
-from dcc.databases.engines import database_label
+from dcc.databases.columns import MYSQL_FAMILY
+from dcc.databases.database import Database
+from dcc.databases.engines import database_label, open_database
 from dcc.databases.schema import InitReport, create_database, exclusive_connection
 from dcc.databases.server_requirements import require_fit_defaults, require_fit_server
-from dcc.errors import ConfigurationError, DagsterStorageError, DagsterStorageOutdatedError, DccError
-from dcc_dagster.mysql_connections import DAGSTER, open_dagster_database, url_for_dagster
+from dcc.errors import (
+    ConfigurationError,
+    DagsterStorageError,
+    DagsterStorageOutdatedError,
+    DagsterUnreachableError,
+    DccError,
+)
 
+DAGSTER: Final = Database(
+    noun="Dagster storage",
+    name="Dagster database",
+    setting="DCC_DAGSTER_URL",
+    file_name="dagster.db",
+    metadata=MetaData(),
+    landmark="event_logs",
+    revisions={},
+    outdated=DagsterStorageOutdatedError,
+    unreachable=DagsterUnreachableError,
+    made_by="dcc init --production",
+)
+"""Dagster's database in messages. Its tables and their migrations are Dagster's own."""
+
+_CONNECT_SECONDS: Final = "10"
+_ANSWER_SECONDS: Final = "300"
 _TABLES: Final = frozenset({"event_logs", "runs", "jobs"})
 _PARTITION_CHARACTERS: Final = 512
 """Longer than any partition's name: an action and a file's name."""
@@ -42,6 +65,36 @@ _INDEX_COLUMNS: Final = text(
     "SELECT column_name, sub_part FROM information_schema.statistics "
     "WHERE table_schema = DATABASE() AND table_name = :table AND index_name = :index ORDER BY seq_in_index"
 )
+
+
+def open_dagster_database(url: str) -> Engine:
+    """The engine of Dagster's database by its URL; it connects on first use.
+
+    Raises ConfigurationError for a URL of another kind of database.
+    """
+    engine = open_database(url, DAGSTER)
+    if engine.dialect.name not in MYSQL_FAMILY:
+        raise ConfigurationError(
+            f"{DAGSTER.setting} names a database of the kind {engine.dialect.name!r}. Name one on MySQL or MariaDB, "
+            "mysql://user:password@host/phenodcc_dagster, or none: then Dagster keeps SQLite files in DCC_HOME."
+        )
+    return engine
+
+
+def url_for_dagster(url: str) -> str:
+    """The URL for Dagster's own classes, with the platform's driver. Never print it."""
+    parsed = make_url(url)
+    options = {
+        **parsed.query,
+        "charset": "utf8mb4",
+        "connect_timeout": _CONNECT_SECONDS,
+        "read_timeout": _ANSWER_SECONDS,
+        "write_timeout": _ANSWER_SECONDS,
+    }
+    # The driver encodes a password in Latin-1; servers expect UTF-8.
+    password = None if parsed.password is None else parsed.password.encode().decode("latin-1")
+    address = parsed.set(drivername="mysql+pymysql", password=password, query=options)
+    return address.render_as_string(hide_password=False)
 
 
 def init_dagster_database(url: str) -> InitReport:

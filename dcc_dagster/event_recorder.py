@@ -17,14 +17,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from dagster import (
-    AssetCheckEvaluation,
-    AssetMaterialization,
-    DagsterEvent,
-    DagsterEventType,
-    DagsterInstance,
-    EventLogEntry,
-)
+import dagster as dg
 from dagster._core.events import StepMaterializationData
 
 from dcc.errors import DagsterStorageError
@@ -34,6 +27,7 @@ log = logging.getLogger(__name__)
 
 _MAX_AT_ONCE = 1000
 _MAX_WAITING = 2000
+"""Whoever records more waits, so that reports do not fill the memory."""
 _SECONDS_BETWEEN_WRITES = 1.0
 
 
@@ -56,33 +50,24 @@ class EventRecorder:
 
     def __init__(
         self,
-        instance: DagsterInstance,
+        instance: dg.DagsterInstance,
         step: RunStep,
         events: PartitionEvents | None = None,
         recall: Callable[[Sequence[str]], Iterable[PartitionReport]] | None = None,
     ) -> None:
-        self._instance = instance
+        self.instance = instance
         self._step = step
         self._events = events or PartitionEvents(instance)
         self._recall = recall
-        self._told: queue.SimpleQueue[PartitionReport | None] = queue.SimpleQueue()
+        self._told: queue.Queue[PartitionReport | None] = queue.Queue(_MAX_WAITING)
         self._error: Exception | None = None
         self._when_stored: list[Callable[[], object]] = []
-        self._written = threading.Event()
         self._thread = threading.Thread(target=self._write_all, name="dagster events", daemon=True)
 
-    def record(self, report: PartitionReport) -> None:
-        """Queue a report; returns at once."""
-        if self._error is None:
-            self._told.put(report)
-
-    def record_many(self, reports: Iterable[PartitionReport]) -> None:
-        """Queue reports, no faster than they are stored, so that they do not fill the memory."""
+    def record(self, reports: Iterable[PartitionReport]) -> None:
+        """Queue reports, no faster than they are stored."""
         for report in reports:
-            while self._told.qsize() > _MAX_WAITING and self._error is None:
-                self._written.clear()
-                self._written.wait(_SECONDS_BETWEEN_WRITES)
-            self.record(report)
+            self._told.put(report)
 
     def when_stored(self, note: Callable[[], object]) -> None:
         """Call a function once all reports so far are stored; in the order of the calls, and not after an error."""
@@ -110,13 +95,14 @@ class EventRecorder:
                 note()
 
     def _write_all(self) -> None:
-        try:
-            for reports in _batches(self._told):
+        for reports in _batches(self._told):
+            if self._error is not None:
+                continue
+            try:
                 self._write(reports)
-                self._written.set()
-        except Exception as error:
-            log.debug("Events could not be stored in Dagster", exc_info=True)
-            self._error = error
+            except Exception as error:
+                log.debug("Events could not be stored in Dagster", exc_info=True)
+                self._error = error
 
     def _write(self, reported: Sequence[PartitionReport]) -> None:
         new = self._new_partitions(reported)
@@ -125,33 +111,33 @@ class EventRecorder:
         for batch in self._events.batches(reports, {partition for partition, whole in new.items() if whole}):
             if batch:
                 entries = [self._entry(report, event) for report, event in batch]
-                self._instance.event_log_storage.store_event_batch(entries)
+                self.instance.event_log_storage.store_event_batch(entries)
         # Last: an existing partition is not recalled again, so everything recalled must be stored first.
         for name in {name for name, _ in new}:
-            self._instance.add_dynamic_partitions(name, [partition for of, partition in new if of == name])
+            self.instance.add_dynamic_partitions(name, [partition for of, partition in new if of == name])
 
     def _new_partitions(self, reports: Sequence[PartitionReport]) -> dict[tuple[str, str], bool]:
-        """The missing partitions, by the name of their set, and whether the reports are complete for each."""
-        sets: dict[str, dict[str, bool]] = {}
+        """The missing partitions, each after the name of its set, and whether the reports are complete for it."""
+        told: dict[tuple[str, str], bool] = {}
         for report in reports:
             if report.partitions is not None:
-                of_set = sets.setdefault(report.partitions, {})
-                of_set[report.partition] = report.whole or of_set.get(report.partition, False)
-        new: dict[tuple[str, str], bool] = {}
-        for name, told_whole in sets.items():
-            existing = self._instance.get_existing_dynamic_partitions(name, list(told_whole))
-            new |= {(name, one): whole for one, whole in told_whole.items() if one not in existing}
-        return new
+                place = (report.partitions, report.partition)
+                told[place] = report.whole or told.get(place, False)
+        existing: set[tuple[str, str]] = set()
+        for name in {name for name, _ in told}:
+            keys = [partition for of, partition in told if of == name]
+            existing |= {(name, key) for key in self.instance.get_existing_dynamic_partitions(name, keys)}
+        return {place: whole for place, whole in told.items() if place not in existing}
 
-    def _entry(self, report: PartitionReport, event: Event) -> EventLogEntry:
-        step, kind = self._step, DagsterEventType.ASSET_CHECK_EVALUATION
-        data: StepMaterializationData | AssetCheckEvaluation
-        if isinstance(event, AssetMaterialization):
-            kind, data = DagsterEventType.ASSET_MATERIALIZATION, StepMaterializationData(event)
+    def _entry(self, report: PartitionReport, event: Event) -> dg.EventLogEntry:
+        step, kind = self._step, dg.DagsterEventType.ASSET_CHECK_EVALUATION
+        data: StepMaterializationData | dg.AssetCheckEvaluation
+        if isinstance(event, dg.AssetMaterialization):
+            kind, data = dg.DagsterEventType.ASSET_MATERIALIZATION, StepMaterializationData(event)
         else:
             data = event
         message = one_line(f"{report.partition}: {event.description or kind.value.lower()}")
-        dagster_event = DagsterEvent(
+        dagster_event = dg.DagsterEvent(
             event_type_value=kind.value,
             job_name=step.job_name,
             event_specific_data=data,
@@ -159,7 +145,7 @@ class EventRecorder:
             pid=os.getpid(),
             step_key=step.step_key,
         )
-        return EventLogEntry(  # type: ignore[no-untyped-call]
+        return dg.EventLogEntry(  # type: ignore[no-untyped-call]
             error_info=None,
             level=logging.INFO,
             user_message=message,
@@ -171,7 +157,7 @@ class EventRecorder:
         )
 
 
-def _batches(reported: queue.SimpleQueue[PartitionReport | None]) -> Iterator[list[PartitionReport]]:
+def _batches(reported: queue.Queue[PartitionReport | None]) -> Iterator[list[PartitionReport]]:
     """Gather reports until there are many or a second has passed since the first; stop at None."""
     while True:
         report = reported.get()

@@ -53,7 +53,8 @@ def open_instance(settings: Settings, more: DagsterInstanceOverrides | None = No
             instance = DagsterInstance.from_ref(InstanceRef.from_dir(str(home), overrides=overrides))
             if rows_wait:
                 migrate_rows(instance)
-            _make_pool(instance)
+            if QC_DATABASE_POOL not in instance.event_log_storage.get_concurrency_keys():
+                instance.event_log_storage.set_concurrency_slots(QC_DATABASE_POOL, 1)
     except DccError:
         raise
     except Exception as error:
@@ -100,12 +101,6 @@ def _alone_at(home: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _make_pool(instance: DagsterInstance) -> None:
-    storage = instance.event_log_storage
-    if QC_DATABASE_POOL not in storage.get_concurrency_keys():
-        storage.set_concurrency_slots(QC_DATABASE_POOL, 1)
-
-
 def require_dagster_database(settings: Settings) -> None:
     """Raise unless Dagster's database, if any, is reachable and has the tables of the installed Dagster.
 
@@ -114,8 +109,7 @@ def require_dagster_database(settings: Settings) -> None:
     if settings.dagster_url is None:
         return
     from dcc.databases.engines import disposed
-    from dcc_dagster.dagster_database import require_current
-    from dcc_dagster.mysql_connections import open_dagster_database
+    from dcc_dagster.dagster_database import open_dagster_database, require_current
 
     with disposed(open_dagster_database(settings.dagster_url.get_secret_value())) as engine:
         require_current(engine)
@@ -126,7 +120,7 @@ def storage_place(settings: Settings) -> str:
     if settings.dagster_url is None:
         return f"the disk of {settings.dagster_home}"
     from dcc.databases.engines import database_label
-    from dcc_dagster.mysql_connections import DAGSTER, open_dagster_database
+    from dcc_dagster.dagster_database import DAGSTER, open_dagster_database
 
     engine = open_dagster_database(settings.dagster_url.get_secret_value())
     return f"the {DAGSTER.name} {database_label(engine.url)}"

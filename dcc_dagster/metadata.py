@@ -30,6 +30,18 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str | int | None]]) ->
     )
 
 
+def first_rows(
+    name: str, columns: Sequence[str], rows: Sequence[Sequence[str | int | None]], most: int, total: int = 0
+) -> Metadata:
+    """The table of the first rows under a name, and the number of those that are not shown; nothing without rows.
+
+    There are as many as given, or `total` if that is more.
+    """
+    left = max(total, len(rows)) - min(len(rows), most)
+    shown: Metadata = {name: table(columns, rows[:most])} if rows else {}
+    return shown | ({f"{name} not shown": left} if left else {})
+
+
 def _cell(value: str | int | None) -> str | int:
     if value is None:
         return ""

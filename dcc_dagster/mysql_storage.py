@@ -1,8 +1,9 @@
 """Dagster's storage on MySQL and MariaDB: runs, events and schedules in one database beside the platform's own.
 
-Dagster's own event log stores each event in up to four transactions, each on a connection of its own. This one stores a
-batch in one transaction, on connections that are kept. The rows are the same. It depends on private methods of Dagster:
-if they are not as expected, Dagster's own class is used instead, slower and right.
+Dagster's own classes connect for every statement, give up after a second, and store an event in up to four
+transactions. These keep a few connections for the whole process, and store a batch of events in one transaction. They
+repeat failed work for as long as DCC_DATABASE_RETRY says: after a lost connection, a restart of the server, a deadlock,
+a lock wait that took too long. The rows are the same.
 
 The `dagster.yaml` that `dcc init --production` writes selects it. Only `dcc init` makes its tables
 (`dcc_dagster.dagster_database`).
@@ -10,10 +11,13 @@ The `dagster.yaml` that `dcc init --production` writes selects it. Only `dcc ini
 
 from __future__ import annotations
 
+import functools
+import inspect
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import sqlalchemy as sa
 from dagster import AssetKey, EventLogEntry, StringSource
@@ -26,12 +30,12 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from dcc.databases.engines import lacks_right
-from dcc.databases.transactions import insert_rows
+from dcc.databases.transactions import insert_rows, run_patiently
 from dcc.errors import DagsterUnreachableError
 from dcc.settings import load_settings
-from dcc_dagster.asset_tables import has_methods, remove_rows, store_about_assets
-from dcc_dagster.dagster_database import require_current
-from dcc_dagster.mysql_connections import Connections, PatientStorage, patient, url_for_dagster
+from dcc_dagster import event_batches
+from dcc_dagster.dagster_database import open_dagster_database, require_current, url_for_dagster
+from dcc_dagster.event_batches import BatchingEventLog, has_methods
 
 if TYPE_CHECKING:
     from dagster._config import UserConfigSchema
@@ -40,40 +44,131 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LEANED_ON: Final = {
-    "_connect": ("self",),
-    "run_connection": ("self", "run_id"),
-    "index_connection": ("self",),
-    "has_table": ("self", "table_name"),
-    "_event_to_row": ("self", "event"),
-    "_store_asset_event": ("self", "conn", "event", "event_id"),
-    "_store_asset_event_tags": ("self", "conn", "events", "event_ids"),
-    "store_asset_check_event": ("self", "event", "event_id"),
-}
+T = TypeVar("T")
+
+LEANED_ON: Final = event_batches.LEANED_ON | {"_connect": ("self",)}
 """The methods of Dagster's class that the batches need, with their parameters."""
+
+# Storing events repeats itself: it must not store twice when the answer to a commit is lost.
+_LEFT_ALONE: Final = frozenset(
+    {
+        "dispose",
+        "end_watch",
+        "migrate",
+        "optimize",
+        "optimize_for_webserver",
+        "register_instance",
+        "store_event",
+        "store_event_batch",
+        "upgrade",
+        "watch",
+    }
+)
 _BYTES_AT_ONCE: Final = 1024 * 1024
 _EVENTS: Final = SqlEventLogStorageTable
 _ROW: Final = _EVENTS.c
 
 
-@patient(EventLogStorage)
-class BatchingMysqlEventLogStorage(PatientStorage, MySQLEventLogStorage):
-    """Dagster's event log on MySQL, with connections that are kept and events that are stored in batches.
+class Connections:
+    """The connections to a database, for all storages of an instance."""
 
-    `store_event_batch` stores a batch. The tables and rows are those of Dagster's own class, so either class reads what
-    the other wrote, even at the same time.
-    """
+    def __init__(self, url: str, patience_seconds: float) -> None:
+        self.engine = open_dagster_database(url)
+        self._patience_seconds = patience_seconds
+        self._of_thread = threading.local()
+        self._was_in_vain = False
+
+    @contextmanager
+    def connect(self) -> Iterator[Connection]:
+        """A connection in a transaction of its own; within `transaction`, that transaction's."""
+        held = getattr(self._of_thread, "held", None)
+        if held is not None:
+            yield held
+            return
+        with self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """A transaction for everything that this thread asks of the storages in the block."""
+        with self.engine.begin() as connection:
+            self._of_thread.held = connection
+            try:
+                yield connection
+            finally:
+                self._of_thread.held = None
+
+    def patiently(self, work: Callable[[], T]) -> T:
+        """Repeat `work` after failures, unless this thread is doing so already; see `run_patiently`.
+
+        After waiting in vain it does not wait again until the database answers: what Dagster only shows must not delay
+        a session for each message.
+        """
+        if getattr(self._of_thread, "is_patient", False):
+            return work()
+        self._of_thread.is_patient = True
+        seconds = 0.0 if self._was_in_vain else self._patience_seconds
+        try:
+            result = run_patiently(self.engine, work, patience_seconds=seconds)
+        except DagsterUnreachableError:
+            self._was_in_vain = True
+            raise
+        else:
+            self._was_in_vain = False
+            return result
+        finally:
+            self._of_thread.is_patient = False
+
+
+class PatientStorage:
+    """Common parts of Dagster's storages on MySQL; stands before Dagster's class."""
 
     def __init__(self, connections: Connections, url: str) -> None:
-        self._known_tables: set[str] = set()
-        super().__init__(connections, url)
+        self._connections = connections
+        super().__init__(url_for_dagster(url))  # type: ignore[call-arg]
 
-    def _connect(self) -> AbstractContextManager[Connection]:
+    def connect(self, run_id: str | None = None) -> AbstractContextManager[Connection]:  # noqa: ARG002
+        """A connection in a transaction."""
         return self._connections.connect()
 
-    def store_event(self, event: EventLogEntry) -> None:
-        """Store one event."""
-        self.store_event_batch([event])
+    _connect = connect
+
+    def optimize_for_webserver(self, statement_timeout: int, pool_recycle: int, max_overflow: int) -> None:
+        """Nothing to do: every process keeps its connections."""
+
+    def dispose(self) -> None:
+        """Close the connections that are idle, also for the other storages: they make new ones if they need any."""
+        super().dispose()  # type: ignore[misc]
+        self._connections.engine.dispose()
+
+
+def patient(interface: type) -> Callable[[type[T]], type[T]]:
+    """Decorates a PatientStorage: every method of `interface` is repeated after failures."""
+
+    def decorate(storage: type[T]) -> type[T]:
+        for name, member in inspect.getmembers(storage, inspect.isfunction):
+            if name in vars(interface) and not name.startswith("_") and name not in _LEFT_ALONE:
+                setattr(storage, name, _patiently(member))
+        return storage
+
+    return decorate
+
+
+def _patiently(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def done(self: PatientStorage, *arguments: Any, **named: Any) -> Any:
+        return self._connections.patiently(lambda: method(self, *arguments, **named))
+
+    return done
+
+
+@patient(EventLogStorage)
+class BatchingMysqlEventLogStorage(PatientStorage, BatchingEventLog, MySQLEventLogStorage):
+    """Dagster's event log on MySQL, with connections that are kept and events that are stored in batches.
+
+    The tables and rows are those of Dagster's own class, so either class reads what the other wrote, even at the same
+    time.
+    """
 
     def store_event_batch(self, events: Sequence[EventLogEntry]) -> None:
         """Store events of any kinds and runs, in order, in one transaction."""
@@ -89,24 +184,11 @@ class BatchingMysqlEventLogStorage(PatientStorage, MySQLEventLogStorage):
                     return
                 maybe_stored = True
                 ids = [row_id for part in _parts(rows) for row_id in insert_rows(connection, _EVENTS, part)]
-                store_about_assets(self, connection, zip(events, ids, strict=True))
+                self.store_about_assets(connection, zip(events, ids, strict=True))
 
         self._connections.patiently(store)
 
-    def remove_partitions(self, name: str, assets: Sequence[AssetKey], keys: Sequence[str]) -> None:
-        """Remove partitions from the set `name`, with the events of `assets` about them, in one transaction."""
-
-        def remove() -> None:
-            with self._connections.transaction() as connection:
-                remove_rows(connection, name, assets, keys)
-
-        self._connections.patiently(remove)
-
-    def has_table(self, table_name: str) -> bool:
-        """Whether the database has a table; a table that was found once is not searched for again."""
-        if table_name not in self._known_tables and super().has_table(table_name):
-            self._known_tables.add(table_name)
-        return table_name in self._known_tables
+    remove_partitions = _patiently(BatchingEventLog.remove_partitions)
 
     def update_asset_cached_status_data(self, asset_key: AssetKey, cache_values: AssetStatusCacheValue) -> None:
         """Store an asset's partition status for the next page that shows it.
@@ -158,10 +240,6 @@ def _is_stored(connection: Connection, row: dict[str, Any]) -> bool:
 class PatientMysqlRunStorage(PatientStorage, MySQLRunStorage):
     """Dagster's run storage on MySQL, with kept connections and repeats."""
 
-    def connect(self, run_id: str | None = None) -> AbstractContextManager[Connection]:  # noqa: ARG002
-        """A connection in a transaction."""
-        return self._connections.connect()
-
     def get_run_storage_id(self) -> str:
         """The id of this storage for telemetry, which is off: every page asks for it.
 
@@ -178,10 +256,6 @@ class PatientMysqlRunStorage(PatientStorage, MySQLRunStorage):
 @patient(ScheduleStorage)
 class PatientMysqlScheduleStorage(PatientStorage, MySQLScheduleStorage):
     """Dagster's schedule storage on MySQL, with kept connections and repeats."""
-
-    def connect(self) -> AbstractContextManager[Connection]:
-        """A connection in a transaction."""
-        return self._connections.connect()
 
 
 class PatientMysqlStorage(DagsterMySQLStorage):

@@ -12,19 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from dagster import (
-    AssetCheckEvaluation,
-    AssetCheckKey,
-    AssetCheckResult,
-    AssetCheckSeverity,
-    AssetExecutionContext,
-    AssetKey,
-    AssetMaterialization,
-    AssetRecordsFilter,
-    DagsterEventType,
-    DagsterInstance,
-    MaterializeResult,
-)
+import dagster as dg
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
@@ -33,8 +21,8 @@ from dcc_dagster.metadata import Metadata, as_shown, table
 
 log = logging.getLogger(__name__)
 
-Event: TypeAlias = AssetMaterialization | AssetCheckEvaluation
-Result: TypeAlias = Event | MaterializeResult[None] | AssetCheckResult
+Event: TypeAlias = dg.AssetMaterialization | dg.AssetCheckEvaluation
+Result: TypeAlias = Event | dg.MaterializeResult[None] | dg.AssetCheckResult
 """What an asset function may yield about a partition."""
 Target = AssetCheckEvaluationTargetMaterializationData
 
@@ -43,7 +31,7 @@ Target = AssetCheckEvaluationTargetMaterializationData
 class MaterialisedPartition:
     """An asset's partition that was materialised."""
 
-    asset: AssetKey
+    asset: dg.AssetKey
     metadata: Metadata
     description: str | None = None
 
@@ -57,12 +45,12 @@ class CheckVerdict:
     something is overdue: the asset's partition keeps its content.
     """
 
-    check: AssetCheckKey
+    check: dg.AssetCheckKey
     passed: bool
     description: str
     metadata: Metadata = field(default_factory=dict)
     always: bool = True
-    severity: AssetCheckSeverity = AssetCheckSeverity.ERROR
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR
     kinds: Collection[str] = ()
     is_reminder: bool = False
 
@@ -98,8 +86,8 @@ class PartitionEvents:
 
     def __init__(
         self,
-        instance: DagsterInstance,
-        planned: Collection[AssetCheckKey] = (),
+        instance: dg.DagsterInstance,
+        planned: Collection[dg.AssetCheckKey] = (),
         explain: Explain | None = None,
         passes: int = 0,
     ) -> None:
@@ -185,19 +173,19 @@ class PartitionEvents:
             for report, verdict in wanted
         ]
 
-    def _targets(self, wanted: Sequence[tuple[PartitionReport, CheckVerdict]]) -> dict[tuple[AssetKey, str], Target]:
+    def _targets(self, wanted: Sequence[tuple[PartitionReport, CheckVerdict]]) -> dict[tuple[dg.AssetKey, str], Target]:
         """The latest materialisation of each partition: without it the web page takes a check for out of date."""
-        partitions: dict[AssetKey, set[str]] = {}
+        partitions: dict[dg.AssetKey, set[str]] = {}
         for report, verdict in wanted:
             partitions.setdefault(verdict.check.asset_key, set()).add(report.partition)
-        targets: dict[tuple[AssetKey, str], Target] = {}
+        targets: dict[tuple[dg.AssetKey, str], Target] = {}
         for asset, keys in partitions.items():
             newest = self._instance.event_log_storage.get_latest_storage_id_by_partition(
-                asset, DagsterEventType.ASSET_MATERIALIZATION, keys
+                asset, dg.DagsterEventType.ASSET_MATERIALIZATION, keys
             )
             if newest:
                 found = self._instance.fetch_materializations(
-                    AssetRecordsFilter(asset, storage_ids=list(newest.values())), limit=len(newest)
+                    dg.AssetRecordsFilter(asset, storage_ids=list(newest.values())), limit=len(newest)
                 )
                 targets |= {
                     (asset, record.partition_key): Target(
@@ -210,7 +198,7 @@ class PartitionEvents:
 
 
 def results(
-    context: AssetExecutionContext, reports: Iterable[PartitionReport], explain: Explain | None = None
+    context: dg.AssetExecutionContext, reports: Iterable[PartitionReport], explain: Explain | None = None
 ) -> Iterator[Result]:
     """The events of reports for an asset function, about the chosen partitions of its run.
 
@@ -226,14 +214,14 @@ def results(
         for event in events.of(report):
             if report.partition != alone:
                 yield event
-            elif isinstance(event, AssetMaterialization) and event.asset_key in assets & reached:
+            elif isinstance(event, dg.AssetMaterialization) and event.asset_key in assets & reached:
                 # Dagster takes one result for each asset. An asset that only failed has none, or the next steps would
                 # run.
                 assets.discard(event.asset_key)
-                yield MaterializeResult(asset_key=event.asset_key, metadata=event.metadata)
-            elif isinstance(event, AssetCheckEvaluation) and event.asset_check_key in checks:
+                yield dg.MaterializeResult(asset_key=event.asset_key, metadata=event.metadata)
+            elif isinstance(event, dg.AssetCheckEvaluation) and event.asset_check_key in checks:
                 checks.discard(event.asset_check_key)
-                yield AssetCheckResult(
+                yield dg.AssetCheckResult(
                     passed=event.passed,
                     asset_key=event.asset_key,
                     check_name=event.check_name,
@@ -245,9 +233,9 @@ def results(
                 yield event
 
 
-def _materialisation(report: PartitionReport, materialised: MaterialisedPartition) -> AssetMaterialization:
+def _materialisation(report: PartitionReport, materialised: MaterialisedPartition) -> dg.AssetMaterialization:
     description = None if materialised.description is None else _as_description(materialised.description)
-    return AssetMaterialization(
+    return dg.AssetMaterialization(
         materialised.asset,
         description=description,
         metadata=as_shown(materialised.metadata),
@@ -267,10 +255,10 @@ def _materialisations(report: PartitionReport, failures: Sequence[CheckVerdict])
 
 
 def _failed(
-    asset: AssetKey, failures: Sequence[CheckVerdict], reached: MaterialisedPartition | None
+    asset: dg.AssetKey, failures: Sequence[CheckVerdict], reached: MaterialisedPartition | None
 ) -> MaterialisedPartition:
     """An asset's partition with its failed checks: the worst in full, and one line of each other."""
-    worst_first = sorted(failures, key=lambda verdict: verdict.severity is not AssetCheckSeverity.ERROR)
+    worst_first = sorted(failures, key=lambda verdict: verdict.severity is not dg.AssetCheckSeverity.ERROR)
     lines = [f"{verdict.check.name} failed: {verdict.description}" for verdict in worst_first]
     several: Metadata = {}
     if len(worst_first) > 1:
@@ -282,8 +270,8 @@ def _failed(
     return MaterialisedPartition(asset, {**first, **added}, " ".join(lines))
 
 
-def _evaluation(report: PartitionReport, verdict: CheckVerdict, target: Target | None) -> AssetCheckEvaluation:
-    return AssetCheckEvaluation(
+def _evaluation(report: PartitionReport, verdict: CheckVerdict, target: Target | None) -> dg.AssetCheckEvaluation:
+    return dg.AssetCheckEvaluation(
         verdict.check.asset_key,
         verdict.check.name,
         verdict.passed,
@@ -316,15 +304,15 @@ class LatestResult:
 
     id: int
     passed: bool
-    evaluation: AssetCheckEvaluation | None
+    evaluation: dg.AssetCheckEvaluation | None
 
 
 def failing_partitions(
-    instance: DagsterInstance, checks: Collection[AssetCheckKey], partitions: Collection[str] | None = None
-) -> set[tuple[AssetCheckKey, str | None]]:
+    instance: dg.DagsterInstance, checks: Collection[dg.AssetCheckKey], partitions: Collection[str] | None = None
+) -> set[tuple[dg.AssetCheckKey, str | None]]:
     """The partitions for which each check fails, among those given or all."""
     infos = instance.event_log_storage.get_asset_check_partition_info(
-        sorted(checks, key=AssetCheckKey.to_user_string),
+        sorted(checks, key=dg.AssetCheckKey.to_user_string),
         partition_keys=None if partitions is None else sorted(partitions),
     )
     failed = AssetCheckExecutionRecordStatus.FAILED
@@ -332,8 +320,8 @@ def failing_partitions(
 
 
 def latest_results(
-    instance: DagsterInstance, checks: Collection[AssetCheckKey]
-) -> Mapping[AssetCheckKey, LatestResult]:
+    instance: dg.DagsterInstance, checks: Collection[dg.AssetCheckKey]
+) -> Mapping[dg.AssetCheckKey, LatestResult]:
     """The last result of each check; none for a check without one, or that is being evaluated."""
     verdicts = {AssetCheckExecutionRecordStatus.SUCCEEDED: True, AssetCheckExecutionRecordStatus.FAILED: False}
     latest = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(checks))

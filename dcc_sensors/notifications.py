@@ -10,16 +10,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from dagster import (
-    DagsterInstance,
-    DagsterRunStatus,
-    DefaultSensorStatus,
-    Definitions,
-    RunsFilter,
-    SensorEvaluationContext,
-    SkipReason,
-    sensor,
-)
+import dagster as dg
 from sqlalchemy import Engine
 
 from dcc.databases.columns import utc_now
@@ -47,50 +38,50 @@ WATCHED_JOBS: Final = (CRAWL_JOB, PROCESS_JOB, LOAD_JOB, SHOW_JOB, REFERENCE_JOB
 """The jobs of whose failed runs people get a message."""
 _CHECKS: Final = tuple(REFERENCE_FRESH.values())
 _OVERDUE: Final = "overdue: "
-_OVER: Final = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE]
+_OVER: Final = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
 
 
-@sensor(
+@dg.sensor(
     name="notifications",
     minimum_interval_seconds=NOTIFY_SECONDS,
-    default_status=DefaultSensorStatus.RUNNING,
+    default_status=dg.DefaultSensorStatus.RUNNING,
     description="Notifies people of runs and checks that fail, and sends unsent mails of sessions (DCC_NOTIFY_...).",
 )
 def notifications(
-    context: SensorEvaluationContext, tracker: TrackerResource, mail: MailResource, webhook: WebhookResource
-) -> SkipReason:
+    context: dg.SensorEvaluationContext, tracker: TrackerResource, mail: MailResource, webhook: WebhookResource
+) -> dg.SkipReason:
     """Send the due notifications; requests no run."""
     settings = tracker.settings_with(mail, webhook)
     if not notifies(settings):
-        return SkipReason("Notifications are off. Set DCC_NOTIFY_... to turn them on.")
+        return dg.SkipReason("Notifications are off. Set DCC_NOTIFY_... to turn them on.")
     try:
         engine = tracker.ready(patience_seconds=min(settings.database_retry, _PATIENCE_SECONDS))
         notified = notify_due(engine, settings, [*_runs(context.instance), *_checks(context.instance)])
     except TrackerUnreachableError as error:
-        return SkipReason(" ".join([str(error), *notify_tracker_outage(settings, error)]))
+        return dg.SkipReason(" ".join([str(error), *notify_tracker_outage(settings, error)]))
     except DatabaseOutdatedError as error:
-        return SkipReason(str(error))
-    return SkipReason(" ".join(notified.sentences) or "No new notifications.")
+        return dg.SkipReason(str(error))
+    return dg.SkipReason(" ".join(notified.sentences) or "No new notifications.")
 
 
-def _runs(instance: DagsterInstance) -> Iterator[OutageEntry]:
+def _runs(instance: dg.DagsterInstance) -> Iterator[OutageEntry]:
     """The last run of each job; `since` is empty if it succeeded. A failure that people hear of otherwise, as of a
     session or a lost archive, is left out.
     """
     for job in WATCHED_JOBS:
-        runs = instance.get_runs(RunsFilter(job_name=job, statuses=_OVER), limit=1)
+        runs = instance.get_runs(dg.RunsFilter(job_name=job, statuses=_OVER), limit=1)
         if not runs:
             continue
         (run,) = runs
         subject, label = f"runs of {job}", f"Dagster's job {job}"
-        if run.status is DagsterRunStatus.SUCCESS:
+        if run.status is dg.DagsterRunStatus.SUCCESS:
             yield OutageEntry(subject, "", label, "")
         elif run.tags.keys().isdisjoint((SESSION_TAG, LOST_TAG)):
             reason = f"Its last run ({run.run_id[:8]}) failed: see Dagster's page of the run."
             yield OutageEntry(subject, run.run_id, label, reason, reported=False)
 
 
-def _checks(instance: DagsterInstance) -> Iterator[OutageEntry]:
+def _checks(instance: dg.DagsterInstance) -> Iterator[OutageEntry]:
     """The last evaluation of each check outside of sessions; `since` is empty if it passed."""
     for key, result in latest_results(instance, _CHECKS).items():
         subject = f"check {key.to_user_string()}"
@@ -106,19 +97,19 @@ def _message(evaluation: object) -> str:
     return str(getattr(message, "value", None) or "It failed: see its page in Dagster.")
 
 
-@sensor(
+@dg.sensor(
     name="overdue",
     job_name=OVERDUE_JOB,
     minimum_interval_seconds=OVERDUE_SECONDS,
-    default_status=DefaultSensorStatus.RUNNING,
+    default_status=dg.DefaultSensorStatus.RUNNING,
     description=(
         "Updates the checks crawl_overdue, centre_silent and submissions_overdue while no session runs, and notifies "
         "people of failures (DCC_NOTIFY_...)."
     ),
 )
 def overdue(
-    context: SensorEvaluationContext, tracker: TrackerResource, mail: MailResource, webhook: WebhookResource
-) -> SkipReason:
+    context: dg.SensorEvaluationContext, tracker: TrackerResource, mail: MailResource, webhook: WebhookResource
+) -> dg.SkipReason:
     """Show changes of overdue work, in a run of that job which begins at once, and notify people."""
     settings = tracker.settings_with(mail, webhook)
     try:
@@ -126,8 +117,8 @@ def overdue(
         show_overdue(context.instance, engine, settings)
         notified = _notify(engine, settings)
     except DatabaseOutdatedError as error:
-        return SkipReason(str(error))
-    return SkipReason(" ".join(["The checks are up to date.", *notified]))
+        return dg.SkipReason(str(error))
+    return dg.SkipReason(" ".join(["The checks are up to date.", *notified]))
 
 
 def _notify(tracker: Engine, settings: Settings) -> Sequence[str]:
@@ -154,8 +145,3 @@ def _state(report: PartitionReport) -> OutageEntry:
     # A failure that returns on another day is news again.
     since = f"{facts['since']}, seen on {datetime.fromtimestamp(report.timestamp or 0, UTC):%Y-%m-%d}"
     return OutageEntry(subject, since, label, reason, reported=False)
-
-
-def notification_automation() -> Definitions:
-    """The sensors."""
-    return Definitions(sensors=[notifications, overdue])

@@ -40,7 +40,7 @@ from dcc_assets.metadata.links import (
     report_of_zip,
     xml_of_documents,
 )
-from dcc_dagster.metadata import Metadata, table, utc_timestamp
+from dcc_dagster.metadata import Metadata, first_rows, table, utc_timestamp
 from dcc_dagster.partition_events import CheckVerdict, MaterialisedPartition, PartitionReport
 
 DOCUMENTS_SHOWN: Final = 200
@@ -82,8 +82,10 @@ def complete_zip_report(outcome: ZipOutcome, staging: Staging) -> PartitionRepor
         ZIP_ACTIONS_ASSET,
         about(outcome)
         | {"action": outcome.key.action.value}
+        | ({} if outcome.source is None else {"file source": outcome.source})
         | _decisions(outcome)
         | _links(outcome, ZIP_ACTIONS_ASSET),
+        None if outcome.source is None else f"Found on {outcome.source}.",
     )
     return replace(report, materialised=(materialised, *report.materialised), verdicts=(name, *others), whole=True)
 
@@ -164,13 +166,10 @@ def _failure(outcome: ZipOutcome, phase: Phase, headline: str, staging: Staging)
     }
     if phase in _OF_DOCUMENTS:
         faulty = _failed_documents(outcome, phase)
-        metadata |= _kinds(faulty)
-        metadata |= _error_lines(faulty)
-        metadata |= _documents(outcome)
+        metadata |= _errors(faulty) | _documents(outcome)
     else:
-        reasons = [(reason.kind, reason.message) for reason in outcome.reasons[:ERRORS_SHOWN]]
-        metadata |= {"reasons": table(("error", "message"), reasons)} if reasons else {}
-        metadata |= _transfer(outcome)
+        reasons = [(reason.kind, reason.message) for reason in outcome.reasons]
+        metadata |= first_rows("reasons", ("error", "message"), reasons, ERRORS_SHOWN) | _transfer(outcome)
     if outcome.downloaded:
         metadata |= _place(outcome, staging)
     return metadata
@@ -226,20 +225,18 @@ def _received(outcome: ZipOutcome) -> str | None:
 
 
 def _transfer(outcome: ZipOutcome) -> Metadata:
-    facts: Metadata = {"attempts": outcome.attempts, "seconds": MetadataValue.float(round(outcome.seconds, 3))}
-    if outcome.fetched is not None:
-        facts["transfer"] = outcome.fetched.replace("_", " ")
-    if outcome.source is not None:
-        facts["file source"] = outcome.source
-    if outcome.size_bytes is not None:
-        facts["bytes"] = outcome.size_bytes
-    if outcome.transfer_seconds is not None:
-        facts["transfer seconds"] = MetadataValue.float(round(outcome.transfer_seconds, 3))
-        if outcome.transfer_seconds and outcome.size_bytes:
-            facts["bytes per second"] = round(outcome.size_bytes / outcome.transfer_seconds)
-    if outcome.md5 is not None:
-        facts["MD5"] = outcome.md5
-    return facts
+    size, seconds = outcome.size_bytes, outcome.transfer_seconds
+    facts: dict[str, float | int | str | None] = {
+        "attempts": outcome.attempts,
+        "seconds": float(round(outcome.seconds, 3)),
+        "transfer": None if outcome.fetched is None else outcome.fetched.replace("_", " "),
+        "file source": outcome.source,
+        "bytes": size,
+        "transfer seconds": None if seconds is None else float(round(seconds, 3)),
+        "bytes per second": round(size / seconds) if size and seconds else None,
+        "MD5": outcome.md5,
+    }
+    return {name: fact for name, fact in facts.items() if fact is not None}
 
 
 def _place(outcome: ZipOutcome, staging: Staging) -> Metadata:
@@ -248,7 +245,7 @@ def _place(outcome: ZipOutcome, staging: Staging) -> Metadata:
 
 def _ignored(outcome: ZipOutcome) -> Metadata:
     ignored = [(r.message,) for r in outcome.reasons if r.kind == MemberIgnoredError.short_name()]
-    return {"left aside": table(("entry",), ignored[:ERRORS_SHOWN])} if ignored else {}
+    return first_rows("left aside", ("entry",), ignored, ERRORS_SHOWN)
 
 
 def _documents(outcome: ZipOutcome) -> Metadata:
@@ -259,30 +256,22 @@ def _documents(outcome: ZipOutcome) -> Metadata:
 def documents_table(key: ZipKey, rows: list[tuple[str, str, str, int]], counted: str) -> Metadata:
     """The table of documents, those that failed first, with links to their XML; `counted` is the last column."""
     rows = sorted(rows, key=lambda row: row[2] != Status.FAILED.short_name)
-    metadata: Metadata = {"documents": table(("document", "phase", "status", counted), rows[:DOCUMENTS_SHOWN])}
-    metadata |= xml_of_documents(key, [row[0] for row in rows])
-    if len(rows) > DOCUMENTS_SHOWN:
-        metadata["documents not shown"] = len(rows) - DOCUMENTS_SHOWN
-    return metadata
+    found = first_rows("documents", ("document", "phase", "status", counted), rows, DOCUMENTS_SHOWN)
+    return found | xml_of_documents(key, [row[0] for row in rows])
 
 
-def _kinds(documents: Sequence[DocumentOutcome]) -> Metadata:
-    """The number and kinds of errors; docs/errors.md explains each kind under its id."""
-    kinds = Counter(error.kind for document in documents for error in document.errors)
+def _errors(documents: Sequence[DocumentOutcome]) -> Metadata:
+    """The number, kinds and lines of errors; docs/errors.md explains each kind under its id."""
+    errors = [(document.file_name, error) for document in documents for error in document.errors]
+    kinds = Counter(error.kind for _, error in errors)
     return {
-        "errors in all": kinds.total(),
+        "errors in all": len(errors),
         "documents with errors": len(documents),
         "kinds of error": table(("error", "errors"), kinds.most_common()),
+        **first_rows(
+            "errors",
+            ("document", "line", "column", "message"),
+            [(name, error.line, error.column, error.message) for name, error in errors],
+            ERRORS_SHOWN,
+        ),
     }
-
-
-def _error_lines(documents: Sequence[DocumentOutcome]) -> Metadata:
-    lines = [
-        (document.file_name, error.line, error.column, error.message)
-        for document in documents
-        for error in document.errors
-    ]
-    metadata: Metadata = {"errors": table(("document", "line", "column", "message"), lines[:ERRORS_SHOWN])}
-    if len(lines) > ERRORS_SHOWN:
-        metadata["errors not shown"] = len(lines) - ERRORS_SHOWN
-    return metadata

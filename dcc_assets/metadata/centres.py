@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from dagster import MetadataValue
-
 from dcc.data_outcomes import ContextCounts, ContextsBuilt, OverviewsBuilt
 from dcc.vocabulary import ContextState
 from dcc_assets.keys import CONTEXTS, OVERVIEWS
@@ -18,7 +16,7 @@ from dcc_assets.metadata.links import (
     pictures,
     report_of_centre,
 )
-from dcc_dagster.metadata import Metadata, table, utc_timestamp
+from dcc_dagster.metadata import Metadata, first_rows, utc_timestamp
 from dcc_dagster.partition_events import MaterialisedPartition, PartitionReport
 
 _PICTURES: Final = (1, 2)
@@ -51,26 +49,23 @@ def _summary(counts: ContextCounts) -> str:
 def _contexts(counts: ContextCounts) -> Metadata:
     metadata: Metadata = {
         "centre": counts.centre,
-        "contexts": MetadataValue.int(sum(counts.states.values())),
-        "measurements": MetadataValue.int(counts.measurements),
-        "added": MetadataValue.int(counts.added),
-        "changed": MetadataValue.int(counts.changed),
-        "emptied": MetadataValue.int(counts.removed),
+        "contexts": sum(counts.states.values()),
+        "measurements": counts.measurements,
+        "added": counts.added,
+        "changed": counts.changed,
+        "emptied": counts.removed,
     }
     metadata["Links"] = links(
         [("Report on the centre", report_of_centre(counts.centre)), ("Tracking board", board_of_centre(counts.centre))]
     )
     states = [(state.value, counts.states[state]) for state in ContextState if counts.states.get(state)]
-    if states:
-        metadata["states"] = table(("state", "contexts"), states)
     procedures = sorted(counts.procedures.items(), key=lambda pair: (-pair[1], pair[0]))
-    if procedures:
-        metadata["procedures"] = table(("procedure", "measurements"), procedures)
-    return metadata
+    metadata |= first_rows("states", ("state", "contexts"), states, len(states))
+    return metadata | first_rows("procedures", ("procedure", "measurements"), procedures, len(procedures))
 
 
 def _overviews(centre: str, counts: Mapping[str, int]) -> Metadata:
-    numbers = {_words(name): MetadataValue.int(number) for name, number in counts.items()}
+    numbers = {_words(name): number for name, number in counts.items()}
     shown = [
         (f"A parameter of this centre, number {number}", picture_of_centre(centre, number)) for number in _PICTURES
     ]

@@ -24,7 +24,7 @@ from dcc.vocabulary import FAILING, Actor, Severity
 from dcc_assets.keys import CHECK_OF_GROUP, DATA_INTEGRITY, QC, UPLOAD_CHECK, UPLOADED_DATA, ZIP_ACTIONS
 from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, about, documents_table, links_to_steps
 from dcc_assets.metadata.links import linked_documents, links, report_of_centre, report_of_zip
-from dcc_dagster.metadata import Metadata, table, utc_timestamp
+from dcc_dagster.metadata import Metadata, first_rows, table, utc_timestamp
 from dcc_dagster.partition_events import CheckVerdict, MaterialisedPartition, PartitionReport
 
 SHOWN_PHASES: Final = (Phase.UPLOAD, Phase.DATA, Phase.QC)
@@ -163,8 +163,8 @@ def _why(document: DocumentData) -> str:
 
 def _refusals(faulty: Sequence[DocumentData]) -> Metadata:
     reasons = [(document.file_name, document.reason) for document in faulty if document.reason]
-    metadata: Metadata = {"reasons": table(("document", "reason"), reasons[:ERRORS_SHOWN])} if reasons else {}
-    return metadata | _findings(_worst(faulty), _count(faulty).total())
+    told = first_rows("reasons", ("document", "reason"), reasons, ERRORS_SHOWN)
+    return told | _findings(_worst(faulty), _count(faulty).total())
 
 
 def _uploaded(documents: Sequence[DocumentData]) -> Metadata:
@@ -172,15 +172,13 @@ def _uploaded(documents: Sequence[DocumentData]) -> Metadata:
     for document in documents:
         counts.update(document.said)
         procedures.update(document.procedures)
-    metadata: Metadata = {
+    late = [(document.file_name,) for document in documents if document.late]
+    return {
         "documents": len(documents),
         **{name: counts[name] for name in sorted(counts) if counts[name]},
+        **first_rows("late", ("document",), late, DOCUMENTS_SHOWN),
+        **first_rows("procedures", ("procedure", "measurements"), procedures.most_common(), DOCUMENTS_SHOWN),
     }
-    if late := [document.file_name for document in documents if document.late]:
-        metadata["late"] = table(("document",), [(name,) for name in late[:DOCUMENTS_SHOWN]])
-    if procedures:
-        metadata["procedures"] = table(("procedure", "measurements"), procedures.most_common(DOCUMENTS_SHOWN))
-    return metadata
 
 
 def _integrity(outcome: ZipData) -> tuple[Sequence[MaterialisedPartition], Sequence[CheckVerdict]]:
@@ -331,13 +329,8 @@ def _worst(documents: Iterable[DocumentData], rules: Collection[str] | None = No
 
 def _findings(found: Sequence[_Found], total: int) -> Metadata:
     """The table of findings, the worst first, of a `total` number of them; nothing without findings."""
-    shown = found[:ERRORS_SHOWN]
-    left = total - len(shown)
     rows = [
         (one.severity.value, one.rule, document, one.line, one.value, one.message, one.snapshot)
-        for document, one in shown
+        for document, one in found[:ERRORS_SHOWN]
     ]
-    metadata: Metadata = {"findings": table(_FINDING_COLUMNS, rows)} if rows else {}
-    if left > 0:
-        metadata["findings not shown"] = left
-    return metadata
+    return first_rows("findings", _FINDING_COLUMNS, rows, ERRORS_SHOWN, total)

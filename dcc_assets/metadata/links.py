@@ -16,21 +16,14 @@ from dcc.outcomes import ZipKey
 from dcc_dagster.metadata import Metadata, table
 
 HOME: Final = "/dcc/"
-"""The path of the list of all pages."""
 REPORTS: Final = "/dcc/reports"
-"""The path of reports on the web server of `dcc ui`: of a submission at `/dcc/reports/<action>/<file name>`."""
 PICTURES: Final = "/dcc/pictures"
-"""The path of plots: `/dcc/pictures/centre/<code>/<number>.png`."""
 EXPECTED: Final = "/dcc/expected"
-"""The path of the procedures that are due: `/dcc/expected/<centre>`."""
 CAUSES: Final = "/dcc/causes"
-"""The path of the causes of errors and findings: of a centre at `/dcc/causes/<centre>`."""
 KEPT: Final = "/dcc/kept"
-"""The path of kept reports: of a centre at `/dcc/kept/<centre>`, one of them at `/dcc/kept/<action>/<name>`."""
 BOARD: Final = "/dcc/board"
-"""The path of the tracking board."""
 DOCUMENTS: Final = "/dcc/documents"
-"""The path of submitted XML: `/dcc/documents/<action>/<archive>/<document>`."""
+"""The beginnings of the paths of pages on the web server of `dcc ui`; `dcc_assets.pages.server` has them complete."""
 
 _DOCUMENTS_LINKED: Final = 10
 

@@ -1,4 +1,4 @@
-"""Reports, plots and the tracking board of the web server of `dcc ui`: made on request, and not kept.
+"""The pages of the web server of `dcc ui` beside Dagster's: reports, plots and lists, made on request.
 
 Both databases are only read. The status of an answer says what is wrong. It is 404 if there is no such thing, 400 for
 an unknown language or format, and 503 if a database is away or has not been made. The text always says what to do.
@@ -7,16 +7,18 @@ an unknown language or format, and 503 if a database is away or has not been mad
 from __future__ import annotations
 
 import functools
+import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import BinaryIO, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias, TypeVar
 
 from sqlalchemy import Connection
 from starlette.requests import Request
 
+from dcc.databases.columns import utc_now
 from dcc.databases.engines import disposed
 from dcc.databases.schema import require_current
 from dcc.databases.transactions import run_reading
@@ -29,22 +31,42 @@ from dcc.errors import (
     StoreUnreachableError,
 )
 from dcc.naming import Action
-from dcc.outcomes import ZipKey
+from dcc.qc.contexts.listings import OverviewCoverage, overview_coverage
 from dcc.qc.database import open_qc_database
+from dcc.qc.expected_procedures import Deliveries, DeliveryCriteria, count_deliveries
+from dcc.reports.causes.cause import causes_as_json
 from dcc.reports.causes.collecting import Subject, causes_of, scope_of
 from dcc.reports.languages import load_catalogue
 from dcc.reports.languages.catalogue import Catalogue
+from dcc.reports.plots import draw_expected, use_font_cache
 from dcc.reports.submissions.board import board_json, collect_board, filter_of_query, render_board
 from dcc.reports.submissions.collecting import collect_report, draw_pictures
+from dcc.reports.submissions.labels import SESSION_LABELS
 from dcc.reports.submissions.model import Report
-from dcc.reports.submissions.page import PageLocation, render_html
-from dcc.reports.submissions.stored_reports import json_text
+from dcc.reports.submissions.page import PageLocation, cause_values, common_values, images_of, render_html
+from dcc.reports.submissions.stored_reports import json_text, list_reports, stored_page
 from dcc.reports.submissions.templates import render
 from dcc.settings import Settings, load_settings
 from dcc.tracker.archive_access import SubmittedDocument, delivered_document, fetched_document
+from dcc.tracker.crawls import list_sessions
 from dcc.tracker.database import open_tracker
-from dcc_assets.metadata.links import BOARD, HOME, localised, report_of_zip, xml_of_document
-from dcc_assets.partitions import keys_of_partitions
+from dcc.tracker.queries.zip_action_lists import require_centre
+from dcc.tracker.register.centres import CentreEntry, contacts, list_centres
+from dcc_assets.metadata.links import (
+    BOARD,
+    HOME,
+    board_of_centre,
+    expected_of_centre,
+    localised,
+    page_of_causes,
+    report_of_centre,
+    report_of_session,
+    report_of_zip,
+    stored_report_path,
+    stored_reports_of_centre,
+    xml_of_document,
+)
+from dcc_assets.partitions import known_keys_in
 
 T = TypeVar("T")
 
@@ -55,6 +77,10 @@ MAX_PICTURES: Final = 4
 
 SPREADSHEET: Final = "?form=spreadsheet"
 """The address of a page's findings as a spreadsheet, relative to the page."""
+CAUSES_SHOWN: Final = 100
+KEPT_LISTED: Final = 200
+_KEPT_FIRST: Final = 10
+_SESSIONS_LISTED: Final = 25
 HTML, JSON, _PNG, _SVG = "text/html; charset=utf-8", "application/json", "image/png", "image/svg+xml"
 _TEXT: Final = "text/plain; charset=utf-8"
 _XLSX: Final = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
@@ -127,51 +153,55 @@ class Reader(NamedTuple):
         return lambda one: self.address(path_of(one))
 
 
-def for_reader(page: Callable[[Reader, Request], PageResponse]) -> Page:
-    """Decorates what makes a page for a reader; the answer is 400 for a language that is not known."""
+def for_reader(*forms: str) -> Callable[[Callable[[Reader, Request], PageResponse]], Page]:
+    """Decorates what makes a page in these forms for a reader; for another form or language the answer is 400."""
 
-    @answered
-    @functools.wraps(page)
-    def answer(request: Request) -> PageResponse:
-        settings, language = load_settings(), request.query_params.get("language")
-        try:
-            catalogue = load_catalogue(language, settings)
-        except ConfigurationError as error:
-            return problem(400, str(error))
-        form = request.query_params.get("form", "html")
-        return page(Reader(settings, language, catalogue, form), request)
+    def decorate(page: Callable[[Reader, Request], PageResponse]) -> Page:
+        @answered
+        @functools.wraps(page)
+        def answer(request: Request) -> PageResponse:
+            settings, language = load_settings(), request.query_params.get("language")
+            try:
+                catalogue = load_catalogue(language, settings)
+            except ConfigurationError as error:
+                return problem(400, str(error))
+            form = request.query_params.get("form", "html")
+            if form not in forms:
+                named = "the form html alone" if len(forms) == 1 else f"the forms {' and '.join(forms)}: ?form=json"
+                return problem(400, f"This page has {named}.")
+            return page(Reader(settings, language, catalogue, form), request)
 
-    return answer
+        return answer
+
+    return decorate
 
 
-@for_reader
+@for_reader("html", "json", "spreadsheet")
 def zip_page(reader: Reader, request: Request) -> PageResponse:
     """The report of a submission."""
     action, name = request.path_params["action"], request.path_params["name"]
     if action not in set(Action):
         return not_there(request)
-    return _page(reader, lambda databases: _submission_of(databases.tracker, f"{action}/{name}"))
+    return _page(reader, lambda databases: known_keys_in(databases.tracker, [f"{action}/{name}"])[0])
 
 
-@for_reader
+@for_reader("html", "json", "spreadsheet")
 def centre_page(reader: Reader, request: Request) -> PageResponse:
     """The report of a centre by its code."""
     centre = request.path_params["centre"]
     return _page(reader, lambda _: centre)
 
 
-@for_reader
+@for_reader("html", "json", "spreadsheet")
 def session_page(reader: Reader, request: Request) -> PageResponse:
     """The report of a crawling session by its number."""
     session_id = request.path_params["session"]
     return _page(reader, lambda _: session_id)
 
 
-@for_reader
+@for_reader("html", "json")
 def board_page(reader: Reader, request: Request) -> PageResponse:
     """The tracking board that the parameters of its address ask for, as a page or as JSON."""
-    if reader.form not in {"html", "json"}:
-        return problem(400, "The board has the forms html and json: ?form=json.")
     try:
         wanted, page = filter_of_query(request.query_params)
     except ConfigurationError as error:
@@ -213,7 +243,7 @@ def document_xml(request: Request) -> PageResponse:
         return not_there(request)
 
     def find(databases: Databases) -> tuple[Settings, SubmittedDocument]:
-        key = _submission_of(databases.tracker, f"{action}/{archive}")
+        key = known_keys_in(databases.tracker, [f"{action}/{archive}"])[0]
         found = delivered_document(databases.tracker, file_name, key)
         if found is None:
             raise NotFoundError(f"{key} has no document {file_name}. `dcc archive list {key}` shows its files.")
@@ -225,6 +255,119 @@ def document_xml(request: Request) -> PageResponse:
         return PageResponse(200, _TEXT, path.open("rb"), file_name.rpartition("/")[2])
 
 
+@for_reader("html")
+def index_page(reader: Reader, _: Request) -> PageResponse:
+    """The list of pages: the board, those of each centre, the last sessions, and the newest kept reports."""
+    centres, sessions = reading(lambda on: (_centres(on), list_sessions(on.tracker, limit=_SESSIONS_LISTED)))
+    kept = list_reports(reader.settings, _KEPT_FIRST)
+    return _filled(reader, "index", None, centres=centres, sessions=sessions, kept=kept)
+
+
+@for_reader("html", "json", "spreadsheet")
+def causes_page(reader: Reader, request: Request) -> PageResponse:
+    """The causes of what is wrong at a centre or, without one, at all: what `dcc data causes` shows."""
+    return reading(lambda on: _causes_page(reader, on, request.path_params.get("centre")))
+
+
+def _causes_page(reader: Reader, on: Databases, centre: str | None) -> PageResponse:
+    if centre is not None:
+        require_centre(on.tracker, centre)
+    if reader.form == "spreadsheet":
+        return spreadsheet(on, centre, reader.catalogue)
+    causes = causes_of(on.tracker, on.qc, centre, reader.settings)
+    addresses = contacts(on.tracker)
+    if reader.form == "json":
+        rows = causes_as_json(causes, reader.catalogue, addresses)
+        return PageResponse(200, JSON, json.dumps(rows, indent=2).encode())
+    shown, found = causes[:CAUSES_SHOWN], sum(cause.findings for cause in causes)
+    return _filled(
+        reader,
+        "causes",
+        PageLocation(reader.address(HOME), reader.address(SPREADSHEET)),
+        **cause_values(shown, reader.catalogue, reader.link(report_of_zip), contacts=addresses),
+        centre=centre,
+        centres=_centres(on),
+        report={"made": utc_now(), "causes": shown, "causes_total": len(causes), "found": found},
+    )
+
+
+@for_reader("html")
+def stored_reports_page(reader: Reader, request: Request) -> PageResponse:
+    """The newest kept reports, of a centre if it is given."""
+    centre = request.path_params.get("centre")
+
+    def find(on: Databases) -> list[CentreEntry]:
+        if centre is not None:
+            require_centre(on.tracker, centre)
+        return _centres(on)
+
+    centres, kept = reading(find), list_reports(reader.settings, KEPT_LISTED, centre)
+    return _filled(reader, "kept", PageLocation(reader.address(HOME)), centre=centre, centres=centres, kept=kept)
+
+
+@answered
+def stored_report_page(request: Request) -> PageResponse:
+    """A kept report as it was made."""
+    action = request.path_params["action"]
+    if action not in set(Action):
+        return not_there(request)
+    return PageResponse(200, HTML, stored_page(load_settings(), Action(action), request.path_params["name"]))
+
+
+@for_reader("html")
+def expected_page(reader: Reader, request: Request) -> PageResponse:
+    """Which procedures are due today at a centre, how many are missing, and how much the overviews cover."""
+    centre = request.path_params["centre"]
+
+    def find(on: Databases) -> tuple[Deliveries, OverviewCoverage] | None:
+        require_centre(on.tracker, centre)
+        if on.qc is None:
+            return None
+        return count_deliveries(on.qc, DeliveryCriteria(utc_now().date(), centre)), overview_coverage(on.qc, centre)
+
+    found = reading(find)
+    if found is None:
+        return problem(503, "The QC database cannot be used. `dcc doctor` says why.")
+    deliveries, covered = found
+    counted = deliveries.by_procedure()
+    use_font_cache(reader.settings)
+    return _filled(
+        reader,
+        "expected",
+        PageLocation(reader.address(HOME)),
+        centre=centre,
+        covered=covered,
+        uncovered=deliveries.uncovered.total(),
+        counted=counted,
+        images=images_of([draw_expected(counted, reader.catalogue)] if counted else []),
+    )
+
+
+def _centres(on: Databases) -> list[CentreEntry]:
+    """The centres that have pages."""
+    return [centre for centre in list_centres(on.tracker) if centre.is_active or centre.sources]
+
+
+def _filled(reader: Reader, template: str, place: PageLocation | None, **values: Any) -> PageResponse:
+    filled = {
+        **common_values(reader.catalogue, reader.settings, place=place),
+        "report": {"made": utc_now()},
+        "session_words": SESSION_LABELS,
+        "board": reader.address(BOARD),
+        "link_of_zip": reader.link(report_of_zip),
+        "link_of_centre": reader.link(report_of_centre),
+        "link_of_session": reader.link(report_of_session),
+        "link_of_board": reader.link(board_of_centre),
+        "link_of_causes": reader.link(page_of_causes),
+        "link_of_expected": reader.link(expected_of_centre),
+        "link_of_kept": reader.link(stored_reports_of_centre),
+        "link_of_kept_page": lambda one: stored_report_path(one.action, one.name),
+        **values,
+    }
+    text = render(f"reports/{template}.html", filled, own=reader.settings.templates_directory)
+    return PageResponse(200, HTML, text.encode("utf-8", "replace"))
+
+
 def not_there(request: Request) -> PageResponse:
     """The answer for a missing page."""
     return problem(404, f"No page {request.url.path} exists. All pages: {HOME}")
@@ -232,8 +375,6 @@ def not_there(request: Request) -> PageResponse:
 
 def _page(reader: Reader, subject_of: Callable[[Databases], Subject]) -> PageResponse:
     """The report on a subject in one of its forms."""
-    if reader.form not in {"html", "json", "spreadsheet"}:
-        return problem(400, "Reports have the forms html, json and spreadsheet: ?form=json.")
     if reader.form == "spreadsheet":
         return reading(lambda databases: spreadsheet(databases, subject_of(databases), reader.catalogue))
 
@@ -266,16 +407,6 @@ def spreadsheet(databases: Databases, subject: Subject | None, catalogue: Catalo
         path = Path(folder, _SHEET_NAME)
         write_findings_spreadsheet(path, tracker, qc, scope_of(tracker, subject), causes, catalogue)
         return PageResponse(200, _XLSX, path.read_bytes(), _SHEET_NAME)
-
-
-def _submission_of(connection: Connection, partition: str) -> ZipKey:
-    keys = keys_of_partitions(connection, [partition])
-    if not keys:
-        raise NotFoundError(
-            f"The tracker knows no submission {partition}. See all: `dcc zips`; they are of the form "
-            "<action>/<file name>."
-        )
-    return keys[0]
 
 
 def reading(work: Callable[[Databases], T]) -> T:

@@ -13,7 +13,6 @@ from urllib.parse import quote
 
 import anyio
 import anyio.to_thread
-from anyio.lowlevel import RunVar
 from dagster import DagsterInstance
 from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.middleware import Middleware
@@ -26,15 +25,19 @@ from dcc.errors import DccError
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker
 from dcc_assets.metadata.links import BOARD, CAUSES, DOCUMENTS, EXPECTED, HOME, KEPT, PICTURES, REPORTS
-from dcc_assets.pages.overviews import causes_page, expected_page, index_page, stored_report_page, stored_reports_page
 from dcc_assets.pages.reports import (
     Page,
     board_page,
+    causes_page,
     centre_page,
     centre_picture,
     document_xml,
+    expected_page,
+    index_page,
     not_there,
     session_page,
+    stored_report_page,
+    stored_reports_page,
     zip_page,
 )
 from dcc_assets.sync.overdue import show_overdue
@@ -45,8 +48,8 @@ from dcc_dagster.web_workspace import Serving, Workspace
 log = logging.getLogger(__name__)
 
 _WATCH_SECONDS: Final = 600.0
-_MADE_AT_ONCE: Final = 2
-_limiter: Final[RunVar[anyio.CapacityLimiter]] = RunVar("reports made at once")
+# How many reports are made at once. Others wait without a thread, because Dagster's pages need threads as well.
+_TURNS: Final = anyio.CapacityLimiter(2)
 
 HEADERS: Final = {
     "Content-Security-Policy": (
@@ -95,7 +98,7 @@ def report_routes() -> list[BaseRoute]:
 
 def _served(answer: Page) -> Callable[[Request], Any]:
     async def serve(request: Request) -> Response:
-        page = await anyio.to_thread.run_sync(answer, request, limiter=_turns())
+        page = await anyio.to_thread.run_sync(answer, request, limiter=_TURNS)
         headers = dict(HEADERS)
         if page.file_name is not None:
             headers["Content-Disposition"] = f'attachment; filename="{quote(page.file_name, safe="")}"'
@@ -105,18 +108,6 @@ def _served(answer: Page) -> Callable[[Request], Any]:
         return StreamingResponse(iter(partial(page.body.read, _PIECE), b""), page.status, headers, page.media_type)
 
     return serve
-
-
-def _turns() -> anyio.CapacityLimiter:
-    """How many reports are made at once; the others wait without a thread, because Dagster's pages need threads as
-    well.
-    """
-    try:
-        return _limiter.get()
-    except LookupError:
-        limiter = anyio.CapacityLimiter(_MADE_AT_ONCE)
-        _limiter.set(limiter)
-        return limiter
 
 
 def _watch_overdue(instance: DagsterInstance) -> None:

@@ -11,7 +11,7 @@ shown. It uses ids, which no clock can put out of order.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -28,7 +28,6 @@ from dcc.outcomes import AttemptOutcome, DocumentOutcome, Problem, SourceCrawl, 
 from dcc.phases import Phase, Status
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
-from dcc.sources.base import SourceAddress
 from dcc.store.staging import Staging
 from dcc.tracker.crawls import latest_crawls
 from dcc.tracker.decisions import decisions_in_force
@@ -42,7 +41,6 @@ from dcc.tracker.models import (
     ZipActionLog,
     ZipDecision,
     ZipDownload,
-    ZipFile,
     ZipLog,
 )
 from dcc.tracker.problems import OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, entries_that_hold, problem_of
@@ -52,13 +50,11 @@ from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.submission_rows import LATEST, zip_key_of
 from dcc_assets.metadata.archives import ERRORS_SHOWN, complete_zip_report
-from dcc_assets.sync.document_records import PAGE
-from dcc_assets.sync.horizon import archive_older, page_of_zips, read_archive
-from dcc_assets.sync.marks import Marks, Part
+from dcc_assets.sync.document_records import PAGE, zip_action_ids
+from dcc_assets.sync.horizon import archive_older, read_archive
+from dcc_assets.sync.marks import Marks
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.partition_events import PartitionReport
-
-_AT_ONCE: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,32 +78,36 @@ class ZipMark:
 ZIPS_SHOWN: Final = Marks("dcc/zip actions shown", ZipMark)
 
 
-def show_missing(instance: DagsterInstance, recorder: EventRecorder, work: SessionWork) -> None:
+def show_missing(recorder: EventRecorder, work: SessionWork) -> None:
     """Show unreported submissions of this session's centres; the marks stay until the recorder has stored them.
 
     Raises TrackerUnreachableError, as `note_shown` and `recorded_reports` do.
     """
-    tracker, settings = work.tracker, work.settings
+    instance, tracker, settings = recorder.instance, work.tracker, work.settings
     if ZIPS_SHOWN.read(instance) == ZipMark():
         archive_older(instance, tracker, settings, session=work.session)
     parts = ZIPS_SHOWN.parts(instance, settings, work.session.group)
     newest = run_reading(tracker, newest_zip_mark)
     shown = read_archive(instance).horizon.shows()
     for part in parts:
-        if part.mark == newest:
-            continue
-        last = 0
-        while page := run_reading(tracker, partial(_unshown, part=part, shown=shown, after=last)):
-            last = max(page)
-            recorder.record_many(recorded_reports(tracker, settings, list(page.values())))
+        if part.mark != newest:
+            unshown = and_(_has_newer(part.mark), shown, part.of_zip_actions())
+            recorder.record(recorded_reports(tracker, settings, condition=unshown))
 
 
-def recorded_reports(tracker: Engine, settings: Settings, keys: Sequence[ZipKey]) -> Iterator[PartitionReport]:
-    """Reports of submissions as recorded in the tracker."""
+def recorded_reports(
+    tracker: Engine,
+    settings: Settings,
+    keys: Collection[ZipKey] | None = None,
+    condition: ColumnElement[bool] | None = None,
+) -> Iterator[PartitionReport]:
+    """Reports of submissions as recorded in the tracker: of all, of `keys`, or of those that `condition` selects.
+
+    Some hundreds are read at once, and reported once all of them are read, so that no retry reports anything twice.
+    """
     staging = Staging(settings.staging_directory)
-    for start in range(0, len(keys), _AT_ONCE):
-        load = partial(_recorded, keys=keys[start : start + _AT_ONCE])
-        for outcome in run_reading(tracker, load):
+    for ids in sorted_chunks(run_reading(tracker, partial(zip_action_ids, keys=keys, condition=condition)), PAGE):
+        for outcome in run_reading(tracker, partial(recorded_zips, ids=ids)):
             yield complete_zip_report(outcome, staging)
 
 
@@ -152,33 +152,23 @@ def newest_zip_mark(connection: Connection) -> ZipMark:
     )
 
 
-def _recorded(connection: Connection, keys: Sequence[ZipKey]) -> list[ZipOutcome]:
-    return list(recorded_zips(connection, keys))
-
-
-def _unshown(connection: Connection, part: Part[ZipMark], shown: ColumnElement[bool], after: int) -> dict[int, ZipKey]:
-    """Some hundreds of the `shown` submissions with ids above `after` that have something newer than their mark."""
-    mark = part.mark
+def _has_newer(mark: ZipMark) -> ColumnElement[bool]:
+    """Selects the submissions that have something newer than a mark."""
     downloaded = (
         select(FileSourceHasZip.za_id)
         .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
         .where(ZipDownload.id > mark.downloads)
     )
-    refused = select(ZipActionLog.za_id).where(ZipActionLog.id > mark.refusals)
-    reopened = select(Reopening.za_id).where(Reopening.id > mark.reopenings)
-    decided = select(ZipDecision.za_id).where(or_(ZipDecision.id > mark.decisions, _revoked_after(mark.revoked)))
-    newer = or_(
-        ZipAction.id > mark.zip_actions,
-        ZipAction.id.in_(downloaded),
-        ZipAction.id.in_(refused),
-        ZipAction.id.in_(reopened),
-        ZipAction.id.in_(decided),
+    revoked: ColumnElement[bool] = ZipDecision.revoked.is_not(None)
+    if mark.revoked:
+        revoked = ZipDecision.revoked > datetime.fromisoformat(mark.revoked)
+    newer = (
+        downloaded,
+        select(ZipActionLog.za_id).where(ZipActionLog.id > mark.refusals),
+        select(Reopening.za_id).where(Reopening.id > mark.reopenings),
+        select(ZipDecision.za_id).where(or_(ZipDecision.id > mark.decisions, revoked)),
     )
-    return page_of_zips(connection, and_(newer, shown, part.of_zip_actions()), after)
-
-
-def _revoked_after(moment: str) -> ColumnElement[bool]:
-    return ZipDecision.revoked > datetime.fromisoformat(moment) if moment else ZipDecision.revoked.is_not(None)
+    return or_(ZipAction.id > mark.zip_actions, *(ZipAction.id.in_(ids) for ids in newer))
 
 
 def recorded_crawls(connection: Connection, settings: Settings) -> list[SourceCrawl]:
@@ -205,30 +195,18 @@ def recorded_crawls(connection: Connection, settings: Settings) -> list[SourceCr
 
 
 def recorded_zips(
-    connection: Connection, keys: Sequence[ZipKey] | None = None, condition: ColumnElement[bool] | None = None
-) -> Iterator[ZipOutcome]:
-    """All submissions, those of `keys`, or those of a `condition`, in the order in which they were first seen."""
+    connection: Connection, keys: Collection[ZipKey] | None = None, ids: Sequence[int] | None = None
+) -> list[ZipOutcome]:
+    """Submissions in the order in which they were first seen: all, of `keys`, or of `ids`."""
+    if ids is None:
+        ids = zip_action_ids(connection, keys)
     sources = {address.id: address for address in load_addresses(connection, only_crawlable=False)}
-    query = select(ZipAction.id)
-    if condition is not None:
-        query = query.where(condition)
-    if keys is not None:
-        query = query.join(ZipFile, ZipFile.id == ZipAction.zip_id).where(
-            ZipFile.file_name.in_({key.file_name for key in keys})
-        )
-    chosen = None if keys is None else frozenset(keys)
-    for ids in sorted_chunks(connection.scalars(query), PAGE):
-        for zip_ in _chunk(connection, ids, sources):
-            if chosen is None or zip_.key in chosen:
-                yield zip_
-
-
-def _chunk(connection: Connection, ids: Sequence[int], sources: Mapping[int, SourceAddress]) -> Iterator[ZipOutcome]:
     attempts = _latest_attempts(connection, ids)
     downloads = [attempt.id for attempt in attempts.values()]
     documents = _documents(connection, downloads)
     reasons = _reasons(connection, ids, downloads)
     decisions = decisions_in_force(connection, ids)
+    found = []
     for row in connection.execute(select_zip_actions().where(ZipAction.id.in_(ids)).order_by(ZipAction.id)):
         attempt = attempts.get(row.id)
         state = _up_to_validation(row.phase_id, row.status_id)
@@ -255,7 +233,10 @@ def _chunk(connection: Connection, ids: Sequence[int], sources: Mapping[int, Sou
             source_partition=None if source is None else source_partition(source.centre, source.id),
             decisions=tuple(map(str, decisions.get(row.id, ()))),
         )
-        yield replace(outcome, documents=tuple(documents[attempt.id])) if attempt and outcome.extracted else outcome
+        found.append(
+            replace(outcome, documents=tuple(documents[attempt.id])) if attempt and outcome.extracted else outcome
+        )
+    return found
 
 
 def _up_to_validation(phase: int, status: int) -> tuple[Phase, Status]:

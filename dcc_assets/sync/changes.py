@@ -136,11 +136,10 @@ class Mirror:
                 if len(self._judged) < _JUDGED_AT_ONCE:
                     return
         yield from self._of_judged()
-        if isinstance(outcome, ContextsBuilt):
-            yield from self._of_contexts(outcome, excluding)
-            self._told_contexts.update({counts.centre: outcome.history for counts in outcome.centres})
-        elif isinstance(outcome, OverviewsBuilt):
-            yield from self._of_overviews(outcome, excluding)
+        if isinstance(outcome, ContextsBuilt | OverviewsBuilt):
+            yield from self._of_centres(outcome, excluding=excluding)
+            if isinstance(outcome, ContextsBuilt):
+                self._told_contexts.update({counts.centre: outcome.history for counts in outcome.centres})
         elif outcome.reached is not Phase.DATA:
             yield from data_reports([outcome])
 
@@ -155,11 +154,9 @@ class Mirror:
     ) -> Iterator[PartitionReport]:
         """Reports of everything recorded, for all submissions and centres or for these."""
         yield from data_reports(self._recorded(keys))
-        contexts, overviews = self._read(
-            lambda _, qc: (recorded_contexts(qc, centres), recorded_overviews(qc, centres))
+        yield from self._of_centres(
+            *self._read(lambda _, qc: (recorded_contexts(qc, centres), recorded_overviews(qc, centres)))
         )
-        yield from self._of_contexts(contexts)
-        yield from self._of_overviews(overviews)
 
     def everything(self) -> Iterator[PartitionReport]:
         """Reports of everything recorded."""
@@ -167,13 +164,17 @@ class Mirror:
         yield from self.recorded()
         self._mark = newest
 
-    def _of_contexts(self, built: ContextsBuilt, excluding: Collection[object] = ()) -> Iterator[PartitionReport]:
-        self._add_centres(counts.centre for counts in built.centres)
-        yield from (report for report in contexts_reports(built) if report.partition not in excluding)
-
-    def _of_overviews(self, built: OverviewsBuilt, excluding: Collection[object] = ()) -> Iterator[PartitionReport]:
-        self._add_centres(built.centres)
-        yield from (report for report in overviews_reports(built) if report.partition not in excluding)
+    def _of_centres(
+        self, *builds: ContextsBuilt | OverviewsBuilt, excluding: Collection[object] = ()
+    ) -> Iterator[PartitionReport]:
+        """The reports of builds, whose centres become partitions."""
+        for built in builds:
+            reports = contexts_reports(built) if isinstance(built, ContextsBuilt) else overviews_reports(built)
+            told = {report.partition: report for report in reports}
+            self.centres_shown.update(told)
+            if told:
+                self._instance.add_dynamic_partitions(str(CENTRES.name), list(told))
+            yield from (report for centre, report in told.items() if centre not in excluding)
 
     def catch_up(self) -> Iterator[PartitionReport]:
         """Reports of changes since the mark, or since the last call, without those that the session reported."""
@@ -225,12 +226,6 @@ class Mirror:
 
         return run_patiently(self._tracker, read)
 
-    def _add_centres(self, centres: Iterable[str]) -> None:
-        keys = list(dict.fromkeys(centres))
-        self.centres_shown.update(keys)
-        if keys:
-            self._instance.add_dynamic_partitions(str(CENTRES.name), keys)
-
 
 def changes_since(
     tracker: Connection,
@@ -261,10 +256,14 @@ def _zips_since(
     tracker: Connection, part: Part[ChangeMark], until: datetime | None, shown: ColumnElement[bool] | None
 ) -> dict[ZipKey, State]:
     mark = part.mark
+    # In the state of a document that failed in validation; others of their documents may be further.
+    failed_in_part = and_(
+        ZipAction.phase_id.between(int(Phase.XML_NAME), int(Phase.XSD)), ZipAction.status_id == int(Status.FAILED)
+    )
     query = (
         select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name, ZipAction.phase_id, ZipAction.status_id, _CHANGED)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .where(or_(ZipAction.phase_id >= int(Phase.UPLOAD), _failed_in_part()), part.of_zip_actions())
+        .where(or_(ZipAction.phase_id >= int(Phase.UPLOAD), failed_in_part), part.of_zip_actions())
     )
     since = datetime.fromisoformat(mark.zips) if mark.zips else None
     if since is not None:
@@ -279,12 +278,6 @@ def _zips_since(
         for number, todo, name, phase, status, changed in tracker.execute(query)
         if changed != since or (f"{phase}/{status}", number) not in known
     }
-
-
-def _failed_in_part() -> ColumnElement[bool]:
-    """Submissions in the state of a document that failed in validation; others of their documents may be further."""
-    validated = ZipAction.phase_id.between(int(Phase.XML_NAME), int(Phase.XSD))
-    return and_(validated, ZipAction.status_id == int(Status.FAILED))
 
 
 def _newest(tracker: Connection, qc: Connection, shown: int) -> ChangeMark:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Final
 
-from dagster import AssetCheckKey, AssetKey, DagsterInstance
+from dagster import DagsterInstance
 from sqlalchemy import Connection, Engine
 
 from dcc.databases.engines import disposed
@@ -19,13 +20,11 @@ from dcc.operations.consistency.check import check_at_rest
 from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
-from dcc.store.staging import Staging
 from dcc_assets.keys import CENTRES, FILE_SOURCES, ZIP_ACTIONS
-from dcc_assets.metadata.archives import complete_zip_report
 from dcc_assets.metadata.centres import contexts_reports, overviews_reports
 from dcc_assets.metadata.documents import data_reports
 from dcc_assets.metadata.file_sources import source_report
-from dcc_assets.sync.archives import recorded_crawls, recorded_zips
+from dcc_assets.sync.archives import recorded_crawls, recorded_reports
 from dcc_assets.sync.changes import DATA_SHOWN, ChangeMark, changes_since
 from dcc_assets.sync.document_records import recorded_contexts, recorded_data, recorded_overviews
 from dcc_assets.sync.horizon import read_archive
@@ -45,12 +44,11 @@ def check_events(tracker: Engine, settings: Settings, instance: DagsterInstance)
 
     def look(connection: Connection) -> Iterator[Inconsistency]:
         wanted = read_archive(instance).horizon.shows()
-        staging = Staging(settings.staging_directory)
         with _reading_qc(settings) as qc:
             changed = _changed_since_shown(connection, qc, settings, instance)
             shown = _ShownEvents(instance, changed)
             sources = map(source_report, recorded_crawls(connection, settings))
-            zips = (complete_zip_report(outcome, staging) for outcome in recorded_zips(connection, condition=wanted))
+            zips = recorded_reports(tracker, settings, condition=wanted)
             yield from shown.missing(FILE_SOURCES.name, sources)
             yield from shown.missing(ZIP_ACTIONS.name, zips)
             if qc is not None:
@@ -91,8 +89,8 @@ class _ShownEvents:
 
     def __init__(self, instance: DagsterInstance, changed: Collection[tuple[str | None, str]]) -> None:
         self._instance, self._changed = instance, changed
-        self._materialised: dict[AssetKey, Collection[str]] = {}
-        self._failing: dict[AssetCheckKey, Collection[str]] = {}
+        self._partitions_of = cache(instance.get_materialized_partitions)
+        self._failing = cache(lambda check: failing_partitions(instance, [check]))
 
     def missing(self, partitions: str | None, reports: Iterable[PartitionReport]) -> Iterator[Inconsistency]:
         """Differences between the reports and the instance; their partitions are of the set `partitions`."""
@@ -109,18 +107,7 @@ class _ShownEvents:
                     asset = materialised.asset.to_user_string()
                     yield Inconsistency("C21", name, f"Dagster does not show that it has come to {asset}. {_SHOW}")
             for verdict in report.verdicts:
-                fails = name in self._failing_of(verdict.check)
+                fails = (verdict.check, name) in self._failing(verdict.check)
                 if fails is verdict.passed:
                     verb = "shows a failure of" if fails else "shows no failure of"
                     yield Inconsistency("C22", name, f"Dagster {verb} {verdict.check.to_user_string()}. {_SHOW}")
-
-    def _partitions_of(self, asset: AssetKey) -> Collection[str]:
-        if asset not in self._materialised:
-            self._materialised[asset] = self._instance.get_materialized_partitions(asset)
-        return self._materialised[asset]
-
-    def _failing_of(self, check: AssetCheckKey) -> Collection[str]:
-        if check not in self._failing:
-            failing = failing_partitions(self._instance, [check])
-            self._failing[check] = {partition for _, partition in failing if partition}
-        return self._failing[check]

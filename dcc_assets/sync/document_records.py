@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, func, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, select
 
 from dcc.data_outcomes import ContextsBuilt, DocumentData, FindingEntry, OverviewsBuilt, ZipData
 from dcc.databases.columns import utc_now
@@ -83,17 +83,22 @@ def recorded_page(tracker: Connection, qc: Connection, ids: Sequence[int]) -> li
 def documented_zip_actions(
     tracker: Connection, keys: Collection[ZipKey] | None, condition: ColumnElement[bool] | None = None
 ) -> list[int]:
-    """The ids of submissions that may have documents: of all, of those of `keys`, or of those of a `condition`."""
+    """As `zip_action_ids`, without those that cannot have documents: after a bad name or a failed download."""
+    documented = ZipAction.phase_id >= int(Phase.XML_NAME)
+    return zip_action_ids(tracker, keys, documented if condition is None else and_(documented, condition))
+
+
+def zip_action_ids(
+    tracker: Connection, keys: Collection[ZipKey] | None = None, condition: ColumnElement[bool] | None = None
+) -> list[int]:
+    """The ids of submissions: of all, or of those of `keys` that `condition` selects."""
     query = select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name).join(ZipFile, ZipFile.id == ZipAction.zip_id)
-    # After a bad name or a failed download there is no document.
-    query = query.where(ZipAction.phase_id >= int(Phase.XML_NAME)).order_by(ZipAction.id)
     if condition is not None:
         query = query.where(condition)
-    if keys is None:
-        return [row.id for row in tracker.execute(query)]
-    chosen = frozenset(keys)
-    found = rows_with(tracker, query, ZipFile.file_name, [key.file_name for key in keys])
-    return sorted(row.id for row in found if zip_key_of(row) in chosen)
+    names = None if keys is None else [key.file_name for key in keys]
+    chosen = None if keys is None else frozenset(keys)
+    found = rows_with(tracker, query, ZipFile.file_name, names)
+    return sorted(row.id for row in found if chosen is None or zip_key_of(row) in chosen)
 
 
 def _documents(tracker: Connection, ids: Sequence[int]) -> dict[int, list[Row[Any]]]:

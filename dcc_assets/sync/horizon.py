@@ -11,14 +11,13 @@ completely.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from dagster import DagsterInstance
+from pydantic import TypeAdapter
 from sqlalchemy import ColumnElement, Connection, Engine, and_, func, not_, or_, select, true, type_coerce
 
 from dcc.databases.columns import UtcDateTime
@@ -40,7 +39,7 @@ from dcc_assets.keys import (
     ZIP_ACTIONS_ASSET,
     ZIP_DOWNLOADS,
 )
-from dcc_dagster.asset_tables import remove_partitions
+from dcc_dagster.event_batches import remove_partitions
 
 _MARK: Final = "dcc/zip actions archived"
 _AT_ONCE: Final = 500
@@ -100,13 +99,13 @@ class EventArchive:
     removed: Horizon = Horizon()
 
 
+_AS_JSON: Final = TypeAdapter(EventArchive)
+
+
 def read_archive(instance: DagsterInstance) -> EventArchive:
     """An instance's archive; a new instance has archived nothing."""
     kept = instance.daemon_cursor_storage.get_cursor_values({_MARK}).get(_MARK)
-    if not kept:
-        return EventArchive()
-    stored = json.loads(kept)
-    return EventArchive(_horizon(stored["horizon"]), _horizon(stored["removed"]))
+    return _AS_JSON.validate_json(kept) if kept else EventArchive()
 
 
 def archive_older(
@@ -123,8 +122,10 @@ def archive_older(
     rebuilt has it done as if nothing were archived. Call after all reports are stored. The next call removes what a
     killed one left. Raises TrackerUnreachableError.
     """
-    if session is not None and session.group is not None and _others_are_active(tracker, settings, session):
-        return 0
+    if session is not None and session.group is not None:
+        leases = run_reading(tracker, lambda connection: active_sessions(connection, settings))
+        if any(lease.session != session.id for lease in leases):
+            return 0
     archive = EventArchive() if start_over else read_archive(instance)
     horizon = run_reading(tracker, partial(_next_horizon, settings=settings, now=archive.horizon))
     if horizon == archive.removed == archive.horizon and not start_over:
@@ -132,7 +133,7 @@ def archive_older(
     _write(instance, EventArchive(horizon, archive.removed))
     removed, last = 0, 0
     gone = and_(archive.removed.shows(), not_(horizon.shows()))
-    while page := run_reading(tracker, partial(page_of_zips, condition=gone, after=last)):
+    while page := run_reading(tracker, partial(_page, condition=gone, after=last)):
         last = max(page)
         removed += remove_partitions(
             instance.event_log_storage, str(ZIP_ACTIONS.name), _ASSETS, [key.partition for key in page.values()]
@@ -141,17 +142,8 @@ def archive_older(
     return removed
 
 
-def _others_are_active(tracker: Engine, settings: Settings, session: Session) -> bool:
-    leases = run_reading(tracker, lambda connection: active_sessions(connection, settings))
-    return any(lease.session != session.id for lease in leases)
-
-
 def _write(instance: DagsterInstance, archive: EventArchive) -> None:
-    instance.daemon_cursor_storage.set_cursor_values({_MARK: json.dumps(asdict(archive))})
-
-
-def _horizon(stored: Mapping[str, Any]) -> Horizon:
-    return Horizon(Moment(**stored["finished"]), Moment(**stored["failed"]), stored["until"])
+    instance.daemon_cursor_storage.set_cursor_values({_MARK: _AS_JSON.dump_json(archive).decode()})
 
 
 def _is_finished(until: int) -> ColumnElement[bool]:
@@ -181,7 +173,7 @@ def _next_moment(connection: Connection, kind: ColumnElement[bool], now: Moment,
     return Moment(when.isoformat(), zip_action)
 
 
-def page_of_zips(connection: Connection, condition: ColumnElement[bool], after: int) -> dict[int, ZipKey]:
+def _page(connection: Connection, condition: ColumnElement[bool], after: int) -> dict[int, ZipKey]:
     """Some hundreds of submissions of a condition with ids above `after`, by their ids."""
     query = (
         select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name)

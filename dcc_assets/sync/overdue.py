@@ -65,11 +65,7 @@ def read_overdue(tracker: Engine, settings: Settings) -> list[PartitionReport]:
 
 
 def overdue_changes(
-    instance: DagsterInstance,
-    recorder: EventRecorder,
-    tracker: Engine,
-    settings: Settings,
-    materialised: Collection[str] | None = (),
+    recorder: EventRecorder, tracker: Engine, settings: Settings, materialised: Collection[str] | None = ()
 ) -> list[PartitionReport]:
     """Reports of changes in overdue work; once the recorder has stored everything, they count as shown.
 
@@ -77,6 +73,7 @@ def overdue_changes(
     check for not evaluated if its partition is newer. Three statements for any number of submissions. Raises
     TrackerUnreachableError.
     """
+    instance = recorder.instance
     reports, digests = _look(instance, tracker, settings, materialised)
     cursor = json.dumps(digests)
     recorder.when_stored(lambda: instance.daemon_cursor_storage.set_cursor_values({_MARK: cursor}))
@@ -86,8 +83,8 @@ def overdue_changes(
 @op(name="overdue", description="Shows what changed of what is overdue.")
 def _show(context: OpExecutionContext, tracker: TrackerResource) -> None:
     with EventRecorder(context.instance, step_of(context)) as recorder:
-        reports = overdue_changes(context.instance, recorder, tracker.ready(), tracker.settings_with())
-        recorder.record_many(reports)
+        reports = overdue_changes(recorder, tracker.ready(), tracker.settings_with())
+        recorder.record(reports)
 
 
 show_overdue_job: Final = job_of(
@@ -223,7 +220,10 @@ def _through(centre: str, late: LateCentre | None, settings: Settings, now: date
         "archives: send the centre its report. It corrects an archive, then `dcc retry`; or removes it from its "
         "server when it has submitted the documents again, and the next crawl clears this."
     )
-    rows = [_late_row(submission, now) for submission in late.zips]
+    rows = [
+        (str(one.key), one.phase.short_name, one.status.short_name, (now - one.since).days, ACTOR_NAMES[_acts_on(one)])
+        for one in late.zips
+    ]
     oldest = page_of_partition(VALIDATED_DOCUMENTS, late.zips[0].key.partition)
     facts: Metadata = {
         "waiting": late.waiting,
@@ -233,11 +233,6 @@ def _through(centre: str, late: LateCentre | None, settings: Settings, now: date
     }
     is_warning = not late.waiting
     return _overdue(SUBMISSIONS_OVERDUE, reason, late.zips[0].since, facts, who, what, is_warning=is_warning)
-
-
-def _late_row(late: LateZip, now: datetime) -> tuple[str | int, ...]:
-    who = ACTOR_NAMES[_acts_on(late)]
-    return str(late.key), late.phase.short_name, late.status.short_name, (now - late.since).days, who
 
 
 def _acts_on(late: LateZip) -> Actor:

@@ -14,14 +14,12 @@ from dcc.messages import count_of
 from dcc.phases import Phase, Status
 from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
-from dcc.store.staging import Staging
 from dcc.tracker.models import ZipAction
 from dcc_assets.keys import FILE_SOURCES
-from dcc_assets.metadata.archives import complete_zip_report
 from dcc_assets.metadata.file_sources import source_report
 from dcc_assets.partitions import source_partitions
 from dcc_assets.runs import STARTED_BY_TAG, finish_dead_runs, run_here
-from dcc_assets.sync.archives import ZIPS_SHOWN, newest_zip_mark, recorded_crawls, recorded_zips
+from dcc_assets.sync.archives import ZIPS_SHOWN, newest_zip_mark, recorded_crawls, recorded_reports
 from dcc_assets.sync.changes import Mirror
 from dcc_assets.sync.horizon import archive_older, read_archive
 from dcc_assets.sync.overdue import overdue_changes
@@ -89,20 +87,20 @@ def _record(
     context: OpExecutionContext, settings: Settings, tracker: Engine, report: RebuildReport, say: Callable[[str], None]
 ) -> None:
     """Report everything in the tracker, and count it."""
-    staging, instance = Staging(settings.staging_directory), context.instance
+    instance = context.instance
     with tracker.connect() as connection, recorder_of(context, tracker, settings) as recorder:
         archive_older(instance, tracker, settings, start_over=True)
         shown = read_archive(instance).horizon.shows()
         instance.add_dynamic_partitions(str(FILE_SOURCES.name), list(source_partitions(connection)))
         for crawl in recorded_crawls(connection, settings):
-            recorder.record(source_report(crawl))
+            recorder.record([source_report(crawl)])
             report.file_sources += 1
         newest = newest_zip_mark(connection)
         total = connection.scalar(select(func.count(ZipAction.id)).where(shown)) or 0
         failed = select(func.count(ZipAction.id)).where(shown, ZipAction.status_id == int(Status.FAILED))
         report.failed = connection.scalar(failed) or 0
-        for zip_ in recorded_zips(connection, condition=shown):
-            recorder.record_many([complete_zip_report(zip_, staging)])
+        for submission in recorded_reports(tracker, settings, condition=shown):
+            recorder.record([submission])
             report.zip_actions += 1
             if report.zip_actions % _SHOWN_EVERY == 0:
                 say(f"{report.zip_actions:,} of {total:,} submissions")
@@ -116,7 +114,7 @@ def _record(
                     say(f"What became of documents after validation is not shown: {error}")
             else:
                 mirror = Mirror(instance, tracker, qc, settings)
-                recorder.record_many(mirror.everything())
+                recorder.record(mirror.everything())
                 report.centres = len(mirror.centres_shown)
                 recorder.when_stored(mirror.note_shown)
-        recorder.record_many(overdue_changes(instance, recorder, tracker, settings, materialised=None))
+        recorder.record(overdue_changes(recorder, tracker, settings, materialised=None))

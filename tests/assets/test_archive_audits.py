@@ -1,12 +1,12 @@
-"""Audits of the archive store in Dagster: a replica that is away and an archive that is lost are failed checks."""
+"""Audits of the archive store in Dagster: a replica that is away is a failed check."""
 
 from pathlib import Path
 
 import pytest
-from dagster import AssetCheckSeverity, DagsterInstance, Definitions, ExecuteInProcessResult
+from dagster import AssetCheckSeverity, DagsterInstance, ExecuteInProcessResult
 
-from dcc_assets.archive_audits import AUDIT_JOB, archive_audit_definitions
-from dcc_resources.code_location import platform_resources
+from dcc_assets.archive_audits import AUDIT_JOB
+from dcc_assets.definitions import asset_definitions
 from tests.support.dagster_instances import set_environment
 from tests.support.installations import Folder, Installation
 
@@ -30,9 +30,9 @@ def replicated(installation: Installation, replicas: list[Path], monkeypatch: py
 
 
 def run() -> ExecuteInProcessResult:
-    definitions = Definitions.merge(archive_audit_definitions(), Definitions(resources=platform_resources()))
+    job = asset_definitions().resolve_job_def(AUDIT_JOB)
     with DagsterInstance.ephemeral() as instance:
-        return definitions.resolve_job_def(AUDIT_JOB).execute_in_process(instance=instance, raise_on_error=False)
+        return job.execute_in_process(instance=instance, raise_on_error=False)
 
 
 def checks(result: ExecuteInProcessResult) -> dict[str, bool]:
@@ -54,16 +54,3 @@ def test_a_replica_that_is_away_is_a_warning_with_the_reason(
     told = str(failed.metadata["replicas that are away"].value)
     assert str(replicas[1]) in told
     assert "mount its disk" in told
-
-
-def test_an_archive_that_is_lost_fails_the_run(replicated: Installation, folder: Folder, replicas: list[Path]) -> None:
-    folder.put(KEY)
-    replicated.run_session()
-    (folder.path / KEY).unlink()
-    (replicated.settings.staging_directory / KEY).unlink()
-    for replica in replicas:
-        for copy in replica.glob("??/*"):
-            copy.unlink()
-    result = run()
-    assert not result.success
-    assert checks(result) == {"archive_copies": False, "archive_replicas": True}

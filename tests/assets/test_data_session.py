@@ -70,6 +70,12 @@ def test_a_failed_check_names_document_line_rule_and_message_the_worst_first(sho
     assert [dict(row.data) for row in evaluation.metadata["rules"].records] == [
         {"rule": "E4", "severity": "error", "findings": len(findings)}
     ]
+    (cause,) = [dict(row.data) for row in evaluation.metadata["Causes"].records]
+    assert (cause["found"], cause["document"]) == (3, "H.2013-10-31.2.experiment.impc.xml")
+    assert cause["what to do"]
+    assert "/dcc/reports/add/H.2013-10-31.2.impc.zip" in evaluation.metadata["Links"].value
+    assert {"Who acts", "What to do", "reason"} <= evaluation.metadata.keys()
+    assert evaluation.metadata["phase"].value == Phase.DATA.short_name
     stored = column_in(shown.data.qc, "SELECT message FROM finding WHERE is_active")
     assert {finding["message"] for finding in findings} == set(stored)
 

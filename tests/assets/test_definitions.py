@@ -8,19 +8,9 @@ import pkgutil
 import re
 from pathlib import Path
 
+import dagster as dg
 import pytest
 import yaml
-from dagster import (
-    AssetCheckKey,
-    AssetKey,
-    AssetsDefinition,
-    Definitions,
-    DynamicPartitionsDefinition,
-    JobDefinition,
-    OpDefinition,
-    ScheduleDefinition,
-    SensorDefinition,
-)
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 import dcc_assets
@@ -30,13 +20,17 @@ from dcc.errors import ConfigurationError
 from dcc.rules.catalogue import CATALOGUE
 from dcc.settings import load_settings
 from dcc_assets.data import DATA_CHECKS, chosen_data
-from dcc_assets.jobs import LOAD_JOB, PROCESS_JOB, SHOW_JOB, asset_definitions
+from dcc_assets.definitions import asset_definitions
+from dcc_assets.jobs import LOAD_JOB, PROCESS_JOB, SHOW_JOB
 from dcc_assets.keys import (
+    ARCHIVE_COPIES,
+    ARCHIVE_REPLICAS,
     CENTRE_SILENT,
     CHECK_OF_GROUP,
     CHECK_OF_PHASE,
     CRAWL_OVERDUE,
     REACHABLE,
+    REFERENCE_FRESH,
     SUBMISSIONS_OVERDUE,
     UPLOAD_CHECK,
 )
@@ -66,12 +60,13 @@ JOBS = (
 UNWATCHED = {"__ASSET_JOB", "prepare_batches", "show_overdue"}
 """Jobs that people or sessions look at themselves, or of which people get a message by what they find."""
 NAMED = {
-    "sensor": (SensorDefinition,),
-    "schedule": (ScheduleDefinition,),
-    "job": (JobDefinition, UnresolvedAssetJobDefinition),
+    "sensor": (dg.SensorDefinition,),
+    "schedule": (dg.ScheduleDefinition,),
+    "job": (dg.JobDefinition, UnresolvedAssetJobDefinition),
 }
-KINDS = (Definitions, AssetsDefinition, *itertools.chain(*NAMED.values()))
+KINDS = (dg.Definitions, dg.AssetsDefinition, *itertools.chain(*NAMED.values()))
 """What a code location is made of."""
+GROUPS = {"collection", "validation", "data", "quality_control", "reports", "analysis", "reference"}
 BY_CENTRE = {"contexts", "overviews"}
 
 
@@ -79,32 +74,36 @@ def test_file_sources_zip_actions_and_centres_are_partitions() -> None:
     graph = asset_definitions().resolve_asset_graph()
     names = {}
     for asset in LINEAGE:
-        partitions = graph.get(AssetKey(asset)).partitions_def
-        assert isinstance(partitions, DynamicPartitionsDefinition)
+        partitions = graph.get(dg.AssetKey(asset)).partitions_def
+        assert isinstance(partitions, dg.DynamicPartitionsDefinition)
         names[asset] = partitions.name
     others = {"file_source_listings": "file_sources"} | dict.fromkeys(BY_CENTRE, "centres")
     assert names == dict.fromkeys(LINEAGE, "zip_actions") | others
 
 
 def test_every_asset_and_check_says_what_it_is() -> None:
-    definitions = asset_definitions()
-    graph = definitions.resolve_asset_graph()
-    for asset in [*LINEAGE, "measurements"]:
-        node = graph.get(AssetKey(asset))
+    graph = asset_definitions().resolve_asset_graph()
+    assert graph.get_all_asset_keys() >= {dg.AssetKey(asset) for asset in (*LINEAGE, "measurements", "archive_store")}
+    for key in graph.get_all_asset_keys():
+        node = graph.get(key)
         assert len(node.description or "") > 80
-        assert node.group_name in {"collection", "validation", "data", "quality_control", "reports", "analysis"}
+        assert node.group_name in GROUPS
         assert node.owners
         assert node.kinds
     checks = {key: graph.get(key) for key in graph.asset_check_keys}
     overdue = {CRAWL_OVERDUE, CENTRE_SILENT, SUBMISSIONS_OVERDUE}
-    assert set(checks) == {REACHABLE, *CHECK_OF_PHASE.values(), UPLOAD_CHECK, *CHECK_OF_GROUP.values(), *overdue}
-    assert all(node.description for node in checks.values())
+    of_copies = {ARCHIVE_COPIES, ARCHIVE_REPLICAS}
+    of_sessions = {REACHABLE, *CHECK_OF_PHASE.values(), UPLOAD_CHECK, *CHECK_OF_GROUP.values(), *overdue, *of_copies}
+    assert set(checks) == of_sessions | set(REFERENCE_FRESH.values())
+    descriptions = {(key.name, node.description) for key, node in checks.items()}
+    assert len(descriptions) == len({name for name, _ in descriptions})
+    assert all(description for _, description in descriptions)
     sentences = [
-        sentence for node in checks.values() for sentence in set(re.split(r"(?<=\.) ", node.description or ""))
+        sentence for _, description in descriptions for sentence in set(re.split(r"(?<=\.) ", description or ""))
     ]
     assert len(sentences) == len(set(sentences)), "A sentence that holds for several checks is told once, elsewhere."
     assert "former" not in " ".join(sentences)
-    assert AssetCheckKey(AssetKey("validated_documents"), "xsd") in checks
+    assert dg.AssetCheckKey(dg.AssetKey("validated_documents"), "xsd") in checks
 
 
 def test_every_integrity_rule_is_named_by_one_check() -> None:
@@ -116,7 +115,7 @@ def test_every_integrity_rule_is_named_by_one_check() -> None:
 def test_what_writes_to_the_qc_database_shares_a_pool() -> None:
     repository = asset_definitions().get_repository_def()
     pooled = {
-        name: {node.pool for node in repository.get_job(name).all_node_defs if isinstance(node, OpDefinition)}
+        name: {node.pool for node in repository.get_job(name).all_node_defs if isinstance(node, dg.OpDefinition)}
         for name in (LOAD_JOB, PROCESS_JOB, SHOW_JOB)
     }
     assert pooled == {LOAD_JOB: {QC_DATABASE_POOL}, PROCESS_JOB: {None}, SHOW_JOB: {None}}
@@ -183,10 +182,10 @@ def made(thing: object) -> object:
 
 def names_of(thing: object) -> list[str]:
     """The kinds and names of what a definition brings into a code location."""
-    if isinstance(thing, Definitions):
+    if isinstance(thing, dg.Definitions):
         parts = (thing.assets, thing.asset_checks, thing.jobs, thing.sensors, thing.schedules)
         return [name for one in itertools.chain(*(part or () for part in parts)) for name in names_of(one)]
-    if isinstance(thing, AssetsDefinition):
+    if isinstance(thing, dg.AssetsDefinition):
         checks = [f"check {key.to_user_string()}" for key in thing.check_keys]
         return [*(f"asset {key.to_user_string()}" for key in thing.keys), *checks]
     kind = next((word for word, kinds in NAMED.items() if isinstance(thing, kinds)), None)

@@ -256,7 +256,3 @@ def test_an_interrupt_at_any_moment_is_raised(
     with pytest.raises(KeyboardInterrupt):
         run_here(of_one_step, dagster.instance, {})
     assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_without_an_interrupt_a_run_succeeds(dagster: Dagster) -> None:
-    assert run_here(of_one_step, dagster.instance, {"by": "a test"}).success

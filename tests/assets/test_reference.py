@@ -9,12 +9,12 @@ from dagster import AssetKey, DagsterInstance, Definitions, ExecuteInProcessResu
 from dcc.databases.schema import init_database
 from dcc.qc.database import open_qc_database
 from dcc.reference.loading import SETS
-from dcc.reports.checks import check_named
 from dcc.settings import Settings
-from dcc_assets.archive_audits import AUDIT_JOB, archive_audit_definitions
-from dcc_assets.reference import REFERENCE_JOB, REFERENCE_SPECS, reference_definitions, reference_sets
-from dcc_resources.code_location import platform_resources
-from dcc_sensors.daily import AUDIT_TIME, REFRESH_TIME, daily_automation, refresh_reference
+from dcc_assets.archive_audits import AUDIT_JOB
+from dcc_assets.definitions import asset_definitions
+from dcc_assets.jobs import CRAWL_JOB
+from dcc_assets.reference import REFERENCE_JOB, REFERENCE_SPECS
+from dcc_sensors.sessions import AUDIT_TIME, REFRESH_TIME, automation_definitions, refresh_reference
 from tests.support.dagster_instances import looked
 from tests.support.databases import only_sqlite
 from tests.support.reference_server import ReferenceServer
@@ -30,8 +30,7 @@ def _environment(qc_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def run(instance: DagsterInstance, *sets: str) -> ExecuteInProcessResult:
-    resources = Definitions(resources=platform_resources())
-    job = Definitions.merge(reference_definitions(), resources).resolve_job_def(REFERENCE_JOB)
+    job = asset_definitions().resolve_job_def(REFERENCE_JOB)
     chosen = [AssetKey(f"reference_{name}") for name in sets] or None
     return job.execute_in_process(instance=instance, asset_selection=chosen)
 
@@ -51,16 +50,10 @@ def materialised(result: ExecuteInProcessResult) -> list[str]:
     return [event.asset_key.to_user_string() for event in result.get_asset_materialization_events() if event.asset_key]
 
 
-def test_each_set_is_an_asset_that_wranglers_can_read_about() -> None:
+def test_each_set_is_an_asset_that_names_its_setting() -> None:
     assert [spec.key.to_user_string() for spec in REFERENCE_SPECS] == NAMES
     for name, spec in zip(SETS, REFERENCE_SPECS, strict=True):
-        assert spec.group_name == "reference"
-        assert spec.owners
-        assert spec.kinds
         assert f"DCC_REFERENCE_{name.upper()}" in (spec.description or "")
-    by_asset = {spec.asset_key.to_user_string(): spec for spec in reference_sets.check_specs}
-    assert list(by_asset) == NAMES
-    assert {(spec.name, spec.description) for spec in by_asset.values()} == {("fresh", check_named("fresh").demand)}
 
 
 @pytest.mark.usefixtures("_environment", "qc_database")
@@ -122,9 +115,7 @@ def test_every_day_a_refresh_is_asked_for_once_there_is_a_database(qc_settings: 
     init_database(engine)
     engine.dispose()
     assert isinstance(looked(refresh_reference), RunRequest)
-    resources = Definitions(resources=platform_resources())
-    jobs = Definitions.merge(reference_definitions(), archive_audit_definitions())
-    definitions = Definitions.merge(jobs, daily_automation(), resources)
+    definitions = Definitions.merge(asset_definitions(), automation_definitions())
     Definitions.validate_loadable(definitions)
     scheduled = {schedule.job_name: schedule.cron_schedule for schedule in definitions.schedules or ()}
-    assert scheduled == {REFERENCE_JOB: REFRESH_TIME, AUDIT_JOB: AUDIT_TIME}
+    assert scheduled == {REFERENCE_JOB: REFRESH_TIME, AUDIT_JOB: AUDIT_TIME, CRAWL_JOB: "0 * * * *"}

@@ -15,7 +15,7 @@ from dcc_assets.keys import CHECK_OF_GROUP, CHECK_OF_PHASE, UPLOAD_CHECK
 from dcc_assets.sessions import run_session
 from dcc_assets.sync.consistency import check_events
 from dcc_assets.sync.rebuild import rebuild_instance
-from dcc_dagster.asset_tables import remove_partitions
+from dcc_dagster.event_batches import remove_partitions
 from dcc_dagster.instance import open_instance
 from dcc_dagster.instance_configuration import configuration_path, prepare_dagster_home
 from tests.support.dagster_instances import Dagster, set_environment

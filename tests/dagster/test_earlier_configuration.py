@@ -9,10 +9,10 @@ import pytest
 from dcc.errors import DagsterStorageError
 from dcc.settings import load_settings
 from dcc_assets.commands import upgrade_instance
-from dcc_dagster import earlier_configuration
-from dcc_dagster.earlier_configuration import bring_up_to_date
+from dcc_dagster import instance_configuration
 from dcc_dagster.event_storage import BatchingSqliteEventLogStorage
 from dcc_dagster.instance import open_instance
+from dcc_dagster.instance_configuration import bring_up_to_date
 from tests.support.raising import raising
 
 BEFORE = """\
@@ -47,17 +47,18 @@ def changed(path: Path, text: str) -> str:
     return path.read_bytes().decode()
 
 
+IN_LINES = "python_logs:\n  managed_python_loggers:\n    - dcc_resources\n    - dcc_assets\n    - ours\n  other: 1\n"
+OF_NOW = IN_LINES.replace("dcc_resources", "dcc").replace("dcc_assets", "dcc_assets\n    - dcc_dagster")
+
+
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
-def test_what_has_moved_is_exchanged_and_all_else_stays_byte_for_byte(tmp_path: Path, newline: str) -> None:
-    before, after = (text.replace("\n", newline) for text in (BEFORE, AFTER))
+@pytest.mark.parametrize(("earlier", "now"), [(BEFORE, AFTER), (IN_LINES, OF_NOW)])
+def test_what_has_moved_is_exchanged_and_all_else_stays_byte_for_byte(
+    tmp_path: Path, earlier: str, now: str, newline: str
+) -> None:
+    before, after = (text.replace("\n", newline) for text in (earlier, now))
     assert changed(tmp_path / "dagster.yaml", before) == after
     assert changed(tmp_path / "dagster.yaml", after) == after
-
-
-def test_a_logger_on_a_line_of_its_own_is_exchanged_too(tmp_path: Path) -> None:
-    before = "python_logs:\n  managed_python_loggers:\n    - dcc_resources\n    - dcc_assets\n    - ours\n  other: 1\n"
-    after = before.replace("dcc_resources", "dcc").replace("dcc_assets", "dcc_assets\n    - dcc_dagster")
-    assert changed(tmp_path / "dagster.yaml", before) == after
 
 
 @pytest.mark.parametrize("text", ["nonsense: {", "", "- a", "\x00", "telemetry:\n  enabled: false\n"])
@@ -92,7 +93,7 @@ def test_it_is_done_in_one_step_said_once_and_keeps_rights_and_links(
 def test_a_file_that_cannot_be_changed_is_said_with_what_to_change(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(earlier_configuration, "_replace", raising(PermissionError("it is not writable")))
+    monkeypatch.setattr(instance_configuration, "_replace", raising(PermissionError("it is not writable")))
     home = load_settings(home=tmp_path).dagster_home
     home.mkdir()
     (home / "dagster.yaml").write_text(BEFORE)

@@ -28,8 +28,7 @@ def dagster(instance: DagsterInstance) -> Dagster:
 
 def told(dagster: Dagster, *reports: PartitionReport, planned: Sequence[AssetCheckKey] = ()) -> None:
     with EventRecorder(dagster.instance, STEP, PartitionEvents(dagster.instance, planned)) as recorder:
-        for report in reports:
-            recorder.record(report)
+        recorder.record(reports)
 
 
 def verdict(passed: bool, *, always: bool = True) -> CheckVerdict:
@@ -89,7 +88,7 @@ def test_a_storage_that_fails_never_holds_up_the_work_and_is_said_at_the_end(
     def work() -> None:
         with EventRecorder(dagster.instance, STEP) as recorder:
             for number in range(300):
-                recorder.record(PartitionReport(f"zip {number}", (MaterialisedPartition(ASSET, {}),)))
+                recorder.record([PartitionReport(f"zip {number}", (MaterialisedPartition(ASSET, {}),))])
                 done.append(number)
 
     with pytest.raises(DagsterStorageError, match=r"disk full.*dcc instance rebuild") as failure:
@@ -105,7 +104,7 @@ def test_a_failure_of_the_work_itself_is_not_hidden_by_one_of_the_storage(
 
     def work() -> None:
         with EventRecorder(dagster.instance, STEP) as recorder:
-            recorder.record(PartitionReport("one", (MaterialisedPartition(ASSET, {}),)))
+            recorder.record([PartitionReport("one", (MaterialisedPartition(ASSET, {}),))])
             raise ValueError("the work")
 
     with caplog.at_level(logging.ERROR), pytest.raises(ValueError, match="the work"):
@@ -127,7 +126,7 @@ def test_what_explains_a_failure_stands_beside_it_and_beside_nothing_else(dagste
     source = PartitionReport("source", (), (verdict(False),))
     events = PartitionEvents(dagster.instance, explain=explain)
     with EventRecorder(dagster.instance, STEP, events) as recorder:
-        recorder.record_many([good, bad, source])
+        recorder.record([good, bad, source])
     assert [[partition for partition, _ in failures] for failures in asked] == [["bad"]]
     shown = {name: "Causes" in dagster.evaluation(CHECK, name).metadata for name in ("good", "bad", "source")}
     assert shown == {"good": False, "bad": True, "source": False}
@@ -146,7 +145,7 @@ def recalled(partitions: Sequence[str]) -> list[PartitionReport]:
 
 def tell_of_an_archived_one(dagster: Dagster, partition: str) -> None:
     with EventRecorder(dagster.instance, STEP, recall=recalled) as recorder:
-        recorder.record(PartitionReport(partition, (MaterialisedPartition(ASSET, {}),), partitions="zips"))
+        recorder.record([PartitionReport(partition, (MaterialisedPartition(ASSET, {}),), partitions="zips")])
 
 
 def test_what_was_archived_is_shown_whole_wherever_its_showing_was_broken_off(

@@ -1,23 +1,12 @@
-"""The batching event log beside Dagster's own class: the same rows, the same answers, fewer transactions."""
+"""The batching event logs beside Dagster's own classes: the same rows, the same answers, fewer transactions."""
 
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import dagster as dg
 import pytest
-from dagster import (
-    AssetCheckEvaluation,
-    AssetCheckKey,
-    AssetKey,
-    AssetMaterialization,
-    AssetObservation,
-    AssetRecordsFilter,
-    DagsterEvent,
-    DagsterEventType,
-    DagsterInstance,
-    EventLogEntry,
-)
 from dagster._core.events import (
     AssetMaterializationPlannedData,
     AssetObservationData,
@@ -25,54 +14,83 @@ from dagster._core.events import (
     StepMaterializationData,
 )
 from dagster._core.storage.event_log import SqlEventLogStorage, SqliteEventLogStorage
+from dagster_mysql import MySQLEventLogStorage
 
-from dcc_dagster import event_storage
+from dcc_dagster import event_storage, mysql_storage
+from dcc_dagster.dagster_database import url_for_dagster
+from dcc_dagster.event_batches import BatchingEventLog
 from dcc_dagster.event_storage import BatchingSqliteEventLogStorage
+from dcc_dagster.mysql_storage import BatchingMysqlEventLogStorage, Connections
 from tests.support.raising import raising
 
-ASSETS = [AssetKey("zip_downloads"), AssetKey(["deep", "asset"])]
-CHECK = AssetCheckKey(ASSETS[0], "zip_md5")
+pytestmark = pytest.mark.both_databases
+
+Fresh = Callable[[], tuple[BatchingEventLog, SqlEventLogStorage]]
+"""The batching event log of an empty database, and Dagster's own class on the same."""
+
+ASSETS = [dg.AssetKey("zip_downloads"), dg.AssetKey(["deep", "asset"])]
+CHECK = dg.AssetCheckKey(ASSETS[0], "zip_md5")
 PARTITIONS = ["add/H.1", "add/H.2", None]
 RUNS = [str(uuid.UUID(int=number)) for number in (1, 2)]
 
 
-def entry(run_id: str, kind: DagsterEventType, data: object, time: float) -> EventLogEntry:
-    event = DagsterEvent(kind.value, job_name="job", step_key="step", event_specific_data=data, message=kind.value)
-    return EventLogEntry(None, 20, "", run_id, time, "step", "job", event)
+def entry(run_id: str, kind: dg.DagsterEventType, data: object, time: float) -> dg.EventLogEntry:
+    event = dg.DagsterEvent(kind.value, job_name="job", step_key="step", event_specific_data=data, message=kind.value)
+    return dg.EventLogEntry(None, 20, "", run_id, time, "step", "job", event)
 
 
-def some_events() -> list[EventLogEntry]:
+def some_events() -> list[dg.EventLogEntry]:
     """Events of all the kinds that are mirrored into the index, in two runs, and others."""
-    events: list[EventLogEntry] = []
+    events: list[dg.EventLogEntry] = []
     for number, (run_id, asset, partition) in enumerate((r, a, p) for r in RUNS for a in ASSETS for p in PARTITIONS):
         time = 1_700_000_000.0 + number
         planned = AssetMaterializationPlannedData(asset, partition)
-        events.append(entry(run_id, DagsterEventType.ASSET_MATERIALIZATION_PLANNED, planned, time))
+        events.append(entry(run_id, dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED, planned, time))
         tags = {"dagster/data_version": f"v{number}"}
-        there = AssetMaterialization(asset, partition=partition, metadata={"bytes": number}, tags=tags)
-        events.append(entry(run_id, DagsterEventType.ASSET_MATERIALIZATION, StepMaterializationData(there), time))
-        events.append(entry(run_id, DagsterEventType.ENGINE_EVENT, EngineEventData({"number": number}), time))
-        seen = AssetObservationData(AssetObservation(asset, partition=partition, metadata={"lines": number}))
-        events.append(entry(run_id, DagsterEventType.ASSET_OBSERVATION, seen, time))
+        there = dg.AssetMaterialization(asset, partition=partition, metadata={"bytes": number}, tags=tags)
+        events.append(entry(run_id, dg.DagsterEventType.ASSET_MATERIALIZATION, StepMaterializationData(there), time))
+        events.append(entry(run_id, dg.DagsterEventType.ENGINE_EVENT, EngineEventData({"number": number}), time))
+        seen = AssetObservationData(dg.AssetObservation(asset, partition=partition, metadata={"lines": number}))
+        events.append(entry(run_id, dg.DagsterEventType.ASSET_OBSERVATION, seen, time))
         if asset == CHECK.asset_key:
-            verdict = AssetCheckEvaluation(asset, CHECK.name, number % 2 == 0, partition=partition)
-            events.append(entry(run_id, DagsterEventType.ASSET_CHECK_EVALUATION, verdict, time))
+            verdict = dg.AssetCheckEvaluation(asset, CHECK.name, number % 2 == 0, partition=partition)
+            events.append(entry(run_id, dg.DagsterEventType.ASSET_CHECK_EVALUATION, verdict, time))
     for number, run_id in enumerate(RUNS):
-        events.append(entry(run_id, DagsterEventType.RUN_SUCCESS, None, 1_700_000_100.0 + number))
+        events.append(entry(run_id, dg.DagsterEventType.RUN_SUCCESS, None, 1_700_000_100.0 + number))
     return events
 
 
 @pytest.fixture(scope="module")
-def instance() -> Iterator[DagsterInstance]:
+def instance() -> Iterator[dg.DagsterInstance]:
     """What a storage is registered with; nothing is stored in it."""
-    with DagsterInstance.ephemeral() as made:
+    with dg.DagsterInstance.ephemeral() as made:
         yield made
 
 
-def make(kind: type[SqliteEventLogStorage], path: Path, instance: DagsterInstance) -> SqliteEventLogStorage:
-    storage = kind(str(path))
-    storage.register_instance(instance)
-    return storage
+@pytest.fixture
+def fresh(dagster_url: str | None, tmp_path: Path, instance: dg.DagsterInstance) -> Iterator[Fresh]:
+    made: list[SqlEventLogStorage] = []
+
+    def make() -> tuple[BatchingEventLog, SqlEventLogStorage]:
+        batching: BatchingEventLog
+        if dagster_url is None:
+            path = str(tmp_path / f"{len(made)}")
+            batching, own = BatchingSqliteEventLogStorage(path), SqliteEventLogStorage(path)
+        else:
+            connections = Connections(dagster_url, 20.0)
+            with connections.connect() as connection:
+                for table in ("event_logs", "asset_keys", "asset_event_tags", "asset_check_executions"):
+                    connection.exec_driver_sql(f"TRUNCATE TABLE {table}")
+            batching = BatchingMysqlEventLogStorage(connections, dagster_url)
+            own = MySQLEventLogStorage(url_for_dagster(dagster_url))
+        for storage in (batching, own):
+            storage.register_instance(instance)
+            made.append(storage)
+        return batching, own
+
+    yield make
+    for storage in made:
+        storage.dispose()
 
 
 def answers(storage: SqlEventLogStorage) -> dict[str, object]:
@@ -87,78 +105,70 @@ def answers(storage: SqlEventLogStorage) -> dict[str, object]:
         ),
         "materialised": {key: sorted(storage.get_materialized_partitions(key)) for key in ASSETS},
         "newest": {
-            key: storage.get_latest_storage_id_by_partition(key, DagsterEventType.ASSET_MATERIALIZATION)
+            key: storage.get_latest_storage_id_by_partition(key, dg.DagsterEventType.ASSET_MATERIALIZATION)
             for key in ASSETS
         },
         "records": {
-            key: [repr(r) for r in storage.fetch_materializations(AssetRecordsFilter(key), limit=100).records]
+            key: [repr(r) for r in storage.fetch_materializations(dg.AssetRecordsFilter(key), limit=100).records]
             for key in ASSETS
         },
         "observations": {
-            key: [repr(r) for r in storage.fetch_observations(AssetRecordsFilter(key), limit=100).records]
+            key: [repr(r) for r in storage.fetch_observations(dg.AssetRecordsFilter(key), limit=100).records]
             for key in ASSETS
         },
         "versions": {
             key: storage.get_latest_tags_by_partition(
-                key, DagsterEventType.ASSET_MATERIALIZATION, ["dagster/data_version"]
+                key, dg.DagsterEventType.ASSET_MATERIALIZATION, ["dagster/data_version"]
             )
             for key in ASSETS
         },
         "checks": [(c.key, c.run_id, c.status, c.partition, repr(c.event)) for c in checks],
         "check states": sorted(repr(info) for info in storage.get_asset_check_partition_info([CHECK])),
-        "run status": [repr(r) for r in storage.fetch_run_status_changes(DagsterEventType.RUN_SUCCESS, 10).records],
+        "run status": [repr(r) for r in storage.fetch_run_status_changes(dg.DagsterEventType.RUN_SUCCESS, 10).records],
     }
 
 
-@pytest.fixture(scope="module")
-def default_answers(tmp_path_factory: pytest.TempPathFactory, instance: DagsterInstance) -> dict[str, object]:
-    storage = make(SqliteEventLogStorage, tmp_path_factory.mktemp("default"), instance)
-    for event in some_events():
-        storage.store_event(event)
-    return answers(storage)
-
-
-@pytest.mark.parametrize("size", [1, 5, 1000])
-def test_batches_of_any_size_give_the_same_answers_as_dagsters_own_class(
-    tmp_path: Path, instance: DagsterInstance, default_answers: dict[str, object], size: int
-) -> None:
-    storage = make(BatchingSqliteEventLogStorage, tmp_path / "batching", instance)
+def test_batches_and_single_events_give_the_same_answers_as_dagsters_own_class(fresh: Fresh) -> None:
     events = some_events()
-    for start in range(0, len(events), size):
-        storage.store_event_batch(events[start : start + size])
-    assert answers(storage) == default_answers
-
-
-def test_where_dagster_does_not_fit_its_own_class_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def kind() -> type:
-        return type(BatchingSqliteEventLogStorage.from_config_value(None, {"base_dir": str(tmp_path)}))
-
-    assert kind() is BatchingSqliteEventLogStorage
-    monkeypatch.setitem(event_storage.LEANED_ON, "_store_asset_event", ("self", "something", "else"))
-    assert kind() is SqliteEventLogStorage
-
-
-def test_dagsters_own_class_reads_what_was_stored_and_stores_on(
-    tmp_path: Path, instance: DagsterInstance, default_answers: dict[str, object]
-) -> None:
-    batching = make(BatchingSqliteEventLogStorage, tmp_path / "shared", instance)
-    default = make(SqliteEventLogStorage, tmp_path / "shared", instance)
-    events = some_events()
+    _, own = fresh()
+    for event in events:
+        own.store_event(event)
+    expected = answers(own)
+    for size in (1, 5, 1000):
+        batching, own = fresh()
+        for start in range(0, len(events), size):
+            batching.store_event_batch(events[start : start + size])
+        assert answers(batching) == answers(own) == expected
+    batching, own = fresh()
     batching.store_event_batch(events[:20])
     for event in events[20:30]:
-        default.store_event(event)
-    batching.store_event_batch(events[30:])
-    assert answers(default) == default_answers
-    assert answers(batching) == default_answers
+        own.store_event(event)
+    for event in events[30:]:
+        batching.store_event(event)
+    assert answers(batching) == answers(own) == expected
+
+
+def test_where_dagster_does_not_fit_its_own_class_is_taken(
+    dagster_url: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def batches() -> bool:
+        if dagster_url is None:
+            storage = BatchingSqliteEventLogStorage.from_config_value(None, {"base_dir": str(tmp_path)})
+        else:
+            storage = mysql_storage.event_storage_of(Connections(dagster_url, 20.0), dagster_url)
+        storage.dispose()
+        return isinstance(storage, BatchingEventLog)
+
+    assert batches()
+    for module in (event_storage, mysql_storage):
+        monkeypatch.setitem(module.LEANED_ON, "_store_asset_event", ("self", "something", "else"))
+    assert not batches()
 
 
 def test_a_batch_that_fails_leaves_nothing_behind_and_the_next_one_works(
-    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    fresh: Fresh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fail_a_batch(make(BatchingSqliteEventLogStorage, tmp_path, instance), monkeypatch)
-
-
-def fail_a_batch(storage: SqlEventLogStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage, _ = fresh()
     with monkeypatch.context() as patch:
         patch.setattr(storage, "_store_asset_event_tags", raising(OSError("disk full")))
         with pytest.raises(OSError, match="disk full"):
@@ -168,19 +178,16 @@ def fail_a_batch(storage: SqlEventLogStorage, monkeypatch: pytest.MonkeyPatch) -
     assert storage.get_materialized_partitions(ASSETS[0]) == {"add/H.1", "add/H.2"}
 
 
-def test_threads_that_store_and_read_at_once_lose_nothing(tmp_path: Path, instance: DagsterInstance) -> None:
-    store_in_threads(make(BatchingSqliteEventLogStorage, tmp_path, instance))
-
-
-def store_in_threads(storage: SqlEventLogStorage) -> None:
+def test_threads_that_store_and_read_at_once_lose_nothing(fresh: Fresh) -> None:
+    storage, _ = fresh()
     failures: list[BaseException] = []
 
     def store(run_id: str) -> None:
         try:
             for number in range(4):
-                there = AssetMaterialization(ASSETS[0], partition=f"{run_id} {number}")
+                there = dg.AssetMaterialization(ASSETS[0], partition=f"{run_id} {number}")
                 data = StepMaterializationData(there)
-                storage.store_event_batch([entry(run_id, DagsterEventType.ASSET_MATERIALIZATION, data, 1.0)])
+                storage.store_event_batch([entry(run_id, dg.DagsterEventType.ASSET_MATERIALIZATION, data, 1.0)])
                 storage.get_logs_for_run(run_id)
         except BaseException as error:
             failures.append(error)

@@ -71,14 +71,6 @@ def test_it_is_made_before_dagsters_processes_open_it_unless_it_is_there(
     assert opened == [home]
 
 
-def test_what_a_user_has_set_there_is_kept(home: Settings) -> None:
-    configuration = prepare_dagster_home(home) / "dagster.yaml"
-    configuration.write_text("telemetry:\n  enabled: false\n", "utf-8")
-    with open_instance(home) as instance:
-        assert not isinstance(instance.event_log_storage, BatchingSqliteEventLogStorage)
-    assert configuration.read_text("utf-8") == "telemetry:\n  enabled: false\n"
-
-
 def test_a_home_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(DagsterStorageError, match=r"could not be made .* DCC_HOME"):

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dagster import DagsterRunStatus, Definitions, JobDefinition
+from dagster import DagsterRunStatus, JobDefinition
 from sqlalchemy import Connection, Engine, event, make_url
 
 from dcc.databases import transactions
 from dcc.databases.database import OUTAGE_SECONDS
-from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB, asset_definitions
-from dcc_assets.reference import REFERENCE_JOB, reference_definitions
+from dcc_assets.definitions import asset_definitions
+from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
+from dcc_assets.reference import REFERENCE_JOB
 from dcc_assets.sessions import run_session
 from tests.assets.test_data_session import ARRIVAL, EXPERIMENT_CHECK
 from tests.support.dagster_instances import Dagster
@@ -122,10 +123,8 @@ def test_runs_of_the_daemon_that_lose_each_of_their_connections_succeed(
     data.put(GOOD, specimens())
     data.validate()
     with connections_cut(data, mariadb, "dcc_assets/", "dcc_resources/", "dcc/databases/") as cut:
-        for name in (CRAWL_JOB, PROCESS_JOB, LOAD_JOB, SHOW_JOB):
+        for name in (CRAWL_JOB, PROCESS_JOB, LOAD_JOB, SHOW_JOB, REFERENCE_JOB):
             asset_definitions().resolve_job_def(name).execute_in_process(instance=data_dagster.instance)
-        definitions = Definitions.merge(asset_definitions(), reference_definitions())
-        definitions.resolve_job_def(REFERENCE_JOB).execute_in_process(instance=data_dagster.instance)
         for asset in ("zip_actions", "validated_documents", "data_integrity"):
             assert data_dagster.materialise(data_job, ORPHANS, asset) is DagsterRunStatus.SUCCESS
 

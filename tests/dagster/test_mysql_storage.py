@@ -1,4 +1,4 @@
-"""The batching event log on MariaDB beside Dagster's own class: the same answers, one transaction a batch."""
+"""The batching event log on MariaDB: a batch is stored once whatever the server does, and names and texts are whole."""
 
 import threading
 from collections.abc import Iterator
@@ -6,21 +6,15 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 from dagster import AssetCheckEvaluation, DagsterEventType, DagsterInstance
-from dagster_mysql import MySQLEventLogStorage
 
-from dcc_dagster import mysql_storage
-from dcc_dagster.mysql_connections import Connections, url_for_dagster
-from dcc_dagster.mysql_storage import BatchingMysqlEventLogStorage
+from dcc_dagster.mysql_storage import BatchingMysqlEventLogStorage, Connections
 from tests.dagster.test_event_storage import (
     ASSETS,
     CHECK,
     RUNS,
-    answers,
     entry,
-    fail_a_batch,
     run_all,
     some_events,
-    store_in_threads,
 )
 from tests.support.asking import column_in
 from tests.support.databases import only_mariadb
@@ -47,57 +41,6 @@ def storage(url: str, connections: Connections, instance: DagsterInstance) -> It
     made.dispose()
 
 
-@pytest.fixture
-def dagsters_own(url: str, instance: DagsterInstance) -> MySQLEventLogStorage:
-    made = MySQLEventLogStorage(url_for_dagster(url))
-    made.register_instance(instance)
-    return made
-
-
-def empty(connections: Connections) -> None:
-    """Remove every event, and begin with the first id again."""
-    with connections.connect() as connection:
-        for table in ("event_logs", "asset_keys", "asset_event_tags", "asset_check_executions"):
-            connection.exec_driver_sql(f"TRUNCATE TABLE {table}")
-
-
-def test_batches_and_single_events_give_the_same_answers_as_dagsters_own_class(
-    storage: BatchingMysqlEventLogStorage, dagsters_own: MySQLEventLogStorage, connections: Connections
-) -> None:
-    events = some_events()
-    for event in events:
-        dagsters_own.store_event(event)
-    expected = answers(dagsters_own)
-    for size in (1, 5, 1000):
-        empty(connections)
-        for start in range(0, len(events), size):
-            storage.store_event_batch(events[start : start + size])
-        assert answers(storage) == expected
-    empty(connections)
-    for event in events:
-        storage.store_event(event)
-    assert answers(dagsters_own) == expected
-
-
-def test_where_dagster_does_not_fit_its_own_class_is_taken(
-    url: str, connections: Connections, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def kind() -> type:
-        storage = mysql_storage.event_storage_of(connections, url)
-        storage.dispose()
-        return type(storage)
-
-    assert kind() is BatchingMysqlEventLogStorage
-    monkeypatch.setitem(mysql_storage.LEANED_ON, "_store_asset_event", ("self", "something", "else"))
-    assert kind() is MySQLEventLogStorage
-
-
-def test_a_batch_that_fails_leaves_nothing_behind_and_the_next_one_works(
-    storage: BatchingMysqlEventLogStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fail_a_batch(storage, monkeypatch)
-
-
 @pytest.mark.parametrize("committed", [True, False])
 def test_a_batch_whose_commit_was_not_answered_is_stored_once(
     storage: BatchingMysqlEventLogStorage,
@@ -121,10 +64,6 @@ def test_a_batch_whose_commit_was_not_answered_is_stored_once(
     storage.store_event_batch(events)
     assert lost == [1]
     assert sum(len(storage.get_logs_for_run(run_id)) for run_id in RUNS) == len(events)
-
-
-def test_threads_that_store_and_read_at_once_lose_nothing(storage: BatchingMysqlEventLogStorage) -> None:
-    store_in_threads(storage)
 
 
 def test_a_deadlock_is_tried_again(storage: BatchingMysqlEventLogStorage, connections: Connections) -> None:

@@ -16,7 +16,7 @@ from dcc.errors import ConfigurationError
 from dcc.redaction import redacted
 from dcc.settings import load_settings
 from dcc.sources.base import SourceAddress, SourceProtocol
-from dcc_assets.jobs import asset_definitions, crawl_file_sources
+from dcc_assets.jobs import crawl_file_sources
 from dcc_assets.sync.archives import recorded_crawls
 from dcc_resources.code_location import platform_resources
 from dcc_resources.databases import TrackerResource
@@ -59,29 +59,16 @@ def failures(installation: Installation) -> dict[SourceProtocol, str]:
 
 
 @only_sqlite
-def test_a_shorter_time_limit_counts_for_the_kind_of_source_that_it_is_given_for(
-    silent_sources: Installation, instance: DagsterInstance
-) -> None:
-    job = asset_definitions().resolve_job_def("crawl_file_sources")
-    job.execute_in_process(instance=instance, run_config=configured(sftp={"login_timeout": 0.2}))
-    first = failures(silent_sources)
-    assert "within 0.2 seconds" in first[SourceProtocol.SFTP]
-    assert "within 0.5 seconds" in first[SourceProtocol.FTP]
-
-    job.execute_in_process(instance=instance)
-    assert "within 0.5 seconds" in failures(silent_sources)[SourceProtocol.SFTP]
-
-
-@only_sqlite
-def test_a_value_of_the_definitions_counts_unless_the_run_has_another(
+def test_a_time_limit_of_the_definitions_counts_for_its_kind_of_source_unless_the_run_has_another(
     silent_sources: Installation, instance: DagsterInstance
 ) -> None:
     resources = {**platform_resources(), "sftp": SftpResource(login_timeout=0.3)}
     job = Definitions(jobs=[crawl_file_sources], resources=resources).resolve_job_def("crawl_file_sources")
-    job.execute_in_process(instance=instance)
-    assert "within 0.3 seconds" in failures(silent_sources)[SourceProtocol.SFTP]
-    job.execute_in_process(instance=instance, run_config=configured(sftp={"login_timeout": 0.2}))
-    assert "within 0.2 seconds" in failures(silent_sources)[SourceProtocol.SFTP]
+    for config, seconds in (({}, 0.3), (configured(sftp={"login_timeout": 0.2}), 0.2), ({}, 0.3)):
+        job.execute_in_process(instance=instance, run_config=config)
+        failed = failures(silent_sources)
+        assert f"within {seconds} seconds" in failed[SourceProtocol.SFTP]
+        assert "within 0.5 seconds" in failed[SourceProtocol.FTP]
 
 
 def test_what_is_left_out_is_as_the_settings_say_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from dcc.session.crawling import crawl_file_sources
 from dcc.settings import load_settings
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.models import SessionLock
-from dcc_assets.jobs import asset_definitions
+from dcc_assets.definitions import asset_definitions
 from dcc_assets.jobs import process_zip_actions as process_job
 from dcc_assets.runs import GROUP_TAG, SESSION_TAG
 from dcc_sensors.sessions import crawl_schedules, new_zips, retry_failed_downloads
@@ -171,12 +171,13 @@ class TestSchedules:
         assert skipped() == {"crawl_schedule": reason, "crawl_schedule_america": reason}
 
     @pytest.mark.parametrize(
-        ("intervals", "said"),
+        ("wrong", "said"),
         [
-            ("asia=0 * * * *", "DCC_GROUP_INTERVALS: DCC_GROUPS has no group 'asia'"),
-            ("europe=hourly", "DCC_GROUP_INTERVALS: 'hourly' is not a cron expression"),
+            ({"group_intervals": "asia=0 * * * *"}, "DCC_GROUP_INTERVALS: DCC_GROUPS has no group 'asia'"),
+            ({"group_intervals": "europe=hourly"}, "DCC_GROUP_INTERVALS: 'hourly' is not a cron expression"),
+            ({"crawl_interval": "hourly, please"}, "DCC_CRAWL_INTERVAL: 'hourly, please'"),
         ],
     )
-    def test_a_wrong_interval_is_said(self, intervals: str, said: str) -> None:
+    def test_a_wrong_interval_is_said(self, wrong: dict[str, str], said: str) -> None:
         with pytest.raises(ConfigurationError, match=said):
-            crawl_schedules(load_settings(groups=GROUPS, group_intervals=intervals))
+            crawl_schedules(load_settings(groups=GROUPS, **wrong))

@@ -1,27 +1,20 @@
 """The sensor that notifies: of what sessions do not tell themselves, and of nothing twice."""
 
+from collections.abc import Callable
+
+import dagster as dg
 import pytest
-from dagster import (
-    AssetCheckEvaluation,
-    AssetCheckSeverity,
-    DagsterInstance,
-    DagsterRunStatus,
-    Definitions,
-    ExecuteInProcessResult,
-    MetadataValue,
-    SkipReason,
-)
 from dagster._core.test_utils import create_run_for_test
 from pydantic import SecretStr
 
 from dcc.operations.archive_audits import audit_archives
 from dcc.tracker.register import centres
-from dcc_assets.archive_audits import AUDIT_JOB, archive_audit_definitions
+from dcc_assets.archive_audits import AUDIT_JOB
+from dcc_assets.definitions import asset_definitions
 from dcc_assets.jobs import CRAWL_JOB
 from dcc_assets.keys import REFERENCE_FRESH
 from dcc_assets.reference import REFERENCE_JOB
 from dcc_assets.runs import SESSION_TAG
-from dcc_resources.code_location import platform_resources
 from dcc_sensors.notifications import notifications
 from tests.sensors.conftest import CENTRE, WRANGLER
 from tests.support.asking import in_writing
@@ -33,16 +26,18 @@ from tests.support.ports import free_port
 
 pytestmark = only_sqlite
 
+Audit = Callable[[], dg.ExecuteInProcessResult]
+
 
 @pytest.fixture(autouse=True)
 def centres_are_told(server: MailServerForTests, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DCC_NOTIFY_CENTRES", "true")
 
 
-def tick(instance: DagsterInstance) -> str:
+def tick(instance: dg.DagsterInstance) -> str:
     """Have the sensor look; what it says."""
     said = looked(notifications, instance)
-    assert isinstance(said, SkipReason)
+    assert isinstance(said, dg.SkipReason)
     assert said.skip_message is not None
     return said.skip_message
 
@@ -54,41 +49,42 @@ def subjects(server: MailServerForTests) -> list[str]:
 
 
 def test_runs_that_fail_outside_sessions_are_told_once_and_so_is_that_they_succeed(
-    server: MailServerForTests, instance: DagsterInstance
+    server: MailServerForTests, instance: dg.DagsterInstance
 ) -> None:
-    create_run_for_test(instance, job_name=CRAWL_JOB, status=DagsterRunStatus.FAILURE, tags={SESSION_TAG: "3"})
-    create_run_for_test(instance, job_name=REFERENCE_JOB, status=DagsterRunStatus.FAILURE)
+    create_run_for_test(instance, job_name=CRAWL_JOB, status=dg.DagsterRunStatus.FAILURE, tags={SESSION_TAG: "3"})
+    create_run_for_test(instance, job_name=REFERENCE_JOB, status=dg.DagsterRunStatus.FAILURE)
     assert tick(instance) == "Notifications were sent: 1 by mail."
     assert subjects(server) == [f"DCC: Outage: Dagster's job {REFERENCE_JOB}"]
-    create_run_for_test(instance, job_name=REFERENCE_JOB, status=DagsterRunStatus.FAILURE)
+    create_run_for_test(instance, job_name=REFERENCE_JOB, status=dg.DagsterRunStatus.FAILURE)
     assert tick(instance) == "No new notifications."
-    create_run_for_test(instance, job_name=REFERENCE_JOB, status=DagsterRunStatus.SUCCESS)
+    create_run_for_test(instance, job_name=REFERENCE_JOB, status=dg.DagsterRunStatus.SUCCESS)
     tick(instance)
     tick(instance)
     assert subjects(server) == [f"DCC: Back to normal: Dagster's job {REFERENCE_JOB}"]
 
 
-def audit(instance: DagsterInstance) -> ExecuteInProcessResult:
-    job = Definitions.merge(archive_audit_definitions(), Definitions(resources=platform_resources()))
-    return job.resolve_job_def(AUDIT_JOB).execute_in_process(instance=instance, raise_on_error=False)
+@pytest.fixture
+def audit(instance: dg.DagsterInstance) -> Audit:
+    job = asset_definitions().resolve_job_def(AUDIT_JOB)
+    return lambda: job.execute_in_process(instance=instance, raise_on_error=False)
 
 
 def test_an_audit_that_breaks_off_is_told_once_and_so_is_the_next_that_does_not(
-    server: MailServerForTests, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    server: MailServerForTests, instance: dg.DagsterInstance, audit: Audit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(2):
         with monkeypatch.context() as patch:
             patch.setenv("DCC_ARCHIVE_REPLICAS", "s3://")
-            assert not audit(instance).success
+            assert not audit().success
         tick(instance)
     assert subjects(server) == [f"DCC: Outage: Dagster's job {AUDIT_JOB}"]
-    assert audit(instance).success
+    assert audit().success
     tick(instance)
     assert subjects(server) == [f"DCC: Back to normal: Dagster's job {AUDIT_JOB}"]
 
 
 def test_an_archive_without_a_good_copy_is_told_once_and_that_it_is_whole_again(
-    server: MailServerForTests, instance: DagsterInstance, installation: Installation
+    server: MailServerForTests, instance: dg.DagsterInstance, audit: Audit, installation: Installation
 ) -> None:
     folder = installation.add_folder()
     content = folder.put("add/H.2013-10-31.1.impc.zip")
@@ -98,7 +94,7 @@ def test_an_archive_without_a_good_copy_is_told_once_and_that_it_is_whole_again(
     for path in (copy, installation.settings.staging_directory / "add/H.2013-10-31.1.impc.zip"):
         path.unlink()
     (folder.path / "add/H.2013-10-31.1.impc.zip").unlink()
-    run = audit(instance)
+    run = audit()
     evaluations = {one.check_name: one for one in run.get_asset_check_evaluations()}
     assert not run.success
     assert {name: one.passed for name, one in evaluations.items()} == {
@@ -123,18 +119,18 @@ def test_an_archive_without_a_good_copy_is_told_once_and_that_it_is_whole_again(
 
 
 def test_a_check_that_fails_is_told_with_what_it_says_and_so_is_that_it_passes(
-    server: MailServerForTests, instance: DagsterInstance
+    server: MailServerForTests, instance: dg.DagsterInstance
 ) -> None:
     check = next(iter(REFERENCE_FRESH.values()))
 
     def evaluate(passed: bool) -> None:
         instance.report_runless_asset_event(
-            AssetCheckEvaluation(
+            dg.AssetCheckEvaluation(
                 asset_key=check.asset_key,
                 check_name=check.name,
                 passed=passed,
-                severity=AssetCheckSeverity.ERROR,
-                metadata={"message": MetadataValue.text("It is 40 days old.")},
+                severity=dg.AssetCheckSeverity.ERROR,
+                metadata={"message": dg.MetadataValue.text("It is 40 days old.")},
             )
         )
 
@@ -154,7 +150,10 @@ def test_a_check_that_fails_is_told_with_what_it_says_and_so_is_that_it_passes(
 
 
 def test_what_a_session_told_is_not_told_again_and_what_it_could_not_tell_is(
-    server: MailServerForTests, installation: Installation, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    server: MailServerForTests,
+    installation: Installation,
+    instance: dg.DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     in_writing(installation.tracker, centres.change_centre, "H", email=CENTRE)
     folder = installation.add_folder("H")
@@ -170,7 +169,7 @@ def test_what_a_session_told_is_not_told_again_and_what_it_could_not_tell_is(
 
 
 def test_a_tracker_that_is_away_is_told(
-    server: MailServerForTests, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    server: MailServerForTests, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DCC_TRACKER_URL", f"mysql://dcc:x@127.0.0.1:{free_port()}/tracker")
     monkeypatch.setenv("DCC_DATABASE_RETRY", "0.1")

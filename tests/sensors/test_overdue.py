@@ -95,15 +95,22 @@ def test_a_source_that_no_session_crawls_is_told_once_and_so_is_that_one_does(
 def test_silent_centres_and_what_is_not_through_are_told_with_who_acts(
     server: MailServerForTests, installation: Installation, dagster: Dagster, after: After
 ) -> None:
-    installation.add_folder().put(GOOD)
+    folder = installation.add_folder()
+    folder.put(GOOD)
     crawl(installation, dagster)
+    assert dagster.checks(CENTRE_SILENT) == {"H": "passed"}
     after(31 * 24)
+    evaluation = dagster.evaluation(CENTRE_SILENT, "H")
+    assert (evaluation.severity.value, evaluation.metadata["days"].value) == ("WARN", 31)
     assert (dagster.checks(CENTRE_SILENT), dagster.checks(SUBMISSIONS_OVERDUE)) == ({"H": "failed"}, {"H": "failed"})
     ((subject, text),) = told(server)
     assert "2 more changes" in subject
     assert "H has submitted its last new archive" in text
     assert "Archives of H: 1 older than 3 days wait" in text
     assert text.count("Who acts: DCC. ") == 3
+    folder.put("add/H.2013-11-30.1.impc.zip")
+    crawl(installation, dagster)
+    assert dagster.checks(CENTRE_SILENT) == {"H": "passed"}
 
 
 @only_sqlite

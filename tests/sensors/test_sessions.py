@@ -12,12 +12,10 @@ from sqlalchemy import select, update
 
 from dcc.databases.columns import utc_now
 from dcc.databases.transactions import writing
-from dcc.errors import ConfigurationError
 from dcc.operations.sessions import open_session
 from dcc.qc.judging.waiver_store import add_waiver
 from dcc.rules.waivers import Waiver
 from dcc.session.crawling import crawl_file_sources as crawl
-from dcc.settings import load_settings
 from dcc.tracker.models import FileSource, SessionLock, SourceCrawlRow
 from dcc.tracker.register.file_sources import change_source
 from dcc.vocabulary import WaiverEffect
@@ -215,11 +213,6 @@ def test_a_tracker_that_is_not_there_yet_is_a_reason_to_wait(
     assert "dcc init" in str(asked(valid_documents, instance))
     assert "dcc init" in str(asked(changes_beside_sessions, instance))
     assert not (tmp_path / "home").exists()
-
-
-def test_a_wrong_crawl_interval_is_said() -> None:
-    with pytest.raises(ConfigurationError, match=r"DCC_CRAWL_INTERVAL: 'hourly, please'"):
-        crawl_schedules(load_settings(crawl_interval="hourly, please"))
 
 
 @pytest.fixture

@@ -25,11 +25,11 @@ from sqlalchemy import Engine
 
 from dcc.outcomes import SourceCrawl, ZipOutcome
 from dcc.settings import Settings
-from dcc_assets.jobs import asset_definitions, show_changes
+from dcc_assets.definitions import asset_definitions
+from dcc_assets.jobs import show_changes
 from dcc_assets.runs import ready_made
-from dcc_dagster.dagster_database import init_dagster_database
+from dcc_dagster.dagster_database import init_dagster_database, open_dagster_database
 from dcc_dagster.instance import open_instance
-from dcc_dagster.mysql_connections import open_dagster_database
 from dcc_resources.code_location import platform_resources
 from dcc_resources.databases import QcDatabaseResource, TrackerResource
 from tests.support.data_installations import DataInstallation

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from dagster import JobDefinition
 
-from dcc_assets.jobs import asset_definitions
+from dcc_assets.definitions import asset_definitions
 from dcc_assets.sessions import run_session
 from dcc_dagster.instance import open_instance
 from tests.support.dagster_instances import Dagster, set_environment

@@ -301,18 +301,6 @@ def test_a_report_is_kept_on_demand_and_told_in_short(shown: Shown) -> None:
     assert shown.data.states()[ORPHANS] == "data failed"
 
 
-def test_a_check_that_failed_has_its_causes_beside_it(shown: Shown) -> None:
-    from dcc_assets.keys import CHECK_OF_GROUP
-
-    metadata = shown.dagster.evaluation(CHECK_OF_GROUP["experiments"], ORPHANS).metadata
-    (cause,) = [dict(record.data) for record in metadata["Causes"].records]
-    assert (cause["found"], cause["document"]) == (3, "H.2013-10-31.2.experiment.impc.xml")
-    assert cause["what to do"]
-    assert "/dcc/reports/add/H.2013-10-31.2.impc.zip" in metadata["Links"].value
-    assert {"Who acts", "What to do", "findings", "reason"} <= metadata.keys()
-    assert Phase.DATA.short_name == metadata["phase"].value
-
-
 def test_the_xml_of_a_document_is_linked_saved_and_never_shown(shown: Shown) -> None:
     body = ask(f"/dcc/reports/{GOOD}")[2].decode()
     path = re.findall(r'href="(/dcc/documents/[^"]+)"', body)[0]

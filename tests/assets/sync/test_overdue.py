@@ -92,22 +92,6 @@ def test_when_a_source_is_crawled_and_who_paused_it_is_on_its_partition(
     assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "failed"}
 
 
-def test_a_silent_centre_is_heard_again_with_its_next_archive(
-    installation: Installation, dagster: Dagster, after: After
-) -> None:
-    folder = installation.add_folder()
-    folder.put(GOOD)
-    crawl(installation, dagster)
-    assert dagster.checks(CENTRE_SILENT) == {"H": "passed"}
-    after(31 * 24)
-    assert dagster.checks(CENTRE_SILENT) == {"H": "failed"}
-    evaluation = dagster.evaluation(CENTRE_SILENT, "H")
-    assert (evaluation.severity.value, evaluation.metadata["days"].value) == ("WARN", 31)
-    folder.put("add/H.2013-11-30.1.impc.zip")
-    crawl(installation, dagster)
-    assert dagster.checks(CENTRE_SILENT) == {"H": "passed"}
-
-
 def test_a_failed_archive_is_late_until_it_is_corrected(
     installation: Installation, dagster: Dagster, after: After
 ) -> None:

@@ -73,7 +73,7 @@ def test_it_counts_submissions_that_failed_after_validation_among_those_that_fai
     ("broken", "error", "expected"),
     [
         (
-            "dcc_assets.sync.rebuild.recorded_zips",
+            "dcc_assets.sync.rebuild.recorded_reports",
             TrackerUnreachableError("The tracker is away."),
             TrackerUnreachableError,
         ),
@@ -101,6 +101,6 @@ def test_an_interrupt_ends_it_as_it_ends_other_commands(
     installation: Installation, dagster: Dagster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Dagster raises one of its own in the place of KeyboardInterrupt."""
-    monkeypatch.setattr("dcc_assets.sync.rebuild.recorded_zips", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr("dcc_assets.sync.rebuild.recorded_reports", lambda *_, **__: signal.raise_signal(signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
         rebuild_instance(installation.settings, installation.tracker, dagster.instance)

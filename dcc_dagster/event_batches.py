@@ -1,0 +1,127 @@
+"""Common parts of the event logs that store events in batches, and the removal of partitions with their events.
+
+A batch needs private methods of Dagster's class. If these are not as expected, Dagster's own class is used instead,
+slower and right.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from dagster import AssetKey, DagsterEventType, EventLogEntry
+from dagster._core.events import ASSET_CHECK_EVENTS, ASSET_EVENTS
+from dagster._core.storage.event_log import SqlEventLogStorage, SqlEventLogStorageTable
+from dagster._core.storage.event_log.base import EventLogStorage
+from dagster._core.storage.event_log.schema import (
+    AssetCheckExecutionsTable,
+    AssetEventTagsTable,
+    AssetKeyTable,
+    DynamicPartitionsTable,
+)
+from sqlalchemy import delete, select, update
+from sqlalchemy.engine import Connection
+
+LEANED_ON: Final = {
+    "run_connection": ("self", "run_id"),
+    "index_connection": ("self",),
+    "has_table": ("self", "table_name"),
+    "_event_to_row": ("self", "event"),
+    "_store_asset_event": ("self", "conn", "event", "event_id"),
+    "_store_asset_event_tags": ("self", "conn", "events", "event_ids"),
+    "store_asset_check_event": ("self", "event", "event_id"),
+}
+"""The methods of Dagster's classes that batches on any database need, with their parameters."""
+
+_EVENT: Final = SqlEventLogStorageTable.c
+_CHECK: Final = AssetCheckExecutionsTable.c
+_PARTITION: Final = DynamicPartitionsTable.c
+# An index of Dagster's begins with the asset, the type and the partition.
+_TYPES: Final = [
+    kind.value
+    for kind in (
+        DagsterEventType.ASSET_MATERIALIZATION,
+        DagsterEventType.ASSET_MATERIALIZATION_PLANNED,
+        DagsterEventType.ASSET_FAILED_TO_MATERIALIZE,
+        DagsterEventType.ASSET_OBSERVATION,
+        DagsterEventType.ASSET_CHECK_EVALUATION,
+        DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED,
+    )
+]
+
+
+def has_methods(kind: type, methods: Mapping[str, tuple[str, ...]]) -> bool:
+    """Whether a class of the installed Dagster has these methods, with these parameters."""
+    found = ((getattr(kind, name, None), expected) for name, expected in methods.items())
+    return all(method and tuple(inspect.signature(method).parameters) == expected for method, expected in found)
+
+
+class BatchingEventLog(SqlEventLogStorage):
+    """An event log that stores events in batches; stands before Dagster's class for its database."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self._known_tables: set[str] = set()
+        super().__init__(*arguments)  # type: ignore[no-untyped-call]
+
+    def store_event(self, event: EventLogEntry) -> None:
+        """Store one event."""
+        self.store_event_batch([event])
+
+    def has_table(self, table_name: str) -> bool:
+        """Whether the database has a table; a table that was found once is not searched for again."""
+        if table_name not in self._known_tables and super().has_table(table_name):  # type: ignore[safe-super]
+            self._known_tables.add(table_name)
+        return table_name in self._known_tables
+
+    def store_about_assets(self, connection: Connection, events: Iterable[tuple[EventLogEntry, int]]) -> None:
+        """Store what events, each with its id, mean for assets and checks, in the transaction of `connection`."""
+        about_assets: list[tuple[EventLogEntry, int]] = []
+        newest: dict[tuple[str, str], tuple[EventLogEntry, int]] = {}
+        for event, event_id in events:
+            dagster_event = event.dagster_event
+            if dagster_event is None:
+                continue
+            if dagster_event.event_type in ASSET_EVENTS and dagster_event.asset_key is not None:
+                about_assets.append((event, event_id))
+                newest[dagster_event.asset_key.to_string(), dagster_event.event_type_value] = (event, event_id)
+            elif dagster_event.event_type in ASSET_CHECK_EVENTS:
+                self.store_asset_check_event(event, event_id)
+        if about_assets:
+            self._store_asset_event_tags(connection, *zip(*about_assets, strict=True))
+        # The asset's own row shows its newest event of each kind, whatever came before.
+        for event, event_id in sorted(newest.values(), key=lambda pair: pair[1]):
+            self._store_asset_event(connection, event, event_id)
+
+    def remove_partitions(self, name: str, assets: Sequence[AssetKey], keys: Sequence[str]) -> None:
+        """Remove partitions from the set `name`, with the events of `assets` about them, in one transaction."""
+        names = [asset.to_string() for asset in assets]
+        events = (_EVENT.asset_key.in_(names), _EVENT.dagster_event_type.in_(_TYPES), _EVENT.partition.in_(keys))
+        of_checks = (_CHECK.asset_key.in_(names), _CHECK.partition.in_(keys))
+        of_set = (_PARTITION.partitions_def_name == name, _PARTITION.partition.in_(keys))
+        # An asset's cached status counts removed partitions.
+        forget = update(AssetKeyTable).values(cached_status_data=None).where(AssetKeyTable.c.asset_key.in_(names))
+        with self.index_connection() as connection:
+            ids = connection.scalars(select(_EVENT.id).where(*events)).all()
+            if ids:
+                connection.execute(delete(AssetEventTagsTable).where(AssetEventTagsTable.c.event_id.in_(ids)))
+                connection.execute(delete(SqlEventLogStorageTable).where(_EVENT.id.in_(ids)))
+            connection.execute(delete(AssetCheckExecutionsTable).where(*of_checks))
+            connection.execute(delete(DynamicPartitionsTable).where(*of_set))
+            connection.execute(forget)
+
+
+def remove_partitions(storage: EventLogStorage, name: str, assets: Sequence[AssetKey], keys: Sequence[str]) -> int:
+    """Remove the existing ones of these partitions from the set `name`; returns their number.
+
+    Dagster can delete a partition's key, one at a time, and keeps its events, which some pages still count. The
+    batching storages remove both. The events of runs stay if Dagster keeps each run in a file of its own. Raises as the
+    storage.
+    """
+    existing = sorted(storage.get_existing_dynamic_partitions(name, keys))
+    if existing and isinstance(storage, BatchingEventLog):
+        storage.remove_partitions(name, assets, existing)
+    else:
+        for key in existing:
+            storage.delete_dynamic_partition(name, key)
+    return len(existing)
