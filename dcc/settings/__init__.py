@@ -29,7 +29,7 @@ from dcc.settings.home import require_own_home
 from dcc.settings.locations import LocationSettings
 from dcc.settings.notifications import LANGUAGE_CODE, NotificationSettings
 from dcc.settings.reference import ReferenceSettings
-from dcc.settings.renamed import NEW_NAMES, values_by_new_name, warnings_of
+from dcc.settings.renamed import NEW_NAMES, warnings_of
 from dcc.settings.secret_references import is_reference, read_reference
 from dcc.settings.sessions import SessionSettings
 from dcc.settings.store import StoreSettings
@@ -180,8 +180,11 @@ def configured_settings(environment: Mapping[str, str]) -> ConfiguredSettings:
 
 def _by_new_name(variables: Mapping[str, str]) -> dict[str, str]:
     """The texts of variables by the settings' names, without empty ones."""
-    known = {name: text for name, text in variables.items() if text and name.upper() not in NEW_NAMES}
-    return {_field_of(name): text for name, text in (known | values_by_new_name(variables)).items() if name != VARIABLE}
+    given = {_field_of(name): text for name, text in variables.items() if text and name.upper() != VARIABLE}
+    for old, new in NEW_NAMES.items():
+        if (text := given.pop(_field_of(old), None)) is not None:
+            given.setdefault(_field_of(new), text)
+    return given
 
 
 def renaming_warnings(environment: Mapping[str, str]) -> list[str]:
