@@ -20,13 +20,12 @@ from prometheus_client import generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from dcc.databases.schema import current
-from dcc.operations.metrics.families import Labels, Metric, gauge
+from dcc.operations.metrics.families import Labels, Metric, metric
 from dcc.operations.metrics.sources import centre_families, source_families
 from dcc.operations.metrics.storage import (
     archive_families,
     database_bytes,
     instance_families,
-    size_family,
     staging_families,
 )
 from dcc.operations.metrics.work import quality_families, session_families, work_families
@@ -92,14 +91,14 @@ def _tracker(settings: Settings) -> Iterator[Metric]:
             yield from centre_families(connection, settings)
             yield from work_families(connection)
             yield from archive_families(connection, settings)
-        yield size_family("tracker", database_bytes(engine))
+        yield metric("database_bytes", {("tracker",): database_bytes(engine)})
 
 
 def _qc(settings: Settings) -> Iterator[Metric]:
     with current(open_qc_database(settings)) as engine:
         with engine.connect() as connection:
             yield from quality_families(connection)
-        yield size_family("qc", database_bytes(engine))
+        yield metric("database_bytes", {("qc",): database_bytes(engine)})
 
 
 PARTS: Final[dict[str, Part]] = {
@@ -131,9 +130,9 @@ class Collection:
         """All families. Raises nothing: the families of a part that failed are missing, and it is reported as down."""
         answers = {name: self._begin(name, part) for name, part in PARTS.items()}
         deadline = time.monotonic() + self._part_seconds
-        families = [_build_info()]
-        up: dict[Labels, float] = {}
-        seconds: dict[Labels, float] = {}
+        families = [metric("build_info", {(version("dcc"), platform.python_version()): 1})]
+        up: dict[Labels, float | None] = {}
+        seconds: dict[Labels, float | None] = {}
         for name, answer in answers.items():
             found: list[Metric] | Exception | None = None
             try:
@@ -145,9 +144,7 @@ class Collection:
                 log.warning("The metrics of part %s could not be collected: %s", name, found)
             up[name,] = float(isinstance(found, list))
             families.extend(found if isinstance(found, list) else ())
-        families.append(gauge("metrics_part_up", "Whether this part of the metrics could be collected.", ("part",), up))
-        families.append(gauge("metrics_part_seconds", "How long this part of the metrics took.", ("part",), seconds))
-        return _merged(families)
+        return _merged([*families, metric("metrics_part_up", up), metric("metrics_part_seconds", seconds)])
 
     def _begin(self, name: str, part: Part) -> _Answer:
         with self._lock:
@@ -167,11 +164,6 @@ class Collection:
         except Exception as error:  # whatever it is, the other parts are collected
             found = error
         answer.set_result((found, time.monotonic() - began))
-
-
-def _build_info() -> Metric:
-    values: dict[Labels, float] = {(version("dcc"), platform.python_version()): 1}
-    return gauge("build_info", "The version of the platform, and of Python.", ("version", "python"), values)
 
 
 def _merged(families: Iterable[Metric]) -> list[Metric]:
