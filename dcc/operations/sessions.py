@@ -231,7 +231,7 @@ class _SessionEnd:
             send_begin(self.settings, session)
 
     def clean(self, session: Session) -> Iterator[str]:
-        from dcc.operations.archive_copies import catch_up_after_session
+        from dcc.operations.archive_audits import catch_up_after_session
 
         yield from catch_up_after_session(self.tracker, self.settings, session)
         if self.settings.staging_clean:

@@ -9,13 +9,15 @@ import pytest
 from dcc.errors import CleaningError, ConfigurationError, SessionActiveError
 from dcc.naming import Action
 from dcc.operations.retention import cleanup
-from dcc.operations.retention.cleanup import CleaningResult, clean, review_staging
-from dcc.operations.retention.policy import (
+from dcc.operations.retention.cleanup import (
+    CleaningResult,
     KnownArchive,
     Policy,
     RetentionDecision,
     RetentionVerdict,
+    clean,
     retention_decisions,
+    review_staging,
 )
 from dcc.operations.retention.staged_files import (
     RemovalDirectories,

@@ -11,8 +11,7 @@ from sqlalchemy.exc import OperationalError
 
 from dcc.errors import SessionActiveError
 from dcc.operations.retention import cleanup
-from dcc.operations.retention.cleanup import CleaningResult, clean, review_staging
-from dcc.operations.retention.policy import Policy
+from dcc.operations.retention.cleanup import CleaningResult, Policy, clean, review_staging
 from dcc.operations.retention.staged_files import RemovalDirectories, read_staging
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey

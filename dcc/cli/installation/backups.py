@@ -88,8 +88,7 @@ def backup(
       the older backups removed, "not_removed" those of which something is still there, as
       {"directory", "reason"}; with --verify both are missing, and "archives" is {"good", "missing"}
     """
-    from dcc.operations.backups.archive_copies import verify_archives
-    from dcc.operations.backups.backup import BackupRequest, make_backup
+    from dcc.operations.backups.backup import BackupRequest, make_backup, verify_archives
     from dcc.operations.backups.manifest import find_set
     from dcc.operations.backups.restoration import verify_backup
 

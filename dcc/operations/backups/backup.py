@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -23,8 +24,8 @@ from sqlalchemy import Connection, Engine
 
 from dcc.databases.database import Database
 from dcc.databases.schema import refuse_unfinished, require_file
-from dcc.errors import BackupActiveError, BackupError
-from dcc.operations.backups.archive_copies import CopiedArchives, copy_archives
+from dcc.errors import BackupActiveError, BackupError, DccError
+from dcc.operations.archive_audits import ArchiveCopies
 from dcc.operations.backups.database_files import disk_errors, fsync, open_file, revision_of, write_file
 from dcc.operations.backups.manifest import (
     MANIFEST,
@@ -41,9 +42,12 @@ from dcc.operations.backups.manifest import (
 from dcc.operations.backups.row_copies import Progress, TableSum, no_progress, snapshot, sum_tables
 from dcc.operations.backups.staged_files import list_files, write_index
 from dcc.qc.database import QC_DATABASE
+from dcc.runtime.checksums import sha256_of
 from dcc.runtime.private_files import PRIVATE_DIRECTORY, make_directory
 from dcc.settings import Settings
+from dcc.store.archive_store import Replica
 from dcc.tracker.database import TRACKER
+from dcc.tracker.stored_archives import all_archives
 
 LEFT_OUT_KEY: Final = "env:LEFT_OUT_OF_BACKUP"
 """Replaces a secret: a source with it reports that this variable is not set."""
@@ -257,3 +261,87 @@ def _alone_in(directory: Path) -> Iterator[None]:
 def _disk_errors(directory: Path) -> AbstractContextManager[None]:
     again = "No set was made. Check the path, its permissions and the space on its disk, then back up again."
     return disk_errors(BackupError, f"The backup could not be written to {directory}", again)
+
+
+ARCHIVES: Final = "archives"
+"""The directory of the copies; a replica of the archive store may name it."""
+
+_NAMED: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedArchives:
+    """The archives that were copied now, those that are there, and the first reasons why others are not."""
+
+    copied: int
+    present: int
+    missing: int
+    reasons: tuple[str, ...]
+
+
+def copy_archives(tracker: Engine, settings: Settings, directory: Path) -> CopiedArchives:
+    """Copy every stored archive that is not there yet to `archives` in a directory, and read it back.
+
+    Raises OSError, TrackerUnreachableError.
+    """
+    root = directory / ARCHIVES
+    make_directory(root)
+    target = Replica(settings.model_copy(update={"min_free_bytes": 0}), str(root))
+    copied, present, after = 0, 0, 0
+    reasons: list[str] = []
+    with ArchiveCopies(tracker, settings) as copies:
+        while archives := copies.read(partial(all_archives, after=after)):
+            after = archives[-1].archive_id
+            for archive in archives:
+                try:
+                    if not target.exists(archive.sha256):
+                        with copies.bytes_of(archive.sha256) as path:
+                            target.put(archive.sha256, path)
+                        copied += 1
+                    present += 1
+                except DccError as error:
+                    reasons.append(str(error))
+    return CopiedArchives(copied, present, len(reasons), tuple(reasons[:3]))
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedArchives:
+    """The archives of a set that are beside it and were read, and those that are not there."""
+
+    good: int
+    missing: int
+
+
+def verify_archives(
+    directory: Path, manifest: BackupManifest, *, on_progress: Progress = no_progress
+) -> VerifiedArchives | None:
+    """Read the archives of a set that were copied beside it; None if none ever were.
+
+    Raises BackupError, with their names, if some are damaged.
+    """
+    root = directory.parent / ARCHIVES
+    total = manifest.tracker.tables["stored_archive"].rows if "stored_archive" in manifest.tracker.tables else 0
+    if not root.is_dir() or not total:
+        return None
+    good, missing, after = 0, 0, 0
+    damaged: list[str] = []
+    with open_file(directory / manifest.tracker.file.name, TRACKER) as connection:
+        while archives := all_archives(connection, after):
+            after = archives[-1].archive_id
+            for archive in archives:
+                try:
+                    if sha256_of(root / archive.sha256[:2] / archive.sha256) == archive.sha256:
+                        good += 1
+                    else:
+                        damaged.append(archive.sha256)
+                except FileNotFoundError:
+                    missing += 1
+                except OSError as error:
+                    damaged.append(f"{archive.sha256} ({error.strerror})")
+                on_progress("archives", good + missing + len(damaged), total)
+    if damaged:
+        raise BackupError(
+            f"{len(damaged):,} archives in {root} are damaged: {', '.join(damaged[:_NAMED])}. Remove these files, and "
+            "have them copied again: dcc backup --with-archives."
+        )
+    return VerifiedArchives(good, missing)

@@ -9,8 +9,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, func, select
 
 from dcc.databases.list_parameters import IDS
-from dcc.operations.consistency.inconsistency import Inconsistency, in_rows
-from dcc.operations.consistency.tracker_rows import document_pages
+from dcc.operations.consistency.inconsistency import Inconsistency, document_pages, in_rows
 from dcc.outcomes import LEFT_OUT
 from dcc.phases import Phase, Status
 from dcc.qc.models import DOCUMENT, FINDING

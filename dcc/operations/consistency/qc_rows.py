@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, String, and_, case, exists, func, or_, select, union
 
-from dcc.operations.consistency.inconsistency import Inconsistency, in_rows
-from dcc.operations.consistency.tracker_rows import pages
+from dcc.operations.consistency.inconsistency import Inconsistency, in_rows, pages
 from dcc.qc.apply.versions import key_columns
 from dcc.qc.contexts.affected_runs import affected_runs
 from dcc.qc.contexts.membership import ContextKey, present_members, recorded_members, shares_of_procedure

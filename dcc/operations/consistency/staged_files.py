@@ -13,8 +13,7 @@ from sqlalchemy import Connection, Row, select
 from dcc.databases.list_parameters import IDS
 from dcc.errors import BadFileNameError
 from dcc.naming import Action
-from dcc.operations.consistency.inconsistency import Inconsistency
-from dcc.operations.consistency.tracker_rows import download_state, zip_pages
+from dcc.operations.consistency.inconsistency import Inconsistency, download_state, zip_pages
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, Phase
 from dcc.runtime.checksums import md5_of_open_file

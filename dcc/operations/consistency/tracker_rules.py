@@ -9,8 +9,15 @@ from sqlalchemy import Connection, and_, exists, func, or_, select
 
 from dcc.databases.list_parameters import IDS
 from dcc.messages import count_of
-from dcc.operations.consistency.inconsistency import Inconsistency, in_rows
-from dcc.operations.consistency.tracker_rows import PAGE, download_state, pages, sources_were_purged, zip_pages
+from dcc.operations.consistency.inconsistency import (
+    PAGE,
+    Inconsistency,
+    download_state,
+    in_rows,
+    pages,
+    sources_were_purged,
+    zip_pages,
+)
 from dcc.outcomes import CrawlOutcome
 from dcc.phases import Phase, Status
 from dcc.session.leases import UNFINISHED, Lease

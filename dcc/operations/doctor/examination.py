@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from dcc.operations.doctor import databases, machine, packages, sources, work
+from dcc.operations.doctor import databases, machine, sources, work
 from dcc.operations.doctor.checks import CheckResult, DoctorCheck, Environment, run_all
 from dcc.redaction import redacted
 from dcc.settings import Settings
@@ -28,7 +28,7 @@ DOCTOR_CHECKS: Final = (
     DoctorCheck("archives", work.check_archive_store),
     DoctorCheck("clock", machine.check_clock),
     DoctorCheck("versions", machine.check_versions),
-    DoctorCheck("packages", packages.check_added),
+    DoctorCheck("packages", machine.check_added),
     DoctorCheck("files", machine.check_file_limit),
     DoctorCheck("text", machine.check_text),
     DoctorCheck("xsd", work.check_schema_files),

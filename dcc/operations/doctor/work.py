@@ -35,8 +35,7 @@ from dcc.operations.doctor.checks import (
     ok,
     warning,
 )
-from dcc.operations.retention.cleanup import review_staging
-from dcc.operations.retention.policy import Policy, RetentionVerdict
+from dcc.operations.retention.cleanup import Policy, RetentionVerdict, review_staging
 from dcc.operations.retention.staged_files import StagedKind
 from dcc.outcomes import FAILED_ENDS
 from dcc.qc.database import QC_DATABASE

@@ -21,14 +21,19 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from dcc.databases.schema import current
 from dcc.operations.metrics.families import Labels, Metric, metric
-from dcc.operations.metrics.sources import centre_families, source_families
 from dcc.operations.metrics.storage import (
     archive_families,
     database_bytes,
     instance_families,
     staging_families,
 )
-from dcc.operations.metrics.work import quality_families, session_families, work_families
+from dcc.operations.metrics.work import (
+    centre_families,
+    quality_families,
+    session_families,
+    source_families,
+    work_families,
+)
 from dcc.qc.database import open_qc_database
 from dcc.runtime.log_context import with_log_context
 from dcc.runtime.private_files import SHARED_FILE, replacement_file
