@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from sqlalchemy import Connection, Engine
 
@@ -40,16 +40,21 @@ def open_session(
     return hold_session(tracker, settings, _SessionEnd(tracker, settings), group=group, resume=resume)
 
 
-class SessionRequest(TypedDict, total=False):
-    """What a session has to do: the options of `open_work`."""
+class WorkRequest(TypedDict, total=False):
+    """What a session has to do, as `SessionWork` has it."""
 
     source_ids: Sequence[int] | None
-    group: str | None
-    urgent: Collection[ZipKey]
     keys: Sequence[ZipKey] | None
     requested_by: str
     until: Phase
     listeners: Listeners
+
+
+class SessionRequest(WorkRequest, total=False):
+    """The options of `open_work`."""
+
+    group: str | None
+    urgent: Collection[ZipKey]
 
 
 @contextmanager
@@ -57,13 +62,9 @@ def open_work(
     tracker: Engine,
     settings: Settings,
     *,
-    source_ids: Sequence[int] | None = None,
     group: str | None = None,
     urgent: Collection[ZipKey] = (),
-    keys: Sequence[ZipKey] | None = None,
-    requested_by: str = "dcc",
-    until: Phase | None = None,
-    listeners: Listeners = NOBODY,
+    **request: Unpack[WorkRequest],
 ) -> Iterator[SessionWork]:
     """The work of a complete session, which is open during the block; see `SessionWork`. Raises as `open_session`.
 
@@ -72,19 +73,12 @@ def open_work(
     `requested_by` and processes them. `until` is the last phase, by default that of the settings: before `xsd` there is
     only the crawl; up to `xsd` submissions are processed, after it documents.
     """
+    request.setdefault("until", settings.last_phase)
+    request.setdefault("requested_by", "dcc")
     with open_session(tracker, settings, group=group) as session:
         session.urgent = frozenset(urgent)
-        listeners.on_begin(session)
-        yield SessionWork(
-            settings,
-            tracker,
-            session,
-            source_ids,
-            keys=keys,
-            requested_by=requested_by,
-            until=settings.last_phase if until is None else until,
-            listeners=listeners,
-        )
+        request.get("listeners", NOBODY).on_begin(session)
+        yield SessionWork(settings, tracker, session, **request)
 
 
 @dataclass
@@ -132,12 +126,7 @@ class SessionWork:
 
         wanted = self.keys if keys is None else keys
         with self._noting_failure():
-            for outcome in process_zip_actions(
-                self.session,
-                wanted,
-                requested_by=self.requested_by,
-                workers=workers,
-            ):
+            for outcome in process_zip_actions(self.session, wanted, requested_by=self.requested_by, workers=workers):
                 self.listeners.on_zip(outcome)
                 yield outcome
         self.processed = True
