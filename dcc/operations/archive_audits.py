@@ -20,7 +20,7 @@ from sqlalchemy import Connection, Engine
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.errors import DccError, DiskFullError, NotFoundError, StoredObjectLostError, StoreUnreachableError
 from dcc.naming import Action
-from dcc.operations.archive_overview import LostArchive, find_lost
+from dcc.operations.overview import LostArchive, find_lost
 from dcc.phases import Phase
 from dcc.runtime.checksums import sha256_of
 from dcc.runtime.private_files import scratch_directory
@@ -185,19 +185,16 @@ class ArchiveCopies:
             after = wanted[-1].archive_id
 
     def _copied(self, replica: Replica, one: WantedCopy) -> Copy:
+        """The copy as it is after it was put there. Without good bytes it is read: it may be there already."""
         try:
-            return self._put_or_checked(replica, one)
+            try:
+                with self.bytes_of(one.sha256, without=replica) as path:
+                    replica.put(one.sha256, path)
+            except StoredObjectLostError as error:
+                found = replica.check(one.sha256)
+                return found if found.state is CopyState.GOOD else found._replace(reason=str(error))
         except DccError as error:
             return Copy(CopyState.PENDING, str(error))
-
-    def _put_or_checked(self, replica: Replica, one: WantedCopy) -> Copy:
-        """The copy as it is now. Without good bytes to put there, it is read: it may be there already."""
-        try:
-            with self.bytes_of(one.sha256, without=replica) as path:
-                replica.put(one.sha256, path)
-        except StoredObjectLostError as error:
-            found = replica.check(one.sha256)
-            return found if found.state is CopyState.GOOD else found._replace(reason=str(error))
         return Copy(CopyState.GOOD)
 
     def repaired(self, replica: Replica, sha256: str, found: Copy) -> Copy:

@@ -33,10 +33,9 @@ from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError, StorageNotEmptyError
 from dcc.operations.backups.backup import make_backup
 from dcc.operations.backups.database_files import open_file, write_file
-from dcc.operations.backups.migration import migrate_storage
 from dcc.operations.backups.restoration import restore_backup
 from dcc.operations.backups.row_copies import TABLES_LEFT_OUT, no_progress, patient_connection, shape_of, sum_tables
-from dcc.operations.backups.targets import Target, drop_tables, load_rows
+from dcc.operations.backups.targets import Target, drop_tables, load_rows, migrate_storage
 from dcc.qc.database import QC_DATABASE
 from dcc.qc.models import MEASUREMENT
 from dcc.settings import Settings

@@ -11,9 +11,8 @@ import dcc.settings
 from dcc.errors import ConfigurationError
 from dcc.naming import NamingConvention
 from dcc.redaction import redacted
-from dcc.settings import Settings, load_settings
+from dcc.settings import NEW_NAMES, Settings, load_settings, warnings_of
 from dcc.settings.reference import is_from_source, shown_source
-from dcc.settings.renamed import NEW_NAMES, warnings_of
 from dcc.settings.settings_page import settings_page
 from dcc.settings.wanted_values import wanted_value
 from tests.support.raising import raising

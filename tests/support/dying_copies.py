@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from dcc.operations.backups import row_copies
-from dcc.operations.backups.migration import migrate_storage
 from dcc.operations.backups.restoration import restore_backup
-from dcc.operations.backups.targets import Target
+from dcc.operations.backups.targets import Target, migrate_storage
 from dcc.settings import Settings
 from tests.support.prepared_processes import FORKED
 from tests.support.stores import Store

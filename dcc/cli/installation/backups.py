@@ -249,7 +249,7 @@ def migrate_storage(as_json: bool) -> None:
     """
     from dcc.cli.installation.setup import shown_url
     from dcc.databases.engines import disposed, open_database
-    from dcc.operations.backups.migration import migrate_storage as migrate
+    from dcc.operations.backups.targets import migrate_storage as migrate
     from dcc.qc.database import QC_DATABASE
     from dcc.tracker.database import TRACKER
 

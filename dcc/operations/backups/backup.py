@@ -6,7 +6,6 @@ A set that others may read has no access keys in it.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import shutil
 import sqlite3
@@ -212,8 +211,7 @@ def _write_database(
 
 def describe_file(path: Path) -> SetFile:
     """A file of a set as the manifest describes it. Raises OSError."""
-    with path.open("rb") as file:
-        return SetFile(path.name, os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest())
+    return SetFile(path.name, path.stat().st_size, sha256_of(path))
 
 
 def _named(directory: Path, manifest: BackupManifest) -> Path:

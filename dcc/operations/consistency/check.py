@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from sqlalchemy import Connection, Engine, func, select
 
@@ -24,11 +25,7 @@ def check_consistency(tracker: Engine, qc: Engine | None, settings: Settings) ->
     """
     with tracker.connect() as connection:
         always = list(bounded(_always(connection, qc, settings)))
-
-    def look(connection: Connection) -> Iterator[Inconsistency]:
-        return _at_rest(connection, qc, settings)
-
-    return always + check_at_rest(tracker, settings, look)
+    return always + check_at_rest(tracker, settings, partial(_at_rest, qc=qc, settings=settings))
 
 
 def check_at_rest(

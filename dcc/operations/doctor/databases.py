@@ -27,6 +27,7 @@ from dcc.tracker.database import TRACKER
 _SLOW_MILLISECONDS: Final = 50.0
 _LARGE_WAL_BYTES: Final = 512 * 1024 * 1024
 _PROBES: Final = 5
+_RESTORE: Final = "Restore it from a backup: dcc restore --help"
 _STEPS_BETWEEN_LOOKS: Final = 100_000
 
 
@@ -120,15 +121,13 @@ def _check_integrity(environment: Environment, subject: str, path: Path) -> Chec
             return not_checked(
                 subject, "It is too large for a check in this time.", f"sqlite3 {path} 'PRAGMA quick_check'"
             )
-        return failed(subject, f"{path} cannot be read: {error}.", "Restore it from a backup: dcc restore --help")
+        return failed(subject, f"{path} cannot be read: {error}.", _RESTORE)
     except sqlite3.DatabaseError as error:
-        return failed(subject, f"{path} is damaged: {error}.", "Restore it from a backup: dcc restore --help")
+        return failed(subject, f"{path} is damaged: {error}.", _RESTORE)
     finally:
         connection.close()
     if answers != ["ok"]:
-        return failed(
-            subject, f"{path} is damaged: {'; '.join(answers)[:500]}.", "Restore it from a backup: dcc restore --help"
-        )
+        return failed(subject, f"{path} is damaged: {'; '.join(answers)[:500]}.", _RESTORE)
     if journal != "wal":
         return warning(
             subject,

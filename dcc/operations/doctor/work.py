@@ -24,7 +24,6 @@ from dcc.notify.channels.reports import REPORT_WORDING
 from dcc.notify.digests import addresses_of
 from dcc.notify.ledger import SendState
 from dcc.notify.messages import MessageKind
-from dcc.operations.archive_overview import store_overview
 from dcc.operations.doctor.checks import (
     CheckFinding,
     Environment,
@@ -35,6 +34,7 @@ from dcc.operations.doctor.checks import (
     ok,
     warning,
 )
+from dcc.operations.overview import store_overview
 from dcc.operations.retention.cleanup import Policy, RetentionVerdict, review_staging
 from dcc.operations.retention.staged_files import StagedKind
 from dcc.outcomes import FAILED_ENDS

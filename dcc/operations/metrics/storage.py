@@ -8,8 +8,8 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, text
 
-from dcc.operations.archive_overview import store_overview
 from dcc.operations.metrics.families import Metric, metric, timestamp
+from dcc.operations.overview import store_overview
 from dcc.runtime.disk_space import free_bytes
 from dcc.settings import Settings
 
