@@ -16,8 +16,7 @@ from sqlalchemy import Engine
 
 from dcc.errors import BackupActiveError, BackupError, DatabaseUnreachableError
 from dcc.operations.backups import backup
-from dcc.operations.backups.backup import BackupReport, BackupRequest, make_backup
-from dcc.operations.backups.manifest import find_set, sets_in
+from dcc.operations.backups.backup import BackupReport, BackupRequest, find_set, make_backup, sets_in
 from dcc.operations.backups.restoration import restore_backup, verify_backup
 from dcc.operations.consistency.check import check_consistency
 from dcc.qc.apply import documents

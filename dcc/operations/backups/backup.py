@@ -1,4 +1,4 @@
-"""Makes a backup set of a running installation: complete, or not at all.
+"""Makes a backup set of a running installation: complete, or not at all; its manifest, `manifest.json`, comes last.
 
 A set that others may read has no access keys in it.
 """
@@ -6,39 +6,42 @@ A set that others may read has no access keys in it.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
+import re
 import shutil
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Any, Final
 
+from pydantic import Field, SecretStr, TypeAdapter
 from sqlalchemy import Connection, Engine
+from sqlalchemy.engine import make_url
 
 from dcc.databases.database import Database
+from dcc.databases.engines import database_label
 from dcc.databases.schema import refuse_unfinished, require_file
 from dcc.errors import BackupActiveError, BackupError, DccError
 from dcc.operations.archive_audits import ArchiveCopies
-from dcc.operations.backups.database_files import disk_errors, fsync, open_file, revision_of, write_file
-from dcc.operations.backups.manifest import (
-    MANIFEST,
-    STAGING_FILES,
-    STAGING_INDEX,
-    BackupManifest,
-    DatabaseOfSet,
-    SetFile,
-    StagingOfSet,
-    sets_in,
-    shown_settings,
-    write_manifest,
+from dcc.operations.backups.database_files import (
+    Progress,
+    TableSum,
+    disk_errors,
+    fsync,
+    no_progress,
+    open_file,
+    revision_of,
+    snapshot,
+    sum_tables,
+    write_file,
 )
-from dcc.operations.backups.row_copies import Progress, TableSum, no_progress, snapshot, sum_tables
 from dcc.operations.backups.staged_files import list_files, write_index
 from dcc.qc.database import QC_DATABASE
 from dcc.runtime.checksums import sha256_of
@@ -47,6 +50,139 @@ from dcc.settings import Settings
 from dcc.store.archive_store import Replica
 from dcc.tracker.database import TRACKER
 from dcc.tracker.stored_archives import all_archives
+
+FORMAT_VERSION: Final = 1
+MANIFEST: Final = "manifest.json"
+STAGING_INDEX: Final = "staging.jsonl.gz"
+STAGING_FILES: Final = "staging"
+SET_NAME: Final = re.compile(r"dcc-[0-9]{8}T[0-9]{6}Z(?:-[0-9]+)?").fullmatch
+
+_MADE_BY: Final = "dcc backup"
+_NO_SET: Final = f"{{}} holds no whole backup: {MANIFEST} is missing. Name a directory that dcc backup has made."
+
+
+@dataclass(frozen=True, slots=True)
+class SetFile:
+    """A file of a set: its name, bytes and SHA-256."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z_]+\.(?:db|jsonl\.gz)$")]
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseOfSet:
+    """A database of a set: its file, schema, tables, and the kind of database that it was read from."""
+
+    file: SetFile
+    revision: str
+    kind: str
+    tables: Mapping[str, TableSum]
+
+
+@dataclass(frozen=True, slots=True)
+class StagingOfSet:
+    """Staging of a set: the file with the list, the number of files and bytes; whether it has the files too."""
+
+    index: SetFile
+    files: int
+    size_bytes: int
+    copied: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BackupManifest:
+    """The description of a set. `sessions` are those that were active; `seconds` is how long the backup took."""
+
+    created: datetime
+    platform_version: str
+    seconds: float
+    with_secrets: bool
+    sessions: tuple[int, ...]
+    tracker: DatabaseOfSet
+    qc: DatabaseOfSet
+    staging: StagingOfSet
+    settings: Mapping[str, str]
+
+    @property
+    def rows(self) -> int:
+        """The rows of all tables of both databases."""
+        return sum(table.rows for database in (self.tracker, self.qc) for table in database.tables.values())
+
+
+def write_manifest(directory: Path, manifest: BackupManifest) -> None:
+    """Write the manifest of a set, readable by this user only."""
+    content = {"made_by": _MADE_BY, "format_version": FORMAT_VERSION} | asdict(manifest)
+    content["created"] = f"{manifest.created:%Y-%m-%dT%H:%M:%SZ}"
+    path = directory / MANIFEST
+    path.touch(mode=0o600, exist_ok=False)
+    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
+def read_manifest(directory: Path) -> BackupManifest:
+    """Read the manifest of a set. Raises BackupError if there is none, or one of a later format."""
+    path = directory / MANIFEST
+    try:
+        read: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        if read["made_by"] != _MADE_BY:
+            raise ValueError(read["made_by"])
+        version = int(read["format_version"])
+        if version <= FORMAT_VERSION:
+            # Sets of earlier versions name one session at most.
+            sessions = read["sessions"] if "sessions" in read else [read["session"]]
+            created = datetime.strptime(read["created"], "%Y-%m-%dT%H:%M:%SZ")
+            known = {"created": created, "sessions": [session for session in sessions if session is not None]}
+            return TypeAdapter(BackupManifest).validate_python(read | known)
+    except FileNotFoundError as error:
+        raise BackupError(_NO_SET.format(directory)) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BackupError(f"{path} is damaged, or no manifest of a backup. Use another backup.") from error
+    except OSError as error:
+        raise BackupError(f"{path} could not be read: {error.strerror}. Check its permissions and the disk.") from error
+    raise BackupError(
+        f"{directory} has the format {version}, and this version reads {FORMAT_VERSION} at most. Use the version of "
+        f"dcc that made it ({read.get('platform_version')}), or a later one."
+    )
+
+
+def shown_settings(settings: Settings) -> dict[str, str]:
+    """The settings that differ from the defaults, by environment variable, without secrets."""
+    shown: dict[str, str] = {}
+    for name, field in type(settings).model_fields.items():
+        value = getattr(settings, name)
+        if value is None or value == field.get_default(call_default_factory=True):
+            continue
+        if isinstance(value, SecretStr):
+            value = database_label(make_url(value.get_secret_value())) if name.endswith("_url") else "***"
+        shown[f"DCC_{name.upper()}"] = str(value)
+    return shown
+
+
+def sets_in(directory: Path) -> list[Path]:
+    """The complete sets in a directory, oldest first."""
+    try:
+        named = [path for path in directory.iterdir() if SET_NAME(path.name)]
+    except OSError as error:
+        raise BackupError(
+            f"The directory {directory} could not be read: {error.strerror}. Check the path and its permissions."
+        ) from error
+    return sorted((path for path in named if (path / MANIFEST).is_file()), key=_age)
+
+
+def _age(path: Path) -> tuple[str, int]:
+    moment, _, number = path.name.removeprefix("dcc-").partition("Z-")
+    return moment.rstrip("Z"), int(number or 0)
+
+
+def find_set(directory: Path) -> Path:
+    """The directory itself if it is a set, else the newest set in it. Raises BackupError if there is none."""
+    if (directory / MANIFEST).is_file():
+        return directory
+    found = sets_in(directory)
+    if not found:
+        raise BackupError(_NO_SET.format(directory))
+    return found[-1]
+
 
 LEFT_OUT_KEY: Final = "env:LEFT_OUT_OF_BACKUP"
 """Replaces a secret: a source with it reports that this variable is not set."""

@@ -34,26 +34,24 @@ from dcc.errors import (
     StorageNotEmptyError,
 )
 from dcc.operations.backups.database_files import (
-    disk_errors,
-    finish_file,
-    fsync,
-    remove_file,
-    remove_log,
-    revision_is_known,
-    write_file,
-)
-from dcc.operations.backups.row_copies import (
     Progress,
     Row,
     TableShape,
     TableSum,
     differences,
+    disk_errors,
+    finish_file,
+    fsync,
     known_tables,
     last_ids,
     no_progress,
     patient_connection,
+    remove_file,
+    remove_log,
+    revision_is_known,
     snapshot,
     sum_tables,
+    write_file,
 )
 from dcc.runtime.private_files import make_directory
 from dcc.session.leases import refuse_during_session

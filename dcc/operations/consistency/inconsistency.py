@@ -10,7 +10,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, Select, and_, func, or_, select
 from sqlalchemy.orm import aliased
 
-from dcc.operations.backups.row_copies import last_ids
+from dcc.operations.backups.database_files import last_ids
 from dcc.phases import Phase, Status
 from dcc.tracker.database import TRACKER
 from dcc.tracker.models import FileSource, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile

@@ -7,26 +7,23 @@ fixed number of statements, whatever the number of archives, and no label has th
 from __future__ import annotations
 
 import logging
+import os
 import platform
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
 from prometheus_client import generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
+from sqlalchemy import Connection, Engine, text
 
 from dcc.databases.schema import current
-from dcc.operations.metrics.families import Labels, Metric, metric
-from dcc.operations.metrics.storage import (
-    archive_families,
-    database_bytes,
-    instance_families,
-    staging_families,
-)
+from dcc.operations.metrics.families import Labels, Metric, metric, timestamp
 from dcc.operations.metrics.work import (
     centre_families,
     quality_families,
@@ -34,11 +31,73 @@ from dcc.operations.metrics.work import (
     source_families,
     work_families,
 )
+from dcc.operations.overview import store_overview
 from dcc.qc.database import open_qc_database
-from dcc.runtime.log_context import with_log_context
+from dcc.runtime.disk_space import free_bytes
 from dcc.runtime.private_files import SHARED_FILE, replacement_file
+from dcc.runtime.time_limits import in_thread
 from dcc.settings import Settings
 from dcc.tracker.database import open_tracker
+
+_MYSQL_SIZE = text(
+    "SELECT sum(data_length + index_length) FROM information_schema.tables WHERE table_schema = database()"
+)
+
+
+def database_bytes(engine: Engine) -> int:
+    """A database's bytes on disk; on a server, its estimate."""
+    if engine.dialect.name == "sqlite":
+        path = str(Path(str(engine.url.database)).resolve())
+        return sum(filter(None, (_size(path + part) for part in ("", "-wal", "-shm"))))
+    with engine.connect() as connection:
+        return int(connection.scalar(_MYSQL_SIZE) or 0)
+
+
+def staging_families(settings: Settings) -> Iterator[Metric]:
+    """The size of staging, and the free space on its disk. Raises OSError."""
+    yield metric("staging_free_bytes", free_bytes(settings.staging_directory))
+    yield metric("staging_min_free_bytes", settings.min_free_bytes)
+    count, size = tree_size(settings.staging_directory)
+    yield metric("staging_bytes", size)
+    yield metric("staging_files", count)
+
+
+def archive_families(connection: Connection, settings: Settings) -> Iterator[Metric]:
+    """The archives of the archive store, and the state of their copies."""
+    found = store_overview(connection, settings)
+    yield metric("archive_store_archives", found.archives.archives)
+    yield metric("archive_store_bytes", found.archives.size_bytes)
+    yield metric("archive_store_lost_archives", len(found.lost))
+    copies = {(one.replica, state): held.archives for one in found.replicas for state, held in one.copies.items()}
+    yield metric("archive_store_copies", copies)
+    checks = {(one.replica,): timestamp(one.oldest_check) for one in found.replicas}
+    yield metric("archive_store_oldest_check_timestamp_seconds", checks)
+
+
+def instance_families(settings: Settings) -> Iterator[Metric]:
+    """The size of the Dagster instance's directory."""
+    yield metric("database_bytes", {("dagster",): tree_size(settings.dagster_home)[1]})
+
+
+def tree_size(root: Path) -> tuple[int, int]:
+    """The number of files below a directory, and their bytes; 0 for a missing directory. Raises OSError."""
+    found = (_size(f"{folder}/{name}") for folder, _, names in os.walk(root, onerror=_raise) for name in names)
+    sizes = [size for size in found if size is not None]
+    return len(sizes), sum(sizes)
+
+
+def _raise(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
+def _size(path: str) -> int | None:
+    """The bytes of a file; None if it is gone, as sessions add and remove files meanwhile."""
+    try:
+        return os.lstat(path).st_size
+    except FileNotFoundError:
+        return None
+
 
 log = logging.getLogger(__name__)
 
@@ -156,19 +215,17 @@ class Collection:
             before = self._under_way.get(name)
             if before is not None and not before.done():
                 return before
-            answer = self._under_way[name] = _Answer()
-        work = with_log_context(self._tell)
-        threading.Thread(target=work, args=(answer, part), name=f"metrics {name}", daemon=True).start()
-        return answer
+            self._under_way[name] = in_thread(partial(self._collected, part), f"metrics {name}")
+            return self._under_way[name]
 
-    def _tell(self, answer: _Answer, part: Part) -> None:
+    def _collected(self, part: Part) -> tuple[list[Metric] | Exception, float]:
         began = time.monotonic()
         found: list[Metric] | Exception
         try:
             found = list(part(self._settings))
         except Exception as error:  # whatever it is, the other parts are collected
             found = error
-        answer.set_result((found, time.monotonic() - began))
+        return found, time.monotonic() - began
 
 
 def _merged(families: Iterable[Metric]) -> list[Metric]:
