@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
 
 from sqlalchemy import Connection, Engine
 
@@ -25,6 +25,9 @@ from dcc.settings import Settings
 if TYPE_CHECKING:
     from dcc.data_outcomes import DataOutcome
     from dcc.session.batches.exchange import Workers
+
+
+T = TypeVar("T")
 
 
 def open_session(
@@ -111,10 +114,8 @@ class SessionWork:
         from dcc.session.crawling import crawl_file_sources
 
         wanted = self.source_ids if source_ids is None else source_ids
-        with self._noting_failure():
-            for outcome in crawl_file_sources(self.session, wanted, only_scheduled=self.only_scheduled):
-                self.listeners.on_crawl(outcome)
-                yield outcome
+        crawls = crawl_file_sources(self.session, wanted, only_scheduled=self.only_scheduled)
+        yield from self._told(crawls, self.listeners.on_crawl)
         self.crawled = True
 
     def process(self, keys: Sequence[ZipKey] | None = None, workers: Workers | None = None) -> Iterator[ZipOutcome]:
@@ -125,10 +126,8 @@ class SessionWork:
         from dcc.session.archives.processing import process_zip_actions
 
         wanted = self.keys if keys is None else keys
-        with self._noting_failure():
-            for outcome in process_zip_actions(self.session, wanted, requested_by=self.requested_by, workers=workers):
-                self.listeners.on_zip(outcome)
-                yield outcome
+        outcomes = process_zip_actions(self.session, wanted, requested_by=self.requested_by, workers=workers)
+        yield from self._told(outcomes, self.listeners.on_zip)
         self.processed = True
 
     def process_data(
@@ -147,11 +146,15 @@ class SessionWork:
             if rejudge:
                 reason = "Materialised in Dagster."
                 recheck(self.tracker, qc, self.settings, keys=wanted, author=self.requested_by, reason=reason)
-            until = max(self.until, Phase.DATA) if rejudge else self.until
-            for outcome in process_data(qc, self.session, until=until, keys=wanted):
-                self.listeners.on_data(outcome)
-                yield outcome
+        until = max(self.until, Phase.DATA) if rejudge else self.until
+        yield from self._told(process_data(qc, self.session, until=until, keys=wanted), self.listeners.on_data)
         self.loaded = True
+
+    def _told(self, outcomes: Iterable[T], tell: Callable[[T], object]) -> Iterator[T]:
+        with self._noting_failure():
+            for outcome in outcomes:
+                tell(outcome)
+                yield outcome
 
     def hand_over_if_due(self, *, archives: bool = False) -> None:
         """Keep the session open for a later run, if that has documents of its centres to process, or `archives`."""
