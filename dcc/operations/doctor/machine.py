@@ -226,20 +226,15 @@ def _check_place(subject: str, place: Path, to_stay_free: int, *, private: bool)
     try:
         write_nothing(existing)
     except OSError as error:
-        yield failed(
-            subject, f"{existing} cannot be written to: {error.strerror}.", _advice_on_writing(error, existing)
-        )
+        advice = advice_on_writing(existing)
+        if is_full(error):
+            advice = "Free some space: dcc staging clean; then run the session again."
+        yield failed(subject, f"{existing} cannot be written to: {error.strerror}.", advice)
         return
     mode = stat.S_IMODE(existing.stat().st_mode)
     if private and existing == place and mode & 0o077:
         yield warning(subject, f"Others may look into {place} (mode {mode:o}).", f"chmod 700 {place}")
     yield _check_room(subject, existing, to_stay_free)
-
-
-def _advice_on_writing(error: OSError, folder: Path) -> str:
-    if is_full(error):
-        return "Free some space: dcc staging clean; then run the session again."
-    return advice_on_writing(folder)
 
 
 def _check_room(subject: str, folder: Path, to_stay_free: int) -> CheckFinding:
@@ -267,12 +262,10 @@ def check_file_limit(_: Environment) -> Iterator[CheckFinding]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     message = f"A process may have {soft:,} files open ({hard:,} at most)."
     advice = f"Raise it: ulimit -n {_WANTED_FILES}, or LimitNOFILE={_WANTED_FILES} in the systemd unit."
-    if soft < _FEWEST_FILES:
-        yield failed("open files", message, advice)
-    elif soft < _WANTED_FILES:
-        yield warning("open files", message, advice)
-    else:
+    if soft >= _WANTED_FILES:
         yield ok("open files", message)
+    else:
+        yield (failed if soft < _FEWEST_FILES else warning)("open files", message, advice)
 
 
 def check_clock(environment: Environment) -> Iterator[CheckFinding]:
