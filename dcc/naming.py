@@ -152,17 +152,8 @@ class NamingConvention:
 
         `centres` has the short names of all registered centres. Raises BadFileNameError with the reason.
         """
-        _check_length(name)
-        match = self._zip.fullmatch(name)
-        if match is None:
-            shape = Message("<centre>.<yyyy-mm-dd>.<increment>.impc.zip")
-            if self.zip_pattern != DEFAULT_ZIP_PATTERN:
-                shape = message(mark("the pattern {pattern}"), pattern=self.zip_pattern)
-            raise BadFileNameError(
-                mark("'{name}' does not follow {shape}. Rename the file and upload it again."), name=name, shape=shape
-            )
-        centre, created, inc = _stem(name, match, centres)
-        return ZipName(name, centre, created, inc)
+        match = _matched(self._zip, DEFAULT_ZIP_PATTERN, name, "impc.zip", _RENAME_ZIP)
+        return ZipName(name, *_stem(name, match, centres))
 
     def centre_of_zip(self, name: str) -> str | None:
         """The centre in an archive's name, registered or not; None without one."""
@@ -172,26 +163,17 @@ class NamingConvention:
             return None
 
     def parse_document_name(self, name: str, centres: Container[str]) -> DocumentName:
-        """Parse a document name.
-
-        `centres` has the short names of all registered centres. Raises BadFileNameError with the reason.
-        """
-        _check_length(name)
-        match = self._document.fullmatch(name)
-        if match is None:
-            shape = Message("<centre>.<yyyy-mm-dd>.<increment>.(specimen|experiment).impc.xml")
-            if self.document_pattern != DEFAULT_DOCUMENT_PATTERN:
-                shape = message(mark("the pattern {pattern}"), pattern=self.document_pattern)
-            raise BadFileNameError(
-                mark("'{name}' does not follow {shape}. Rename the document and submit it in a new archive."),
-                name=name,
-                shape=shape,
-            )
-        centre, created, inc = _stem(name, match, centres)
-        return DocumentName(name, centre, created, inc, _kind(name, match["kind"]))
+        """Parse a document name. As `parse_zip_name`."""
+        ending = "(specimen|experiment).impc.xml"
+        match = _matched(self._document, DEFAULT_DOCUMENT_PATTERN, name, ending, _RENAME_DOCUMENT)
+        return DocumentName(name, *_stem(name, match, centres), _kind(name, match["kind"]))
 
 
-def _check_length(name: str) -> None:
+_RENAME_ZIP: Final = mark("'{name}' does not follow {shape}. Rename the file and upload it again.")
+_RENAME_DOCUMENT: Final = mark("'{name}' does not follow {shape}. Rename the document and submit it in a new archive.")
+
+
+def _matched(pattern: re.Pattern[str], default: str, name: str, ending: str, advice: str) -> re.Match[str]:
     if len(name) > _LONGEST_NAME:
         raise BadFileNameError(
             mark(
@@ -202,6 +184,13 @@ def _check_length(name: str) -> None:
             number=len(name),
             most=_LONGEST_NAME,
         )
+    match = pattern.fullmatch(name)
+    if match is None:
+        shape = Message(f"<centre>.<yyyy-mm-dd>.<increment>.{ending}")
+        if pattern.pattern != default:
+            shape = message(mark("the pattern {pattern}"), pattern=pattern.pattern)
+        raise BadFileNameError(advice, name=name, shape=shape)
+    return match
 
 
 def _stem(name: str, match: re.Match[str], centres: Container[str]) -> tuple[str, date, int]:

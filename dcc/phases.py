@@ -8,7 +8,16 @@ from typing import Final
 from dcc.naming import Action
 
 
-class Phase(IntEnum):
+class _Row(IntEnum):
+    """A row of a table of the tracker, by its id."""
+
+    @property
+    def short_name(self) -> str:
+        """The name in the table."""
+        return self.name.lower()
+
+
+class Phase(_Row):
     """Processing phases; the number is the row's id and grows along the pipeline."""
 
     DOWNLOAD = 1
@@ -23,13 +32,8 @@ class Phase(IntEnum):
     OVERVIEW = 10
     QC = 11
 
-    @property
-    def short_name(self) -> str:
-        """The name in the `phase` table."""
-        return self.name.lower()
 
-
-class Status(IntEnum):
+class Status(_Row):
     """Statuses of a phase; the number is the row's id and grows with severity."""
 
     PENDING = 1
@@ -37,11 +41,6 @@ class Status(IntEnum):
     DONE = 3
     CANCELLED = 4
     FAILED = 5
-
-    @property
-    def short_name(self) -> str:
-        """The name in the `a_status` table."""
-        return self.name.lower()
 
 
 ACTION_IDS: Final = {Action.ADD: 1, Action.EDIT: 2, Action.DELETE: 3}

@@ -123,7 +123,7 @@ def clean(error: BaseException) -> None:
 
     An exception that cannot be changed is replaced by one with the redacted text.
     """
-    for holder, link in _chain(error):
+    for holder, link in chain_of(error):
         if _is_clean(link):
             continue
         link.args = tuple(redacted(part) if isinstance(part, str) else part for part in link.args)
@@ -141,7 +141,8 @@ class HiddenError(Exception):
     """Replaces an exception whose text contained a secret."""
 
 
-def _chain(error: BaseException) -> Iterator[tuple[BaseException | None, BaseException]]:
+def chain_of(error: BaseException) -> Iterator[tuple[BaseException | None, BaseException]]:
+    """An exception and those that led to it, each after the one that it led to."""
     seen: set[int] = set()
     pending: list[tuple[BaseException | None, BaseException]] = [(None, error)]
     while pending and len(seen) < _LONGEST_CHAIN:

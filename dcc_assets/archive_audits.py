@@ -7,7 +7,7 @@ import dagster as dg
 
 from dcc.databases.transactions import run_reading
 from dcc.operations.archive_audits import AuditResult, audit_archives
-from dcc.operations.archive_overview import StoreOverview, store_overview
+from dcc.operations.overview import StoreOverview, store_overview
 from dcc.store.copies import CopyState
 from dcc_assets.collection import GROUP
 from dcc_assets.keys import ARCHIVE_COPIES, ARCHIVE_REPLICAS, ARCHIVE_STORE, asset, check

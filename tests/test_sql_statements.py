@@ -23,19 +23,20 @@ NAMES = "names of tables, columns and indexes of the platform's own schema, or a
 REVIEWED = {
     "dcc/operations/backups/database_files.py": (
         NAMES + "; types of columns",
-        {"column", "index['name']", "kind", "name", "pragma", "statement"},
-    ),
-    "dcc/operations/backups/row_copies.py": (
-        NAMES,
         {
             "', '.join(self.reading)",
             "_CLIENT_SECONDS",
+            "column",
+            "index['name']",
+            "kind",
             "name",
             "names",
             "order",
             "places",
+            "pragma",
             "self.name",
             "shape.query()",
+            "statement",
         },
     ),
     "dcc/operations/backups/targets.py": (

@@ -18,8 +18,7 @@ from dcc.reports.submissions.model import Noted
 from dcc.reports.submissions.plain_text import WIDTH, render_text
 from dcc.reports.submissions.sentences import troubles_sentence
 from dcc.reports.submissions.stored_reports import qc_at_hand
-from dcc.runtime.legible_text import legible
-from dcc.runtime.wrapping import wrapped
+from dcc.runtime.legible_text import legible, wrapped
 from dcc.settings import Settings
 from dcc.tracker.crawls import crawl_comment
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
 
 from sqlalchemy import Connection, Engine
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from dcc.session.batches.exchange import Workers
 
 
+T = TypeVar("T")
+
+
 def open_session(
     tracker: Engine, settings: Settings, *, group: str | None = None, resume: int | None = None
 ) -> AbstractContextManager[Session]:
@@ -40,16 +43,21 @@ def open_session(
     return hold_session(tracker, settings, _SessionEnd(tracker, settings), group=group, resume=resume)
 
 
-class SessionRequest(TypedDict, total=False):
-    """What a session has to do: the options of `open_work`."""
+class WorkRequest(TypedDict, total=False):
+    """What a session has to do, as `SessionWork` has it."""
 
     source_ids: Sequence[int] | None
-    group: str | None
-    urgent: Collection[ZipKey]
     keys: Sequence[ZipKey] | None
     requested_by: str
     until: Phase
     listeners: Listeners
+
+
+class SessionRequest(WorkRequest, total=False):
+    """The options of `open_work`."""
+
+    group: str | None
+    urgent: Collection[ZipKey]
 
 
 @contextmanager
@@ -57,13 +65,9 @@ def open_work(
     tracker: Engine,
     settings: Settings,
     *,
-    source_ids: Sequence[int] | None = None,
     group: str | None = None,
     urgent: Collection[ZipKey] = (),
-    keys: Sequence[ZipKey] | None = None,
-    requested_by: str = "dcc",
-    until: Phase | None = None,
-    listeners: Listeners = NOBODY,
+    **request: Unpack[WorkRequest],
 ) -> Iterator[SessionWork]:
     """The work of a complete session, which is open during the block; see `SessionWork`. Raises as `open_session`.
 
@@ -72,19 +76,12 @@ def open_work(
     `requested_by` and processes them. `until` is the last phase, by default that of the settings: before `xsd` there is
     only the crawl; up to `xsd` submissions are processed, after it documents.
     """
+    request.setdefault("until", settings.last_phase)
+    request.setdefault("requested_by", "dcc")
     with open_session(tracker, settings, group=group) as session:
         session.urgent = frozenset(urgent)
-        listeners.on_begin(session)
-        yield SessionWork(
-            settings,
-            tracker,
-            session,
-            source_ids,
-            keys=keys,
-            requested_by=requested_by,
-            until=settings.last_phase if until is None else until,
-            listeners=listeners,
-        )
+        request.get("listeners", NOBODY).on_begin(session)
+        yield SessionWork(settings, tracker, session, **request)
 
 
 @dataclass
@@ -117,10 +114,8 @@ class SessionWork:
         from dcc.session.crawling import crawl_file_sources
 
         wanted = self.source_ids if source_ids is None else source_ids
-        with self._noting_failure():
-            for outcome in crawl_file_sources(self.session, wanted, only_scheduled=self.only_scheduled):
-                self.listeners.on_crawl(outcome)
-                yield outcome
+        crawls = crawl_file_sources(self.session, wanted, only_scheduled=self.only_scheduled)
+        yield from self._told(crawls, self.listeners.on_crawl)
         self.crawled = True
 
     def process(self, keys: Sequence[ZipKey] | None = None, workers: Workers | None = None) -> Iterator[ZipOutcome]:
@@ -131,15 +126,8 @@ class SessionWork:
         from dcc.session.archives.processing import process_zip_actions
 
         wanted = self.keys if keys is None else keys
-        with self._noting_failure():
-            for outcome in process_zip_actions(
-                self.session,
-                wanted,
-                requested_by=self.requested_by,
-                workers=workers,
-            ):
-                self.listeners.on_zip(outcome)
-                yield outcome
+        outcomes = process_zip_actions(self.session, wanted, requested_by=self.requested_by, workers=workers)
+        yield from self._told(outcomes, self.listeners.on_zip)
         self.processed = True
 
     def process_data(
@@ -158,11 +146,15 @@ class SessionWork:
             if rejudge:
                 reason = "Materialised in Dagster."
                 recheck(self.tracker, qc, self.settings, keys=wanted, author=self.requested_by, reason=reason)
-            until = max(self.until, Phase.DATA) if rejudge else self.until
-            for outcome in process_data(qc, self.session, until=until, keys=wanted):
-                self.listeners.on_data(outcome)
-                yield outcome
+        until = max(self.until, Phase.DATA) if rejudge else self.until
+        yield from self._told(process_data(qc, self.session, until=until, keys=wanted), self.listeners.on_data)
         self.loaded = True
+
+    def _told(self, outcomes: Iterable[T], tell: Callable[[T], object]) -> Iterator[T]:
+        with self._noting_failure():
+            for outcome in outcomes:
+                tell(outcome)
+                yield outcome
 
     def hand_over_if_due(self, *, archives: bool = False) -> None:
         """Keep the session open for a later run, if that has documents of its centres to process, or `archives`."""
@@ -231,7 +223,7 @@ class _SessionEnd:
             send_begin(self.settings, session)
 
     def clean(self, session: Session) -> Iterator[str]:
-        from dcc.operations.archive_copies import catch_up_after_session
+        from dcc.operations.archive_audits import catch_up_after_session
 
         yield from catch_up_after_session(self.tracker, self.settings, session)
         if self.settings.staging_clean:

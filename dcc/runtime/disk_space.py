@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from dcc.errors import DiskFullError
+from dcc.redaction import chain_of
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _LEAST: Final = 128 * 1024
@@ -39,19 +39,8 @@ def comes_from_full_disk(error: BaseException, place: Path) -> bool:
 
 def stems_from_full_disk(error: BaseException) -> bool:
     """Whether an error or one of its causes reports a full disk."""
-    return any(is_full(each) for each in _causes(error))
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    left: list[BaseException | None] = [error]
-    while left:
-        each = left.pop()
-        if each is None or id(each) in seen:
-            continue
-        seen.add(id(each))
-        yield each
-        left += [each.__cause__, each.__context__, getattr(each, "orig", None)]
+    chain = (link for _, link in chain_of(error))
+    return any(is_full(link) or is_full(getattr(link, "orig", None) or link) for link in chain)
 
 
 def free_bytes(place: Path) -> int:

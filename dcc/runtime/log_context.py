@@ -10,13 +10,25 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Final, ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypedDict, TypeVar, Unpack
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-FIELDS: Final = ("session", "source", "centre", "zip_action", "phase", "document")
-"""The fields of a subject, in the order in which they are shown."""
+
+class Subject(TypedDict, total=False):
+    """The fields of a subject, in the order in which they are shown; None leaves a field as it is."""
+
+    session: int | None
+    source: int | None
+    centre: str | None
+    zip_action: object
+    phase: str | None
+    document: str | None
+
+
+FIELDS: Final = tuple(Subject.__annotations__)
+"""The names of the fields."""
 
 _NOTHING: Final[Mapping[str, str | int]] = {}
 _about: ContextVar[Mapping[str, str | int]] = ContextVar("dcc_log_context", default=_NOTHING)
@@ -28,26 +40,13 @@ def log_context() -> Mapping[str, str | int]:
 
 
 @contextmanager
-def logging_about(
-    *,
-    session: int | None = None,
-    source: int | None = None,
-    centre: str | None = None,
-    zip_action: object = None,
-    phase: str | None = None,
-    document: str | None = None,
-) -> Iterator[None]:
-    """Adds fields to the subject of all messages in the block; None leaves a field as it is."""
-    facts = {
-        "session": session,
-        "source": source,
-        "centre": centre,
-        "zip_action": None if zip_action is None else str(zip_action),
-        "phase": phase,
-        "document": document,
-    }
+def logging_about(**facts: Unpack[Subject]) -> Iterator[None]:
+    """Adds fields to the subject of all messages in the block."""
     before = _about.get()
-    _about.set({**before, **{name: value for name, value in facts.items() if value is not None}})
+    given = {
+        name: value if isinstance(value, int) else str(value) for name, value in facts.items() if value is not None
+    }
+    _about.set({**before, **given})
     try:
         yield
     finally:

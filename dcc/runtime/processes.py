@@ -11,7 +11,7 @@ import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from dcc.configuration_file import VARIABLE, configured_variables
 
@@ -30,14 +30,10 @@ def keep_freed_memory_together() -> None:
     Call before threads begin. Does nothing if MALLOC_ARENA_MAX or GLIBC_TUNABLES sets the number already, or with
     another C library than glibc.
     """
-    if not _is_glibc() or _VARIABLE in os.environ:
-        return
-    if "glibc.malloc.arena_max" in os.environ.get("GLIBC_TUNABLES", ""):
-        return
-    import ctypes
-
-    ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _ARENAS)
-    os.environ[_VARIABLE] = str(_ARENAS)
+    is_said = _VARIABLE in os.environ or "glibc.malloc.arena_max" in os.environ.get("GLIBC_TUNABLES", "")
+    if _is_glibc() and not is_said:
+        _c_library().mallopt(_M_ARENA_MAX, _ARENAS)
+        os.environ[_VARIABLE] = str(_ARENAS)
 
 
 def collect_cycles_rarely() -> None:
@@ -55,9 +51,7 @@ def give_threads_their_own_memory(threads: int) -> None:
     `keep_freed_memory_together` did nothing.
     """
     if _is_glibc() and os.environ.get(_VARIABLE) == str(_ARENAS):
-        import ctypes
-
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, threads + 1)
+        _c_library().mallopt(_M_ARENA_MAX, threads + 1)
 
 
 def give_back_freed_memory() -> None:
@@ -67,13 +61,18 @@ def give_back_freed_memory() -> None:
     """
     gc.collect()
     if _is_glibc():
-        import ctypes
-
-        ctypes.CDLL(None).malloc_trim(0)
+        _c_library().malloc_trim(0)
 
 
 def _is_glibc() -> bool:
     return "CS_GNU_LIBC_VERSION" in os.confstr_names
+
+
+def _c_library() -> Any:
+    # Takes long to import for a short command that needs none of it.
+    import ctypes
+
+    return ctypes.CDLL(None)
 
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -91,10 +90,8 @@ def forbid_core_dumps() -> None:
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":
-        import ctypes
-
         # If dumps are piped to a program, the limit alone does not hold.
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+        _c_library().prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def end_with_parent() -> None:
@@ -103,9 +100,7 @@ def end_with_parent() -> None:
     The parent may have ended already: check its id afterwards.
     """
     if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        _c_library().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def open_closed_streams() -> None:

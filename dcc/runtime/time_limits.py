@@ -6,10 +6,10 @@ import contextlib
 import logging
 import math
 import os
-import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from typing import TypeAlias, TypeVar
 
 from dcc.runtime.log_context import with_log_context
@@ -24,27 +24,29 @@ Judge: TypeAlias = Callable[[float], str | float]
 """Why a block has to end at a time of `time.monotonic`; or when to ask again."""
 
 
+def in_thread(work: Callable[[], T], name: str) -> Future[T]:
+    """Begin work in a thread of its own, which ends with the process whatever it does."""
+    future: Future[T] = Future()
+
+    def answer() -> None:
+        try:
+            future.set_result(work())
+        except Exception as error:
+            future.set_exception(error)
+
+    threading.Thread(target=with_log_context(answer), name=name, daemon=True).start()
+    return future
+
+
 def call_with_timeout(ask: Callable[[], T], seconds: float, who: str) -> T:
     """The answer of `ask`, from a thread of its own, which is left behind after so many seconds.
 
     Raises TimeoutError then, which says that `who` did not answer, and as `ask`.
     """
-    answers: queue.SimpleQueue[tuple[T] | Exception] = queue.SimpleQueue()
-
-    def answer() -> None:
-        try:
-            answers.put((ask(),))
-        except Exception as error:
-            answers.put(error)
-
-    threading.Thread(target=with_log_context(answer), name=f"ask {who}", daemon=True).start()
-    try:
-        found = answers.get(timeout=seconds)
-    except queue.Empty:
-        raise TimeoutError(f"{who} did not answer within {seconds:g} seconds") from None
-    if isinstance(found, Exception):
-        raise found
-    return found[0]
+    answer = in_thread(ask, f"ask {who}")
+    if not wait([answer], seconds).done:
+        raise TimeoutError(f"{who} did not answer within {seconds:g} seconds")
+    return answer.result()
 
 
 def time_limit(seconds: float, close: Callable[[], object]) -> contextlib.AbstractContextManager[None]:

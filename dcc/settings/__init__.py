@@ -3,7 +3,7 @@
 Each field is read from the environment variable `DCC_` + its name in capitals (`DCC_DOWNLOADERS=8`), or by its name
 from the configuration file (`downloaders = 8`). The environment counts first, and an empty variable as not set. A name
 that is no setting is refused in both. They are in groups by subject, a module and a section of the file each
-(`GROUPS`). One that was renamed (`renamed`) is read by its old name for one release.
+(`GROUPS`). One that was renamed (`NEW_NAMES`) is read by its old name for one release.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from dcc.settings.home import require_own_home
 from dcc.settings.locations import LocationSettings
 from dcc.settings.notifications import LANGUAGE_CODE, NotificationSettings
 from dcc.settings.reference import ReferenceSettings
-from dcc.settings.renamed import NEW_NAMES, values_by_new_name, warnings_of
 from dcc.settings.secret_references import is_reference, read_reference
 from dcc.settings.sessions import SessionSettings
 from dcc.settings.store import StoreSettings
@@ -39,6 +38,12 @@ __all__ = ["LANGUAGE_CODE", "Settings", "configured_settings", "load_settings"]
 
 _SHOWN: Final = 80
 """The most characters of a wrong value that are shown."""
+
+NEW_NAMES: Final = {
+    "DCC_THROUGH_WITHIN_DAYS": "DCC_OVERDUE_DAYS",
+    "DCC_SLOWEST_DOWNLOAD": "DCC_MIN_DOWNLOAD_SPEED",
+}
+"""The new name of each environment variable that was renamed in this release."""
 
 log = logging.getLogger(__name__)
 
@@ -180,8 +185,24 @@ def configured_settings(environment: Mapping[str, str]) -> ConfiguredSettings:
 
 def _by_new_name(variables: Mapping[str, str]) -> dict[str, str]:
     """The texts of variables by the settings' names, without empty ones."""
-    known = {name: text for name, text in variables.items() if text and name.upper() not in NEW_NAMES}
-    return {_field_of(name): text for name, text in (known | values_by_new_name(variables)).items() if name != VARIABLE}
+    given = {_field_of(name): text for name, text in variables.items() if text and name.upper() != VARIABLE}
+    for old, new in NEW_NAMES.items():
+        if (text := given.pop(_field_of(old), None)) is not None:
+            given.setdefault(_field_of(new), text)
+    return given
+
+
+def warnings_of(environment: Mapping[str, str]) -> list[str]:
+    """What to say of the old names in an environment, a sentence for each."""
+    given = {name.upper() for name, value in environment.items() if value}
+    warnings = []
+    for old in environment:
+        if old.upper() in given and (new := NEW_NAMES.get(old.upper())):
+            counts = f"{new} is set and counts: unset {old}."
+            warnings.append(
+                f"{old} is now {new}. {counts if new in given else 'The next release no longer reads the old name.'}"
+            )
+    return warnings
 
 
 def renaming_warnings(environment: Mapping[str, str]) -> list[str]:

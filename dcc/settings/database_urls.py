@@ -6,7 +6,6 @@ No message made here repeats anything of a URL but the kind of its database: it 
 from __future__ import annotations
 
 import re
-import ssl
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -21,9 +20,12 @@ WANTED: Final = (
 )
 
 _SERVERS: Final = ("mysql", "mariadb")
-_NUMBERS: Final = frozenset({"client_flag", "connect_timeout", "local_infile", "read_timeout", "write_timeout"})
+_NUMBERS: Final = ("client_flag", "connect_timeout", "local_infile", "read_timeout", "write_timeout")
+_FLAGS: Final = ("ssl_check_hostname", "use_unicode")
 _SSL_FILES: Final = ("ssl_ca", "ssl_capath", "ssl_cert", "ssl_key")
-_OPTIONS: Final = _NUMBERS | {
+_OPTIONS: Final = {
+    *_NUMBERS,
+    *_FLAGS,
     *_SSL_FILES,
     "bind_address",
     "charset",
@@ -31,13 +33,10 @@ _OPTIONS: Final = _NUMBERS | {
     "passwd",
     "password",
     "program_name",
-    "ssl_check_hostname",
     "ssl_cipher",
     "ssl_key_password",
     "unix_socket",
-    "use_unicode",
 }
-_YES_OR_NO: Final = frozenset({"0", "1", "true", "false", "yes", "no", "on", "off", "y", "n", "t", "f"})
 
 
 def check_database_url(text: str) -> None:
@@ -87,11 +86,11 @@ def _check_server(url: URL) -> None:
     options = {name: value if isinstance(value, str) else value[-1] for name, value in url.query.items()}
     if options.keys() - _OPTIONS:
         raise ValueError(f"it has options that are not known; those that are: {', '.join(sorted(_OPTIONS))}")
-    for name in sorted(_NUMBERS & options.keys()):
-        if not re.fullmatch(r"[0-9]{1,9}", options[name]):
+    for name in _NUMBERS:
+        if not re.fullmatch(r"[0-9]{1,9}", options.get(name, "0")):
             raise ValueError(f"its option {name} is no number")
-    for name in ("ssl_check_hostname", "use_unicode"):
-        if options.get(name, "0").lower() not in _YES_OR_NO:
+    for name in _FLAGS:
+        if not re.fullmatch("(?i)[01]|true|false|yes|no|on|off|[yntf]", options.get(name, "0")):
             raise ValueError(f"its option {name} is neither true nor false")
     _check_certificates(options)
 
@@ -101,6 +100,8 @@ def _check_certificates(options: Mapping[str, str]) -> None:
     given = [name for name in _SSL_FILES if name in options]
     if not given:
         return
+    import ssl
+
     try:
         context = ssl.create_default_context(cafile=options.get("ssl_ca"), capath=options.get("ssl_capath"))
         if "ssl_cert" in options:

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, ClassVar, Final, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, SecretStr
+
+from dcc.redaction import keep_secrets_of_url
 
 MEGABYTE: Final = 1024 * 1024
 _Value = TypeVar("_Value")
@@ -44,8 +46,18 @@ def checked_by(parse: Callable[[_Value], object]) -> Callable[[_Value | None], _
     return check
 
 
+def url_checked_by(check: Callable[[str], object]) -> Callable[[SecretStr | None], SecretStr | None]:
+    """The same for a URL, which is kept as it is; from then on its password is removed from log records and errors."""
+
+    def check_url(url: SecretStr) -> None:
+        keep_secrets_of_url(url.get_secret_value())
+        check(url.get_secret_value())
+
+    return checked_by(check_url)
+
+
 class SettingsGroup(BaseModel):
-    """Some of the settings, of one subject; `Settings` has those of all groups.
+    """Some of the settings, of one subject; `Settings` has those of all groups. Docstrings of fields describe them.
 
     `section` is its name in the configuration file, which no setting has, `title` that on the page of settings.
     """
@@ -59,6 +71,7 @@ class SettingsGroup(BaseModel):
         allow_inf_nan=False,
         hide_input_in_errors=True,
         validate_default=True,
+        use_attribute_docstrings=True,
         # Only `Settings` is made, which has them all.
         defer_build=True,
     )

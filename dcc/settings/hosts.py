@@ -56,7 +56,7 @@ def split_server(url: str) -> SplitResult | None:
 
 _OF_SERVER: Final = re.compile(r"[^:/]*://([^/?#]*)(.*)", re.DOTALL)
 _AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_][A-Za-z0-9._-]*)(?::([0-9]{1,5}))?", re.ASCII)
-_PORTS: Final = {"http": 80, "https": 443}
+WEB_PORTS: Final = {"http": 80, "https": 443}
 _ANY_ADDRESS: Final = {"0.0.0.0", "::"}  # noqa: S104 - compared, not bound
 
 
@@ -69,7 +69,7 @@ class Authority:
 
     def is_same(self, other: Authority, scheme: str) -> bool:
         """Whether both name the same host and port; a port that is not given is that of the scheme."""
-        usual = _PORTS.get(scheme)
+        usual = WEB_PORTS.get(scheme)
         return self.host == other.host and (self.port or usual) == (other.port or usual)
 
 
@@ -94,7 +94,7 @@ def parse_origin(text: str) -> tuple[str, Authority] | None:
     except ValueError:
         return None
     authority = parse_authority(parts.netloc)
-    if parts.scheme not in _PORTS or authority is None or parts.path or parts.query or parts.fragment:
+    if parts.scheme not in WEB_PORTS or authority is None or parts.path or parts.query or parts.fragment:
         return None
     return parts.scheme, authority
 

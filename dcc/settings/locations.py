@@ -10,8 +10,8 @@ from pydantic import Field, SecretStr, field_validator
 
 from dcc.errors import ConfigurationError
 from dcc.naming import DEFAULT_DOCUMENT_PATTERN, DEFAULT_ZIP_PATTERN, NamingConvention
-from dcc.redaction import keep_secrets_of_url
-from dcc.settings.group import MEGABYTE, AbsolutePath, SettingsGroup
+from dcc.settings.database_urls import check_database_url
+from dcc.settings.group import MEGABYTE, AbsolutePath, SettingsGroup, url_checked_by
 
 
 def _default_home() -> Path:
@@ -27,85 +27,46 @@ class LocationSettings(SettingsGroup):
     section = "locations"
     title = "Databases, files and staging"
 
-    home: AbsolutePath = Field(
-        default_factory=_default_home,
-        description="Directory of databases, staging and the Dagster instance.",
-    )
-    environment: Literal["production", "test"] | None = Field(
-        default=None,
-        description="Environment that mails, pages and prompts name: production or test.",
-    )
-    tracker_url: SecretStr | None = Field(
-        default=None,
-        description="URL of the tracker, such as mysql://user:password@host/phenodcc_tracker; else SQLite in DCC_HOME.",
-    )
-    qc_url: SecretStr | None = Field(
-        default=None,
-        description="URL of the QC database; else SQLite.",
-    )
-    dagster_url: SecretStr | None = Field(
-        default=None,
-        description="URL of the database of Dagster's runs and events; else SQLite.",
-    )
-    target_tracker_url: SecretStr | None = Field(
-        default=None,
-        description="URL to which `dcc migrate-storage` copies the tracker.",
-    )
-    target_qc_url: SecretStr | None = Field(
-        default=None,
-        description="URL to which `dcc migrate-storage` copies the QC database.",
-    )
-    staging: AbsolutePath | None = Field(
-        default=None, description="Directory of archives and documents; else DCC_HOME/staging."
-    )
-    xsd_dir: AbsolutePath | None = Field(
-        default=None,
-        description="Directory with your own specimen_definition.xsd and procedure_definition.xsd.",
-    )
+    home: AbsolutePath = Field(default_factory=_default_home)
+    """Directory of databases, staging and the Dagster instance."""
+    environment: Literal["production", "test"] | None = None
+    """Environment that mails, pages and prompts name: production or test."""
+    tracker_url: SecretStr | None = None
+    """URL of the tracker, such as mysql://user:password@host/phenodcc_tracker; else SQLite in DCC_HOME."""
+    qc_url: SecretStr | None = None
+    """URL of the QC database; else SQLite."""
+    dagster_url: SecretStr | None = None
+    """URL of the database of Dagster's runs and events; else SQLite."""
+    target_tracker_url: SecretStr | None = None
+    """URL to which `dcc migrate-storage` copies the tracker."""
+    target_qc_url: SecretStr | None = None
+    """URL to which `dcc migrate-storage` copies the QC database."""
+    staging: AbsolutePath | None = None
+    """Directory of archives and documents; else DCC_HOME/staging."""
+    xsd_dir: AbsolutePath | None = None
+    """Directory with your own specimen_definition.xsd and procedure_definition.xsd."""
 
-    zip_pattern: str = Field(
-        default=DEFAULT_ZIP_PATTERN,
-        description="Archive names: a regular expression with centre, date, inc.",
-    )
-    document_pattern: str = Field(
-        default=DEFAULT_DOCUMENT_PATTERN,
-        description="Document names: a regular expression with centre, date, inc, kind.",
-    )
+    zip_pattern: str = DEFAULT_ZIP_PATTERN
+    """Archive names: a regular expression with centre, date, inc."""
+    document_pattern: str = DEFAULT_DOCUMENT_PATTERN
+    """Document names: a regular expression with centre, date, inc, kind."""
 
-    min_free_bytes: int = Field(default=500 * MEGABYTE, ge=0, description="Bytes that stay free on the staging disk.")
-    staging_keep_days: int = Field(
-        default=90,
-        ge=0,
-        le=36_500,
-        description="Days in staging of archives that are through.",
-    )
-    staging_keep_failed_days: int = Field(
-        default=365,
-        ge=0,
-        le=36_500,
-        description="Days in staging of archives that failed, were withdrawn or must be downloaded again.",
-    )
-    staging_keep_part_days: int = Field(
-        default=7,
-        ge=0,
-        le=36_500,
-        description="Days in staging of parts of archives that no file source hosts.",
-    )
-    staging_keep_phase: Literal["xsd", "upload", "data", "context", "overview", "qc"] = Field(
-        default="qc",
-        description="Phase after which an archive is through.",
-    )
-    staging_clean: bool = Field(default=False, description="Whether each session ends by cleaning staging.")
+    min_free_bytes: int = Field(default=500 * MEGABYTE, ge=0)
+    """Bytes that stay free on the staging disk."""
+    staging_keep_days: int = Field(default=90, ge=0, le=36_500)
+    """Days in staging of archives that are through."""
+    staging_keep_failed_days: int = Field(default=365, ge=0, le=36_500)
+    """Days in staging of archives that failed, were withdrawn or must be downloaded again."""
+    staging_keep_part_days: int = Field(default=7, ge=0, le=36_500)
+    """Days in staging of parts of archives that no file source hosts."""
+    staging_keep_phase: Literal["xsd", "upload", "data", "context", "overview", "qc"] = "qc"
+    """Phase after which an archive is through."""
+    staging_clean: bool = False
+    """Whether each session ends by cleaning staging."""
 
-    @field_validator("tracker_url", "qc_url", "dagster_url", "target_tracker_url", "target_qc_url")
-    @classmethod
-    def _names_database(cls, url: SecretStr | None) -> SecretStr | None:
-        if url is not None:
-            from dcc.settings.database_urls import check_database_url
-
-            keep_secrets_of_url(url.get_secret_value())
-            check_database_url(url.get_secret_value())
-        return url
+    _databases = field_validator("tracker_url", "qc_url", "dagster_url", "target_tracker_url", "target_qc_url")(
+        url_checked_by(check_database_url)
+    )
 
     @field_validator("home")
     @classmethod

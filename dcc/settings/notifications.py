@@ -6,8 +6,7 @@ from typing import Literal
 
 from pydantic import Field, SecretStr, field_validator
 
-from dcc.redaction import keep_secrets_of_url
-from dcc.settings.group import AbsolutePath, SettingsGroup, checked_by
+from dcc.settings.group import AbsolutePath, SettingsGroup, checked_by, url_checked_by
 from dcc.settings.recipients import parse_addresses, parse_lineage_receiver, parse_smtp_url, parse_webhook
 
 LANGUAGE_CODE = r"[a-z]{2,3}(_[A-Z][a-z]{3})?(_([A-Z]{2}|[0-9]{3}))?"
@@ -20,124 +19,66 @@ class NotificationSettings(SettingsGroup):
     section = "notifications"
     title = "Reports, notifications, logs and metrics"
 
-    crawl_overdue_hours: float = Field(
-        default=24.0,
-        gt=0,
-        le=24 * 366,
-        description="Hours without a listing after which a file source is overdue.",
-    )
-    centre_silent_days: int = Field(
-        default=30,
-        ge=1,
-        le=3_650,
-        description="Days without a new archive after which a centre is silent.",
-    )
-    overdue_days: int = Field(
-        default=3,
-        ge=1,
-        le=3_650,
-        description="Days after which a submission that is not through is overdue.",
-    )
+    crawl_overdue_hours: float = Field(default=24.0, gt=0, le=24 * 366)
+    """Hours without a listing after which a file source is overdue."""
+    centre_silent_days: int = Field(default=30, ge=1, le=3_650)
+    """Days without a new archive after which a centre is silent."""
+    overdue_days: int = Field(default=3, ge=1, le=3_650)
+    """Days after which a submission that is not through is overdue."""
 
-    smtp_url: SecretStr = Field(
-        default=SecretStr("smtp://localhost"),
-        description="Mail server, smtp://user:password@host:port or smtps://; else this machine.",
-    )
-    report_to: str = Field(default="", description="E-mail addresses of session reports, separated by commas.")
-    report_from: str | None = Field(default=None, description="Sender of e-mails; else dcc at this machine.")
-    report_directory: AbsolutePath | None = Field(default=None, description="Directory of session reports.")
-    report_quiet_sessions: bool = Field(
-        default=True, description="Whether to report sessions in which nothing happened."
-    )
-    submission_reports: Literal["none", "failed", "all"] = Field(
-        default="none",
-        description="Submission reports that sessions keep: none, failed or all.",
-    )
-    templates_directory: AbsolutePath | None = Field(
-        default=None,
-        description="Directory of your own templates of reports and notifications.",
-    )
+    smtp_url: SecretStr = SecretStr("smtp://localhost")
+    """Mail server, smtp://user:password@host:port or smtps://; else this machine."""
+    report_to: str = ""
+    """E-mail addresses of session reports, separated by commas."""
+    report_from: str | None = None
+    """Sender of e-mails; else dcc at this machine."""
+    report_directory: AbsolutePath | None = None
+    """Directory of session reports."""
+    report_quiet_sessions: bool = True
+    """Whether to report sessions in which nothing happened."""
+    submission_reports: Literal["none", "failed", "all"] = "none"
+    """Submission reports that sessions keep: none, failed or all."""
+    templates_directory: AbsolutePath | None = None
+    """Directory of your own templates of reports and notifications."""
 
-    language: str = Field(
-        default="en",
-        pattern=f"^{LANGUAGE_CODE}$",
-        description="Language of centres that have none of their own, such as de.",
-    )
-    languages_directory: AbsolutePath | None = Field(
-        default=None,
-        description="Directory of your own catalogues, such as fr.po.",
-    )
+    language: str = Field(default="en", pattern=f"^{LANGUAGE_CODE}$")
+    """Language of centres that have none of their own, such as de."""
+    languages_directory: AbsolutePath | None = None
+    """Directory of your own catalogues, such as fr.po."""
 
-    suggestions: bool = Field(
-        default=True,
-        description="Whether commands suggest the next one.",
-    )
+    suggestions: bool = True
+    """Whether commands suggest the next one."""
 
-    notify_centres: bool = Field(
-        default=False,
-        description="Whether centres get e-mails about their submissions.",
-    )
-    notify_to: str = Field(
-        default="",
-        description="E-mail addresses that hear of outages and failures, separated by commas.",
-    )
-    notify_webhook: SecretStr | None = Field(
-        default=None,
-        description="URL that gets notifications as JSON by POST.",
-    )
-    notify_webhook_secret: SecretStr | None = Field(
-        default=None,
-        description="Key that signs the webhook's messages (HMAC-SHA256).",
-    )
-    notify_log: bool = Field(default=False, description="Whether notifications go to the log too.")
-    notify_outage_crawls: int = Field(
-        default=1,
-        ge=1,
-        le=1_000,
-        description="Failed crawls in a row that are an outage of a file source.",
-    )
-    notify_attachment_bytes: int = Field(
-        default=1_000_000,
-        ge=0,
-        le=20_000_000,
-        description="Bytes of reports that one e-mail may carry; 0 for none.",
-    )
-    notify_seconds: float = Field(
-        default=30.0,
-        gt=0,
-        le=600,
-        description="Seconds for sending notifications after a session.",
-    )
+    notify_centres: bool = False
+    """Whether centres get e-mails about their submissions."""
+    notify_to: str = ""
+    """E-mail addresses that hear of outages and failures, separated by commas."""
+    notify_webhook: SecretStr | None = None
+    """URL that gets notifications as JSON by POST."""
+    notify_webhook_secret: SecretStr | None = None
+    """Key that signs the webhook's messages (HMAC-SHA256)."""
+    notify_log: bool = False
+    """Whether notifications go to the log too."""
+    notify_outage_crawls: int = Field(default=1, ge=1, le=1_000)
+    """Failed crawls in a row that are an outage of a file source."""
+    notify_attachment_bytes: int = Field(default=1_000_000, ge=0, le=20_000_000)
+    """Bytes of reports that one e-mail may carry; 0 for none."""
+    notify_seconds: float = Field(default=30.0, gt=0, le=600)
+    """Seconds for sending notifications after a session."""
 
-    log_format: Literal["text", "json"] | None = Field(
-        default=None,
-        description="Form of the log: text or json; text if DCC_LOG_LEVEL or DCC_LOG_FILE is set, else no log.",
-    )
-    log_level: Literal["debug", "info", "warning", "error"] | None = Field(
-        default=None, description="Least level of the log: debug, info, warning or error; else info."
-    )
-    log_file: AbsolutePath | None = Field(
-        default=None,
-        description="File of the log; else standard error.",
-    )
-    metrics_file: AbsolutePath | None = Field(
-        default=None,
-        description="File of metrics after each session, in the text format of Prometheus.",
-    )
+    log_format: Literal["text", "json"] | None = None
+    """Form of the log: text or json; text if DCC_LOG_LEVEL or DCC_LOG_FILE is set, else no log."""
+    log_level: Literal["debug", "info", "warning", "error"] | None = None
+    """Least level of the log: debug, info, warning or error; else info."""
+    log_file: AbsolutePath | None = None
+    """File of the log; else standard error."""
+    metrics_file: AbsolutePath | None = None
+    """File of metrics after each session, in the text format of Prometheus."""
 
-    openlineage_url: SecretStr | None = Field(
-        default=None,
-        description="Server or file that gets OpenLineage events of sessions.",
-    )
+    openlineage_url: SecretStr | None = None
+    """Server or file that gets OpenLineage events of sessions."""
 
-    @field_validator("openlineage_url")
-    @classmethod
-    def _lineage_receiver(cls, url: SecretStr | None) -> SecretStr | None:
-        if url is not None:
-            keep_secrets_of_url(url.get_secret_value())
-            parse_lineage_receiver(url.get_secret_value())
-        return url
-
+    _lineage_receiver = field_validator("openlineage_url")(url_checked_by(parse_lineage_receiver))
     _mail_server = field_validator("smtp_url")(checked_by(parse_smtp_url))
     _webhook = field_validator("notify_webhook")(checked_by(parse_webhook))
     _addresses = field_validator("report_to", "notify_to")(checked_by(parse_addresses))

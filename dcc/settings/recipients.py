@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from pydantic import SecretStr
 
 from dcc.redaction import keep_secret
-from dcc.settings.hosts import is_host_name, shown_host, split_server
+from dcc.settings.hosts import WEB_PORTS, is_host_name, shown_host, split_server
 
 _ADDRESS = re.compile(r"[^\s@,:;<>\"\x00-\x1f\x7f]+@([^\s@,;<>\"\x00-\x1f\x7f]+)")
 _LITERAL = re.compile(r"\[[0-9A-Za-z.:]+\]")
@@ -30,8 +30,11 @@ class MailServer:
     @property
     def label(self) -> str:
         """How messages name the server: `smtp://host:port`."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'smtps' if self.encrypted else 'smtp'}://{host}:{self.port}"
+        return _label("smtps" if self.encrypted else "smtp", self.host, self.port)
+
+
+def _label(scheme: str, host: str, port: int) -> str:
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def parse_addresses(text: str) -> tuple[str, ...]:
@@ -41,14 +44,10 @@ def parse_addresses(text: str) -> tuple[str, ...]:
     """
     addresses = dict.fromkeys(part.strip() for part in text.split(",") if part.strip())
     for address in addresses:
-        if not _is_address(address):
+        found = _ADDRESS.fullmatch(address)
+        if found is None or not (is_host_name(found[1]) or _LITERAL.fullmatch(found[1])):
             raise ValueError(f"{shown_host(address)} is no e-mail address; write name@host, and commas between several")
     return tuple(addresses)
-
-
-def _is_address(text: str) -> bool:
-    found = _ADDRESS.fullmatch(text)
-    return found is not None and (is_host_name(found[1]) or _LITERAL.fullmatch(found[1]) is not None)
 
 
 def parse_smtp_url(url: SecretStr) -> MailServer:
@@ -79,12 +78,9 @@ def parse_lineage_receiver(text: str) -> None:
     """
     wanted = "write https://host/path, http:// within your own network, or the absolute path of a file"
     parts = split_server(text)
-    is_server = parts is not None and parts.scheme in _WEBHOOK_PORTS
+    is_server = parts is not None and parts.scheme in WEB_PORTS
     if not is_server and ("://" in text or not text.startswith("/")):
         raise ValueError(f"it is neither the URL of a server nor a path: {wanted}")
-
-
-_WEBHOOK_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +95,7 @@ class Webhook:
     @property
     def label(self) -> str:
         """How messages name it: `https://host:port`, without its path."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'https' if self.encrypted else 'http'}://{host}:{self.port}"
+        return _label("https" if self.encrypted else "http", self.host, self.port)
 
 
 def parse_webhook(url: SecretStr) -> Webhook:
@@ -108,7 +103,7 @@ def parse_webhook(url: SecretStr) -> Webhook:
     wanted = "write https://host/path, or http:// within your own network"
     text = url.get_secret_value().strip()
     parts = split_server(text)
-    if parts is None or parts.scheme not in _WEBHOOK_PORTS:
+    if parts is None or parts.scheme not in WEB_PORTS:
         raise ValueError(f"it has no host, or begins with neither https:// nor http://: {wanted}")
     if parts.username is not None or parts.password is not None or parts.fragment:
         raise ValueError(f"it has a user name, a password or a fragment, which are not sent: {wanted}")
@@ -118,5 +113,5 @@ def parse_webhook(url: SecretStr) -> Webhook:
     if len(target) > len("/1234567"):
         keep_secret(target)
     return Webhook(
-        str(parts.hostname), parts.port or _WEBHOOK_PORTS[parts.scheme], parts.scheme == "https", SecretStr(target)
+        str(parts.hostname), parts.port or WEB_PORTS[parts.scheme], parts.scheme == "https", SecretStr(target)
     )

@@ -85,34 +85,21 @@ class ReferenceSettings(SettingsGroup):
     section = "reference"
     title = "Reference data"
 
-    reference_impress: ReferenceSource | None = Field(
-        default=None,
-        description="IMPReSS: URL of its API, or URL, file or folder with impress.json.",
-    )
-    reference_status_codes: ReferenceSource | None = Field(
-        default=None, description="Status codes: URL, file or folder with status_codes.csv."
-    )
-    reference_projects: ReferenceSource | None = Field(
-        default=None, description="Projects: URL, file or folder with projects.csv."
-    )
-    reference_colonies: ReferenceSource | None = Field(
-        default=None, description="Colonies: URL, file or folder with colonies.csv."
-    )
-    reference_strains: ReferenceSource | None = Field(
-        default=None,
-        description="Strains: URL, file or folder with strains.csv or MGI_Strain.rpt.",
-    )
-    reference_max_age_days: int = Field(
-        default=30, ge=1, le=3_650, description="Days after which a set of reference data is stale."
-    )
+    reference_impress: ReferenceSource | None = None
+    """IMPReSS: URL of its API, or URL, file or folder with impress.json."""
+    reference_status_codes: ReferenceSource | None = None
+    """Status codes: URL, file or folder with status_codes.csv."""
+    reference_projects: ReferenceSource | None = None
+    """Projects: URL, file or folder with projects.csv."""
+    reference_colonies: ReferenceSource | None = None
+    """Colonies: URL, file or folder with colonies.csv."""
+    reference_strains: ReferenceSource | None = None
+    """Strains: URL, file or folder with strains.csv or MGI_Strain.rpt."""
+    reference_max_age_days: int = Field(default=30, ge=1, le=3_650)
+    """Days after which a set of reference data is stale."""
 
     @property
     def reference_sources(self) -> Mapping[str, str | None]:
         """Where each set of reference data is read from, by its name; None for what comes with the platform."""
-        return {
-            "impress": self.reference_impress,
-            "status_codes": self.reference_status_codes,
-            "projects": self.reference_projects,
-            "colonies": self.reference_colonies,
-            "strains": self.reference_strains,
-        }
+        names = ("impress", "status_codes", "projects", "colonies", "strains")
+        return {name: getattr(self, f"reference_{name}") for name in names}

@@ -84,40 +84,25 @@ class StoreSettings(SettingsGroup):
     section = "object_store"
     title = "The object store"
 
-    store: Annotated[str, AfterValidator(parse_store)] | None = Field(
-        default=None,
-        description="Object store: s3://bucket/prefix or a shared directory; else DCC_HOME/store.",
-    )
-    store_endpoint: Annotated[str, AfterValidator(parse_endpoint)] | None = Field(
-        default=None,
-        description="URL of the S3 server; else Amazon's.",
-    )
-    store_access_key_id: str | None = Field(
-        default=None,
-        description="Name of the S3 key; else as the AWS command finds it.",
-    )
-    store_secret_access_key: SecretStr | None = Field(
-        default=None,
-        description="Secret of the S3 key.",
-    )
-    store_retry: float = Field(
-        default=60.0, ge=0, description="Seconds for which a session tries a store that is away."
-    )
-    archive_replicas: str | None = Field(
-        default=None,
-        description="Archive store: directories, s3://, sftp:// between commas; else DCC_HOME/archive.",
-    )
-    archive_access_key: SecretStr | None = Field(
-        default=None,
-        description="Key of SFTP replicas: key:PATH, file:PATH or env:NAME.",
-    )
+    store: Annotated[str, AfterValidator(parse_store)] | None = None
+    """Object store: s3://bucket/prefix or a shared directory; else DCC_HOME/store."""
+    store_endpoint: Annotated[str, AfterValidator(parse_endpoint)] | None = None
+    """URL of the S3 server; else Amazon's."""
+    store_access_key_id: str | None = None
+    """Name of the S3 key; else as the AWS command finds it."""
+    store_secret_access_key: SecretStr | None = None
+    """Secret of the S3 key."""
+    store_retry: float = Field(default=60.0, ge=0)
+    """Seconds for which a session tries a store that is away."""
+    archive_replicas: str | None = None
+    """Archive store: directories, s3://, sftp:// between commas; else DCC_HOME/archive."""
+    archive_access_key: SecretStr | None = None
+    """Key of SFTP replicas: key:PATH, file:PATH or env:NAME."""
 
-    archive_audit_days: int = Field(
-        default=30, ge=1, le=36_500, description="Days within which nightly audits read every copy."
-    )
+    archive_audit_days: int = Field(default=30, ge=1, le=36_500)
+    """Days within which nightly audits read every copy."""
 
-    archive_keep_days: int | None = Field(
-        default=None, ge=1, le=36_500, description="Days after which archives leave the archive store; else never."
-    )
+    archive_keep_days: int | None = Field(default=None, ge=1, le=36_500)
+    """Days after which archives leave the archive store; else never."""
 
     _names_replicas = field_validator("archive_replicas")(checked_by(parse_replicas))

@@ -7,8 +7,7 @@ from typing import Final
 
 from pydantic import Field, SecretStr, field_validator
 
-from dcc.redaction import keep_secrets_of_url
-from dcc.settings.group import SettingsGroup
+from dcc.settings.group import SettingsGroup, url_checked_by
 from dcc.settings.hosts import split_server
 
 _KUBERNETES_NAME: Final = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
@@ -29,47 +28,34 @@ class ExecutorKind(StrEnum):
     K8S = "k8s"
 
 
+def _check_brokers(urls: str) -> None:
+    for one in urls.split(";"):
+        parts = split_server(one)
+        if not one.startswith(_SOCKET) and (parts is None or parts.scheme not in _BROKERS):
+            raise ValueError(f"it names no server of Redis or RabbitMQ, or an impossible port: {_WANTED}")
+
+
 class WorkerSettings(SettingsGroup):
     """Which workers there are, and how a session reaches them."""
 
     section = "executors"
     title = "Workers"
 
-    executor: ExecutorKind = Field(
-        default=ExecutorKind.IN_PROCESS,
-        description="Who prepares archives: in_process (the session), multiprocess (this machine), celery or k8s.",
-    )
-    broker: SecretStr | None = Field(
-        default=None,
-        description="URL of Celery's broker, redis://:password@broker:6379/0.",
-    )
-    k8s_image: str | None = Field(default=None, description="Image of Kubernetes jobs, from deploy/Containerfile.")
-    k8s_namespace: str = Field(default="default", pattern=_KUBERNETES_NAME, description="Namespace of Kubernetes jobs.")
-    k8s_secret: str | None = Field(
-        default=None,
-        pattern=_KUBERNETES_NAME,
-        description="Kubernetes Secret with passwords for jobs.",
-    )
-    k8s_config_map: str | None = Field(
-        default=None,
-        pattern=_KUBERNETES_NAME,
-        description="Kubernetes ConfigMap with other settings of jobs.",
-    )
-    k8s_jobs: int = Field(default=10, ge=1, le=1_000, description="Kubernetes jobs of a session at once.")
-    worker_patience: float = Field(
-        default=300.0,
-        gt=0,
-        description="Seconds that a worker may take over an archive, and that a session waits for a result.",
-    )
+    executor: ExecutorKind = ExecutorKind.IN_PROCESS
+    """Who prepares archives: in_process (the session), multiprocess (this machine), celery or k8s."""
+    broker: SecretStr | None = None
+    """URL of Celery's broker, redis://:password@broker:6379/0."""
+    k8s_image: str | None = None
+    """Image of Kubernetes jobs, from deploy/Containerfile."""
+    k8s_namespace: str = Field(default="default", pattern=_KUBERNETES_NAME)
+    """Namespace of Kubernetes jobs."""
+    k8s_secret: str | None = Field(default=None, pattern=_KUBERNETES_NAME)
+    """Kubernetes Secret with passwords for jobs."""
+    k8s_config_map: str | None = Field(default=None, pattern=_KUBERNETES_NAME)
+    """Kubernetes ConfigMap with other settings of jobs."""
+    k8s_jobs: int = Field(default=10, ge=1, le=1_000)
+    """Kubernetes jobs of a session at once."""
+    worker_patience: float = Field(default=300.0, gt=0)
+    """Seconds that a worker may take over an archive, and that a session waits for a result."""
 
-    @field_validator("broker")
-    @classmethod
-    def _names_servers(cls, url: SecretStr | None) -> SecretStr | None:
-        if url is None:
-            return None
-        keep_secrets_of_url(url.get_secret_value())
-        for one in url.get_secret_value().split(";"):
-            parts = split_server(one)
-            if not one.startswith(_SOCKET) and (parts is None or parts.scheme not in _BROKERS):
-                raise ValueError(f"it names no server of Redis or RabbitMQ, or an impossible port: {_WANTED}")
-        return url
+    _names_servers = field_validator("broker")(url_checked_by(_check_brokers))

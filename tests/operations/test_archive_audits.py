@@ -18,9 +18,8 @@ from sqlalchemy import Engine, select, update
 from dcc.databases.transactions import writing
 from dcc.errors import NotFoundError
 from dcc.operations.archive_audits import audit_archives, repair_archives
-from dcc.operations.archive_overview import store_overview
-from dcc.operations.retention.cleanup import review_staging
-from dcc.operations.retention.policy import Policy, RetentionVerdict
+from dcc.operations.overview import store_overview
+from dcc.operations.retention.cleanup import Policy, RetentionVerdict, review_staging
 from dcc.phases import Phase
 from dcc.settings import Settings
 from dcc.store.archive_store import ArchiveStore

@@ -22,7 +22,7 @@ from dcc.databases.columns import utc_now
 from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError, StoreRefusedError
 from dcc.operations.archive_audits import audit_archives
-from dcc.operations.doctor import checks, databases, machine, sources, work
+from dcc.operations.doctor import checks, machine, work
 from dcc.operations.doctor.checks import (
     CheckFinding,
     CheckStatus,
@@ -132,18 +132,18 @@ class TestDatabases:
     def test_both_answer_and_are_of_this_version(
         self, tracker: Engine, qc_database: Engine, qc_settings: Settings
     ) -> None:
-        found = _found(databases.check_databases, qc_settings)
+        found = _found(machine.check_databases, qc_settings)
         assert {verdict for verdict, _, _ in found.values()} == {"ok"}
         kind = "SQLite" if tracker.dialect.name == "sqlite" else "MariaDB"
         assert found["tracker database"][1].startswith(kind)
-        assert set(_verdicts(databases.check_schemas, qc_settings).values()) == {"ok"}
+        assert set(_verdicts(machine.check_schemas, qc_settings).values()) == {"ok"}
 
     @only_sqlite
     def test_what_was_not_made_has_to_be(self, settings: Settings) -> None:
-        verdict, message, advice = _found(databases.check_databases, settings)["tracker database"]
+        verdict, message, advice = _found(machine.check_databases, settings)["tracker database"]
         assert (verdict, advice) == ("failed", "Make it: dcc init, or set DCC_HOME.")
         assert "tracker.db" in message
-        assert _verdicts(databases.check_schemas, settings) == {}
+        assert _verdicts(machine.check_schemas, settings) == {}
         with pytest.raises(NotReadyError):
             _found(work.check_sessions, settings)
 
@@ -152,13 +152,13 @@ class TestDatabases:
         self, tracker: Engine, settings: Settings, mariadb: MariaDb
     ) -> None:
         """As of a server that only replicates, or after rights were lost."""
-        assert _verdicts(databases.check_databases, settings)["tracker database"] == "ok"
+        assert _verdicts(machine.check_databases, settings)["tracker database"] == "ok"
         url = tracker.url.set(username="reader", password="x").render_as_string(hide_password=False)
         reading = settings.model_copy(update={"tracker_url": SecretStr(url)})
         with administrator(mariadb) as connection, connection.cursor() as cursor:
             cursor.execute("CREATE USER reader@'127.0.0.1' IDENTIFIED BY 'x'")
             cursor.execute(f"GRANT SELECT ON {tracker.url.database}.* TO reader@'127.0.0.1'")
-            verdict, message, _ = _found(databases.check_databases, reading)["tracker database"]
+            verdict, message, _ = _found(machine.check_databases, reading)["tracker database"]
             cursor.execute("DROP USER reader@'127.0.0.1'")
         assert (verdict, "INSERT command denied" in message) == ("failed", True)
         assert value_in(tracker, "SELECT COUNT(*) FROM write_receipt WHERE token = 0") == 0
@@ -170,13 +170,13 @@ class TestDatabases:
         path = Path(str(tracker.url.database))
 
         def found() -> tuple[str, str, str]:
-            return _found(databases.check_databases, settings)["tracker database file"]
+            return _found(machine.check_databases, settings)["tracker database file"]
 
         path.chmod(0o644)
         assert (found()[0], found()[2]) == ("warning", f"chmod 600 {path}")
         path.chmod(0o600)
         with monkeypatch.context() as patch, tracker.connect():
-            patch.setattr(databases, "_LARGE_WAL_BYTES", 0)
+            patch.setattr(machine, "_LARGE_WAL_BYTES", 0)
             seed_centre(tracker)
             assert found()[0] == "warning"
         tracker.dispose()
@@ -187,7 +187,7 @@ class TestDatabases:
         assert found()[0] == "ok"
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("PRAGMA journal_mode = DELETE")
-        finding = databases._check_integrity(Environment(settings, time.monotonic() + 20), "file", path)
+        finding = machine._check_integrity(Environment(settings, time.monotonic() + 20), "file", path)
         assert (finding.verdict, "journal mode delete" in finding.message) == (CheckStatus.WARNING, True)
         content = bytearray(path.read_bytes())
         content[8192:16384] = b"\xff" * 8192
@@ -198,7 +198,7 @@ class TestDatabases:
 
     def test_an_older_schema_is_found(self, tracker: Engine, settings: Settings) -> None:
         execute_in(tracker, "UPDATE alembic_version SET version_num = '0001'")
-        verdict, message, advice = _found(databases.check_schemas, settings)["tracker database schema"]
+        verdict, message, advice = _found(machine.check_schemas, settings)["tracker database schema"]
         assert (verdict, "has the schema 0001" in message) == ("failed", True)
         assert ("dcc init" in message, advice) == (True, "dcc explain tracker-outdated")
 
@@ -206,7 +206,7 @@ class TestDatabases:
     def test_a_wrong_password_is_found_and_not_told(self, mariadb: MariaDb, settings: Settings) -> None:
         url = mariadb.url("phenodcc_tracker").replace(":", ":wrong", 2).replace("wrong", "", 1)
         wrong = settings.model_copy(update={"tracker_url": SecretStr(url)})
-        verdict, message, advice = _found(databases.check_databases, wrong)["tracker database"]
+        verdict, message, advice = _found(machine.check_databases, wrong)["tracker database"]
         assert (verdict, "password in DCC_TRACKER_URL." in message) == ("failed", True)
         assert advice.startswith("dcc explain ")
         assert "wrong" not in message.replace("wrongly", "")
@@ -218,7 +218,7 @@ class TestDatabases:
         with serving(greeting(b"")) as (hostname, _):
             url = f"mysql://dcc:secret4711@{hostname}/tracker"
             silent = settings.model_copy(update={"tracker_url": SecretStr(url)})
-            found = _found(databases.check_databases, silent)
+            found = _found(machine.check_databases, silent)
         assert time.monotonic() - began < 6
         assert found["tracker database"][0] == "failed"
         assert "secret4711" not in str(found)
@@ -300,18 +300,18 @@ class TestSources:
     @only_sqlite
     def test_none_registered_none_crawled_and_one_that_failed(self, installation: Installation) -> None:
         settings = installation.settings
-        assert _found(sources.check_registered, settings)["file sources"][:2] == ("warning", "None is registered.")
+        assert _found(work.check_registered, settings)["file sources"][:2] == ("warning", "None is registered.")
         folder = installation.add_folder()
-        found = _found(sources.check_registered, settings)
+        found = _found(work.check_registered, settings)
         assert (found["file sources"][0], found["file source 1 (H)"][0]) == ("ok", "not checked")
         installation.run_session()
-        assert _verdicts(sources.check_registered, settings)["file source 1 (H)"] == "ok"
+        assert _verdicts(work.check_registered, settings)["file source 1 (H)"] == "ok"
         folder.path.rename(folder.path.with_name("moved"))
         installation.run_session()
-        verdict, message, _ = _found(sources.check_registered, settings)["file source 1 (H)"]
+        verdict, message, _ = _found(work.check_registered, settings)["file source 1 (H)"]
         assert (verdict, " failed: file source 1" in message) == ("warning", True)
         in_writing(installation.tracker, file_sources.set_source_state, 1, SourceState.MAINTENANCE)
-        assert _found(sources.check_registered, settings)["file sources"][1] == "None of 1 is crawled."
+        assert _found(work.check_registered, settings)["file sources"][1] == "None of 1 is crawled."
 
     @only_sqlite
     def test_access_keys_that_cannot_be_used_are_found(
@@ -334,7 +334,7 @@ class TestSources:
             ("sftp", f"key:{key}?passphrase=file:{tmp_path}/phrase"),
         ):
             seed_source(tracker, centre, protocol=protocol, hostname="h.example.org", accesskey=accesskey)
-        found = _found(sources.check_access, settings)
+        found = _found(work.check_access, settings)
         verdicts = [verdict for verdict, _, _ in found.values()]
         assert verdicts == ["ok", "failed", "failed", "failed", "failed", "failed"]
         said = [f"{message} {advice}" for _, message, advice in found.values()]
@@ -344,7 +344,7 @@ class TestSources:
         assert "Check its passphrase" in said[4]
         assert said[5].endswith("dcc source test 6 --accept-host-key")
         secret.chmod(0o644)
-        assert _verdicts(sources.check_access, settings)["access to file source 1 (H)"] != "ok"
+        assert _verdicts(work.check_access, settings)["access to file source 1 (H)"] != "ok"
 
     @only_sqlite
     def test_sources_are_logged_in_to_with_their_keys_and_listed(
@@ -365,7 +365,7 @@ class TestSources:
                     "VALUES (:source, :kind, :body, 'SHA256:x', '2026-01-01 00:00:00')"
                 )
                 connection.execute(statement, {"source": number, "kind": kind, "body": body})
-        found = _found(sources.check_answers, installation.settings, seconds=60)
+        found = _found(work.check_answers, installation.settings, seconds=60)
         by_id = {int(subject.split()[2]): told for subject, told in found.items()}
         assert {number: told[0] for number, told in by_id.items()} == {
             well: "ok",
@@ -383,8 +383,8 @@ class TestSources:
         with serving(greeting(b"")) as (hostname, _):
             address = SourceAddress(0, "H", SourceProtocol.FTP, hostname, "dcc", SecretStr("secret4711"), "/")
             installation.add_source(address)
-            found = _verdicts(sources.check_answers, installation.settings, seconds=2)
-            hurried = _found(sources.check_answers, installation.settings, seconds=1)
+            found = _verdicts(work.check_answers, installation.settings, seconds=2)
+            hurried = _found(work.check_answers, installation.settings, seconds=1)
         assert list(found.values()) == ["ok", "failed"]
         # Sources have some of a short time too.
         (message,) = (message for verdict, message, _ in hurried.values() if verdict == "failed")
@@ -395,7 +395,7 @@ class TestSources:
         with WebServer(tmp_path) as server:
             address = SourceAddress(1, "H", SourceProtocol.HTTP, server.hostname, "", SecretStr(""), "/")
             around = Environment(Settings(), time.monotonic() + 20)
-            assert [one.verdict for one in sources._check_its_clock(around, address)] == [CheckStatus.OK]
+            assert [one.verdict for one in work._check_its_clock(around, address)] == [CheckStatus.OK]
 
 
 class TestWork:

@@ -19,7 +19,7 @@ from dcc.databases.transactions import writing
 from dcc.operations.archive_audits import audit_archives
 from dcc.operations.metrics import collector
 from dcc.operations.metrics.collector import Collection, exposition
-from dcc.operations.metrics.families import Metric, gauge
+from dcc.operations.metrics.families import Metric, metric
 from dcc.operations.metrics.server import Answers, open_server
 from dcc.operations.sessions import open_session
 from dcc.phases import Phase
@@ -228,20 +228,20 @@ def test_a_part_that_does_not_end_holds_up_nothing_and_is_begun_once(
         begun.append(threading.current_thread())
         beginning.set()
         end.wait()
-        yield gauge("slow", "Slow.", values=1)
+        yield metric("last_session_id", 1)
 
     monkeypatch.setattr(collector, "PARTS", {"slow": endless, "staging": collector.PARTS["staging"]})
     collection = Collection(installation.settings, part_seconds=0.1)
     for _ in range(3):
         figures = read(exposition(collection.collect()))
         assert figure(figures, "metrics_part_up", part="slow") == 0
-        assert figure(figures, "slow") is None
+        assert figure(figures, "last_session_id") is None
     assert beginning.wait(60)
     assert len(begun) == 1
     end.set()
     begun[0].join()
     monkeypatch.setattr(collection, "_part_seconds", collector.PART_SECONDS)
-    assert figure(read(exposition(collection.collect())), "slow") == 1
+    assert figure(read(exposition(collection.collect())), "last_session_id") == 1
     assert len(begun) == 2
 
 
@@ -285,7 +285,7 @@ def test_a_file_that_cannot_be_written_costs_the_session_nothing(installation: I
 
 
 def up(value: float) -> list[Metric]:
-    return [gauge("metrics_part_up", "Up.", ("part",), {("tracker",): value})]
+    return [metric("metrics_part_up", {("tracker",): value})]
 
 
 @contextmanager

@@ -26,9 +26,8 @@ from dcc.errors import (
 from dcc.naming import Action
 from dcc.operations.backups import restoration, targets
 from dcc.operations.backups.backup import BackupRequest, make_backup
-from dcc.operations.backups.migration import migrate_storage
 from dcc.operations.backups.restoration import restore_backup
-from dcc.operations.backups.targets import Target
+from dcc.operations.backups.targets import Target, migrate_storage
 from dcc.operations.consistency.check import check_consistency
 from dcc.operations.sessions import open_session
 from dcc.qc.database import QC_DATABASE, open_qc_database

@@ -1,21 +1,28 @@
-"""What goes from staging: by age and phase, never what a session may want, never anything outside."""
+"""What goes from staging: by age and phase, never what a session may want, never anything outside or unrecorded."""
 
 import os
+import sqlite3
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import pymysql
 import pytest
+from sqlalchemy import Engine
+from sqlalchemy.exc import OperationalError
 
 from dcc.errors import CleaningError, ConfigurationError, SessionActiveError
 from dcc.naming import Action
 from dcc.operations.retention import cleanup
-from dcc.operations.retention.cleanup import CleaningResult, clean, review_staging
-from dcc.operations.retention.policy import (
+from dcc.operations.retention.cleanup import (
+    CleaningResult,
     KnownArchive,
     Policy,
     RetentionDecision,
     RetentionVerdict,
+    clean,
     retention_decisions,
+    review_staging,
 )
 from dcc.operations.retention.staged_files import (
     RemovalDirectories,
@@ -28,7 +35,7 @@ from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.session.data.corrections import recheck
-from dcc.store.staging import Origin, Staging
+from dcc.store.staging import Origin, Staging, remove_leftovers
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.states import State
 from tests.support.asking import in_reading
@@ -42,6 +49,7 @@ ZIP = "add/H.2013-10-31.1.impc.zip"
 KEY = key_of(ZIP)
 NOW = datetime(2026, 11, 21, 12)
 POLICY = Policy(keep_days=90, keep_failed_days=365, keep_part_days=7, phase=Phase.QC)
+WHOLE = {ZIP: b"no zip", f"{ZIP}.contents/a.xml": b"<a/>"}
 AT_ONCE = Policy(keep_days=0, keep_failed_days=0, keep_part_days=0, phase=Phase.DATA)
 ARCHIVE, CONTENTS, PART, ORIGIN = "x.zip", "x.zip.contents", "x.zip.part", "x.zip.part.json"
 KINDS = {ARCHIVE: StagedKind.ARCHIVE, CONTENTS: StagedKind.CONTENTS, PART: StagedKind.PART, ORIGIN: StagedKind.ORIGIN}
@@ -136,18 +144,24 @@ class TestAside:
     @pytest.fixture
     def root(self, tmp_path: Path) -> Path:
         root = tmp_path / "staging"
+        (tmp_path / "precious").mkdir()
+        (tmp_path / "precious" / "file").touch()
         (root / "add" / "x.zip.contents").mkdir(parents=True)
         (root / "add" / "x.zip").write_bytes(b"123")
         (root / "add" / "x.zip.contents" / "a.xml").write_bytes(b"12")
+        (root / "add" / "x.zip.contents" / "link").symlink_to(tmp_path / "precious")
         return root
 
-    def test_what_was_taken_is_gone_at_the_end_and_taking_it_again_changes_nothing(self, root: Path) -> None:
+    def test_what_was_taken_is_gone_at_the_end_but_not_what_links_lead_to_and_taking_it_again_changes_nothing(
+        self, root: Path
+    ) -> None:
         (staged,) = read_staging(root)
         with RemovalDirectories(root) as aside:
             assert aside.take(staged.entries) == list(staged.entries)
             assert not (root / "add" / "x.zip").exists()
             assert aside.take(staged.entries) == list(staged.entries)
         assert [path.name for path in root.rglob("*")] == ["add"]
+        assert (root.parent / "precious" / "file").exists()
 
     def test_another_file_of_the_same_name_is_left_alone(self, root: Path) -> None:
         (staged,) = read_staging(root)
@@ -165,15 +179,40 @@ class TestAside:
             aside.take(staged.entries)
         assert (tmp_path / "moved" / "x.zip").exists()
 
-    def test_a_link_within_contents_is_removed_and_not_what_it_leads_to(self, root: Path, tmp_path: Path) -> None:
-        (tmp_path / "precious").mkdir()
-        (tmp_path / "precious" / "file").touch()
-        (root / "add" / "x.zip.contents" / "link").symlink_to(tmp_path / "precious")
-        (staged,) = read_staging(root)
-        with RemovalDirectories(root) as aside:
-            aside.take(staged.entries)
-        assert (tmp_path / "precious" / "file").exists()
-        assert not (root / "add" / "x.zip.contents").exists()
+    @pytest.fixture
+    def full(self, root: Path) -> Path:
+        (root / "add" / "y.zip").symlink_to("nowhere")
+        (root / "notes").write_bytes(b"old")
+        return root
+
+    def _take_all(self, full: Path, aside: RemovalDirectories) -> None:
+        for staged in read_staging(full):
+            assert aside.take(staged.entries) == list(staged.entries)
+        assert [path.name for path in full.iterdir() if not path.name.startswith(".")] == ["add"]
+
+    def test_all_is_as_it_was_links_too(self, full: Path) -> None:
+        before = {path: path.lstat().st_ino for path in full.rglob("*")}
+        with suppress(ZeroDivisionError), RemovalDirectories(full) as aside:
+            self._take_all(full, aside)
+            raise ZeroDivisionError
+        assert {path: path.lstat().st_ino for path in full.rglob("*")} == before
+
+    def test_what_came_in_its_place_is_not_replaced_and_the_old_one_goes_like_a_left_over(
+        self, full: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with suppress(ZeroDivisionError), RemovalDirectories(full) as aside:
+            self._take_all(full, aside)
+            (full / "add" / "x.zip").write_bytes(b"new")
+            (full / "add" / "x.zip.contents").mkdir()
+            (full / "add" / "x.zip.contents" / "b.xml").write_bytes(b"new")
+            raise ZeroDivisionError
+        assert (full / "add" / "x.zip").read_bytes() == b"new"
+        assert [path.name for path in (full / "add" / "x.zip.contents").iterdir()] == ["b.xml"]
+        assert (full / "notes").read_bytes() == b"old"
+        assert (full / "add" / "y.zip").is_symlink()
+        assert "x.zip, x.zip.contents" in caplog.text
+        assert remove_leftovers(full) == 1
+        assert list(full.rglob(".*")) == []
 
 
 def _clean(data: DataInstallation | Installation, policy: Policy = AT_ONCE, *, unknown: bool = False) -> CleaningResult:
@@ -382,3 +421,86 @@ def test_a_part_of_an_archive_that_no_source_hosts_any_more_goes(installation: I
     assert gone.verdict is RetentionVerdict.REMOVE
     clean(installation.tracker, installation.settings, AT_ONCE, [gone])
     assert installation.staged() == {}
+
+
+@pytest.fixture
+def failed(damaged: Installation) -> Installation:
+    """An archive that failed, with something beside it, all of which may go."""
+    contents = damaged.settings.staging_directory / f"{ZIP}.contents"
+    contents.mkdir()
+    (contents / "a.xml").write_bytes(WHOLE[f"{ZIP}.contents/a.xml"])
+    return damaged
+
+
+def _removals(tracker: Engine, key: ZipKey = KEY) -> int:
+    return len(in_reading(tracker, zip_story, key).removals)
+
+
+def _contention(engine: Engine) -> Exception:
+    if engine.dialect.name == "sqlite":
+        locked = sqlite3.OperationalError("database is locked")
+        locked.sqlite_errorcode = sqlite3.SQLITE_BUSY
+        return OperationalError("INSERT", {}, locked)
+    return OperationalError("INSERT", {}, pymysql.err.OperationalError(1213, "Deadlock found"))
+
+
+def test_what_could_not_be_recorded_is_where_it_was(failed: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        assert failed.staged().keys() != WHOLE.keys()
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(cleanup, "insert_rows", broken)
+    with pytest.raises(ZeroDivisionError):
+        _clean(failed)
+    assert failed.staged() == WHOLE
+    assert list((failed.settings.staging_directory / "add").glob(".*")) == []
+    assert _removals(failed.tracker) == 0
+    monkeypatch.undo()
+    _clean(failed)
+    assert failed.staged() == {}
+    assert _removals(failed.tracker) == 1
+
+
+def test_a_session_that_began_while_the_database_was_away_finds_the_archive(
+    failed: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*_: object) -> None:
+        monkeypatch.setattr(cleanup, "refuse_during_session", raising(SessionActiveError("Session 2 is active.")))
+        raise _contention(failed.tracker)
+
+    monkeypatch.setattr(cleanup, "insert_rows", lost)
+    with pytest.raises(SessionActiveError):
+        _clean(failed)
+    assert failed.staged() == WHOLE
+    assert _removals(failed.tracker) == 0
+
+
+def test_what_may_not_go_any_more_when_the_database_is_back_stays(
+    failed: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*_: object) -> None:
+        monkeypatch.undo()
+        monkeypatch.setattr(cleanup, "known_archives", lambda *_: {})
+        raise _contention(failed.tracker)
+
+    monkeypatch.setattr(cleanup, "insert_rows", lost)
+    cleaned = _clean(failed)
+    assert (cleaned.removed, cleaned.changed) == ([], [ZIP])
+    assert failed.staged() == WHOLE
+
+
+@only_sqlite
+def test_a_session_that_begins_leaves_alone_what_is_being_removed(
+    failed: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove = RemovalDirectories._remove
+
+    def beside_session(self: RemovalDirectories) -> None:
+        with open_session(failed.tracker, failed.settings):
+            assert remove_leftovers(failed.settings.staging_directory) == 0
+        remove(self)
+
+    monkeypatch.setattr(RemovalDirectories, "_remove", beside_session)
+    assert len(_clean(failed).removed) == 1
+    assert failed.staged() == {}
+    assert list((failed.settings.staging_directory / "add").iterdir()) == []

@@ -32,11 +32,17 @@ from dcc.databases.schema import create_database, exclusive_connection
 from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError, StorageNotEmptyError
 from dcc.operations.backups.backup import make_backup
-from dcc.operations.backups.database_files import open_file, write_file
-from dcc.operations.backups.migration import migrate_storage
+from dcc.operations.backups.database_files import (
+    TABLES_LEFT_OUT,
+    no_progress,
+    open_file,
+    patient_connection,
+    shape_of,
+    sum_tables,
+    write_file,
+)
 from dcc.operations.backups.restoration import restore_backup
-from dcc.operations.backups.row_copies import TABLES_LEFT_OUT, no_progress, patient_connection, shape_of, sum_tables
-from dcc.operations.backups.targets import Target, drop_tables, load_rows
+from dcc.operations.backups.targets import Target, drop_tables, load_rows, migrate_storage
 from dcc.qc.database import QC_DATABASE
 from dcc.qc.models import MEASUREMENT
 from dcc.settings import Settings
@@ -104,7 +110,7 @@ def _value(column: Any, row: int, chance: random.Random, *, unique: bool) -> Any
     if isinstance(impl, Integer):
         return row if unique else chance.choice([0, 1, 127])
     assert isinstance(impl, String), (
-        f"{column}: a new kind of column, which dcc.operations.backups.row_copies has to know"
+        f"{column}: a new kind of column, which dcc.operations.backups.database_files has to know"
     )
     text = f"{row}{chance.choice(TEXTS).strip()}" if unique else chance.choice(TEXTS)
     fixed = type(impl).__name__ == "CHAR"

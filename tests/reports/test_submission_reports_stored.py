@@ -15,8 +15,7 @@ from dcc.databases.transactions import writing
 from dcc.errors import CleaningError, ConfigurationError
 from dcc.messages import Message
 from dcc.naming import Action
-from dcc.operations.retention.cleanup import clean, review_staging
-from dcc.operations.retention.policy import Policy
+from dcc.operations.retention.cleanup import Policy, clean, review_staging
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.reports.causes.cause import Cause, Fact

@@ -21,20 +21,9 @@ from tests.support.installations import Installation, specimens
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z [A-Z]+ [\w.]+\[\d+\] ")
 FORGED = "2026-11-21T12:00:00.000Z ERROR dcc.sessions[1] forged"
-NAMES = [
-    f"a\n{FORGED}",
-    f"a\r\n{FORGED}",
-    f"a\x0b{FORGED}",
-    f"a\x85{FORGED}",
-    f"a\u2028{FORGED}",
-    f"a\u2029{FORGED}",
-    "a\x1b[2K\x1b[1A",
-    "a\x00b",
-    "a\udcffb",
-    "a\u202eb",
-    'a" level="error',
-    "a] b",
-]
+NAMES = [f"a{end}{FORGED}" for end in ("\n", "\r\n", "\x0b", "\x85", "\u2028", "\u2029")]
+NAMES += ["a\x1b[2K\x1b[1A", "a\x00b", "a\udcffb", "a\u202eb", 'a" level="error', "a] b"]
+LEVELS = ["debug", "info", "warning", "error"]
 log = progress_log("dcc.tests")
 
 
@@ -86,9 +75,7 @@ def test_an_entry_says_when_how_grave_who_and_about_what(kept: Callable[..., Any
     assert second["session"] == 7
     assert "zip_action" not in second
     assert log_context() == {}
-
-
-def test_a_line_of_text_says_the_same(kept: Callable[..., Any]) -> None:
+    json_log.plan.file.unlink()
     text_log = kept("text")
     with logging_as(text_log.plan), logging_about(session=7, zip_action="add/x.zip"):
         log.warning("%d bytes", 12)
@@ -153,16 +140,8 @@ def test_a_secret_is_in_no_part_of_an_entry(kept: Callable[..., Any], form: str)
     assert "ValueError" in told
 
 
-@pytest.mark.parametrize(
-    ("level", "seen"),
-    [
-        ("debug", ["debug", "info", "warning", "error"]),
-        ("info", ["info", "warning", "error"]),
-        ("warning", ["warning", "error"]),
-        ("error", ["error"]),
-    ],
-)
-def test_the_level_is_that_of_the_setting(kept: Callable[..., Any], level: str, seen: list[str]) -> None:
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_level_is_that_of_the_setting(kept: Callable[..., Any], level: str) -> None:
     plan = plan_from_environment({"DCC_LOG_LEVEL": level, "DCC_LOG_FORMAT": "json"})
     assert plan is not None
     made = kept("json", plan.level)
@@ -171,9 +150,9 @@ def test_the_level_is_that_of_the_setting(kept: Callable[..., Any], level: str, 
         logging.getLogger(name).setLevel(logging.NOTSET)
     with logging_as(made.plan):
         for name in ("dcc.sessions", "dcc.session.sessions", "dcc.cli.sessions.crawl"):
-            for method in ("debug", "info", "warning", "error"):
+            for method in LEVELS:
                 getattr(logging.getLogger(name), method)("said")
-    assert [entry["level"] for entry in made.entries()] == 3 * seen
+    assert [entry["level"] for entry in made.entries()] == 3 * LEVELS[LEVELS.index(level) :]
 
 
 def test_other_packages_are_heard_from_warnings_on(kept: Callable[..., Any]) -> None:

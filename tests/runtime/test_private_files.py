@@ -57,10 +57,10 @@ WRITERS: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.fixture(autouse=True, params=[0o000, 0o022], ids=["umask 000", "umask 022"])
-def lax_umask(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Files that are made without a thought can be read by others, or written."""
-    before = os.umask(request.param)
+@pytest.fixture(autouse=True)
+def lax_umask() -> Iterator[None]:
+    """Files that are made without a thought can be read by others, and written."""
+    before = os.umask(0)
     yield
     os.umask(before)
 

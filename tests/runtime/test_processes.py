@@ -15,58 +15,6 @@ from dcc.runtime.processes import environment_without_secrets
 from dcc.runtime.worker_processes import WorkerProcesses
 
 with_pools = pytest.mark.skipif("CS_GNU_LIBC_VERSION" not in os.confstr_names, reason="It is glibc that has pools.")
-DOCUMENTS = 12
-READS_DOCUMENTS = f"""
-import os, sys, threading
-from lxml import etree
-from dcc.runtime.processes import keep_freed_memory_together
-
-if sys.argv[1] == "together":
-    keep_freed_memory_together()
-large = b"<d>" + b"<e a='0123456789'>0123456789</e>" * 20_000 + b"</d>"
-
-def resident():
-    (line,) = [line for line in open("/proc/self/status") if line.startswith("RssAnon:")]
-    return int(line.split()[1]) * 1024
-
-class Reader(threading.Thread):
-    def __init__(self):
-        super().__init__(daemon=True)
-        self.turn, self.ready = threading.Event(), threading.Event()
-
-    def run(self):
-        self.kept = [etree.fromstring(b"<d/>")]
-        self.ready.set()
-        self.turn.wait()
-        tree = etree.fromstring(large)
-        # What lives on keeps what lies before it from going back to the system.
-        self.kept.append(etree.fromstring(b"<d/>"))
-        self.taken = resident()
-        del tree
-        self.ready.set()
-        threading.Event().wait()
-
-def wait(reader):
-    reader.ready.wait()
-    reader.ready.clear()
-
-readers = [Reader() for _ in range({DOCUMENTS})]
-for reader in readers:
-    reader.start()
-    wait(reader)
-before = resident()
-for reader in readers:
-    reader.turn.set()
-    wait(reader)
-    print(reader.taken - before, resident() - before, flush=True)
-"""
-"""Reads a large document in one thread after the other; prints what that took, with and after each of them."""
-
-
-def taken(how: str, environment: Mapping[str, str] | None = None) -> list[tuple[int, int]]:
-    """The bytes that the process had taken with each document, and once it had let go of it."""
-    lines = [line.split() for line in run(READS_DOCUMENTS, how, environment=environment).splitlines()]
-    return [(int(with_it), int(after)) for with_it, after in lines]
 
 
 def run(program: str, *arguments: str, environment: Mapping[str, str] | None = None) -> str:
@@ -77,40 +25,13 @@ def run(program: str, *arguments: str, environment: Mapping[str, str] | None = N
     return done.stdout
 
 
-@with_pools
-def test_what_one_thread_has_freed_the_next_one_takes() -> None:
-    sizes = taken("together")
-    (document, _), (_, after_four), (_, after_all) = sizes[0], sizes[3], sizes[-1]
-    assert document > 5_000_000
-    assert after_all < after_four + document / 2
-
-
-@with_pools
-def test_without_that_each_thread_would_leave_the_memory_of_a_document() -> None:
-    """Or the test above would hold nothing. On one core there are eight pools, on two sixteen."""
-    sizes = taken("apart")
-    (document, _), (_, after_four), (_, after_all) = sizes[0], sizes[3], sizes[-1]
-    assert after_all > after_four + 2 * document
-
-
-@with_pools
-@pytest.mark.parametrize(
-    "said",
-    [{"MALLOC_ARENA_MAX": "16"}, {"GLIBC_TUNABLES": "glibc.malloc.arena_max=16"}],
-    ids=lambda said: next(iter(said)),
-)
-def test_what_the_operator_says_counts(said: Mapping[str, str]) -> None:
-    sizes = taken("together", said)
-    (document, _), (_, after_four), (_, after_all) = sizes[0], sizes[3], sizes[-1]
-    assert after_all > after_four + 2 * document
-
-
 PARSES_AT_ONCE = """
 import ctypes, os, sys, threading
 from lxml import etree
 from dcc.runtime.processes import give_threads_their_own_memory, keep_freed_memory_together
 
-keep_freed_memory_together()
+if sys.argv[1] != "as ever":
+    keep_freed_memory_together()
 if sys.argv[1] == "apart":
     give_threads_their_own_memory(4)
 together = threading.Barrier(4)
@@ -133,9 +54,19 @@ ctypes.CDLL(None).malloc_stats()
 
 @with_pools
 @pytest.mark.parametrize(
-    ("how", "said", "pools"), [("together", {}, 2), ("apart", {}, 5), ("apart", {"MALLOC_ARENA_MAX": "3"}, 3)]
+    ("how", "said", "pools"),
+    [
+        ("as ever", {}, 5),
+        ("together", {}, 2),
+        ("together", {"MALLOC_ARENA_MAX": "16"}, 5),
+        ("together", {"GLIBC_TUNABLES": "glibc.malloc.arena_max=16"}, 5),
+        ("apart", {}, 5),
+        ("apart", {"MALLOC_ARENA_MAX": "3"}, 3),
+    ],
 )
-def test_threads_that_parse_at_once_have_a_pool_each(how: str, said: Mapping[str, str], pools: int) -> None:
+def test_threads_share_memory_unless_they_parse_at_once_or_the_operator_says_otherwise(
+    how: str, said: Mapping[str, str], pools: int
+) -> None:
     assert run(PARSES_AT_ONCE, how, environment=said).count("Arena ") == pools
 
 
@@ -168,21 +99,6 @@ def test_what_is_left_in_cycles_goes_back_to_the_system() -> None:
     held, left = map(int, run(LETS_GO_OF_CYCLES).split())
     assert held > 15_000_000
     assert left < 2_000_000
-
-
-COMMAND_LINE = """
-import os, subprocess, sys
-from dcc.cli import main
-show = [sys.executable, "-c", "import os; print(os.environ['MALLOC_ARENA_MAX'])"]
-main.dcc.main = lambda **_: subprocess.run(show, check=True)
-main.main()
-"""
-
-
-@with_pools
-def test_a_command_has_the_processes_that_it_starts_do_the_same() -> None:
-    """As `dcc daemon` starts Dagster's, and they those of the runs."""
-    assert run(COMMAND_LINE) == "2\n"
 
 
 SECRET = "correct horse battery staple"
@@ -259,30 +175,33 @@ def test_memory_and_environment_are_closed_to_other_processes_of_the_same_user(p
     process.communicate()
 
 
-WITHOUT_UMASK = """
-import os, stat, sys
-os.umask(0)
+COMMAND = """
+import os, stat, subprocess, sys
+os.umask(int(sys.argv[2], 8))
 from dcc.cli import main
-main.dcc.main = lambda **_: open(sys.argv[1], "w").close() or os.mkdir(sys.argv[1] + ".d") or print(
-    open("/proc/self/limits").read())
+
+def made(**_):
+    open(sys.argv[1], "w").close()
+    os.mkdir(sys.argv[1] + ".d")
+    print(open("/proc/self/limits").read(), flush=True)
+    subprocess.run([sys.executable, "-c", "import os; print('pools', os.environ.get('MALLOC_ARENA_MAX'))"], check=True)
+
+main.dcc.main = made
 main.main()
 """
 
 
-def test_the_command_protects_itself_and_its_files_before_anything_else(tmp_path: Path) -> None:
-    """Whatever the umask: here one that lets everybody write."""
+@pytest.mark.parametrize(("umask", "file", "directory"), [("0", 0o640, 0o750), ("077", 0o600, 0o700)])
+def test_the_command_protects_itself_and_its_files_before_anything_else_and_its_processes_share_memory(
+    tmp_path: Path, umask: str, file: int, directory: int
+) -> None:
+    """Whatever the umask: one that lets everybody write, and a stricter one, which stays."""
     path = tmp_path / "made"
-    done = subprocess.run([sys.executable, "-c", WITHOUT_UMASK, str(path)], capture_output=True, text=True, check=True)
-    assert "Max core file size        0                    0" in done.stdout
-    assert stat.S_IMODE(path.stat().st_mode) == 0o640
-    assert stat.S_IMODE(Path(f"{path}.d").stat().st_mode) == 0o750
-
-
-def test_a_stricter_umask_stays(tmp_path: Path) -> None:
-    stricter = WITHOUT_UMASK.replace("os.umask(0)", "os.umask(0o077)")
-    path = tmp_path / "made"
-    subprocess.run([sys.executable, "-c", stricter, str(path)], capture_output=True, check=True)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    printed = run(COMMAND, str(path), umask)
+    assert "Max core file size        0                    0" in printed
+    assert "CS_GNU_LIBC_VERSION" not in os.confstr_names or printed.endswith("\npools 2\n")
+    assert stat.S_IMODE(path.stat().st_mode) == file
+    assert stat.S_IMODE(Path(f"{path}.d").stat().st_mode) == directory
 
 
 def _own_surroundings(_: object) -> bytes:
@@ -291,14 +210,7 @@ def _own_surroundings(_: object) -> bytes:
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="Where there is no /proc, nobody looks there.")
 def test_the_process_that_reads_documents_is_given_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (
-        "DCC_TRACKER_URL",
-        "DCC_QC_URL",
-        "DCC_SMTP_URL",
-        "DCC_KEY_PASSPHRASE",
-        "CENTRE_PASSWORD",
-        "SSH_AUTH_SOCK",
-    ):
+    for name in ("DCC_TRACKER_URL", "DCC_SMTP_URL", "DCC_KEY_PASSPHRASE", "CENTRE_PASSWORD", "SSH_AUTH_SOCK"):
         monkeypatch.setenv(name, SECRET)
     monkeypatch.setenv("DCC_LOG_LEVEL", "debug")
     processes = WorkerProcesses(1, id, 0)

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from dcc.runtime.wrapping import wrapped
+from dcc.runtime.legible_text import wrapped
 
 
 @pytest.mark.parametrize("character", ["x", "测"])

@@ -16,7 +16,7 @@ from sqlalchemy import Engine, Row, make_url, select, update
 from dcc.databases.database import OUTAGE_SECONDS
 from dcc.databases.engines import WRITES
 from dcc.errors import SessionActiveError, SessionLostError
-from dcc.operations import archive_copies
+from dcc.operations import archive_audits
 from dcc.operations.sessions import open_session
 from dcc.outcomes import EndReason
 from dcc.phases import Phase
@@ -223,7 +223,7 @@ class TestLease:
     def test_who_interrupts_the_cleaning_of_staging_gives_the_lock_back(
         self, tracker: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(archive_copies, "catch_up_after_session", raising(KeyboardInterrupt))
+        monkeypatch.setattr(archive_audits, "catch_up_after_session", raising(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt), open_session(tracker, settings) as session:  # noqa: PT012
             task = session.start_task(Phase.DOWNLOAD, "done")
             session.finish_task(task, failed=False)

@@ -12,7 +12,7 @@ from dcc.runtime.logging_setup import plan_from_environment
 from dcc.runtime.processes import environment_without_secrets
 from dcc.settings import SECTION_OF, Settings, configured_settings, load_settings
 from dcc.settings.hosts import parse_authority, parse_hosts, parse_origin
-from dcc.settings.written_file import configuration_text
+from dcc.settings.settings_page import configuration_text
 
 SECRET = "s3cret-pass"
 

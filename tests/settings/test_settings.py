@@ -11,9 +11,8 @@ import dcc.settings
 from dcc.errors import ConfigurationError
 from dcc.naming import NamingConvention
 from dcc.redaction import redacted
-from dcc.settings import Settings, load_settings
+from dcc.settings import NEW_NAMES, Settings, load_settings, warnings_of
 from dcc.settings.reference import is_from_source, shown_source
-from dcc.settings.renamed import NEW_NAMES, warnings_of
 from dcc.settings.settings_page import settings_page
 from dcc.settings.wanted_values import wanted_value
 from tests.support.raising import raising
@@ -210,23 +209,11 @@ def test_variables_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 MALFORMED = [
-    f"mysql://u:{SECRET}",
-    f"mysql://u:{SECRET}/db",
-    f"mysql://root:{SECRET}:3306/db",
-    f"mysql://root:{SECRET}@host",
-    f"mysql://root:{SECRET}@host:port/db",
-    f"mysql://root:{SECRET}@host:99999/db",
-    f"mysql://root:{SECRET}@host:0/db",
-    f"mysql://root:{SECRET}@[::1/db",
-    f"mysql://root:{SECRET}@::1]/db",
-    f"mysql://root:{SECRET}@a..b/db",
-    f"mysql://root:{SECRET}@{'x' * 64}/db",
-    f"mysql://root:{SECRET}@@host/db",
-    f"mysql://root:{SECRET}@host/db?unknown={SECRET}",
-    f"mysql://root:{SECRET}@host/db?cursorclass={SECRET}",
-    f"mysql://root:{SECRET}@host/db?connect_timeout={SECRET}",
-    f"mysql://root:{SECRET}@host/db?use_unicode={SECRET}",
-    f"mysql://root:{SECRET}@host/db?ssl_ca=/not/there",
+    *(f"mysql://u:{SECRET}{rest}" for rest in ("", "/db", ":3306/db", "@host", "@@host/db", "@host:port/db")),
+    *(f"mysql://u:{SECRET}@{host}/db" for host in ("host:99999", "host:0", "[::1", "::1]", "a..b", "x" * 64)),
+    *(f"mysql://u:{SECRET}@host/db?{name}={SECRET}" for name in ("unknown", "cursorclass", "connect_timeout")),
+    f"mysql://u:{SECRET}@host/db?use_unicode={SECRET}",
+    f"mysql://u:{SECRET}@host/db?ssl_ca=/not/there",
     f"postgresql://root:{SECRET}@host/db",
     f"mysql+{SECRET}://root@host/db",
     f"mysql+nonsense://root:{SECRET}@host/db",

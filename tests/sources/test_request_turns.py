@@ -9,7 +9,7 @@ import pytest
 from dcc.naming import Action
 from dcc.session.connection_slots import ConnectionSlots
 from dcc.settings import Settings
-from dcc.settings.server_limits import ServerLimits, parse_server_limits
+from dcc.settings.sessions import ServerLimits, parse_server_limits
 from dcc.sources.connect import connect
 from dcc.sources.request_turns import Reserve, Turns, sharing
 from dcc.tracker.register.source_addresses import load_addresses

@@ -9,17 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dcc.operations.backups import row_copies
-from dcc.operations.backups.migration import migrate_storage
+from dcc.operations.backups import database_files
 from dcc.operations.backups.restoration import restore_backup
-from dcc.operations.backups.targets import Target
+from dcc.operations.backups.targets import Target, migrate_storage
 from dcc.settings import Settings
 from tests.support.dying_session import _after
 from tests.support.prepared_processes import FORKED
 from tests.support.stores import Store
 
 POINTS: dict[str, tuple[Any, str, int]] = {
-    "when the QC database is half there": (row_copies, "shape_of", 12),
+    "when the QC database is half there": (database_files, "shape_of", 12),
     "when the QC database is there": (Target, "fill", 1),
     "when both are there": (Target, "fill", 2),
     "when the old ones are marked": (Target, "mark", 2),

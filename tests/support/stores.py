@@ -14,7 +14,7 @@ from sqlalchemy import Engine, select
 
 from dcc.databases.database import database_of
 from dcc.databases.schema import init_database
-from dcc.operations.backups.row_copies import TABLES_LEFT_OUT
+from dcc.operations.backups.database_files import TABLES_LEFT_OUT
 from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
 from dcc.tracker.database import open_tracker

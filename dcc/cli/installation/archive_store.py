@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dcc.operations.archive_audits import AuditResult
-    from dcc.operations.archive_overview import LostArchive
+    from dcc.operations.overview import LostArchive
     from dcc.settings import Settings
 
 
@@ -88,7 +88,7 @@ def status(history: bool, limit: int, as_json: bool) -> None:
       `dcc archive audit`}, "lost": as of `dcc archive audit`}; with --audits: a list, as
       "audits" of `dcc archive audit`
     """
-    from dcc.operations.archive_overview import store_overview
+    from dcc.operations.overview import store_overview
 
     settings = settings_from_environment()
     if history:

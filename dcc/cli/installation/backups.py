@@ -23,8 +23,7 @@ from dcc.errors import ConfigurationError
 from dcc.messages import count_of
 
 if TYPE_CHECKING:
-    from dcc.operations.backups.backup import BackupReport
-    from dcc.operations.backups.manifest import BackupManifest
+    from dcc.operations.backups.backup import BackupManifest, BackupReport
 
 
 class _Directory(click.Path):
@@ -88,9 +87,7 @@ def backup(
       the older backups removed, "not_removed" those of which something is still there, as
       {"directory", "reason"}; with --verify both are missing, and "archives" is {"good", "missing"}
     """
-    from dcc.operations.backups.archive_copies import verify_archives
-    from dcc.operations.backups.backup import BackupRequest, make_backup
-    from dcc.operations.backups.manifest import find_set
+    from dcc.operations.backups.backup import BackupRequest, find_set, make_backup, verify_archives
     from dcc.operations.backups.restoration import verify_backup
 
     place = directory.expanduser().absolute()
@@ -250,7 +247,7 @@ def migrate_storage(as_json: bool) -> None:
     """
     from dcc.cli.installation.setup import shown_url
     from dcc.databases.engines import disposed, open_database
-    from dcc.operations.backups.migration import migrate_storage as migrate
+    from dcc.operations.backups.targets import migrate_storage as migrate
     from dcc.qc.database import QC_DATABASE
     from dcc.tracker.database import TRACKER
 

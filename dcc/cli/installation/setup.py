@@ -211,7 +211,7 @@ def show_settings(target: str | None, as_json: bool) -> None:
 
 def _write_settings(settings: Settings, target: str, *, as_json: bool) -> None:
     from dcc.settings import configured_settings, variable_of
-    from dcc.settings.written_file import configuration_text
+    from dcc.settings.settings_page import configuration_text
 
     given = configured_settings(os.environ)
     usual = configuration_path(os.environ)

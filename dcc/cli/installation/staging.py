@@ -15,7 +15,7 @@ from dcc.messages import count_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dcc.operations.retention.policy import RetentionDecision
+    from dcc.operations.retention.cleanup import RetentionDecision
 
 _SHOWN = 20
 _PHASES = ("xsd", "upload", "data", "context", "overview", "qc")
@@ -73,8 +73,7 @@ def list_staging(files: bool, as_json: bool, **policy: object) -> None:
       --files everything ("files"), are lists of {"place", "kinds", "bytes", "age_days",
       "verdict" (keep, remove, unknown), "reason", "centre", "phase", "status"}
     """
-    from dcc.operations.retention.cleanup import review_staging
-    from dcc.operations.retention.policy import Policy, RetentionVerdict
+    from dcc.operations.retention.cleanup import Policy, RetentionVerdict, review_staging
 
     settings = settings_from_environment(**policy)
     with open_tracker(settings) as tracker:
@@ -132,9 +131,8 @@ def clean(yes: bool, dry_run: bool, unknown: bool, as_json: bool, **policy: obje
     JSON: {"dry_run", "removed", "bytes", "changed" (places left alone, for they had changed
       meanwhile), "unknown"}; removed and unknown as of `dcc staging list`
     """
-    from dcc.operations.retention.cleanup import CleaningResult, review_staging
+    from dcc.operations.retention.cleanup import CleaningResult, Policy, RetentionVerdict, review_staging
     from dcc.operations.retention.cleanup import clean as remove
-    from dcc.operations.retention.policy import Policy, RetentionVerdict
 
     if yes and dry_run:
         raise click.UsageError("--yes and --dry-run exclude each other.")

@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc.messages import Message
-from dcc.runtime.legible_text import legible, legible_json
+from dcc.runtime.legible_text import cell_width, legible, legible_json, wrapped
 from dcc.runtime.logging_setup import log_plan
-from dcc.runtime.wrapping import cell_width, wrapped
 
 if TYPE_CHECKING:
     from dcc.tracker.expected_work import ExpectedWork

@@ -19,8 +19,7 @@ from dcc.phases import Phase, Status
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dcc.operations.archive_overview import StoreOverview
-    from dcc.operations.overview import Overview, SourceOverview
+    from dcc.operations.overview import Overview, SourceOverview, StoreOverview
     from dcc.outcomes import ZipKey
     from dcc.tracker.queries.zip_action_lists import StateCount
 

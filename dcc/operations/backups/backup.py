@@ -1,4 +1,4 @@
-"""Makes a backup set of a running installation: complete, or not at all.
+"""Makes a backup set of a running installation: complete, or not at all; its manifest, `manifest.json`, comes last.
 
 A set that others may read has no access keys in it.
 """
@@ -6,44 +6,183 @@ A set that others may read has no access keys in it.
 from __future__ import annotations
 
 import fcntl
-import hashlib
+import json
 import os
+import re
 import shutil
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Any, Final
 
+from pydantic import Field, SecretStr, TypeAdapter
 from sqlalchemy import Connection, Engine
+from sqlalchemy.engine import make_url
 
 from dcc.databases.database import Database
+from dcc.databases.engines import database_label
 from dcc.databases.schema import refuse_unfinished, require_file
-from dcc.errors import BackupActiveError, BackupError
-from dcc.operations.backups.archive_copies import CopiedArchives, copy_archives
-from dcc.operations.backups.database_files import disk_errors, fsync, open_file, revision_of, write_file
-from dcc.operations.backups.manifest import (
-    MANIFEST,
-    STAGING_FILES,
-    STAGING_INDEX,
-    BackupManifest,
-    DatabaseOfSet,
-    SetFile,
-    StagingOfSet,
-    sets_in,
-    shown_settings,
-    write_manifest,
+from dcc.errors import BackupActiveError, BackupError, DccError
+from dcc.operations.archive_audits import ArchiveCopies
+from dcc.operations.backups.database_files import (
+    Progress,
+    TableSum,
+    disk_errors,
+    fsync,
+    no_progress,
+    open_file,
+    revision_of,
+    snapshot,
+    sum_tables,
+    write_file,
 )
-from dcc.operations.backups.row_copies import Progress, TableSum, no_progress, snapshot, sum_tables
 from dcc.operations.backups.staged_files import list_files, write_index
 from dcc.qc.database import QC_DATABASE
+from dcc.runtime.checksums import sha256_of
 from dcc.runtime.private_files import PRIVATE_DIRECTORY, make_directory
 from dcc.settings import Settings
+from dcc.store.archive_store import Replica
 from dcc.tracker.database import TRACKER
+from dcc.tracker.stored_archives import all_archives
+
+FORMAT_VERSION: Final = 1
+MANIFEST: Final = "manifest.json"
+STAGING_INDEX: Final = "staging.jsonl.gz"
+STAGING_FILES: Final = "staging"
+SET_NAME: Final = re.compile(r"dcc-[0-9]{8}T[0-9]{6}Z(?:-[0-9]+)?").fullmatch
+
+_MADE_BY: Final = "dcc backup"
+_NO_SET: Final = f"{{}} holds no whole backup: {MANIFEST} is missing. Name a directory that dcc backup has made."
+
+
+@dataclass(frozen=True, slots=True)
+class SetFile:
+    """A file of a set: its name, bytes and SHA-256."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z_]+\.(?:db|jsonl\.gz)$")]
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseOfSet:
+    """A database of a set: its file, schema, tables, and the kind of database that it was read from."""
+
+    file: SetFile
+    revision: str
+    kind: str
+    tables: Mapping[str, TableSum]
+
+
+@dataclass(frozen=True, slots=True)
+class StagingOfSet:
+    """Staging of a set: the file with the list, the number of files and bytes; whether it has the files too."""
+
+    index: SetFile
+    files: int
+    size_bytes: int
+    copied: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BackupManifest:
+    """The description of a set. `sessions` are those that were active; `seconds` is how long the backup took."""
+
+    created: datetime
+    platform_version: str
+    seconds: float
+    with_secrets: bool
+    sessions: tuple[int, ...]
+    tracker: DatabaseOfSet
+    qc: DatabaseOfSet
+    staging: StagingOfSet
+    settings: Mapping[str, str]
+
+    @property
+    def rows(self) -> int:
+        """The rows of all tables of both databases."""
+        return sum(table.rows for database in (self.tracker, self.qc) for table in database.tables.values())
+
+
+def write_manifest(directory: Path, manifest: BackupManifest) -> None:
+    """Write the manifest of a set, readable by this user only."""
+    content = {"made_by": _MADE_BY, "format_version": FORMAT_VERSION} | asdict(manifest)
+    content["created"] = f"{manifest.created:%Y-%m-%dT%H:%M:%SZ}"
+    path = directory / MANIFEST
+    path.touch(mode=0o600, exist_ok=False)
+    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
+def read_manifest(directory: Path) -> BackupManifest:
+    """Read the manifest of a set. Raises BackupError if there is none, or one of a later format."""
+    path = directory / MANIFEST
+    try:
+        read: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        if read["made_by"] != _MADE_BY:
+            raise ValueError(read["made_by"])
+        version = int(read["format_version"])
+        if version <= FORMAT_VERSION:
+            # Sets of earlier versions name one session at most.
+            sessions = read["sessions"] if "sessions" in read else [read["session"]]
+            created = datetime.strptime(read["created"], "%Y-%m-%dT%H:%M:%SZ")
+            known = {"created": created, "sessions": [session for session in sessions if session is not None]}
+            return TypeAdapter(BackupManifest).validate_python(read | known)
+    except FileNotFoundError as error:
+        raise BackupError(_NO_SET.format(directory)) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BackupError(f"{path} is damaged, or no manifest of a backup. Use another backup.") from error
+    except OSError as error:
+        raise BackupError(f"{path} could not be read: {error.strerror}. Check its permissions and the disk.") from error
+    raise BackupError(
+        f"{directory} has the format {version}, and this version reads {FORMAT_VERSION} at most. Use the version of "
+        f"dcc that made it ({read.get('platform_version')}), or a later one."
+    )
+
+
+def shown_settings(settings: Settings) -> dict[str, str]:
+    """The settings that differ from the defaults, by environment variable, without secrets."""
+    shown: dict[str, str] = {}
+    for name, field in type(settings).model_fields.items():
+        value = getattr(settings, name)
+        if value is None or value == field.get_default(call_default_factory=True):
+            continue
+        if isinstance(value, SecretStr):
+            value = database_label(make_url(value.get_secret_value())) if name.endswith("_url") else "***"
+        shown[f"DCC_{name.upper()}"] = str(value)
+    return shown
+
+
+def sets_in(directory: Path) -> list[Path]:
+    """The complete sets in a directory, oldest first."""
+    try:
+        named = [path for path in directory.iterdir() if SET_NAME(path.name)]
+    except OSError as error:
+        raise BackupError(
+            f"The directory {directory} could not be read: {error.strerror}. Check the path and its permissions."
+        ) from error
+    return sorted((path for path in named if (path / MANIFEST).is_file()), key=_age)
+
+
+def _age(path: Path) -> tuple[str, int]:
+    moment, _, number = path.name.removeprefix("dcc-").partition("Z-")
+    return moment.rstrip("Z"), int(number or 0)
+
+
+def find_set(directory: Path) -> Path:
+    """The directory itself if it is a set, else the newest set in it. Raises BackupError if there is none."""
+    if (directory / MANIFEST).is_file():
+        return directory
+    found = sets_in(directory)
+    if not found:
+        raise BackupError(_NO_SET.format(directory))
+    return found[-1]
+
 
 LEFT_OUT_KEY: Final = "env:LEFT_OUT_OF_BACKUP"
 """Replaces a secret: a source with it reports that this variable is not set."""
@@ -208,8 +347,7 @@ def _write_database(
 
 def describe_file(path: Path) -> SetFile:
     """A file of a set as the manifest describes it. Raises OSError."""
-    with path.open("rb") as file:
-        return SetFile(path.name, os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest())
+    return SetFile(path.name, path.stat().st_size, sha256_of(path))
 
 
 def _named(directory: Path, manifest: BackupManifest) -> Path:
@@ -257,3 +395,87 @@ def _alone_in(directory: Path) -> Iterator[None]:
 def _disk_errors(directory: Path) -> AbstractContextManager[None]:
     again = "No set was made. Check the path, its permissions and the space on its disk, then back up again."
     return disk_errors(BackupError, f"The backup could not be written to {directory}", again)
+
+
+ARCHIVES: Final = "archives"
+"""The directory of the copies; a replica of the archive store may name it."""
+
+_NAMED: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedArchives:
+    """The archives that were copied now, those that are there, and the first reasons why others are not."""
+
+    copied: int
+    present: int
+    missing: int
+    reasons: tuple[str, ...]
+
+
+def copy_archives(tracker: Engine, settings: Settings, directory: Path) -> CopiedArchives:
+    """Copy every stored archive that is not there yet to `archives` in a directory, and read it back.
+
+    Raises OSError, TrackerUnreachableError.
+    """
+    root = directory / ARCHIVES
+    make_directory(root)
+    target = Replica(settings.model_copy(update={"min_free_bytes": 0}), str(root))
+    copied, present, after = 0, 0, 0
+    reasons: list[str] = []
+    with ArchiveCopies(tracker, settings) as copies:
+        while archives := copies.read(partial(all_archives, after=after)):
+            after = archives[-1].archive_id
+            for archive in archives:
+                try:
+                    if not target.exists(archive.sha256):
+                        with copies.bytes_of(archive.sha256) as path:
+                            target.put(archive.sha256, path)
+                        copied += 1
+                    present += 1
+                except DccError as error:
+                    reasons.append(str(error))
+    return CopiedArchives(copied, present, len(reasons), tuple(reasons[:3]))
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedArchives:
+    """The archives of a set that are beside it and were read, and those that are not there."""
+
+    good: int
+    missing: int
+
+
+def verify_archives(
+    directory: Path, manifest: BackupManifest, *, on_progress: Progress = no_progress
+) -> VerifiedArchives | None:
+    """Read the archives of a set that were copied beside it; None if none ever were.
+
+    Raises BackupError, with their names, if some are damaged.
+    """
+    root = directory.parent / ARCHIVES
+    total = manifest.tracker.tables["stored_archive"].rows if "stored_archive" in manifest.tracker.tables else 0
+    if not root.is_dir() or not total:
+        return None
+    good, missing, after = 0, 0, 0
+    damaged: list[str] = []
+    with open_file(directory / manifest.tracker.file.name, TRACKER) as connection:
+        while archives := all_archives(connection, after):
+            after = archives[-1].archive_id
+            for archive in archives:
+                try:
+                    if sha256_of(root / archive.sha256[:2] / archive.sha256) == archive.sha256:
+                        good += 1
+                    else:
+                        damaged.append(archive.sha256)
+                except FileNotFoundError:
+                    missing += 1
+                except OSError as error:
+                    damaged.append(f"{archive.sha256} ({error.strerror})")
+                on_progress("archives", good + missing + len(damaged), total)
+    if damaged:
+        raise BackupError(
+            f"{len(damaged):,} archives in {root} are damaged: {', '.join(damaged[:_NAMED])}. Remove these files, and "
+            "have them copied again: dcc backup --with-archives."
+        )
+    return VerifiedArchives(good, missing)

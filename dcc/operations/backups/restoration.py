@@ -18,9 +18,8 @@ from dcc.databases.engines import disposed, open_url
 from dcc.databases.schema import init_database
 from dcc.databases.transactions import writing
 from dcc.errors import BackupError, CopyFailedError
-from dcc.operations.backups.backup import LEFT_OUT_KEY
-from dcc.operations.backups.database_files import disk_errors, finish_file, open_file, remove_file
-from dcc.operations.backups.manifest import (
+from dcc.operations.backups.backup import (
+    LEFT_OUT_KEY,
     STAGING_FILES,
     BackupManifest,
     DatabaseOfSet,
@@ -28,7 +27,16 @@ from dcc.operations.backups.manifest import (
     find_set,
     read_manifest,
 )
-from dcc.operations.backups.row_copies import Progress, differences, no_progress, sum_tables
+from dcc.operations.backups.database_files import (
+    Progress,
+    differences,
+    disk_errors,
+    finish_file,
+    no_progress,
+    open_file,
+    remove_file,
+    sum_tables,
+)
 from dcc.operations.backups.staged_files import (
     FilesProgress,
     StagingReport,

@@ -42,15 +42,9 @@ class StagedFile:
     modified_ns: int
 
     @property
-    def archive(self) -> str:
-        """The archive that the file is, or was extracted from: `add/H.2013-10-31.1.impc.zip`."""
-        action, name = PurePosixPath(self.path).parts[:2]
-        return f"{action}/{name.removesuffix(_CONTENTS)}"
-
-    @property
     def is_archive(self) -> bool:
-        """Whether the file is an archive, and not a document."""
-        return self.archive == self.path
+        """Whether the file is an archive, and not a document in a folder of its own."""
+        return self.path.count("/") == 1
 
 
 def list_files(staging: Path, copy_to: Path | None, on_progress: FilesProgress) -> Iterator[StagedFile]:

@@ -1,4 +1,4 @@
-"""Databases that rows are copied into: empty ones, or ones that are replaced; unusable until they are complete.
+"""Databases that rows are copied into, empty or to be replaced; unusable until they are complete. Moves of storage.
 
 The table `unfinished_copy` marks a database before anything in it changes, and until it is complete. Meanwhile every
 command refuses it, except those that start the copy again. On SQLite the new file is written beside the old one, which
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
@@ -34,23 +34,24 @@ from dcc.errors import (
     StorageNotEmptyError,
 )
 from dcc.operations.backups.database_files import (
-    finish_file,
-    fsync,
-    remove_file,
-    remove_log,
-    revision_is_known,
-    write_file,
-)
-from dcc.operations.backups.row_copies import (
     Progress,
     Row,
     TableShape,
     TableSum,
     differences,
+    disk_errors,
+    finish_file,
+    fsync,
     known_tables,
     last_ids,
+    no_progress,
     patient_connection,
+    remove_file,
+    remove_log,
+    revision_is_known,
+    snapshot,
     sum_tables,
+    write_file,
 )
 from dcc.runtime.private_files import make_directory
 from dcc.session.leases import refuse_during_session
@@ -401,3 +402,77 @@ def _insert(engine: Engine, database: Database, patience_seconds: float, shape: 
             f"{error.orig.args[-1] if error.orig and error.orig.args else error}. Correct it where it is, then give "
             "the command again."
         ) from error
+
+
+_AGAIN: Final = "Nothing was taken over half. Check the disk, then give the command again."
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationReport:
+    """The rows of each copied table of both databases, and the seconds it took."""
+
+    tracker: Mapping[str, TableSum]
+    qc: Mapping[str, TableSum]
+    seconds: float
+
+    @property
+    def rows(self) -> int:
+        """The rows of all tables."""
+        return sum(table.rows for tables in (self.tracker, self.qc) for table in tables.values())
+
+
+def migrate_storage(
+    tracker: Engine,
+    qc: Engine,
+    to_tracker: Engine,
+    to_qc: Engine,
+    settings: Settings,
+    *,
+    on_progress: Progress = no_progress,
+) -> MigrationReport:
+    """Copy both databases, which have this version's schema, into empty ones. The sources are not changed.
+
+    Targets that do not exist are made. After the copy, the sources are read once more and compared with the targets
+    table by table, so that nothing that was written meanwhile is missed. If the copy breaks off, call it again: it
+    starts from the beginning. Raises SessionActiveError during a session, StorageNotEmptyError, CopyFailedError, and
+    the `unreachable` error of a database. Raises ConfigurationError for a target that is a source, the other target or
+    of another system, or whose file cannot be written.
+    """
+    began = time.monotonic()
+    targets = of_tracker, of_qc = Target(to_tracker, settings), Target(to_qc, settings)
+    refuse_same(targets, (tracker, qc))
+    _refuse_session(tracker, settings)
+    for target in targets:
+        target.refuse_others()
+    refuse_filled(of_tracker, of_qc, "Name an empty database, or remove that one.")
+    what = f"The databases could not be copied to the {of_tracker.label} and the {of_qc.label}"
+    with disk_errors(ConfigurationError, what, _AGAIN):
+        for target in targets:
+            target.begin()
+        try:
+            with snapshot(tracker, qc, settings) as both:
+                sums_of_qc = of_qc.fill(both.qc, on_progress)
+                sums_of_tracker = of_tracker.fill(both.tracker, on_progress)
+            _refuse_session(tracker, settings)
+            _compare(Target(qc, settings), sums_of_qc, on_progress)
+            _compare(Target(tracker, settings), sums_of_tracker, on_progress)
+            with replace_both(of_tracker, of_qc):
+                pass
+        finally:
+            for target in targets:
+                target.discard()
+    return MigrationReport(sums_of_tracker, sums_of_qc, time.monotonic() - began)
+
+
+def _refuse_session(tracker: Engine, settings: Settings) -> None:
+    with writing(tracker) as connection:
+        refuse_during_session(connection, settings)
+
+
+def _compare(source: Target, copied: Mapping[str, TableSum], on_progress: Progress) -> None:
+    found = source.sums("rows of the {} compared", on_progress, sum(table.rows for table in copied.values()))
+    if found != copied:
+        raise CopyFailedError(
+            f"The {source.label} was written to while it was copied: {', '.join(differences(found, copied))}. See that "
+            "nothing works with it, then give the command again."
+        )

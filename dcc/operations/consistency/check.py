@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from sqlalchemy import Connection, Engine, func, select
 
-from dcc.operations.consistency import applied_documents, qc_rows, staged_files, tracker_rules
+from dcc.operations.consistency import qc_rows, tracker_rules
 from dcc.operations.consistency.inconsistency import Inconsistency, bounded
 from dcc.session.leases import active_sessions, read_leases
 from dcc.settings import Settings
@@ -24,11 +25,7 @@ def check_consistency(tracker: Engine, qc: Engine | None, settings: Settings) ->
     """
     with tracker.connect() as connection:
         always = list(bounded(_always(connection, qc, settings)))
-
-    def look(connection: Connection) -> Iterator[Inconsistency]:
-        return _at_rest(connection, qc, settings)
-
-    return always + check_at_rest(tracker, settings, look)
+    return always + check_at_rest(tracker, settings, partial(_at_rest, qc=qc, settings=settings))
 
 
 def check_at_rest(
@@ -63,7 +60,7 @@ def _always(tracker: Connection, qc: Engine | None, settings: Settings) -> Itera
         yield from tracker_rules.stored_archives(tracker)
     if qc is not None:
         with qc.connect() as connection:
-            yield from applied_documents.finding_states(connection)
+            yield from qc_rows.finding_states(connection)
             yield from qc_rows.one_current_version(connection)
             yield from qc_rows.lifetimes(connection)
             yield from qc_rows.document_counts(connection)
@@ -77,10 +74,10 @@ def _at_rest(tracker: Connection, qc: Engine | None, settings: Settings) -> Iter
     yield from tracker_rules.zip_states(tracker)
     yield from tracker_rules.download_states(tracker)
     yield from tracker_rules.nothing_under_way(tracker)
-    yield from staged_files.staged_archives(tracker, staging)
-    yield from staged_files.staged_documents(tracker, staging)
-    yield from staged_files.unfinished_files(tracker, staging)
+    yield from tracker_rules.staged_archives(tracker, staging)
+    yield from tracker_rules.staged_documents(tracker, staging)
+    yield from tracker_rules.unfinished_files(tracker, staging)
     if qc is not None:
         with qc.connect() as connection:
-            yield from applied_documents.document_states(tracker, connection)
-            yield from applied_documents.finding_logs(tracker, connection, settings.max_document_errors)
+            yield from qc_rows.document_states(tracker, connection)
+            yield from qc_rows.finding_logs(tracker, connection, settings.max_document_errors)

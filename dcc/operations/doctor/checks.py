@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 from sqlalchemy import Connection, Engine
@@ -158,24 +159,14 @@ class CheckResult:
     seconds: float
 
 
-def ok(subject: str, message: str) -> CheckFinding:
-    """All is well."""
-    return CheckFinding(CheckStatus.OK, subject, message)
-
-
-def warning(subject: str, message: str, advice: str) -> CheckFinding:
-    """It works, but somebody should look at it."""
-    return CheckFinding(CheckStatus.WARNING, subject, message, advice)
-
-
-def failed(subject: str, message: str, advice: str) -> CheckFinding:
-    """It does not work."""
-    return CheckFinding(CheckStatus.FAILED, subject, message, advice)
-
-
-def not_checked(subject: str, message: str, advice: str = "") -> CheckFinding:
-    """It could not be checked, or was left out."""
-    return CheckFinding(CheckStatus.NOT_CHECKED, subject, message, advice)
+ok = partial(CheckFinding, CheckStatus.OK)
+"""All is well."""
+warning = partial(CheckFinding, CheckStatus.WARNING)
+"""It works, but somebody should look at it."""
+failed = partial(CheckFinding, CheckStatus.FAILED)
+"""It does not work."""
+not_checked = partial(CheckFinding, CheckStatus.NOT_CHECKED)
+"""It could not be checked, or was left out."""
 
 
 def explained(error: DccError) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Checks of the machine: disks and permissions, file limits, clock, text encoding, versions of packages."""
+"""Checks of the machine and its databases: files, disks, clock, text encoding, packages and what they add."""
 
 from __future__ import annotations
 
@@ -10,21 +10,165 @@ import shutil
 import sqlite3
 import ssl
 import stat
+import statistics
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
+from sqlalchemy import Connection, Engine, inspect, text
+
+from dcc.converters.conversion import made_converter
 from dcc.databases.columns import MYSQL_FAMILY
-from dcc.operations.doctor.checks import CheckFinding, Environment, failed, not_checked, ok, warning
+from dcc.databases.database import MADE_FIRST, Database
+from dcc.databases.engines import database_label, disposed, first_unwritable
+from dcc.databases.schema import file_is_missing, require_current
+from dcc.databases.server_requirements import require_fit_server
+from dcc.errors import ConfigurationError, DatabaseUnreachableError, DccError
+from dcc.notify.channels.opening import open_channels
+from dcc.operations.doctor.checks import CheckFinding, Environment, explained, failed, not_checked, ok, warning
 from dcc.qc.database import QC_DATABASE
 from dcc.runtime.disk_space import advice_on_writing, is_full
+from dcc.runtime.installed_packages import CHANNELS, CONVERTERS, RULES, SOURCES, added_entries, load_entry
 from dcc.runtime.private_files import write_nothing
+from dcc.sources.connect import OPENERS
 from dcc.tracker.database import TRACKER
+
+_SLOW_MILLISECONDS: Final = 50.0
+_LARGE_WAL_BYTES: Final = 512 * 1024 * 1024
+_PROBES: Final = 5
+_RESTORE: Final = "Restore it from a backup: dcc restore --help"
+_STEPS_BETWEEN_LOOKS: Final = 100_000
+
+
+def check_databases(environment: Environment) -> Iterator[CheckFinding]:
+    """Both databases answer; says what they are."""
+    for database in (TRACKER, QC_DATABASE):
+        yield from _check_database(environment, database)
+
+
+def _check_database(environment: Environment, database: Database) -> Iterator[CheckFinding]:
+    try:
+        engine = environment.engine(database)
+        if file_is_missing(engine):
+            yield failed(
+                database.name, f"None exists at {database_label(engine.url)}.", "Make it: dcc init, or set DCC_HOME."
+            )
+            return
+        with disposed(engine), engine.connect() as connection:
+            latency = _latency(connection)
+            require_fit_server(connection, database)
+            what = _described(connection, engine)
+            _try_to_write(connection)
+    except DccError as error:
+        yield failed(database.name, *explained(error))
+        return
+    message = f"{what} answers within {latency:.1f} ms."
+    if latency > _SLOW_MILLISECONDS:
+        advice = "Sessions ask it several times a second: have it nearer, or see what else its server is doing."
+        yield warning(database.name, message, advice)
+    else:
+        yield ok(database.name, message)
+    if engine.dialect.name == "sqlite":
+        yield from _check_file(environment, database, Path(str(engine.url.database)))
+
+
+def _latency(connection: Connection) -> float:
+    """Milliseconds for a short query."""
+    times = []
+    for _ in range(_PROBES):
+        began = time.monotonic()
+        connection.execute(text("SELECT 1")).scalar()
+        times.append((time.monotonic() - began) * 1_000)
+    return statistics.median(times)
+
+
+def _try_to_write(connection: Connection) -> None:
+    """See that a server takes writes of this account; nothing is left there. Of a SQLite file, its permissions tell."""
+    if connection.dialect.name in MYSQL_FAMILY and inspect(connection).has_table(MADE_FIRST):
+        receipt = {"writer": uuid4().hex}
+        connection.execute(text(f"INSERT INTO {MADE_FIRST} VALUES (:writer, 0, UTC_TIMESTAMP())"), receipt)  # noqa: S608
+        connection.rollback()
+
+
+def _described(connection: Connection, engine: Engine) -> str:
+    label = database_label(engine.url)
+    if engine.dialect.name not in MYSQL_FAMILY:
+        return f"SQLite {sqlite3.sqlite_version}, {label},"
+    version = connection.execute(text("SELECT VERSION()")).scalar()
+    charset = connection.execute(text("SELECT @@character_set_connection")).scalar()
+    return f"{'MariaDB' if 'mariadb' in str(version).lower() else 'MySQL'} {version}, {label}, {charset},"
+
+
+def _check_file(environment: Environment, database: Database, path: Path) -> Iterator[CheckFinding]:
+    subject = f"{database.name} file"
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        yield warning(subject, f"Others may read {path} (mode {mode:o}).", f"chmod 600 {path}")
+    if (file := first_unwritable(path)) is not None:
+        yield failed(subject, f"{file} cannot be written to.", advice_on_writing(file))
+        return
+    wal = path.with_name(f"{path.name}-wal")
+    size = wal.stat().st_size if wal.exists() else 0
+    if size > _LARGE_WAL_BYTES:
+        yield warning(
+            subject,
+            f"{wal} has grown to {size:,} bytes.",
+            "Something reads from the database without end; stop what does (dcc ui, a notebook), and it shrinks.",
+        )
+    yield _check_integrity(environment, subject, path)
+
+
+def _check_integrity(environment: Environment, subject: str, path: Path) -> CheckFinding:
+    """SQLite's own quick check, within the time left."""
+    connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=5, check_same_thread=False)
+    connection.set_progress_handler(lambda: int(environment.seconds_left < 1), _STEPS_BETWEEN_LOOKS)
+    try:
+        journal = connection.execute("PRAGMA journal_mode").fetchone()[0]
+        answers = [str(row[0]) for row in connection.execute("PRAGMA quick_check(5)")]
+    except sqlite3.OperationalError as error:
+        if "interrupted" in str(error):
+            return not_checked(
+                subject, "It is too large for a check in this time.", f"sqlite3 {path} 'PRAGMA quick_check'"
+            )
+        return failed(subject, f"{path} cannot be read: {error}.", _RESTORE)
+    except sqlite3.DatabaseError as error:
+        return failed(subject, f"{path} is damaged: {error}.", _RESTORE)
+    finally:
+        connection.close()
+    if answers != ["ok"]:
+        return failed(subject, f"{path} is damaged: {'; '.join(answers)[:500]}.", _RESTORE)
+    if journal != "wal":
+        return warning(
+            subject,
+            f"{path} has the journal mode {journal}, in which readers and writers wait for each other.",
+            "It is set to wal by the next command that writes; a file system of the network cannot have it.",
+        )
+    return ok(subject, "It is sound (quick_check), in the journal mode wal.")
+
+
+def check_schemas(environment: Environment) -> Iterator[CheckFinding]:
+    """Both databases have this version's schema; nothing of one that is missing or away, as the other check says."""
+    for database in (TRACKER, QC_DATABASE):
+        subject = f"{database.name} schema"
+        engine = environment.engine(database)
+        if file_is_missing(engine):
+            continue
+        try:
+            require_current(engine)
+        except DatabaseUnreachableError:
+            continue
+        except DccError as error:
+            yield failed(subject, *explained(error))
+        else:
+            yield ok(subject, f"It is {database.head}, as this version needs.")
+
 
 CONSTRAINTS: Final = Path(__file__).parents[3] / "constraints.txt"
 """The versions that this version of the platform was tested with; only a checkout has this file."""
@@ -82,20 +226,15 @@ def _check_place(subject: str, place: Path, to_stay_free: int, *, private: bool)
     try:
         write_nothing(existing)
     except OSError as error:
-        yield failed(
-            subject, f"{existing} cannot be written to: {error.strerror}.", _advice_on_writing(error, existing)
-        )
+        advice = advice_on_writing(existing)
+        if is_full(error):
+            advice = "Free some space: dcc staging clean; then run the session again."
+        yield failed(subject, f"{existing} cannot be written to: {error.strerror}.", advice)
         return
     mode = stat.S_IMODE(existing.stat().st_mode)
     if private and existing == place and mode & 0o077:
         yield warning(subject, f"Others may look into {place} (mode {mode:o}).", f"chmod 700 {place}")
     yield _check_room(subject, existing, to_stay_free)
-
-
-def _advice_on_writing(error: OSError, folder: Path) -> str:
-    if is_full(error):
-        return "Free some space: dcc staging clean; then run the session again."
-    return advice_on_writing(folder)
 
 
 def _check_room(subject: str, folder: Path, to_stay_free: int) -> CheckFinding:
@@ -123,12 +262,10 @@ def check_file_limit(_: Environment) -> Iterator[CheckFinding]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     message = f"A process may have {soft:,} files open ({hard:,} at most)."
     advice = f"Raise it: ulimit -n {_WANTED_FILES}, or LimitNOFILE={_WANTED_FILES} in the systemd unit."
-    if soft < _FEWEST_FILES:
-        yield failed("open files", message, advice)
-    elif soft < _WANTED_FILES:
-        yield warning("open files", message, advice)
-    else:
+    if soft >= _WANTED_FILES:
         yield ok("open files", message)
+    else:
+        yield (failed if soft < _FEWEST_FILES else warning)("open files", message, advice)
 
 
 def check_clock(environment: Environment) -> Iterator[CheckFinding]:
@@ -243,3 +380,37 @@ def _installed(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
+
+
+_ADVICE = "Install a corrected version with pip, or remove the package with pip uninstall."
+
+
+def check_added(environment: Environment) -> Iterator[CheckFinding]:
+    """What installed packages add can be used, and protocols have names of their own."""
+    well: dict[str, list[str]] = defaultdict(list)
+    taken: dict[str, str] = {str(protocol): "the platform" for protocol in OPENERS}
+    for group in (RULES, SOURCES, CONVERTERS):
+        for package, entry in added_entries(group):
+            try:
+                added = load_entry(entry, group)
+                if group == CONVERTERS:
+                    made_converter(added)
+            except ConfigurationError as error:
+                yield failed(f"package {package}", str(error), _ADVICE)
+                continue
+            other = taken.setdefault(entry.name, package) if group == SOURCES else package
+            if other != package:
+                yield warning(
+                    f"package {package}",
+                    f"Its protocol {entry.name} is never used: {other} has one of that name.",
+                    "Give its entry point another name.",
+                )
+            well[package].append(f"{entry.value} ({group})")
+    problems: list[str] = []
+    open_channels(environment.settings, problems)
+    for problem in problems:
+        yield failed("channels of packages", problem, _ADVICE)
+    for package, entry in () if problems else added_entries(CHANNELS):
+        well[package].append(f"{entry.value} ({CHANNELS})")
+    for package, added in well.items():
+        yield ok(f"package {package}", f"It adds {', '.join(added)}.")

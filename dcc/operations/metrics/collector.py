@@ -7,34 +7,97 @@ fixed number of statements, whatever the number of archives, and no label has th
 from __future__ import annotations
 
 import logging
+import os
 import platform
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
 from prometheus_client import generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
+from sqlalchemy import Connection, Engine, text
 
 from dcc.databases.schema import current
-from dcc.operations.metrics.families import Labels, Metric, gauge
-from dcc.operations.metrics.sources import centre_families, source_families
-from dcc.operations.metrics.storage import (
-    archive_families,
-    database_bytes,
-    instance_families,
-    size_family,
-    staging_families,
+from dcc.operations.metrics.families import Labels, Metric, metric, timestamp
+from dcc.operations.metrics.work import (
+    centre_families,
+    quality_families,
+    session_families,
+    source_families,
+    work_families,
 )
-from dcc.operations.metrics.work import quality_families, session_families, work_families
+from dcc.operations.overview import store_overview
 from dcc.qc.database import open_qc_database
-from dcc.runtime.log_context import with_log_context
+from dcc.runtime.disk_space import free_bytes
 from dcc.runtime.private_files import SHARED_FILE, replacement_file
+from dcc.runtime.time_limits import in_thread
 from dcc.settings import Settings
 from dcc.tracker.database import open_tracker
+
+_MYSQL_SIZE = text(
+    "SELECT sum(data_length + index_length) FROM information_schema.tables WHERE table_schema = database()"
+)
+
+
+def database_bytes(engine: Engine) -> int:
+    """A database's bytes on disk; on a server, its estimate."""
+    if engine.dialect.name == "sqlite":
+        path = str(Path(str(engine.url.database)).resolve())
+        return sum(filter(None, (_size(path + part) for part in ("", "-wal", "-shm"))))
+    with engine.connect() as connection:
+        return int(connection.scalar(_MYSQL_SIZE) or 0)
+
+
+def staging_families(settings: Settings) -> Iterator[Metric]:
+    """The size of staging, and the free space on its disk. Raises OSError."""
+    yield metric("staging_free_bytes", free_bytes(settings.staging_directory))
+    yield metric("staging_min_free_bytes", settings.min_free_bytes)
+    count, size = tree_size(settings.staging_directory)
+    yield metric("staging_bytes", size)
+    yield metric("staging_files", count)
+
+
+def archive_families(connection: Connection, settings: Settings) -> Iterator[Metric]:
+    """The archives of the archive store, and the state of their copies."""
+    found = store_overview(connection, settings)
+    yield metric("archive_store_archives", found.archives.archives)
+    yield metric("archive_store_bytes", found.archives.size_bytes)
+    yield metric("archive_store_lost_archives", len(found.lost))
+    copies = {(one.replica, state): held.archives for one in found.replicas for state, held in one.copies.items()}
+    yield metric("archive_store_copies", copies)
+    checks = {(one.replica,): timestamp(one.oldest_check) for one in found.replicas}
+    yield metric("archive_store_oldest_check_timestamp_seconds", checks)
+
+
+def instance_families(settings: Settings) -> Iterator[Metric]:
+    """The size of the Dagster instance's directory."""
+    yield metric("database_bytes", {("dagster",): tree_size(settings.dagster_home)[1]})
+
+
+def tree_size(root: Path) -> tuple[int, int]:
+    """The number of files below a directory, and their bytes; 0 for a missing directory. Raises OSError."""
+    found = (_size(f"{folder}/{name}") for folder, _, names in os.walk(root, onerror=_raise) for name in names)
+    sizes = [size for size in found if size is not None]
+    return len(sizes), sum(sizes)
+
+
+def _raise(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
+def _size(path: str) -> int | None:
+    """The bytes of a file; None if it is gone, as sessions add and remove files meanwhile."""
+    try:
+        return os.lstat(path).st_size
+    except FileNotFoundError:
+        return None
+
 
 log = logging.getLogger(__name__)
 
@@ -92,14 +155,14 @@ def _tracker(settings: Settings) -> Iterator[Metric]:
             yield from centre_families(connection, settings)
             yield from work_families(connection)
             yield from archive_families(connection, settings)
-        yield size_family("tracker", database_bytes(engine))
+        yield metric("database_bytes", {("tracker",): database_bytes(engine)})
 
 
 def _qc(settings: Settings) -> Iterator[Metric]:
     with current(open_qc_database(settings)) as engine:
         with engine.connect() as connection:
             yield from quality_families(connection)
-        yield size_family("qc", database_bytes(engine))
+        yield metric("database_bytes", {("qc",): database_bytes(engine)})
 
 
 PARTS: Final[dict[str, Part]] = {
@@ -131,9 +194,9 @@ class Collection:
         """All families. Raises nothing: the families of a part that failed are missing, and it is reported as down."""
         answers = {name: self._begin(name, part) for name, part in PARTS.items()}
         deadline = time.monotonic() + self._part_seconds
-        families = [_build_info()]
-        up: dict[Labels, float] = {}
-        seconds: dict[Labels, float] = {}
+        families = [metric("build_info", {(version("dcc"), platform.python_version()): 1})]
+        up: dict[Labels, float | None] = {}
+        seconds: dict[Labels, float | None] = {}
         for name, answer in answers.items():
             found: list[Metric] | Exception | None = None
             try:
@@ -145,33 +208,24 @@ class Collection:
                 log.warning("The metrics of part %s could not be collected: %s", name, found)
             up[name,] = float(isinstance(found, list))
             families.extend(found if isinstance(found, list) else ())
-        families.append(gauge("metrics_part_up", "Whether this part of the metrics could be collected.", ("part",), up))
-        families.append(gauge("metrics_part_seconds", "How long this part of the metrics took.", ("part",), seconds))
-        return _merged(families)
+        return _merged([*families, metric("metrics_part_up", up), metric("metrics_part_seconds", seconds)])
 
     def _begin(self, name: str, part: Part) -> _Answer:
         with self._lock:
             before = self._under_way.get(name)
             if before is not None and not before.done():
                 return before
-            answer = self._under_way[name] = _Answer()
-        work = with_log_context(self._tell)
-        threading.Thread(target=work, args=(answer, part), name=f"metrics {name}", daemon=True).start()
-        return answer
+            self._under_way[name] = in_thread(partial(self._collected, part), f"metrics {name}")
+            return self._under_way[name]
 
-    def _tell(self, answer: _Answer, part: Part) -> None:
+    def _collected(self, part: Part) -> tuple[list[Metric] | Exception, float]:
         began = time.monotonic()
         found: list[Metric] | Exception
         try:
             found = list(part(self._settings))
         except Exception as error:  # whatever it is, the other parts are collected
             found = error
-        answer.set_result((found, time.monotonic() - began))
-
-
-def _build_info() -> Metric:
-    values: dict[Labels, float] = {(version("dcc"), platform.python_version()): 1}
-    return gauge("build_info", "The version of the platform, and of Python.", ("version", "python"), values)
+        return found, time.monotonic() - began
 
 
 def _merged(families: Iterable[Metric]) -> list[Metric]:

@@ -2,6 +2,9 @@
 
 While an archive is moved aside and this is recorded, the tracker's lock keeps sessions from beginning; the files are
 deleted afterwards. So a session finds an archive complete, or not at all.
+
+Nothing goes that a session may still need: an archive whose documents are not all validated, or a document that waits
+for upload or confirmation. `dcc retry` downloads everything else again.
 """
 
 from __future__ import annotations
@@ -10,7 +13,9 @@ import logging
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import partial
 from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, Engine, and_, exists
@@ -18,13 +23,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, and_, exists
 from dcc.databases.list_parameters import rows_with
 from dcc.databases.transactions import insert_rows, run_reading, run_writing
 from dcc.errors import ArchiveRemovedError, CleaningError
-from dcc.operations.retention.policy import (
-    KnownArchive,
-    Policy,
-    RetentionDecision,
-    RetentionVerdict,
-    retention_decisions,
-)
+from dcc.naming import Action
 from dcc.operations.retention.staged_files import RemovalDirectories, StagedArchive, StagedKind, read_staging
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
@@ -45,9 +44,137 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.queries.zip_action_lists import select_zip_actions
 from dcc.tracker.register.source_addresses import SourceState
-from dcc.tracker.states import VALID, State
+from dcc.tracker.states import NOT_ARRIVED, VALID, WAITING, State
 from dcc.tracker.stored_archives import not_stored_everywhere
 from dcc.tracker.submission_rows import LATEST_OF_SUBMISSION, is_at, state_of, zip_key_of
+
+log = logging.getLogger(__name__)
+
+_DAY_SECONDS: Final = 86_400
+_AT_ONCE: Final = 100
+_WHOLE: Final = (StagedKind.ARCHIVE, StagedKind.CONTENTS)
+_PART: Final = (StagedKind.PART, StagedKind.ORIGIN)
+
+
+class RetentionVerdict(StrEnum):
+    """A decision on an entry of staging."""
+
+    KEEP = "keep"
+    REMOVE = "remove"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Days to keep submissions that have passed `phase`, that failed or were given up, and parts without a source."""
+
+    keep_days: int
+    keep_failed_days: int
+    keep_part_days: int
+    phase: Phase
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Policy:
+        """The policy of the settings."""
+        return cls(
+            keep_days=settings.staging_keep_days,
+            keep_failed_days=settings.staging_keep_failed_days,
+            keep_part_days=settings.staging_keep_part_days,
+            phase=Phase[settings.staging_keep_phase.upper()],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KnownArchive:
+    """What the tracker knows of a submission: `changed` is the time of its latest change of state (UTC, naive).
+
+    `hosted`: a source hosts it now. `validated`: all documents of its latest download are validated. `to_upload`: one
+    of them waits for its upload. `held`: one waits for confirmation, or its upload was interrupted. `stored`: the
+    archive store has its bytes.
+    """
+
+    za_id: int
+    centre: str | None
+    state: State
+    changed: datetime
+    hosted: bool
+    validated: bool = True
+    to_upload: bool = False
+    held: bool = False
+    stored: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionDecision:
+    """A decision with its reason; `known` is what the tracker knows of the submission, None for nothing."""
+
+    staged: StagedArchive
+    verdict: RetentionVerdict
+    reason: str
+    age_days: int
+    known: KnownArchive | None = None
+
+
+def retention_decisions(
+    staged: StagedArchive, known: KnownArchive | None, policy: Policy, now: datetime
+) -> list[RetentionDecision]:
+    """Decide on an archive with its contents, and on a part of it, if there are both; `now` is in UTC, naive."""
+    if known is None:
+        return [_decide_on_unknown(staged, now)]
+    decisions = []
+    for kinds, keep, changed in ((_WHOLE, _keep_whole, known.changed), (_PART, _keep_part, None)):
+        if (one := staged.of(*kinds)) is not None:
+            days, reason = keep(one, known, policy)
+            age = _age(now, one.modified, changed)
+            verdict = RetentionVerdict.KEEP if days is None or age < days else RetentionVerdict.REMOVE
+            decisions.append(RetentionDecision(one, verdict, reason, age, known))
+    return decisions
+
+
+def _decide_on_unknown(staged: StagedArchive, now: datetime) -> RetentionDecision:
+    verdict, reason = RetentionVerdict.UNKNOWN, "not known to the tracker"
+    if staged.of(StagedKind.LEFT_OVER) is not None:
+        verdict, reason = RetentionVerdict.REMOVE, "a left-over of a process that was killed"
+    elif staged.key is None and staged.place in set(Action):
+        verdict, reason = RetentionVerdict.KEEP, "a link, which is not followed"
+    elif staged.key is None:
+        reason = "nothing that the platform puts there"
+    return RetentionDecision(staged, verdict, reason, _age(now, staged.modified))
+
+
+def _keep_whole(staged: StagedArchive, known: KnownArchive, policy: Policy) -> tuple[int | None, str]:
+    """The days for which an archive with its contents is kept, None for ever; and why."""
+    state = known.state
+    if not known.stored and staged.of(StagedKind.ARCHIVE) is not None:
+        return None, "it is not in the archive store yet: dcc archive repair"
+    if state == WAITING:
+        return policy.keep_failed_days, "it is to be downloaded again"
+    if not known.validated or (not state.failed and state < VALID):
+        return None, "it is not validated whole"
+    if known.held or (known.to_upload and policy.phase > Phase.XSD):
+        return None, "a document of it waits to be uploaded or confirmed"
+    if state.status in (Status.FAILED, Status.CANCELLED):
+        return policy.keep_failed_days, f"it is at {state}"
+    if state >= State(policy.phase, Status.DONE):
+        return policy.keep_days, f"it is through, at {state}"
+    return None, f"it is not through {policy.phase.short_name} yet, at {state}"
+
+
+def _keep_part(_: StagedArchive, known: KnownArchive, policy: Policy) -> tuple[int | None, str]:
+    if known.state != WAITING and known.state not in NOT_ARRIVED:
+        return 0, "a part of an archive that has arrived since"
+    if known.hosted:
+        return None, "its download goes on from there"
+    return policy.keep_part_days, "a part of an archive that no file source hosts any more"
+
+
+def _age(now: datetime, modified: float, changed: datetime | None = None) -> int:
+    """Complete days since the later of both times; 0 for a future time."""
+    since = now.replace(tzinfo=UTC).timestamp() - modified
+    if changed is not None:
+        since = min(since, (now - changed).total_seconds())
+    return max(int(since // _DAY_SECONDS), 0)
+
 
 _UNFINISHED: Final = (Status.PENDING, Status.RUNNING)
 
@@ -96,11 +223,6 @@ def known_archives(connection: Connection, keys: Collection[ZipKey]) -> dict[Zip
     }
 
 
-log = logging.getLogger(__name__)
-
-_AT_ONCE: Final = 100
-
-
 @dataclass
 class CleaningResult:
     """What was removed; `changed` are places that were left alone because they had changed meanwhile."""
@@ -143,29 +265,19 @@ def clean(
     SessionActiveError, SessionLostError, CleaningError if something cannot be removed, and TrackerUnreachableError.
     What was removed before stays so; what could not be recorded is put back.
     """
+    write = partial(run_writing, tracker) if session is None else session.write
+    alone = settings if session is None else None
     if session is None:
         # Old reports are removed below even if staging keeps everything.
-        run_writing(tracker, lambda connection: refuse_during_session(connection, settings))
+        write(partial(refuse_during_session, settings=settings))
     cleaned = CleaningResult()
     going = [decision for decision in decisions if _goes(decision, unknown)]
     for start in range(0, len(going), _AT_ONCE):
         batch = going[start : start + _AT_ONCE]
         try:
             with RemovalDirectories(settings.staging_directory) as aside:
-
-                def take(
-                    connection: Connection,
-                    batch: Sequence[RetentionDecision] = batch,
-                    aside: RemovalDirectories = aside,
-                ) -> tuple[list[RetentionDecision], list[str]]:
-                    if session is None:
-                        refuse_during_session(connection, settings)
-                    return _take(connection, batch, aside, policy, unknown)
-
-                if session is None:
-                    removed, changed = run_writing(tracker, take)
-                else:
-                    removed, changed = session.write(take)
+                take = partial(_take, batch=batch, aside=aside, policy=policy, unknown=unknown, alone=alone)
+                removed, changed = write(take)
         except OSError as error:
             raise CleaningError(
                 f"Something in staging ({settings.staging_directory}) cannot be removed: {error.filename or ''} "
@@ -173,9 +285,8 @@ def clean(
             ) from error
         cleaned.removed += removed
         cleaned.changed += changed
-        remove_reports(
-            settings, [decision.staged.key for decision in removed if _was_whole(decision) and decision.staged.key]
-        )
+        whole = [decision.staged.key for decision in removed if decision.staged.of(*_WHOLE)]
+        remove_reports(settings, [key for key in whole if key is not None])
     remove_old_reports(settings, max(policy.keep_days, policy.keep_failed_days))
     return cleaned
 
@@ -218,18 +329,24 @@ def _decide(
     ]
 
 
-def _was_whole(removed: RetentionDecision) -> bool:
-    return removed.staged.of(StagedKind.ARCHIVE, StagedKind.CONTENTS) is not None
-
-
 def _goes(decision: RetentionDecision, unknown: bool) -> bool:
     return decision.verdict is RetentionVerdict.REMOVE or (unknown and decision.verdict is RetentionVerdict.UNKNOWN)
 
 
 def _take(
-    connection: Connection, batch: Sequence[RetentionDecision], aside: RemovalDirectories, policy: Policy, unknown: bool
+    connection: Connection,
+    batch: Sequence[RetentionDecision],
+    aside: RemovalDirectories,
+    policy: Policy,
+    unknown: bool,
+    alone: Settings | None,
 ) -> tuple[list[RetentionDecision], list[str]]:
-    """Move aside what may still be removed, and record it; returns this, and the places that had changed."""
+    """Move aside what may still be removed, and record it; returns this, and the places that had changed.
+
+    With `alone`, no session may be active.
+    """
+    if alone is not None:
+        refuse_during_session(connection, alone)
     # An earlier attempt whose connection was lost may have moved something that a session wants by now.
     aside.put_back()
     keys = {decision.staged.key for decision in batch if decision.staged.key is not None}
@@ -251,13 +368,11 @@ def _take(
 
 def _row(connection: Connection, removed: RetentionDecision) -> list[dict[str, object]]:
     """The entry in the submission's log, if more than a part of its archive was removed."""
-    whole = removed.staged.of(StagedKind.ARCHIVE, StagedKind.CONTENTS)
+    whole = removed.staged.of(*_WHOLE)
     if removed.known is None or whole is None:
         return []
-    kinds = {entry.kind for entry in whole.entries}
-    what = " and ".join(
-        noun for kind, noun in ((StagedKind.ARCHIVE, "archive"), (StagedKind.CONTENTS, "documents")) if kind in kinds
-    )
+    nouns = {StagedKind.ARCHIVE: "archive", StagedKind.CONTENTS: "documents"}
+    what = " and ".join(noun for kind, noun in nouns.items() if whole.of(kind))
     message = (
         f"Its {what} ({whole.bytes:,} bytes) went from staging after {removed.age_days} days, since {removed.reason}. "
         f"To have it there again: dcc retry {whole.key}"

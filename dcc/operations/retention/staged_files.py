@@ -44,6 +44,9 @@ class StagedKind(StrEnum):
     UNKNOWN = "unknown"
 
 
+_ENDINGS: Final = {StagedKind.CONTENTS: ".contents", StagedKind.ORIGIN: ".part.json", StagedKind.PART: ".part"}
+
+
 @dataclass(frozen=True, slots=True)
 class StagedEntry:
     """A file or directory of staging.
@@ -67,18 +70,11 @@ class StagedEntry:
     @property
     def archive_name(self) -> str | None:
         """The name of its archive; None without one."""
-        match self.kind:
-            case StagedKind.ARCHIVE:
-                endings = (manifest_beside("", suffix) for suffix in MANIFEST_FORMATS)
-                ending = next((each for each in endings if self.name.endswith(each)), "")
-                return self.name.removesuffix(ending)
-            case StagedKind.CONTENTS:
-                return self.name.removesuffix(".contents")
-            case StagedKind.PART:
-                return self.name.removesuffix(".part")
-            case StagedKind.ORIGIN:
-                return self.name.removesuffix(".part.json")
-        return None
+        if self.kind is StagedKind.ARCHIVE:
+            endings = (manifest_beside("", suffix) for suffix in MANIFEST_FORMATS)
+            return self.name.removesuffix(next((each for each in endings if self.name.endswith(each)), ""))
+        ending = _ENDINGS.get(self.kind)
+        return None if ending is None else self.name.removesuffix(ending)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,12 +162,11 @@ def _kind(found: os.DirEntry[str]) -> StagedKind:
     if _is_left_over(name):
         return StagedKind.LEFT_OVER
     if found.is_dir(follow_symlinks=False):
-        return StagedKind.CONTENTS if name.endswith(".contents") else StagedKind.UNKNOWN
+        return StagedKind.CONTENTS if name.endswith(_ENDINGS[StagedKind.CONTENTS]) else StagedKind.UNKNOWN
     if not found.is_file(follow_symlinks=False):
         return StagedKind.UNKNOWN
-    if name.endswith(".part.json"):
-        return StagedKind.ORIGIN
-    return StagedKind.PART if name.endswith(".part") else StagedKind.ARCHIVE
+    unfinished = (StagedKind.ORIGIN, StagedKind.PART)
+    return next((kind for kind in unfinished if name.endswith(_ENDINGS[kind])), StagedKind.ARCHIVE)
 
 
 def _entry(found: os.DirEntry[str], folder: str, kind: StagedKind, within: bool) -> Iterator[StagedEntry]:

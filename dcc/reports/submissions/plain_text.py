@@ -30,7 +30,7 @@ from dcc.reports.submissions.model import (
 )
 from dcc.reports.submissions.page import cause_values, submission_values
 from dcc.reports.submissions.templates import render
-from dcc.runtime.wrapping import wrapped
+from dcc.runtime.legible_text import wrapped
 from dcc.tracker.session_statistics import seconds_text
 
 WIDTH: Final = 100
