@@ -38,7 +38,6 @@ from dcc.rules import (
     experiment_rules,
     further_rules,
     media_rules,
-    procedure_rules,
     series_rules,
     specimen_rules,
     value_rules,
@@ -68,7 +67,6 @@ from dcc.vocabulary import Severity
 RULE_MODULES = (
     specimen_rules,
     experiment_rules,
-    procedure_rules,
     value_rules,
     series_rules,
     media_rules,
