@@ -19,8 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from dcc.errors import DccError, fault_of
 from dcc.messages import Message as MarkedMessage
 from dcc.notify import outages
-from dcc.notify.channels.base import Channel, notifies
-from dcc.notify.channels.opening import open_channels
+from dcc.notify.channels.base import Channel, notifies, open_channels
 from dcc.notify.composer import Composer
 from dcc.notify.messages import Audience, Item, Message, MessageKind
 from dcc.notify.notifiers import SessionNotifier, notify_owners, remind_centres

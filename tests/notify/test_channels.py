@@ -19,7 +19,7 @@ import pytest
 from pydantic import SecretStr
 
 from dcc.errors import ConfigurationError, NotificationNotSentError
-from dcc.notify.channels import opening
+from dcc.notify.channels import base
 from dcc.notify.channels.mail import MailTransport, Wording
 from dcc.notify.channels.webhook import WebhookChannel
 from dcc.notify.messages import Audience, Message, MessageKind
@@ -226,10 +226,10 @@ def opened(monkeypatch: pytest.MonkeyPatch, make: object) -> tuple[list[Any], li
             raise make
         return make
 
-    monkeypatch.setattr(opening, "added_entries", lambda _: [("acme 1.0", EntryPoint("acme", "acme", "dcc.channels"))])
-    monkeypatch.setattr(opening, "load_entry", load)
+    monkeypatch.setattr(base, "added_entries", lambda _: [("acme 1.0", EntryPoint("acme", "acme", "dcc.channels"))])
+    monkeypatch.setattr(base, "load_entry", load)
     problems: list[str] = []
-    return opening.open_channels(SETTINGS, problems), problems
+    return base.open_channels(SETTINGS, problems), problems
 
 
 @pytest.mark.parametrize(

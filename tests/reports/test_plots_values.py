@@ -10,6 +10,7 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.qc.contexts.building import build_contexts
 from dcc.reports.languages import load_catalogue
+from dcc.reports.plots.bars import MAX_WEEKS, count_weeks, draw_weeks
 from dcc.reports.plots.distributions import groups_of
 from dcc.reports.plots.picture import PictureKind
 from dcc.reports.plots.selection import picture_of_parameter, pictures_of_centre, pictures_of_zip
@@ -24,7 +25,6 @@ from dcc.reports.plots.values import (
     parameter_named,
     require_documents,
 )
-from dcc.reports.plots.weekly_experiments import MAX_WEEKS, count_weeks, draw_weeks
 from dcc.reports.submissions.collecting import draw_pictures
 from dcc.settings import Settings
 from tests.support.asking import in_reading

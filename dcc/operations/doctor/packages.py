@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dcc.converters.conversion import made_converter
 from dcc.errors import ConfigurationError
-from dcc.notify.channels.opening import open_channels
+from dcc.notify.channels.base import open_channels
 from dcc.operations.doctor.checks import CheckFinding, Environment, failed, ok, warning
 from dcc.runtime.installed_packages import CHANNELS, CONVERTERS, RULES, SOURCES, added_entries, load_entry
 from dcc.sources.connect import OPENERS

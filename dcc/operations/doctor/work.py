@@ -20,10 +20,10 @@ from dcc.errors import DccError, NotificationNotSentError
 from dcc.messages import count_of
 from dcc.notify.channels.base import notifies
 from dcc.notify.channels.mail import MailTransport, Wording
-from dcc.notify.channels.reports import REPORT_WORDING
 from dcc.notify.digests import addresses_of
 from dcc.notify.ledger import SendState
 from dcc.notify.messages import MessageKind
+from dcc.notify.session_report import REPORT_WORDING
 from dcc.operations.archive_overview import store_overview
 from dcc.operations.doctor.checks import (
     CheckFinding,

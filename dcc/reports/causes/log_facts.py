@@ -16,8 +16,7 @@ from dcc.errors import ArchiveRemovedError, MemberIgnoredError
 from dcc.messages import Message, message_from_json
 from dcc.outcomes import HELD, LEFT_OUT
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
-from dcc.reports.causes.cause import Fact
-from dcc.reports.causes.counting import FindingGroup
+from dcc.reports.causes.cause import Fact, FindingGroup
 from dcc.reports.causes.errors import declared_code
 from dcc.reports.causes.permitted import nearest_of
 from dcc.reports.causes.scopes import Scope, zip_conditions

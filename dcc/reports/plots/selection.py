@@ -13,7 +13,7 @@ from dcc.errors import NotFoundError
 from dcc.outcomes import ZipKey
 from dcc.qc.models import CONTEXT, MEASUREMENT, RUN
 from dcc.reports.languages import Catalogue
-from dcc.reports.plots import distributions, series, weekly_experiments
+from dcc.reports.plots import bars, distributions, series
 from dcc.reports.plots.picture import Picture
 from dcc.reports.plots.values import (
     MAX_VALUES,
@@ -145,8 +145,8 @@ def _pictures(
         parameter_values = load_values(qc, parameter, centre, key, with_others=has_others, limit=MAX_VALUES)
         if parameter_values is not None:
             pictures.append(_picture(parameter_values, catalogue))
-    counted = weekly_experiments.count_weeks(qc, ranked[0][0][-1], key) if ranked and limit > 1 else None
-    return [*pictures, weekly_experiments.picture_of(counted, catalogue)] if counted else pictures
+    counted = bars.count_weeks(qc, ranked[0][0][-1], key) if ranked and limit > 1 else None
+    return [*pictures, bars.picture_of(counted, catalogue)] if counted else pictures
 
 
 def _picture(parameter_values: ParameterValues, catalogue: Catalogue) -> Picture:

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from dcc.documents.lexical import parse_number
 from dcc.reports.languages import Catalogue
-from dcc.reports.plots.boxes import DIAMOND, RING, axis_limits
-from dcc.reports.plots.captions import caption_of, heading_of
+from dcc.reports.plots.distributions import DIAMOND, RING, axis_limits, caption_of, heading_of
 from dcc.reports.plots.picture import (
     BOX_EDGE,
     GRID,

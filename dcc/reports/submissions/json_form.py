@@ -18,8 +18,11 @@ from dcc.reports.submissions.labels import (
     STANDING_LABELS,
     TONE_LABELS,
 )
-from dcc.reports.submissions.limits import LONGEST_VALUE, MAX_HOSTS, MAX_PERMITTED, MAX_REASONS, shortened
 from dcc.reports.submissions.model import (
+    LONGEST_VALUE,
+    MAX_HOSTS,
+    MAX_PERMITTED,
+    MAX_REASONS,
     AcceptedData,
     CentreReport,
     DocumentReport,
@@ -29,6 +32,7 @@ from dcc.reports.submissions.model import (
     SourceReport,
     SubmissionReport,
     ZipLine,
+    shortened,
 )
 from dcc.reports.submissions.sentences import decision_sentence, next_sentences, session_outcome, who_acts_on
 from dcc.tracker.queries.zip_stories import DownloadStory

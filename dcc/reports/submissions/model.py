@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from dcc.messages import Message
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
+from dcc.runtime.legible_text import legible
 from dcc.tracker.crawls import CrawlEntry, CrawlFindingEntry
 from dcc.tracker.decisions import Decision
 from dcc.tracker.queries.zip_action_lists import StateCount
@@ -364,3 +365,20 @@ class SessionReport(Summary):
 
 Report = SubmissionReport | CentreReport | SessionReport
 """Any of the three."""
+
+
+# So much of what centres and servers say is shown that a page stays below two megabytes.
+LONGEST_MESSAGE: Final = 600
+LONGEST_VALUE: Final = 200
+MAX_PERMITTED: Final = 10
+MAX_HOSTS: Final = 20
+MAX_REASONS: Final = 3
+"""Reasons of one download attempt: the last."""
+MAX_PICTURE_BYTES: Final = 600_000
+"""Of all pictures in a page, encoded; the page says how many more it leaves out."""
+
+
+def shortened(text: str, limit: int = LONGEST_MESSAGE) -> str:
+    """The text, or the beginning of it with an ellipsis; no longer than `limit` when what is not seen is spelt out."""
+    seen = legible(text[:limit])
+    return text if len(text) <= limit and len(seen) <= limit else f"{seen[: limit - 1]}…"

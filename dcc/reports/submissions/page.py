@@ -18,14 +18,18 @@ from dcc.replay.verdicts import Replay
 from dcc.reports.causes.cause import ACTOR_SENTENCES
 from dcc.reports.languages import Catalogue
 from dcc.reports.submissions import labels, sentences
-from dcc.reports.submissions.limits import (
+from dcc.reports.submissions.model import (
     MAX_HOSTS,
     MAX_PERMITTED,
     MAX_PICTURE_BYTES,
     MAX_REASONS,
+    CentreReport,
+    Outcome,
+    Report,
+    SessionReport,
+    SubmissionReport,
     shortened,
 )
-from dcc.reports.submissions.model import CentreReport, Outcome, Report, SessionReport, SubmissionReport
 from dcc.reports.submissions.templates import SHIPPED, render
 from dcc.settings import Settings
 from dcc.tracker.session_statistics import seconds_text

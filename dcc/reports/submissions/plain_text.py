@@ -17,8 +17,8 @@ from dcc.reports.submissions.labels import (
     STANDING_LABELS,
     TONE_LABELS,
 )
-from dcc.reports.submissions.limits import MAX_PERMITTED, shortened
 from dcc.reports.submissions.model import (
+    MAX_PERMITTED,
     CentreReport,
     DocumentReport,
     EntityCount,
@@ -27,6 +27,7 @@ from dcc.reports.submissions.model import (
     SourceReport,
     SubmissionReport,
     ZipLine,
+    shortened,
 )
 from dcc.reports.submissions.page import cause_values, submission_values
 from dcc.reports.submissions.templates import render
