@@ -6,7 +6,7 @@ Reads only, on open connections; the number of statements does not grow with the
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,15 +25,16 @@ from dcc.reports.submissions.model import (
     Note,
     Noted,
     Outcome,
+    PhaseStep,
     Report,
     Section,
     SessionReport,
     SourceReport,
+    Standing,
     SubmissionReport,
     Tone,
     ZipLine,
 )
-from dcc.reports.submissions.outcomes import steps_of
 from dcc.reports.submissions.zip_lines import line_of, zips_of_centre, zips_of_session
 from dcc.rules.findings import MORE_RULE
 from dcc.rules.upload import DUPLICATE, LATE
@@ -138,7 +139,6 @@ def collect_submission(
         phase=story.phase,
         status=story.status,
         outcome=line.outcome,
-        tone=line.tone,
         made=utc_now(),
         size_bytes=story.size_bytes,
         md5=story.md5,
@@ -506,3 +506,43 @@ def _in_qc(qc: Connection, key: ZipKey, names: Mapping[int, str]) -> dict[int, A
     )
     # A tracker that was made anew gives the ids of a lost one to other documents.
     return {row.tracker_id: row for row in qc.execute(query) if names[row.tracker_id] == row.file_name}
+
+
+DOCUMENT_PHASES: Final = (
+    Phase.XML_NAME,
+    Phase.XSD,
+    Phase.UPLOAD,
+    Phase.DATA,
+    Phase.CONTEXT,
+    Phase.OVERVIEW,
+    Phase.QC,
+)
+"""The phases that documents go through, in order."""
+
+_STANDINGS: Final = {
+    Status.PENDING: Standing.WAITS,
+    Status.RUNNING: Standing.RUNNING,
+    Status.DONE: Standing.PASSED,
+    Status.CANCELLED: Standing.CANCELLED,
+    Status.FAILED: Standing.FAILED,
+}
+
+
+def steps_of(phase: Phase, status: Status, left_out: Collection[Phase] = ()) -> tuple[PhaseStep, ...]:
+    """How far a document in that state is in each of its phases; the settings may leave some out.
+
+    What failed in the check of its contents goes on in its other parts: only the faulty ones are left out.
+    """
+    in_part = (phase, status) == (Phase.DATA, Status.FAILED)
+    return tuple(
+        PhaseStep(each, Standing.LEFT_OUT if each in left_out else _standing(each, phase, status, in_part))
+        for each in DOCUMENT_PHASES
+    )
+
+
+def _standing(each: Phase, phase: Phase, status: Status, in_part: bool) -> Standing:
+    if each < phase:
+        return Standing.PASSED
+    if each is phase:
+        return _STANDINGS[status]
+    return Standing.IN_PART if in_part else Standing.NOT_REACHED

@@ -109,7 +109,12 @@ def _summary(report: CentreReport | SessionReport, catalogue: Catalogue) -> dict
 
 
 def _zip(line: ZipLine, catalogue: Catalogue) -> dict[str, Any]:
-    return {**_fields(line), "zip": str(line.key), "said": catalogue.say(OUTCOME_TEXTS[line.outcome].short)}
+    return {
+        **_fields(line),
+        **_fields(line, "tone"),
+        "zip": str(line.key),
+        "said": catalogue.say(OUTCOME_TEXTS[line.outcome].short),
+    }
 
 
 def _attempt(attempt: DownloadStory, catalogue: Catalogue) -> dict[str, Any]:

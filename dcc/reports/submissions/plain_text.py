@@ -11,11 +11,8 @@ from dcc.reports.languages import Catalogue, mark, mark_plural
 from dcc.reports.submissions import sentences
 from dcc.reports.submissions.labels import (
     KIND_LABELS,
-    OUTCOME_TEXTS,
     PHASE_LABELS,
-    SECTION_TITLES,
     STANDING_LABELS,
-    TONE_LABELS,
 )
 from dcc.reports.submissions.model import (
     MAX_PERMITTED,
@@ -29,10 +26,9 @@ from dcc.reports.submissions.model import (
     ZipLine,
     shortened,
 )
-from dcc.reports.submissions.page import cause_values, submission_values
+from dcc.reports.submissions.page import report_values
 from dcc.reports.submissions.templates import render
 from dcc.runtime.wrapping import wrapped
-from dcc.tracker.session_statistics import seconds_text
 
 WIDTH: Final = 100
 """The characters of a line unless a terminal has another width."""
@@ -49,38 +45,17 @@ def render_text(report: Report, catalogue: Catalogue, width: int = WIDTH) -> str
     Lines have at most `width` characters, or one word that is longer: names stay whole, so that they can be copied.
     """
     values: dict[str, Any] = {
-        **catalogue.functions,
-        **cause_values(report.causes[:_MAX_CAUSES], catalogue, None),
-        "catalogue": catalogue,
-        "report": report,
+        **report_values(report, report.causes[:_MAX_CAUSES], catalogue),
         "kind": _KINDS[type(report)],
-        "title_of_failing": sentences.title_of_failing(report),
         "accepted": None if isinstance(report, SessionReport) else report.accepted,
-        "deletes": False,
-        "outcome_words": OUTCOME_TEXTS,
-        "tone_words": TONE_LABELS,
-        "session_outcome": partial(sentences.session_outcome, catalogue),
         "most": _MOST,
         "most_causes": _MAX_CAUSES,
         "example_line": example_line,
         "to_be_corrected": partial(_to_be_corrected, catalogue),
         "document_line": partial(_document_line, catalogue),
-        "more": partial(sentences.more, catalogue),
-        "section_titles": SECTION_TITLES,
-        "note_title": partial(sentences.note_title, catalogue),
-        "problem_sentence": partial(sentences.problem_sentence, catalogue),
-        "troubles_sentence": partial(sentences.troubles_sentence, catalogue),
-        "crawl_errors": partial(sentences.crawl_errors, catalogue),
-        "states_text": sentences.states_text,
-        "seconds_text": seconds_text,
     }
-    if isinstance(report, SubmissionReport):
-        values |= submission_values(report, catalogue)
-    else:
-        sections = []
-        if isinstance(report, SessionReport):
-            sections = sentences.sections_beside(report, report.causes[:_MAX_CAUSES])
-        values |= {"sections": sections, "archives": sentences.archives_beside(report, sections)}
+    if not isinstance(report, SubmissionReport):
+        values["archives"] = sentences.archives_beside(report, values["sections"])
         values["sources"] = list(_sources(report, catalogue))
     values["counted"] = partial(_counted, catalogue, deletes=values["deletes"])
     lines = render("reports/text.txt", values).splitlines()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from dcc.messages import mark, mark_plural
 from dcc.naming import Action
@@ -41,7 +42,7 @@ from dcc.tracker.crawls import CrawlEntry
 from dcc.tracker.decisions import Decision, DecisionKind
 from dcc.tracker.queries.zip_action_lists import StateCount
 from dcc.tracker.queries.zip_stories import DownloadStory
-from dcc.tracker.session_statistics import SourceStatistics
+from dcc.tracker.session_statistics import SourceStatistics, seconds_text
 from dcc.vocabulary import Actor
 
 if TYPE_CHECKING:
@@ -392,3 +393,18 @@ def statistics_sentence(catalogue: Catalogue, done: SourceStatistics) -> str:
         findings=catalogue.number(done.findings),
         failed=catalogue.number(done.failed),
     )
+
+
+def functions(catalogue: Catalogue) -> dict[str, Any]:
+    """What templates call, by name: the functions of a catalogue, and those here that take it first."""
+    with_catalogue: tuple[Callable[..., object], ...] = (
+        *(attempt_sentence, cleared, crawl_errors, crawl_sentence, document_notes, how_often, more, note_title),
+        *(problem_sentence, session_outcome, statistics_sentence, troubles_sentence),
+    )
+    return {
+        **catalogue.functions,
+        "catalogue": catalogue,
+        **{function.__name__: partial(function, catalogue) for function in with_catalogue},
+        "states_text": states_text,
+        "seconds_text": seconds_text,
+    }
