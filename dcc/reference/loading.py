@@ -211,7 +211,12 @@ def load_from_folder(name: str, folder: Path) -> Snapshot | None:
     place = _place_in_folder(name, folder)
     if place is None:
         return None
-    return _load_impress_tree(folder, place) if place.is_dir() else load_from_file(name, place)
+    if not place.is_dir():
+        return load_from_file(name, place)
+    contents = _tree_contents(place)
+    answers = {address: parse_json(f"{place}/{address}.json", content) for address, content in contents.items()}
+    provenance = _provenance_of_tree(folder, place, contents)
+    return impress_from_answers(lambda address: _answer(answers, address, str(place)), provenance)
 
 
 def provenance_at(name: str, path: Path) -> Provenance | None:
@@ -274,13 +279,6 @@ def checksum_of_answers(contents: Mapping[str, bytes]) -> str:
     for address, content in sorted(contents.items()):
         digest.update(f"{address}\n{len(content)}\n".encode() + content)
     return digest.hexdigest()
-
-
-def _load_impress_tree(folder: Path, tree: Path) -> Impress:
-    contents = _tree_contents(tree)
-    answers = {address: parse_json(f"{tree}/{address}.json", content) for address, content in contents.items()}
-    provenance = _provenance_of_tree(folder, tree, contents)
-    return impress_from_answers(lambda address: _answer(answers, address, str(tree)), provenance)
 
 
 def _tree_contents(tree: Path) -> dict[str, bytes]:

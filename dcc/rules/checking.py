@@ -206,7 +206,9 @@ class _Checking:
         centre, today = above.block.centre, self.document.today
         plan = self.plans.of(type(entity))
         is_known = self.skipped.knows_entity(entity, centre, today)
-        procedure = _procedure_of(entity)
+        # An entity with a status code has no procedure to check.
+        has_status = not isinstance(entity, Specimen | Housing) and entity.status_codes
+        procedure = None if isinstance(entity, Specimen) or has_status else entity.procedure
         definition, unknown = None, []
         if procedure is not None:
             definition = above.pipeline.procedures.get(procedure.procedure_id) if above.pipeline is not None else None
@@ -357,13 +359,6 @@ class _Checking:
         self.skipped.met.add(kind)
         for needed in self.plans.of(kind).missing:
             self.once(_missing(needed, at))
-
-
-def _procedure_of(entity: Entity) -> Procedure | None:
-    """The procedure to check: an entity with a status code has none."""
-    if isinstance(entity, Specimen) or (not isinstance(entity, Housing) and entity.status_codes):
-        return None
-    return entity.procedure
 
 
 def _missing(kind: type[Snapshot], at: Context) -> Finding:

@@ -126,8 +126,7 @@ def receiver() -> Iterator[Callable[..., Receiver]]:
 
 def channel(port: int, scheme: str = "http", **settings: object) -> WebhookChannel:
     made = load_settings(notify_webhook=f"{scheme}://127.0.0.1:{port}{PATH}", notify_webhook_secret=SECRET, **settings)
-    assert made.notify_webhook is not None
-    return WebhookChannel(made.notify_webhook, made.notify_webhook_secret, made, pause=0.01)
+    return WebhookChannel(made, pause=0.01)
 
 
 def failure(one: WebhookChannel, seconds: float = 20) -> NotificationNotSentError:

@@ -55,14 +55,9 @@ def notifies(settings: Settings) -> bool:
 _LONGEST_NAME = 16
 
 
-def _webhook(settings: Settings) -> Channel | None:
-    url, secret = settings.notify_webhook, settings.notify_webhook_secret
-    return None if url is None else WebhookChannel(url, secret, settings)
-
-
 CHANNELS: Final[Mapping[str, Callable[[Settings], Channel | None]]] = {
     "log": lambda settings: LogChannel() if settings.notify_log else None,
-    "webhook": _webhook,
+    "webhook": lambda settings: WebhookChannel(settings) if settings.notify_webhook else None,
     "mail": lambda settings: MailChannel(settings) if settings.notify_centres or settings.notify_addresses else None,
 }
 """Makes each channel from the settings; None if these do not ask for it."""

@@ -358,9 +358,11 @@ class _Counter:
             for group in of_document:
                 cause = self._count(facts, group)
                 found[cause] = group.severity in FAILING or found.get(cause, False)
-            if document is not None:
-                _count_document(found)
+            sole, _ = _sole(found)
+            if document is not None and sole is not None:
+                sole.clears_documents += 1
             for cause, fails in found.items():
+                cause.documents += document is not None
                 of_zip[cause] = fails or of_zip.get(cause, False)
         _, file_name = key
         if file_name:
@@ -391,14 +393,6 @@ class _Counter:
             self._causes[*of_code, number] = cause
             self.examples[cause] = (facts, group.first)
         return cause
-
-
-def _count_document(found: Mapping[Cause, bool]) -> None:
-    sole, _ = _sole(found)
-    if sole is not None:
-        sole.clears_documents += 1
-    for cause in found:
-        cause.documents += 1
 
 
 def _sole(found: Mapping[Cause, bool]) -> _Sole:

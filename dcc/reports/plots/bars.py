@@ -118,17 +118,19 @@ def picture_of(found: Weeks, catalogue: Catalogue) -> Picture:
     title, subtitle = catalogue.say("Experiments per week"), subtitle_of(catalogue, found.centre, found.key)
     with_new = any(week.new for week in found.weeks)
     legend = (catalogue.say("earlier") if with_new else catalogue.say("experiments"), catalogue.say("new"))
-    ticks = _ticks(found.weeks, catalogue)
+    # A few weeks have the day on which they begin.
+    places = range(0, len(found.weeks), -(-max(len(found.weeks), _LEAST_SLOTS) // _TICKS))
+    days = [catalogue.date(found.weeks[place].first) for place in places]
 
     def draw(figure: Figure) -> None:
         (axes,) = lay_out(figure, title, subtitle, left=0.6, bottom=0.4)
-        places = range(len(found.weeks))
+        bars = range(len(found.weeks))
         earlier, new = [week.earlier for week in found.weeks], [week.new for week in found.weeks]
-        axes.bar(places, earlier, 0.86, **_EARLIER)
+        axes.bar(bars, earlier, 0.86, **_EARLIER)
         if with_new:
-            axes.bar(places, new, 0.86, earlier, **_NEW)
+            axes.bar(bars, new, 0.86, earlier, **_NEW)
         axes.set_xlim(-0.7, max(len(found.weeks), _LEAST_SLOTS) - 0.3)
-        axes.set_xticks([place for place, _ in ticks], [label for _, label in ticks])
+        axes.set_xticks(places, days)
         axes.locator_params(axis="y", integer=True, nbins=6)
         axes.yaxis.set_major_formatter(lambda value, _: catalogue.number(int(value)))
         axes.grid(axis="y", color=GRID, linewidth=0.6)
@@ -147,12 +149,6 @@ def picture_of(found: Weeks, catalogue: Catalogue) -> Picture:
         size=(WIDTH, _HEIGHT),
         draw=draw,
     )
-
-
-def _ticks(weeks: Sequence[Week], catalogue: Catalogue) -> list[tuple[int, str]]:
-    """Places of a few weeks, and the days on which they begin."""
-    step = -(-max(len(weeks), _LEAST_SLOTS) // _TICKS)
-    return [(place, catalogue.date(weeks[place].first)) for place in range(0, len(weeks), step)]
 
 
 def _caption(found: Weeks, catalogue: Catalogue) -> str:

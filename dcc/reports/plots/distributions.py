@@ -96,9 +96,11 @@ def caption_of(catalogue: Catalogue, parameter_values: ParameterValues, drawn_ho
     """What a picture of a parameter shows: which values, how they are drawn, and what is left out."""
     parts = [catalogue.say("Values that are current and valid, as the centres gave them.")]
     if parameter_values.of is not None:
+        # An estimate is no more exact than two digits, and not below what is drawn.
+        unit: int = 10 ** max(len(str(parameter_values.of)) - 2, 0)
         drawn, about = (
             catalogue.number(len(parameter_values.values)),
-            catalogue.number(_rounded_up(parameter_values.of)),
+            catalogue.number(-(-parameter_values.of // unit) * unit),
         )
         parts.append(catalogue.say("A sample of {drawn}, of about {all} measurements.", drawn=drawn, all=about))
     parts.append(drawn_how)
@@ -111,12 +113,6 @@ def caption_of(catalogue: Catalogue, parameter_values: ParameterValues, drawn_ho
             catalogue.say("Values in other units are not drawn ({units}).", units=", ".join(units[:_MAX_UNITS]))
         )
     return " ".join(parts)
-
-
-def _rounded_up(number: int) -> int:
-    """The number with two digits and zeros: an estimate is no more exact, and not below what is drawn."""
-    unit: int = 10 ** max(len(str(number)) - 2, 0)
-    return -(-number // unit) * unit
 
 
 def description_of(catalogue: Catalogue, groups: Sequence[BoxGroup], unit: str) -> str:
@@ -278,7 +274,8 @@ def draw_rows(
     number = partial(format_number, catalogue)
     longest = max(max(len(_counted(row, catalogue)), 1.15 * len(row.heading(catalogue))) for row in rows)
     (axes,) = lay_out(figure, title, subtitle, left=0.35 + 0.068 * longest, bottom=BOTTOM)
-    low, high = _limits(rows)
+    usual = np.concatenate([row.numbers[~row.is_outlier] for row in rows])
+    low, high = axis_limits(np.concatenate([row.numbers for row in rows]), usual)
     axes.set_xlim(low, high)
     lines = len(rows) + len({row.centre for row in rows})
     axes.set_ylim(lines - 0.5, -0.5)
@@ -308,11 +305,6 @@ def _counted(row: BoxGroup, catalogue: Catalogue) -> str:
     return f"{row.label(catalogue)}  ({before} + {new})" if row.is_new.any() else f"{row.label(catalogue)}  ({before})"
 
 
-def _limits(rows: Sequence[BoxGroup]) -> tuple[float, float]:
-    usual = np.concatenate([row.numbers[~row.is_outlier] for row in rows])
-    return axis_limits(np.concatenate([row.numbers for row in rows]), usual)
-
-
 def axis_limits(values: Numbers, usual: Numbers) -> tuple[float, float]:
     """From where to where an axis goes: all `usual` values, which are no outliers, and others that are not far away."""
     usual = usual if usual.size else values
@@ -338,7 +330,10 @@ def _draw_row(axes: Axes, line: int, row: BoxGroup, limits: tuple[float, float],
     above = -_LANE if row.is_new.any() else 0.0
     _draw_box(axes, line + above, row)
     for own, how, lane in ((~row.is_new, _DOT, above), (row.is_new, DIAMOND, _LANE * 1.6)):
-        usual = _first(np.flatnonzero(own & ~row.is_outlier), row, look.dots)
+        # If there are too many, the first by the scattered order of their ids.
+        usual = np.flatnonzero(own & ~row.is_outlier).tolist()
+        if len(usual) > look.dots:
+            usual = sorted(usual, key=lambda place: pseudo_random(int(row.ids[place])))[: look.dots]
         out = row.furthest(np.flatnonzero(own & row.is_outlier), MAX_OUTLIERS)
         places = [*usual, *out]
         x = np.clip(row.numbers[places], *limits)
@@ -349,13 +344,6 @@ def _draw_row(axes: Axes, line: int, row: BoxGroup, limits: tuple[float, float],
         axes.plot(x, y, zorder=3 if how is DIAMOND else 2, clip_on=False, **shown)
         axes.plot(x[len(usual) :], y[len(usual) :], zorder=4, clip_on=False, **RING)
         _write_values(axes, row, list(zip(out, x[len(usual) :], y[len(usual) :], strict=True)), look)
-
-
-def _first(places: NDArray[np.intp], row: BoxGroup, limit: int) -> list[int]:
-    """At most so many of the places, by the scattered order of their ids."""
-    if places.size <= limit:
-        return list(places.tolist())
-    return sorted(places.tolist(), key=lambda place: pseudo_random(int(row.ids[place])))[:limit]
 
 
 def _draw_box(axes: Axes, line: float, row: BoxGroup) -> None:
@@ -413,7 +401,12 @@ class Distribution:
 def groups_of(parameter_values: ParameterValues) -> Distribution:
     """The values by centre, sex and zygosity; those of other centres by sex alone, or together, where they are many."""
     parts: dict[_Kind, list[Value]] = {}
-    for of_others in (_in_full, _by_sex, _together):
+    ways: tuple[Callable[[Value], _Kind], ...] = (
+        _in_full,
+        lambda value: (value.centre, value.gender, None),
+        lambda value: (None, value.gender, value.zygosity),
+    )
+    for of_others in ways:
         parts = defaultdict(list)
         for value in parameter_values.values:
             parts[_in_full(value) if value.centre == parameter_values.centre else of_others(value)].append(value)
@@ -438,14 +431,6 @@ _Kind = tuple[str | None, str | None, str | None]
 
 def _in_full(value: Value) -> _Kind:
     return value.centre, value.gender, value.zygosity
-
-
-def _by_sex(value: Value) -> _Kind:
-    return value.centre, value.gender, None
-
-
-def _together(value: Value) -> _Kind:
-    return None, value.gender, value.zygosity
 
 
 def picture_of(found: Distribution, catalogue: Catalogue) -> Picture:

@@ -202,11 +202,7 @@ def _plain(element: ET.Element, prefix: str) -> None:
         if value.startswith("url("):
             element.attrib[name] = _REFERENCE.sub(rf"url(#{prefix}\1)", value)
         elif name in _WRITTEN:
-            element.attrib[name] = _PRECISION.sub(_rounded, value)
-
-
-def _rounded(found: re.Match[str]) -> str:
-    return f"{float(found.group()):.2f}".rstrip("0").rstrip(".")
+            element.attrib[name] = _PRECISION.sub(lambda found: f"{float(found[0]):.2f}".rstrip("0").rstrip("."), value)
 
 
 _FORMS: Final = (".svg", ".png")
@@ -315,12 +311,8 @@ def file_name_of(*parts: str) -> str:
     return _UNUSUAL.sub("_", "-".join(parts))[:120]
 
 
-@dataclass
-class _Fonts:
-    directory: Path | None = None
-
-
-_fonts = _Fonts()
+_fonts: dict[str, Path] = {}
+"""Where the list of fonts is kept, if that was told."""
 
 
 def use_font_cache(settings: Settings) -> None:
@@ -328,7 +320,7 @@ def use_font_cache(settings: Settings) -> None:
 
     By default, the list is in a directory that goes with the process.
     """
-    _fonts.directory = settings.home / "matplotlib"
+    _fonts["directory"] = settings.home / "matplotlib"
 
 
 @contextmanager
@@ -347,14 +339,15 @@ def _matplotlib() -> Iterator[None]:
 
 
 def _font_directory() -> Path:
-    if _fonts.directory is None:
-        directory = tempfile.mkdtemp(prefix="dcc-matplotlib-")
+    directory = _fonts.get("directory")
+    if directory is None:
+        directory = Path(tempfile.mkdtemp(prefix="dcc-matplotlib-"))
         atexit.register(shutil.rmtree, directory, ignore_errors=True)
-        return Path(directory)
+        return directory
     try:
-        make_directory(_fonts.directory)
+        make_directory(directory)
     except OSError as error:
         raise ConfigurationError(
-            f"{_fonts.directory} cannot be made: {error}. Make it, or have it belong to this user."
+            f"{directory} cannot be made: {error}. Make it, or have it belong to this user."
         ) from error
-    return _fonts.directory
+    return directory

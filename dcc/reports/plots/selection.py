@@ -21,7 +21,6 @@ from dcc.reports.plots.values import (
     ParameterValues,
     box_of,
     documents_of,
-    is_series,
     load_values,
     numbers_of,
     parameter_named,
@@ -109,7 +108,7 @@ def picture_of_parameter(
     """
     parameter = parameter_named(qc, parameter_id)
     parameter_values = parameter and load_values(
-        qc, parameter, centre, key, with_others=not is_series(parameter), limit=MAX_VALUES
+        qc, parameter, centre, key, with_others=not parameter.is_series, limit=MAX_VALUES
     )
     if parameter_values is None:
         raise NotFoundError(
@@ -141,7 +140,7 @@ def _pictures(
     ranked.sort(key=lambda pair: pair[0])
     pictures = []
     for (*_, centre), parameter in ranked[: limit - 1] if limit > 1 else ranked[:1]:
-        has_others = with_others and not is_series(parameter)
+        has_others = with_others and not parameter.is_series
         parameter_values = load_values(qc, parameter, centre, key, with_others=has_others, limit=MAX_VALUES)
         if parameter_values is not None:
             pictures.append(_picture(parameter_values, catalogue))
@@ -150,13 +149,13 @@ def _pictures(
 
 
 def _picture(parameter_values: ParameterValues, catalogue: Catalogue) -> Picture:
-    if is_series(parameter_values.parameter):
+    if parameter_values.parameter.is_series:
         return series.picture_of(series.in_panels(parameter_values), catalogue)
     return distributions.picture_of(distributions.groups_of(parameter_values), catalogue)
 
 
 def _worth(parameter_values: ParameterValues) -> _Worth:
-    if is_series(parameter_values.parameter):
+    if parameter_values.parameter.is_series:
         outliers = series.in_panels(parameter_values).outliers
     else:
         outliers = distributions.groups_of(parameter_values).marked(new=parameter_values.key is not None)

@@ -62,7 +62,7 @@ from dcc.tracker.queries.session_zips import (
     zips_without_room,
 )
 from dcc.tracker.queries.zip_action_lists import StateCount, require_centre
-from dcc.tracker.queries.zip_stories import DocumentStory, DownloadStory, ZipStory, zip_story
+from dcc.tracker.queries.zip_stories import DownloadStory, ZipStory, zip_story
 from dcc.tracker.register.centres import list_centres
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.register.source_schedules import load_crawl_dues
@@ -386,6 +386,10 @@ def _failure(connection: Connection, zipped: SessionZip, names: Mapping[str, str
     # Errors of the latest attempt; the submission's own may be of an earlier one.
     reasons = (story.latest.reasons if story.latest else ()) or (() if failed else story.reasons[-1:])
     problems = reasons[-_MAX_ERRORS:]
+    errors = [(one, tuple(each for each in one.errors if each.is_error)) for one in failed[:_MAX_DOCUMENTS]]
+    documents = tuple(
+        Note(found[:_MAX_ERRORS], len(found), one.file_name, failed_at=one.phase) for one, found in errors
+    )
     centre = zipped.centre or next(iter(zipped.hosts), "")
     return Note(
         problems,
@@ -393,14 +397,9 @@ def _failure(connection: Connection, zipped: SessionZip, names: Mapping[str, str
         str(zipped.key),
         centre=", ".join(filter(None, (centre, names.get(centre)))),
         failed_at=story.phase,
-        documents=tuple(map(_failed_document, failed[:_MAX_DOCUMENTS])),
+        documents=documents,
         documents_total=len(failed),
     )
-
-
-def _failed_document(document: DocumentStory) -> Note:
-    errors = tuple(problem for problem in document.errors if problem.is_error)
-    return Note(errors[:_MAX_ERRORS], len(errors), document.file_name, failed_at=document.phase)
 
 
 def _left_alone(connection: Connection, session: SessionEntry, failure_limit: int) -> list[Note]:
@@ -533,16 +532,7 @@ def steps_of(phase: Phase, status: Status, left_out: Collection[Phase] = ()) -> 
 
     What failed in the check of its contents goes on in its other parts: only the faulty ones are left out.
     """
-    in_part = (phase, status) == (Phase.DATA, Status.FAILED)
-    return tuple(
-        PhaseStep(each, Standing.LEFT_OUT if each in left_out else _standing(each, phase, status, in_part))
-        for each in DOCUMENT_PHASES
-    )
-
-
-def _standing(each: Phase, phase: Phase, status: Status, in_part: bool) -> Standing:
-    if each < phase:
-        return Standing.PASSED
-    if each is phase:
-        return _STANDINGS[status]
-    return Standing.IN_PART if in_part else Standing.NOT_REACHED
+    beyond = Standing.IN_PART if (phase, status) == (Phase.DATA, Status.FAILED) else Standing.NOT_REACHED
+    standings = {each: Standing.PASSED if each < phase else beyond for each in DOCUMENT_PHASES}
+    standings |= {phase: _STANDINGS[status]} | dict.fromkeys(left_out, Standing.LEFT_OUT)
+    return tuple(PhaseStep(*each) for each in standings.items())

@@ -99,7 +99,7 @@ def _environment(shipped: Path, own: Path | None) -> Environment:
     loaders = [FileSystemLoader(directory) for directory in (own, shipped) if directory is not None]
     environment = Environment(
         loader=ChoiceLoader(loaders),
-        autoescape=_is_html,  # noqa: S701
+        autoescape=lambda name: name is not None and name.endswith(".html"),  # noqa: S701
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -108,10 +108,6 @@ def _environment(shipped: Path, own: Path | None) -> Environment:
     )
     environment.globals["prose"] = prose
     return environment
-
-
-def _is_html(name: str | None) -> bool:
-    return name is not None and name.endswith(".html")
 
 
 def _printable(value: Any) -> Any:
