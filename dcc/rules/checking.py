@@ -57,7 +57,7 @@ from dcc.rules.elements import (
     results_of,
     specimens_asked_for,
 )
-from dcc.rules.findings import BROKEN_CASE, BROKEN_IN_PACKAGE, REFERENCE_RULE, Finding, fault
+from dcc.rules.findings import BROKEN_CASE, BROKEN_IN_PACKAGE, REFERENCE_RULE, Fault, Finding
 from dcc.rules.registry import RULES, Plans, Rule
 from dcc.rules.upload import DUPLICATE, NOT_STORED, UPLOAD_RULES
 from dcc.runtime.installed_packages import RULES as ADDED_RULES
@@ -337,8 +337,8 @@ class _Checking:
         """Report that a rule broke down: a fault of the platform, which stops no other rule."""
         package, kind = package_of(rule.check), type(error).__name__
         case, of_package = (BROKEN_CASE, {}) if package is None else (BROKEN_IN_PACKAGE, {"package": package})
-        broken = fault(at.block.line, None, case, rule=rule.id, error=kind, **of_package)
-        if self.once(rule.finding(broken._replace(severity=Severity.UNCHECKED), at)):
+        details = {"rule": rule.id, "error": kind, **of_package}
+        if self.once(rule.finding(Fault(at.block.line, None, details, case, Severity.UNCHECKED), at)):
             named = rule.id if package is None else f"{rule.id} of the package {package}"
             _log.error("Rule %s broke down at %s: %s", named, at.path, error_of(error), exc_info=error)
 

@@ -58,10 +58,8 @@ def fault_of_status(text: str, family: str, codes: StatusCodes, line: int) -> Fa
         return None
     meant = next((who for which, who in _MEANT_FOR.items() if code.startswith(which)), _SOMETHING_ELSE)
     lenient = family == SPECIMEN_FAMILY and code.startswith(PROCEDURE_FAMILY)
-    misplaced = fault(
-        line, text, "misplaced", status_code=code, meant=meant, takers=_MEANT_FOR[family], first_code=first
-    )
-    return misplaced._replace(severity=Severity.WARNING if lenient else None)
+    details = {"status_code": code, "meant": meant, "takers": _MEANT_FOR[family], "first_code": first}
+    return Fault(line, text, details, "misplaced", Severity.WARNING if lenient else None)
 
 
 def lacks_text(status: str) -> bool:

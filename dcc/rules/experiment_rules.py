@@ -94,8 +94,8 @@ def specimens_are_uploaded(experiment: Experiment, at: Context) -> Iterator[Faul
     """Every specimenID of an experiment has been uploaded for that centre."""
     for number, specimen_id in enumerate(experiment.specimen_ids, 1):
         if specimen_id not in at.answers.specimens:
-            missing = fault(experiment.line, specimen_id, experiment=experiment.experiment_id, centre=at.block.centre)
-            yield missing._replace(below=f"/specimenID[{number}]")
+            below, named = f"/specimenID[{number}]", experiment.experiment_id
+            yield fault(experiment.line, specimen_id, below=below, experiment=named, centre=at.block.centre)
 
 
 @rule_of_shape(

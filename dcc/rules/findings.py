@@ -35,9 +35,17 @@ class Fault(NamedTuple):
     below: str = ""
 
 
-def fault(line: int, value: str | None = None, case: str = "", **details: Any) -> Fault:
-    """A fault with its details by name."""
-    return Fault(line, value, details, case)
+def fault(
+    line: int,
+    value: str | None = None,
+    case: str = "",
+    *,
+    below: str = "",
+    severity: Severity | None = None,
+    **details: Any,
+) -> Fault:
+    """A fault with its details by name; for the others see Fault."""
+    return Fault(line, value, details, case, severity, below)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,6 @@ from dcc.documents.contents import (
     Block,
     Experiment,
     Line,
-    MediaParameter,
-    MediaSampleParameter,
-    Metadata,
-    OntologyParameter,
     SeriesMediaParameter,
     SeriesParameter,
     SeriesValue,
@@ -27,7 +23,7 @@ from dcc.reference.impress import Impress
 from dcc.reference.snapshots import Colonies
 from dcc.rules.codes import NO_TEXT, fault_without_text, lacks_text
 from dcc.rules.context import Context
-from dcc.rules.elements import ParameterUse, ProcedureUse, values_of
+from dcc.rules.elements import TYPE_OF, ParameterUse, ProcedureUse, values_of
 from dcc.rules.findings import Fault, fault
 from dcc.rules.registry import rule, rule_of_shape
 from dcc.rules.series_rules import increment_key
@@ -60,14 +56,8 @@ def status_of_entity_has_its_text(entity: Specimen | Line | Experiment, at: Cont
 
 @rule_of_shape(
     "X2",
-    SimpleParameter,
-    OntologyParameter,
-    SeriesParameter,
+    *TYPE_OF,
     SeriesValue,
-    MediaParameter,
-    MediaSampleParameter,
-    SeriesMediaParameter,
-    Metadata,
     severity=Severity.WARNING,
     like=NO_TEXT,
     any_number_passes=True,
@@ -175,14 +165,14 @@ def parents_have_the_gender(specimen: Specimen, at: Context) -> Iterator[Fault]:
             continue
         genders = {known.gender for known in at.answers.specimens.get(related.specimen_id, ())}
         if genders and gender not in genders and not genders & set(_UNKNOWN_GENDER):
-            wrong = fault(
+            yield fault(
                 related.line,
                 related.specimen_id,
+                below=f"/relatedSpecimen[{number}]",
                 relationship=related.relationship,
                 specimen=specimen.specimen_id,
                 genders=sorted(genders),
             )
-            yield wrong._replace(below=f"/relatedSpecimen[{number}]")
 
 
 @rule_of_shape(
@@ -267,8 +257,7 @@ def increments_are_not_repeated(series: SeriesParameter | SeriesMediaParameter, 
     for number, value in enumerate(values_of(series), 1):
         key = increment_key(value.increment, kind)
         if key in seen:
-            repeated = fault(value.line, value.increment, parameter=series.parameter_id)
-            yield repeated._replace(below=f"/value[{number}]")
+            yield fault(value.line, value.increment, below=f"/value[{number}]", parameter=series.parameter_id)
         seen.add(key)
 
 

@@ -220,8 +220,8 @@ def _not_as_listed(series: SeriesParameter | SeriesMediaParameter, parameter: Pa
         submitted.add(key)
         if key not in listed and not is_blank(value.increment):
             case = "retired" if key in retired else ""
-            found = fault(value.line, value.increment, case, parameter=parameter.key, permitted=list(listed.values()))
-            yield found._replace(below=f"/value[{number}]")
+            below, permitted = f"/value[{number}]", list(listed.values())
+            yield fault(value.line, value.increment, case, below=below, parameter=parameter.key, permitted=permitted)
     missing = [text for key, text in listed.items() if key not in submitted]
     if missing:
         yield fault(series.line, ", ".join(missing), "missing", parameter=parameter.key)
@@ -233,8 +233,7 @@ def _ill_typed(series: SeriesParameter | SeriesMediaParameter, parameter: Parame
     kind = parameter.increments[0].kind
     for number, value in enumerate(values_of(series), 1):
         if not is_blank(value.increment) and not _reads_as(value.increment, kind):
-            found = fault(value.line, value.increment, parameter=parameter.key, type=kind)
-            yield found._replace(below=f"/value[{number}]")
+            yield fault(value.line, value.increment, below=f"/value[{number}]", parameter=parameter.key, type=kind)
 
 
 def _reads_as(text: str, kind: str) -> bool:

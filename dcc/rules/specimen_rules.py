@@ -198,10 +198,10 @@ def production_centre_is_that_of_the_colony(specimen: Specimen, at: Context) -> 
         return
     registered = sorted({production.production_centre for production in productions})
     if None in verdicts:
-        unknown = fault(specimen.line, centre, "unknown_name", colony=colony, registered=registered)
-        yield unknown._replace(severity=Severity.UNCHECKED)
-        return
-    yield _background(specimen, centre, colony=colony, registered=registered)
+        severity = Severity.UNCHECKED
+        yield fault(specimen.line, centre, "unknown_name", severity=severity, colony=colony, registered=registered)
+    else:
+        yield _background(specimen, centre, colony=colony, registered=registered)
 
 
 @rule_of_shape(
@@ -341,23 +341,23 @@ def relatives_are_known(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A relatedSpecimen is a specimen of the same centre that is in the document or uploaded."""
     for number, related in enumerate(specimen.related_specimens, 1):
         if related.specimen_id not in at.answers.specimens:
-            missing = fault(
+            yield fault(
                 related.line,
                 related.specimen_id,
+                below=f"/relatedSpecimen[{number}]",
                 relationship=related.relationship,
                 specimen=specimen.specimen_id,
                 centre=at.block.centre,
             )
-            yield missing._replace(below=f"/relatedSpecimen[{number}]")
 
 
 def _background(specimen: Specimen, value: str | None, **details: Any) -> Fault:
     """A fault of strain or colony: a warning for an animal with a status code, which was perhaps withdrawn because of
     it.
     """
-    found = fault(specimen.line, value, specimen=specimen.specimen_id, **details)
     status = specimen.status_code
-    return found if status is None or is_blank(status.code) else found._replace(severity=Severity.WARNING)
+    severity = None if status is None or is_blank(status.code) else Severity.WARNING
+    return fault(specimen.line, value, severity=severity, specimen=specimen.specimen_id, **details)
 
 
 def _colony_of_mutant(specimen: Specimen) -> str | None:

@@ -6,15 +6,13 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import Any
 
 from dcc.declarations import Declaration
 from dcc.documents.contents import (
-    MediaParameter,
-    MediaSampleParameter,
     Metadata,
     OntologyParameter,
     Procedure,
-    SeriesMediaParameter,
     SeriesParameter,
     SeriesValue,
     SimpleParameter,
@@ -26,6 +24,7 @@ from dcc.reference.snapshots import StatusCodes
 from dcc.rules.codes import MISPLACED_CODE, PARAMETER_FAMILY, UNREGISTERED_CODE, fault_of_status
 from dcc.rules.context import Context
 from dcc.rules.elements import (
+    TYPE_OF,
     ElementStep,
     ParameterUse,
     ProcedureUse,
@@ -167,21 +166,15 @@ def parameters_are_not_repeated(procedure: Procedure, at: Context) -> Iterator[F
         if len(steps) == 1:
             continue
         case = "" if sequence is None else "with_sequence"
-        details = {} if sequence is None else {"sequence": str(sequence)}
+        details: dict[str, Any] = {} if sequence is None else {"sequence": str(sequence)}
         for step in steps:
-            yield fault(step.parameter.line, key, case, number=len(steps), **details)._replace(below=step.path)
+            yield fault(step.parameter.line, key, case, below=step.path, number=len(steps), **details)
 
 
 @rule_of_shape(
     "P7",
-    SimpleParameter,
-    OntologyParameter,
-    SeriesParameter,
+    *TYPE_OF,
     SeriesValue,
-    MediaParameter,
-    MediaSampleParameter,
-    SeriesMediaParameter,
-    Metadata,
     like=UNREGISTERED_CODE,
     cases={"misplaced": MISPLACED_CODE},
     known_as=(
@@ -258,8 +251,8 @@ def value_reads_as_its_type(element: SimpleParameter | Metadata | SeriesValue, a
     if value is None or is_blank(value) or not parameter.value_type:
         return
     if parameter.value_type not in _VALUE_TYPES:
-        unknown = fault(element.line, parameter.value_type, "unknown_type", parameter=parameter.key)
-        yield unknown._replace(severity=Severity.UNCHECKED)
+        severity = Severity.UNCHECKED
+        yield fault(element.line, parameter.value_type, "unknown_type", severity=severity, parameter=parameter.key)
         return
     try:
         read_value(parameter.value_type, value)
@@ -303,8 +296,7 @@ def value_is_an_option(element: SimpleParameter | Metadata | SeriesValue, at: Co
         else:
             yield fault(element.line, value, parameter=parameter, number=number)
     elif not any(option.is_active for option in matching):
-        retired = fault(element.line, value, "retired", parameter=at.parameter.key)
-        yield retired._replace(severity=Severity.WARNING)
+        yield fault(element.line, value, "retired", severity=Severity.WARNING, parameter=at.parameter.key)
 
 
 @rule_of_shape(
@@ -374,9 +366,9 @@ def terms_are_listed(element: OntologyParameter, at: Context) -> Iterator[Fault]
         identifier = term_id(term)
         below = f"/term[{number}]"
         if listed and identifier not in listed:
-            yield fault(element.line, term, parameter=at.parameter.key, number=len(listed))._replace(below=below)
+            yield fault(element.line, term, below=below, parameter=at.parameter.key, number=len(listed))
         elif not listed and _TERM.fullmatch(identifier) is None:
-            yield fault(element.line, term, "no_id", parameter=at.parameter.key)._replace(below=below)
+            yield fault(element.line, term, "no_id", below=below, parameter=at.parameter.key)
 
 
 def term_id(term: str) -> str:

@@ -8,24 +8,8 @@ from typing import Any, Final
 
 from dcc.reports.causes.cause import Cause
 from dcc.reports.languages import Catalogue, mark, mark_plural
-from dcc.reports.submissions import sentences
-from dcc.reports.submissions.labels import (
-    KIND_LABELS,
-    PHASE_LABELS,
-    STANDING_LABELS,
-)
-from dcc.reports.submissions.model import (
-    MAX_PERMITTED,
-    CentreReport,
-    DocumentReport,
-    EntityCount,
-    Report,
-    SessionReport,
-    SourceReport,
-    SubmissionReport,
-    ZipLine,
-    shortened,
-)
+from dcc.reports.submissions import labels, model, sentences
+from dcc.reports.submissions.model import MAX_PERMITTED, shortened
 from dcc.reports.submissions.page import report_values
 from dcc.reports.submissions.templates import render
 from dcc.runtime.wrapping import wrapped
@@ -36,10 +20,10 @@ _MAX_CAUSES: Final = 10
 _MOST: Final = 20
 """Documents, archives or procedures that are listed."""
 _LONGEST: Final = 500
-_KINDS: Final = {SubmissionReport: "submission", CentreReport: "centre", SessionReport: "session"}
+_KINDS: Final = {model.SubmissionReport: "submission", model.CentreReport: "centre", model.SessionReport: "session"}
 
 
-def render_text(report: Report, catalogue: Catalogue, width: int = WIDTH) -> str:
+def render_text(report: model.Report, catalogue: Catalogue, width: int = WIDTH) -> str:
     """A summary of a report, in the language of a catalogue.
 
     Lines have at most `width` characters, or one word that is longer: names stay whole, so that they can be copied.
@@ -47,14 +31,14 @@ def render_text(report: Report, catalogue: Catalogue, width: int = WIDTH) -> str
     values: dict[str, Any] = {
         **report_values(report, report.causes[:_MAX_CAUSES], catalogue),
         "kind": _KINDS[type(report)],
-        "accepted": None if isinstance(report, SessionReport) else report.accepted,
+        "accepted": None if isinstance(report, model.SessionReport) else report.accepted,
         "most": _MOST,
         "most_causes": _MAX_CAUSES,
         "example_line": example_line,
         "to_be_corrected": partial(_to_be_corrected, catalogue),
         "document_line": partial(_document_line, catalogue),
     }
-    if not isinstance(report, SubmissionReport):
+    if not isinstance(report, model.SubmissionReport):
         values["archives"] = sentences.archives_beside(report, values["sections"])
         values["sources"] = list(_sources(report, catalogue))
     values["counted"] = partial(_counted, catalogue, deletes=values["deletes"])
@@ -71,9 +55,9 @@ def _shown(line: str, width: int) -> list[str]:
     return wrapped(indent + text, width, f"{indent}  ", break_words=False) if text else []
 
 
-def _document_line(catalogue: Catalogue, document: DocumentReport) -> str:
+def _document_line(catalogue: Catalogue, document: model.DocumentReport) -> str:
     worst = next((step for step in document.steps if step.phase is document.phase), document.steps[-1])
-    state = f"{catalogue.say(PHASE_LABELS[worst.phase])} {catalogue.say(STANDING_LABELS[worst.standing])}"
+    state = f"{catalogue.say(labels.PHASE_LABELS[worst.phase])} {catalogue.say(labels.STANDING_LABELS[worst.standing])}"
     parts = [state, *sentences.document_notes(catalogue, document)]
     if document.errors:
         parts.insert(1, catalogue.say_plural("one error", "{number} errors", document.errors))
@@ -94,11 +78,11 @@ def example_line(cause: Cause, catalogue: Catalogue, *, tell_zip: bool) -> str:
     return text
 
 
-def _counted(catalogue: Catalogue, one: EntityCount, *, deletes: bool) -> str:
+def _counted(catalogue: Catalogue, one: model.EntityCount, *, deletes: bool) -> str:
     """What became of one kind of entities that a submission adds, edits or deletes, with counts that are no noughts."""
     text = catalogue.say(
         mark("{kind}: {deleted} of {submitted} deleted") if deletes else mark("{kind}: {accepted} of {submitted}"),
-        kind=catalogue.say(KIND_LABELS[one.kind]),
+        kind=catalogue.say(labels.KIND_LABELS[one.kind]),
         accepted=catalogue.number(one.accepted),
         deleted=catalogue.number(one.ended),
         submitted=catalogue.number(one.named),
@@ -116,7 +100,7 @@ def _counted(catalogue: Catalogue, one: EntityCount, *, deletes: bool) -> str:
     return "; ".join([text, *(catalogue.say(words, number=catalogue.number(count)) for count, words in told if count)])
 
 
-def _to_be_corrected(catalogue: Catalogue, line: ZipLine) -> str:
+def _to_be_corrected(catalogue: Catalogue, line: model.ZipLine) -> str:
     if not line.to_be_corrected:
         return ""
     texts = mark_plural(
@@ -126,11 +110,11 @@ def _to_be_corrected(catalogue: Catalogue, line: ZipLine) -> str:
 
 
 def _sources(
-    report: CentreReport | SessionReport, catalogue: Catalogue
-) -> Iterator[tuple[SourceReport, str, list[str]]]:
+    report: model.CentreReport | model.SessionReport, catalogue: Catalogue
+) -> Iterator[tuple[model.SourceReport, str, list[str]]]:
     """Each source, when it was crawled and what was done, and what troubled it that is not told before."""
     shown = {str(cause.example.message) for cause in report.causes[:_MAX_CAUSES]}
-    if isinstance(report, SessionReport):
+    if isinstance(report, model.SessionReport):
         shown |= {error.message for source in report.sources if (error := source.crawl_error)}
     for source in report.sources:
         crawled, troubles = catalogue.say("It was never crawled."), []
