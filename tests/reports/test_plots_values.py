@@ -12,7 +12,6 @@ from dcc.qc.contexts.building import build_contexts
 from dcc.reports.languages import load_catalogue
 from dcc.reports.plots.bars import MAX_WEEKS, count_weeks, draw_weeks
 from dcc.reports.plots.distributions import groups_of
-from dcc.reports.plots.picture import PictureKind
 from dcc.reports.plots.selection import picture_of_parameter, pictures_of_centre, pictures_of_zip
 from dcc.reports.plots.series import in_panels
 from dcc.reports.plots.values import (
@@ -230,14 +229,13 @@ def test_the_most_telling_pictures_come_first_and_no_more_than_asked_for(
     build_contexts(qc_database)
     by_contexts = in_reading(qc_database, pictures_of_centre, "H", catalogue, limit=3)
     assert in_reading(qc_database, pictures_of_zip, ZipKey(Action.ADD, "none.zip"), catalogue) == []
-    told = [(picture.kind, picture.parameter_id, picture.outliers) for picture in pictures]
-    assert told == [
-        (PictureKind.DISTRIBUTION, WEIGHT, 1),
-        (PictureKind.DISTRIBUTION, "IMPC_XYZ_001_001", 0),
-        (PictureKind.SERIES, GLUCOSE, 0),
-        (PictureKind.WEEKS, None, 0),
+    assert [(picture.name, picture.outliers) for picture in pictures] == [
+        (f"distribution-H-{WEIGHT}", 1),
+        ("distribution-H-IMPC_XYZ_001_001", 0),
+        (f"series-H-{GLUCOSE}", 0),
+        ("weeks-H", 0),
     ]
-    assert [picture.parameter_id for picture in few] == [WEIGHT]
+    assert [picture.name for picture in few] == [f"distribution-H-{WEIGHT}"]
     assert [picture.name for picture in of_centre] == [picture.name for picture in by_contexts]
-    assert [picture.parameter_id for picture in of_centre] == [WEIGHT, GLUCOSE, None]
+    assert [picture.name for picture in of_centre] == [f"distribution-H-{WEIGHT}", f"series-H-{GLUCOSE}", "weeks-H"]
     assert "One of them is an outlier: new 1,000." in pictures[0].alt

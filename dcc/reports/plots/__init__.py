@@ -5,13 +5,12 @@ time and memory, whatever the number of measurements: of many, a sample is drawn
 """
 
 from dcc.reports.plots.bars import draw_expected, draw_weeks
-from dcc.reports.plots.picture import Picture, PictureKind, use_font_cache
+from dcc.reports.plots.picture import Picture, use_font_cache
 from dcc.reports.plots.selection import MAX_PICTURES, picture_of_parameter, pictures_of_centre, pictures_of_zip
 
 __all__ = [
     "MAX_PICTURES",
     "Picture",
-    "PictureKind",
     "draw_expected",
     "draw_weeks",
     "picture_of_parameter",

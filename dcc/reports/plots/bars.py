@@ -24,7 +24,6 @@ from dcc.reports.plots.picture import (
     OUTLIER,
     WIDTH,
     Picture,
-    PictureKind,
     add_legend,
     file_name_of,
     lay_out,
@@ -141,8 +140,7 @@ def picture_of(found: Weeks, catalogue: Catalogue) -> Picture:
         add_legend(figure, entries)
 
     return Picture(
-        name=file_name_of(PictureKind.WEEKS, found.centre),
-        kind=PictureKind.WEEKS,
+        name=file_name_of("weeks", found.centre),
         title=title,
         caption=_caption(found, catalogue),
         alt=_description(found, catalogue),
@@ -242,8 +240,7 @@ def draw_expected(counted: Sequence[ProcedureDeliveries], catalogue: Catalogue) 
 
     centres = {procedure.centre for procedure in drawn}
     return Picture(
-        name=file_name_of(PictureKind.EXPECTED, *(centres if len(centres) == 1 else ())),
-        kind=PictureKind.EXPECTED,
+        name=file_name_of("expected", *(centres if len(centres) == 1 else ())),
         title=title,
         caption=caption,
         alt=alt,

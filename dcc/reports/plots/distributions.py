@@ -23,7 +23,6 @@ from dcc.reports.plots.picture import (
     OUTLIER,
     WIDTH,
     Picture,
-    PictureKind,
     add_legend,
     file_name_of,
     format_number,
@@ -445,15 +444,13 @@ def picture_of(found: Distribution, catalogue: Catalogue) -> Picture:
         draw_rows(figure, groups, catalogue, title=title, subtitle=subtitle, unit=unit)
 
     return Picture(
-        name=file_name_of(PictureKind.DISTRIBUTION, parameter_values.centre, parameter_values.parameter.parameter_id),
-        kind=PictureKind.DISTRIBUTION,
+        name=file_name_of("distribution", parameter_values.centre, parameter_values.parameter.parameter_id),
         title=title,
         caption=caption_of(catalogue, parameter_values, counts_of(catalogue, parameter_values)),
         rule=rule_of(catalogue),
         alt=description_of(catalogue, groups, parameter_values.unit),
         size=(WIDTH, height_of(groups)),
         draw=draw,
-        parameter_id=parameter_values.parameter.parameter_id,
         outliers=found.marked(new=True),
     )
 

@@ -22,7 +22,6 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
@@ -219,15 +218,6 @@ _STYLE: Final[dict[str, Any]] = {
 _ONE_AT_A_TIME: Final = threading.Lock()
 
 
-class PictureKind(StrEnum):
-    """What a picture is of."""
-
-    DISTRIBUTION = "distribution"
-    SERIES = "series"
-    WEEKS = "weeks"
-    EXPECTED = "expected"
-
-
 @dataclass(frozen=True, eq=False)
 class Picture:
     """One picture, drawn when it is first asked for.
@@ -235,19 +225,16 @@ class Picture:
     `name` tells it from the others of the same centre or submission, in letters that file names may have. `caption`
     tells what is drawn. `rule` tells how values are marked: the same for all pictures of a kind, empty where none are.
     `alt` says in words what the picture shows. All texts are plain: escaping them is the business of who puts them into
-    HTML. `parameter_id` is None where it is of none, `outliers` how many of the new values are marked. `size` is in
-    inches.
+    HTML. `outliers` tells how many of the new values are marked. `size` is in inches.
     """
 
     name: str
-    kind: PictureKind
     title: str
     caption: str
     alt: str
     size: tuple[float, float]
     draw: Callable[[Figure], None] = field(repr=False)
     rule: str = ""
-    parameter_id: str | None = None
     outliers: int = 0
 
     @cached_property

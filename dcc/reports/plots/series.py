@@ -19,7 +19,6 @@ from dcc.reports.plots.picture import (
     NEW,
     WIDTH,
     Picture,
-    PictureKind,
     add_legend,
     file_name_of,
     format_number,
@@ -156,15 +155,13 @@ def picture_of(found: Series, catalogue: Catalogue) -> Picture:
         _add_legend(figure, found.panels, catalogue)
 
     return Picture(
-        name=file_name_of(PictureKind.SERIES, parameter_values.centre, parameter_values.parameter.parameter_id),
-        kind=PictureKind.SERIES,
+        name=file_name_of("series", parameter_values.centre, parameter_values.parameter.parameter_id),
         title=title,
         caption=caption_of(catalogue, parameter_values, drawn_how),
         rule=rule,
         alt=description_of_series(catalogue, list(zip(names, found.panels, strict=True)), unit),
         size=(WIDTH, HEIGHT),
         draw=draw,
-        parameter_id=parameter_values.parameter.parameter_id,
         outliers=found.outliers,
     )
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from dcc.reports.causes.cause import Cause
-from dcc.reports.languages import Catalogue, mark, mark_plural
+from dcc.reports.languages import Catalogue, mark
 from dcc.reports.submissions import labels, model, sentences
 from dcc.reports.submissions.model import MAX_PERMITTED, shortened
 from dcc.reports.submissions.page import report_values
@@ -35,7 +35,6 @@ def render_text(report: model.Report, catalogue: Catalogue, width: int = WIDTH) 
         "most": _MOST,
         "most_causes": _MAX_CAUSES,
         "example_line": example_line,
-        "to_be_corrected": partial(_to_be_corrected, catalogue),
         "document_line": partial(_document_line, catalogue),
     }
     if not isinstance(report, model.SubmissionReport):
@@ -98,15 +97,6 @@ def _counted(catalogue: Catalogue, one: model.EntityCount, *, deletes: bool) -> 
     )
     told = (refused,) if deletes else others
     return "; ".join([text, *(catalogue.say(words, number=catalogue.number(count)) for count, words in told if count)])
-
-
-def _to_be_corrected(catalogue: Catalogue, line: model.ZipLine) -> str:
-    if not line.to_be_corrected:
-        return ""
-    texts = mark_plural(
-        ", {failed} of {number} document to be corrected", ", {failed} of {number} documents to be corrected"
-    )
-    return catalogue.say_plural(*texts, line.documents, failed=catalogue.number(line.to_be_corrected))
 
 
 def _sources(
