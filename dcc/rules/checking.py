@@ -34,7 +34,7 @@ from dcc.documents.forms import path_of_centre
 from dcc.naming import DocumentKind
 from dcc.reference.impress import Procedure as ProcedureDefinition
 from dcc.reference.snapshots import Snapshot
-from dcc.rules import (
+from dcc.rules import (  # noqa: F401 - they register the rules of the platform
     experiment_rules,
     further_rules,
     media_rules,
@@ -63,16 +63,6 @@ from dcc.rules.upload import DUPLICATE, NOT_STORED, UPLOAD_RULES
 from dcc.runtime.installed_packages import RULES as ADDED_RULES
 from dcc.runtime.installed_packages import error_of, load_added, package_of
 from dcc.vocabulary import Severity
-
-RULE_MODULES = (
-    specimen_rules,
-    experiment_rules,
-    value_rules,
-    series_rules,
-    media_rules,
-    further_rules,
-)
-"""The modules that register the rules of the platform."""
 
 load_added(ADDED_RULES)
 

@@ -6,7 +6,7 @@ time and memory, whatever the number of measurements: of many, a sample is drawn
 
 from dcc.reports.plots.bars import draw_expected, draw_weeks
 from dcc.reports.plots.picture import Picture, use_font_cache
-from dcc.reports.plots.selection import MAX_PICTURES, picture_of_parameter, pictures_of_centre, pictures_of_zip
+from dcc.reports.plots.selection import MAX_PICTURES, picture_of_parameter, pictures_of
 
 __all__ = [
     "MAX_PICTURES",
@@ -14,7 +14,6 @@ __all__ = [
     "draw_expected",
     "draw_weeks",
     "picture_of_parameter",
-    "pictures_of_centre",
-    "pictures_of_zip",
+    "pictures_of",
     "use_font_cache",
 ]

@@ -73,24 +73,6 @@ def subtitle_of(catalogue: Catalogue, centre: str, key: ZipKey | None) -> str:
     )
 
 
-def rule_of(catalogue: Catalogue) -> str:
-    """The rule by which values are marked."""
-    return catalogue.say(
-        "An outlier is a value more than {ranges} interquartile ranges below the first or above the third quartile. "
-        "The quartiles are those of the earlier values of its group if these are at least {least}. Else they are of "
-        "all of its group, its centre, or the picture: of the first that has {least}.",
-        ranges=RANGES,
-        least=LEAST_VALUES,
-    )
-
-
-def counts_of(catalogue: Catalogue, parameter_values: ParameterValues) -> str:
-    """What the numbers beside groups mean."""
-    if parameter_values.has_new:
-        return catalogue.say("In brackets: how many values, earlier and new.")
-    return catalogue.say("In brackets: how many values.")
-
-
 def caption_of(catalogue: Catalogue, parameter_values: ParameterValues, drawn_how: str) -> str:
     """What a picture of a parameter shows: which values, how they are drawn, and what is left out."""
     parts = [catalogue.say("Values that are current and valid, as the centres gave them.")]
@@ -439,6 +421,16 @@ def picture_of(found: Distribution, catalogue: Catalogue) -> Picture:
     # The picture keeps the groups that it is drawn from, but not all values that were taken.
     groups = found.groups
     unit = shown_text(parameter_values.unit)
+    counts = catalogue.say("In brackets: how many values.")
+    if parameter_values.has_new:
+        counts = catalogue.say("In brackets: how many values, earlier and new.")
+    rule = catalogue.say(
+        "An outlier is a value more than {ranges} interquartile ranges below the first or above the third quartile. "
+        "The quartiles are those of the earlier values of its group if these are at least {least}. Else they are of "
+        "all of its group, its centre, or the picture: of the first that has {least}.",
+        ranges=RANGES,
+        least=LEAST_VALUES,
+    )
 
     def draw(figure: Figure) -> None:
         draw_rows(figure, groups, catalogue, title=title, subtitle=subtitle, unit=unit)
@@ -446,8 +438,8 @@ def picture_of(found: Distribution, catalogue: Catalogue) -> Picture:
     return Picture(
         name=file_name_of("distribution", parameter_values.centre, parameter_values.parameter.parameter_id),
         title=title,
-        caption=caption_of(catalogue, parameter_values, counts_of(catalogue, parameter_values)),
-        rule=rule_of(catalogue),
+        caption=caption_of(catalogue, parameter_values, counts),
+        rule=rule,
         alt=description_of(catalogue, groups, parameter_values.unit),
         size=(WIDTH, height_of(groups)),
         draw=draw,

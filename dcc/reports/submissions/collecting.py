@@ -310,13 +310,11 @@ def draw_pictures(
     # They bring matplotlib and numpy with them.
     from dcc.reports.languages import load_catalogue
     from dcc.reports.plots.picture import use_font_cache
-    from dcc.reports.plots.selection import pictures_of_centre, pictures_of_zip
+    from dcc.reports.plots.selection import pictures_of
 
     texts = catalogue or load_catalogue(None, settings)
     use_font_cache(settings)
-    if isinstance(subject, ZipKey):
-        return tuple(pictures_of_zip(qc, subject, texts, limit=limit, with_others=with_others))
-    return tuple(pictures_of_centre(qc, subject, texts, limit=limit, with_others=with_others))
+    return tuple(pictures_of(qc, subject, texts, limit=limit, with_others=with_others))
 
 
 def language_of(tracker: Connection, subject: Subject) -> str | None:

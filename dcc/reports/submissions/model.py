@@ -117,11 +117,6 @@ class DocumentReport:
     place: str | None = None
 
     @property
-    def failed(self) -> bool:
-        """Whether the centre has something to correct in it."""
-        return self.status is Status.FAILED
-
-    @property
     def without_effect(self) -> bool:
         """Whether the upload refused all of it, or it was withdrawn."""
         return self.phase is Phase.UPLOAD and self.status in (Status.FAILED, Status.CANCELLED)
