@@ -14,7 +14,7 @@ from babel.messages.frontend import parse_mapping_cfg
 from babel.messages.mofile import read_mo
 from babel.messages.pofile import read_po
 
-from dcc.declarations import all_declared, message_of
+from dcc.declarations import all_declared, declaration_of, message_of
 from dcc.documents.schema_set import SCHEMA_FILES, SchemaSet
 from dcc.documents.validation import validate_document
 from dcc.documents.violations import EXPECTATIONS
@@ -251,13 +251,18 @@ def assert_said(message: Message | Problem | UploadFinding) -> None:
     assert "{" not in str(said)
 
 
-def test_what_rules_find_is_said_in_german() -> None:
+def test_what_rules_find_is_said_in_german_with_every_detail_that_is_declared() -> None:
     for example in EXAMPLES:
         if example.role == BREAKS:
             found = check(example.document, **example.options)
             assert found, example
             for finding in found:
-                assert_said(message_of(finding.code, with_value(finding.details, finding.value)))
+                declaration = declaration_of(finding.code)
+                assert declaration is not None, f"{finding.code} is not declared. Give @rule a case of that name."
+                known = with_value(finding.details, finding.value)
+                missing = (names_in(declaration.message) | {*declaration.cause_by}) - known.keys()
+                assert not missing, f"{finding.code} does not yield {sorted(missing)}."
+                assert_said(message_of(finding.code, known))
 
 
 KEYS = {
