@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
+from string import Formatter
 from typing import Final
 
 from dcc.errors import InternalFaultError
@@ -45,9 +46,9 @@ class Declaration:
     """One thing that can be wrong. All texts are marked for translation, with names of details in braces.
 
     `message` describes one finding; it is empty where errors bring their own. `cause` is the title of all findings with
-    the same details `cause_by`. `remedy` is what to do, `for_centre` what centres read instead if it names commands of
-    wranglers. Both, and the cause, name only details that all findings of a cause share. `stays`: no later archive ends
-    it, so that both go on with `STAYS` or `STAYS_FOR_CENTRE`.
+    the same details `cause_by`: unless given, those that it names. `remedy` is what to do, `for_centre` what centres
+    read instead if it names commands of wranglers. Both, and the cause, name only details that all findings of a cause
+    share. `stays`: no later archive ends it, so that both go on with `STAYS` or `STAYS_FOR_CENTRE`.
     """
 
     cause: str
@@ -57,6 +58,11 @@ class Declaration:
     cause_by: tuple[str, ...] = ()
     for_centre: str = ""
     stays: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.cause_by:
+            names = (name for _, name, _, _ in Formatter().parse(self.cause) if name)
+            object.__setattr__(self, "cause_by", tuple(dict.fromkeys(names)))
 
     def subject(self, details: Details) -> tuple[str, ...]:
         """What the findings of a cause share."""

@@ -202,18 +202,8 @@ class Composer:
             "causes_total": len(shown),
             "proposals": digest.proposals,
         }
-        code = digest.centre.short_name
-        return self._message(
-            message_id,
-            MessageKind.DIGEST,
-            "digest",
-            catalogue,
-            values,
-            data,
-            session=digest.session,
-            centre=code,
-            attachments=tuple(attachments),
-        )
+        about = {"session": digest.session, "centre": digest.centre.short_name, "attachments": tuple(attachments)}
+        return self._message(message_id, MessageKind.DIGEST, "digest", catalogue, values, data, **about)
 
     def summary(
         self, message_id: str, digests: Sequence[Digest], causes: Mapping[str | None, Sequence[Cause]]
@@ -297,8 +287,8 @@ class Composer:
             )
             for centre in centres
         ]
-        values = {"headline": headline, "sentences": sentences}
-        return self._message(message_id, MessageKind.ADDRESS, "notice", catalogue, values, {"centres": list(centres)})
+        data = {"centres": list(centres)}
+        return self._notice(message_id, MessageKind.ADDRESS, catalogue, headline, sentences, data)
 
     def late_archives(self, message_id: str, centre: CentreEntry, late: LateCentre) -> Message:
         """Archives of a centre that failed long ago, in its language."""
@@ -311,15 +301,12 @@ class Composer:
             catalogue.say("Archive {archive} failed, and nobody has corrected or removed it.", archive=archive)
             for archive in failed
         ]
-        sentences.append(
-            catalogue.say(
-                "Submit the corrected documents in a new archive. Then remove the archive that failed from your server."
-            )
+        remedy = mark(
+            "Submit the corrected documents in a new archive. Then remove the archive that failed from your server."
         )
-        code = centre.short_name
-        values = {"headline": f"{code}: {headline}", "sentences": sentences}
-        data = {"failed": failed, "failed_total": late.failed}
-        return self._message(message_id, MessageKind.OUTAGE, "notice", catalogue, values, data, centre=code)
+        sentences.append(catalogue.say(remedy))
+        data, code = {"failed": failed, "failed_total": late.failed}, centre.short_name
+        return self._notice(message_id, MessageKind.OUTAGE, catalogue, f"{code}: {headline}", sentences, data, code)
 
     def owner_notification(self, message_id: str, owner: CentreEntry, notices: Sequence[Notice]) -> Message:
         """What archives of other centres did, or tried to do, with data of a centre, in its language."""
@@ -346,18 +333,14 @@ class Composer:
         if all(map(is_of_host, notices)):
             text = mark("archives on the server of centre {centre} are named for other centres")
         headline = catalogue.say(text, centre=owner.short_name)
-        values = {"headline": headline, "sentences": sentences}
-        code = owner.short_name
-        return self._message(message_id, MessageKind.OWNER, "notice", catalogue, values, data, centre=code)
+        return self._notice(message_id, MessageKind.OWNER, catalogue, headline, sentences, data, owner.short_name)
 
     def test(self, message_id: str) -> Message:
         """A test message."""
         catalogue = self.catalogue(None)
-        values = {
-            "headline": catalogue.say("a test of notifications"),
-            "sentences": [catalogue.say("Notifications arrive here. You need not do anything.")],
-        }
-        return self._message(message_id, MessageKind.TEST, "notice", catalogue, values, {})
+        headline = catalogue.say("a test of notifications")
+        sentence = catalogue.say("Notifications arrive here. You need not do anything.")
+        return self._notice(message_id, MessageKind.TEST, catalogue, headline, [sentence], {})
 
     def catalogue(self, code: str | None) -> Catalogue:
         """The catalogue of a language. Uses that of DCC_LANGUAGE, and says so, if there is none."""
@@ -370,6 +353,19 @@ class Composer:
                 self._say(str(error))
                 self._catalogues[code] = load_catalogue(None, self.settings)
         return self._catalogues[code]
+
+    def _notice(
+        self,
+        message_id: str,
+        kind: MessageKind,
+        catalogue: Catalogue,
+        headline: str,
+        sentences: Sequence[str],
+        data: Mapping[str, Any],
+        centre: str | None = None,
+    ) -> Message:
+        values = {"headline": headline, "sentences": sentences}
+        return self._message(message_id, kind, "notice", catalogue, values, data, centre=centre)
 
     def _message(
         self,
@@ -395,16 +391,8 @@ class Composer:
         subject, _, text = self._render(f"{template}.txt", filled).partition("\n")
         subject = self.settings.labelled(subject.strip())
         html = self._render(f"{template}.html", {**filled, "subject": subject})
-        return Message(
-            message_id,
-            kind,
-            subject,
-            text.strip("\n") + "\n",
-            html,
-            data,
-            language=catalogue.code,
-            **about,
-        )
+        text = text.strip("\n") + "\n"
+        return Message(message_id, kind, subject, text, html, data, language=catalogue.code, **about)
 
     def _render(self, name: str, values: Mapping[str, Any]) -> str:
         name = f"notifications/{name}"

@@ -19,27 +19,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from dcc.errors import DccError, fault_of
 from dcc.messages import Message as MarkedMessage
 from dcc.notify import outages
-from dcc.notify.channels.base import Channel, notifies
-from dcc.notify.channels.opening import open_channels
+from dcc.notify.channels.base import Channel, notifies, open_channels
 from dcc.notify.composer import Composer
 from dcc.notify.messages import Audience, Item, Message, MessageKind
 from dcc.notify.notifiers import SessionNotifier, notify_owners, remind_centres
-from dcc.notify.outages import (
-    ARCHIVES,
-    TRACKER,
-    OutageEntry,
-    archives_gone,
-    broken_session,
-    dead_sessions,
-    ended_outages,
-    label_of_sessions,
-    lost_from_store,
-    oldest_under_way,
-    session_of_dead_process,
-    sessions_after,
-    sessions_of,
-    unreachable_sources,
-)
 from dcc.notify.rounds import PlannedMessage, Round
 from dcc.session.sessions import Session
 from dcc.settings import Settings
@@ -74,11 +57,11 @@ def notify_after_session(
     if not notifies(settings):
         return []
     well = ended and broke_off is None
-    troubles = [broken_session(session.id, session.group, broke_off)] if broke_off is not None else []
-    troubles += [session_of_dead_process(dead, taken_up=well) for dead in session.dead]
+    troubles = [outages.broken_session(session.id, session.group, broke_off)] if broke_off is not None else []
+    troubles += [outages.session_of_dead_process(dead, taken_up=well) for dead in session.dead]
     # A session of all centres did the work of each group.
     groups = [None, *settings.centre_groups] if session.group is None else [session.group.name]
-    fine = {sessions_of(group): label_of_sessions(group) for group in groups}
+    fine = {outages.sessions_of(group): outages.label_of_sessions(group) for group in groups}
 
     def work(round_: Round) -> None:
         _notify_outages(round_, session.id, troubles, fine if well else {})
@@ -92,7 +75,7 @@ def notify_after_session(
 def notify_due(
     tracker: Engine,
     settings: Settings,
-    states: Iterable[OutageEntry] = (),
+    states: Iterable[outages.OutageEntry] = (),
     *,
     watched: str | None = None,
     remind: datetime | None = None,
@@ -162,7 +145,7 @@ def notify_tracker_outage(settings: Settings, error: DccError) -> list[str]:
     """
     if not notifies(settings):
         return []
-    trouble = OutageEntry(TRACKER, "", TRACKER, str(error), reported=False)
+    trouble = outages.OutageEntry(outages.TRACKER, "", outages.TRACKER, str(error), reported=False)
     sentences: list[str] = []
     failed: set[str] = set()
     for channel, recipient in _wranglers(settings, sentences):
@@ -200,7 +183,7 @@ def _notify_tracker_recovery(settings: Settings) -> list[str]:
         except FileNotFoundError:
             continue
         try:
-            _send_alone(settings, channel, recipient, [], [TRACKER])
+            _send_alone(settings, channel, recipient, [], [outages.TRACKER])
         except DccError as failure:
             if not getattr(failure, "may_have_arrived", False):
                 outages.claim_tracker_outage(settings, channel.name, recipient)
@@ -212,7 +195,7 @@ def _notify_tracker_recovery(settings: Settings) -> list[str]:
 
 
 def _send_alone(
-    settings: Settings, channel: Channel, recipient: str, away: Sequence[OutageEntry], back: Iterable[str]
+    settings: Settings, channel: Channel, recipient: str, away: Sequence[outages.OutageEntry], back: Iterable[str]
 ) -> None:
     message = Composer(settings).outages(uuid.uuid4().hex, away, {subject: subject for subject in back})
     channel.send(message, recipient, seconds=settings.notify_seconds)
@@ -264,7 +247,7 @@ def _notify_sessions(round_: Round, session_id: int | None) -> None:
         round_.ledger.drop_failed(number, before=round_.began)
     if numbers:
         with round_.tracker.connect() as connection:
-            under_way = oldest_under_way(connection)
+            under_way = outages.oldest_under_way(connection)
         # A session that takes longer than later ones is looked at when it ends.
         round_.ledger.record_session(max(numbers) if under_way is None else min(max(numbers), under_way - 1))
 
@@ -274,7 +257,7 @@ def _due_sessions(round_: Round, session_id: int | None) -> list[int]:
     last = round_.ledger.last_session()
     with round_.tracker.connect() as connection:
         # Sessions before the first notification are history; nobody waits for them.
-        ended = sessions_after(connection, last, _MAX_SESSIONS if last else 1)
+        ended = outages.sessions_after(connection, last, _MAX_SESSIONS if last else 1)
     again = round_.ledger.sessions_due()[:_MAX_RETRIES]
     wanted = {*ended, *again, *([] if session_id is None else [session_id])}
     return sorted(wanted)
@@ -283,7 +266,7 @@ def _due_sessions(round_: Round, session_id: int | None) -> list[int]:
 def _notify_outages(
     round_: Round,
     session_id: int | None,
-    troubles: Iterable[OutageEntry],
+    troubles: Iterable[outages.OutageEntry],
     fine: Mapping[str, MarkedMessage | str],
     *,
     dead: bool = False,
@@ -291,11 +274,11 @@ def _notify_outages(
 ) -> None:
     """Send outages and recoveries, with `dead` those of dead sessions too; `fine` and `watched`: see `notify_due`."""
     with round_.tracker.connect() as connection:
-        lost = lost_from_store(connection, round_.settings)
-        away = [*troubles, *lost, *unreachable_sources(connection, round_.settings, session_id)]
-        fine = fine if lost else {**fine, ARCHIVES: ARCHIVES}
+        lost = outages.lost_from_store(connection, round_.settings)
+        away = [*troubles, *lost, *outages.unreachable_sources(connection, round_.settings, session_id)]
+        fine = fine if lost else {**fine, outages.ARCHIVES: outages.ARCHIVES}
         if dead:
-            away += dead_sessions(connection, round_.settings)
+            away += outages.dead_sessions(connection, round_.settings)
     reported = {(channel.name, recipient) for channel, recipient in round_.recipients(Audience.REPORTED)}
     for channel, recipient in round_.recipients(Audience.WRANGLERS):
         own = [trouble for trouble in away if not trouble.reported or (channel.name, recipient) in reported]
@@ -306,15 +289,15 @@ def _notify_outages_to(
     round_: Round,
     channel: Channel,
     recipient: str,
-    away: Sequence[OutageEntry],
+    away: Sequence[outages.OutageEntry],
     fine: Mapping[str, MarkedMessage | str],
     watched: str | None,
 ) -> None:
     ledger = round_.ledger
     open_outages = ledger.open_outages(channel.name, recipient)
     with round_.tracker.connect() as connection:
-        back = ended_outages(connection, open_outages, away)
-        gone = archives_gone(connection, back)
+        back = outages.ended_outages(connection, open_outages, away)
+        gone = outages.archives_gone(connection, back)
     still = {trouble.subject for trouble in away if not trouble.over}
     back |= {subject: label for subject, label in fine.items() if subject in open_outages and subject not in still}
     if watched is not None:

@@ -147,18 +147,20 @@ def notify_owners(round_: Round, centre: str | None = None) -> None:
     for notice in _latest(notices):
         of_owners[notice.owner].append(notice)
     for owner, some in of_owners.items():
-        items = {
-            Item(
-                MessageKind.OWNER,
-                f"{notice.key} {notice.file_name}".strip(),
-                f"{notice.outcome} {notice.id}",
-                centre_id=ids[owner],
-            ): notice
-            for notice in some
-        }
-        compose = partial(_compose_owner_notification, round_, centres[owner], items)
-        for channel, recipient in round_.recipients(Audience.CENTRE, addresses_of(centres[owner])):
-            round_.notify(channel, recipient, list(items), compose)
+        _notify_owner(round_, centres[owner], ids[owner], some)
+
+
+def _notify_owner(round_: Round, owner: CentreEntry, owner_id: int, notices: Sequence[Notice]) -> None:
+    items: dict[Item, Notice] = {}
+    for notice in notices:
+        subject, what = f"{notice.key} {notice.file_name}".strip(), f"{notice.outcome} {notice.id}"
+        items[Item(MessageKind.OWNER, subject, what, centre_id=owner_id)] = notice
+
+    def compose(message_id: str, told: Sequence[Item], _: Channel) -> Message:
+        return round_.composer.owner_notification(message_id, owner, [items[item] for item in told])
+
+    for channel, recipient in round_.recipients(Audience.CENTRE, addresses_of(owner)):
+        round_.notify(channel, recipient, list(items), compose)
 
 
 def _latest(notices: Sequence[Notice]) -> list[Notice]:
@@ -171,12 +173,6 @@ def _latest(notices: Sequence[Notice]) -> list[Notice]:
             found.append(notice)
         replaced.add((*of_archive, notice.file_name))
     return found[::-1]
-
-
-def _compose_owner_notification(
-    round_: Round, owner: CentreEntry, notices: dict[Item, Notice], message_id: str, told: Sequence[Item], _: Channel
-) -> Message:
-    return round_.composer.owner_notification(message_id, owner, [notices[item] for item in told])
 
 
 def remind_centres(round_: Round, now: datetime) -> None:

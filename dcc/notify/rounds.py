@@ -18,8 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from dcc.databases.columns import utc_now
 from dcc.errors import DatabaseUnreachableError, DccError, NotificationNotSentError
-from dcc.notify.channels.base import Channel
-from dcc.notify.channels.opening import open_channels
+from dcc.notify.channels.base import Channel, open_channels
 from dcc.notify.composer import Composer
 from dcc.notify.ledger import Claim, Ledger, SendState
 from dcc.notify.messages import Audience, Item, Message

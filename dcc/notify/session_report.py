@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from email.message import EmailMessage
+from email.utils import formatdate, make_msgid
+from functools import partial
+from pathlib import Path
+from typing import Final
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from dcc.databases.transactions import run_reading
-from dcc.errors import DccError
-from dcc.notify.channels.reports import Report, ways_to_send
+from dcc.errors import ConfigurationError, DccError, ReportNotSentError
+from dcc.notify.channels.mail import MailTransport, Wording, sender_of
 from dcc.outcomes import FAILED_ENDS
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_session
@@ -19,8 +25,83 @@ from dcc.reports.submissions.plain_text import WIDTH, render_text
 from dcc.reports.submissions.sentences import troubles_sentence
 from dcc.reports.submissions.stored_reports import qc_at_hand
 from dcc.runtime.legible_text import legible, wrapped
+from dcc.runtime.private_files import SHARED_DIRECTORY, SHARED_FILE, make_directory, replacement_file
 from dcc.settings import Settings
+from dcc.settings.recipients import parse_smtp_url
 from dcc.tracker.crawls import crawl_comment
+
+REPORT_WORDING: Final = Wording("The report", "DCC_SMTP_URL, DCC_REPORT_TO and DCC_REPORT_FROM", ReportNotSentError)
+"""What errors say of a report that cannot be sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The report of one session, in plain text; `subject` is one line. `is_quiet`: nothing happened, nothing failed."""
+
+    session_id: int
+    subject: str
+    text: str
+    is_quiet: bool = False
+
+
+def send_by_mail(settings: Settings, report: Report) -> str:
+    """Send a report to all recipients of the settings in one e-mail; returns a sentence with its destination.
+
+    Raises ReportNotSentError; see `MailTransport`.
+    """
+    transport = MailTransport(parse_smtp_url(settings.smtp_url), settings, REPORT_WORDING)
+    recipients = settings.report_addresses
+    sender = sender_of(settings)
+    letter = EmailMessage()
+    letter["Subject"] = report.subject
+    letter["From"] = sender
+    letter["To"] = ", ".join(recipients)
+    letter["Date"] = formatdate(localtime=False)
+    letter["Message-ID"] = make_msgid(f"dcc-session-{report.session_id}", sender.rpartition("@")[2])
+    # Keeps holiday notices from answering (RFC 3834).
+    letter["Auto-Submitted"] = "auto-generated"
+    letter.set_content(report.text, charset="utf-8", cte="quoted-printable")
+    refused = transport.deliver(letter, recipients)
+    if refused:
+        others = ", ".join(address for address in recipients if address not in refused)
+        raise ReportNotSentError(
+            f"The mail server {transport.label} refused {', '.join(refused)}; the report was sent to {others}. "
+            "Correct the addresses in DCC_REPORT_TO."
+        )
+    return (
+        f"The report of session {report.session_id} was sent by e-mail to {', '.join(recipients)} ({transport.label})."
+    )
+
+
+def write_to_directory(directory: Path, report: Report) -> str:
+    """Write a report as `session-<id>.txt` into a directory, which is made; returns a sentence with its destination.
+
+    Raises ReportNotSentError.
+    """
+    path = directory / f"session-{report.session_id:06}.txt"
+    try:
+        make_directory(directory, SHARED_DIRECTORY)
+        # Complete or absent: other programs may watch the directory.
+        with replacement_file(path, SHARED_FILE) as part:
+            part.write_text(f"{report.subject}\n\n{report.text}", "utf-8", errors="backslashreplace")
+    except (OSError, ConfigurationError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).rstrip(".")
+        raise ReportNotSentError(
+            f"The report of session {report.session_id} could not be written to {path} ({reason}). "
+            "See to its permissions and its disk, or name another directory in DCC_REPORT_DIRECTORY."
+        ) from error
+    return f"The report of session {report.session_id} was written to {path}."
+
+
+def ways_to_send(settings: Settings) -> list[Callable[[Report], str]]:
+    """The functions that send a report as the settings ask; by default none."""
+    ways: list[Callable[[Report], str]] = []
+    if settings.report_directory is not None:
+        ways.append(partial(write_to_directory, settings.report_directory))
+    if settings.report_addresses:
+        ways.append(partial(send_by_mail, settings))
+    return ways
+
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from dcc.errors import ReferenceDataError
 from dcc.reference.impress import (
@@ -40,7 +40,7 @@ from dcc.reference.snapshots import Provenance
 Answers = Callable[[str], object]
 """The API's answer at an address: parsed JSON. Raises ReferenceDataError without an answer."""
 
-_Answer = dict[str, Any]
+T = TypeVar("T")
 _DAYS_IN: Final = {"day": 1.0, "week": 7.0, "month": 365.25 / 12}
 _MAX_WEEKS: Final = 520.0
 """More than the age of any mouse."""
@@ -58,7 +58,7 @@ def impress_from_answers(answers: Answers, provenance: Provenance) -> Impress:
     for number in reading.listed("pipeline"):
         pipeline = reading.pipeline(number)
         if pipeline.key in pipelines:
-            raise reading.fault(f"pipeline/{number}", f"another pipeline has the key {pipeline.key}")
+            raise _fault(provenance.source, f"pipeline/{number}", f"another pipeline has the key {pipeline.key}")
         pipelines[pipeline.key] = pipeline
     impress = Impress(provenance, pipelines)
     if impress.rows == 0:
@@ -68,108 +68,64 @@ def impress_from_answers(answers: Answers, provenance: Provenance) -> Impress:
     return impress
 
 
-@dataclass
-class _Reading:
-    """The objects read so far; procedures and parameters are shared by pipelines and read once."""
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An object that the API has at an address; each method raises ReferenceDataError for a value of another form."""
 
-    answers: Answers
     source: str
-    procedures: dict[str, Procedure] = field(default_factory=dict)
-    parameters: dict[str, Parameter] = field(default_factory=dict)
-    groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    unit_names: dict[str, str] | None = None
+    address: str
+    values: dict[str, Any]
 
-    def fault(self, address: str, what: str) -> ReferenceDataError:
-        return ReferenceDataError(
-            f"IMPReSS from {self.source}: at {address}, {what}. Retrieve it again; what was loaded before stays in use."
-        )
+    def fault(self, what: str) -> ReferenceDataError:
+        return _fault(self.source, self.address, what)
 
-    def listed(self, kind: str) -> dict[str, str]:
-        address = f"{kind}/list"
-        answer = self.answers(address)
-        if not isinstance(answer, dict) or not answer:
-            raise self.fault(address, "it is no object of ids and names")
-        return {str(key): "" if name is None else str(name) for key, name in answer.items()}
+    def collection(self, name: str) -> list[object]:
+        found = self.values.get(name)
+        if found is not None and not isinstance(found, list):
+            raise self.fault(f"{name} is no list")
+        return found or []
 
-    def entry(self, kind: str, which: object) -> tuple[str, _Answer]:
-        address = f"{kind}/{which}"
-        answer = which if isinstance(which, dict) else self.answers(address)
-        if not isinstance(answer, dict):
-            raise self.fault(address, "it is no object")
-        return (f"an entry of {kind}" if isinstance(which, dict) else address), answer
-
-    def collection(self, address: str, answer: _Answer, name: str) -> list[object]:
-        found = answer.get(name)
-        if found is None:
-            return []
-        if not isinstance(found, list):
-            raise self.fault(address, f"{name} is no list")
-        return found
-
-    def entries(self, kind: str, address: str, answer: _Answer, name: str) -> list[tuple[str, _Answer]]:
-        found = [self.entry(kind, which) for which in self.collection(address, answer, name)]
-        return [(where, each) for where, each in found if not self.flag(where, each, "isDeleted", otherwise=False)]
-
-    def text(self, address: str, answer: _Answer, name: str, *, needed: bool = False) -> str:
-        value = answer.get(name)
+    def text(self, name: str, *, needed: bool = False) -> str:
+        value = self.values.get(name)
         if value is None and not needed:
             return ""
         if not isinstance(value, str) or (needed and not value.strip()):
-            raise self.fault(address, f"{name} is {value!r}, which is no text")
+            raise self.fault(f"{name} is {value!r}, which is no text")
         return value.strip()
 
-    def flag(self, address: str, answer: _Answer, name: str, *, otherwise: bool) -> bool:
-        value = answer.get(name)
+    def flag(self, name: str, *, otherwise: bool = False) -> bool:
+        value = self.values.get(name)
         if value is None:
             return otherwise
         if value not in (True, False):
-            raise self.fault(address, f"{name} is {value!r}, which is neither true nor false")
+            raise self.fault(f"{name} is {value!r}, which is neither true nor false")
         return bool(value)
 
-    def number(self, address: str, answer: _Answer, name: str) -> float | None:
-        value = answer.get(name)
+    def number(self, name: str) -> float | None:
+        value = self.values.get(name)
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self.fault(address, f"{name} is {value!r}, which is no number")
+            raise self.fault(f"{name} is {value!r}, which is no number")
         try:
             number = float(value)
         except OverflowError as error:
-            digits = len(str(abs(value)))
-            raise self.fault(address, f"{name} has {digits:,} digits, which is more than is held") from error
+            raise self.fault(f"{name} has {len(str(abs(value))):,} digits, which is more than is held") from error
         if not math.isfinite(number):
-            raise self.fault(address, f"{name} is {value!r}, which is no number")
+            raise self.fault(f"{name} is {value!r}, which is no number")
         return number
 
-    def in_use(self, address: str, answer: _Answer) -> bool:
-        active = self.flag(address, answer, "isActive", otherwise=True)
-        return active and not self.flag(address, answer, "isDeprecated", otherwise=False)
+    def in_use(self) -> bool:
+        return self.flag("isActive", otherwise=True) and not self.flag("isDeprecated")
 
-    def pipeline(self, number: str) -> Pipeline:
-        address, answer = self.entry("pipeline", number)
-        procedures: dict[str, Procedure] = {}
-        for which in self.collection(address, answer, "procedureCollection"):
-            procedure = self.procedure(which)
-            procedures[procedure.key] = procedure
-        due: dict[str, ProcedureDue] = {}
-        for where, schedule in self.entries("schedule", address, answer, "scheduleCollection"):
-            asked = self.due(where, schedule) if self.in_use(where, schedule) else ProcedureDue()
-            for which in self.collection(where, schedule, "procedureCollection"):
-                procedure = self.procedure(which)
-                procedures[procedure.key] = procedure
-                if asked != ProcedureDue():
-                    due[procedure.key] = min(due.get(procedure.key, asked), asked, key=_order_of_due)
-        key = self.text(address, answer, "pipelineKey", needed=True)
-        return Pipeline(key, procedures, self.text(address, answer, "name"), due)
-
-    def due(self, address: str, answer: _Answer) -> ProcedureDue:
+    def due(self) -> ProcedureDue:
         """When a schedule's procedures are due; nothing for a time without a unit, or at which no mouse lives."""
-        unit, stage, time = self.text(address, answer, "timeUnit").lower(), self.text(address, answer, "stage"), None
+        unit, stage, time = self.text("timeUnit").lower(), self.text("stage"), None
         try:
             # As a text: of an integer with too many digits for a float, float() would raise another error.
-            time = None if answer.get("time") is None else float(str(answer["time"]))
+            time = None if self.values.get("time") is None else float(str(self.values["time"]))
         except ValueError:
-            raise self.fault(address, f"time is {answer['time']!r}, which is no number") from None
+            raise self.fault(f"time is {self.values['time']!r}, which is no number") from None
         if _EMBRYONIC.fullmatch(stage):
             return ProcedureDue(stage=stage)
         if time is None or not math.isfinite(time):
@@ -179,104 +135,136 @@ class _Reading:
         weeks = time * _DAYS_IN.get(unit.removesuffix("s"), math.nan) / 7
         return ProcedureDue(weeks=round(weeks, 2)) if 0 <= weeks <= _MAX_WEEKS else ProcedureDue()
 
-    def procedure(self, which: object) -> Procedure:
-        known = None if isinstance(which, dict) else self.procedures.get(str(which))
-        if known is not None:
-            return known
-        address, answer = self.entry("procedure", which)
-        parameters: dict[str, Parameter] = {}
-        for each in self.collection(address, answer, "parameterCollection"):
-            parameter = self.parameter(each)
-            parameters[parameter.key] = parameter
-        procedure = Procedure(
-            self.text(address, answer, "procedureKey", needed=True),
-            self.in_use(address, answer),
+
+def _fault(source: str, address: str, what: str) -> ReferenceDataError:
+    return ReferenceDataError(
+        f"IMPReSS from {source}: at {address}, {what}. Retrieve it again; what was loaded before stays in use."
+    )
+
+
+@dataclass
+class _Reading:
+    """The objects read so far; procedures and parameters are shared by pipelines and read once."""
+
+    answers: Answers
+    source: str
+    known: dict[tuple[str, str], Any] = field(default_factory=dict)
+
+    def listed(self, kind: str) -> dict[str, str]:
+        address = f"{kind}/list"
+        answer = self.answers(address)
+        if not isinstance(answer, dict) or not answer:
+            raise _fault(self.source, address, "it is no object of ids and names")
+        return {str(key): "" if name is None else str(name) for key, name in answer.items()}
+
+    def entry(self, kind: str, which: object) -> _Entry:
+        address = f"{kind}/{which}"
+        answer = which if isinstance(which, dict) else self.answers(address)
+        if not isinstance(answer, dict):
+            raise _fault(self.source, address, "it is no object")
+        return _Entry(self.source, f"an entry of {kind}" if isinstance(which, dict) else address, answer)
+
+    def entries(self, kind: str, above: _Entry, name: str) -> list[_Entry]:
+        found = [self.entry(kind, which) for which in above.collection(name)]
+        return [each for each in found if not each.flag("isDeleted")]
+
+    def once(self, kind: str, which: object, read: Callable[[_Entry], T]) -> T:
+        """What is read from an entry, which is read once if it has an id."""
+        if isinstance(which, dict):
+            return read(self.entry(kind, which))
+        key = (kind, str(which))
+        if key not in self.known:
+            self.known[key] = read(self.entry(kind, which))
+        found: T = self.known[key]
+        return found
+
+    def pipeline(self, number: str) -> Pipeline:
+        entry = self.entry("pipeline", number)
+        procedures = {procedure.key: procedure for procedure in self.procedures(entry)}
+        due: dict[str, ProcedureDue] = {}
+        for schedule in self.entries("schedule", entry, "scheduleCollection"):
+            asked = schedule.due() if schedule.in_use() else ProcedureDue()
+            for procedure in self.procedures(schedule):
+                procedures[procedure.key] = procedure
+                if asked != ProcedureDue():
+                    due[procedure.key] = min(due.get(procedure.key, asked), asked, key=_order_of_due)
+        return Pipeline(entry.text("pipelineKey", needed=True), procedures, entry.text("name"), due)
+
+    def procedures(self, above: _Entry) -> list[Procedure]:
+        return [self.once("procedure", which, self.procedure) for which in above.collection("procedureCollection")]
+
+    def procedure(self, entry: _Entry) -> Procedure:
+        found = [self.once("parameter", which, self.parameter) for which in entry.collection("parameterCollection")]
+        parameters = {parameter.key: parameter for parameter in found}
+        return Procedure(
+            entry.text("procedureKey", needed=True),
+            entry.in_use(),
             parameters,
             required_of(parameters),
-            self.text(address, answer, "name"),
-            self.flag(address, answer, "isMandatory", otherwise=False),
-            self.text(address, answer, "level").lower(),
+            entry.text("name"),
+            entry.flag("isMandatory"),
+            entry.text("level").lower(),
         )
-        if not isinstance(which, dict):
-            self.procedures[str(which)] = procedure
-        return procedure
 
-    def parameter(self, which: object) -> Parameter:
-        known = None if isinstance(which, dict) else self.parameters.get(str(which))
-        if known is not None:
-            return known
-        address, answer = self.entry("parameter", which)
-        type_text = self.text(address, answer, "type", needed=True)
+    def parameter(self, entry: _Entry) -> Parameter:
+        type_text = entry.text("type", needed=True)
         if type_text not in set(ParameterType):
-            raise self.fault(address, f"type is {type_text!r}, which is no element for parameters")
-        checked = self.flag(address, answer, "qcCheck", otherwise=False)
-        parameter = Parameter(
-            key=self.text(address, answer, "parameterKey", needed=True),
+            raise entry.fault(f"type is {type_text!r}, which is no element for parameters")
+        is_checked = entry.flag("qcCheck")
+        return Parameter(
+            key=entry.text("parameterKey", needed=True),
             type=ParameterType(type_text),
-            value_type=self.text(address, answer, "valueType"),
-            unit=self.unit(address, answer),
-            is_required=self.flag(address, answer, "isRequired", otherwise=False),
-            is_active=self.in_use(address, answer),
-            options=self.options(address, answer),
-            increments=self.increments(address, answer),
-            ontology_terms=self.ontology_terms(address, answer),
-            qc_minimum=self.number(address, answer, "qcMin") if checked else None,
-            qc_maximum=self.number(address, answer, "qcMax") if checked else None,
-            name=self.text(address, answer, "name"),
-            is_important=self.flag(address, answer, "isImportant", otherwise=False),
+            value_type=entry.text("valueType"),
+            unit=self.unit(entry),
+            is_required=entry.flag("isRequired"),
+            is_active=entry.in_use(),
+            options=self.options(entry) if entry.flag("isOption") else (),
+            increments=self.increments(entry) if entry.flag("isIncrement") else (),
+            ontology_terms=self.ontology_terms(entry) if type_text == ParameterType.ONTOLOGY else (),
+            qc_minimum=entry.number("qcMin") if is_checked else None,
+            qc_maximum=entry.number("qcMax") if is_checked else None,
+            name=entry.text("name"),
+            is_important=entry.flag("isImportant"),
         )
-        if not isinstance(which, dict):
-            self.parameters[str(which)] = parameter
-        return parameter
 
-    def unit(self, address: str, answer: _Answer) -> str:
-        which = answer.get("unit")
+    def unit(self, entry: _Entry) -> str:
+        which = entry.values.get("unit")
         if which is None:
             return ""
-        if self.unit_names is None:
-            self.unit_names = self.listed("unit")
-        name = self.unit_names.get(str(which))
+        if ("unit", "list") not in self.known:
+            self.known["unit", "list"] = self.listed("unit")
+        name = self.known["unit", "list"].get(str(which))
         if name is None:
-            raise self.fault(address, f"unit is {which!r}, which unit/list does not have")
-        return name.strip()
+            raise entry.fault(f"unit is {which!r}, which unit/list does not have")
+        return str(name).strip()
 
-    def options(self, address: str, answer: _Answer) -> tuple[Option, ...]:
-        if not self.flag(address, answer, "isOption", otherwise=False):
-            return ()
-        return tuple(
-            Option(self.text(where, each, "name", needed=True), self.flag(where, each, "isActive", otherwise=True))
-            for where, each in self.entries("option", address, answer, "optionCollection")
-        )
+    def options(self, above: _Entry) -> tuple[Option, ...]:
+        found = self.entries("option", above, "optionCollection")
+        return tuple(Option(each.text("name", needed=True), each.flag("isActive", otherwise=True)) for each in found)
 
-    def increments(self, address: str, answer: _Answer) -> tuple[Increment, ...]:
-        if not self.flag(address, answer, "isIncrement", otherwise=False):
-            return ()
+    def increments(self, above: _Entry) -> tuple[Increment, ...]:
         return tuple(
             Increment(
-                self.text(where, each, "incrementString"),
-                self.text(where, each, "incrementType"),
-                self.text(where, each, "incrementUnit"),
-                int(self.number(where, each, "incrementMin") or 0),
-                self.flag(where, each, "isActive", otherwise=True),
+                each.text("incrementString"),
+                each.text("incrementType"),
+                each.text("incrementUnit"),
+                int(each.number("incrementMin") or 0),
+                each.flag("isActive", otherwise=True),
             )
-            for where, each in self.entries("increment", address, answer, "incrementCollection")
+            for each in self.entries("increment", above, "incrementCollection")
         )
 
-    def ontology_terms(self, address: str, answer: _Answer) -> tuple[str, ...]:
-        group = answer.get("ontologyGroupId")
-        if group is None or self.text(address, answer, "type") != ParameterType.ONTOLOGY:
-            return ()
-        if str(group) not in self.groups:
-            where, found = self.entry("ontologygroup", group)
-            choices = self.entries("paramontologyoption", where, found, "paramOntologyoptionCollection")
-            self.groups[str(group)] = tuple(self.term(at, each) for at, each in choices)
-        return self.groups[str(group)]
+    def ontology_terms(self, entry: _Entry) -> tuple[str, ...]:
+        group = entry.values.get("ontologyGroupId")
+        return () if group is None else self.once("ontologygroup", group, self.terms)
 
-    def term(self, address: str, choice: _Answer) -> str:
-        if choice.get("ontologyTermId") is None:
-            raise self.fault(address, "ontologyTermId is missing")
-        where, term = self.entry("ontologyterm", choice["ontologyTermId"])
-        return self.text(where, term, "ontologyTerm", needed=True)
+    def terms(self, group: _Entry) -> tuple[str, ...]:
+        terms = []
+        for choice in self.entries("paramontologyoption", group, "paramOntologyoptionCollection"):
+            if choice.values.get("ontologyTermId") is None:
+                raise choice.fault("ontologyTermId is missing")
+            terms.append(self.entry("ontologyterm", choice.values["ontologyTermId"]).text("ontologyTerm", needed=True))
+        return tuple(terms)
 
 
 def _order_of_due(due: ProcedureDue) -> tuple[float, str]:

@@ -54,8 +54,7 @@ class _Row:
         return value
 
 
-def status_codes_from_table(content: bytes, provenance: Provenance) -> StatusCodes:
-    """The status codes of a table. Raises ReferenceDataError for an unusable one."""
+def _status_codes(content: bytes, provenance: Provenance) -> StatusCodes:
     meanings: dict[str, str] = {}
     for row in _rows(content, provenance.source, ("code",)):
         code = row.needed("code")
@@ -65,15 +64,12 @@ def status_codes_from_table(content: bytes, provenance: Provenance) -> StatusCod
     return StatusCodes(provenance, meanings)
 
 
-def projects_from_table(content: bytes, provenance: Provenance) -> Projects:
-    """The projects of a table. Raises ReferenceDataError for an unusable one."""
-    return Projects(
-        provenance, frozenset(row.needed("project") for row in _rows(content, provenance.source, ("project",)))
-    )
+def _projects(content: bytes, provenance: Provenance) -> Projects:
+    rows = _rows(content, provenance.source, ("project",))
+    return Projects(provenance, frozenset(row.needed("project") for row in rows))
 
 
-def colonies_from_table(content: bytes, provenance: Provenance) -> Colonies:
-    """The colonies of a table. Raises ReferenceDataError for an unusable one."""
+def _colonies(content: bytes, provenance: Provenance) -> Colonies:
     productions: dict[str, list[Colony]] = {}
     for row in _rows(content, provenance.source, ("colony_id", "production_centre", "status")):
         created = row.cells.get("created", "").strip()
@@ -92,8 +88,7 @@ def colonies_from_table(content: bytes, provenance: Provenance) -> Colonies:
     return Colonies(provenance, {colony_id: tuple(found) for colony_id, found in productions.items()})
 
 
-def strains_from_table(content: bytes, provenance: Provenance) -> Strains:
-    """The strains of a table, or of MGI's report. Raises ReferenceDataError for an unusable one."""
+def _strains(content: bytes, provenance: Provenance) -> Strains:
     if provenance.source.endswith(MGI_REPORT_SUFFIX):
         content = _MGI_COLUMNS.encode() + content
     rows = _rows(content, provenance.source, ("strain_id", "name"))
@@ -141,10 +136,10 @@ _SUFFIXES = (".csv", ".tsv")
 _RETRIEVED = "retrieved.txt"
 
 _TABLES: Mapping[str, Callable[[bytes, Provenance], Snapshot]] = {
-    StatusCodes.NAME: status_codes_from_table,
-    Projects.NAME: projects_from_table,
-    Colonies.NAME: colonies_from_table,
-    Strains.NAME: strains_from_table,
+    StatusCodes.NAME: _status_codes,
+    Projects.NAME: _projects,
+    Colonies.NAME: _colonies,
+    Strains.NAME: _strains,
 }
 SETS = (Impress.NAME, *_TABLES)
 """The names of the sets of reference data."""
@@ -211,7 +206,12 @@ def load_from_folder(name: str, folder: Path) -> Snapshot | None:
     place = _place_in_folder(name, folder)
     if place is None:
         return None
-    return _load_impress_tree(folder, place) if place.is_dir() else load_from_file(name, place)
+    if not place.is_dir():
+        return load_from_file(name, place)
+    contents = _tree_contents(place)
+    answers = {address: parse_json(f"{place}/{address}.json", content) for address, content in contents.items()}
+    provenance = _provenance_of_tree(folder, place, contents)
+    return impress_from_answers(lambda address: _answer(answers, address, str(place)), provenance)
 
 
 def provenance_at(name: str, path: Path) -> Provenance | None:
@@ -274,13 +274,6 @@ def checksum_of_answers(contents: Mapping[str, bytes]) -> str:
     for address, content in sorted(contents.items()):
         digest.update(f"{address}\n{len(content)}\n".encode() + content)
     return digest.hexdigest()
-
-
-def _load_impress_tree(folder: Path, tree: Path) -> Impress:
-    contents = _tree_contents(tree)
-    answers = {address: parse_json(f"{tree}/{address}.json", content) for address, content in contents.items()}
-    provenance = _provenance_of_tree(folder, tree, contents)
-    return impress_from_answers(lambda address: _answer(answers, address, str(tree)), provenance)
 
 
 def _tree_contents(tree: Path) -> dict[str, bytes]:

@@ -53,8 +53,7 @@ from dcc.rules.checking import (
     refused_blocks,
 )
 from dcc.rules.context import DocumentContext, latest_day
-from dcc.rules.findings import Finding
-from dcc.rules.packed_findings import unpacked
+from dcc.rules.findings import Finding, unpacked
 from dcc.rules.waivers import Waiver
 from dcc.session.data.document_problems import problems_of
 from dcc.session.data.upload_order import (

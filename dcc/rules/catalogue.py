@@ -92,6 +92,3 @@ GROUPS: Final = (
     *([RuleGroup("added_rules", "Data satisfy the rules of installed packages.", _ADDED)] if _ADDED else []),
 )
 """All groups; every rule is in exactly one."""
-
-GROUP_OF: Final = {rule: group for group in GROUPS for rule in group.rules}
-"""The group of each rule, by the rule's id."""

@@ -34,11 +34,10 @@ from dcc.documents.forms import path_of_centre
 from dcc.naming import DocumentKind
 from dcc.reference.impress import Procedure as ProcedureDefinition
 from dcc.reference.snapshots import Snapshot
-from dcc.rules import (
+from dcc.rules import (  # noqa: F401 - they register the rules of the platform
     experiment_rules,
     further_rules,
     media_rules,
-    procedure_rules,
     series_rules,
     specimen_rules,
     value_rules,
@@ -58,23 +57,12 @@ from dcc.rules.elements import (
     results_of,
     specimens_asked_for,
 )
-from dcc.rules.findings import BROKEN_CASE, BROKEN_IN_PACKAGE, REFERENCE_RULE, Finding, fault
+from dcc.rules.findings import BROKEN_CASE, BROKEN_IN_PACKAGE, REFERENCE_RULE, Fault, Finding
 from dcc.rules.registry import RULES, Plans, Rule
 from dcc.rules.upload import DUPLICATE, NOT_STORED, UPLOAD_RULES
 from dcc.runtime.installed_packages import RULES as ADDED_RULES
 from dcc.runtime.installed_packages import error_of, load_added, package_of
 from dcc.vocabulary import Severity
-
-RULE_MODULES = (
-    specimen_rules,
-    experiment_rules,
-    procedure_rules,
-    value_rules,
-    series_rules,
-    media_rules,
-    further_rules,
-)
-"""The modules that register the rules of the platform."""
 
 load_added(ADDED_RULES)
 
@@ -208,7 +196,9 @@ class _Checking:
         centre, today = above.block.centre, self.document.today
         plan = self.plans.of(type(entity))
         is_known = self.skipped.knows_entity(entity, centre, today)
-        procedure = _procedure_of(entity)
+        # An entity with a status code has no procedure to check.
+        has_status = not isinstance(entity, Specimen | Housing) and entity.status_codes
+        procedure = None if isinstance(entity, Specimen) or has_status else entity.procedure
         definition, unknown = None, []
         if procedure is not None:
             definition = above.pipeline.procedures.get(procedure.procedure_id) if above.pipeline is not None else None
@@ -337,8 +327,8 @@ class _Checking:
         """Report that a rule broke down: a fault of the platform, which stops no other rule."""
         package, kind = package_of(rule.check), type(error).__name__
         case, of_package = (BROKEN_CASE, {}) if package is None else (BROKEN_IN_PACKAGE, {"package": package})
-        broken = fault(at.block.line, None, case, rule=rule.id, error=kind, **of_package)
-        if self.once(rule.finding(broken._replace(severity=Severity.UNCHECKED), at)):
+        details = {"rule": rule.id, "error": kind, **of_package}
+        if self.once(rule.finding(Fault(at.block.line, None, details, case, Severity.UNCHECKED), at)):
             named = rule.id if package is None else f"{rule.id} of the package {package}"
             _log.error("Rule %s broke down at %s: %s", named, at.path, error_of(error), exc_info=error)
 
@@ -359,13 +349,6 @@ class _Checking:
         self.skipped.met.add(kind)
         for needed in self.plans.of(kind).missing:
             self.once(_missing(needed, at))
-
-
-def _procedure_of(entity: Entity) -> Procedure | None:
-    """The procedure to check: an entity with a status code has none."""
-    if isinstance(entity, Specimen) or (not isinstance(entity, Housing) and entity.status_codes):
-        return None
-    return entity.procedure
 
 
 def _missing(kind: type[Snapshot], at: Context) -> Finding:

@@ -25,7 +25,6 @@ UNREGISTERED_CODE: Final = Declaration(
     message=mark("The status '{value}' has no registered code: '{status_code}'. Use one of {first_code} and on."),
     cause=mark("The status code '{status_code}' is not registered"),
     remedy=mark("Use a registered status code, which begins as the message says."),
-    cause_by=("status_code",),
 )
 MISPLACED_CODE: Final = Declaration(
     message=mark("The status '{value}' has a code for {meant}, not for {takers}. Use one of {first_code} and on."),
@@ -37,7 +36,6 @@ NO_TEXT: Final = Declaration(
     message=mark("The status '{value}' says nothing without a text: write {status_code}:and why."),
     cause=mark("The status {status_code} says nothing without a text"),
     remedy=mark("Write why after the code and a colon."),
-    cause_by=("status_code",),
 )
 
 
@@ -60,10 +58,8 @@ def fault_of_status(text: str, family: str, codes: StatusCodes, line: int) -> Fa
         return None
     meant = next((who for which, who in _MEANT_FOR.items() if code.startswith(which)), _SOMETHING_ELSE)
     lenient = family == SPECIMEN_FAMILY and code.startswith(PROCEDURE_FAMILY)
-    misplaced = fault(
-        line, text, "misplaced", status_code=code, meant=meant, takers=_MEANT_FOR[family], first_code=first
-    )
-    return misplaced._replace(severity=Severity.WARNING if lenient else None)
+    details = {"status_code": code, "meant": meant, "takers": _MEANT_FOR[family], "first_code": first}
+    return Fault(line, text, details, "misplaced", Severity.WARNING if lenient else None)
 
 
 def lacks_text(status: str) -> bool:

@@ -13,7 +13,7 @@ from dcc.rules.codes import MISPLACED_CODE, PROCEDURE_FAMILY, UNREGISTERED_CODE,
 from dcc.rules.context import Context
 from dcc.rules.elements import BlockEnd
 from dcc.rules.findings import Fault, fault
-from dcc.rules.registry import rule
+from dcc.rules.registry import rule, rule_of_shape
 from dcc.rules.values import day_of, is_blank
 from dcc.vocabulary import Actor, Severity
 
@@ -28,7 +28,6 @@ from dcc.vocabulary import Actor, Severity
     ),
     cause=mark("The pipeline '{value}' does not exist in IMPReSS"),
     remedy=mark("Correct the pipeline: IMPReSS lists those that exist. Identifiers are compared exactly."),
-    cause_by=("value",),
     known_as="invalidPipelineID",
     needs=Impress,
 )
@@ -50,7 +49,6 @@ def pipeline_exists(block: Block, at: Context) -> Iterator[Fault]:
     remedy=mark(
         "Correct the project's name, which is compared exactly; a new project the Data Coordination Centre registers."
     ),
-    cause_by=("value",),
     known_as="centreProcedureAttributes_ProjectNotFound",
     needs=Projects,
 )
@@ -96,11 +94,11 @@ def specimens_are_uploaded(experiment: Experiment, at: Context) -> Iterator[Faul
     """Every specimenID of an experiment has been uploaded for that centre."""
     for number, specimen_id in enumerate(experiment.specimen_ids, 1):
         if specimen_id not in at.answers.specimens:
-            missing = fault(experiment.line, specimen_id, experiment=experiment.experiment_id, centre=at.block.centre)
-            yield missing._replace(below=f"/specimenID[{number}]")
+            below, named = f"/specimenID[{number}]", experiment.experiment_id
+            yield fault(experiment.line, specimen_id, below=below, experiment=named, centre=at.block.centre)
 
 
-@rule(
+@rule_of_shape(
     "E5",
     Experiment,
     message=mark(
@@ -110,7 +108,6 @@ def specimens_are_uploaded(experiment: Experiment, at: Context) -> Iterator[Faul
     cause=mark("Experiments have neither a procedure nor a status code"),
     remedy=mark("Give their results, or a status code that says why they are missing."),
     known_as=("nullStatusCodenullProcedures", "linenullStatusCodenullProcedures"),
-    depends_on_shape_only=True,
 )
 def experiment_has_a_procedure(experiment: Experiment, at: Context) -> Iterator[Fault]:
     """An experiment without a status code has a procedure; a line always has one, by the schema."""
@@ -118,7 +115,7 @@ def experiment_has_a_procedure(experiment: Experiment, at: Context) -> Iterator[
         yield fault(experiment.line, experiment=experiment.experiment_id)
 
 
-@rule(
+@rule_of_shape(
     "E6",
     Experiment,
     Line,
@@ -133,7 +130,6 @@ def experiment_has_a_procedure(experiment: Experiment, at: Context) -> Iterator[
     },
     known_as=("experimentStatusInvalid", "lineStatusInvalid", "nullStatusCode", "line_nullStatusCode"),
     needs=StatusCodes,
-    depends_on_shape_only=True,
 )
 def statuses_are_registered(entity: Experiment | Line, at: Context) -> Iterator[Fault]:
     """The status codes of experiments and lines are registered and not empty."""
@@ -157,7 +153,6 @@ def statuses_are_registered(entity: Experiment | Line, at: Context) -> Iterator[
         "same colony: where its id is wrong, delete the old line, and add the new."
     ),
     acts=Actor.REGISTRY,
-    cause_by=("value",),
     cases={
         "empty": Declaration(
             message=mark("The colonyID '{value}' of the line is empty. Correct it or have the colony registered."),

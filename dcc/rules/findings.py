@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, NamedTuple
 
 from dcc.declarations import (
     NO_DETAILS,
@@ -15,7 +16,7 @@ from dcc.declarations import (
     rule_of,
     share_case,
 )
-from dcc.messages import Details, mark, to_json
+from dcc.messages import Details, from_json, mark, printable_detail, to_json
 from dcc.vocabulary import Actor, EntityKind, Severity
 
 
@@ -34,9 +35,17 @@ class Fault(NamedTuple):
     below: str = ""
 
 
-def fault(line: int, value: str | None = None, case: str = "", **details: Any) -> Fault:
-    """A fault with its details by name."""
-    return Fault(line, value, details, case)
+def fault(
+    line: int,
+    value: str | None = None,
+    case: str = "",
+    *,
+    below: str = "",
+    severity: Severity | None = None,
+    **details: Any,
+) -> Fault:
+    """A fault with its details by name; for the others see Fault."""
+    return Fault(line, value, details, case, severity, below)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +108,28 @@ def facts_of(code: str, details: Details, value: str | None) -> FindingFacts:
     return FindingFacts(rule_of(code), code, kept, cause_id(code, known), words)
 
 
+_FIELDS: Final = [field.name for field in fields(Finding)]
+
+
+def packed(finding: Finding) -> list[Any]:
+    """A finding as a list of its fields in their order, which JSON can hold."""
+    held = {name: getattr(finding, name) for name in _FIELDS}
+    held["details"] = to_json(finding.details) or to_json({WORDS: printable_detail(finding.message)})
+    held["value"] = None if finding.value is None else str(finding.value)
+    return list(held.values())
+
+
+def unpacked(held: Sequence[Any]) -> Finding:
+    """The finding of a packed one."""
+    given = dict(zip(_FIELDS, held, strict=True))
+    given["severity"] = Severity(given["severity"])
+    given["details"] = from_json(given["details"]) or {}
+    given["references"] = tuple(given["references"])
+    if given["entity_kind"] is not None:
+        given["entity_kind"] = EntityKind(given["entity_kind"])
+    return Finding(**given)
+
+
 REFERENCE_RULE = "reference"
 """The rule id of the finding that reference data are missing."""
 
@@ -118,7 +149,6 @@ _BROKEN = Declaration(
     cause=mark("The rule {rule} broke down, so that not everything was checked"),
     remedy=mark("This is a fault of the platform: report it, and have the documents checked again."),
     acts=Actor.DCC,
-    cause_by=("rule",),
     for_centre=mark("The Data Coordination Centre sees to it."),
 )
 share_case(BROKEN_CASE, _BROKEN)

@@ -10,10 +10,6 @@ from dcc.documents.contents import (
     Block,
     Experiment,
     Line,
-    MediaParameter,
-    MediaSampleParameter,
-    Metadata,
-    OntologyParameter,
     SeriesMediaParameter,
     SeriesParameter,
     SeriesValue,
@@ -27,9 +23,9 @@ from dcc.reference.impress import Impress
 from dcc.reference.snapshots import Colonies
 from dcc.rules.codes import NO_TEXT, fault_without_text, lacks_text
 from dcc.rules.context import Context
-from dcc.rules.elements import ParameterUse, ProcedureUse, values_of
+from dcc.rules.elements import TYPE_OF, ParameterUse, ProcedureUse, values_of
 from dcc.rules.findings import Fault, fault
-from dcc.rules.registry import rule
+from dcc.rules.registry import rule, rule_of_shape
 from dcc.rules.series_rules import increment_key
 from dcc.rules.values import UnreadableValueError, day_of, is_blank, read_float
 from dcc.vocabulary import Severity
@@ -41,14 +37,13 @@ _TOLERANCE = 0.01
 _UNKNOWN_GENDER = ("no data", "intersex")
 
 
-@rule(
+@rule_of_shape(
     "X1",
     Specimen,
     Line,
     Experiment,
     severity=Severity.WARNING,
     like=NO_TEXT,
-    depends_on_shape_only=True,
 )
 def status_of_entity_has_its_text(entity: Specimen | Line | Experiment, at: Context) -> Iterator[Fault]:
     """A status code that asks for text, such as IMPC_PSC_015, has it after a colon."""
@@ -59,19 +54,12 @@ def status_of_entity_has_its_text(entity: Specimen | Line | Experiment, at: Cont
             yield fault_without_text(status.code, status.line)
 
 
-@rule(
+@rule_of_shape(
     "X2",
-    SimpleParameter,
-    OntologyParameter,
-    SeriesParameter,
+    *TYPE_OF,
     SeriesValue,
-    MediaParameter,
-    MediaSampleParameter,
-    SeriesMediaParameter,
-    Metadata,
     severity=Severity.WARNING,
     like=NO_TEXT,
-    depends_on_shape_only=True,
     any_number_passes=True,
 )
 def status_of_parameter_has_its_text(element: SimpleParameter | SeriesValue, at: Context) -> Iterator[Fault]:
@@ -81,16 +69,14 @@ def status_of_parameter_has_its_text(element: SimpleParameter | SeriesValue, at:
         yield fault_without_text(status, element.line)
 
 
-@rule(
+@rule_of_shape(
     "X3",
     Specimen,
     severity=Severity.WARNING,
     message=mark("The pipeline '{value}' of '{specimen}' does not exist in IMPReSS. Correct it."),
     cause=mark("The pipeline '{value}' does not exist in IMPReSS"),
     remedy=mark("Correct the pipeline: IMPReSS lists those that exist. Identifiers are compared exactly."),
-    cause_by=("value",),
     needs=Impress,
-    depends_on_shape_only=True,
 )
 def pipeline_of_specimen_is_known(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A specimen's pipeline exists in IMPReSS."""
@@ -98,7 +84,7 @@ def pipeline_of_specimen_is_known(specimen: Specimen, at: Context) -> Iterator[F
         yield fault(specimen.line, specimen.pipeline, specimen=specimen.specimen_id)
 
 
-@rule(
+@rule_of_shape(
     "X4",
     Specimen,
     severity=Severity.WARNING,
@@ -108,8 +94,6 @@ def pipeline_of_specimen_is_known(specimen: Specimen, at: Context) -> Iterator[F
     ),
     cause=mark("Animals with the phenotypingCentre '{value}' stand under another centre"),
     remedy=mark("Correct phenotypingCentre, or have them stand under the centre that phenotyped them."),
-    cause_by=("value",),
-    depends_on_shape_only=True,
 )
 def specimen_is_phenotyped_by_its_centre(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A specimen's phenotypingCentre is the centre that it stands under."""
@@ -127,7 +111,6 @@ def specimen_is_phenotyped_by_its_centre(specimen: Specimen, at: Context) -> Ite
     ),
     cause=mark("Data of the centre '{value}' are in documents named after another"),
     remedy=mark("Submit the data of each centre in documents of its own."),
-    cause_by=("value",),
 )
 def centre_is_that_of_the_file_name(block: Block, at: Context) -> Iterator[Fault]:
     """A centreID is the centre of the document's file name."""
@@ -135,15 +118,13 @@ def centre_is_that_of_the_file_name(block: Block, at: Context) -> Iterator[Fault
         yield fault(block.line, block.centre, centre=at.document.centre)
 
 
-@rule(
+@rule_of_shape(
     "X6",
     Specimen,
     severity=Severity.WARNING,
     message=mark("The baseline animal '{specimen}' is {value}. Correct its zygosity or isBaseline."),
     cause=mark("Baseline animals have the zygosity '{value}'"),
     remedy=mark("Baseline animals are wild type: correct zygosity or isBaseline."),
-    cause_by=("value",),
-    depends_on_shape_only=True,
 )
 def baseline_is_wild_type(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A baseline animal is wild type."""
@@ -151,16 +132,14 @@ def baseline_is_wild_type(specimen: Specimen, at: Context) -> Iterator[Fault]:
         yield fault(specimen.line, specimen.zygosity, specimen=specimen.specimen_id)
 
 
-@rule(
+@rule_of_shape(
     "X7",
     Specimen,
     severity=Severity.WARNING,
     message=mark("The baseline animal '{specimen}' is of the mutant colony '{value}'. Correct one of them."),
     cause=mark("Baseline animals are of the mutant colony '{value}'"),
     remedy=mark("Correct isBaseline or the colonyID."),
-    cause_by=("value",),
     needs=Colonies,
-    depends_on_shape_only=True,
 )
 def baseline_is_of_no_mutant_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A baseline animal has no colonyID of a registered, mutant colony."""
@@ -186,24 +165,23 @@ def parents_have_the_gender(specimen: Specimen, at: Context) -> Iterator[Fault]:
             continue
         genders = {known.gender for known in at.answers.specimens.get(related.specimen_id, ())}
         if genders and gender not in genders and not genders & set(_UNKNOWN_GENDER):
-            wrong = fault(
+            yield fault(
                 related.line,
                 related.specimen_id,
+                below=f"/relatedSpecimen[{number}]",
                 relationship=related.relationship,
                 specimen=specimen.specimen_id,
                 genders=sorted(genders),
             )
-            yield wrong._replace(below=f"/relatedSpecimen[{number}]")
 
 
-@rule(
+@rule_of_shape(
     "X9",
     Specimen,
     severity=Severity.WARNING,
     message=mark("The parental strains of '{specimen}' on level {level} sum to {value} %, not to 100 %."),
     cause=mark("The parental strains of a level do not sum to 100 %"),
     remedy=mark("Correct the percentages, or give the strains that are missing."),
-    depends_on_shape_only=True,
 )
 def parental_strains_sum_to_a_whole(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """The percentages of the parental strains of a level sum to 100."""
@@ -216,7 +194,7 @@ def parental_strains_sum_to_a_whole(specimen: Specimen, at: Context) -> Iterator
             yield fault(specimen.line, f"{total:g}", specimen=specimen.specimen_id, level=named)
 
 
-@rule(
+@rule_of_shape(
     "X10",
     SimpleParameter,
     SeriesValue,
@@ -226,9 +204,7 @@ def parental_strains_sum_to_a_whole(specimen: Specimen, at: Context) -> Iterator
     remedy=mark(
         "Look whether these values are right: units, typing errors, a wrong animal. Correct those that are not."
     ),
-    cause_by=("parameter", "range"),
     needs=Impress,
-    depends_on_shape_only=True,
     any_number_passes=True,
 )
 def value_is_within_the_qc_range(element: SimpleParameter | SeriesValue, at: Context) -> Iterator[Fault]:
@@ -245,7 +221,7 @@ def value_is_within_the_qc_range(element: SimpleParameter | SeriesValue, at: Con
         yield fault(element.line, element.value, parameter=at.parameter.key, range=limits)
 
 
-@rule(
+@rule_of_shape(
     "X11",
     ProcedureUse,
     ParameterUse,
@@ -253,9 +229,7 @@ def value_is_within_the_qc_range(element: SimpleParameter | SeriesValue, at: Con
     message=mark("{value} has been retired. Use its successor."),
     cause=mark("IMPReSS has retired {value}"),
     remedy=mark("Use its successor."),
-    cause_by=("value",),
     needs=Impress,
-    depends_on_shape_only=True,
     any_number_passes=True,
 )
 def definition_is_in_use(use: ProcedureUse | ParameterUse, at: Context) -> Iterator[Fault]:
@@ -266,7 +240,7 @@ def definition_is_in_use(use: ProcedureUse | ParameterUse, at: Context) -> Itera
         yield fault(element.line, definition.key)
 
 
-@rule(
+@rule_of_shape(
     "X12",
     SeriesParameter,
     SeriesMediaParameter,
@@ -274,8 +248,6 @@ def definition_is_in_use(use: ProcedureUse | ParameterUse, at: Context) -> Itera
     message=mark("The incrementValue '{value}' of {parameter} is there more than once."),
     cause=mark("{parameter}: increments are there more than once"),
     remedy=mark("Submit each increment once."),
-    cause_by=("parameter",),
-    depends_on_shape_only=True,
 )
 def increments_are_not_repeated(series: SeriesParameter | SeriesMediaParameter, at: Context) -> Iterator[Fault]:
     """An incrementValue occurs once in a series."""
@@ -285,12 +257,11 @@ def increments_are_not_repeated(series: SeriesParameter | SeriesMediaParameter, 
     for number, value in enumerate(values_of(series), 1):
         key = increment_key(value.increment, kind)
         if key in seen:
-            repeated = fault(value.line, value.increment, parameter=series.parameter_id)
-            yield repeated._replace(below=f"/value[{number}]")
+            yield fault(value.line, value.increment, below=f"/value[{number}]", parameter=series.parameter_id)
         seen.add(key)
 
 
-@rule(
+@rule_of_shape(
     "X13",
     Specimen,
     message=mark("The specimenID is blank. Give the animal an id of its own, and name it by that in its experiments."),
@@ -299,7 +270,6 @@ def increments_are_not_repeated(series: SeriesParameter | SeriesMediaParameter, 
         "Give each animal an id of its own, and name it by that in its experiments. An edit finds only animals with "
         "the same id: delete those without one, and add them again."
     ),
-    depends_on_shape_only=True,
 )
 def specimen_has_an_id(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A specimenID is not blank."""
@@ -307,13 +277,12 @@ def specimen_has_an_id(specimen: Specimen, at: Context) -> Iterator[Fault]:
         yield fault(specimen.line, specimen.specimen_id)
 
 
-@rule(
+@rule_of_shape(
     "X14",
     Specimen,
     message=mark("The date of birth of '{specimen}' is {value}, before 1980. Correct it."),
     cause=mark("Dates of birth are before 1980"),
     remedy=mark("Correct the dates in the source system and export the data again."),
-    depends_on_shape_only=True,
 )
 def birth_is_not_long_ago(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A mouse's date of birth is in 1980 or later."""

@@ -59,7 +59,6 @@ _MEDIA_TYPES = frozenset(
     ),
     cause=mark("Media are associated with '{value}', which is not submitted with them"),
     remedy=mark("Submit that parameter in the same procedure, or correct the association."),
-    cause_by=("value",),
     cases={
         "with_sequence": mark(
             "The media are associated with {parameter} with sequenceID {sequence}, which is no simple or ontology "
@@ -95,7 +94,6 @@ def association_refers_to_a_result(association: ParameterAssociation, at: Contex
             message=mark("The file type '{value}' is no known media type. Write one such as image/jpeg."),
             cause=mark("The file type '{value}' is no known media type"),
             remedy=mark("Write a media type such as image/jpeg."),
-            cause_by=("value",),
         ),
     },
     known_as=("mediaNotAvailable", "fileNoSupported"),

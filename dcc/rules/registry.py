@@ -127,8 +127,7 @@ RULES: dict[str, Rule] = {}
 """All rules by their id. Import dcc.rules.checking to have it complete."""
 
 _BY_KIND: dict[type, tuple[Rule, ...]] = {}
-
-
+"""The rules for a kind of element, in the order of their registration."""
 _SAYS_NOTHING: Final = Declaration(cause="", remedy="")
 
 
@@ -199,9 +198,9 @@ def rule(
     return register
 
 
-def rules_for(kind: type) -> tuple[Rule, ...]:
-    """The rules for a kind of element, in the order of their registration."""
-    return _BY_KIND.get(kind, ())
+def rule_of_shape(rule_id: str, *on: type, **declared: Any) -> Callable[[AnyCheck], AnyCheck]:
+    """Register a check as `rule` does, of a rule that `depends_on_shape_only`."""
+    return rule(rule_id, *on, depends_on_shape_only=True, **declared)
 
 
 class RulesOfKind(NamedTuple):
@@ -237,7 +236,7 @@ class Plans:
 
     def _planned(self, kind: type) -> RulesOfKind:
         rules, missing = [], []
-        for rule in rules_for(kind):
+        for rule in _BY_KIND.get(kind, ()):
             if rule.id in self.without:
                 continue
             lacking = [needed for needed in rule.needs if self.reference.find(needed) is None]

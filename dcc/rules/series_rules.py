@@ -17,7 +17,7 @@ from dcc.reference.impress import Impress, Increment, Parameter
 from dcc.rules.context import Context
 from dcc.rules.elements import values_of
 from dcc.rules.findings import Fault, fault
-from dcc.rules.registry import rule
+from dcc.rules.registry import rule, rule_of_shape
 from dcc.rules.values import UnreadableValueError, is_blank, read_date_time, read_float, read_integer
 
 _FLOAT = "float"
@@ -33,19 +33,16 @@ _TOO_FEW = Declaration(
     ),
     cause=mark("{parameter} has fewer than the {minimum} values that it needs"),
     remedy=_INCREMENTS,
-    cause_by=("parameter", "minimum"),
 )
 _NOT_LISTED = Declaration(
     message=mark("The incrementValue '{value}' of {parameter} is none of those that IMPReSS lists: {permitted}."),
     cause=mark("{parameter}: the increment '{value}' is not listed"),
     remedy=_LISTED,
-    cause_by=("parameter", "value"),
 )
 _RETIRED = Declaration(
     message=mark("The incrementValue '{value}' of {parameter} is one that IMPReSS has retired: {permitted}."),
     cause=mark("{parameter}: IMPReSS has retired the increment '{value}'"),
     remedy=_LISTED,
-    cause_by=("parameter", "value"),
 )
 _MISSING = Declaration(
     message=mark(
@@ -54,7 +51,6 @@ _MISSING = Declaration(
     ),
     cause=mark("{parameter} lacks the increments {value}"),
     remedy=_INCREMENTS,
-    cause_by=("parameter", "value"),
 )
 _ILL_TYPED = Declaration(
     message=mark("The incrementValue '{value}' of {parameter} does not read as {type}."),
@@ -62,11 +58,10 @@ _ILL_TYPED = Declaration(
     remedy=mark(
         "Write the incrementValue as the type asks: datetime with its zone, float with a point, repeat from 0 up."
     ),
-    cause_by=("parameter", "type"),
 )
 
 
-@rule(
+@rule_of_shape(
     "P13",
     SeriesParameter,
     MediaSampleParameter,
@@ -74,9 +69,7 @@ _ILL_TYPED = Declaration(
     message=mark("The parameter {parameter} has neither values nor a parameterStatus. Give one of them."),
     cause=mark("{parameter} has neither values nor a parameterStatus"),
     remedy=mark("Give a value, or a parameterStatus that says why it is missing."),
-    cause_by=("parameter",),
     known_as=("seriesParameterNullValue", "seriesMediaParameterNullValue"),
-    depends_on_shape_only=True,
 )
 def series_has_values(
     element: SeriesParameter | MediaSampleParameter | SeriesMediaParameter, at: Context
@@ -87,7 +80,7 @@ def series_has_values(
         yield fault(element.line, parameter=element.parameter_id)
 
 
-@rule(
+@rule_of_shape(
     "P14",
     SeriesValue,
     SeriesMediaValue,
@@ -111,7 +104,6 @@ def series_has_values(
         "seriesParameterValueNotEmptyWithIncrementStatus",
         "seriesParameterValueIncrementStatusEmpty",
     ),
-    depends_on_shape_only=True,
     any_number_passes=True,
 )
 def series_value_has_text_or_status(value: SeriesValue | SeriesMediaValue, at: Context) -> Iterator[Fault]:
@@ -126,13 +118,12 @@ def series_value_has_text_or_status(value: SeriesValue | SeriesMediaValue, at: C
         yield fault(value.line, value.value, "both", increment=value.increment)
 
 
-@rule(
+@rule_of_shape(
     "P15",
     SeriesParameter,
     like=_TOO_FEW,
     known_as="seriesParameterEnoughParameters",
     needs=Impress,
-    depends_on_shape_only=True,
 )
 def there_are_enough_increments(series: SeriesParameter, at: Context) -> Iterator[Fault]:
     """With one increment rule that has a minimum, the series has at least that many values."""
@@ -140,14 +131,13 @@ def there_are_enough_increments(series: SeriesParameter, at: Context) -> Iterato
         yield from _too_few(series, at.parameter)
 
 
-@rule(
+@rule_of_shape(
     "P16",
     SeriesParameter,
     like=_NOT_LISTED,
     cases={"retired": _RETIRED, "missing": _MISSING},
     known_as=("seriesParameterNoValidIncrement", "seriesParameterMissingIncrement"),
     needs=Impress,
-    depends_on_shape_only=True,
 )
 def increments_are_those_listed(series: SeriesParameter, at: Context) -> Iterator[Fault]:
     """With listed increments, each incrementValue is listed and each listed one is there."""
@@ -155,13 +145,12 @@ def increments_are_those_listed(series: SeriesParameter, at: Context) -> Iterato
         yield from _not_as_listed(series, at.parameter)
 
 
-@rule(
+@rule_of_shape(
     "P17",
     SeriesParameter,
     like=_ILL_TYPED,
     known_as="seriesParameterNoValidIncrementType",
     needs=Impress,
-    depends_on_shape_only=True,
 )
 def increments_read_as_their_type(series: SeriesParameter, at: Context) -> Iterator[Fault]:
     """Increments that are not listed read as their type: datetime, float, or repeat, a number from 0 up."""
@@ -231,8 +220,8 @@ def _not_as_listed(series: SeriesParameter | SeriesMediaParameter, parameter: Pa
         submitted.add(key)
         if key not in listed and not is_blank(value.increment):
             case = "retired" if key in retired else ""
-            found = fault(value.line, value.increment, case, parameter=parameter.key, permitted=list(listed.values()))
-            yield found._replace(below=f"/value[{number}]")
+            below, permitted = f"/value[{number}]", list(listed.values())
+            yield fault(value.line, value.increment, case, below=below, parameter=parameter.key, permitted=permitted)
     missing = [text for key, text in listed.items() if key not in submitted]
     if missing:
         yield fault(series.line, ", ".join(missing), "missing", parameter=parameter.key)
@@ -244,8 +233,7 @@ def _ill_typed(series: SeriesParameter | SeriesMediaParameter, parameter: Parame
     kind = parameter.increments[0].kind
     for number, value in enumerate(values_of(series), 1):
         if not is_blank(value.increment) and not _reads_as(value.increment, kind):
-            found = fault(value.line, value.increment, parameter=parameter.key, type=kind)
-            yield found._replace(below=f"/value[{number}]")
+            yield fault(value.line, value.increment, below=f"/value[{number}]", parameter=parameter.key, type=kind)
 
 
 def _reads_as(text: str, kind: str) -> bool:

@@ -14,7 +14,7 @@ from dcc.reference.snapshots import Colonies, Colony, Projects, StatusCodes, Str
 from dcc.rules.codes import MISPLACED_CODE, SPECIMEN_FAMILY, UNREGISTERED_CODE, fault_of_status
 from dcc.rules.context import Context
 from dcc.rules.findings import Fault, fault
-from dcc.rules.registry import rule
+from dcc.rules.registry import rule, rule_of_shape
 from dcc.rules.values import day_of, is_blank
 from dcc.vocabulary import Actor, Severity
 
@@ -65,7 +65,7 @@ _THEILER = re.compile(r"(?:TS)?([0-9]+)[a-d]?", re.IGNORECASE | re.ASCII)
 _LONGEST_STAGE = 20
 
 
-@rule(
+@rule_of_shape(
     "S1",
     Specimen,
     message=mark(
@@ -74,7 +74,6 @@ _LONGEST_STAGE = 20
     cause=mark("Baseline animals have neither a strainID nor a parental strain"),
     remedy=mark("Give the MGI id of their strain, such as MGI:2159965."),
     known_as="testNoStrainSpecified",
-    depends_on_shape_only=True,
 )
 def baseline_has_a_strain(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A baseline animal has a strainID, or a parental strain."""
@@ -82,7 +81,7 @@ def baseline_has_a_strain(specimen: Specimen, at: Context) -> Iterator[Fault]:
         yield _background(specimen, specimen.strain_id)
 
 
-@rule(
+@rule_of_shape(
     "S2",
     Specimen,
     message=mark(
@@ -92,10 +91,8 @@ def baseline_has_a_strain(specimen: Specimen, at: Context) -> Iterator[Fault]:
     cause=mark("The strain '{value}' is not known"),
     remedy=mark("Correct the strainID, which is an MGI id such as MGI:2159965; MGI registers new strains."),
     acts=Actor.REGISTRY,
-    cause_by=("value",),
     known_as="testSpecimenBackground",
     needs=Strains,
-    depends_on_shape_only=True,
 )
 def strain_of_baseline_is_known(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A baseline animal's strainID is a known strain."""
@@ -106,14 +103,13 @@ def strain_of_baseline_is_known(specimen: Specimen, at: Context) -> Iterator[Fau
         yield _background(specimen, strain)
 
 
-@rule(
+@rule_of_shape(
     "S3",
     Specimen,
     message=mark("The animal '{specimen}' is no baseline and has no colonyID. Give the id of its colony."),
     cause=mark("Animals that are no baseline have no colonyID"),
     remedy=mark("Give the id of their colony."),
     known_as="testNoColonyIDSpecified",
-    depends_on_shape_only=True,
 )
 def mutant_has_a_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """An animal that is no baseline has a colonyID."""
@@ -121,7 +117,7 @@ def mutant_has_a_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
         yield _background(specimen, specimen.colony_id)
 
 
-@rule(
+@rule_of_shape(
     "S4",
     Specimen,
     message=mark(
@@ -133,10 +129,8 @@ def mutant_has_a_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
         "session clears this: you need not submit anything again."
     ),
     acts=Actor.REGISTRY,
-    cause_by=("value",),
     known_as="testSpecimenBackgroundNotInImits",
     needs=Colonies,
-    depends_on_shape_only=True,
 )
 def colony_is_registered(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A mutant's colonyID is a registered colony."""
@@ -145,7 +139,7 @@ def colony_is_registered(specimen: Specimen, at: Context) -> Iterator[Fault]:
         yield _background(specimen, colony)
 
 
-@rule(
+@rule_of_shape(
     "S5",
     Specimen,
     message=mark(
@@ -155,10 +149,8 @@ def colony_is_registered(specimen: Specimen, at: Context) -> Iterator[Fault]:
     cause=mark("The status of the colony '{value}' does not permit phenotyping: {status}"),
     remedy=mark("Have the colony's status brought up to date where it is registered, or correct the colonyID."),
     acts=Actor.REGISTRY,
-    cause_by=("value", "status"),
     known_as=("testColonyIncorrectState", "testiMitsButWrongState"),
     needs=Colonies,
-    depends_on_shape_only=True,
 )
 def colony_may_be_phenotyped(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """The status of a mutant's colony permits phenotyping."""
@@ -169,7 +161,7 @@ def colony_may_be_phenotyped(specimen: Specimen, at: Context) -> Iterator[Fault]
         yield _background(specimen, colony, status=statuses, permitted=list(ELIGIBLE_STATUSES))
 
 
-@rule(
+@rule_of_shape(
     "S6",
     Specimen,
     message=mark(
@@ -189,12 +181,10 @@ def colony_may_be_phenotyped(specimen: Specimen, at: Context) -> Iterator[Fault]
             ),
             remedy=mark("The Data Coordination Centre has the platform learn the centre's name there."),
             acts=Actor.DCC,
-            cause_by=("value", "registered"),
         ),
     },
     known_as="testIncorrectProduictionCentre",
     needs=Colonies,
-    depends_on_shape_only=True,
 )
 def production_centre_is_that_of_the_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """The production centre of a mutant's colony is its productionCentre, or its phenotypingCentre without one."""
@@ -208,20 +198,19 @@ def production_centre_is_that_of_the_colony(specimen: Specimen, at: Context) -> 
         return
     registered = sorted({production.production_centre for production in productions})
     if None in verdicts:
-        unknown = fault(specimen.line, centre, "unknown_name", colony=colony, registered=registered)
-        yield unknown._replace(severity=Severity.UNCHECKED)
-        return
-    yield _background(specimen, centre, colony=colony, registered=registered)
+        severity = Severity.UNCHECKED
+        yield fault(specimen.line, centre, "unknown_name", severity=severity, colony=colony, registered=registered)
+    else:
+        yield _background(specimen, centre, colony=colony, registered=registered)
 
 
-@rule(
+@rule_of_shape(
     "S7",
     Specimen,
     message=mark("The date of birth of '{specimen}' is {value}, in the future. Correct it."),
     cause=mark("Dates of birth are in the future"),
     remedy=mark("Correct the dates in the source system and export the data again."),
     known_as="testSpecimenDatesWithinLimits",
-    depends_on_shape_only=True,
 )
 def birth_is_not_in_the_future(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A mouse's date of birth is not in the future; a day is allowed for the centre's time zone."""
@@ -229,7 +218,7 @@ def birth_is_not_in_the_future(specimen: Specimen, at: Context) -> Iterator[Faul
         yield fault(specimen.line, specimen.dob, specimen=specimen.specimen_id)
 
 
-@rule(
+@rule_of_shape(
     "S8",
     Specimen,
     message=mark(
@@ -238,10 +227,8 @@ def birth_is_not_in_the_future(specimen: Specimen, at: Context) -> Iterator[Faul
     ),
     cause=mark("Animals of the colony '{colony}' were born before it was made on {made}"),
     remedy=mark("Correct the dates of birth or the colonyID, or the day on which the colony is registered as made."),
-    cause_by=("colony", "made"),
     known_as="testSpecimenDatesWithinLimits",
     needs=Colonies,
-    depends_on_shape_only=True,
 )
 def birth_is_not_before_the_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A mouse's date of birth is not before the day its colony was made, where that is known."""
@@ -255,7 +242,7 @@ def birth_is_not_before_the_colony(specimen: Specimen, at: Context) -> Iterator[
         yield fault(specimen.line, specimen.dob, specimen=specimen.specimen_id, colony=colony, made=first)
 
 
-@rule(
+@rule_of_shape(
     "S9",
     Specimen,
     message=mark(
@@ -264,9 +251,7 @@ def birth_is_not_before_the_colony(specimen: Specimen, at: Context) -> Iterator[
     ),
     cause=mark("'{value}' is no DPC stage"),
     remedy=mark("Write a number from 0 to less than 20, such as 12.5 or E12.5."),
-    cause_by=("value",),
     known_as=("Embryo_DPCStageNotParsed", "Embryo_DPCStageOutOfBounds"),
-    depends_on_shape_only=True,
 )
 def dpc_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A DPC stage is an optional E and a number from 0 to less than 20."""
@@ -277,7 +262,7 @@ def dpc_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
         yield fault(specimen.line, specimen.stage, specimen=specimen.specimen_id)
 
 
-@rule(
+@rule_of_shape(
     "S10",
     Specimen,
     message=mark(
@@ -286,14 +271,12 @@ def dpc_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
     ),
     cause=mark("'{value}' is no Theiler stage"),
     remedy=mark("Write a whole number from 1 to 26, such as 20 or TS20a."),
-    cause_by=("value",),
     known_as=(
         "Embryo_DPCStageNotParsed",
         "Embryo_DPCStageOutOfBounds",
         "Embryo_TheilerStageNotParsed",
         "Embryo_TheilerStageOutOfBounds",
     ),
-    depends_on_shape_only=True,
 )
 def theiler_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A Theiler stage is an optional TS, a whole number from 1 to 26 and an optional letter from a to d."""
@@ -304,14 +287,13 @@ def theiler_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
         yield fault(specimen.line, specimen.stage, specimen=specimen.specimen_id)
 
 
-@rule(
+@rule_of_shape(
     "S11",
     Specimen,
     like=UNREGISTERED_CODE,
     cases={"misplaced": MISPLACED_CODE},
     known_as="testSpecimenStatusCode",
     needs=StatusCodes,
-    depends_on_shape_only=True,
 )
 def status_is_registered(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A specimen's status code is registered."""
@@ -323,7 +305,7 @@ def status_is_registered(specimen: Specimen, at: Context) -> Iterator[Fault]:
         yield found._replace(below="/statusCode")
 
 
-@rule(
+@rule_of_shape(
     "S12",
     Specimen,
     severity=Severity.WARNING,
@@ -335,10 +317,8 @@ def status_is_registered(specimen: Specimen, at: Context) -> Iterator[Fault]:
     remedy=mark(
         "Correct the project's name, which is compared exactly; a new project the Data Coordination Centre registers."
     ),
-    cause_by=("value",),
     known_as="SpecimenAttributes_ProjectNotFound",
     needs=Projects,
-    depends_on_shape_only=True,
 )
 def project_of_specimen_is_known(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A specimen's project is known."""
@@ -361,23 +341,23 @@ def relatives_are_known(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A relatedSpecimen is a specimen of the same centre that is in the document or uploaded."""
     for number, related in enumerate(specimen.related_specimens, 1):
         if related.specimen_id not in at.answers.specimens:
-            missing = fault(
+            yield fault(
                 related.line,
                 related.specimen_id,
+                below=f"/relatedSpecimen[{number}]",
                 relationship=related.relationship,
                 specimen=specimen.specimen_id,
                 centre=at.block.centre,
             )
-            yield missing._replace(below=f"/relatedSpecimen[{number}]")
 
 
 def _background(specimen: Specimen, value: str | None, **details: Any) -> Fault:
     """A fault of strain or colony: a warning for an animal with a status code, which was perhaps withdrawn because of
     it.
     """
-    found = fault(specimen.line, value, specimen=specimen.specimen_id, **details)
     status = specimen.status_code
-    return found if status is None or is_blank(status.code) else found._replace(severity=Severity.WARNING)
+    severity = None if status is None or is_blank(status.code) else Severity.WARNING
+    return fault(specimen.line, value, severity=severity, specimen=specimen.specimen_id, **details)
 
 
 def _colony_of_mutant(specimen: Specimen) -> str | None:

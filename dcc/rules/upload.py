@@ -63,7 +63,6 @@ THERE: Final = Declaration(
         "Submit new data in an archive of the add folder, and changes to earlier data in one of the edit "
         "folder. If the same data were sent twice, nothing has to be done: the first submission counts."
     ),
-    cause_by=("document",),
     stays=True,
 )
 _NOT_THERE: Final = Declaration(
@@ -183,7 +182,6 @@ _NO_REFERENCE: Final = Declaration(
     cause=mark("Rules were skipped: the reference data '{value}' are missing"),
     remedy=mark("Load them with `dcc reference refresh`: the next session judges these documents again."),
     acts=Actor.DCC,
-    cause_by=("value",),
     for_centre=mark("The Data Coordination Centre loads them: these documents are then judged again."),
 )
 _MORE_FOUND: Final = Declaration(

@@ -1,18 +1,18 @@
-"""P7 to P12: what statuses, values, units and terms must satisfy."""
+"""P1 to P12: what a procedure, the identifiers in it, and their statuses, values, units and terms must satisfy."""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import Any
 
 from dcc.declarations import Declaration
 from dcc.documents.contents import (
-    MediaParameter,
-    MediaSampleParameter,
     Metadata,
     OntologyParameter,
-    SeriesMediaParameter,
+    Procedure,
     SeriesParameter,
     SeriesValue,
     SimpleParameter,
@@ -23,8 +23,19 @@ from dcc.reference.impress import Impress, Option, ValueType
 from dcc.reference.snapshots import StatusCodes
 from dcc.rules.codes import MISPLACED_CODE, PARAMETER_FAMILY, UNREGISTERED_CODE, fault_of_status
 from dcc.rules.context import Context
+from dcc.rules.elements import (
+    TYPE_OF,
+    ElementStep,
+    ParameterUse,
+    ProcedureUse,
+    key_of,
+    metadata_of_media,
+    parameters_of,
+    sequence_of,
+    top_level_parameters,
+)
 from dcc.rules.findings import Fault, fault
-from dcc.rules.registry import rule
+from dcc.rules.registry import rule_of_shape
 from dcc.rules.values import UnreadableValueError, is_blank, read_value
 from dcc.vocabulary import Actor, Severity
 
@@ -34,16 +45,136 @@ _LONGEST_COMPARED = 100
 _VALUE_TYPES = frozenset(ValueType)
 
 
-@rule(
+@rule_of_shape(
+    "P1",
+    ProcedureUse,
+    message=mark(
+        "The procedure '{value}' does not belong to the pipeline {pipeline}: its content was not checked. Mind its "
+        "version."
+    ),
+    cause=mark("The procedure '{value}' does not belong to the pipeline {pipeline}"),
+    remedy=mark(
+        "Correct the procedure, mind its version, or submit it in its own pipeline. Nothing in it was checked. An edit "
+        "finds only data of the same procedure: where that is wrong, delete the old data, and add the new."
+    ),
+    known_as="checkProcedure",
+    needs=Impress,
+)
+def procedure_belongs_to_the_pipeline(use: ProcedureUse, at: Context) -> Iterator[Fault]:
+    """A procedure belongs to the centre's pipeline; nothing in it is checked otherwise."""
+    if at.procedure_definition is None:
+        yield fault(use.procedure.line, use.procedure.procedure_id, pipeline=at.block.pipeline)
+
+
+@rule_of_shape(
+    "P2",
+    Procedure,
+    message=mark(
+        "The procedure {procedure} lacks required parameters: {value}. Submit them, or each with a "
+        "parameterStatus that says why it has no value."
+    ),
+    cause=mark("{procedure} lacks required parameters: {value}"),
+    remedy=mark("Submit them, or each with a parameterStatus that says why it has no value."),
+    known_as="requiredNonPresentParameters",
+    needs=Impress,
+)
+def required_parameters_are_present(procedure: Procedure, at: Context) -> Iterator[Fault]:
+    """All parameters that IMPReSS requires are present, as whatever type and be it only with a status."""
+    if not at.definition.required:
+        return
+    present = {key_of(parameter.parameter_id) for parameter in parameters_of(procedure)}
+    present |= {key_of(step.parameter.parameter_id) for step in metadata_of_media(procedure)}
+    missing = sorted(at.definition.required - present)
+    if missing:
+        yield fault(procedure.line, ", ".join(missing), procedure=procedure.procedure_id)
+
+
+@rule_of_shape(
+    "P3",
+    ParameterUse,
+    message=mark(
+        "The parameter '{value}' does not belong to the procedure {procedure}. Correct its identifier or leave it out."
+    ),
+    cause=mark("The parameter '{value}' does not belong to {procedure}"),
+    remedy=mark("Correct its identifier, mind the version, or leave it out."),
+    known_as="parametersNotBelonging",
+    needs=Impress,
+    any_number_passes=True,
+)
+def parameter_belongs_to_the_procedure(use: ParameterUse, at: Context) -> Iterator[Fault]:
+    """Every parameter belongs to the procedure; each that does not is reported where it stands."""
+    if at.parameter_definition is None:
+        yield fault(use.parameter.line, use.parameter.parameter_id, procedure=at.definition.key)
+
+
+@rule_of_shape(
+    "P4",
+    ParameterUse,
+    message=mark("The parameterID '{value}' has blanks around it. Remove them."),
+    cause=mark("The parameterID '{value}' has blanks around it"),
+    remedy=mark("Remove the blanks."),
+    known_as="checkProcedureParametersBlankSpaces",
+    any_number_passes=True,
+)
+def identifier_has_no_blanks_around_it(use: ParameterUse, at: Context) -> Iterator[Fault]:
+    """No parameterID has blanks before or after it; other rules go by the identifier without them."""
+    identifier = use.parameter.parameter_id
+    if identifier != key_of(identifier):
+        yield fault(use.parameter.line, identifier)
+
+
+@rule_of_shape(
+    "P5",
+    ParameterUse,
+    message=mark("The parameter {parameter} is submitted as {value} and is a {type}. Submit it as that."),
+    cause=mark("{parameter} is submitted as {value} and is a {type}"),
+    remedy=mark("Submit it as the element that IMPReSS gives it."),
+    known_as="checkParametersWrongType",
+    needs=Impress,
+    any_number_passes=True,
+)
+def parameter_is_of_its_type(use: ParameterUse, at: Context) -> Iterator[Fault]:
+    """A parameter is submitted as the type that IMPReSS gives it."""
+    definition = at.parameter_definition
+    if definition is not None and definition.type is not use.type:
+        yield fault(use.parameter.line, str(use.type), parameter=definition.key, type=str(definition.type))
+
+
+@rule_of_shape(
+    "P6",
+    Procedure,
+    message=mark(
+        "The parameter {value} is there {number} times. Submit it once, or number the repeats with sequenceID."
+    ),
+    cause=mark("{value} is there several times in one procedure"),
+    remedy=mark("Submit it once, or number the repeats with sequenceID."),
+    cases={
+        "with_sequence": mark(
+            "The parameter {value} with sequenceID {sequence} is there {number} times. Submit it once, or number "
+            "the repeats with sequenceID."
+        ),
+    },
+    known_as="checkRepeatedParameters",
+)
+def parameters_are_not_repeated(procedure: Procedure, at: Context) -> Iterator[Fault]:
+    """A parameterID with its sequenceID occurs once in a procedure; each of several is reported."""
+    groups: dict[tuple[str, int | str | None], list[ElementStep]] = defaultdict(list)
+    for step in top_level_parameters(procedure):
+        sequence_id: str | None = getattr(step.parameter, "sequence_id", None)
+        groups[key_of(step.parameter.parameter_id), sequence_of(sequence_id)].append(step)
+    for (key, sequence), steps in groups.items():
+        if len(steps) == 1:
+            continue
+        case = "" if sequence is None else "with_sequence"
+        details: dict[str, Any] = {} if sequence is None else {"sequence": str(sequence)}
+        for step in steps:
+            yield fault(step.parameter.line, key, case, below=step.path, number=len(steps), **details)
+
+
+@rule_of_shape(
     "P7",
-    SimpleParameter,
-    OntologyParameter,
-    SeriesParameter,
+    *TYPE_OF,
     SeriesValue,
-    MediaParameter,
-    MediaSampleParameter,
-    SeriesMediaParameter,
-    Metadata,
     like=UNREGISTERED_CODE,
     cases={"misplaced": MISPLACED_CODE},
     known_as=(
@@ -56,7 +187,6 @@ _VALUE_TYPES = frozenset(ValueType)
         "procedureMetadataParameterStatusInvalid",
     ),
     needs=StatusCodes,
-    depends_on_shape_only=True,
     any_number_passes=True,
 )
 def status_of_parameter_is_registered(element: SimpleParameter | SeriesValue, at: Context) -> Iterator[Fault]:
@@ -69,16 +199,14 @@ def status_of_parameter_is_registered(element: SimpleParameter | SeriesValue, at
         yield found
 
 
-@rule(
+@rule_of_shape(
     "P8",
     SimpleParameter,
     Metadata,
     message=mark("The parameter {parameter} has neither a value nor a parameterStatus. Give one of them."),
     cause=mark("{parameter} has neither a value nor a parameterStatus"),
     remedy=mark("Give a value, or a parameterStatus that says why it is missing."),
-    cause_by=("parameter",),
     known_as=("simpleParameterValueEmpty", "procedureMetadataNullValue"),
-    depends_on_shape_only=True,
     any_number_passes=True,
 )
 def value_is_not_empty(element: SimpleParameter | Metadata, at: Context) -> Iterator[Fault]:
@@ -87,7 +215,7 @@ def value_is_not_empty(element: SimpleParameter | Metadata, at: Context) -> Iter
         yield fault(element.line, element.value, parameter=element.parameter_id)
 
 
-@rule(
+@rule_of_shape(
     "P9",
     SimpleParameter,
     Metadata,
@@ -98,7 +226,6 @@ def value_is_not_empty(element: SimpleParameter | Metadata, at: Context) -> Iter
         "Write the whole value as the type asks: numbers with a point and no unit, dates such as 2013-10-31, times "
         "with their zone."
     ),
-    cause_by=("parameter", "type"),
     cases={
         "unknown_type": Declaration(
             message=mark(
@@ -108,7 +235,6 @@ def value_is_not_empty(element: SimpleParameter | Metadata, at: Context) -> Iter
             cause=mark("IMPReSS gives {parameter} the type '{value}', which is not known here"),
             remedy=mark("The Data Coordination Centre has IMPReSS corrected, or the platform learn the type."),
             acts=Actor.DCC,
-            cause_by=("parameter", "value"),
         ),
     },
     known_as=(
@@ -117,7 +243,6 @@ def value_is_not_empty(element: SimpleParameter | Metadata, at: Context) -> Iter
         "procedureMetadataCastOperationFailed",
     ),
     needs=Impress,
-    depends_on_shape_only=True,
     any_number_passes=True,
 )
 def value_reads_as_its_type(element: SimpleParameter | Metadata | SeriesValue, at: Context) -> Iterator[Fault]:
@@ -126,8 +251,8 @@ def value_reads_as_its_type(element: SimpleParameter | Metadata | SeriesValue, a
     if value is None or is_blank(value) or not parameter.value_type:
         return
     if parameter.value_type not in _VALUE_TYPES:
-        unknown = fault(element.line, parameter.value_type, "unknown_type", parameter=parameter.key)
-        yield unknown._replace(severity=Severity.UNCHECKED)
+        severity = Severity.UNCHECKED
+        yield fault(element.line, parameter.value_type, "unknown_type", severity=severity, parameter=parameter.key)
         return
     try:
         read_value(parameter.value_type, value)
@@ -135,7 +260,7 @@ def value_reads_as_its_type(element: SimpleParameter | Metadata | SeriesValue, a
         yield fault(element.line, value, parameter=parameter.key, type=str(parameter.value_type), reason=error.message)
 
 
-@rule(
+@rule_of_shape(
     "P10",
     SimpleParameter,
     Metadata,
@@ -143,7 +268,6 @@ def value_reads_as_its_type(element: SimpleParameter | Metadata | SeriesValue, a
     message=mark("The value '{value}' of {parameter} is none of its {number} options."),
     cause=mark("{parameter}: '{value}' is none of its options"),
     remedy=mark("Use an option exactly as IMPReSS lists it for this parameter."),
-    cause_by=("parameter", "value"),
     cases={
         "nearest": mark(
             "The value '{value}' of {parameter} is none of its {number} options. The nearest is '{nearest}'."
@@ -152,12 +276,10 @@ def value_reads_as_its_type(element: SimpleParameter | Metadata | SeriesValue, a
             message=mark("The value '{value}' of {parameter} is an option that IMPReSS has retired."),
             cause=mark("{parameter}: IMPReSS has retired the option '{value}'"),
             remedy=mark("Use an option that is in use."),
-            cause_by=("parameter", "value"),
         ),
     },
     known_as=("simpleParameterNoValidOption", "seriesParameterNoValidOption", "procedureMetadataNoValidOption"),
     needs=Impress,
-    depends_on_shape_only=True,
     any_number_passes=True,
 )
 def value_is_an_option(element: SimpleParameter | Metadata | SeriesValue, at: Context) -> Iterator[Fault]:
@@ -174,11 +296,10 @@ def value_is_an_option(element: SimpleParameter | Metadata | SeriesValue, at: Co
         else:
             yield fault(element.line, value, parameter=parameter, number=number)
     elif not any(option.is_active for option in matching):
-        retired = fault(element.line, value, "retired", parameter=at.parameter.key)
-        yield retired._replace(severity=Severity.WARNING)
+        yield fault(element.line, value, "retired", severity=Severity.WARNING, parameter=at.parameter.key)
 
 
-@rule(
+@rule_of_shape(
     "P11",
     SimpleParameter,
     SeriesParameter,
@@ -197,11 +318,9 @@ def value_is_an_option(element: SimpleParameter | Metadata | SeriesValue, at: Co
             ),
             cause=mark("{parameter} has no unit, and is submitted in '{value}'"),
             remedy=mark("Leave the unit out."),
-            cause_by=("parameter", "value"),
         ),
     },
     needs=Impress,
-    depends_on_shape_only=True,
     any_number_passes=True,
 )
 def unit_is_that_of_the_parameter(element: SimpleParameter | SeriesParameter, at: Context) -> Iterator[Fault]:
@@ -214,31 +333,27 @@ def unit_is_that_of_the_parameter(element: SimpleParameter | SeriesParameter, at
             yield fault(element.line, unit, "no_unit", parameter=at.parameter.key)
 
 
-@rule(
+@rule_of_shape(
     "P12",
     OntologyParameter,
     message=mark("The term '{value}' of {parameter} is none of the {number} that IMPReSS lists. Correct it."),
     cause=mark("{parameter}: IMPReSS does not list the term '{value}'"),
     remedy=mark("Correct the term's id, or have IMPReSS list it for this parameter."),
     acts=Actor.REGISTRY,
-    cause_by=("parameter", "value"),
     cases={
         "empty": Declaration(
             message=mark("The parameter {parameter} has an empty term. Give the term, or a parameterStatus."),
             cause=mark("{parameter} has an empty term"),
             remedy=mark("Give the term, or a parameterStatus."),
-            cause_by=("parameter",),
         ),
         "no_id": Declaration(
             message=mark("The term '{value}' of {parameter} does not begin with an id such as MP:0001262. Correct it."),
             cause=mark("{parameter}: terms do not begin with an id such as MP:0001262"),
             remedy=mark("Write the term's id before its name."),
-            cause_by=("parameter",),
         ),
     },
     known_as=("ontologyParameterTermEmpty", "ontologyParameterTermInvalid"),
     needs=Impress,
-    depends_on_shape_only=True,
 )
 def terms_are_listed(element: OntologyParameter, at: Context) -> Iterator[Fault]:
     """Ontology terms are not empty, and each has a listed id where the parameter lists any."""
@@ -251,9 +366,9 @@ def terms_are_listed(element: OntologyParameter, at: Context) -> Iterator[Fault]
         identifier = term_id(term)
         below = f"/term[{number}]"
         if listed and identifier not in listed:
-            yield fault(element.line, term, parameter=at.parameter.key, number=len(listed))._replace(below=below)
+            yield fault(element.line, term, below=below, parameter=at.parameter.key, number=len(listed))
         elif not listed and _TERM.fullmatch(identifier) is None:
-            yield fault(element.line, term, "no_id", parameter=at.parameter.key)._replace(below=below)
+            yield fault(element.line, term, "no_id", below=below, parameter=at.parameter.key)
 
 
 def term_id(term: str) -> str:

@@ -19,7 +19,7 @@ from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.database import QC_DATABASE, open_qc_database
 from dcc.qc.models import QcBase
 from dcc.qc.reference.snapshots import active_snapshots
-from dcc.reports.causes.counting import count_causes
+from dcc.reports.causes.cause import count_causes
 from dcc.reports.causes.data_facts import DataFacts
 from dcc.reports.causes.scopes import Scope
 from dcc.reports.languages import load_catalogue

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from dcc.declarations import cause_id
-from dcc.reports.causes import counting
-from dcc.reports.causes.cause import Cause, Fact
-from dcc.reports.causes.counting import FindingGroup, count_causes
+from dcc.reports.causes import cause as causes_module
+from dcc.reports.causes.cause import Cause, Fact, FindingGroup, count_causes
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.sentences import cleared
 from dcc.settings import Settings
@@ -103,19 +102,19 @@ def test_what_needs_nobody_is_said_to_clear_only_where_it_does(code: str, clears
 def test_of_very_many_subjects_those_beyond_a_number_are_one_cause(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(counting, "MAX_SUBJECTS", 3)
+    monkeypatch.setattr(causes_module, "MAX_SUBJECTS", 3)
     causes = counted(*(found("S4", f"C{number}") for number in range(10)), found("S9", "??"))
     assert {subject for kind, subject in causes if kind == "S4"} == {"C0", "C1", "C2", ""}
     others = causes["S4", ""]
     assert others.findings == 7
     assert others.title(load_catalogue("en", Settings(home=tmp_path))).startswith(
-        "Rule S4: others like these, of more than 2,000 "
+        "Rule S4: others like these, of more than 3 "
     )
     assert ("S9", "??") in causes
 
 
 def test_memory_does_not_grow_with_findings_or_with_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting, "MAX_SUBJECTS", 50)
+    monkeypatch.setattr(causes_module, "MAX_SUBJECTS", 50)
 
     def groups(number: int) -> Iterator[FindingGroup]:
         for each in range(number):

@@ -1,21 +1,13 @@
 """What is declared of each thing that can be wrong: whole, and in step with what rules and errors yield."""
 
-import itertools
-
 import pytest
 
 from dcc import errors
-from dcc.declarations import all_declared, declaration_of, declared, message_of
-from dcc.errors import InternalFaultError
+from dcc.declarations import all_declared, declaration_of, declared
 from dcc.messages import Message, mark, message, message_from_json, message_to_json, names_in
 from dcc.reports.causes.errors import ERROR_KINDS, LISTING
 from dcc.rules.catalogue import CATALOGUE
-from dcc.rules.findings import with_value
-from dcc.rules.registry import rule
 from dcc.tracker.listings.findings import CONFIRMED_GONE
-from dcc.vocabulary import Severity
-from tests.rules.test_rules import BREAKS, EXAMPLES
-from tests.support.integrity_cases import check
 
 OF_SUBMISSIONS = (errors.FaultyDataError, errors.SourceError)
 
@@ -57,17 +49,6 @@ def test_what_no_later_archive_clears_says_who_ends_it(code: str) -> None:
     assert not any("dcc " in text for text in declaration.what_to_do(at_centre=True))
 
 
-def test_findings_have_every_detail_that_their_declaration_names() -> None:
-    broken = [example for example in EXAMPLES if example.role == BREAKS]
-    for finding in itertools.chain(*(check(example.document, **example.options) for example in broken)):
-        declaration = declaration_of(finding.code)
-        assert declaration is not None, f"{finding.code} is not declared. Give @rule a case of that name."
-        known = with_value(finding.details, finding.value)
-        missing = (names_in(declaration.message) | {*declaration.cause_by}) - known.keys()
-        assert not missing, f"{finding.code} does not yield {sorted(missing)}."
-        assert "{" not in str(message_of(finding.code, known))
-
-
 def test_every_error_of_submissions_and_sources_is_declared() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, OF_SUBMISSIONS)]
     assert {kind.error_id() for kind in kinds} <= set(ERROR_KINDS)
@@ -76,12 +57,6 @@ def test_every_error_of_submissions_and_sources_is_declared() -> None:
 def test_what_crawls_notice_is_declared() -> None:
     for kind in ("changed", "taken_anew", "uploading", "future_date", "size_differs", "foreign", CONFIRMED_GONE):
         assert declaration_of(LISTING + kind) is not None
-
-
-@pytest.mark.parametrize("wrong", ["d1", "D", "D1.x", ""])
-def test_an_id_that_is_none_is_refused(wrong: str) -> None:
-    with pytest.raises(InternalFaultError, match="no id of a rule"):
-        rule(wrong, severity=Severity.ERROR, message="", cause="", remedy="")(lambda *_: iter(()))
 
 
 @pytest.mark.parametrize("words", ['550 {"error": "quota", "free": 0}', "{{not}} {a:>5} {b!r}", "a { alone", ""])

@@ -14,7 +14,7 @@ from babel.messages.frontend import parse_mapping_cfg
 from babel.messages.mofile import read_mo
 from babel.messages.pofile import read_po
 
-from dcc.declarations import all_declared, message_of
+from dcc.declarations import all_declared, declaration_of, message_of
 from dcc.documents.schema_set import SCHEMA_FILES, SchemaSet
 from dcc.documents.validation import validate_document
 from dcc.documents.violations import EXPECTATIONS
@@ -195,50 +195,29 @@ def texts() -> set[Id]:
     return found
 
 
-def test_german_comes_with_the_platform() -> None:
-    assert "de" in CODES
-
-
 @pytest.mark.parametrize("code", CODES)
-def test_a_catalogue_has_every_text_of_the_code_and_no_other(code: str, texts: set[Id]) -> None:
+def test_a_catalogue_is_whole(code: str, texts: set[Id]) -> None:
+    """It has every text of the code and no other, each translated, with its names in braces, and compiled."""
     assert len(texts) > 300
-    there = {message.id if isinstance(message.id, str) else tuple(message.id) for message in read(code) if message.id}
-    assert (sorted(map(str, texts - there)), sorted(map(str, there - texts))) == ([], []), ADVICE
-
-
-@pytest.mark.parametrize("code", CODES)
-def test_no_text_is_without_a_translation(code: str) -> None:
-    untranslated = [message.id for message in read(code) if message.id and not all(strings(message.string))]
-    assert (len(untranslated), untranslated) == (0, []), ADVICE
-
-
-@pytest.mark.parametrize("code", CODES)
-def test_what_is_compiled_is_what_translators_wrote(code: str) -> None:
+    catalog, usual = read(code), Catalog(locale=code)
+    messages = {message.id if isinstance(message.id, str) else tuple(message.id): message for message in catalog}
+    messages.pop("")
+    assert (sorted(map(str, texts - messages.keys())), sorted(map(str, messages.keys() - texts))) == ([], []), ADVICE
+    assert [text for text, message in messages.items() if not all(strings(message.string))] == [], ADVICE
     with (SHIPPED / code / "LC_MESSAGES" / "dcc.mo").open("rb") as file:
         compiled = {strings(message.id): strings(message.string) for message in read_mo(file) if message.id}
-    assert compiled == {strings(message.id): strings(message.string) for message in read(code) if message.id}, ADVICE
-
-
-@pytest.mark.parametrize("code", CODES)
-def test_translations_have_the_names_in_braces_of_their_text(code: str) -> None:
+    assert compiled == {strings(text): strings(message.string) for text, message in messages.items()}, ADVICE
+    assert (catalog.num_plurals, catalog.plural_expr) == (usual.num_plurals, usual.plural_expr)
     wrong = []
-    for message in read(code):
-        if not message.id:
-            continue
-        wanted = [names_in(text) for text in strings(message.id)]
+    for text, message in messages.items():
+        assert isinstance(text, str) or len(strings(message.string)) == usual.num_plurals
+        wanted = [names_in(each) for each in strings(text)]
         forms = [names_in(form) for form in strings(message.string)]
         # The form for one thing may name the number or not.
         other = forms[0] - {"number"} != wanted[0] - {"number"} or any(form - wanted[0] - wanted[-1] for form in forms)
         if other or forms[-1] != wanted[-1]:
-            wrong.append(message.id)
+            wrong.append(text)
     assert wrong == []
-
-
-@pytest.mark.parametrize("code", CODES)
-def test_a_catalogue_has_the_plural_forms_that_its_language_has(code: str) -> None:
-    catalog, usual = read(code), Catalog(locale=code)
-    assert (catalog.num_plurals, catalog.plural_expr) == (usual.num_plurals, usual.plural_expr)
-    assert all(len(strings(m.string)) == usual.num_plurals for m in catalog if m.id and not isinstance(m.id, str))
 
 
 @pytest.mark.parametrize("code", CODES)
@@ -272,13 +251,18 @@ def assert_said(message: Message | Problem | UploadFinding) -> None:
     assert "{" not in str(said)
 
 
-def test_what_rules_find_is_said_in_german() -> None:
+def test_what_rules_find_is_said_in_german_with_every_detail_that_is_declared() -> None:
     for example in EXAMPLES:
         if example.role == BREAKS:
             found = check(example.document, **example.options)
             assert found, example
             for finding in found:
-                assert_said(message_of(finding.code, with_value(finding.details, finding.value)))
+                declaration = declaration_of(finding.code)
+                assert declaration is not None, f"{finding.code} is not declared. Give @rule a case of that name."
+                known = with_value(finding.details, finding.value)
+                missing = (names_in(declaration.message) | {*declaration.cause_by}) - known.keys()
+                assert not missing, f"{finding.code} does not yield {sorted(missing)}."
+                assert_said(message_of(finding.code, known))
 
 
 KEYS = {

@@ -10,9 +10,9 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.qc.contexts.building import build_contexts
 from dcc.reports.languages import load_catalogue
+from dcc.reports.plots.bars import MAX_WEEKS, count_weeks, draw_weeks
 from dcc.reports.plots.distributions import groups_of
-from dcc.reports.plots.picture import PictureKind
-from dcc.reports.plots.selection import picture_of_parameter, pictures_of_centre, pictures_of_zip
+from dcc.reports.plots.selection import picture_of_parameter, pictures_of
 from dcc.reports.plots.series import in_panels
 from dcc.reports.plots.values import (
     Parameter,
@@ -24,7 +24,6 @@ from dcc.reports.plots.values import (
     parameter_named,
     require_documents,
 )
-from dcc.reports.plots.weekly_experiments import MAX_WEEKS, count_weeks, draw_weeks
 from dcc.reports.submissions.collecting import draw_pictures
 from dcc.settings import Settings
 from tests.support.asking import in_reading
@@ -154,8 +153,8 @@ def test_there_is_no_picture_of_what_is_not_there(qc_database: Engine, settings:
             draw_weeks(connection, catalogue, centre="H")
         with pytest.raises(NotFoundError, match=r"Nothing of add/H\."):
             require_documents(connection, NEW)
-        assert pictures_of_zip(connection, NEW, catalogue) == []
-        assert pictures_of_centre(connection, "H", catalogue) == []
+        assert pictures_of(connection, NEW, catalogue) == []
+        assert pictures_of(connection, "H", catalogue) == []
 
 
 def test_a_value_far_beyond_the_quartiles_is_an_outlier() -> None:
@@ -224,20 +223,19 @@ def test_the_most_telling_pictures_come_first_and_no_more_than_asked_for(
     submit(qc_database, Action.ADD, *other)
     news = [weighed("new", "1000"), weighed("new", "40", parameter_id="IMPC_XYZ_001_001"), series("new", (6, 16, 6))]
     submit_new(qc_database, *news, named=["new"])
-    pictures = in_reading(qc_database, pictures_of_zip, NEW, catalogue)
-    few = in_reading(qc_database, pictures_of_zip, NEW, catalogue, limit=1)
-    of_centre = in_reading(qc_database, pictures_of_centre, "H", catalogue, limit=3)
+    pictures = in_reading(qc_database, pictures_of, NEW, catalogue)
+    few = in_reading(qc_database, pictures_of, NEW, catalogue, limit=1)
+    of_centre = in_reading(qc_database, pictures_of, "H", catalogue, limit=3)
     build_contexts(qc_database)
-    by_contexts = in_reading(qc_database, pictures_of_centre, "H", catalogue, limit=3)
-    assert in_reading(qc_database, pictures_of_zip, ZipKey(Action.ADD, "none.zip"), catalogue) == []
-    told = [(picture.kind, picture.parameter_id, picture.outliers) for picture in pictures]
-    assert told == [
-        (PictureKind.DISTRIBUTION, WEIGHT, 1),
-        (PictureKind.DISTRIBUTION, "IMPC_XYZ_001_001", 0),
-        (PictureKind.SERIES, GLUCOSE, 0),
-        (PictureKind.WEEKS, None, 0),
+    by_contexts = in_reading(qc_database, pictures_of, "H", catalogue, limit=3)
+    assert in_reading(qc_database, pictures_of, ZipKey(Action.ADD, "none.zip"), catalogue) == []
+    assert [(picture.name, picture.outliers) for picture in pictures] == [
+        (f"distribution-H-{WEIGHT}", 1),
+        ("distribution-H-IMPC_XYZ_001_001", 0),
+        (f"series-H-{GLUCOSE}", 0),
+        ("weeks-H", 0),
     ]
-    assert [picture.parameter_id for picture in few] == [WEIGHT]
+    assert [picture.name for picture in few] == [f"distribution-H-{WEIGHT}"]
     assert [picture.name for picture in of_centre] == [picture.name for picture in by_contexts]
-    assert [picture.parameter_id for picture in of_centre] == [WEIGHT, GLUCOSE, None]
+    assert [picture.name for picture in of_centre] == [f"distribution-H-{WEIGHT}", f"series-H-{GLUCOSE}", "weeks-H"]
     assert "One of them is an outlier: new 1,000." in pictures[0].alt

@@ -16,13 +16,13 @@ from dcc.reports.causes import failed_specimens
 from dcc.reports.causes.cause import Cause
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions import labels
-from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission
+from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission, steps_of
 from dcc.reports.submissions.json_form import as_json
 from dcc.reports.submissions.model import Outcome, Standing, SubmissionReport, Tone
-from dcc.reports.submissions.outcomes import outcome_of, steps_of, tone_of
 from dcc.reports.submissions.page import render_html
 from dcc.reports.submissions.plain_text import render_text
 from dcc.reports.submissions.sentences import who_acts
+from dcc.reports.submissions.zip_lines import outcome_of
 from dcc.settings import Settings
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.queries.zip_action_lists import StateCount
@@ -90,7 +90,7 @@ def test_every_state_has_an_outcome_and_every_outcome_its_words() -> None:
         said = labels.OUTCOME_TEXTS[outcome]
         assert all((said.short, said.headline, said.explanation, *said.next))
         assert said.next
-        assert tone_of(outcome) in Tone
+        assert outcome.tone in Tone
     assert len({labels.OUTCOME_TEXTS[outcome].short for outcome in Outcome}) == len(Outcome)
 
 

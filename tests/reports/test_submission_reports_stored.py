@@ -20,7 +20,7 @@ from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.reports.causes.cause import Cause, Fact
 from dcc.reports.languages import load_catalogue
-from dcc.reports.plots.picture import Picture, PictureKind
+from dcc.reports.plots.picture import Picture
 from dcc.reports.submissions import collecting, stored_reports
 from dcc.reports.submissions.collecting import MAX_CAUSES, collect_submission
 from dcc.reports.submissions.model import SubmissionReport
@@ -254,7 +254,7 @@ def test_however_long_texts_are_and_however_large_pictures_the_page_stays_small(
 
 
 def _large() -> Picture:
-    picture = Picture("n", PictureKind.WEEKS, "A title", "A caption", "In words", (4.0, 3.0), lambda _: None)
+    picture = Picture("n", "A title", "A caption", "In words", (4.0, 3.0), lambda _: None)
     picture.__dict__["svg"] = f"<svg>{'x' * 400_000}</svg>"
     return picture
 

@@ -14,7 +14,6 @@ import pytest
 from click.testing import CliRunner
 
 from dcc.cli.main import dcc
-from dcc.rules.catalogue import CATALOGUE, GROUP_OF
 from tests.support.data_installations import experiments, specimens
 from tests.support.environments import forget_settings
 from tests.support.forking_interpreter import forking_interpreter
@@ -90,14 +89,6 @@ def python(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             return done.stdout
 
         yield ran
-
-
-def test_rules_of_a_package_are_listed_and_explained(python: Python) -> None:
-    entries = {each["id"]: each for each in json.loads(python(MAIN, "rules", "list", "--json"))}
-    assert entries["D1"]["demand"] == "An experiment is not dated on a Sunday."
-    explained = json.loads(python(MAIN, "explain", "D1", "--json"))
-    assert "Look whether these dates are right" in explained["advice"]
-    assert explained["who"] == "centre"
 
 
 EVALUATION = """
@@ -198,7 +189,10 @@ def test_a_package_takes_part_in_all_that_becomes_of_a_submission(
     }
     assert causes["en"]["D1"]["title"] == "Experiments are dated on Sundays: 4 experiments"
     assert causes["de"]["D1"]["title"].startswith("Experimente haben einen Sonntag als Datum")
-    assert platform("explain", "D1")["who"] == causes["en"]["D1"]["acts"] == "centre"
+    explained, listed = platform("explain", "D1"), {each["id"]: each for each in platform("rules", "list")}
+    assert listed["D1"]["demand"] == "An experiment is not dated on a Sunday."
+    assert "Look whether these dates are right" in explained["advice"]
+    assert explained["who"] == causes["en"]["D1"]["acts"] == "centre"
     for language, said in (("en", ENGLISH), ("de", GERMAN)):
         report = platform("report", f"add/{archive.name}", "--language", language)
         identifier = findings[0]["message"].split("'")[1]
@@ -318,8 +312,3 @@ def test_a_rule_may_have_any_details_and_one_that_breaks_down_is_explained_and_n
         assert f"Rule D{number} of the package odd_rules 1.0 broke down at" in ended.stderr
         assert reason in ended.stderr
     assert "fault of the platform" not in ended.stdout + ended.stderr
-
-
-def test_every_rule_of_the_platform_is_in_a_group_of_its_own() -> None:
-    forgotten = [rule for rule in CATALOGUE if GROUP_OF[rule].name == "added_rules"]
-    assert not forgotten, f"Put {forgotten} into a group of dcc/rules/catalogue.py, the asset check that shows them."

@@ -31,10 +31,7 @@ from tests.support.integrity_cases import (
     experiments,
     line,
     mutant,
-    ontology,
     picture,
-    procedure,
-    related,
     series,
     simple,
     specimens,
@@ -76,43 +73,28 @@ def test_without_any_reference_data_no_document_fails_that_only_they_could_judge
     assert sorted(map(str, unchecked(found))) == ["colonies", "impress", "projects", "status_codes", "strains"]
 
 
-def test_rules_can_be_left_out() -> None:
-    document = specimens(mutant(related_specimens=(related("M2"),)))
-    context = DocumentContext(Action.ADD, "H", TODAY, REFERENCE, Uploaded())
-    assert [finding.rule for finding in check_contents(document, context)] == ["S14"]
-    assert list(check_contents(document, context, without={"S14"})) == []
+TEXTS = {"message": "It is odd.", "cause": "Odd animals", "remedy": "Correct them."}
 
 
-def test_everything_is_found_in_a_document_with_many_faults() -> None:
-    done = procedure(simple("RANGED", "x", status="?"), simple("??"), ontology("TERM", "x"))
-    document = experiments(experiment(done, date="2030-01-01", specimen_ids=("M9",)))
-    assert {finding.rule for finding in check(document)} == {"E4", "E8", "P3", "P7", "P9", "P12"}
-
-
-def test_two_rules_cannot_have_one_id() -> None:
-    with pytest.raises(InternalFaultError, match="Two rules have the id S1"):
-
-        @rule("S1", Specimen, severity=Severity.ERROR, message="", cause="", remedy="")
-        def another(specimen: Specimen, at: object) -> Iterator[Fault]:
-            yield from ()
-
-
-@pytest.mark.parametrize("missing", ["message", "cause", "remedy", "docstring"])
-def test_a_rule_has_all_texts_of_its_own_or_of_what_it_is_like(missing: str) -> None:
+@pytest.mark.parametrize(
+    ("rule_id", "on", "changes", "said"),
+    [
+        ("S1", Specimen, {}, "Two rules have the id S1"),
+        *((wrong, Specimen, {}, "no id of a rule") for wrong in ("d1", "D", "D1.x", "")),
+        *(("Z99", Specimen, {name: None}, f"Z99 declares no {name}") for name in TEXTS),
+        ("Z99", Specimen, {"docstring": None}, "Z99 has no docstring"),
+        ("Z99", "Specimen", {}, r"The rule Z99 is for \('Specimen',\). Name classes"),
+    ],
+)
+def test_a_rule_that_is_not_declared_whole_is_refused(rule_id: str, on: Any, changes: Any, said: str) -> None:
     def is_odd(specimen: Specimen, at: object) -> Iterator[Fault]:
         yield from ()
 
-    texts: dict[str, Any] = {"message": "It is odd.", "cause": "Odd animals", "remedy": "Correct them."}
-    is_odd.__doc__ = None if missing == "docstring" else "Animals are not odd."
-    texts.pop(missing, None)
-    with pytest.raises(InternalFaultError, match=f"Z99 (declares|has) no {missing}"):
-        rule("Z99", Specimen, severity=Severity.ERROR, **texts)(is_odd)
+    texts = {"docstring": "Animals are not odd.", **TEXTS, **changes}
+    is_odd.__doc__ = texts.pop("docstring")
+    with pytest.raises(InternalFaultError, match=said):
+        rule(rule_id, on, severity=Severity.ERROR, **texts)(is_odd)
     assert "Z99" not in RULES
-
-
-def test_a_rule_is_for_classes() -> None:
-    with pytest.raises(InternalFaultError, match=r"The rule Z99 is for \('Specimen',\). Name classes"):
-        rule("Z99", "Specimen", message="It is odd.", cause="Odd", remedy="Correct it.")(str)  # type: ignore[arg-type]
 
 
 def waiver(effect: WaiverEffect = WaiverEffect.WAIVE, **changes: object) -> Waiver:

@@ -3,7 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
-from dcc.rules.catalogue import CATALOGUE, GROUP_OF, GROUPS, UNWAIVABLE
+from dcc.rules.catalogue import CATALOGUE, GROUPS, UNWAIVABLE
 from dcc.rules.checking import all_rules
 from dcc.rules.rules_page import rules_page
 from dcc.rules.upload import UPLOAD_RULES
@@ -20,7 +20,8 @@ def test_the_catalogue_has_every_rule_in_its_order() -> None:
 
 def test_every_rule_is_in_exactly_one_group() -> None:
     assert Counter(rule for group in GROUPS for rule in group.rules) == Counter(list(CATALOGUE))
-    assert all(rule in GROUP_OF[rule].rules for rule in CATALOGUE)
+    forgotten = [group.rules for group in GROUPS if group.name == "added_rules"]
+    assert not forgotten, f"Put {forgotten} into a group of dcc/rules/catalogue.py, the asset check that shows them."
 
 
 def test_the_page_is_that_of_the_rules() -> None:

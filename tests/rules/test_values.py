@@ -1,7 +1,9 @@
 """How values are read: the whole text, by its type."""
 
 import math
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta, timezone
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,26 +33,21 @@ WRITTEN = st.one_of(
 )
 
 
-@given(st.integers(-(2**63) + 1, 2**63 - 1))
-def test_every_whole_number_of_64_bits_is_read(number: int) -> None:
-    assert read_integer(str(number)) == number
-    assert read_integer(f"{number:,}") == number
-
-
-@given(st.floats(allow_nan=False, allow_infinity=False))
-def test_every_finite_number_is_read_with_its_exponent_in_either_case(number: float) -> None:
-    assert read_float(repr(number)) == number
-    assert read_float(repr(number).upper()) == number
-
-
-@given(st.dates())
-def test_every_day_is_read(day: date) -> None:
-    assert read_date(day.isoformat()) == day
-
-
-@given(st.times().map(lambda when: when.replace(microsecond=0)))
-def test_every_time_of_day_is_read(when: time) -> None:
-    assert read_time(when.isoformat()) == when
+@pytest.mark.parametrize(
+    ("read", "values", "written"),
+    [
+        (read_integer, st.integers(-(2**63) + 1, 2**63 - 1), (str, "{:,}".format)),
+        (read_float, st.floats(allow_nan=False, allow_infinity=False), (repr, lambda number: repr(number).upper())),
+        (read_date, st.dates(), (date.isoformat,)),
+        (read_time, st.times().map(lambda when: when.replace(microsecond=0)), (time.isoformat,)),
+    ],
+)
+@given(data=st.data())
+def test_every_value_of_a_type_is_read(
+    read: Callable[[str], Value], values: st.SearchStrategy[Any], written: tuple[Callable[[Any], str], ...], data: Any
+) -> None:
+    value = data.draw(values)
+    assert [read(write(value)) for write in written] == [value] * len(written)
 
 
 _OFFSETS = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))

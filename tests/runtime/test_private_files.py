@@ -17,7 +17,7 @@ from dcc.cli.demo import submissions
 from dcc.databases.schema import init_database
 from dcc.errors import ConfigurationError, ReportNotSentError
 from dcc.naming import Action
-from dcc.notify.channels.reports import Report, write_to_directory
+from dcc.notify.session_report import Report, write_to_directory
 from dcc.operations.metrics.collector import replace_file
 from dcc.outcomes import ZipKey
 from dcc.reports.causes import spreadsheet

@@ -27,7 +27,7 @@ from dcc.reference.loading import load_shipped
 from dcc.rules.accepted_elements import AcceptedElements
 from dcc.rules.checking import ABOUT_SPECIMENS, check_contents
 from dcc.rules.context import DocumentContext
-from dcc.rules.packed_findings import unpacked
+from dcc.rules.findings import unpacked
 from dcc.session.prepare.documents import ArchiveToPrepare, DocumentToPrepare, PreparationBasis, prepare_archive
 from tests.support.qc_documents import block, experiment, housing, line
 from tests.support.strategies_documents import full_document

@@ -3,7 +3,7 @@
 from sqlalchemy import Connection
 
 from dcc.notify import session_report as reports
-from dcc.notify.channels.reports import Report
+from dcc.notify.session_report import Report
 from dcc.settings import Settings
 
 

@@ -43,8 +43,9 @@ class WebhookChannel:
     repeats = True
     attaches = False
 
-    def __init__(self, url: SecretStr, secret: SecretStr | None, settings: Settings, *, pause: float = _FIRST_PAUSE):
-        self._hook, self._secret, self._settings, self._pause = parse_webhook(url), secret, settings, pause
+    def __init__(self, settings: Settings, *, pause: float = _FIRST_PAUSE) -> None:
+        self._hook = parse_webhook(settings.notify_webhook or SecretStr(""))
+        self._secret, self._settings, self._pause = settings.notify_webhook_secret, settings, pause
 
     def recipients(self, audience: Audience, addresses: Sequence[str]) -> Sequence[str]:  # noqa: ARG002 - it gets all
         """See `Channel.recipients`: the server gets everything; news of sessions come by centre."""

@@ -25,10 +25,10 @@ from dcc.errors import ConfigurationError, DccError, NotificationNotSentError, S
 from dcc.messages import count_of
 from dcc.notify.channels.base import notifies
 from dcc.notify.channels.mail import MailTransport, Wording
-from dcc.notify.channels.reports import REPORT_WORDING
 from dcc.notify.digests import addresses_of
 from dcc.notify.ledger import SendState
 from dcc.notify.messages import MessageKind
+from dcc.notify.session_report import REPORT_WORDING
 from dcc.operations.doctor.checks import (
     CheckFinding,
     DoctorCheck,

@@ -8,8 +8,7 @@ from typing import Final, TypeAlias
 from sqlalchemy import Connection
 
 from dcc.outcomes import ZipKey
-from dcc.reports.causes.cause import Cause
-from dcc.reports.causes.counting import Facts, count_causes
+from dcc.reports.causes.cause import Cause, Facts, count_causes
 from dcc.reports.causes.crawl_facts import crawl_facts
 from dcc.reports.causes.data_facts import DataFacts
 from dcc.reports.causes.failed_specimens import RULE, note_failed_documents

@@ -11,8 +11,7 @@ from dcc.declarations import VALUE, cause_id
 from dcc.naming import Action
 from dcc.outcomes import CrawlOutcome, ZipKey
 from dcc.phases import ACTION_IDS
-from dcc.reports.causes.cause import Fact
-from dcc.reports.causes.counting import FindingGroup
+from dcc.reports.causes.cause import Fact, FindingGroup
 from dcc.reports.causes.errors import FOREIGN, LISTING, declared_code
 from dcc.tracker.crawls import (
     CrawlEntry,

@@ -13,8 +13,7 @@ from dcc.databases.list_parameters import sorted_chunks
 from dcc.declarations import message_of, stored_details
 from dcc.messages import printable_detail
 from dcc.qc.models import DOCUMENT, EXPERIMENT, FINDING, NAMED, SPECIMEN
-from dcc.reports.causes.cause import Cause, Fact
-from dcc.reports.causes.counting import FindingGroup
+from dcc.reports.causes.cause import Cause, Fact, FindingGroup
 from dcc.reports.causes.permitted import Permitted
 from dcc.reports.causes.scopes import Scope, document_conditions
 from dcc.rules.findings import with_value

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from dcc import errors
-from dcc.declarations import VALUE, Declaration, code_of, declaration_of, declare
+from dcc.declarations import Declaration, code_of, declaration_of, declare
 from dcc.messages import mark
 from dcc.vocabulary import Actor
 
@@ -41,42 +41,34 @@ _UPLOADING: Final = mark("Nothing: a later session takes them when they are comp
 _GONE: Final = mark("Nothing, if they were taken away on purpose; else put them back.")
 
 
-def _centre(cause: str, remedy: str = _EXPORT, *by: str) -> Declaration:
+def _centre(cause: str, remedy: str = _EXPORT, by: tuple[str, ...] = ()) -> Declaration:
     """Of documents and archives, which the centre corrects."""
     return Declaration(cause=cause, remedy=remedy, cause_by=by)
 
 
 def _source(cause: str, remedy: str, acts: Actor = Actor.DCC, for_centre: str = "") -> Declaration:
     """Of a file source, whose name is the value."""
-    return Declaration(cause=cause, remedy=remedy, acts=acts, cause_by=(VALUE,), for_centre=for_centre)
+    return Declaration(cause=cause, remedy=remedy, acts=acts, for_centre=for_centre)
 
 
-def _nothing(cause: str, remedy: str, *by: str) -> Declaration:
+def _nothing(cause: str, remedy: str) -> Declaration:
     """Of what nobody has to correct: each remedy says whether it clears by itself."""
-    return Declaration(cause=cause, remedy=remedy, acts=Actor.NOBODY, cause_by=by)
+    return Declaration(cause=cause, remedy=remedy, acts=Actor.NOBODY)
 
 
 _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declaration]]] = {
     errors.SchemaViolationError: {
         "": _centre(mark("Documents do not follow the XML schema")),
-        "value": _centre(
-            mark("{what}: values that are not permitted; expected {expected}"), _EXPORT, "what", "expected"
-        ),
-        "missing_attribute": _centre(
-            mark('Elements <{element}> lack the required attribute "{attribute}"'), _EXPORT, "element", "attribute"
-        ),
-        "unknown_attribute": _centre(
-            mark('Elements <{element}> may not have the attribute "{attribute}"'), _EXPORT, "element", "attribute"
-        ),
+        "value": _centre(mark("{what}: values that are not permitted; expected {expected}")),
+        "missing_attribute": _centre(mark('Elements <{element}> lack the required attribute "{attribute}"')),
+        "unknown_attribute": _centre(mark('Elements <{element}> may not have the attribute "{attribute}"')),
         "unexpected": _centre(
             mark("Elements <{element}> are not permitted where they stand"),
-            _EXPORT,
-            "element",
-            "expected",
+            by=("element", "expected"),
         ),
-        "out_of_place": _centre(mark("Elements <{element}> are not permitted where they stand"), _EXPORT, "element"),
-        "incomplete": _centre(mark("Elements <{element}> are incomplete"), _EXPORT, "element", "expected"),
-        "other": _centre(mark("Elements and attributes are not as the schema asks: {what}"), _EXPORT, "what"),
+        "out_of_place": _centre(mark("Elements <{element}> are not permitted where they stand")),
+        "incomplete": _centre(mark("Elements <{element}> are incomplete"), by=("element", "expected")),
+        "other": _centre(mark("Elements and attributes are not as the schema asks: {what}")),
     },
     errors.NotWellFormedError: {
         "": _centre(mark("Documents are not well-formed XML")),
@@ -107,7 +99,6 @@ _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declara
             cause=mark("The converter {converter} failed"),
             remedy=mark("This is a fault of the converter: correct it or report it, and retry the archives."),
             acts=Actor.DCC,
-            cause_by=("converter",),
         ),
     },
     errors.DocumentError: _centre(mark("Documents could not be accepted")),
@@ -119,7 +110,6 @@ _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declara
                 "Use exactly the producing centre's code. If it is right, the Data Coordination Centre registers "
                 "it, and the next session accepts the archive."
             ),
-            "centre",
         ),
         "date": _centre(mark("Names have dates that are not in the calendar"), _RENAME),
     },
@@ -150,12 +140,10 @@ _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declara
     errors.MemberIgnoredError: _nothing(
         mark("Entries of archives were left aside: {reason}"),
         mark("If they should have been taken, name them as documents, and submit them in a new archive."),
-        "reason",
     ),
     errors.MemberNotOpenedError: _centre(
         mark("Archives hold files that are not opened: each {reason}"),
         mark("Submit what they hold in .zip archives of their own."),
-        "reason",
     ),
     errors.FaultyDataError: _centre(
         mark("The submitted data have errors"), mark("See the message, which names the file.")
@@ -164,10 +152,10 @@ _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declara
         mark("The address or access key of {value} cannot be used as it stands"), _SERVER, for_centre=_DCC_SEES_TO_IT
     ),
     errors.SourceUnreachableError: {
-        "": _nothing(mark("The server of {value} could not be connected to"), _WAIT, VALUE),
+        "": _nothing(mark("The server of {value} could not be connected to"), _WAIT),
         "folder": _source(mark("The folder of {value} cannot be reached"), _FOLDER, for_centre=_DCC_SEES_TO_IT),
     },
-    errors.SourceTimeoutError: _nothing(mark("The server of {value} did not answer in time"), _WAIT, VALUE),
+    errors.SourceTimeoutError: _nothing(mark("The server of {value} did not answer in time"), _WAIT),
     errors.LoginRefusedError: _source(
         mark("The server of {value} refused the login"),
         mark("Ask the centre for the password or key that is valid, then `dcc source change`."),
@@ -206,7 +194,7 @@ _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declara
         Actor.CENTRE,
     ),
     errors.FileMissingError: _source(mark("Archives are not on {value} any more"), _GONE, Actor.CENTRE),
-    errors.TransferFailedError: _nothing(mark("Transfers from {value} broke off"), _WAIT, VALUE),
+    errors.TransferFailedError: _nothing(mark("Transfers from {value} broke off"), _WAIT),
     errors.FileNotReadableError: _source(
         mark("Archives on {value} may not be read"),
         mark("Give the Data Coordination Centre the right to read them: the next session fetches them."),
@@ -216,13 +204,10 @@ _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declara
         mark("The .md5 files beside archives hold no MD5 checksum of them"),
         mark("Write the .md5 again, or remove it: the next session then fetches the archive."),
     ),
-    errors.FileChangedError: _nothing(
-        mark("Archives on {value} changed while they were being fetched"), _UPLOADING, VALUE
-    ),
+    errors.FileChangedError: _nothing(mark("Archives on {value} changed while they were being fetched"), _UPLOADING),
     errors.SizeMismatchError: _nothing(
         mark("Archives from {value} have not the size that was listed"),
         mark("They are fetched again. If this happens once more, have the server looked at."),
-        VALUE,
     ),
     errors.ChecksumMismatchError: _centre(
         mark("Archives have not the checksum that was published beside them"),

@@ -10,7 +10,8 @@ from __future__ import annotations
 import html
 import logging
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from sqlalchemy import Connection, select
@@ -147,7 +148,10 @@ class DocumentReader:
         self._documents -= 1
         self._bytes -= size
         content = self._content(document)
-        found = frozenset(_ids(content))
+        found = frozenset(
+            html.unescape((match[1] or match[2] or b"").decode(errors="replace")).strip()
+            for match in islice(_ANIMAL.finditer(content), _MAX_IN_DOCUMENT)
+        )
         if document.md5 is not None and content:
             while len(_known) >= _MAX_KNOWN:
                 _known.pop(next(iter(_known)), None)
@@ -177,11 +181,3 @@ class DocumentReader:
         self._bytes -= size
         with fetched_document(self._settings, document) as path:
             return path.read_bytes()
-
-
-def _ids(content: bytes) -> Iterator[str]:
-    """The ids of animals in a document, which may be malformed."""
-    for number, found in enumerate(_ANIMAL.finditer(content)):
-        if number == _MAX_IN_DOCUMENT:
-            return
-        yield html.unescape((found[1] or found[2] or b"").decode(errors="replace")).strip()

@@ -16,10 +16,9 @@ from dcc.errors import ArchiveRemovedError, MemberIgnoredError
 from dcc.messages import Message, message_from_json
 from dcc.outcomes import HELD, LEFT_OUT
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
-from dcc.reports.causes.cause import Fact
-from dcc.reports.causes.counting import FindingGroup
+from dcc.reports.causes.cause import Fact, FindingGroup
 from dcc.reports.causes.errors import declared_code
-from dcc.reports.causes.permitted import nearest_of
+from dcc.reports.causes.permitted import Names
 from dcc.reports.causes.scopes import Scope, zip_conditions
 from dcc.rules.catalogue import CATALOGUE
 from dcc.tracker.models import (
@@ -59,7 +58,10 @@ class LogFacts:
         for condition in zip_conditions(self._scope):
             query = _current(self._log, condition)
             query = query.order_by(ZipFile.file_name, ZipAction.todo_id, "document", self._log.id)
-            yield from map(_group, self._connection.execute(query, execution_options={"yield_per": _PAGE}))
+            for row in self._connection.execute(query, execution_options={"yield_per": _PAGE}):
+                code, details, severity = _fact(row)
+                place = (ACTIONS_BY_ID[row.todo_id].value, row.file_name, row.document, row.centre or "")
+                yield FindingGroup(*place, code, cause_id(code, details), severity.value, row.id)
 
     def examples(self, ids: Sequence[int]) -> dict[int, Fact]:
         """The entries of these ids."""
@@ -73,12 +75,6 @@ class LogFacts:
             while rows := self._connection.execute(query.where(self._log.id > last)).all():
                 yield from map(_example, rows)
                 last = rows[-1].id
-
-
-def _group(row: Any) -> FindingGroup:
-    code, details, severity = _fact(row)
-    key = (ACTIONS_BY_ID[row.todo_id].value, row.file_name)
-    return FindingGroup(*key, row.document, row.centre or "", code, cause_id(code, details), severity.value, row.id)
 
 
 def _example(row: Any) -> Fact:
@@ -99,7 +95,7 @@ def _example(row: Any) -> Fact:
         message=message_from_json(row.details, row.message or ""),
         expected=Message(str(expected)) if isinstance(expected, int) else expected,
         permitted=permitted,
-        nearest=nearest_of(permitted, value),
+        nearest=None if value is None else Names(permitted).nearest(value),
     )
 
 

@@ -6,7 +6,7 @@ They are names of the reference data in use: colonies, strains, projects, pipeli
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -74,11 +74,6 @@ def _parts(name: str) -> set[str]:
     return {folded[start : start + 3] for start in range(max(len(folded) - 2, 1))}
 
 
-def nearest_of(values: Sequence[str], text: str | None) -> str | None:
-    """The one of a few values that is most like a text."""
-    return None if text is None or not values else Names(values).nearest(text)
-
-
 @dataclass(frozen=True, slots=True)
 class _Kind:
     """The permitted values of some rules: a column of a set of reference data.
@@ -140,7 +135,9 @@ class Permitted:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._names = lru_cache(maxsize=500)(self._read_names)
-        self._nearest = lru_cache(maxsize=5_000)(self._find_nearest)
+        self._nearest = lru_cache(maxsize=5_000)(
+            lambda kind, within, whose, text: self._names(kind, within, whose).nearest(text, same_digits=kind.numerous)
+        )
 
     def advice(
         self, rule: str, value: str | None, details: Details, centre: str | None = None
@@ -159,9 +156,6 @@ class Permitted:
         shown = () if kind.numerous and len(names) > MAX_SHOWN else names[:MAX_SHOWN]
         # A code that is meant for something else is no slip of the pen.
         return shown, None if "meant" in details else self._nearest(kind, within, whose, text)
-
-    def _find_nearest(self, kind: _Kind, within: str, whose: str | None, text: str) -> str | None:
-        return self._names(kind, within, whose).nearest(text, same_digits=kind.numerous)
 
     def _read_names(self, kind: _Kind, within: str, whose: str | None) -> Names:
         of_active = kind.column.table.c.snapshot_id == active_snapshot(kind.reference)

@@ -46,14 +46,12 @@ def document_conditions(scope: Scope) -> Iterator[ColumnElement[bool]]:
             yield and_(DOCUMENT.c.zip_action == action.value, DOCUMENT.c.zip_file.in_(names))
     else:
         of_centre = true() if scope.centre is None else DOCUMENT.c.centre == scope.centre
-        yield and_(of_centre, *map(not_, _named(scope.acknowledged)))
-
-
-def _named(zips: Sequence[ZipKey]) -> Iterator[ColumnElement[bool]]:
-    for action in Action:
-        if names := [key.file_name for key in zips if key.action is action]:
-            listed = texts_in(f"acknowledged_{action}").params({f"acknowledged_{action}": as_json(names)})
-            yield and_(DOCUMENT.c.zip_action == action.value, DOCUMENT.c.zip_file.in_(listed))
+        others = []
+        for action in Action:
+            if names := [key.file_name for key in scope.acknowledged if key.action is action]:
+                listed = texts_in(f"acknowledged_{action}").params({f"acknowledged_{action}": as_json(names)})
+                others.append(not_(and_(DOCUMENT.c.zip_action == action.value, DOCUMENT.c.zip_file.in_(listed))))
+        yield and_(of_centre, *others)
 
 
 def _names_by_action(zips: Sequence[ZipKey]) -> Iterator[tuple[Action, list[str]]]:

@@ -159,7 +159,10 @@ def why_not_crawled(source: SourceEntry, due: CrawlDue | None) -> Iterator[Skipp
         reason, by = source.pause.reason.rstrip("."), source.pause.by
         yield _whole(SkipReason.STATE, text, command=command, reason=reason, until=until, by=by)
     elif due is not None and due.until is not None:
-        yield _not_due(source, due)
+        text, command = _NOT_DUE[due.why]
+        moment = f"{due.until:%Y-%m-%d %H:%M}"
+        about = {"failures": due.past.failures, "until": moment, "source": source.id}
+        yield _whole(SkipReason.NOT_DUE, text, Actor.NOBODY, command, **about)
     if not source.centre_active:
         text = mark("The centre {centre} is not active, and its sources are not crawled.")
         command = mark("{problem} `dcc centre activate {centre}` changes that.")
@@ -196,14 +199,6 @@ _NOT_DUE: Final = {
         mark("{problem} `dcc crawl --source {source}` crawls it now."),
     ),
 }
-
-
-def _not_due(source: SourceEntry, due: CrawlDue) -> SkippedEntry:
-    """Why, and until when, sessions leave a source alone that nobody paused."""
-    text, command = _NOT_DUE[due.why]
-    reason = message(text, failures=due.past.failures, until=f"{due.until:%Y-%m-%d %H:%M}")
-    wranglers = message(command, problem=reason, source=source.id)
-    return SkippedEntry(None, SkipReason.NOT_DUE, Actor.NOBODY, reason, for_wranglers=wranglers)
 
 
 def _failed(connection: Connection, source_id: int, limit: int) -> Iterator[SkippedEntry]:

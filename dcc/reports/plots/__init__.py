@@ -4,19 +4,16 @@ Only values that are current and that the integrity rules found no error with ar
 time and memory, whatever the number of measurements: of many, a sample is drawn, always the same one.
 """
 
-from dcc.reports.plots.expected_procedures import draw_expected
-from dcc.reports.plots.picture import Picture, PictureKind, use_font_cache
-from dcc.reports.plots.selection import MAX_PICTURES, picture_of_parameter, pictures_of_centre, pictures_of_zip
-from dcc.reports.plots.weekly_experiments import draw_weeks
+from dcc.reports.plots.bars import draw_expected, draw_weeks
+from dcc.reports.plots.picture import Picture, use_font_cache
+from dcc.reports.plots.selection import MAX_PICTURES, picture_of_parameter, pictures_of
 
 __all__ = [
     "MAX_PICTURES",
     "Picture",
-    "PictureKind",
     "draw_expected",
     "draw_weeks",
     "picture_of_parameter",
-    "pictures_of_centre",
-    "pictures_of_zip",
+    "pictures_of",
     "use_font_cache",
 ]

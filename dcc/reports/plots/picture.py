@@ -5,8 +5,7 @@ ones are diamonds, and outliers have a ring, so that nothing depends on colour a
 
 matplotlib is imported when a picture is drawn. Its state is global to the process, so one picture is drawn at a time,
 with matplotlib's defaults and the settings here, whatever `matplotlibrc` says. It needs no display and no pyplot. Texts
-are never taken for formulas. SVG elements need no style sheet, so that pages with any content security policy can hold
-them.
+are never taken for formulas.
 """
 
 from __future__ import annotations
@@ -23,9 +22,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cached_property
-from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -152,7 +149,6 @@ def add_legend(figure: Figure, entries: Sequence[tuple[Mapping[str, Any], str]])
 _SVG: Final = "http://www.w3.org/2000/svg"
 _XLINK: Final = "http://www.w3.org/1999/xlink"
 _FONTS: Final = "DejaVu Sans, Verdana, Arial, sans-serif"
-_REFERENCE: Final = re.compile(r"url\(#([^)]+)\)")
 _PRECISION: Final = re.compile(r"-?\d+\.\d{3,}")
 _WRITTEN: Final = frozenset({"d", "x", "y", "transform", "width", "height"})
 
@@ -160,53 +156,38 @@ _WRITTEN: Final = frozenset({"d", "x", "y", "transform", "width", "height"})
 def tidy_svg(text: str, *, title: str, description: str) -> str:
     """The `svg` element of a file that matplotlib wrote (with texts as texts), for a page.
 
-    Styles become attributes, which no policy refuses; ids get a prefix that depends on all of the picture. Numbers have
-    two decimals (of a 72nd of an inch). `title` and `description` go before all else, as role `img` wants them.
+    Styles become attributes, which no policy refuses. Numbers have two decimals (of a 72nd of an inch). `title` and
+    `description` go before all else, as role `img` wants them.
     """
     root = ET.fromstring(text)  # noqa: S314  (written by matplotlib a moment ago)
-    prefix = f"p{sha256(f'{title}{description}{text}'.encode()).hexdigest()[:10]}-"
     for parent in root.iter():
         for child in [child for child in parent if child.tag in {f"{{{_SVG}}}metadata", f"{{{_SVG}}}style"}]:
             parent.remove(child)
-        _plain(parent, prefix)
+        for declaration in parent.attrib.pop("style", "").split(";"):
+            name, _, value = (part.strip() for part in declaration.partition(":"))
+            if name:
+                parent.attrib[name] = _FONTS if name == "font-family" else value
+        for name in _WRITTEN & parent.attrib.keys():
+            parent.attrib[name] = _PRECISION.sub(_with_two_decimals, parent.attrib[name])
     root.attrib.pop("version", None)
     labels = {"title": title, "desc": description}
     for place, (tag, label) in enumerate(labels.items()):
-        element = ET.Element(f"{{{_SVG}}}{tag}", {"id": f"{prefix}{tag}"})
+        element = ET.Element(f"{{{_SVG}}}{tag}", {"id": tag})
         element.text = label
         root.insert(place, element)
-    root.attrib.update(
-        {
-            "role": "img",
-            "aria-labelledby": " ".join(f"{prefix}{tag}" for tag in labels),
-            "stroke-linejoin": "round",
-            "stroke-linecap": "butt",
-        }
-    )
+    root.attrib |= {
+        "role": "img",
+        "aria-labelledby": " ".join(labels),
+        "stroke-linejoin": "round",
+        "stroke-linecap": "butt",
+    }
     ET.register_namespace("", _SVG)
     ET.register_namespace("xlink", _XLINK)
     return ET.tostring(root, encoding="unicode")
 
 
-def _plain(element: ET.Element, prefix: str) -> None:
-    if "id" in element.attrib:
-        element.attrib["id"] = prefix + element.attrib["id"]
-    link = f"{{{_XLINK}}}href"
-    if link in element.attrib:
-        element.attrib[link] = f"#{prefix}{element.attrib[link].removeprefix('#')}"
-    for declaration in element.attrib.pop("style", "").split(";"):
-        name, _, value = (part.strip() for part in declaration.partition(":"))
-        if name:
-            element.attrib[name] = _FONTS if name == "font-family" else value
-    for name, value in element.attrib.items():
-        if value.startswith("url("):
-            element.attrib[name] = _REFERENCE.sub(rf"url(#{prefix}\1)", value)
-        elif name in _WRITTEN:
-            element.attrib[name] = _PRECISION.sub(_rounded, value)
-
-
-def _rounded(found: re.Match[str]) -> str:
-    return f"{float(found.group()):.2f}".rstrip("0").rstrip(".")
+def _with_two_decimals(found: re.Match[str]) -> str:
+    return f"{float(found[0]):.2f}".rstrip("0").rstrip(".")
 
 
 _FORMS: Final = (".svg", ".png")
@@ -237,15 +218,6 @@ _STYLE: Final[dict[str, Any]] = {
 _ONE_AT_A_TIME: Final = threading.Lock()
 
 
-class PictureKind(StrEnum):
-    """What a picture is of."""
-
-    DISTRIBUTION = "distribution"
-    SERIES = "series"
-    WEEKS = "weeks"
-    EXPECTED = "expected"
-
-
 @dataclass(frozen=True, eq=False)
 class Picture:
     """One picture, drawn when it is first asked for.
@@ -253,27 +225,24 @@ class Picture:
     `name` tells it from the others of the same centre or submission, in letters that file names may have. `caption`
     tells what is drawn. `rule` tells how values are marked: the same for all pictures of a kind, empty where none are.
     `alt` says in words what the picture shows. All texts are plain: escaping them is the business of who puts them into
-    HTML. `parameter_id` is None where it is of none, `outliers` how many of the new values are marked. `size` is in
-    inches.
+    HTML. `outliers` tells how many of the new values are marked. `size` is in inches.
     """
 
     name: str
-    kind: PictureKind
     title: str
     caption: str
     alt: str
     size: tuple[float, float]
     draw: Callable[[Figure], None] = field(repr=False)
     rule: str = ""
-    parameter_id: str | None = None
     outliers: int = 0
 
     @cached_property
     def svg(self) -> str:
-        """The picture as an `svg` element, to stand in a page as it is, beside others.
+        """The picture as an `svg` element.
 
-        It has no script, style element, style attribute or link to elsewhere, and no id that another picture has. Its
-        title and description are for screen readers. The same data make the same text.
+        It has no script, style element, style attribute or link to elsewhere. Its title and description are for screen
+        readers. The same data make the same text.
         """
         return tidy_svg(self._drawn("svg").decode(), title=self.title, description=self.alt)
 
@@ -315,12 +284,8 @@ def file_name_of(*parts: str) -> str:
     return _UNUSUAL.sub("_", "-".join(parts))[:120]
 
 
-@dataclass
-class _Fonts:
-    directory: Path | None = None
-
-
-_fonts = _Fonts()
+_fonts: dict[str, Path] = {}
+"""Where the list of fonts is kept, if that was told."""
 
 
 def use_font_cache(settings: Settings) -> None:
@@ -328,7 +293,7 @@ def use_font_cache(settings: Settings) -> None:
 
     By default, the list is in a directory that goes with the process.
     """
-    _fonts.directory = settings.home / "matplotlib"
+    _fonts["directory"] = settings.home / "matplotlib"
 
 
 @contextmanager
@@ -347,14 +312,15 @@ def _matplotlib() -> Iterator[None]:
 
 
 def _font_directory() -> Path:
-    if _fonts.directory is None:
-        directory = tempfile.mkdtemp(prefix="dcc-matplotlib-")
+    directory = _fonts.get("directory")
+    if directory is None:
+        directory = Path(tempfile.mkdtemp(prefix="dcc-matplotlib-"))
         atexit.register(shutil.rmtree, directory, ignore_errors=True)
-        return Path(directory)
+        return directory
     try:
-        make_directory(_fonts.directory)
+        make_directory(directory)
     except OSError as error:
         raise ConfigurationError(
-            f"{_fonts.directory} cannot be made: {error}. Make it, or have it belong to this user."
+            f"{directory} cannot be made: {error}. Make it, or have it belong to this user."
         ) from error
-    return _fonts.directory
+    return directory

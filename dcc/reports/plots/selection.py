@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -13,7 +12,7 @@ from dcc.errors import NotFoundError
 from dcc.outcomes import ZipKey
 from dcc.qc.models import CONTEXT, MEASUREMENT, RUN
 from dcc.reports.languages import Catalogue
-from dcc.reports.plots import distributions, series, weekly_experiments
+from dcc.reports.plots import bars, distributions, series
 from dcc.reports.plots.picture import Picture
 from dcc.reports.plots.values import (
     MAX_VALUES,
@@ -21,7 +20,6 @@ from dcc.reports.plots.values import (
     ParameterValues,
     box_of,
     documents_of,
-    is_series,
     load_values,
     numbers_of,
     parameter_named,
@@ -39,20 +37,49 @@ _Worth = tuple[int, float, int, str, str]
 """The rank of a picture, the least being the most telling: by outliers, shift and values, then parameter and centre."""
 
 
-def pictures_of_zip(
+def pictures_of(
     qc: Connection,
-    key: ZipKey,
+    subject: ZipKey | str,
     catalogue: Catalogue,
     *,
     limit: int = MAX_PICTURES,
     with_others: bool = True,
 ) -> list[Picture]:
-    """Pictures of what a submission brought that is current and valid, the most telling first; at most `limit`.
+    """Pictures of the current, valid data that a submission brought, or of a centre's by its code; at most `limit`.
 
-    First parameters with outliers, those with most of them first. Then those whose median is furthest from that of what
-    was there before, in interquartile ranges; then those with most values. The last picture is that of experiments by
-    week. Without data that are current and valid there are none. `with_others`: beside other centres' values.
+    The most telling come first: parameters with outliers, those with most of them first; of a submission, new values
+    alone count. Then those whose median is furthest from that of what was there before, in interquartile ranges; then
+    those with most values. The last picture is that of experiments by week. Without data that are current and valid
+    there are none. `with_others`: beside other centres' values.
     """
+    if limit < 1:
+        return []
+    key, touched = None, []
+    if isinstance(subject, ZipKey):
+        key, touched = subject, _brought_by(qc, subject)
+    else:
+        touched = [(parameter_id, subject) for parameter_id in _measured_at(qc, subject)]
+    ranked: list[tuple[_Worth, Parameter]] = []
+    for parameter_id, centre in touched:
+        parameter = parameter_named(qc, parameter_id)
+        parameter_values = parameter and load_values(
+            qc, parameter, centre, key, with_others=False, limit=RANKING_VALUES
+        )
+        if parameter and parameter_values and (key is None or parameter_values.has_new):
+            ranked.append((_worth(parameter_values), parameter))
+    ranked.sort(key=lambda pair: pair[0])
+    pictures = []
+    for (*_, centre), parameter in ranked[: limit - 1] if limit > 1 else ranked[:1]:
+        has_others = with_others and not parameter.is_series
+        parameter_values = load_values(qc, parameter, centre, key, with_others=has_others, limit=MAX_VALUES)
+        if parameter_values is not None:
+            pictures.append(_picture(parameter_values, catalogue))
+    counted = bars.count_weeks(qc, ranked[0][0][-1], key) if ranked and limit > 1 else None
+    return [*pictures, bars.picture_of(counted, catalogue)] if counted else pictures
+
+
+def _brought_by(qc: Connection, key: ZipKey) -> list[tuple[str, str]]:
+    """The parameters that a submission has most numbers of, each with the centre."""
     documents = as_json(documents_of(qc, key))
     own = MEASUREMENT.c
     touched = (
@@ -63,24 +90,7 @@ def pictures_of_zip(
         .order_by(func.count().desc(), own.parameter_id, func.rtrim(own.centre))
         .limit(MAX_CONSIDERED)
     )
-    rows = [(row[0], row[1]) for row in qc.execute(touched, {"documents": documents})]
-    return _pictures(qc, rows, key, catalogue, limit, with_others)
-
-
-def pictures_of_centre(
-    qc: Connection,
-    centre: str,
-    catalogue: Catalogue,
-    *,
-    limit: int = MAX_PICTURES,
-    with_others: bool = True,
-) -> list[Picture]:
-    """Pictures of a centre's current, valid data, the most telling first; at most `limit`.
-
-    First parameters with outliers among all of its values, then as `pictures_of_zip`; nothing is new in them.
-    """
-    touched = [(row, centre) for row in _measured_at(qc, centre)]
-    return _pictures(qc, touched, None, catalogue, limit, with_others)
+    return [(row[0], row[1]) for row in qc.execute(touched, {"documents": documents})]
 
 
 def _measured_at(qc: Connection, centre: str) -> list[str]:
@@ -109,7 +119,7 @@ def picture_of_parameter(
     """
     parameter = parameter_named(qc, parameter_id)
     parameter_values = parameter and load_values(
-        qc, parameter, centre, key, with_others=not is_series(parameter), limit=MAX_VALUES
+        qc, parameter, centre, key, with_others=not parameter.is_series, limit=MAX_VALUES
     )
     if parameter_values is None:
         raise NotFoundError(
@@ -119,44 +129,14 @@ def picture_of_parameter(
     return _picture(parameter_values, catalogue)
 
 
-def _pictures(
-    qc: Connection,
-    touched: Iterable[tuple[str, str]],
-    key: ZipKey | None,
-    catalogue: Catalogue,
-    limit: int,
-    with_others: bool,
-) -> list[Picture]:
-    """Of pairs of parameter and centre, the most telling pictures, and then one of the weeks of the first centre."""
-    if limit < 1:
-        return []
-    ranked: list[tuple[_Worth, Parameter]] = []
-    for parameter_id, centre in touched:
-        parameter = parameter_named(qc, parameter_id)
-        parameter_values = parameter and load_values(
-            qc, parameter, centre, key, with_others=False, limit=RANKING_VALUES
-        )
-        if parameter and parameter_values and (key is None or parameter_values.has_new):
-            ranked.append((_worth(parameter_values), parameter))
-    ranked.sort(key=lambda pair: pair[0])
-    pictures = []
-    for (*_, centre), parameter in ranked[: limit - 1] if limit > 1 else ranked[:1]:
-        has_others = with_others and not is_series(parameter)
-        parameter_values = load_values(qc, parameter, centre, key, with_others=has_others, limit=MAX_VALUES)
-        if parameter_values is not None:
-            pictures.append(_picture(parameter_values, catalogue))
-    counted = weekly_experiments.count_weeks(qc, ranked[0][0][-1], key) if ranked and limit > 1 else None
-    return [*pictures, weekly_experiments.picture_of(counted, catalogue)] if counted else pictures
-
-
 def _picture(parameter_values: ParameterValues, catalogue: Catalogue) -> Picture:
-    if is_series(parameter_values.parameter):
+    if parameter_values.parameter.is_series:
         return series.picture_of(series.in_panels(parameter_values), catalogue)
     return distributions.picture_of(distributions.groups_of(parameter_values), catalogue)
 
 
 def _worth(parameter_values: ParameterValues) -> _Worth:
-    if is_series(parameter_values.parameter):
+    if parameter_values.parameter.is_series:
         outliers = series.in_panels(parameter_values).outliers
     else:
         outliers = distributions.groups_of(parameter_values).marked(new=parameter_values.key is not None)

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from dcc.documents.lexical import parse_number
 from dcc.reports.languages import Catalogue
-from dcc.reports.plots.boxes import DIAMOND, RING, axis_limits
-from dcc.reports.plots.captions import caption_of, heading_of
+from dcc.reports.plots.distributions import DIAMOND, RING, axis_limits, caption_of, heading_of
 from dcc.reports.plots.picture import (
     BOX_EDGE,
     GRID,
@@ -20,7 +19,6 @@ from dcc.reports.plots.picture import (
     NEW,
     WIDTH,
     Picture,
-    PictureKind,
     add_legend,
     file_name_of,
     format_number,
@@ -103,9 +101,9 @@ class Series:
 def in_panels(parameter_values: ParameterValues) -> Series:
     """The series of a centre by sex."""
     values = parameter_values.own
-    positions = _numeric(values)
-    is_place = positions is None
-    x = numbers_of([value.item or 0 for value in values]) if positions is None else positions
+    positions: list[float | int | None] = [parse_number(value.increment or "") for value in values]
+    is_place = None in positions
+    x = numbers_of([value.item or 0 for value in values] if is_place else positions)
     y = numbers_of([value.number for value in values])
     steps, step_of = _steps(x)
     is_new = np.array([value.is_new for value in values])
@@ -138,6 +136,17 @@ def picture_of(found: Series, catalogue: Catalogue) -> Picture:
     ]
     headings = [f"{name}  {_counted(catalogue, panel)}" for name, panel in zip(names, found.panels, strict=True)]
     unit = shown_text(parameter_values.unit)
+    drawn_how = catalogue.say(
+        "Drawn are the median and the middle half of the earlier values of this centre at each increment, and the new "
+        "series as lines."
+    )
+    rule = catalogue.say(
+        "In a series, an outlier is a value more than {ranges} interquartile ranges below the first or above the third "
+        "quartile at its increment. The quartiles are those of the earlier values of its sex if these are at least "
+        "{least}. Else they are of all of its sex, or of both: of the first that has {least}.",
+        ranges=RANGES,
+        least=LEAST_VALUES,
+    )
 
     def draw(figure: Figure) -> None:
         axes = lay_out(figure, title, subtitle, left=0.75, bottom=0.5, panels=len(headings), gap=0.12)
@@ -146,15 +155,13 @@ def picture_of(found: Series, catalogue: Catalogue) -> Picture:
         _add_legend(figure, found.panels, catalogue)
 
     return Picture(
-        name=file_name_of(PictureKind.SERIES, parameter_values.centre, parameter_values.parameter.parameter_id),
-        kind=PictureKind.SERIES,
+        name=file_name_of("series", parameter_values.centre, parameter_values.parameter.parameter_id),
         title=title,
-        caption=caption_of(catalogue, parameter_values, drawn_of_series(catalogue)),
-        rule=rule_of_series(catalogue),
+        caption=caption_of(catalogue, parameter_values, drawn_how),
+        rule=rule,
         alt=description_of_series(catalogue, list(zip(names, found.panels, strict=True)), unit),
         size=(WIDTH, HEIGHT),
         draw=draw,
-        parameter_id=parameter_values.parameter.parameter_id,
         outliers=found.outliers,
     )
 
@@ -165,12 +172,6 @@ def _counted(catalogue: Catalogue, panel: Panel) -> str:
     if len(panel.lines) < panel.new:
         return catalogue.say("({drawn} of {all})", drawn=catalogue.number(len(panel.lines)), all=new)
     return f"({new})" if panel.new else ""
-
-
-def _numeric(values: Sequence[Value]) -> Numbers | None:
-    """The increments as numbers; None unless all are."""
-    found = [parse_number(value.increment or "") for value in values]
-    return None if None in found else numbers_of(found)
 
 
 def _steps(x: Numbers) -> tuple[Numbers, NDArray[np.intp]]:
@@ -200,25 +201,6 @@ def _lines(
             )
         )
     return lines
-
-
-def drawn_of_series(catalogue: Catalogue) -> str:
-    """What is drawn of series."""
-    return catalogue.say(
-        "Drawn are the median and the middle half of the earlier values of this centre at each increment, and the new "
-        "series as lines."
-    )
-
-
-def rule_of_series(catalogue: Catalogue) -> str:
-    """The rule by which values of series are marked."""
-    return catalogue.say(
-        "In a series, an outlier is a value more than {ranges} interquartile ranges below the first or above the third "
-        "quartile at its increment. The quartiles are those of the earlier values of its sex if these are at least "
-        "{least}. Else they are of all of its sex, or of both: of the first that has {least}.",
-        ranges=RANGES,
-        least=LEAST_VALUES,
-    )
 
 
 def description_of_series(catalogue: Catalogue, panels: Sequence[tuple[str, Panel]], unit: str) -> str:
@@ -322,12 +304,8 @@ def _draw_panel(axes: Axes, panel: Panel, limits: tuple[float, float]) -> None:
         axes.plot(line.x[marked], y[marked], zorder=5, clip_on=False, **RING)
         if marked.any() and named < MAX_NAMED:
             named += 1
-            _name(axes, line, y)
-
-
-def _name(axes: Axes, line: Line, y: Numbers) -> None:
-    place = int(np.flatnonzero(line.is_outlier)[0])
-    name_point(axes, line.specimen_id, float(line.x[place]), float(y[place]), zorder=6)
+            place = int(np.flatnonzero(marked)[0])
+            name_point(axes, line.specimen_id, float(line.x[place]), float(y[place]), zorder=6)
 
 
 def _add_legend(figure: Figure, panels: Sequence[Panel], catalogue: Catalogue) -> None:

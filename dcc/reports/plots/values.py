@@ -131,6 +131,11 @@ class Parameter(NamedTuple):
     name: str
     type: str
 
+    @property
+    def is_series(self) -> bool:
+        """Whether its values are those of a series."""
+        return self.type == MeasurementType.SERIES
+
 
 def pseudo_random(number: int) -> int:
     """A number below 2**32 that depends on an id and looks like chance."""
@@ -162,12 +167,6 @@ def parameter_named(connection: Connection, parameter_id: str) -> Parameter | No
         PARAMETER.c.snapshot_id == active_snapshot(Impress.NAME), PARAMETER.c.parameter_id == parameter_id
     )
     return Parameter(parameter_id, connection.scalar(named) or parameter_id, kind)
-
-
-def centres_with(connection: Connection, parameter_id: str) -> list[str]:
-    """The centres with measurements of a parameter, whether they are current and valid or not."""
-    of_parameter = select(MEASUREMENT.c.centre).where(MEASUREMENT.c.parameter_id == parameter_id).distinct()
-    return sorted({centre.rstrip(" ") for centre in connection.scalars(of_parameter)})
 
 
 def _of_centre(connection: Connection, parameter_id: str, centre: str, before: Collection[int], limit: int) -> _Sample:
@@ -263,11 +262,6 @@ def _values(wanted: ColumnElement[bool]) -> Select[Any]:
     )
 
 
-def is_series(parameter: Parameter) -> bool:
-    """Whether a parameter's values are those of a series."""
-    return parameter.type == MeasurementType.SERIES.value
-
-
 LEAST_OF_OTHERS: Final = 500
 """Values that are taken of each other centre, however many there are."""
 
@@ -320,10 +314,14 @@ def load_values(
     samples = [_of_centre(qc, parameter_id, centre, documents, limit)]
     if documents:
         samples.append(_of_documents(qc, parameter_id, documents, centre, limit))
-    unit = _usual_unit(samples[-1][0] or samples[0][0])
-    if unit is None:
+    numbers = Counter(value.unit for value in samples[-1][0] or samples[0][0])
+    if not numbers:
         return None
-    names = [name for name in centres_with(qc, parameter_id) if name != centre] if with_others else []
+    unit = min(numbers, key=lambda unit: (-numbers[unit], unit))
+    names: list[str] = []
+    if with_others:
+        of_parameter = select(MEASUREMENT.c.centre).where(MEASUREMENT.c.parameter_id == parameter_id).distinct()
+        names = sorted({name.rstrip(" ") for name in qc.scalars(of_parameter)} - {centre})
     share = max(limit // max(len(names), 1), LEAST_OF_OTHERS)
     samples += [_of_centre(qc, parameter_id, name, documents, share) for name in names]
     taken = [value for values, _, _ in samples for value in values]
@@ -337,9 +335,3 @@ def load_values(
         dict(sorted(others.items(), key=lambda item: (-item[1], item[0]))),
         None if all(is_whole for _, _, is_whole in samples) else sum(of for _, of, _ in samples),
     )
-
-
-def _usual_unit(values: Sequence[Value]) -> str | None:
-    """The unit that most values have; of several, the first by the alphabet; None where there are no values."""
-    numbers = Counter(value.unit for value in values)
-    return min(numbers, key=lambda unit: (-numbers[unit], unit)) if numbers else None

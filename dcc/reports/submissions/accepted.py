@@ -40,8 +40,10 @@ def accepted_of_zip(qc: Connection, key: ZipKey, *, limit: int) -> AcceptedData:
     """What was taken over of a submission's documents: of each kind, and of the first `limit` procedures by size."""
     mine = and_(DOCUMENT.c.zip_file == key.file_name, DOCUMENT.c.zip_action == key.action.value, *_STANDS)
     procedures = _largest(qc, _procedures(mine), limit)
-    contexts = _numbers(qc, _contexts(mine))
-    return AcceptedData(_entities(qc, mine), *procedures, contexts, copies_of_withdrawn(qc, [key])[key])
+    contexts = select(CONTEXT.c.state, func.count(CONTEXT.c.id.distinct())).group_by(CONTEXT.c.state)
+    contexts = contexts.join(SHARE, SHARE.c.context_id == CONTEXT.c.id)
+    contexts = contexts.join(DOCUMENT, DOCUMENT.c.id == SHARE.c.document_id).where(mine)
+    return AcceptedData(_entities(qc, mine), *procedures, _numbers(qc, contexts), copies_of_withdrawn(qc, [key])[key])
 
 
 def copies_of_withdrawn(qc: Connection, keys: Collection[ZipKey]) -> Counter[ZipKey]:
@@ -176,13 +178,3 @@ def _largest(qc: Connection, query: Select[*tuple[Any, ...]], limit: int) -> tup
     ]
     largest = sorted(counted, key=lambda one: (-one.measurements, one.procedure))[:limit]
     return tuple(sorted(largest, key=lambda one: one.procedure)), len(counted)
-
-
-def _contexts(mine: Any) -> Select[*tuple[Any, ...]]:
-    return (
-        select(CONTEXT.c.state, func.count(CONTEXT.c.id.distinct()))
-        .join(SHARE, SHARE.c.context_id == CONTEXT.c.id)
-        .join(DOCUMENT, DOCUMENT.c.id == SHARE.c.document_id)
-        .where(mine)
-        .group_by(CONTEXT.c.state)
-    )

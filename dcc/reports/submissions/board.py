@@ -20,7 +20,7 @@ from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.reports.languages import Catalogue
 from dcc.reports.submissions.labels import PHASE_LABELS, STATUS_LABELS, STATUS_SIGNS
-from dcc.reports.submissions.limits import shortened
+from dcc.reports.submissions.model import shortened
 from dcc.reports.submissions.page import PageLocation, common_values
 from dcc.reports.submissions.sentences import decision_sentence
 from dcc.reports.submissions.templates import render

@@ -5,46 +5,76 @@ Reads only, on open connections; the number of statements does not grow with the
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import Connection, case, select
+from sqlalchemy import Connection, case, func, select
 
-from dcc.outcomes import DECLINED, FAILED_ENDS, HELD, WAITS, Problem, ZipKey
+from dcc.messages import mark, message
+from dcc.outcomes import DECLINED, FAILED_ENDS, HELD, LEFT_OUT, NO_ROOM, WAITS, Problem, ZipKey
+from dcc.phases import Phase, Status
+from dcc.qc.models import DOCUMENT
 from dcc.reports.causes.collecting import Subject, causes_of
-from dcc.reports.causes.skipped_archives import skipped_entries
+from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries, why_not_crawled
 from dcc.reports.submissions.accepted import accepted_of_centre, accepted_of_zip
-from dcc.reports.submissions.documents import list_documents
 from dcc.reports.submissions.model import (
     CentreReport,
+    DocumentReport,
+    Note,
+    Noted,
     Outcome,
+    PhaseStep,
     Report,
+    Section,
     SessionReport,
     SourceReport,
+    Standing,
     SubmissionReport,
     Tone,
     ZipLine,
 )
-from dcc.reports.submissions.session_sections import sections_of
 from dcc.reports.submissions.zip_lines import line_of, zips_of_centre, zips_of_session
+from dcc.rules.findings import MORE_RULE
+from dcc.rules.upload import DUPLICATE, LATE
 from dcc.settings import Settings
-from dcc.tracker.crawls import CrawlEntry, is_newest_session, latest_crawls, require_session
+from dcc.sources.crawl_policy import DueReason
+from dcc.tracker.crawls import (
+    CrawlEntry,
+    SessionEntry,
+    is_newest_session,
+    latest_crawls,
+    require_session,
+    session_findings,
+)
 from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
 from dcc.tracker.hostings.missing_archives import count_open
-from dcc.tracker.models import Centre, ZipAction, ZipFile, utc_now
-from dcc.tracker.queries.session_zips import session_document_states
+from dcc.tracker.hostings.older_archives import zips_that_wait
+from dcc.tracker.models import AnException, Centre, DocumentPlace, XmlFile, XmlLog, ZipAction, ZipFile, utc_now
+from dcc.tracker.problems import KIND, NOT_FAILING, entries_that_hold
+from dcc.tracker.queries.session_zips import (
+    SessionZip,
+    session_document_states,
+    session_entries,
+    session_zip_ids,
+    session_zips,
+    zips_without_room,
+)
 from dcc.tracker.queries.zip_action_lists import StateCount, require_centre
-from dcc.tracker.queries.zip_stories import ZipStory, zip_story
+from dcc.tracker.queries.zip_stories import DownloadStory, ZipStory, zip_story
 from dcc.tracker.register.centres import list_centres
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
+from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.session_statistics import SourceStatistics, seconds_by_phase, statistics_of
 from dcc.tracker.submission_rows import is_named, of_host
+from dcc.vocabulary import DocumentAction
 
 if TYPE_CHECKING:
     from dcc.reports.causes.cause import Cause
     from dcc.reports.languages import Catalogue
     from dcc.reports.plots.picture import Picture
+
 
 MAX_DOCUMENTS: Final = 200
 """Documents that a report lists; the others are counted."""
@@ -109,7 +139,6 @@ def collect_submission(
         phase=story.phase,
         status=story.status,
         outcome=line.outcome,
-        tone=line.tone,
         made=utc_now(),
         size_bytes=story.size_bytes,
         md5=story.md5,
@@ -281,13 +310,11 @@ def draw_pictures(
     # They bring matplotlib and numpy with them.
     from dcc.reports.languages import load_catalogue
     from dcc.reports.plots.picture import use_font_cache
-    from dcc.reports.plots.selection import pictures_of_centre, pictures_of_zip
+    from dcc.reports.plots.selection import pictures_of
 
     texts = catalogue or load_catalogue(None, settings)
     use_font_cache(settings)
-    if isinstance(subject, ZipKey):
-        return tuple(pictures_of_zip(qc, subject, texts, limit=limit, with_others=with_others))
-    return tuple(pictures_of_centre(qc, subject, texts, limit=limit, with_others=with_others))
+    return tuple(pictures_of(qc, subject, texts, limit=limit, with_others=with_others))
 
 
 def language_of(tracker: Connection, subject: Subject) -> str | None:
@@ -302,3 +329,208 @@ def language_of_zip(tracker: Connection, key: ZipKey) -> str | None:
     language = case((ZipFile.centre_id.is_(None), of_host(Centre.language)), else_=Centre.language)
     query = select(language).select_from(ZipAction).join(ZipFile).outerjoin(Centre).where(is_named(key))
     return tracker.scalar(query) or None
+
+
+_MAX_NOTES: Final = 20
+_MAX_DOCUMENTS: Final = 5
+"""Documents of one archive that a section lists."""
+_MAX_ERRORS: Final = 3
+
+
+def sections_of(
+    connection: Connection, session: SessionEntry, failure_limit: int, *, is_newest: bool
+) -> tuple[Section, ...]:
+    """The sections of a session's report that have anything, those that need somebody first.
+
+    `failure_limit` is that of DCC_SOURCE_FAILURE_LIMIT. Unless the session `is_newest`, those that tell what is now are
+    left out.
+    """
+    failed = [zipped for zipped in session_zips(connection, session) if zipped.status is Status.FAILED]
+    names = {entry.short_name: entry.full_name for entry in list_centres(connection)}
+    waiting = zips_that_wait(connection, session_zip_ids(connection, session)).values()
+    no_room = zips_without_room(connection) if is_newest else []
+    without_room = [(key, Problem(NO_ROOM, reason)) for key, reason in no_room]
+    findings = [Note((Problem(one.kind, one.said),), 1) for one in session_findings(connection, session.id)]
+    alone = _left_alone(connection, session, failure_limit) if is_newest else []
+    held, late = (session_entries(connection, session, [kind]) for kind in (HELD, LATE))
+    found: dict[Noted, tuple[Iterable[Note], int]] = {
+        Noted.FAILED: ((_failure(connection, zipped, names) for zipped in failed[:_MAX_NOTES]), len(failed)),
+        Noted.WITHOUT_ROOM: ((_about(*each) for each in without_room[:_MAX_NOTES]), len(without_room)),
+        Noted.HELD: (_of_documents(held), len(held)),
+        Noted.FINDINGS: (findings[:_MAX_NOTES], len(findings)),
+        Noted.LATE: (_of_documents(late), len(late)),
+        Noted.IN_ORDER: (
+            [_about(key, Problem(WAITS, older.translatable)) for key, older in list(waiting)[:_MAX_NOTES]],
+            len(waiting),
+        ),
+        Noted.LEFT_ALONE: (alone[-_MAX_NOTES:], len(alone)),
+    }
+    return tuple(Section(kind, tuple(notes), total) for kind, (notes, total) in found.items() if total)
+
+
+def _about(name: object, problem: Problem) -> Note:
+    return Note((problem,), 1, str(name))
+
+
+def _of_documents(entries: Mapping[ZipKey, Sequence[tuple[str, Problem]]]) -> Iterable[Note]:
+    for key, found in list(entries.items())[:_MAX_NOTES]:
+        documents = tuple(_about(*each) for each in found[:_MAX_DOCUMENTS])
+        yield Note(name=str(key), documents=documents, documents_total=len(found))
+
+
+def _failure(connection: Connection, zipped: SessionZip, names: Mapping[str, str]) -> Note:
+    story = zip_story(connection, zipped.key)
+    failed = [document for document in story.documents if document.status is Status.FAILED]
+    # Errors of the latest attempt; the submission's own may be of an earlier one.
+    reasons = (story.latest.reasons if story.latest else ()) or (() if failed else story.reasons[-1:])
+    problems = reasons[-_MAX_ERRORS:]
+    errors = [(one, tuple(each for each in one.errors if each.is_error)) for one in failed[:_MAX_DOCUMENTS]]
+    documents = tuple(
+        Note(found[:_MAX_ERRORS], len(found), one.file_name, failed_at=one.phase) for one, found in errors
+    )
+    centre = zipped.centre or next(iter(zipped.hosts), "")
+    return Note(
+        problems,
+        len(problems),
+        str(zipped.key),
+        centre=", ".join(filter(None, (centre, names.get(centre)))),
+        failed_at=story.phase,
+        documents=documents,
+        documents_total=len(failed),
+    )
+
+
+def _left_alone(connection: Connection, session: SessionEntry, failure_limit: int) -> list[Note]:
+    """The sources that were not due, or failed too often, with the reason; those listed not long ago are counted."""
+    crawled = {crawl.source for crawl in session.crawls}
+    dues = load_crawl_dues(connection, failure_limit)
+    notes, recent = [], 0
+    for source in list_sources(connection):
+        due = dues.get(source.id)
+        was_due = source.id in crawled and (due is None or due.why is not DueReason.FAILING)
+        if due is None or was_due or source.centre not in (session.centres or (source.centre,)):
+            continue
+        recent += due.why is DueReason.RECENT
+        reasons = why_not_crawled(source, None if due.why is DueReason.RECENT else due)
+        problems = tuple(Problem(entry.why, entry.for_wranglers or entry.message) for entry in reasons)
+        if problems:
+            notes.append(Note(problems, len(problems), source.label))
+    if recent:
+        notes.append(_about("", Problem(SkipReason.NOT_DUE, message(_RECENT, number=recent))))
+    return notes
+
+
+_RECENT: Final = mark("Sources that were listed not long ago: {number}.")
+
+
+COUNTED: Final = ("specimens", "experiments", "lines", "housings", "measurements")
+"""What a document's row in the QC database counts."""
+
+
+def list_documents(
+    connection: Connection, qc: Connection | None, key: ZipKey, download: DownloadStory, *, limit: int
+) -> tuple[DocumentReport, ...]:
+    """The first `limit` documents of a download: those that failed, those held, then the others."""
+    of_download = entries_that_hold().join(XmlFile, XmlFile.id == XmlLog.xml_id).where(XmlFile.zip_id == download.id)
+    held = XmlFile.id.in_(of_download.where(AnException.short_name == HELD))
+    rank = case((XmlFile.status_id == int(Status.FAILED), 0), (held, 1), else_=2)
+    query = (
+        select(
+            XmlFile.id,
+            XmlFile.fname,
+            XmlFile.size_bytes,
+            XmlFile.content_md5,
+            XmlFile.phase_id,
+            XmlFile.status_id,
+            DocumentPlace.place,
+        )
+        .outerjoin(DocumentPlace, DocumentPlace.xml_id == XmlFile.id)
+        .where(XmlFile.zip_id == download.id)
+        .order_by(rank, XmlFile.phase_id, XmlFile.id)
+        .limit(limit)
+    )
+    rows = connection.execute(query).all()
+    entries = _log_entries(connection, [row.id for row in rows])
+    in_qc = {} if qc is None else _in_qc(qc, key, {row.id: row.fname for row in rows})
+    return tuple(_document(row, entries[row.id], in_qc.get(row.id), download.requested) for row in rows)
+
+
+def _document(row: Any, entries: Mapping[str, int], in_qc: Any, began: datetime) -> DocumentReport:
+    """A document by its rows in both databases (None in the QC database); its download `began` then."""
+    phase, status, held = Phase(row.phase_id), Status(row.status_id), bool(entries.get(HELD))
+    was_there = in_qc is not None and in_qc.applied_at is not None and in_qc.applied_at < began.replace(microsecond=0)
+    return DocumentReport(
+        file_name=row.fname,
+        size_bytes=row.size_bytes,
+        md5=row.content_md5,
+        phase=phase,
+        status=status,
+        steps=steps_of(phase, status, [step for step, kind in LEFT_OUT.items() if entries.get(kind)]),
+        errors=entries.get("errors", 0),
+        warnings=entries.get("warnings", 0),
+        held=held,
+        late=not held and bool(entries.get(LATE) or (in_qc is not None and in_qc.late)),
+        repeated=bool(entries.get(DUPLICATE)) or was_there,
+        counts={} if in_qc is None else {name: getattr(in_qc, name) for name in COUNTED},
+        place=row.place,
+    )
+
+
+def _log_entries(connection: Connection, xml_ids: Sequence[int]) -> dict[int, Counter[str]]:
+    """What the logs of documents have that holds: `errors`, `warnings`, whether held, late or a duplicate."""
+    marked = case((XmlLog.severity.in_(NOT_FAILING), 1), else_=0).label("marked")
+    query = (
+        entries_that_hold(KIND, marked, func.count())
+        .where(XmlLog.xml_id.in_(xml_ids))
+        .group_by(XmlLog.xml_id, AnException.short_name, marked)
+    )
+    entries: dict[int, Counter[str]] = defaultdict(Counter)
+    for xml_id, kind, is_marked, count in connection.execute(query):
+        if kind in (HELD, LATE, DUPLICATE, *LEFT_OUT.values()):
+            entries[xml_id][kind] += count
+        if kind not in (HELD, MORE_RULE, *LEFT_OUT.values()):
+            entries[xml_id]["warnings" if is_marked else "errors"] += count
+    return entries
+
+
+def _in_qc(qc: Connection, key: ZipKey, names: Mapping[int, str]) -> dict[int, Any]:
+    """The rows of the QC database of documents, by the ids of their `xml_file`."""
+    query = select(DOCUMENT).where(
+        DOCUMENT.c.tracker_id.in_(list(names)),
+        DOCUMENT.c.zip_file == key.file_name,
+        DOCUMENT.c.zip_action == key.action.value,
+        DOCUMENT.c.action != DocumentAction.UNDO.value,
+    )
+    # A tracker that was made anew gives the ids of a lost one to other documents.
+    return {row.tracker_id: row for row in qc.execute(query) if names[row.tracker_id] == row.file_name}
+
+
+DOCUMENT_PHASES: Final = (
+    Phase.XML_NAME,
+    Phase.XSD,
+    Phase.UPLOAD,
+    Phase.DATA,
+    Phase.CONTEXT,
+    Phase.OVERVIEW,
+    Phase.QC,
+)
+"""The phases that documents go through, in order."""
+
+_STANDINGS: Final = {
+    Status.PENDING: Standing.WAITS,
+    Status.RUNNING: Standing.RUNNING,
+    Status.DONE: Standing.PASSED,
+    Status.CANCELLED: Standing.CANCELLED,
+    Status.FAILED: Standing.FAILED,
+}
+
+
+def steps_of(phase: Phase, status: Status, left_out: Collection[Phase] = ()) -> tuple[PhaseStep, ...]:
+    """How far a document in that state is in each of its phases; the settings may leave some out.
+
+    What failed in the check of its contents goes on in its other parts: only the faulty ones are left out.
+    """
+    beyond = Standing.IN_PART if (phase, status) == (Phase.DATA, Status.FAILED) else Standing.NOT_REACHED
+    standings = {each: Standing.PASSED if each < phase else beyond for each in DOCUMENT_PHASES}
+    standings |= {phase: _STANDINGS[status]} | dict.fromkeys(left_out, Standing.LEFT_OUT)
+    return tuple(PhaseStep(*each) for each in standings.items())

@@ -12,24 +12,8 @@ from dcc.outcomes import Problem, ZipKey
 from dcc.reports.causes.cause import Cause
 from dcc.reports.causes.cause import as_json as cause_as_json
 from dcc.reports.languages import Catalogue
-from dcc.reports.submissions.labels import (
-    OUTCOME_TEXTS,
-    PHASE_LABELS,
-    STANDING_LABELS,
-    TONE_LABELS,
-)
-from dcc.reports.submissions.limits import LONGEST_VALUE, MAX_HOSTS, MAX_PERMITTED, MAX_REASONS, shortened
-from dcc.reports.submissions.model import (
-    AcceptedData,
-    CentreReport,
-    DocumentReport,
-    Note,
-    Report,
-    SessionReport,
-    SourceReport,
-    SubmissionReport,
-    ZipLine,
-)
+from dcc.reports.submissions import labels, model
+from dcc.reports.submissions.model import LONGEST_VALUE, MAX_HOSTS, MAX_PERMITTED, MAX_REASONS, shortened
 from dcc.reports.submissions.sentences import decision_sentence, next_sentences, session_outcome, who_acts_on
 from dcc.tracker.queries.zip_stories import DownloadStory
 
@@ -37,7 +21,7 @@ FORMAT: Final = 1
 """Number of the form of the object: grows when something in it changes its meaning."""
 
 
-def as_json(report: Report, catalogue: Catalogue) -> dict[str, Any]:
+def as_json(report: model.Report, catalogue: Catalogue) -> dict[str, Any]:
     """A report as an object that `json.dumps` takes; times are ISO 8601 in UTC, phases and statuses their names."""
     common = {
         "format": FORMAT,
@@ -46,10 +30,10 @@ def as_json(report: Report, catalogue: Catalogue) -> dict[str, Any]:
         "causes": [_cause(cause, catalogue) for cause in report.causes],
         "findings_total": report.found,
     }
-    if isinstance(report, SubmissionReport):
+    if isinstance(report, model.SubmissionReport):
         return {"kind": "submission", **common, **_submission(report, catalogue)}
     common |= _summary(report, catalogue)
-    if isinstance(report, CentreReport):
+    if isinstance(report, model.CentreReport):
         return {"kind": "centre", **common, "accepted": _accepted(report.accepted), "pictures": _pictures(report)}
     label = session_outcome(catalogue, report.outcome)
     names = ("session", "started", "finished", "failed_step", "task_errors", "seconds", "document_states", "proposals")
@@ -61,8 +45,8 @@ def as_json(report: Report, catalogue: Catalogue) -> dict[str, Any]:
     return {"kind": "session", **common, **told, "said": label}
 
 
-def _submission(report: SubmissionReport, catalogue: Catalogue) -> dict[str, Any]:
-    words = OUTCOME_TEXTS[report.outcome]
+def _submission(report: model.SubmissionReport, catalogue: Catalogue) -> dict[str, Any]:
+    words = labels.OUTCOME_TEXTS[report.outcome]
     return {
         **_fields(report, "phase", "status", "changed", "size_bytes", "md5", "created", "inc", "reopenings"),
         **_fields(report, "attempts_total", "documents_total", "documents_failed"),
@@ -95,24 +79,29 @@ def _submission(report: SubmissionReport, catalogue: Catalogue) -> dict[str, Any
     }
 
 
-def _summary(report: CentreReport | SessionReport, catalogue: Catalogue) -> dict[str, Any]:
+def _summary(report: model.CentreReport | model.SessionReport, catalogue: Catalogue) -> dict[str, Any]:
     return {
         **_fields(report, "sources_total", "outcomes", "states", "zips_total"),
-        "standing": catalogue.say(TONE_LABELS[report.tone]),
+        "standing": catalogue.say(labels.TONE_LABELS[report.tone]),
         "sources": [_source(source, catalogue) for source in report.sources],
         "zips": [_zip(line, catalogue) for line in report.zips],
     }
 
 
-def _zip(line: ZipLine, catalogue: Catalogue) -> dict[str, Any]:
-    return {**_fields(line), "zip": str(line.key), "said": catalogue.say(OUTCOME_TEXTS[line.outcome].short)}
+def _zip(line: model.ZipLine, catalogue: Catalogue) -> dict[str, Any]:
+    return {
+        **_fields(line),
+        **_fields(line, "tone"),
+        "zip": str(line.key),
+        "said": catalogue.say(labels.OUTCOME_TEXTS[line.outcome].short),
+    }
 
 
 def _attempt(attempt: DownloadStory, catalogue: Catalogue) -> dict[str, Any]:
     return {
         **_fields(attempt, "id", "source", "requested", "received", "bytes", "phase", "status", "outcome"),
         "label": catalogue.tell(attempt.label),
-        "said": catalogue.say(PHASE_LABELS[attempt.phase]),
+        "said": catalogue.say(labels.PHASE_LABELS[attempt.phase]),
         "reasons": [_reason(reason, catalogue) for reason in attempt.reasons[-MAX_REASONS:]],
     }
 
@@ -121,7 +110,7 @@ def _reason(reason: Problem, catalogue: Catalogue) -> dict[str, Any]:
     return {**_fields(reason, "kind", "recorded"), "message": shortened(catalogue.tell(reason.fact))}
 
 
-def _note(note: Note, catalogue: Catalogue) -> dict[str, Any]:
+def _note(note: model.Note, catalogue: Catalogue) -> dict[str, Any]:
     return {
         **_fields(note, "total", "centre", "failed_at", "documents_total"),
         "name": catalogue.tell(note.name),
@@ -132,8 +121,8 @@ def _note(note: Note, catalogue: Catalogue) -> dict[str, Any]:
     }
 
 
-def _document(document: DocumentReport, catalogue: Catalogue) -> dict[str, Any]:
-    steps = [{**_fields(step), "said": catalogue.say(STANDING_LABELS[step.standing])} for step in document.steps]
+def _document(document: model.DocumentReport, catalogue: Catalogue) -> dict[str, Any]:
+    steps = [{**_fields(step), "said": catalogue.say(labels.STANDING_LABELS[step.standing])} for step in document.steps]
     return {**_fields(document), "steps": steps}
 
 
@@ -154,11 +143,11 @@ def _cause(cause: Cause, catalogue: Catalogue) -> dict[str, Any]:
     }
 
 
-def _accepted(accepted: AcceptedData | None) -> dict[str, Any] | None:
+def _accepted(accepted: model.AcceptedData | None) -> dict[str, Any] | None:
     return None if accepted is None else {**_fields(accepted), "measurements": accepted.measurements}
 
 
-def _source(source: SourceReport, catalogue: Catalogue) -> dict[str, Any]:
+def _source(source: model.SourceReport, catalogue: Catalogue) -> dict[str, Any]:
     shown = _fields(replace(source, not_taken=()))
     del shown["title"]
     shown["not_taken"] = [
@@ -176,7 +165,7 @@ def _source(source: SourceReport, catalogue: Catalogue) -> dict[str, Any]:
     return shown
 
 
-def _pictures(report: SubmissionReport | CentreReport) -> list[dict[str, Any]]:
+def _pictures(report: model.SubmissionReport | model.CentreReport) -> list[dict[str, Any]]:
     return [_fields(picture, "name", "title", "caption", "rule", "alt", "outliers") for picture in report.pictures]
 
 

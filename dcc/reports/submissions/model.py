@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Self
 
 from dcc.messages import Message
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
+from dcc.runtime.legible_text import legible
 from dcc.tracker.crawls import CrawlEntry, CrawlFindingEntry
 from dcc.tracker.decisions import Decision
 from dcc.tracker.queries.zip_action_lists import StateCount
@@ -27,31 +28,6 @@ if TYPE_CHECKING:
     from dcc.reports.plots.picture import Picture
 
 
-class Outcome(StrEnum):
-    """What became of a submission, as a data manager sees it."""
-
-    NAME_REFUSED = "name refused"
-    WAITING = "waiting"
-    FOREIGN = "foreign"
-    DECLINED = "declined"
-    NOT_ARRIVED = "not arrived"
-    CHECKSUM_WRONG = "checksum wrong"
-    UNREADABLE = "unreadable"
-    UNDER_WAY = "under way"
-    NOTHING_TAKEN = "nothing taken"
-    PARTLY_TAKEN = "partly taken"
-    WAITS_FOR_DATA = "waits for data"
-    HELD = "held"
-    WITHDRAWN = "withdrawn"
-    COPY_OF_WITHDRAWN = "copy of withdrawn"
-    LEFT_OUT = "left out"
-    TO_BE_TAKEN = "to be taken"
-    IN_ORDER = "waits for older archives"
-    CHANGED = "changed"
-    TO_BE_LOOKED_AT = "to be looked at"
-    DONE = "done"
-
-
 class Tone(StrEnum):
     """How good or bad something is; shown by a word and a sign as well as by a colour."""
 
@@ -59,6 +35,39 @@ class Tone(StrEnum):
     WAIT = "wait"
     WARN = "warn"
     BAD = "bad"
+
+
+class Outcome(StrEnum):
+    """What became of a submission, as a data manager sees it, and how good or bad that is."""
+
+    tone: Tone
+
+    def __new__(cls, word: str, tone: Tone) -> Self:
+        """A member of that word."""
+        member = str.__new__(cls, word)
+        member._value_, member.tone = word, tone
+        return member
+
+    NAME_REFUSED = "name refused", Tone.BAD
+    WAITING = "waiting", Tone.WAIT
+    FOREIGN = "foreign", Tone.WARN
+    DECLINED = "declined", Tone.WAIT
+    NOT_ARRIVED = "not arrived", Tone.WARN
+    CHECKSUM_WRONG = "checksum wrong", Tone.BAD
+    UNREADABLE = "unreadable", Tone.BAD
+    UNDER_WAY = "under way", Tone.WAIT
+    NOTHING_TAKEN = "nothing taken", Tone.BAD
+    PARTLY_TAKEN = "partly taken", Tone.WARN
+    WAITS_FOR_DATA = "waits for data", Tone.WARN
+    HELD = "held", Tone.WARN
+    WITHDRAWN = "withdrawn", Tone.WAIT
+    COPY_OF_WITHDRAWN = "copy of withdrawn", Tone.WAIT
+    LEFT_OUT = "left out", Tone.WAIT
+    TO_BE_TAKEN = "to be taken", Tone.WAIT
+    IN_ORDER = "waits for older archives", Tone.WAIT
+    CHANGED = "changed", Tone.WARN
+    TO_BE_LOOKED_AT = "to be looked at", Tone.GOOD
+    DONE = "done", Tone.GOOD
 
 
 class Standing(StrEnum):
@@ -106,11 +115,6 @@ class DocumentReport:
     repeated: bool = False
     counts: Mapping[str, int] = field(default_factory=dict)
     place: str | None = None
-
-    @property
-    def failed(self) -> bool:
-        """Whether the centre has something to correct in it."""
-        return self.status is Status.FAILED
 
     @property
     def without_effect(self) -> bool:
@@ -188,7 +192,6 @@ class SubmissionReport:
     phase: Phase
     status: Status
     outcome: Outcome
-    tone: Tone
     made: datetime
     size_bytes: int | None
     md5: str | None
@@ -215,6 +218,11 @@ class SubmissionReport:
     decisions: tuple[Decision, ...] = ()
 
     @property
+    def tone(self) -> Tone:
+        """How good its outcome is."""
+        return self.outcome.tone
+
+    @property
     def documents_failed(self) -> int:
         """How many documents failed."""
         return sum(state.count for state in self.states if state.status is Status.FAILED)
@@ -238,13 +246,17 @@ class ZipLine:
     phase: Phase
     status: Status
     outcome: Outcome
-    tone: Tone
     size_bytes: int | None
     documents: int
     failed: int
     changed: datetime | None = None
     acts: tuple[Actor, ...] = ()
     needs_nobody: bool = False
+
+    @property
+    def tone(self) -> Tone:
+        """How good its outcome is."""
+        return self.outcome.tone
 
     @property
     def to_be_corrected(self) -> int:
@@ -364,3 +376,20 @@ class SessionReport(Summary):
 
 Report = SubmissionReport | CentreReport | SessionReport
 """Any of the three."""
+
+
+# So much of what centres and servers say is shown that a page stays below two megabytes.
+LONGEST_MESSAGE: Final = 600
+LONGEST_VALUE: Final = 200
+MAX_PERMITTED: Final = 10
+MAX_HOSTS: Final = 20
+MAX_REASONS: Final = 3
+"""Reasons of one download attempt: the last."""
+MAX_PICTURE_BYTES: Final = 600_000
+"""Of all pictures in a page, encoded; the page says how many more it leaves out."""
+
+
+def shortened(text: str, limit: int = LONGEST_MESSAGE) -> str:
+    """The text, or the beginning of it with an ellipsis; no longer than `limit` when what is not seen is spelt out."""
+    seen = legible(text[:limit])
+    return text if len(text) <= limit and len(seen) <= limit else f"{seen[: limit - 1]}…"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from markupsafe import Markup
@@ -18,17 +16,20 @@ from dcc.replay.verdicts import Replay
 from dcc.reports.causes.cause import ACTOR_SENTENCES
 from dcc.reports.languages import Catalogue
 from dcc.reports.submissions import labels, sentences
-from dcc.reports.submissions.limits import (
+from dcc.reports.submissions.model import (
     MAX_HOSTS,
     MAX_PERMITTED,
     MAX_PICTURE_BYTES,
     MAX_REASONS,
+    CentreReport,
+    Outcome,
+    Report,
+    SessionReport,
+    SubmissionReport,
     shortened,
 )
-from dcc.reports.submissions.model import CentreReport, Outcome, Report, SessionReport, SubmissionReport
-from dcc.reports.submissions.templates import SHIPPED, render
+from dcc.reports.submissions.templates import render
 from dcc.settings import Settings
-from dcc.tracker.session_statistics import seconds_text
 
 if TYPE_CHECKING:
     from dcc.reports.causes.cause import Cause
@@ -93,14 +94,10 @@ def render_html(
     """
     own = None if settings is None else settings.templates_directory
     values: dict[str, Any] = {
+        **report_values(report, report.causes, catalogue, link_of_zip),
         **common_values(catalogue, settings, place=place),
-        **cause_values(report.causes, catalogue, link_of_zip),
-        "report": report,
-        "title_of_failing": sentences.title_of_failing(report),
         "signs": _SIGNS,
         "most_reasons": MAX_REASONS,
-        "outcome_words": labels.OUTCOME_TEXTS,
-        "tone_words": labels.TONE_LABELS,
         "action_words": labels.ACTION_LABELS,
         "phase_words": labels.PHASE_LABELS,
         "phase_meanings": labels.PHASE_MEANINGS,
@@ -108,26 +105,11 @@ def render_html(
         "standing_signs": labels.STANDING_SIGNS,
         "kind_words": labels.KIND_LABELS,
         "context_words": labels.CONTEXT_LABELS,
-        "session_outcome": partial(sentences.session_outcome, catalogue),
         "actor_words": {actor.value: sentence for actor, sentence in ACTOR_SENTENCES.items()},
-        "crawl_sentence": partial(sentences.crawl_sentence, catalogue),
-        "section_titles": labels.SECTION_TITLES,
-        "note_title": partial(sentences.note_title, catalogue),
-        "problem_sentence": partial(sentences.problem_sentence, catalogue),
-        "troubles_sentence": partial(sentences.troubles_sentence, catalogue),
-        "crawl_errors": partial(sentences.crawl_errors, catalogue),
-        "more": partial(sentences.more, catalogue),
-        "states_text": sentences.states_text,
-        "seconds_text": seconds_text,
-        "statistics_sentence": partial(sentences.statistics_sentence, catalogue),
         "not_taken_reason": lambda row: row.reason(catalogue),
         "link_of_document": link_of_document,
         "images": images_of(() if isinstance(report, SessionReport) else report.pictures),
     }
-    if isinstance(report, SubmissionReport):
-        values |= submission_values(report, catalogue)
-    if isinstance(report, SessionReport):
-        values["sections"] = sentences.sections_beside(report, report.causes)
     return render(_TEMPLATES[type(report)], values, own=own)
 
 
@@ -154,15 +136,18 @@ def common_values(
     form_action: str = "'none'",
 ) -> dict[str, Any]:
     """What every page needs; with `more_style`, and where its forms may lead as a source of its security policy."""
-    style = _style(None if settings is None else settings.templates_directory) + more_style
+    own = None if settings is None else settings.templates_directory
+    style = render(_STYLE, {}, own=own).replace("</", "<\\/") + more_style
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    # A page may load its own style, known by its checksum, and pictures that are in it.
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'"
     return {
-        **catalogue.functions,
-        "catalogue": catalogue,
+        **sentences.functions(catalogue),
         "environment": None if settings is None else settings.environment,
         "language": catalogue.tag,
         "direction": catalogue.direction,
         "style": Markup(style),  # noqa: S704
-        "content_security_policy": _policy(style, form_action),
+        "content_security_policy": f"{policy}; form-action {form_action}",
         "shortened": shortened,
         "place": place,
     }
@@ -184,12 +169,11 @@ def cause_values(
         return link_of_zip(ZipKey(Action(action), file_name))
 
     return {
+        **sentences.functions(catalogue),
         "title_of_failing": sentences.WHAT_TO_CORRECT,
         "failing": [cause for cause in causes if cause.fails and not cause.clears_by_itself],
         "clearing": [cause for cause in causes if cause.fails and cause.clears_by_itself],
         "warning": [cause for cause in causes if not cause.fails],
-        "how_often": partial(sentences.how_often, catalogue),
-        "cleared": partial(sentences.cleared, catalogue),
         "most_permitted": MAX_PERMITTED,
         "contacts": contacts,
         "link_of_zip": link_of_zip,
@@ -197,8 +181,24 @@ def cause_values(
     }
 
 
-def submission_values(report: SubmissionReport, catalogue: Catalogue) -> dict[str, Any]:
-    """What a page or text on a submission needs of it."""
+def report_values(
+    report: Report, causes: Sequence[Cause], catalogue: Catalogue, link_of_zip: Callable[[ZipKey], str] | None = None
+) -> dict[str, Any]:
+    """What a page or text on a report needs that shows these causes."""
+    values = {
+        **cause_values(causes, catalogue, link_of_zip),
+        "report": report,
+        "title_of_failing": sentences.title_of_failing(report),
+        "outcome_words": labels.OUTCOME_TEXTS,
+        "tone_words": labels.TONE_LABELS,
+        "section_titles": labels.SECTION_TITLES,
+        "sections": sentences.sections_beside(report, causes) if isinstance(report, SessionReport) else [],
+        "deletes": False,
+    }
+    return values | _submission_values(report, catalogue) if isinstance(report, SubmissionReport) else values
+
+
+def _submission_values(report: SubmissionReport, catalogue: Catalogue) -> dict[str, Any]:
     entities = () if report.accepted is None else report.accepted.entities
     deletes = report.key.action is Action.DELETE
     told = {name: any(getattr(entity, name) for entity in entities) for name in _ONLY_WHERE_ANY}
@@ -214,20 +214,8 @@ def submission_values(report: SubmissionReport, catalogue: Catalogue) -> dict[st
         "told": {**told, "ended": deletes or told["ended"]},
         "shown_phases": sentences.SHOWN_PHASES,
         "shown_steps": sentences.shown_steps,
-        "document_notes": partial(sentences.document_notes, catalogue),
-        "attempt_sentence": partial(sentences.attempt_sentence, catalogue),
         "unlisted_states": sentences.states_sentence(report, catalogue),
     }
-
-
-def _style(own: Path | None) -> str:
-    return render(_STYLE, {}, shipped=SHIPPED, own=own).replace("</", "<\\/")
-
-
-def _policy(style: str, form_action: str) -> str:
-    """What the page may load: its own style, known by its checksum, and pictures that are in it."""
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action {form_action}"
 
 
 def images_of(pictures: Sequence[Picture]) -> Images:

@@ -7,31 +7,12 @@ from functools import partial
 from typing import Any, Final
 
 from dcc.reports.causes.cause import Cause
-from dcc.reports.languages import Catalogue, mark, mark_plural
-from dcc.reports.submissions import sentences
-from dcc.reports.submissions.labels import (
-    KIND_LABELS,
-    OUTCOME_TEXTS,
-    PHASE_LABELS,
-    SECTION_TITLES,
-    STANDING_LABELS,
-    TONE_LABELS,
-)
-from dcc.reports.submissions.limits import MAX_PERMITTED, shortened
-from dcc.reports.submissions.model import (
-    CentreReport,
-    DocumentReport,
-    EntityCount,
-    Report,
-    SessionReport,
-    SourceReport,
-    SubmissionReport,
-    ZipLine,
-)
-from dcc.reports.submissions.page import cause_values, submission_values
+from dcc.reports.languages import Catalogue, mark
+from dcc.reports.submissions import labels, model, sentences
+from dcc.reports.submissions.model import MAX_PERMITTED, shortened
+from dcc.reports.submissions.page import report_values
 from dcc.reports.submissions.templates import render
 from dcc.runtime.legible_text import wrapped
-from dcc.tracker.session_statistics import seconds_text
 
 WIDTH: Final = 100
 """The characters of a line unless a terminal has another width."""
@@ -39,47 +20,25 @@ _MAX_CAUSES: Final = 10
 _MOST: Final = 20
 """Documents, archives or procedures that are listed."""
 _LONGEST: Final = 500
-_KINDS: Final = {SubmissionReport: "submission", CentreReport: "centre", SessionReport: "session"}
+_KINDS: Final = {model.SubmissionReport: "submission", model.CentreReport: "centre", model.SessionReport: "session"}
 
 
-def render_text(report: Report, catalogue: Catalogue, width: int = WIDTH) -> str:
+def render_text(report: model.Report, catalogue: Catalogue, width: int = WIDTH) -> str:
     """A summary of a report, in the language of a catalogue.
 
     Lines have at most `width` characters, or one word that is longer: names stay whole, so that they can be copied.
     """
     values: dict[str, Any] = {
-        **catalogue.functions,
-        **cause_values(report.causes[:_MAX_CAUSES], catalogue, None),
-        "catalogue": catalogue,
-        "report": report,
+        **report_values(report, report.causes[:_MAX_CAUSES], catalogue),
         "kind": _KINDS[type(report)],
-        "title_of_failing": sentences.title_of_failing(report),
-        "accepted": None if isinstance(report, SessionReport) else report.accepted,
-        "deletes": False,
-        "outcome_words": OUTCOME_TEXTS,
-        "tone_words": TONE_LABELS,
-        "session_outcome": partial(sentences.session_outcome, catalogue),
+        "accepted": None if isinstance(report, model.SessionReport) else report.accepted,
         "most": _MOST,
         "most_causes": _MAX_CAUSES,
         "example_line": example_line,
-        "to_be_corrected": partial(_to_be_corrected, catalogue),
         "document_line": partial(_document_line, catalogue),
-        "more": partial(sentences.more, catalogue),
-        "section_titles": SECTION_TITLES,
-        "note_title": partial(sentences.note_title, catalogue),
-        "problem_sentence": partial(sentences.problem_sentence, catalogue),
-        "troubles_sentence": partial(sentences.troubles_sentence, catalogue),
-        "crawl_errors": partial(sentences.crawl_errors, catalogue),
-        "states_text": sentences.states_text,
-        "seconds_text": seconds_text,
     }
-    if isinstance(report, SubmissionReport):
-        values |= submission_values(report, catalogue)
-    else:
-        sections = []
-        if isinstance(report, SessionReport):
-            sections = sentences.sections_beside(report, report.causes[:_MAX_CAUSES])
-        values |= {"sections": sections, "archives": sentences.archives_beside(report, sections)}
+    if not isinstance(report, model.SubmissionReport):
+        values["archives"] = sentences.archives_beside(report, values["sections"])
         values["sources"] = list(_sources(report, catalogue))
     values["counted"] = partial(_counted, catalogue, deletes=values["deletes"])
     lines = render("reports/text.txt", values).splitlines()
@@ -95,9 +54,9 @@ def _shown(line: str, width: int) -> list[str]:
     return wrapped(indent + text, width, f"{indent}  ", break_words=False) if text else []
 
 
-def _document_line(catalogue: Catalogue, document: DocumentReport) -> str:
+def _document_line(catalogue: Catalogue, document: model.DocumentReport) -> str:
     worst = next((step for step in document.steps if step.phase is document.phase), document.steps[-1])
-    state = f"{catalogue.say(PHASE_LABELS[worst.phase])} {catalogue.say(STANDING_LABELS[worst.standing])}"
+    state = f"{catalogue.say(labels.PHASE_LABELS[worst.phase])} {catalogue.say(labels.STANDING_LABELS[worst.standing])}"
     parts = [state, *sentences.document_notes(catalogue, document)]
     if document.errors:
         parts.insert(1, catalogue.say_plural("one error", "{number} errors", document.errors))
@@ -118,11 +77,11 @@ def example_line(cause: Cause, catalogue: Catalogue, *, tell_zip: bool) -> str:
     return text
 
 
-def _counted(catalogue: Catalogue, one: EntityCount, *, deletes: bool) -> str:
+def _counted(catalogue: Catalogue, one: model.EntityCount, *, deletes: bool) -> str:
     """What became of one kind of entities that a submission adds, edits or deletes, with counts that are no noughts."""
     text = catalogue.say(
         mark("{kind}: {deleted} of {submitted} deleted") if deletes else mark("{kind}: {accepted} of {submitted}"),
-        kind=catalogue.say(KIND_LABELS[one.kind]),
+        kind=catalogue.say(labels.KIND_LABELS[one.kind]),
         accepted=catalogue.number(one.accepted),
         deleted=catalogue.number(one.ended),
         submitted=catalogue.number(one.named),
@@ -140,21 +99,12 @@ def _counted(catalogue: Catalogue, one: EntityCount, *, deletes: bool) -> str:
     return "; ".join([text, *(catalogue.say(words, number=catalogue.number(count)) for count, words in told if count)])
 
 
-def _to_be_corrected(catalogue: Catalogue, line: ZipLine) -> str:
-    if not line.to_be_corrected:
-        return ""
-    texts = mark_plural(
-        ", {failed} of {number} document to be corrected", ", {failed} of {number} documents to be corrected"
-    )
-    return catalogue.say_plural(*texts, line.documents, failed=catalogue.number(line.to_be_corrected))
-
-
 def _sources(
-    report: CentreReport | SessionReport, catalogue: Catalogue
-) -> Iterator[tuple[SourceReport, str, list[str]]]:
+    report: model.CentreReport | model.SessionReport, catalogue: Catalogue
+) -> Iterator[tuple[model.SourceReport, str, list[str]]]:
     """Each source, when it was crawled and what was done, and what troubled it that is not told before."""
     shown = {str(cause.example.message) for cause in report.causes[:_MAX_CAUSES]}
-    if isinstance(report, SessionReport):
+    if isinstance(report, model.SessionReport):
         shown |= {error.message for source in report.sources if (error := source.crawl_error)}
     for source in report.sources:
         crawled, troubles = catalogue.say("It was never crawled."), []

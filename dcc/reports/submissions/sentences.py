@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from dcc.messages import mark, mark_plural
 from dcc.naming import Action
 from dcc.outcomes import SESSION_MEANINGS, AttemptOutcome, CrawlOutcome, EndReason, Problem
 from dcc.phases import Phase, Status
 from dcc.reports.languages import Catalogue
-from dcc.reports.submissions.labels import (
-    ACKNOWLEDGED_NEXT,
-    ACTOR_LABELS,
-    ALSO_DCC,
-    CHANGED_SINCE,
-    CRAWL_LABELS,
-    OF_DELETIONS,
-    OUTCOME_TEXTS,
-    PHASE_LABELS,
-    SESSION_LABELS,
-    SUBMIT_AGAIN,
-    SUBMIT_FOR_EDIT,
-)
+from dcc.reports.submissions import labels
 from dcc.reports.submissions.model import (
     CentreReport,
     DocumentReport,
@@ -41,7 +30,7 @@ from dcc.tracker.crawls import CrawlEntry
 from dcc.tracker.decisions import Decision, DecisionKind
 from dcc.tracker.queries.zip_action_lists import StateCount
 from dcc.tracker.queries.zip_stories import DownloadStory
-from dcc.tracker.session_statistics import SourceStatistics
+from dcc.tracker.session_statistics import SourceStatistics, seconds_text
 from dcc.vocabulary import Actor
 
 if TYPE_CHECKING:
@@ -68,20 +57,20 @@ _MAX_WHOLE: Final = 3
 def next_sentences(report: SubmissionReport) -> tuple[str, ...]:
     """What happens next, as texts for a catalogue: of the ways to correct a fault only those that apply here."""
     if is_acknowledged(report):
-        return (ACKNOWLEDGED_NEXT,)
+        return (labels.ACKNOWLEDGED_NEXT,)
     failed = {state.phase for state in report.states if state.status is Status.FAILED}
     left_out = set()
     if not any(phase < Phase.DATA for phase in failed):
-        left_out.add(SUBMIT_AGAIN)
+        left_out.add(labels.SUBMIT_AGAIN)
     if Phase.DATA not in failed:
-        left_out.add(SUBMIT_FOR_EDIT)
-    also = (CHANGED_SINCE,) if report.changed and report.outcome is not Outcome.CHANGED else ()
-    said = (sentence for sentence in OUTCOME_TEXTS[report.outcome].next if sentence not in left_out)
+        left_out.add(labels.SUBMIT_FOR_EDIT)
+    also = (labels.CHANGED_SINCE,) if report.changed and report.outcome is not Outcome.CHANGED else ()
+    said = (sentence for sentence in labels.OUTCOME_TEXTS[report.outcome].next if sentence not in left_out)
     return (*also, *(_of_action(sentence, report.key.action) for sentence in said))
 
 
 def _of_action(sentence: str, action: Action) -> str:
-    return OF_DELETIONS.get(sentence, sentence) if action is Action.DELETE else sentence
+    return labels.OF_DELETIONS.get(sentence, sentence) if action is Action.DELETE else sentence
 
 
 def is_acknowledged(report: Report) -> bool:
@@ -101,12 +90,12 @@ def who_acts(catalogue: Catalogue, outcome: Outcome, actors: Collection[Actor]) 
 
     In other outcomes, and without such actors, it is who the outcome tells.
     """
-    texts, acting = OUTCOME_TEXTS[outcome], set(actors) - {Actor.NOBODY}
+    texts, acting = labels.OUTCOME_TEXTS[outcome], set(actors) - {Actor.NOBODY}
     if not acting or not (texts.actor is Actor.CENTRE or outcome in _AS_CAUSES_TELL):
-        return catalogue.say(texts.acts or ACTOR_LABELS[texts.actor])
+        return catalogue.say(texts.acts or labels.ACTOR_LABELS[texts.actor])
     first = next(actor for actor in (Actor.REGISTRY, Actor.CENTRE, Actor.DCC) if actor in acting)
-    who = catalogue.say(ACTOR_LABELS[first])
-    return catalogue.say(ALSO_DCC, who=who) if Actor.DCC in acting and first is not Actor.DCC else who
+    who = catalogue.say(labels.ACTOR_LABELS[first])
+    return catalogue.say(labels.ALSO_DCC, who=who) if Actor.DCC in acting and first is not Actor.DCC else who
 
 
 def who_acts_on(report: SubmissionReport, catalogue: Catalogue) -> str:
@@ -119,9 +108,9 @@ def who_acts_on(report: SubmissionReport, catalogue: Catalogue) -> str:
 def next_of_line(line: ZipLine) -> str:
     """What to do first about a submission of a summary, as a text for a catalogue: it may know only the phase."""
     if line.changed:
-        return CHANGED_SINCE
-    first = OUTCOME_TEXTS[line.outcome].next[0]
-    said = SUBMIT_FOR_EDIT if first == SUBMIT_AGAIN and line.phase is Phase.DATA else first
+        return labels.CHANGED_SINCE
+    first = labels.OUTCOME_TEXTS[line.outcome].next[0]
+    said = labels.SUBMIT_FOR_EDIT if first == labels.SUBMIT_AGAIN and line.phase is Phase.DATA else first
     return _of_action(said, line.key.action)
 
 
@@ -221,7 +210,7 @@ def attempt_sentence(catalogue: Catalogue, attempt: DownloadStory) -> str:
         return catalogue.say("It arrived.")
     if attempt.phase > Phase.UNZIP:
         return catalogue.say("It arrived; some of its documents failed.")
-    return catalogue.say("It failed: {check}.", check=catalogue.say(PHASE_LABELS[attempt.phase]))
+    return catalogue.say("It failed: {check}.", check=catalogue.say(labels.PHASE_LABELS[attempt.phase]))
 
 
 def states_sentence(report: SubmissionReport, catalogue: Catalogue) -> str:
@@ -262,7 +251,7 @@ def cleared(catalogue: Catalogue, cause: Cause) -> str:
 
 def crawl_sentence(catalogue: Catalogue, crawl: CrawlEntry) -> str:
     """When a source was crawled, and what it had."""
-    told = {"moment": catalogue.moment(crawl.started), "outcome": catalogue.say(CRAWL_LABELS[crawl.outcome])}
+    told = {"moment": catalogue.moment(crawl.started), "outcome": catalogue.say(labels.CRAWL_LABELS[crawl.outcome])}
     if crawl.outcome is CrawlOutcome.FAILED:
         return catalogue.say("Crawled on {moment}: {outcome}.", **told)
     parts = [
@@ -286,7 +275,7 @@ def session_outcome(catalogue: Catalogue, outcome: str) -> str:
     """The outcome of a session, in its word, and what that means."""
     return catalogue.say(
         "{outcome}: {meaning}",
-        outcome=catalogue.say(SESSION_LABELS[outcome]),
+        outcome=catalogue.say(labels.SESSION_LABELS[outcome]),
         meaning=catalogue.say(SESSION_MEANINGS[outcome]),
     )
 
@@ -309,7 +298,7 @@ def troubles_sentence(catalogue: Catalogue, report: SessionReport) -> str:
     )
     told = ", ".join(catalogue.say_plural(*texts, number) for number, texts in counts if number)
     is_well = report.outcome == EndReason.FINISHED
-    return told or catalogue.say(mark("all well") if is_well else SESSION_LABELS[report.outcome])
+    return told or catalogue.say(mark("all well") if is_well else labels.SESSION_LABELS[report.outcome])
 
 
 def crawl_errors(catalogue: Catalogue, report: SessionReport) -> list[str]:
@@ -392,3 +381,18 @@ def statistics_sentence(catalogue: Catalogue, done: SourceStatistics) -> str:
         findings=catalogue.number(done.findings),
         failed=catalogue.number(done.failed),
     )
+
+
+def functions(catalogue: Catalogue) -> dict[str, Any]:
+    """What templates call, by name: the functions of a catalogue, and those here that take it first."""
+    with_catalogue: tuple[Callable[..., object], ...] = (
+        *(attempt_sentence, cleared, crawl_errors, crawl_sentence, document_notes, how_often, more, note_title),
+        *(problem_sentence, session_outcome, statistics_sentence, troubles_sentence),
+    )
+    return {
+        **catalogue.functions,
+        "catalogue": catalogue,
+        **{function.__name__: partial(function, catalogue) for function in with_catalogue},
+        "states_text": states_text,
+        "seconds_text": seconds_text,
+    }

@@ -224,20 +224,16 @@ def store_report(
         tracker, qc, key, settings, catalogue=catalogue, max_pictures=max_pictures, qc_missing=missing
     )
     page = report_path(settings, key)
-    _make_directory(page.parent)
+    try:
+        make_directory(page.parent)
+    except OSError as error:
+        raise ExportError(
+            f"The directory {page.parent} of reports cannot be made: {error.strerror or error}. Make it, or give its "
+            "parent to this user."
+        ) from error
     write_page(page, render_html(report, catalogue, settings))
     write_page(page.with_suffix(".json"), json_text(report, catalogue))
     return WrittenReport(report, page, catalogue.code)
-
-
-def _make_directory(directory: Path) -> None:
-    try:
-        make_directory(directory)
-    except OSError as error:
-        raise ExportError(
-            f"The directory {directory} of reports cannot be made: {error.strerror or error}. Make it, or give its "
-            "parent to this user."
-        ) from error
 
 
 @contextmanager
@@ -260,9 +256,8 @@ def qc_at_hand(settings: Settings) -> Iterator[tuple[Connection | None, str | No
 def remove_reports(settings: Settings, keys: Iterable[ZipKey]) -> None:
     """Remove the kept reports of submissions, where there are any. Raises CleaningError."""
     for key in keys:
-        page = report_path(settings, key)
         for suffix in _SUFFIXES:
-            _remove(page.with_suffix(suffix))
+            _remove(report_path(settings, key).with_suffix(suffix))
 
 
 def remove_old_reports(settings: Settings, days: int) -> int:

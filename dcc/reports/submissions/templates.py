@@ -12,16 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import (
-    ChoiceLoader,
-    Environment,
-    FileSystemLoader,
-    StrictUndefined,
-    TemplateError,
-    TemplateNotFound,
-    TemplateSyntaxError,
-    UndefinedError,
-)
+import jinja2
 from markupsafe import Markup, escape
 
 from dcc.errors import ConfigurationError
@@ -50,7 +41,7 @@ def render(name: str, values: Mapping[str, Any], *, shipped: Path = SHIPPED, own
         own_files(own, TEMPLATES)
     try:
         return _environment(shipped, own).get_template(name).render(**values)
-    except (TemplateError, UnicodeDecodeError) as error:
+    except (jinja2.TemplateError, UnicodeDecodeError) as error:
         raise ConfigurationError(_what_is_wrong(name, own, error)) from error
     except _FAULTS as error:
         place = _place_in(own, error)
@@ -71,14 +62,14 @@ def prose(text: object) -> Markup:
 
 def _what_is_wrong(name: str, own: Path | None, error: Exception) -> str:
     place = _place_in(own, error)
-    if isinstance(error, TemplateSyntaxError):
+    if isinstance(error, jinja2.TemplateSyntaxError):
         place = f"{error.name or name}, line {error.lineno}"
-    elif isinstance(error, TemplateNotFound):
+    elif isinstance(error, jinja2.TemplateNotFound):
         place = str(error.name or name)
     reason = "".join(str(error).splitlines()[:1])
-    if not isinstance(error, TemplateError) or not reason:
+    if not isinstance(error, jinja2.TemplateError) or not reason:
         reason = f"{type(error).__name__}: {reason}" if reason else type(error).__name__
-    what = "uses what there is not" if isinstance(error, UndefinedError) else "cannot be used"
+    what = "uses what there is not" if isinstance(error, jinja2.UndefinedError) else "cannot be used"
     mend = "Reinstall the platform" if own is None else f"Correct it in {own} ({TEMPLATES}), or remove it from there"
     return f"The template {place or name} {what}: {reason}. {mend}."
 
@@ -95,12 +86,12 @@ def _place_in(own: Path | None, error: BaseException) -> str:
 
 
 @lru_cache(maxsize=8)
-def _environment(shipped: Path, own: Path | None) -> Environment:
-    loaders = [FileSystemLoader(directory) for directory in (own, shipped) if directory is not None]
-    environment = Environment(
-        loader=ChoiceLoader(loaders),
-        autoescape=_is_html,  # noqa: S701
-        undefined=StrictUndefined,
+def _environment(shipped: Path, own: Path | None) -> jinja2.Environment:
+    loaders = [jinja2.FileSystemLoader(directory) for directory in (own, shipped) if directory is not None]
+    environment = jinja2.Environment(
+        loader=jinja2.ChoiceLoader(loaders),
+        autoescape=lambda name: name is not None and name.endswith(".html"),  # noqa: S701
+        undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
@@ -108,10 +99,6 @@ def _environment(shipped: Path, own: Path | None) -> Environment:
     )
     environment.globals["prose"] = prose
     return environment
-
-
-def _is_html(name: str | None) -> bool:
-    return name is not None and name.endswith(".html")
 
 
 def _printable(value: Any) -> Any:

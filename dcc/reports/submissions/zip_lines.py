@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from sqlalchemy import Connection, func, or_, select
@@ -13,14 +13,13 @@ from dcc.outcomes import HELD, LEFT_OUT, ZipKey
 from dcc.phases import Phase, Status
 from dcc.reports.causes.errors import declared_code
 from dcc.reports.submissions.accepted import copies_of_withdrawn, taken_zips
-from dcc.reports.submissions.model import Tone, ZipLine
-from dcc.reports.submissions.outcomes import outcome_of, tone_of
+from dcc.reports.submissions.model import Outcome, Tone, ZipLine
 from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.upload import DUPLICATE
 from dcc.tracker.crawls import CHANGED, SessionEntry
 from dcc.tracker.decisions import needs_nobody
 from dcc.tracker.hostings.changed_archives import changed_since_loaded
-from dcc.tracker.hostings.foreign_archives import held_archives
+from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
 from dcc.tracker.hostings.older_archives import zips_that_wait
 from dcc.tracker.models import (
     AnException,
@@ -35,10 +34,16 @@ from dcc.tracker.models import (
 from dcc.tracker.problems import FAILING, submissions_with_entries
 from dcc.tracker.queries.session_zips import session_zip_ids
 from dcc.tracker.queries.zip_action_lists import StateCount, select_zip_actions
-from dcc.tracker.states import State
+from dcc.tracker.states import SET_ASIDE, State
 from dcc.tracker.submission_rows import is_at, is_named, is_of_centre, newest_downloads, zip_key_of
 from dcc.vocabulary import Actor
 
+_ARCHIVE_FAILURES: Final = {
+    Phase.ZIP_NAME: Outcome.NAME_REFUSED,
+    Phase.DOWNLOAD: Outcome.NOT_ARRIVED,
+    Phase.ZIP_MD5: Outcome.CHECKSUM_WRONG,
+    Phase.UNZIP: Outcome.UNREADABLE,
+}
 _WORST_FIRST: Final = (Tone.BAD, Tone.WARN, Tone.WAIT, Tone.GOOD)
 
 
@@ -116,7 +121,6 @@ def list_zips(
             phase=phase,
             status=status,
             outcome=outcome,
-            tone=tone_of(outcome),
             size_bytes=row.size_bytes,
             documents=sum(state.count for state in counts),
             failed=sum(state.count for state in counts if state.status is Status.FAILED),
@@ -162,3 +166,71 @@ def _actors(connection: Connection, za_ids: Any) -> Mapping[int, tuple[Actor, ..
 
 def _of_kinds(connection: Connection, za_ids: Any, *kinds: str) -> set[int]:
     return set(connection.scalars(submissions_with_entries(za_ids).where(AnException.short_name.in_(kinds)).distinct()))
+
+
+def outcome_of(
+    phase: Phase,
+    status: Status,
+    states: Iterable[StateCount],
+    *,
+    held: bool,
+    taken: bool | None,
+    left_out: bool = False,
+    foreign: HeldArchive | None = None,
+    waits_for_data: bool = False,
+    waits_for_older: bool = False,
+    changed: bool = False,
+    of_withdrawn: bool = False,
+) -> Outcome:
+    """The outcome of a submission in that state, whose documents are in `states`.
+
+    `held`: one of them waits to be confirmed. `left_out`: the settings leave a step out of one of them. `taken`: some
+    of its data were accepted; None where that is not known, and then the states tell. `foreign`: it is held, or was
+    turned down, on another centre's source. `waits_for_data`: its failed documents only wait for other data.
+    `waits_for_older`: an older archive of its centre comes first. `changed`: the archive changed after its data were
+    accepted. `of_withdrawn`: none of its documents was taken, as they are the same as some that were withdrawn since.
+    """
+    outcome = _outcome_of_state(phase, status, list(states), held=held, taken=taken, left_out=left_out)
+    if outcome is Outcome.WAITING and foreign is not None:
+        outcome = Outcome.FOREIGN if foreign.declined is None else Outcome.DECLINED
+    elif outcome in (Outcome.DONE, Outcome.TO_BE_LOOKED_AT) and of_withdrawn:
+        outcome = Outcome.COPY_OF_WITHDRAWN
+    elif outcome is Outcome.TO_BE_TAKEN and waits_for_older:
+        outcome = Outcome.IN_ORDER
+    elif outcome in (Outcome.NOTHING_TAKEN, Outcome.PARTLY_TAKEN) and waits_for_data:
+        outcome = Outcome.WAITS_FOR_DATA
+    return Outcome.CHANGED if changed and outcome.tone not in (Tone.BAD, Tone.WARN) else outcome
+
+
+def _outcome_of_state(
+    phase: Phase, status: Status, states: Sequence[StateCount], *, held: bool, taken: bool | None, left_out: bool
+) -> Outcome:
+    if status is Status.FAILED and phase in _ARCHIVE_FAILURES:
+        return _ARCHIVE_FAILURES[phase]
+    if phase in (Phase.ZIP_NAME, Phase.DOWNLOAD):
+        return Outcome.WITHDRAWN if (phase, status) == SET_ASIDE else Outcome.WAITING
+    if status is Status.FAILED:
+        some = _some_accepted(states) if taken is None else taken or _under_way(states)
+        return Outcome.PARTLY_TAKEN if some else Outcome.NOTHING_TAKEN
+    if status is Status.CANCELLED:
+        return Outcome.LEFT_OUT if left_out or phase > Phase.UPLOAD else Outcome.WITHDRAWN
+    if held:
+        return Outcome.HELD
+    if phase is Phase.QC:
+        return Outcome.DONE if status is Status.DONE else Outcome.TO_BE_LOOKED_AT
+    if (phase, status) in ((Phase.XSD, Status.DONE), (Phase.UPLOAD, Status.PENDING)):
+        return Outcome.TO_BE_TAKEN
+    return Outcome.UNDER_WAY
+
+
+def _under_way(states: Iterable[StateCount]) -> bool:
+    """Whether documents are whole and on their way."""
+    return any(state.phase >= Phase.XSD and state.status is not Status.FAILED for state in states)
+
+
+def _some_accepted(states: Iterable[StateCount]) -> bool:
+    return any(
+        state.phase > Phase.UPLOAD
+        or (state.phase >= Phase.XSD and state.status not in (Status.FAILED, Status.CANCELLED))
+        for state in states
+    )

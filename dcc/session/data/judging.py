@@ -37,8 +37,7 @@ from dcc.qc.judging.waiver_store import waivers_in_force
 from dcc.qc.reference import snapshots
 from dcc.qc.rows.loading import load_document
 from dcc.rules.context import latest_day
-from dcc.rules.findings import Finding
-from dcc.rules.packed_findings import unpacked
+from dcc.rules.findings import Finding, unpacked
 from dcc.rules.waivers import Waiver
 from dcc.runtime.log_context import logging_about
 from dcc.session.data.data_session import DataSession, current_basis, data_of, merged

@@ -28,7 +28,7 @@ from dcc.reference.loading import ReferenceData
 from dcc.rules.accepted_elements import AcceptedElements
 from dcc.rules.checking import ABOUT_SPECIMENS, check_contents
 from dcc.rules.context import DocumentContext
-from dcc.rules.packed_findings import packed
+from dcc.rules.findings import packed
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.disk_space import is_full
 from dcc.runtime.log_context import logging_about

@@ -1,4 +1,4 @@
-"""How many experiments a centre did week by week, with those of a submission picked out."""
+"""Bars: how many experiments a centre did week by week, and which of the procedures that are due it delivered."""
 
 from __future__ import annotations
 
@@ -13,15 +13,28 @@ from sqlalchemy import Connection, case, func, select
 from dcc.databases.list_parameters import as_json, numbers_in
 from dcc.errors import NotFoundError
 from dcc.outcomes import ZipKey
+from dcc.qc.expected_procedures import Delivery, ProcedureDeliveries
 from dcc.qc.models import EXPERIMENT
 from dcc.reports.languages import Catalogue
-from dcc.reports.plots.captions import subtitle_of
-from dcc.reports.plots.picture import GRID, NEW, WIDTH, Picture, PictureKind, add_legend, file_name_of, lay_out
+from dcc.reports.plots.distributions import subtitle_of
+from dcc.reports.plots.picture import (
+    GRID,
+    HEADING,
+    NEW,
+    OUTLIER,
+    WIDTH,
+    Picture,
+    add_legend,
+    file_name_of,
+    lay_out,
+    shown_text,
+)
 from dcc.reports.plots.values import documents_of
 from dcc.vocabulary import Validity
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
 
 MAX_WEEKS: Final = 104
 """Weeks of a picture: two years, up to the last one in which the submission, or else the centre, has an experiment."""
@@ -104,17 +117,19 @@ def picture_of(found: Weeks, catalogue: Catalogue) -> Picture:
     title, subtitle = catalogue.say("Experiments per week"), subtitle_of(catalogue, found.centre, found.key)
     with_new = any(week.new for week in found.weeks)
     legend = (catalogue.say("earlier") if with_new else catalogue.say("experiments"), catalogue.say("new"))
-    ticks = _ticks(found.weeks, catalogue)
+    # A few weeks have the day on which they begin.
+    places = range(0, len(found.weeks), -(-max(len(found.weeks), _LEAST_SLOTS) // _TICKS))
+    days = [catalogue.date(found.weeks[place].first) for place in places]
 
     def draw(figure: Figure) -> None:
         (axes,) = lay_out(figure, title, subtitle, left=0.6, bottom=0.4)
-        places = range(len(found.weeks))
+        bars = range(len(found.weeks))
         earlier, new = [week.earlier for week in found.weeks], [week.new for week in found.weeks]
-        axes.bar(places, earlier, 0.86, **_EARLIER)
+        axes.bar(bars, earlier, 0.86, **_EARLIER)
         if with_new:
-            axes.bar(places, new, 0.86, earlier, **_NEW)
+            axes.bar(bars, new, 0.86, earlier, **_NEW)
         axes.set_xlim(-0.7, max(len(found.weeks), _LEAST_SLOTS) - 0.3)
-        axes.set_xticks([place for place, _ in ticks], [label for _, label in ticks])
+        axes.set_xticks(places, days)
         axes.locator_params(axis="y", integer=True, nbins=6)
         axes.yaxis.set_major_formatter(lambda value, _: catalogue.number(int(value)))
         axes.grid(axis="y", color=GRID, linewidth=0.6)
@@ -125,20 +140,13 @@ def picture_of(found: Weeks, catalogue: Catalogue) -> Picture:
         add_legend(figure, entries)
 
     return Picture(
-        name=file_name_of(PictureKind.WEEKS, found.centre),
-        kind=PictureKind.WEEKS,
+        name=file_name_of("weeks", found.centre),
         title=title,
         caption=_caption(found, catalogue),
         alt=_description(found, catalogue),
         size=(WIDTH, _HEIGHT),
         draw=draw,
     )
-
-
-def _ticks(weeks: Sequence[Week], catalogue: Catalogue) -> list[tuple[int, str]]:
-    """Places of a few weeks, and the days on which they begin."""
-    step = -(-max(len(weeks), _LEAST_SLOTS) // _TICKS)
-    return [(place, catalogue.date(weeks[place].first)) for place in range(0, len(weeks), step)]
 
 
 def _caption(found: Weeks, catalogue: Catalogue) -> str:
@@ -178,3 +186,64 @@ def _description(found: Weeks, catalogue: Catalogue) -> str:
             )
         )
     return " ".join(parts)
+
+
+_MAX_BARS: Final = 60
+_BAR: Final = 0.19
+_COLOURS: Final = {
+    Delivery.DELIVERED: NEW,
+    Delivery.INVALID: "#e69f00",
+    Delivery.EXPLAINED: "#b9c2cb",
+    Delivery.MISSING: OUTLIER,
+}
+
+
+def draw_expected(counted: Sequence[ProcedureDeliveries], catalogue: Catalogue) -> Picture:
+    """A bar for each centre, pipeline and procedure; of too many, those with most missing.
+
+    Raises NotFoundError without any.
+    """
+    if not counted:
+        raise NotFoundError("No procedure is due, so the plot would be empty. See `dcc qc expected`.")
+    worst = sorted(counted, key=lambda one: -one.missing)[:_MAX_BARS]
+    drawn = [procedure for procedure in counted if procedure in worst]
+    words = {
+        Delivery.DELIVERED: catalogue.say("delivered"),
+        Delivery.INVALID: catalogue.say("with errors"),
+        Delivery.EXPLAINED: catalogue.say("explained by a status code"),
+        Delivery.MISSING: catalogue.say("missing"),
+    }
+    title = catalogue.say("Procedures that are due")
+    caption = catalogue.say(
+        "Animals, or colonies for procedures on lines, that have the age at which IMPReSS asks for it."
+    )
+    totals = {state: sum(getattr(procedure, state.name.lower()) for procedure in counted) for state in Delivery}
+    alt = ", ".join(f"{words[state]}: {catalogue.number(number)}" for state, number in totals.items())
+
+    def draw(figure: Figure) -> None:
+        (axes,) = lay_out(figure, title, alt, left=2.6, bottom=0.4)
+        places, left = range(len(drawn)), [0] * len(drawn)
+        for state, colour in _COLOURS.items():
+            numbers = [getattr(procedure, state.name.lower()) for procedure in drawn]
+            axes.barh(places, numbers, 0.8, left, color=colour, linewidth=0)
+            left = [before + number for before, number in zip(left, numbers, strict=True)]
+        labels = [
+            shown_text(f"{procedure.centre} {procedure.due.pipeline} {procedure.due.procedure}") for procedure in drawn
+        ]
+        axes.set_yticks(list(places), labels)
+        axes.invert_yaxis()
+        axes.locator_params(axis="x", integer=True, nbins=6)
+        axes.xaxis.set_major_formatter(lambda value, _: catalogue.number(int(value)))
+        axes.grid(axis="x", color=GRID, linewidth=0.6)
+        square: dict[str, Any] = {"marker": "s", "markersize": 7, "linestyle": "none"}
+        add_legend(figure, [({**square, "color": colour}, words[state]) for state, colour in _COLOURS.items()])
+
+    centres = {procedure.centre for procedure in drawn}
+    return Picture(
+        name=file_name_of("expected", *(centres if len(centres) == 1 else ())),
+        title=title,
+        caption=caption,
+        alt=alt,
+        size=(WIDTH, HEADING + 0.5 + _BAR * max(len(drawn), 3)),
+        draw=draw,
+    )
