@@ -19,7 +19,6 @@ from benchmarks.listing_process import address_of, list_archives
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.session.fetching.archive_transfer import Transfer
-from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import (
     MAX_QUEUED,
     DownloadMessage,
@@ -27,6 +26,7 @@ from dcc.session.fetching.downloads import (
     TransferCompleted,
     TransferFailed,
 )
+from dcc.session.fetching.sharing import DownloadSlots
 from dcc.settings import Settings, load_settings
 from dcc.sources.base import ListedFile, SourceAddress
 from dcc.sources.hosting import Hosting

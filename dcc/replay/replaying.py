@@ -36,8 +36,7 @@ from dcc.qc.reference.snapshots import load_active
 from dcc.qc.scratch import EMPTY_TABLES
 from dcc.reference.loading import SETS, ReferenceData
 from dcc.replay import worker
-from dcc.replay.batches import processes_of
-from dcc.replay.by_workers import Part, ReplayWorkerResults, parts_of, prepared_by_workers
+from dcc.replay.batches import Part, ReplayWorkerResults, parts_of, prepared_by_workers, processes_of
 from dcc.replay.replayer import ArchiveToOpen, OpenedDocument, ReplayDocument, Replayer
 from dcc.replay.stored_archives import ArchiveBytes, StoredArchive, centres_known, find_archives, grouped
 from dcc.replay.verdicts import DocumentChange, DocumentKey, Replay, ReplayVerdict, compare, outcome_of

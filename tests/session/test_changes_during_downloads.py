@@ -13,7 +13,7 @@ from sqlalchemy import select
 from dcc.databases.transactions import writing
 from dcc.outcomes import EndReason
 from dcc.session.archives import coordination
-from dcc.session.archives.attempts import Attempts
+from dcc.session.archives.jobs import Attempts
 from dcc.sources.crawl_policy import Pause, Windows
 from dcc.store.staging import Staging
 from dcc.tracker.hostings.urgent_archives import request_urgently

@@ -12,8 +12,8 @@ import pytest
 from dcc.errors import LoginRefusedError, SourceError, SourceUnreachableError, TransferFailedError
 from dcc.session.fetching import archive_transfer, downloads
 from dcc.session.fetching.archive_transfer import receive
-from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import TransferCompleted, TransferFailed
+from dcc.session.fetching.sharing import DownloadSlots
 from dcc.settings import Settings
 from dcc.store.staging import Staging
 from tests.support.raising import raising

@@ -2,7 +2,7 @@
 
 import threading
 
-from dcc.session.fetching.transfer_queue import TransferQueue
+from dcc.session.fetching.sharing import TransferQueue
 
 PATIENCE = 20.0
 

@@ -9,7 +9,6 @@ from pydantic import SecretStr
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.session.fetching.archive_transfer import Transfer
-from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import (
     DownloadMessage,
     PrefetchedArchives,
@@ -17,6 +16,7 @@ from dcc.session.fetching.downloads import (
     TransferCompleted,
     TransferFailed,
 )
+from dcc.session.fetching.sharing import DownloadSlots
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, Block, Connection, SourceAddress, SourceProtocol
 from dcc.sources.hosting import Hosting

@@ -37,12 +37,10 @@ from dcc.messages import mark, message
 from dcc.outcomes import AttemptOutcome, Problem, ZipOutcome
 from dcc.phases import Phase, Status
 from dcc.runtime.log_context import logging_about, progress_log
-from dcc.session.archives.attempts import Attempts, SourceQueue
-from dcc.session.archives.jobs import Job
+from dcc.session.archives.jobs import Attempts, Job, SourceQueue
 from dcc.session.archives.pools import ArchivePools
 from dcc.session.archives.recording import Batch, BatchResult
 from dcc.session.batches.results import SessionWorkerResults
-from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import (
     ChecksumPublished,
     DownloadMessage,
@@ -53,6 +51,7 @@ from dcc.session.fetching.downloads import (
     TransferProgressed,
     TransferStarted,
 )
+from dcc.session.fetching.sharing import DownloadSlots
 from dcc.session.prepare.archive_checks import CheckedArchive, Setup, UnopenedArchive
 from dcc.session.sessions import Session
 from dcc.sources.base import SourceAddress, SourceProtocol

@@ -25,9 +25,13 @@ from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.runtime.log_context import logging_about, progress_log, with_log_context
 from dcc.session.fetching.archive_transfer import ReceivedArchive, Transfer, origin_of, receive
-from dcc.session.fetching.download_slots import DownloadSlot, DownloadSlots
-from dcc.session.fetching.source_connections import NoFurtherConnection, SourceConnections
-from dcc.session.fetching.transfer_queue import TransferQueue
+from dcc.session.fetching.sharing import (
+    DownloadSlot,
+    DownloadSlots,
+    NoFurtherConnection,
+    SourceConnections,
+    TransferQueue,
+)
 from dcc.settings import Settings
 from dcc.sources.base import Connection, SourceAddress, UpcomingFile
 from dcc.sources.connect import connect
