@@ -21,10 +21,10 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.runtime.processes import collect_cycles_rarely
 from dcc.session.fetching.archive_transfer import Transfer
-from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import (
     MAX_QUEUED,
     DownloadMessage,
+    DownloadSlots,
     SourceDownloads,
     TransferCompleted,
     TransferFailed,

@@ -21,9 +21,8 @@ from dcc.phases import Phase
 from dcc.qc.contexts.affected_runs import count_due
 from dcc.qc.contexts.reference_basis import Build
 from dcc.qc.database import open_qc_database
-from dcc.session.data.document_queries import count_waiting, load_due
+from dcc.session.data.document_queries import count_waiting, in_state, load_due
 from dcc.session.data.judging import documents_to_judge_now
-from dcc.session.data.qc_documents import in_state
 from dcc.session.leases import Lease, read_leases
 from dcc.settings import Settings, load_settings
 from dcc.settings.centre_groups import CentreGroup

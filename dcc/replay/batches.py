@@ -1,4 +1,4 @@
-"""A worker's work on a batch of a replay: open and prepare stored archives, and leave what is found there.
+"""What workers prepare for a replay, which does everything itself that no worker did.
 
 The replay leaves in the store what to go by, as a bundle: a `Replayer`, schemas, and the file or folder of proposed
 rules. The run names its key, which has its checksum: a worker loads nothing else that could do anything.
@@ -12,7 +12,7 @@ import logging
 import pickle
 import shutil
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from io import BytesIO
@@ -21,16 +21,29 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
-from dcc.errors import DccError, StoredObjectLostError
+from dcc.errors import DccError, StoredObjectLostError, StoreRefusedError, StoreUnreachableError
 from dcc.naming import MANIFEST_FORMATS, manifest_beside
 from dcc.replay import worker
 from dcc.replay.replayer import ArchiveToOpen, OpenedDocument, Replayer
-from dcc.replay.stored_archives import ArchiveBytes, FetchedArchive
+from dcc.replay.stored_archives import ArchiveBytes, FetchedArchive, StoredArchive
+from dcc.runtime.logging_setup import NOTICE
 from dcc.runtime.private_files import scratch_directory
 from dcc.runtime.worker_processes import WorkerProcesses
-from dcc.session.batches.exchange import WORKER_SCRATCH, WorkerBatch, unpack
+from dcc.session.batches.exchange import (
+    WORKER_SCRATCH,
+    Exchange,
+    WorkerBatch,
+    Workers,
+    new_folder_of_replay,
+    remove_old_replays,
+    unpack,
+)
+from dcc.session.batches.planning import BATCH_SECONDS, MAX_ARCHIVES, MAX_BYTES, seconds_to_prepare, together
 from dcc.settings import Settings
+from dcc.settings.workers import ExecutorKind
+from dcc.store.copies import named_replicas
 from dcc.store.objects import ObjectStore
+from dcc.store.staging import Staging
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +70,6 @@ def _without_caches(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def _replayer(store: ObjectStore, key: str, folder: Path) -> Replayer:
-    """The replayer of a bundle, for the worker's folder."""
     store.get(key, folder / "bundle.tar")
     unpack(folder / "bundle.tar", folder)
     replayer: Replayer = pickle.loads((folder / _REPLAYER).read_bytes())  # noqa: S301 - the run tells its checksum
@@ -134,8 +146,6 @@ def prepare_replay_batch(settings: Settings, bundle: str, name: str) -> int:
 
 @dataclass(frozen=True)
 class _Part:
-    """Prepares the archives of a part, one part at a time."""
-
     replayer: Replayer
     run: worker.Run
     stored: ArchiveBytes
@@ -191,3 +201,113 @@ def take_result(result: Path, root: Path) -> list[list[OpenedDocument]]:
         [one._replace(prepared=str(root / Path(one.prepared).name)) if one.prepared else one for one in some]
         for some in found
     ]
+
+
+_BUNDLE: Final = "bundle"
+
+Part = list[StoredArchive]
+
+
+class ReplayWorkerResults(Exchange):
+    """The results of workers for the `parts` of a replay. Threads may share it."""
+
+    def __init__(self, settings: Settings, replayer: Replayer, parts: Sequence[Part]) -> None:
+        super().__init__(ObjectStore(settings), new_folder_of_replay(), replayer.root / "exchange")
+        self._settings, self._replayer, self._parts = settings, replayer, parts
+        self._keys: dict[int, str] = {}
+
+    @property
+    def archives(self) -> int:
+        """The number of archives that workers have prepared."""
+        return sum(len(self._parts[number]) for number in self._keys)
+
+    def look(self) -> int:
+        """Look for results; returns the number of archives."""
+        self._keys = {int(name): key for name, key in self.results().items()}
+        return self.archives
+
+    def put_bundle(self) -> str:
+        """Store what workers go by; returns its key."""
+        self.scratch.mkdir()
+        write_bundle(self.scratch / _BUNDLE, self._replayer)
+        return self.store.put(f"{self.folder}/{_BUNDLE}", self.scratch / _BUNDLE)
+
+    def put_batches(self) -> list[str]:
+        """Store the batches for workers; returns their names."""
+        names = []
+        sums = (lambda one: _seconds(one[1]), BATCH_SECONDS), (lambda one: _size(one[1]), MAX_BYTES)
+        numbered = together(enumerate(self._parts), MAX_ARCHIVES, *sums)
+        with closing(ArchiveBytes(self._settings, self.scratch / "archives")) as stored:
+            for number, batch in enumerate(numbered, 1):
+                names.append(f"batch_{number}")
+                archives = [archive for _, part in batch for archive in part]
+                write_plan(self.scratch / "plan", dict(batch), self._to_send(archives, stored))
+                self.put_plan(names[-1], self.scratch / "plan")
+        return names
+
+    def _to_send(self, archives: Sequence[StoredArchive], stored: ArchiveBytes) -> Iterator[tuple[StoredArchive, Path]]:
+        """Those of the archives that workers cannot have from elsewhere, as they are here."""
+        if self._settings.executor is ExecutorKind.MULTIPROCESS:
+            return
+        staging = Staging(self._settings.staging_directory)
+        is_shared = any("://" in url for url, _ in named_replicas(self._settings))
+        for archive in archives:
+            if is_shared and archive.sha256 is not None and not staging.has_manifest(archive.key):
+                continue
+            if (path := stored.fetch(archive)) is not None:
+                yield archive, path
+                stored.release(archive)
+
+    def take(self, number: int) -> list[list[OpenedDocument]] | None:
+        """The documents of a part's archives; None if this process has to prepare them."""
+        if number not in self._keys:
+            return None
+        bundle = self.scratch / f"{number}.tar"
+        opened = self.opened(self._keys[number], bundle, lambda result: take_result(result, self._replayer.root))
+        return opened if opened is not None and len(opened) == len(self._parts[number]) else None
+
+
+@contextmanager
+def prepared_by_workers(
+    workers: Workers | None,
+    settings: Settings,
+    replayer: Replayer,
+    parts: Sequence[Part],
+    on_progress: Callable[[int], object],
+) -> Iterator[ReplayWorkerResults | None]:
+    """The results of workers, if there are any, for the parts of a replay; they are removed after the block.
+
+    `on_progress` is called with the number of archives that are there. What workers leave to this process, it notices.
+    """
+    if workers is None or not parts:
+        yield None
+        return
+    results = ReplayWorkerResults(settings, replayer, parts)
+    try:
+        try:
+            remove_old_replays(results.store)
+            bundle = results.put_bundle()
+            results.have_prepared(workers, bundle, results.put_batches(), lambda: on_progress(results.look()))
+        except (StoreUnreachableError, StoreRefusedError) as error:
+            log.warning("Workers cannot be used: %s", error, extra={NOTICE: True})
+        of = sum(map(len, parts))
+        if results.archives < of:
+            text = "Workers prepared %d of %d archives. This machine prepares the others."
+            log.warning(text, results.archives, of, extra={NOTICE: True})
+        yield results
+    finally:
+        results.remove()
+
+
+def parts_of(archives: Sequence[StoredArchive], limit: int) -> Iterator[Part]:
+    """Archives in their order, at `limit` so many together, and not more than half a minute's work."""
+    sums = (lambda one: _seconds([one]), BATCH_SECONDS), (lambda one: _size([one]), MAX_BYTES)
+    return together(archives, limit, *sums)
+
+
+def _seconds(part: Part) -> float:
+    return sum(seconds_to_prepare(archive.size_bytes) for archive in part)
+
+
+def _size(part: Part) -> int:
+    return sum(archive.size_bytes or 0 for archive in part)

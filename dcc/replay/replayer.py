@@ -9,7 +9,7 @@ import shutil
 import sqlite3
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -46,23 +46,13 @@ from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, PreparedWr
 from dcc.qc.scratch import scratch_database
 from dcc.replay.verdicts import ACCEPTED, HELD, NOT_OPENED, ReplayFact, ReplayVerdict, failed
 from dcc.rights import Delegations
-from dcc.rules.checking import (
-    all_rules,
-    check_against_others,
-    check_contents,
-    refused_blocks,
-)
+from dcc.rules.checking import all_rules, check_against_others, check_contents, refused_blocks
 from dcc.rules.context import DocumentContext, latest_day
 from dcc.rules.findings import Finding, unpacked
 from dcc.rules.waivers import Waiver
 from dcc.session.data.document_problems import problems_of
-from dcc.session.data.upload_order import (
-    DueDocument,
-    document_to_apply,
-    groups_to_apply,
-    in_order_of_upload,
-)
-from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup, UnopenedArchive
+from dcc.session.data.upload_order import DueDocument, document_to_apply, groups_to_apply, in_order_of_upload
+from dcc.session.prepare.archive_checks import ArchiveChecker, Setup, UnopenedArchive
 from dcc.session.prepare.documents import ArchiveToPrepare, PreparationBasis, prepare_into, valid_documents
 from dcc.store.staging import Staging
 from dcc.tracker.archive_names import stored_name
@@ -200,7 +190,10 @@ class Replayer:
                     raise self._unwritable(fault)
                 verdict = _failed_upload(fault)
             opened.append(OpenedDocument(one.name.file_name, one.name, one.size_bytes, one.md5, verdict))
-        return [*opened, *_refused(found)]
+        for file_name, size_bytes, problem in found.archive.refused:
+            verdict = _verdict(failed(Phase.XML_NAME), [problem])
+            opened.append(OpenedDocument(stored_name(file_name), None, size_bytes, None, verdict))
+        return opened
 
     def _unwritable(self, fault: Exception) -> DiskFullError:
         return DiskFullError(f"{self.root} cannot be written: {fault}. Free some space, or set TMPDIR.")
@@ -252,7 +245,6 @@ class _Files:
             file.close()
 
     def document(self, one: ReplayDocument | StandingDocument) -> PreparedDocument:
-        """A prepared document."""
         file = self._open.pop(one.prepared, None) or PreparedFile(Path(one.prepared))
         self._open[one.prepared] = file
         if len(self._open) > _OPEN:
@@ -261,8 +253,6 @@ class _Files:
 
 
 class _Application:
-    """Documents that are applied to a scratch QC database."""
-
     def __init__(self, replayer: Replayer, engine: Engine, files: _Files) -> None:
         self._replayer, self._engine, self._files = replayer, engine, files
         self.verdicts: dict[int, ReplayVerdict] = {}
@@ -282,7 +272,6 @@ class _Application:
             self._apply([by_id[document.xml_id] for document in group], first_of_batch)
 
     def _apply(self, group: Sequence[ReplayDocument], first_of_batch: int) -> None:
-        """Apply documents together; if that fails, each by itself."""
         try:
             applied = apply_documents(
                 self._engine,
@@ -367,12 +356,6 @@ class _Judging:
         judged = judging.assess(self._connection, document, findings, self._basis)
         problems = problems_of(judged.findings, sum(judged.counts.values()), self._basis.limit)
         return _verdict(failed(Phase.DATA) if judged.failed else ACCEPTED, problems)
-
-
-def _refused(found: CheckedArchive) -> Iterator[OpenedDocument]:
-    for file_name, size_bytes, problem in found.archive.refused:
-        verdict = _verdict(failed(Phase.XML_NAME), [problem])
-        yield OpenedDocument(stored_name(file_name), None, size_bytes, None, verdict)
 
 
 def _failed_upload(error: Exception) -> ReplayVerdict:

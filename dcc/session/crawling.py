@@ -9,32 +9,33 @@ from __future__ import annotations
 
 import logging
 import math
+import queue
+import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any, Final
 
 from sqlalchemy import Connection, select
 
 from dcc.databases.transactions import insert_rows
-from dcc.errors import InternalFaultError, ListingShrunkError, SourceError
+from dcc.errors import InternalFaultError, ListingShrunkError, SourceError, SourceTimeoutError, platform_fault
 from dcc.messages import Message, mark, message_to_json
+from dcc.naming import Action
 from dcc.outcomes import CrawlOutcome, Problem, SourceCrawl, ZipKey, source_partition
 from dcc.phases import Phase
-from dcc.runtime.log_context import progress_log
+from dcc.runtime.log_context import logging_about, progress_log, with_log_context
+from dcc.session.connection_slots import ConnectionSlots, for_seconds, server_of_source
 from dcc.session.sessions import Session
-from dcc.session.source_listings import (
-    SourceListing,
-    list_in_parallel,
-    list_source,
-    logging_about_source,
-    progress_of,
-)
 from dcc.settings import Settings
-from dcc.sources.base import ListedFile, SourceAddress
+from dcc.sources.base import ActionListing, ListedFile, SourceAddress
+from dcc.sources.connect import connect
 from dcc.sources.crawl_policy import CrawlDue, PastCrawls, crawl_due
-from dcc.sources.listing_watch import ListingWatch, ignore_progress
+from dcc.sources.listing_watch import ListingWatch, ignore_progress, watching
 from dcc.tracker.crawls import crawl_comment
 from dcc.tracker.database import exception_id
 from dcc.tracker.listings.basis import ListingBasis, RecordedListing
@@ -43,6 +44,162 @@ from dcc.tracker.listings.recording import ListingRecorder, archives_by_source
 from dcc.tracker.models import Centre, SourceCrawlRow, utc_now
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
+
+_IGNORED_SHOWN: Final = 20
+_SLACK_SECONDS: Final = 30
+
+
+@dataclass
+class SourceListing:
+    """The listing of one source: the directories that could be listed, and the first error.
+
+    `began` is in seconds since 1970; `ended` is on the clock of `time.monotonic`.
+    """
+
+    address: SourceAddress
+    listings: list[ActionListing] = field(default_factory=list)
+    error: SourceError | InternalFaultError | None = None
+    seconds: float = 0.0
+    began: float = field(default_factory=time.time)
+    ended: float = field(default_factory=time.monotonic)
+
+    @property
+    def ignored(self) -> int:
+        """The number of ignored entries."""
+        return sum(part.ignored for part in self.listings)
+
+    @property
+    def ignored_examples(self) -> tuple[tuple[str, str], ...]:
+        """Some of the ignored entries, as `<action>/<name>` with the reason."""
+        examples = [
+            (f"{part.action}/{name}", reason) for part in self.listings for name, reason in part.ignored_examples
+        ]
+        return tuple(examples[:_IGNORED_SHOWN])
+
+    @property
+    def outcome(self) -> CrawlOutcome:
+        """How it ended."""
+        if self.error is None:
+            return CrawlOutcome.OK
+        return CrawlOutcome.PARTIAL if self.listings else CrawlOutcome.FAILED
+
+
+def list_source(
+    address: SourceAddress,
+    settings: Settings,
+    watch: ListingWatch | None = None,
+    actions: Collection[Action] = tuple(Action),
+    connection_slots: ConnectionSlots | None = None,
+) -> SourceListing:
+    """List the action directories of a source, all or some. Never raises SourceError: it is in the result.
+
+    `watch` limits it and gets its progress; by default it has the time of the settings. The connection has one of the
+    `connection_slots`, and waits for it as long.
+    """
+    result = SourceListing(address)
+    settings = settings.for_protocol(address.protocol)
+    began = time.monotonic()
+    try:
+        with (
+            nullcontext()
+            if connection_slots is None
+            else connection_slots.slot(address, for_seconds(settings.list_timeout)),
+            connect(address, settings) as connection,
+            watching(watch or ListingWatch(address.label, settings.list_timeout)),
+        ):
+            for action in actions:
+                try:
+                    result.listings.append(connection.list_action(action))
+                except SourceError as error:
+                    result.error = result.error or error
+    except SourceError as error:
+        result.error = result.error or error
+    result.ended = time.monotonic()
+    result.seconds = result.ended - began
+    return result
+
+
+def list_in_parallel(
+    addresses: Sequence[SourceAddress],
+    session: Session,
+    look: Callable[[SourceAddress, Settings, ListingWatch], SourceListing],
+    *,
+    wait: float = 0.0,
+) -> Iterator[SourceListing]:
+    """Yields each source's complete listing; one that exceeds every time limit, after `wait`, is given up."""
+    settings = session.settings
+    of_server = Counter(server_of_source(address) for address in addresses)
+    most = {server: settings.limits_of(server).connections or count for server, count in of_server.items()}
+    rooms = {server: threading.Semaphore(count) for server, count in most.items()}
+    results: queue.SimpleQueue[SourceListing] = queue.SimpleQueue()
+
+    def work(address: SourceAddress) -> None:
+        # The time limit of a listing does not include the wait for others on the same server.
+        with logging_about_source(address), rooms[server_of_source(address)]:
+            results.put(_listed(address, session, look))
+
+    for address in addresses:
+        threading.Thread(
+            target=with_log_context(work), args=(address,), name=f"crawl {address.id}", daemon=True
+        ).start()
+    own = [settings.for_protocol(address.protocol) for address in addresses]
+    longest = (one.connect_timeout + one.login_timeout + one.list_timeout for one in own)
+    limit = _SLACK_SECONDS + max(longest, default=0)
+    if session.connection_slots is not None:
+        # Each waits for a slot as long as its listing may take.
+        wait += max((one.list_timeout for one in own), default=0)
+    rounds = max((math.ceil(count / most[server]) for server, count in of_server.items()), default=1)
+    deadline = time.monotonic() + (wait + limit) * rounds
+    waiting = {address.id: address for address in addresses}
+    while waiting:
+        try:
+            result = results.get(timeout=max(deadline - time.monotonic(), 0))
+        except queue.Empty:
+            yield from (_given_up(address, limit) for address in waiting.values())
+            return
+        if waiting.pop(result.address.id, None):
+            yield result
+
+
+def _listed(
+    address: SourceAddress, session: Session, look: Callable[[SourceAddress, Settings, ListingWatch], SourceListing]
+) -> SourceListing:
+    """A source's listing; whatever its server provokes must not cost the other sources their crawl."""
+    settings = session.settings
+    seconds = settings.for_protocol(address.protocol).list_timeout
+    watch = ListingWatch(address.label, seconds, progress_of(address, session.on_progress))
+    try:
+        return look(address, settings, watch)
+    except Exception as error:
+        log.exception("%s met a fault of the platform", address.label)
+        fault = platform_fault(str(address.label), error, "its next session tries again")
+        fault.__cause__ = error
+        return SourceListing(address, error=fault)
+
+
+def _given_up(address: SourceAddress, limit: float) -> SourceListing:
+    error = SourceTimeoutError(
+        mark(
+            "listing it was given up after {limit} s, the sum of DCC_CONNECT_TIMEOUT, DCC_LOGIN_TIMEOUT, "
+            "DCC_LIST_TIMEOUT and 30 s. Ask whoever runs the server what it is doing; the next session "
+            "tries again."
+        ),
+        source=address.label,
+        limit=limit,
+    )
+    return SourceListing(address, error=error, seconds=limit)
+
+
+def logging_about_source(address: SourceAddress) -> AbstractContextManager[None]:
+    """The source as the subject of messages."""
+    return logging_about(source=address.id, centre=address.centre, phase=Phase.ZIP_NAME.short_name)
+
+
+def progress_of(address: SourceAddress, on_progress: Callable[[str], object]) -> Callable[[str], object]:
+    """A function that reports the progress of one source to `on_progress`."""
+    partition = source_partition(address.centre, address.id)
+    return lambda text: on_progress(f"{partition}: {text}")
+
 
 log = logging.getLogger(__name__)
 session_log = progress_log(__name__)
@@ -73,21 +230,23 @@ def crawl_file_sources(
         following = _following(dues[crawl.source_id], crawl, session.settings.source_failure_limit)
         return replace(crawl, pace=str(following.policy), then="" if following.is_due else str(following))
 
-    unsettled: dict[int, tuple[SourceListing, SourceCrawl, Mapping[ZipKey, ListedFile]]] = {}
-    look = partial(list_source, connection_slots=session.connection_slots)
-    for listing in list_in_parallel(addresses, session, look):
+    unsettled: dict[int, SourceCrawl] = {}
+    looks: list[RelistedSource] = []
+    for listing in list_in_parallel(
+        addresses, session, partial(list_source, connection_slots=session.connection_slots)
+    ):
         session.check()
         with logging_about_source(listing.address):
             crawl, recent = _record(session, listing)
         if recent:
-            unsettled[crawl.source_id] = listing, crawl, recent
+            unsettled[crawl.source_id] = crawl
+            looks.append(RelistedSource(listing.address, listing.ended, recent))
         else:
             yield ended(crawl)
-    looks = [RelistedSource(listing.address, listing.ended, recent) for listing, _, recent in unsettled.values()]
-    for second in list_again(looks, session):
-        _, crawl, recent = unsettled[second.address.id]
-        with logging_about_source(second.address):
-            found = record_second_listing(session, second, recent)
+    for look, second in list_again(looks, session):
+        crawl = unsettled[look.address.id]
+        with logging_about_source(look.address):
+            found = record_second_listing(session, second, look.archives)
         yield ended(replace(crawl, notes=(*crawl.notes, *(finding.message for finding in found))))
 
 
@@ -131,14 +290,17 @@ def _following(before: CrawlDue, crawl: SourceCrawl, failure_limit: int) -> Craw
 
 @dataclass(frozen=True, slots=True)
 class RelistedSource:
-    """A source to list once more for some archives; `ended` is the time of its last listing (monotonic)."""
+    """A source to list once more for some archives, as they were listed before if that is known.
+
+    `ended` is the time of its last listing (monotonic).
+    """
 
     address: SourceAddress
     ended: float
-    archives: Collection[ZipKey]
+    archives: Mapping[ZipKey, Any]
 
 
-def list_again(looks: Collection[RelistedSource], session: Session) -> Iterator[SourceListing]:
+def list_again(looks: Collection[RelistedSource], session: Session) -> Iterator[tuple[RelistedSource, SourceListing]]:
     """List the directories of some archives again, after the quiet period of each source."""
     by_source = {look.address.id: look for look in looks}
 
@@ -154,7 +316,7 @@ def list_again(looks: Collection[RelistedSource], session: Session) -> Iterator[
             [look.address for look in looks], session, listed, wait=session.settings.quiet_seconds
         ):
             session.check()
-            yield listing
+            yield by_source[listing.address.id], listing
 
 
 def relist(session: Session, keys: Collection[ZipKey]) -> None:
@@ -166,20 +328,16 @@ def relist(session: Session, keys: Collection[ZipKey]) -> None:
     def look(connection: Connection) -> list[RelistedSource]:
         archives = archives_by_source(connection, keys)
         addresses = load_addresses(connection, ids=list(archives)) if archives else []
-        return [RelistedSource(address, -math.inf, archives[address.id]) for address in addresses]
+        return [RelistedSource(address, -math.inf, dict.fromkeys(archives[address.id])) for address in addresses]
 
-    looks = session.read(look)
-    archives = {look.address.id: look.archives for look in looks}
-    unsettled: dict[int, Mapping[ZipKey, ListedFile]] = {}
     again: list[RelistedSource] = []
-    for listing in list_again(looks, session):
+    for first, listing in list_again(session.read(look), session):
         if listing.error is not None:
             log.warning("%s", listing.error)
-        if recent := _record_archives(session, listing, archives[listing.address.id]):
-            unsettled[listing.address.id] = recent
+        if recent := _record_archives(session, listing, first.archives.keys()):
             again.append(RelistedSource(listing.address, listing.ended, recent))
-    for second in list_again(again, session):
-        record_second_listing(session, second, unsettled[second.address.id])
+    for second, listing in list_again(again, session):
+        record_second_listing(session, listing, second.archives)
 
 
 def _record_archives(session: Session, listing: SourceListing, keys: Collection[ZipKey]) -> Mapping[ZipKey, ListedFile]:

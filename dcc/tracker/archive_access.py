@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, Select, select
 
 from dcc.archives.entries import write_entry
+from dcc.archives.extraction import archive_members
 from dcc.archives.limits import ArchiveLimits
-from dcc.archives.members import archive_members
 from dcc.databases.list_parameters import rows_with
 from dcc.errors import (
     DiskFullError,

@@ -9,9 +9,9 @@ from pydantic import SecretStr
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.session.fetching.archive_transfer import Transfer
-from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import (
     DownloadMessage,
+    DownloadSlots,
     PrefetchedArchives,
     SourceDownloads,
     TransferCompleted,

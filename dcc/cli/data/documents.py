@@ -41,9 +41,8 @@ def document(document: str, rebuilt: bool, differ: bool) -> None:
     database. --diff compares what both say, and not white space, comments, or the order of attributes.
     """
     from dcc.cli.submissions.archives import echo_file
-    from dcc.documents.comparison import differences
     from dcc.documents.reading import read_document
-    from dcc.documents.writing_xml import document_pieces
+    from dcc.documents.writing_xml import differences, document_pieces
     from dcc.qc.rows.loading import load_document
     from dcc.qc.stored_records import find_document
     from dcc.tracker.archive_access import delivered_document, fetched_document

@@ -14,7 +14,7 @@ from dcc.cli.shell.output import printable
 from dcc.data_outcomes import ZipData
 from dcc.messages import count_of
 from dcc.phases import Phase
-from dcc.session.listeners import Listeners
+from dcc.session.sessions import Listeners
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

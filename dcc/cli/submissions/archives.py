@@ -81,8 +81,8 @@ def list_files(archive: str, attempt: int | None, as_json: bool) -> None:
       "attempt" (whose files follow), "files": a list of {"path", "size_bytes"}, or null,
       "problem" (why the files are not known, or null)}
     """
+    from dcc.archives.extraction import archive_members
     from dcc.archives.limits import ArchiveLimits
-    from dcc.archives.members import archive_members
 
     settings = settings_from_environment()
     attempts, chosen = _attempts(settings, archive, attempt)

@@ -99,7 +99,7 @@ def _rows_inside(archive: Path, place: str, schemas: SchemaSet) -> list[dict[str
 
 def _rows(files: dict[str, Path], schemas: SchemaSet) -> list[dict[str, Any]]:
     from dcc.archives.manifest import manifest_row
-    from dcc.session.prepare.manifests import count_file
+    from dcc.session.prepare.archive_checks import count_file
 
     rows = []
     for place, path in files.items():

@@ -49,8 +49,8 @@ from dcc.outcomes import FAILED_ENDS
 from dcc.qc.database import QC_DATABASE
 from dcc.qc.reference.freshness import freshness
 from dcc.reports.own_directories import own_directories, own_files
+from dcc.session.crawling import list_source
 from dcc.session.leases import Lease, active_sessions, read_leases
-from dcc.session.source_listings import list_source
 from dcc.settings import Settings
 from dcc.settings.recipients import parse_smtp_url, parse_webhook
 from dcc.sources.access import parse_hostname, resolve_accesskey

@@ -166,7 +166,11 @@ class Batch:
     def _add_downloads(self, connection: Connection, session_id: int) -> list[int]:
         if not self.downloads:
             return []
-        retries = [{"number": hosting.id} for job, hosting in self.downloads if _is_retry(job, hosting)]
+        retries = [
+            {"number": hosting.id}
+            for job, hosting in self.downloads
+            if hosting.failed_before or hosting.id in job.failed_hostings
+        ]
         if retries:
             connection.execute(_COUNT_RETRY, retries)
         hostings = [hosting.id for _, hosting in self.downloads]
@@ -179,19 +183,6 @@ class Batch:
 
 def _new_document(job: Job, document: ArchiveDocument, centres: Mapping[str, int]) -> NewDocument:
     name = document.name
-    return NewDocument(
-        zip_download_id=job.download_id or 0,
-        file_name=document.file_name,
-        centre_id=None if name is None else centres.get(name.centre),
-        created=None if name is None else name.created,
-        inc=None if name is None else name.inc,
-        size_bytes=document.size_bytes,
-        md5=document.md5,
-        state=document.state,
-        place=document.place,
-        archives=document.archives,
-    )
-
-
-def _is_retry(job: Job, hosting: Hosting) -> bool:
-    return hosting.failed_before or hosting.id in job.failed_hostings
+    centre_id, created, inc = (centres.get(name.centre), name.created, name.inc) if name else (None, None, None)
+    found = document.size_bytes, document.md5, document.state, document.place, document.archives
+    return NewDocument(job.download_id or 0, document.file_name, centre_id, created, inc, *found)

@@ -29,16 +29,16 @@ from dcc.rights import Delegations
 from dcc.rules.upload import OWNERSHIP
 from dcc.session.data.data_session import DataSession
 from dcc.session.data.document_log import clear_kinds, rewrite_log
-from dcc.session.data.document_queries import waiting_for_upload
-from dcc.session.data.judging import may_be_judged_again
-from dcc.session.data.prepared_archives import prepared_temporarily
-from dcc.session.data.qc_documents import (
+from dcc.session.data.document_queries import (
     QcDocument,
     counted_by_tracker,
     documents_by_id,
     in_state,
     standing_documents,
+    waiting_for_upload,
 )
+from dcc.session.data.judging import may_be_judged_again
+from dcc.session.data.prepared_archives import prepared_temporarily
 from dcc.session.data.result_recorder import record_results
 from dcc.session.data.upload_order import DueDocument, document_to_apply
 from dcc.session.data.uploading import Uploader, failed_upload

@@ -1,30 +1,45 @@
-"""A session's work on valid documents: upload, data, context, overview and qc, each for all of them in turn."""
+"""A session's work on valid documents: upload, data, context, overview and qc, each for all of them in turn.
+
+Documents show steps that the settings leave out as cancelled, and go on where what follows needs them not. The upload
+is needed by all that follows, and contexts by overviews and quality control: there documents stay. When a step is left
+out no more, the next session makes up for it.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
-from dcc.data_outcomes import ContextsBuilt, DataOutcome, ZipData
-from dcc.outcomes import ZipKey
-from dcc.phases import Phase
+from dcc.data_outcomes import ContextsBuilt, DataOutcome, ZipData, left_out_message
+from dcc.databases.transactions import run_reading, run_writing
+from dcc.messages import mark, message
+from dcc.outcomes import LEFT_OUT, Problem, ZipKey
+from dcc.phases import Phase, Status
+from dcc.qc.judging.many_documents import ContentFindings, judge_together
 from dcc.runtime.log_context import logging_about, progress_log
 from dcc.session.data.corrections import record_missed_withdrawals
-from dcc.session.data.data_session import DataSession
+from dcc.session.data.data_session import DataSession, current_basis, data_of
+from dcc.session.data.document_log import clear_entries
+from dcc.session.data.document_queries import documents_of, load_documents
 from dcc.session.data.judging import check_documents
-from dcc.session.data.left_out_steps import leave_out, resume_left_out_steps
 from dcc.session.data.quality_control import (
     build_contexts_of,
     build_overviews_of,
     update_document_states,
 )
+from dcc.session.data.result_recorder import DocumentResult, Recorder
+from dcc.session.data.upload_order import DueDocument
 from dcc.session.data.uploading import upload_documents
 from dcc.session.sessions import Session
 from dcc.store.staging import Staging
+from dcc.tracker.models import AnException, XmlLog
+from dcc.tracker.problems import KIND, entries_that_hold
+from dcc.tracker.states import State
+from dcc.vocabulary import Severity
 
 session_log = progress_log(__name__)
 
@@ -93,3 +108,77 @@ def _log_outcome(outcome: DataOutcome) -> None:
                 sum(document.finding_counts.values()),
                 f"; {document.reason}" if document.reason else "",
             )
+
+
+_PORTION: Final = 250
+_KINDS: Final = {kind: phase for phase, kind in LEFT_OUT.items()}
+_AGAIN: Final = mark("The step {step} is not left out any more.")
+
+
+def leave_out(work: DataSession, phase: Phase) -> Iterator[ZipData]:
+    """Show the documents that wait for a step which is left out for them as (step, cancelled)."""
+    due = work.due(phase, left_out=True)
+    if not due:
+        return
+    task = work.session.start_task(phase, f"Left out, for {len(due):,} documents")
+
+    def results() -> Iterator[DocumentResult]:
+        for start in range(0, len(due), _PORTION):
+            work.session.check()
+            portion = due[start : start + _PORTION]
+            if phase is Phase.DATA:
+                _accept_unchecked(work, portion)
+            yield from (_left_out_result(document, phase) for document in portion)
+
+    yield from Recorder(work, phase, due).record(results())
+    work.session.finish_task(task, failed=False)
+
+
+def _left_out_result(document: DueDocument, phase: Phase) -> DocumentResult:
+    reason = left_out_message(phase)
+    kind = LEFT_OUT[phase]
+    state = State(phase, Status.CANCELLED)
+    problem = Problem(kind, reason, code=kind, severity=Severity.UNCHECKED)
+    return DocumentResult(
+        document, data_of(document, state, reason=str(reason), left_out=(phase,)), state, noted=(problem,)
+    )
+
+
+def _accept_unchecked(work: DataSession, documents: Sequence[DueDocument]) -> None:
+    """Have what the documents brought count as valid, since no rule is asked."""
+    stored = run_reading(work.qc, lambda connection: documents_of(connection, documents))
+    basis = current_basis(work)
+    found = [ContentFindings(document.id, ()) for document in stored.values()]
+    run_writing(work.qc, lambda connection: judge_together(connection, found, basis))
+
+
+def resume_left_out_steps(work: DataSession) -> None:
+    """Have documents go back to the first step that was left out of them and is left out no more."""
+    if work.keys is not None:
+        return
+    noted = work.read(_recorded_steps)
+    if not noted:
+        return
+    documents = work.read(lambda connection: load_documents(connection, noted, work.settings.naming))
+    back: dict[int, Phase] = {}
+    entries: list[int] = []
+    for document in documents:
+        steps = noted[document.xml_id]
+        again = [phase for phase in sorted(steps) if phase not in work.left_out_of(document)]
+        if again and work.covers(document.key):
+            back[document.xml_id] = again[0]
+            entries += [entry for phase in again for entry in steps[phase]]
+    for phase in set(back.values()):
+        ids = [xml_id for xml_id, first in back.items() if first is phase]
+        reason = str(message(_AGAIN, step=phase.short_name))
+        work.reopen(dict.fromkeys(ids, State(phase, Status.PENDING)), reason)
+    work.session.write(lambda connection: clear_entries(connection, entries))
+
+
+def _recorded_steps(connection: Connection) -> Mapping[int, dict[Phase, list[int]]]:
+    """The steps that are noted as left out, by the ids of documents; with the ids of the entries in their logs."""
+    query = entries_that_hold(XmlLog.id, KIND).where(AnException.short_name.in_(_KINDS))
+    found: dict[int, dict[Phase, list[int]]] = {}
+    for xml_id, entry, kind in connection.execute(query):
+        found.setdefault(xml_id, {}).setdefault(_KINDS[kind], []).append(entry)
+    return found

@@ -1,27 +1,31 @@
-"""The documents that wait for the phases after validation.
+"""The documents that wait for the phases after validation, and their rows in the QC database.
 
-Only documents of a submission's latest download count, and none while it waits to be downloaded again.
+Only documents of a submission's latest download count, and none while it waits to be downloaded again. A row belongs
+to the document of its `xml_file` id only if it is of the same file: a tracker that was made again gives the ids of a
+lost one to other documents.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, false, func, or_, select
 from sqlalchemy.orm import aliased
 
 from dcc.databases.list_parameters import IDS, rows_about
 from dcc.errors import BadFileNameError
-from dcc.naming import ANY_CENTRE, NamingConvention
+from dcc.naming import ANY_CENTRE, Action, NamingConvention
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.qc.models import DOCUMENT
 from dcc.session.data.upload_order import DueDocument, in_order_of_upload
 from dcc.tracker.decisions import DecisionKind, is_decided, is_on_hold
 from dcc.tracker.models import Centre, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.states import STATES, State
 from dcc.tracker.submission_rows import has_archive_bytes, named_after, state_of
+from dcc.vocabulary import DocumentAction, DocumentState
 
 log = logging.getLogger(__name__)
 
@@ -194,3 +198,87 @@ def _due_documents(
         if centre == name.centre:
             centre = name.centre
         yield DueDocument(xml_id, za_id, key, centre, name, size_bytes or 0, md5, STATES[phase, status], source)
+
+
+_NOT_UNDO: Final = DOCUMENT.c.action != DocumentAction.UNDO.value
+
+
+class QcDocument(NamedTuple):
+    """A document of the QC database, with the id of its `xml_file` in the tracker; `author` is who confirmed it."""
+
+    id: int
+    xml_id: int | None
+    state: DocumentState
+    author: str | None
+    key: ZipKey
+    file_name: str
+    md5: str
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it waits for confirmation."""
+        return self.state is DocumentState.HELD and self.author is None
+
+    def is_of(self, document: DueDocument) -> bool:
+        """Whether it belongs to a document of the tracker: the same file, not only the same id."""
+        mine = (self.xml_id, self.key, self.file_name, self.md5)
+        return mine == (document.xml_id, document.key, document.name.file_name, document.md5 or "")
+
+
+def documents_of(connection: Connection, documents: Iterable[DueDocument]) -> dict[int, QcDocument]:
+    """The rows of these documents of the tracker, by the ids of their `xml_file`."""
+    # They share equal names with the tracker's documents, to save memory.
+    wanted = {document.xml_id: document for document in documents}
+    return {
+        document.xml_id: found._replace(key=document.key, file_name=document.name.file_name, md5=document.md5 or "")
+        for found in _documents_of_rows(rows_about(connection, _OF_TRACKER, wanted))
+        if found.xml_id and found.is_of(document := wanted[found.xml_id])
+    }
+
+
+def documents_by_id(connection: Connection, document_ids: Iterable[int]) -> list[QcDocument]:
+    """The documents with these ids."""
+    return list(_documents_of_rows(rows_about(connection, _QC_BY_ID, document_ids)))
+
+
+def counted_by_tracker(
+    connection: Connection, documents: Iterable[QcDocument], naming: NamingConvention
+) -> list[tuple[DueDocument, QcDocument]]:
+    """Those documents that the tracker counts, as it has them, in the order of upload."""
+    by_xml_id = {found.xml_id: found for found in documents if found.xml_id is not None}
+    counted = load_documents(connection, by_xml_id, naming)
+    return [
+        (document, by_xml_id[document.xml_id]) for document in counted if by_xml_id[document.xml_id].is_of(document)
+    ]
+
+
+def in_state(connection: Connection, state: DocumentState, key: ZipKey | None = None) -> list[QcDocument]:
+    """The documents in a state that the tracker knows; of one submission only, if given."""
+    known = DOCUMENT.c.tracker_id.is_not(None)
+    query = _documents().where(DOCUMENT.c.state == state.value, known).order_by(DOCUMENT.c.id)
+    if key is not None:
+        query = query.where(DOCUMENT.c.zip_file == key.file_name, DOCUMENT.c.zip_action == key.action.value)
+    return list(_documents_of_rows(connection.execute(query)))
+
+
+def standing_documents(connection: Connection, centre: str | None = None) -> list[int]:
+    """The ids of the applied documents, of one centre only, if given."""
+    query = select(DOCUMENT.c.id).where(DOCUMENT.c.state == DocumentState.APPLIED.value, _NOT_UNDO)
+    return list(connection.scalars(query if centre is None else query.where(DOCUMENT.c.centre == centre)))
+
+
+_QC_COLUMNS: Final = ("id", "tracker_id", "state", "author", "zip_action", "zip_file", "file_name", "md5")
+
+
+def _documents() -> Any:
+    return select(*(DOCUMENT.c[name] for name in _QC_COLUMNS)).where(_NOT_UNDO)
+
+
+_OF_TRACKER: Final = _documents().where(DOCUMENT.c.tracker_id.in_(IDS))
+_QC_BY_ID: Final = _documents().where(DOCUMENT.c.id.in_(IDS))
+
+
+def _documents_of_rows(rows: Iterable[Any]) -> Iterator[QcDocument]:
+    for document_id, xml_id, state, author, action, zip_file, file_name, md5 in rows:
+        key = ZipKey(Action(action), zip_file)
+        yield QcDocument(document_id, xml_id, DocumentState(state), author, key, file_name, md5 or "")

@@ -20,12 +20,7 @@ from sqlalchemy import Connection
 from dcc.data_outcomes import ZipData
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.documents.reading import read_document
-from dcc.errors import (
-    DocumentError,
-    NotFoundError,
-    QcDatabaseUnreachableError,
-    StagedDocumentLostError,
-)
+from dcc.errors import DocumentError, NotFoundError, QcDatabaseUnreachableError, StagedDocumentLostError
 from dcc.messages import count_of, mark
 from dcc.naming import Action
 from dcc.phases import Phase, Status
@@ -40,15 +35,11 @@ from dcc.rules.context import latest_day
 from dcc.rules.findings import Finding, unpacked
 from dcc.rules.waivers import Waiver
 from dcc.runtime.log_context import logging_about
+from dcc.session.batches.planning import together
 from dcc.session.data.data_session import DataSession, current_basis, data_of, merged
 from dcc.session.data.document_problems import problems_of, worst_first
+from dcc.session.data.document_queries import QcDocument, counted_by_tracker, documents_by_id, documents_of
 from dcc.session.data.prepared_archives import PreparedFiles, basis_of, remove_prepared_files
-from dcc.session.data.qc_documents import (
-    QcDocument,
-    counted_by_tracker,
-    documents_by_id,
-    documents_of,
-)
 from dcc.session.data.result_recorder import DocumentResult, Recorder
 from dcc.session.data.upload_order import DueDocument
 from dcc.session.data.uploading import FINDINGS_TOLD
@@ -91,20 +82,21 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
     faults = len(work.faults)
     recorder = Recorder(work, Phase.DATA, due)
     left = Counter(document.key for document in due)
-    try:
+
+    def results() -> Iterator[DocumentResult]:
         for result in _check_all(work, [(document, applied[document.xml_id]) for document in due], basis):
             key = result.document.key
             left[key] -= 1
             if left[key] == 0:
                 # Before it is recorded: nobody would look for them if the session were killed in between.
                 remove_prepared_files(work.staging, key)
-            recorder.add(result)
-            if recorder.is_due:
-                yield from recorder.write()
+            yield result
+
+    try:
+        yield from recorder.record(results())
     except QcDatabaseUnreachableError:
         recorder.break_off()
         raise
-    yield from recorder.write()
     if work.with_faults:
         work.session.write(lambda connection: quarantine(connection, work.session.id, work.settings.max_faults))
     work.session.finish_task(task, failed=len(work.faults) > faults)
@@ -137,7 +129,6 @@ def _set_back(work: DataSession, uploaded: list[int], basis: JudgingBasis) -> li
 
 
 def _judge_uncounted(work: DataSession, documents: list[QcDocument], basis: JudgingBasis) -> None:
-    """Judge documents that only the QC database counts."""
     for document in documents:
         work.session.check()
         try:
@@ -206,7 +197,7 @@ def _uploaded(work: DataSession, due: list[DueDocument], applied: dict[int, QcDo
 def _check_all(work: DataSession, due: Sequence[DuePair], basis: JudgingBasis) -> Iterator[DocumentResult]:
     """Judge documents, in their order: together if their prepared findings are known, otherwise one by one."""
     with closing(PreparedFiles(work.staging, basis_of(basis, work.qc))) as files:
-        for portion in _portions(due):
+        for portion in together(due, _TOGETHER, (lambda one: one[0].size_bytes, _BYTES_TOGETHER)):
             work.session.check()
             known = {
                 stored.id: [unpacked(finding) for finding in findings]
@@ -223,20 +214,6 @@ def _check_all(work: DataSession, due: Sequence[DuePair], basis: JudgingBasis) -
                     yield _unjudged(*one, result)
                 else:
                     yield _result_of(work, *one, result, 0.0)
-
-
-def _portions(due: Sequence[DuePair]) -> Iterator[list[DuePair]]:
-    """The documents in their order, in groups for one transaction each."""
-    portion: list[DuePair] = []
-    size = 0
-    for one in due:
-        size += one[0].size_bytes
-        if portion and (len(portion) >= _TOGETHER or size > _BYTES_TOGETHER):
-            yield portion
-            portion, size = [], one[0].size_bytes
-        portion.append(one)
-    if portion:
-        yield portion
 
 
 def _prepared_findings(files: PreparedFiles, document: DueDocument) -> Sequence[Any] | None:
@@ -288,7 +265,7 @@ def _check(work: DataSession, document: DueDocument, stored: QcDocument, basis: 
 
 
 def _unjudged(document: DueDocument, stored: QcDocument, reason: Exception) -> DocumentResult:
-    return DocumentResult(document, data_of(document, document.state, document_id=stored.id, reason=str(reason)), None)
+    return DocumentResult.of_state(document, None, document_id=stored.id, reason=str(reason))
 
 
 def _faulty(work: DataSession, document: DueDocument, stored: QcDocument, error: Exception) -> DocumentResult:
@@ -331,7 +308,6 @@ def _judge(work: DataSession, document: DueDocument, stored: QcDocument, basis: 
 
 
 def _judge_rows(work: DataSession, stored: QcDocument, basis: JudgingBasis) -> Judgement:
-    """Judge a document from the QC database."""
     return run_writing(
         work.qc, lambda connection: judge_document(connection, stored.id, load_document(connection, stored.id), basis)
     )
