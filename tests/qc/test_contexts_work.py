@@ -5,10 +5,9 @@ from sqlalchemy import Engine, select, update
 
 from dcc.naming import Action
 from dcc.qc.contexts import affected_runs, building
+from dcc.qc.contexts.affected_runs import Build
 from dcc.qc.contexts.building import build_contexts
-from dcc.qc.contexts.genotypes import affected_genotypes
-from dcc.qc.contexts.overviews import build_overviews
-from dcc.qc.contexts.reference_basis import Build
+from dcc.qc.contexts.overviews import affected_genotypes, build_overviews
 from dcc.qc.models import RUN
 from tests.support.asking import execute_in, in_reading
 from tests.support.qc_contexts import assert_contexts_are_right, submit

@@ -14,7 +14,7 @@ from dcc.documents.contents import OntologyParameter, Procedure, SeriesParameter
 from dcc.documents.lexical import parse_number
 from dcc.qc.rows.bulk import insert_bulk
 from dcc.qc.rows.lines import as_lines, rows_of_lines
-from dcc.qc.rows.measurements import MeasurementRows
+from dcc.qc.rows.procedures import MeasurementRows
 from dcc.qc.rows.types import Row, TooLong
 
 TAIL = ("H", "PIPE", "µ\t", "PROC_001", None, "2013-10-31", "None")

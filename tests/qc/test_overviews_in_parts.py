@@ -9,9 +9,9 @@ from sqlalchemy import Engine, update
 from dcc.data_outcomes import OverviewsBuilt
 from dcc.naming import Action
 from dcc.qc.contexts import affected_runs
+from dcc.qc.contexts.affected_runs import Build
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
-from dcc.qc.contexts.reference_basis import Build
 from dcc.qc.models import DOCUMENT
 from tests.qc.test_overviews import forget_overviews, overviews_of, under
 from tests.support.asking import execute_in

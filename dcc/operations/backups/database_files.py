@@ -15,10 +15,10 @@ from sqlalchemy.engine import ExceptionContext
 
 from dcc.databases.database import DESCRIPTION, Database
 from dcc.databases.engines import database_label, disposed, open_url
-from dcc.databases.schema import exclusive_connection
-from dcc.databases.upgrades import (
+from dcc.databases.schema import (
     columns_of,
     create_last_update_trigger,
+    exclusive_connection,
     make_tables,
     make_views,
     record_revision,

@@ -11,9 +11,8 @@ from sqlalchemy import Connection, Row, String, and_, case, exists, func, or_, s
 from dcc.operations.consistency.inconsistency import Inconsistency, in_rows
 from dcc.operations.consistency.tracker_rows import pages
 from dcc.qc.apply.versions import key_columns
-from dcc.qc.contexts.affected_runs import affected_runs
+from dcc.qc.contexts.affected_runs import COLONIES, Build, affected_runs, recorded_basis
 from dcc.qc.contexts.membership import ContextKey, present_members, recorded_members, shares_of_procedure
-from dcc.qc.contexts.reference_basis import COLONIES, Build, recorded_basis
 from dcc.qc.models import CONTEXT, DOCUMENT, ENTITY_TABLES, FINDING, HISTORY, ISSUE, LIFETIME, MEASUREMENT, RUN, SHARE
 from dcc.rules.upload import UPLOAD_RULES, describe
 from dcc.vocabulary import DocumentState, EntityKind

@@ -40,7 +40,7 @@ from dcc.operations.retention.policy import Policy, RetentionVerdict
 from dcc.operations.retention.staged_files import StagedKind
 from dcc.outcomes import FAILED_ENDS
 from dcc.qc.database import QC_DATABASE
-from dcc.qc.reference.freshness import freshness
+from dcc.qc.reference.refresh import freshness
 from dcc.reports.own_directories import own_directories, own_files
 from dcc.session.leases import Lease, active_sessions, read_leases
 from dcc.settings import Settings

@@ -12,10 +12,10 @@ parts and the targets of a delete; the lifetimes of versions show what took effe
 Refused parts of a document do not keep the rest from taking effect. An applied document is not applied again, unless it
 is an edit whose data have changed since. Nor is one with the same content under another name, while all of its entities
 still have that content. One that would end too many entities is held: only its own row stays, until it is confirmed
-(`holding`).
+(`withdrawal`).
 
 An edit or delete with data of a centre that its archive may not change is refused as a whole; an addition with such
-data is held (`ownership`).
+data is held (`decision.ForeignData`).
 
 New additions share their statements: first each one's result is decided, from the database and the additions before it.
 """
@@ -33,9 +33,16 @@ from dcc.databases.columns import utc_now
 from dcc.databases.list_parameters import change_rows, rows_with
 from dcc.databases.transactions import run_writing
 from dcc.naming import Action
-from dcc.qc.apply.decision import COUNTS, AppliedDocument, CurrentVersions, Decision, DocumentWithRows
+from dcc.qc.apply.decision import (
+    COUNTS,
+    AppliedDocument,
+    CurrentVersions,
+    Decision,
+    DocumentWithRows,
+    ForeignData,
+    OtherCentre,
+)
 from dcc.qc.apply.entity_rows import NUMBERED_TABLES, copy_rows, loader_on
-from dcc.qc.apply.ownership import ForeignData, OtherCentre
 from dcc.qc.apply.upload_findings import (
     UploadFinding,
     duplicate,

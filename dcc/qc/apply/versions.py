@@ -1,6 +1,6 @@
 """Versions of entities: which version of an entity is current, and how versions begin and end.
 
-Entities are identified by their keys (`entity_keys`).
+Entities are identified by their keys (`rows.types`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dcc.databases.list_parameters import as_json, change_rows, rows_with, sorte
 from dcc.qc.models import ENTITY_TABLES, EXPERIMENT, LIFETIME, NAMED, SPECIMEN
 from dcc.qc.models.base import ID_LENGTH
 from dcc.qc.rows.bulk import insert_bulk
-from dcc.qc.rows.entity_keys import Key, iso_day
+from dcc.qc.rows.types import Key, iso_day
 from dcc.vocabulary import EntityKind
 
 _KEY_COLUMNS: Final[dict[EntityKind, tuple[str, ...]]] = {

@@ -3,14 +3,31 @@
 A document affects the experiments, lines and housings of which it opened or ended a version, its own ones (which may
 have been judged again). It also affects the current experiments on specimens of which it opened or ended a version:
 these may have another genotype or strain now.
+
+Both builds follow snapshots of reference data, too (`follow_basis`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, exists, false, func, or_, select, union_all
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    false,
+    func,
+    insert,
+    or_,
+    select,
+    union_all,
+)
 
 from dcc.databases.list_parameters import (
     as_json,
@@ -20,11 +37,64 @@ from dcc.databases.list_parameters import (
     sorted_chunks,
 )
 from dcc.naming import DocumentKind
-from dcc.qc.apply.upload_lock import lock_centres_of
+from dcc.qc.apply.upload_lock import lock_all, lock_centres_of
 from dcc.qc.apply.versions import same_text
-from dcc.qc.contexts.reference_basis import Build
-from dcc.qc.models import DOCUMENT, EXPERIMENT, LIFETIME, LINE, NAMED, RUN, SPECIMEN
+from dcc.qc.models import BUILD_BASIS, DOCUMENT, EXPERIMENT, LIFETIME, LINE, NAMED, RUN, SNAPSHOT, SPECIMEN
+from dcc.reference.impress import Impress
+from dcc.reference.snapshots import Colonies, Strains
 from dcc.vocabulary import DocumentAction, DocumentState, EntityKind
+
+NO_SNAPSHOT: Final = 0
+"""The id for a missing snapshot."""
+
+COLONIES: Final = Colonies.NAME
+STRAINS: Final = Strains.NAME
+IMPRESS: Final = Impress.NAME
+
+Basis = Mapping[str, int]
+"""The id of a snapshot by the name of its set."""
+
+
+class Build(StrEnum):
+    """What is built."""
+
+    CONTEXTS = "contexts"
+    OVERVIEWS = "overviews"
+
+
+def active_basis(connection: Connection, names: Iterable[str]) -> Basis:
+    """The active snapshots of these sets; `NO_SNAPSHOT` if there is none."""
+    wanted = dict.fromkeys(names, NO_SNAPSHOT)
+    statement = select(SNAPSHOT.c.name, func.max(SNAPSHOT.c.id)).where(
+        SNAPSHOT.c.is_active, SNAPSHOT.c.name.in_(wanted)
+    )
+    return wanted | dict(connection.execute(statement.group_by(SNAPSHOT.c.name)).all())
+
+
+def recorded_basis(connection: Connection, build: Build) -> Basis:
+    """The snapshots of the last build; empty before the first."""
+    statement = select(BUILD_BASIS.c.name, BUILD_BASIS.c.snapshot_id).where(BUILD_BASIS.c.build == build.value)
+    return dict(connection.execute(statement).all())
+
+
+def _record_basis(connection: Connection, build: Build, basis: Basis) -> None:
+    """Record the snapshots of a build."""
+    connection.execute(delete(BUILD_BASIS).where(BUILD_BASIS.c.build == build.value))
+    rows = [{"build": build.value, "name": name, "snapshot_id": row_id} for name, row_id in basis.items()]
+    connection.execute(insert(BUILD_BASIS), rows)
+
+
+def follow_basis(connection: Connection, build: Build, names: Iterable[str], renew: Callable[[Basis], None]) -> None:
+    """Have a build follow the active snapshots of these sets: `renew` if it was built with others; record them."""
+    if active_basis(connection, names) == recorded_basis(connection, build):
+        return
+    lock_all(connection)
+    basis, recorded = active_basis(connection, names), recorded_basis(connection, build)
+    if basis != recorded:
+        if recorded:
+            renew(basis)
+        _record_basis(connection, build, basis)
+
 
 DOCUMENTS_AT_ONCE: Final = 2_500
 MEASUREMENTS_AT_ONCE: Final = 500_000

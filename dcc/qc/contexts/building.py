@@ -3,6 +3,9 @@
 The table `context_member` records under what each procedure run is counted. Affected runs that must be counted
 differently are removed from their former contexts and added to the new ones, by sums over their measurements. So the
 cost depends on the changes, not on the size of the database.
+
+An error in them would stay. So `recount_contexts`, for a database that was repaired by hand or restored in part,
+compares the recorded values with a count of the measurements, one procedure of a centre at a time, and corrects them.
 """
 
 from __future__ import annotations
@@ -11,23 +14,29 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Engine, Select, func, select
+from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, func, select, union
 
 from dcc.data_outcomes import ContextCounts, ContextsBuilt
-from dcc.databases.columns import utc_now
+from dcc.databases.columns import require_text, utc_now
 from dcc.databases.list_parameters import as_json, groups_in, rows_with, sorted_chunks
 from dcc.databases.transactions import run_reading, run_writing
-from dcc.qc.apply.upload_lock import PATIENCE_SECONDS
+from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, lock_all
 from dcc.qc.contexts.affected_runs import (
+    COLONIES,
     ArchiveFilter,
+    Basis,
+    Build,
     affected_runs,
     due_documents,
+    follow_basis,
     mark_built,
+    recorded_basis,
     runs_by_colony,
 )
-from dcc.qc.contexts.experiment_validity import update_validity
+from dcc.qc.contexts.experiment_validity import update_all_validity, update_validity
 from dcc.qc.contexts.listings import newest_history
 from dcc.qc.contexts.membership import (
     ContextKey,
@@ -36,14 +45,16 @@ from dcc.qc.contexts.membership import (
     RunContexts,
     members_of,
     newest_member,
+    present_members,
     present_places,
     recorded_members,
     recorded_places,
     replace_members,
+    shares_of_procedure,
 )
-from dcc.qc.contexts.recording import ContextChanges, write_changes
-from dcc.qc.contexts.reference_basis import COLONIES, Basis, Build, follow_basis, recorded_basis
-from dcc.qc.models import CONTEXT, MEASUREMENT
+from dcc.qc.contexts.overviews import rebuild_overviews
+from dcc.qc.contexts.recording import ContextChange, ContextChanges, write_changes
+from dcc.qc.models import CONTEXT, DOCUMENT, HISTORY, MEASUREMENT, RUN, SHARE
 from dcc.vocabulary import ContextEvent, ContextState
 
 
@@ -243,3 +254,83 @@ def _counts(connection: Connection, happened: Mapping[tuple[str, ContextEvent], 
         )
         for centre in centres
     )
+
+
+_WAITS: Final = DOCUMENT.c.contexts_built.is_(False)
+
+
+@dataclass(frozen=True, slots=True)
+class RecountResult:
+    """The result of a recount: the number of contexts, and of corrected ones."""
+
+    contexts: int
+    corrected: int
+    seconds: float
+
+
+def recount_contexts(qc: Engine, *, author: str, reason: str) -> RecountResult:
+    """Recount all data contexts, correct those that differ, and rebuild the overviews.
+
+    Corrections are in the history of the context, with author and reason. Contexts are one transaction, in which no
+    document is applied, and overviews another. Raises as `decide`.
+    """
+    started = time.monotonic()
+    require_text("reason", reason, HISTORY.c.reason)
+    full_reason = f"Counted again by {author}: {reason}"
+    require_text("reason", full_reason, HISTORY.c.reason)
+    recounted = run_writing(qc, partial(_recount_all, reason=full_reason), patience_seconds=PATIENCE_SECONDS)
+    build_contexts(qc)
+    rebuild_overviews(qc)
+    return replace(recounted, seconds=time.monotonic() - started)
+
+
+def _recount_all(connection: Connection, *, reason: str) -> RecountResult:
+    lock_all(connection)
+    update_all_validity(connection)
+    basis = recorded_basis(connection, Build.CONTEXTS)
+    if basis:
+        _correct_members(connection, basis)
+    corrected = sum(len(_correct_sums(connection, *group, reason)) for group in _groups(connection))
+    contexts = connection.scalar(select(func.count()).select_from(CONTEXT)) or 0
+    return RecountResult(contexts, corrected, 0.0)
+
+
+def _correct_members(connection: Connection, basis: Basis) -> None:
+    """Correct the keys of runs, except of those that waiting documents affect."""
+    waiting = affected_runs(connection, list(connection.scalars(select(DOCUMENT.c.id).where(_WAITS))))
+    runs = [run_id for run_id in connection.scalars(select(RUN.c.id).order_by(RUN.c.id)) if run_id not in waiting]
+    for chunk in sorted_chunks(runs):
+        before, now = recorded_members(connection, chunk), present_members(connection, chunk, basis[COLONIES])
+        changed = {member.procedure_run_id for member in before ^ now}
+        if changed:
+            was = [one for one in before if one.procedure_run_id in changed]
+            replace_members(connection, was, [one for one in now if one.procedure_run_id in changed])
+
+
+def _groups(connection: Connection) -> list[tuple[str, str]]:
+    """The centres and procedures of measurements and contexts."""
+    columns = (func.rtrim(MEASUREMENT.c.centre), func.rtrim(MEASUREMENT.c.procedure_id))
+    of_contexts = select(CONTEXT.c.centre, CONTEXT.c.procedure_id)
+    return sorted({(row[0], row[1]) for row in connection.execute(union(select(*columns), of_contexts))})
+
+
+def _correct_sums(
+    connection: Connection, centre: str, procedure_id: str, reason: str
+) -> dict[ContextKey, ContextEvent]:
+    """Correct the sums of the contexts of a procedure at a centre."""
+    changes = ContextChanges()
+    for share in shares_of_procedure(connection, centre, procedure_id):
+        changes.add(*share)
+    of_group = (CONTEXT.c.centre == centre) & (CONTEXT.c.procedure_id == procedure_id)
+    for row in connection.execute(select(CONTEXT).where(of_group)):
+        change = changes.contexts.setdefault(_key_of(row), ContextChange())
+        change.measurements -= row.measurements
+        change.fingerprints -= int(row.checksum, 16)
+    parts = select(SHARE.c.document_id, SHARE.c.measurements.label("part"), CONTEXT)
+    for row in connection.execute(parts.join(CONTEXT, CONTEXT.c.id == SHARE.c.context_id).where(of_group)):
+        changes.contexts.setdefault(_key_of(row), ContextChange()).add_part(row.document_id, -row.part)
+    return write_changes(connection, changes, reason)
+
+
+def _key_of(row: Row[Any]) -> ContextKey:
+    return ContextKey(*(getattr(row, name) for name in ContextKey._fields))

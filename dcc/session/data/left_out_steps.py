@@ -16,7 +16,7 @@ from dcc.databases.transactions import run_reading, run_writing
 from dcc.messages import mark, message
 from dcc.outcomes import LEFT_OUT, Problem
 from dcc.phases import Phase, Status
-from dcc.qc.judging.many_documents import ContentFindings, judge_together
+from dcc.qc.judging.documents import ContentFindings, judge_together
 from dcc.session.data.data_session import DataSession, current_basis, data_of
 from dcc.session.data.document_log import clear_entries
 from dcc.session.data.document_queries import load_documents
