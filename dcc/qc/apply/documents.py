@@ -43,17 +43,9 @@ from dcc.qc.apply.decision import (
     OtherCentre,
 )
 from dcc.qc.apply.entity_rows import NUMBERED_TABLES, copy_rows, loader_on
-from dcc.qc.apply.upload_findings import (
-    UploadFinding,
-    duplicate,
-    findings_of,
-    late,
-)
+from dcc.qc.apply.upload_findings import UploadFinding, duplicate, findings_of, late
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, IdReservation, lock_centres, reserve_ids
-from dcc.qc.apply.versions import (
-    end_versions,
-    open_versions,
-)
+from dcc.qc.apply.versions import end_versions, open_versions
 from dcc.qc.models import BLOCK, DOCUMENT, ENTITY_TABLES, FINDING, LIFETIME, MEASUREMENT, RUN
 from dcc.qc.rows.building import NUMBERED
 from dcc.qc.rows.documents import (

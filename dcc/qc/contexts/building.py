@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, func, select, union
+from sqlalchemy import ColumnElement, Connection, Engine, func, select, union
 
 from dcc.data_outcomes import ContextCounts, ContextsBuilt
 from dcc.databases.columns import require_text, utc_now
@@ -40,38 +40,19 @@ from dcc.qc.contexts.experiment_validity import update_all_validity, update_vali
 from dcc.qc.contexts.listings import newest_history
 from dcc.qc.contexts.membership import (
     ContextKey,
-    Member,
     Places,
     RunContexts,
+    correct_members,
     members_of,
-    newest_member,
     present_members,
     present_places,
-    recorded_members,
     recorded_places,
-    replace_members,
     shares_of_procedure,
 )
 from dcc.qc.contexts.overviews import rebuild_overviews
-from dcc.qc.contexts.recording import ContextChange, ContextChanges, write_changes
+from dcc.qc.contexts.recording import ContextChanges, key_of, write_changes
 from dcc.qc.models import CONTEXT, DOCUMENT, HISTORY, MEASUREMENT, RUN, SHARE
 from dcc.vocabulary import ContextEvent, ContextState
-
-
-@dataclass(slots=True)
-class _Step:
-    """One transaction's work: the number of included documents, and the events by centre.
-
-    `unfollowed`: none yet, because the validity of experiments does not follow these documents yet.
-    """
-
-    documents: int = 0
-    happened: Counter[tuple[str, ContextEvent]] = field(default_factory=Counter)
-    more: bool = True
-    unfollowed: bool = False
-
-    def take(self, happened: Mapping[ContextKey, ContextEvent]) -> None:
-        self.happened.update((key.centre, event) for key, event in happened.items())
 
 
 def build_contexts(qc: Engine, *, is_own: ArchiveFilter = None) -> ContextsBuilt:
@@ -86,55 +67,58 @@ def build_contexts(qc: Engine, *, is_own: ArchiveFilter = None) -> ContextsBuilt
     """
     started = time.monotonic()
     followed: set[int] = set()
+    documents = 0
+    happened: Counter[tuple[str, ContextEvent]] = Counter()
 
-    def take(connection: Connection) -> _Step:
+    def take(connection: Connection) -> _Taken | None:
         return _take_documents(connection, followed, is_own)
 
-    total = run_writing(qc, _follow_reference_data, patience_seconds=PATIENCE_SECONDS)
-    while True:
-        step = run_writing(qc, take, patience_seconds=PATIENCE_SECONDS)
-        if step.unfollowed:
+    def count(connection: Connection) -> tuple[tuple[ContextCounts, ...], int]:
+        return _counts(connection, happened), newest_history(connection)
+
+    events = run_writing(qc, _follow_reference_data, patience_seconds=PATIENCE_SECONDS)
+    number: int | None = None
+    while number != 0:
+        happened.update((key.centre, event) for key, event in events.items())
+        while (taken := run_writing(qc, take, patience_seconds=PATIENCE_SECONDS)) is None:
             followed = run_writing(
                 qc, lambda connection: update_validity(connection, is_own), patience_seconds=PATIENCE_SECONDS
             )
-            continue
-        total.documents += step.documents
-        total.happened.update(step.happened)
-        if not step.more:
-            break
-
-    def count(connection: Connection) -> tuple[tuple[ContextCounts, ...], int]:
-        return _counts(connection, total.happened), newest_history(connection)
-
+        number, events = taken
+        documents += number
     # One consistent read: a decision after the counts must not be taken for counted.
     counts, history = run_reading(qc, count)
-    return ContextsBuilt(counts, total.documents, time.monotonic() - started, utc_now(), history)
+    return ContextsBuilt(counts, documents, time.monotonic() - started, utc_now(), history)
 
 
-def _follow_reference_data(connection: Connection) -> _Step:
-    step = _Step()
+Events = Mapping[ContextKey, ContextEvent]
+_Taken = tuple[int, Events]
+"""The number of documents that a transaction included, and what happened to contexts."""
+
+
+def _follow_reference_data(connection: Connection) -> Events:
+    events: dict[ContextKey, ContextEvent] = {}
 
     def renew(basis: Basis) -> None:
         runs = dict.fromkeys(runs_by_colony(connection))
-        step.take(_recount(connection, runs, basis, f"Reference data: {COLONIES} {basis[COLONIES]}"))
+        events.update(_recount(connection, runs, basis, f"Reference data: {COLONIES} {basis[COLONIES]}"))
 
     follow_basis(connection, Build.CONTEXTS, [COLONIES], renew)
-    return step
+    return events
 
 
-def _take_documents(connection: Connection, followed: Set[int], is_own: ArchiveFilter) -> _Step:
-    """`followed` are documents that the validity of experiments follows."""
-    step = _Step()
+def _take_documents(connection: Connection, followed: Set[int], is_own: ArchiveFilter) -> _Taken | None:
+    """None: the validity of experiments, which follows `followed`, does not follow the next documents yet."""
     documents = due_documents(connection, Build.CONTEXTS, is_own)
     if not set(documents) <= followed:
-        return _Step(unfollowed=True)
-    if documents:
-        # The recorded strains are of this snapshot: a newer one is for the next build.
-        basis = recorded_basis(connection, Build.CONTEXTS)
-        step.take(_recount(connection, affected_runs(connection, documents, Build.CONTEXTS), basis))
-        mark_built(connection, documents, Build.CONTEXTS)
-    step.documents, step.more = len(documents), bool(documents)
-    return step
+        return None
+    if not documents:
+        return 0, {}
+    # The recorded strains are of this snapshot: a newer one is for the next build.
+    basis = recorded_basis(connection, Build.CONTEXTS)
+    events = _recount(connection, affected_runs(connection, documents), basis)
+    mark_built(connection, documents, Build.CONTEXTS)
+    return len(documents), events
 
 
 def _recount(
@@ -142,83 +126,45 @@ def _recount(
 ) -> dict[ContextKey, ContextEvent]:
     """Count runs under their present keys; `runs` has the document that is the cause, if there is one."""
     changes = ContextChanges()
-    newest = newest_member(connection)
     for run_ids in sorted_chunks(runs):
-        difference = _compare(connection, run_ids, runs, basis[COLONIES], newest)
-        for share in difference.shares:
-            changes.add(*share)
-        replace_members(connection, difference.before, difference.now)
+        places = present_places(connection, run_ids, basis[COLONIES])
+        before, now = correct_members(connection, run_ids, members_of(places))
+        changed = {member.procedure_run_id for member in before | now}
+        _add_shares(connection, changes, -1, runs, recorded_places(connection, before))
+        _add_shares(connection, changes, 1, runs, {place: ids & changed for place, ids in places.items()})
     return write_changes(connection, changes, reason)
 
 
-class _Difference(NamedTuple):
-    """Runs that must be counted differently: their former and present keys, and the arguments of `Changes.add`."""
-
-    before: Collection[Member]
-    now: Collection[Member]
-    shares: Sequence[tuple[int, ContextKey, int, int, int | None]]
-
-
-def _compare(
-    connection: Connection, run_ids: Collection[int], causes: Mapping[int, int | None], colonies: int, newest: int
-) -> _Difference:
-    """`newest` is the highest id of a run that may be counted: higher ones are not read."""
-    present = present_places(connection, run_ids, colonies)
-    now, before = members_of(present), recorded_members(connection, [one for one in run_ids if one <= newest])
-    if not before:
-        return _Difference((), now, list(_shares(connection, 1, causes, present)))
-    changed = {member.procedure_run_id for member in before.symmetric_difference(now)}
-    was = {member for member in before if member.procedure_run_id in changed}
-    moved = {place: runs & changed for place, runs in present.items()}
-    shares = [
-        *_shares(connection, -1, causes, recorded_places(connection, was)),
-        *_shares(connection, 1, causes, moved),
-    ]
-    return _Difference(was, [one for one in now if one.procedure_run_id in changed], shares)
-
-
-def _shares(
-    connection: Connection, sign: int, causes: Mapping[int, int | None], places: Places
-) -> Iterator[tuple[int, ContextKey, int, int, int | None]]:
-    """The sums of runs where they are counted: added (`sign` 1) or removed (-1)."""
+def _add_shares(
+    connection: Connection, changes: ContextChanges, sign: int, causes: Mapping[int, int | None], places: Places
+) -> None:
+    """Add the sums of runs where they are counted (`sign` 1), or remove them (-1)."""
     groups: list[tuple[list[int], RunContexts, int | None]] = []
     for place, run_ids in places.items():
         of_cause: dict[int | None, list[int]] = {}
         for run_id in sorted(run_ids):
             of_cause.setdefault(causes[run_id], []).append(run_id)
         groups += [(runs, place, cause) for cause, runs in of_cause.items()]
+    if not groups:
+        return
     # In the order of their runs, which is that of the measurements.
     groups.sort(key=lambda group: group[0])
-    # Hundreds of documents have data in the same contexts: a key is made once.
-    keys: dict[tuple[str, ...], dict[str, ContextKey]] = {}
-    by_parameter = [keys.setdefault(place[1:], {}) for _, place, _ in groups]
-    for number, parameter_id, measurements, fingerprints in _sums(connection, [runs for runs, _, _ in groups]):
-        _, place, cause = groups[number]
-        key = by_parameter[number].get(parameter_id)
-        if key is None:
-            key = by_parameter[number][parameter_id] = place.context(parameter_id)
-        yield place.document_id, key, sign * measurements, sign * fingerprints, cause
+    found = connection.execute(_SUMS, {"runs": as_json([runs for runs, _, _ in groups])})
+    for number, parameter, measurements, fingerprints in found.all():
+        _, place, cause = groups[number - 1]
+        key = place.context(parameter.rstrip(" "))
+        changes.add(place.document_id, key, sign * measurements, sign * int(fingerprints), cause)
 
 
-def _sums(connection: Connection, groups: Sequence[Sequence[int]]) -> Iterator[tuple[int, str, int, int]]:
-    """The sums of runs in groups.
-
-    The index of a group, a parameter, the number of its measurements, and the sum of their fingerprints.
-    """
-    found = connection.execute(_SUMS, {"runs": as_json(groups)}).all() if groups else ()
-    for number, parameter, measurements, fingerprints in found:
-        yield number - 1, parameter.rstrip(" "), measurements, int(fingerprints)
-
-
-def _summed() -> Select[Any]:
-    """The number and the sum of the fingerprints of each parameter's measurements, in the groups of runs `runs`."""
-    group = groups_in("runs")
-    columns: Sequence[ColumnElement[Any]] = (group.c.number, MEASUREMENT.c.parameter_id)
-    summed = select(*columns, func.count(), func.sum(MEASUREMENT.c.fingerprint)).select_from(group)
-    return summed.join(MEASUREMENT, MEASUREMENT.c.procedure_run_id == group.c.value).group_by(*columns)
-
-
-_SUMS: Final = _summed()
+_GROUP: Final = groups_in("runs")
+_COLUMNS: Final[Sequence[ColumnElement[Any]]] = (_GROUP.c.number, MEASUREMENT.c.parameter_id)
+_SUMS: Final = (
+    select(*_COLUMNS, func.count(), func.sum(MEASUREMENT.c.fingerprint))
+    .select_from(_GROUP)
+    .join(MEASUREMENT, MEASUREMENT.c.procedure_run_id == _GROUP.c.value)
+    .group_by(*_COLUMNS)
+)
+"""The number and the sum of the fingerprints of each parameter's measurements, in the groups of runs `runs`."""
 
 
 def count_contexts(connection: Connection, centres: Collection[str] | None = None) -> tuple[ContextCounts, ...]:
@@ -300,11 +246,7 @@ def _correct_members(connection: Connection, basis: Basis) -> None:
     waiting = affected_runs(connection, list(connection.scalars(select(DOCUMENT.c.id).where(_WAITS))))
     runs = [run_id for run_id in connection.scalars(select(RUN.c.id).order_by(RUN.c.id)) if run_id not in waiting]
     for chunk in sorted_chunks(runs):
-        before, now = recorded_members(connection, chunk), present_members(connection, chunk, basis[COLONIES])
-        changed = {member.procedure_run_id for member in before ^ now}
-        if changed:
-            was = [one for one in before if one.procedure_run_id in changed]
-            replace_members(connection, was, [one for one in now if one.procedure_run_id in changed])
+        correct_members(connection, chunk, present_members(connection, chunk, basis[COLONIES]))
 
 
 def _groups(connection: Connection) -> list[tuple[str, str]]:
@@ -323,14 +265,10 @@ def _correct_sums(
         changes.add(*share)
     of_group = (CONTEXT.c.centre == centre) & (CONTEXT.c.procedure_id == procedure_id)
     for row in connection.execute(select(CONTEXT).where(of_group)):
-        change = changes.contexts.setdefault(_key_of(row), ContextChange())
+        change = changes[key_of(row)]
         change.measurements -= row.measurements
         change.fingerprints -= int(row.checksum, 16)
     parts = select(SHARE.c.document_id, SHARE.c.measurements.label("part"), CONTEXT)
     for row in connection.execute(parts.join(CONTEXT, CONTEXT.c.id == SHARE.c.context_id).where(of_group)):
-        changes.contexts.setdefault(_key_of(row), ContextChange()).add_part(row.document_id, -row.part)
+        changes[key_of(row)].parts[row.document_id] -= row.part
     return write_changes(connection, changes, reason)
-
-
-def _key_of(row: Row[Any]) -> ContextKey:
-    return ContextKey(*(getattr(row, name) for name in ContextKey._fields))

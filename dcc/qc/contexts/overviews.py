@@ -9,7 +9,7 @@ pipeline, strain, procedure and metadata group.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -57,14 +57,17 @@ from dcc.qc.contexts.affected_runs import (
     recorded_basis,
     withdrawals_among,
 )
-from dcc.qc.contexts.membership import BASELINE, UNKNOWN, genotype_of, of_snapshot, strain_of, with_specimens
-from dcc.qc.contexts.metadata_groups import (
-    Group,
-    ImportantMetadata,
-    groups_of,
-    remove_unused_groups,
-    save_groups,
+from dcc.qc.contexts.membership import (
+    BASELINE,
+    UNKNOWN,
+    counted_runs,
+    genotype_of,
+    of_snapshot,
+    or_unknown,
+    strain_of,
+    with_specimens,
 )
+from dcc.qc.contexts.metadata_groups import Circumstances, groups_of, remove_unused_groups, save_groups
 from dcc.qc.models import (
     COLONY,
     EXPERIMENT,
@@ -88,16 +91,13 @@ _KEY: Final = (SPECIMEN.c.centre, genotype_of(SPECIMEN).label("genotype"))
 
 def affected_genotypes(connection: Connection, document_ids: Collection[int]) -> set[GenotypeKey]:
     """The genotypes of the specimens that documents brought, or of which they opened or ended a version."""
-    answers = (_genotypes_touched_by(connection, chunk) for chunk in sorted_chunks(document_ids))
-    return set[GenotypeKey]().union(*answers)
-
-
-def _genotypes_touched_by(connection: Connection, ordered: Sequence[int]) -> set[GenotypeKey]:
-    withdrawals = document_parameters("withdrawals", withdrawals_among(connection, ordered))
-    given = document_parameters("documents", ordered) | withdrawals
-    changed = connection.execute(_CHANGED, given).all()
-    brought = connection.execute(_BROUGHT, given).all()
-    return {(centre, genotype) for centre, genotype in [*brought, *changed]}
+    found: set[GenotypeKey] = set()
+    for chunk in sorted_chunks(document_ids):
+        withdrawals = document_parameters("withdrawals", withdrawals_among(connection, chunk))
+        given = document_parameters("documents", chunk) | withdrawals
+        for statement in (_BROUGHT, _CHANGED):
+            found.update((centre, genotype) for centre, genotype in connection.execute(statement, given))
+    return found
 
 
 def all_genotypes(connection: Connection) -> set[GenotypeKey]:
@@ -171,13 +171,6 @@ def _same_in_sqlite(colony_id: ColumnElement[Any]) -> ColumnElement[bool]:
     return SPECIMEN.c.colony_id.between(colony_id, behind) & (func.rtrim(SPECIMEN.c.colony_id) == colony_id)
 
 
-def _genotypes_of_documents() -> Select[Any]:
-    """The centres and genotypes of the specimens that documents brought."""
-    query = select(SPECIMEN.c.centre, SPECIMEN.c.is_baseline, SPECIMEN.c.colony_id)
-    brought = query.where(SPECIMEN.c.document_id.in_(numbers_in("documents"))).distinct().subquery()
-    return select(brought.c.centre, genotype_of(brought))
-
-
 def _changed() -> CompoundSelect[Any]:
     is_specimen = only_compared(LIFETIME.c.entity_kind) == EntityKind.SPECIMEN.value
     of_specimen = and_(is_specimen, LIFETIME.c.entity_id == SPECIMEN.c.id)
@@ -190,7 +183,7 @@ def _changed() -> CompoundSelect[Any]:
 
 _KEYS_AT_ONCE: Final = 500
 _WANTED: Final = tuple_(OVERVIEW_GENOTYPE.c.centre, OVERVIEW_GENOTYPE.c.genotype).in_(bindparam("keys", expanding=True))
-_BROUGHT: Final = _genotypes_of_documents()
+_BROUGHT: Final = select(*_KEY).where(SPECIMEN.c.document_id.in_(numbers_in("documents"))).distinct()
 _CHANGED: Final = _changed()
 _SHOWN_GENOTYPES: Final = select(OVERVIEW_GENOTYPE.c.centre).where(_WANTED).limit(1)
 _FORGET_GENOTYPES: Final = delete(OVERVIEW_GENOTYPE).where(_WANTED)
@@ -201,39 +194,32 @@ _OF_COLONIES: Final = _of_colonies(lambda colony_id: SPECIMEN.c.colony_id == col
 _OF_COLONIES_IN_SQLITE: Final = _of_colonies(_same_in_sqlite)
 
 
-def renew_animals(
-    connection: Connection, run_ids: Iterable[int], basis: Basis, important: ImportantMetadata
-) -> set[str]:
+def renew_animals(connection: Connection, run_ids: Iterable[int], basis: Basis) -> set[str]:
     """Update these runs in the overview; returns their centres."""
     centres: set[str] = set()
-    # New runs have higher ids than all shown ones, and need no query.
-    newest = connection.scalar(_NEWEST_ANIMAL) or 0
     for portion in sorted_chunks(run_ids):
-        rows, groups = _animal_rows(connection, portion, basis[COLONIES], important)
-        older = [run_id for run_id in portion if run_id <= newest]
-        shown = connection.execute(_SHOWN_ANIMALS, {"runs": as_json(older)}).all() if older else ()
-        for chunk in sorted_chunks(older if shown else ()):
-            connection.execute(_FORGET_ANIMALS, {"runs": chunk})
+        runs = as_json(portion)
+        found = connection.execute(_PRESENT_ANIMALS, {"runs": runs, "colonies": basis[COLONIES]}).all()
+        circumstances = [Circumstances(row[0], row.pipeline, row.procedure_id, *row[-2:]) for row in found]
+        groups = groups_of(connection, basis[IMPRESS], circumstances)
+        shown = connection.scalars(_SHOWN_ANIMALS, {"runs": runs}).all()
+        if shown:
+            connection.execute(_FORGET_ANIMALS, {"runs": portion})
         save_groups(connection, groups)
+        rows = []
+        for (run_id, position, *same, day, measurements, _, _), group in zip(found, groups, strict=True):
+            # MariaDB makes a decimal number of signed and unsigned ones together.
+            rows.append((run_id, int(position), *same, day and str(day), measurements, group.checksum))
         if rows:
             insert_bulk(connection, OVERVIEW_ANIMAL, rows)
-        centres |= {row[0] for row in shown} | {row[_CENTRE] for row in rows}
+        centres.update(shown, (row.centre for row in found))
     return centres
-
-
-def _animal_rows(
-    connection: Connection, run_ids: list[int], colonies: int, important: ImportantMetadata
-) -> tuple[list[tuple[Any, ...]], list[Group]]:
-    """The overview's rows for the present state of runs, and their metadata groups."""
-    found = connection.execute(_PRESENT_ANIMALS, {"runs": as_json(run_ids), "colonies": colonies}).all()
-    groups = groups_of(connection, important, [(row[0], row[3], row[5], row[-2], row[-1]) for row in found])
-    return [_animal_row(*pair) for pair in zip(found, groups, strict=True)], groups
 
 
 def _present_animals() -> CompoundSelect[Any]:
     """The overview's data on the current, valid ones of the parameter's runs, and the origin of their animals."""
-    given = RUN.c.id.in_(numbers_in("runs"))
-    animals = select(
+    animals = counted_runs(
+        EntityKind.EXPERIMENT,
         RUN.c.id.label("procedure_run_id"),
         func.coalesce(NAMED.c.position, 0).label("position"),
         EXPERIMENT.c.centre,
@@ -247,18 +233,12 @@ def _present_animals() -> CompoundSelect[Any]:
         SPECIMEN.c.gender,
         SPECIMEN.c.zygosity,
         type_coerce(EXPERIMENT.c.date, String),
-        _measured(),
+        _MEASURED,
         SPECIMEN.c.production_centre,
         SPECIMEN.c.phenotyping_centre,
-    ).select_from(RUN)
-    colonies: ColumnElement[Any] = bindparam("colonies")
-    of_experiment = and_(
-        only_compared(RUN.c.owner_kind) == EntityKind.EXPERIMENT.value, RUN.c.owner_id == EXPERIMENT.c.id
     )
-    animals = animals.join(EXPERIMENT, of_experiment)
-    animals = animals.where(given, EXPERIMENT.c.is_current, EXPERIMENT.c.validity == Validity.VALID)
-    nothing = [null() for _ in range(4)]
-    colonies_of_lines = select(
+    colonies_of_lines = counted_runs(
+        EntityKind.LINE,
         RUN.c.id,
         literal(0),
         LINE.c.centre,
@@ -267,42 +247,28 @@ def _present_animals() -> CompoundSelect[Any]:
         RUN.c.procedure_id,
         null(),
         func.rtrim(LINE.c.colony_id),
-        func.coalesce(func.rtrim(COLONY.c.strain_id), ""),
-        *nothing,
-        _measured(),
+        or_unknown(COLONY.c.strain_id),
+        *(null() for _ in range(4)),
+        _MEASURED,
         null(),
         null(),
-    ).select_from(RUN)
-    of_line = and_(only_compared(RUN.c.owner_kind) == EntityKind.LINE.value, RUN.c.owner_id == LINE.c.id)
-    colonies_of_lines = colonies_of_lines.join(LINE, of_line)
-    colonies_of_lines = colonies_of_lines.outerjoin(COLONY, of_snapshot(COLONY, LINE.c.colony_id, colonies))
-    colonies_of_lines = colonies_of_lines.where(given, LINE.c.is_current, LINE.c.validity == Validity.VALID)
-    return union_all(with_specimens(animals, EXPERIMENT, colonies), colonies_of_lines)
-
-
-def _measured() -> ColumnElement[int]:
-    """The number of a run's measurements."""
-    return (
-        select(func.count())
-        .select_from(MEASUREMENT)
-        .where(MEASUREMENT.c.procedure_run_id == RUN.c.id)
-        .correlate(RUN)
-        .scalar_subquery()
+    )
+    colonies: ColumnElement[Any] = bindparam("colonies")
+    return union_all(
+        with_specimens(animals, EXPERIMENT, colonies),
+        colonies_of_lines.outerjoin(COLONY, of_snapshot(COLONY, LINE.c.colony_id, colonies)),
     )
 
 
-def _animal_row(row: Sequence[Any], group: Group) -> tuple[Any, ...]:
-    """The row of the overview, with all its columns in their order."""
-    day = None if row[_DAY] is None else str(row[_DAY])
-    # MariaDB makes a decimal number of signed and unsigned ones together.
-    return (row[0], int(row[1]), *row[_CENTRE:_DAY], day, row[_DAY + 1], group.checksum)
-
-
-_CENTRE: Final = 2
-_DAY: Final = 12
-"""The indexes of `_present_animals`'s columns."""
 _GIVEN: Final = OVERVIEW_ANIMAL.c.procedure_run_id
-_NEWEST_ANIMAL: Final = select(func.max(_GIVEN))
+_MEASURED: Final = (
+    select(func.count())
+    .select_from(MEASUREMENT)
+    .where(MEASUREMENT.c.procedure_run_id == RUN.c.id)
+    .correlate(RUN)
+    .scalar_subquery()
+)
+"""The number of a run's measurements."""
 _SHOWN_ANIMALS: Final = select(OVERVIEW_ANIMAL.c.centre).where(_GIVEN.in_(numbers_in("runs"))).distinct()
 _FORGET_ANIMALS: Final = delete(OVERVIEW_ANIMAL).where(_GIVEN.in_(bindparam("runs", expanding=True)))
 _PRESENT_ANIMALS: Final = _present_animals()
@@ -378,7 +344,7 @@ def _take_documents(connection: Connection, is_own: ArchiveFilter) -> set[str] |
     documents = due_documents(connection, Build.OVERVIEWS, is_own)
     if not documents:
         return None
-    runs = affected_runs(connection, documents, Build.OVERVIEWS)
+    runs = affected_runs(connection, documents)
     genotypes = affected_genotypes(connection, documents)
     centres = _renew(connection, runs, genotypes, recorded_basis(connection, Build.OVERVIEWS))
     mark_built(connection, documents, Build.OVERVIEWS)
@@ -386,7 +352,7 @@ def _take_documents(connection: Connection, is_own: ArchiveFilter) -> set[str] |
 
 
 def _renew(connection: Connection, runs: Iterable[int], genotypes: Collection[GenotypeKey], basis: Basis) -> set[str]:
-    centres = renew_animals(connection, runs, basis, ImportantMetadata(basis[IMPRESS]))
+    centres = renew_animals(connection, runs, basis)
     renew_genotypes(connection, genotypes, basis)
     return centres | {centre for centre, _ in genotypes}
 

@@ -28,7 +28,6 @@ from dcc.naming import Action, DocumentKind
 from dcc.qc.judging.finding_store import (
     MESSAGE_LENGTH,
     VALUE_LENGTH,
-    FindingChanges,
     FindingRow,
     FindingVerdict,
     Key,
@@ -39,7 +38,7 @@ from dcc.qc.judging.finding_store import (
     upload_findings,
 )
 from dcc.qc.judging.lookups import SqlLookups
-from dcc.qc.judging.version_validity import EntityPlace, EntityPlaces, InvalidEntities, kinds_in, set_validity
+from dcc.qc.judging.version_validity import EntityPlace, InvalidEntities, find_places, kinds_in, set_validity
 from dcc.qc.models import DOCUMENT, ENTITY_TABLES, FINDING
 from dcc.qc.reference.snapshots import ActiveReference
 from dcc.rules.catalogue import CATALOGUE
@@ -174,14 +173,14 @@ def record_judgement(
     `findings` are not used for a document that deletes, or is the same as one that stands: that one has them.
     """
     stored = open_findings(connection, document.id)
-    tally = _Tally(basis, frozenset(finding.row.key for finding in stored))
+    tally = _Tally(basis, frozenset(row.key for row in stored))
     restate(connection, _judge(connection, document, findings, tally))
     found = tally.to_record()
     changes = replace_findings(connection, document.id, document.tracker_id, found, stored, tally.ended_by)
     changed = set_validity(connection, document.id, DocumentKind(document.kind), tally.invalid)
     judged = {"document": document.id, "new_judged_at": utc_now(), "new_judged_by": basis.signature}
     connection.execute(_CHANGED if changed else _RESULT, judged)
-    return _judgement(document.id, basis, tally, found, changes)
+    return _judgement(document.id, basis, tally, found, *changes)
 
 
 def assess(
@@ -190,16 +189,20 @@ def assess(
     """The judgement of `record_judgement` on a document without findings of earlier judgements; writes nothing."""
     tally = _Tally(basis, frozenset())
     _judge(connection, document, findings, tally)
-    return _judgement(document.id, basis, tally, tally.to_record(), FindingChanges((), ()))
+    return _judgement(document.id, basis, tally, tally.to_record())
 
 
 def _judge(
     connection: Connection, document: StoredDocument, findings: Iterable[Finding], tally: _Tally
 ) -> dict[FindingVerdict, list[int]]:
     """Count all findings in `tally`; returns the ids of those of the upload that get another verdict."""
+    basis = tally.basis
     changed = _judge_upload(connection, document, tally)
-    if not (document.deletes or tally.is_copy):
-        _judge_contents(connection, document, findings, tally)
+    coming = iter(() if document.deletes or tally.is_copy else findings)
+    while chunk := list(islice(coming, _CHUNK)):
+        judged = apply_waivers(chunk, basis.waivers, basis.today)
+        for each, place in zip(judged, find_places(connection, document.id, chunk), strict=True):
+            tally.take(each, place)
     return changed
 
 
@@ -255,8 +258,6 @@ class _Tally:
         finding = judged.finding
         ids = self.basis.reference.snapshot_ids
         snapshot = next((ids[name] for name in finding.references if name in ids), None)
-        waiver = judged.waiver.id if judged.waiver is not None else None
-        verdict = FindingVerdict(finding.severity, snapshot, waiver, not judged.is_waived)
         facts = facts_of(finding.code, finding.details, finding.value)
         return FindingRow(
             *facts._replace(message=shortened(facts.message, MESSAGE_LENGTH)),
@@ -265,7 +266,7 @@ class _Tally:
             None if finding.value is None else shortened(finding.value, VALUE_LENGTH),
             place.kind,
             place.id,
-            verdict,
+            _verdict(judged, snapshot),
         )
 
     def take_uploaded(self, row: FindingRow) -> None:
@@ -294,63 +295,40 @@ class _Tally:
         return [*self.rows, FindingRow(*facts, None, None, None, None, None, verdict)]
 
 
-def _judge_contents(
-    connection: Connection, document: StoredDocument, findings: Iterable[Finding], tally: _Tally
-) -> None:
-    basis = tally.basis
-    places = EntityPlaces(connection, document.id)
-
-    def take(chunk: list[Finding]) -> bool:
-        judged = apply_waivers(chunk, basis.waivers, basis.today)
-        for each, place in zip(judged, places.find(chunk), strict=True):
-            tally.take(each, place)
-        return bool(chunk)
-
-    # Nothing of a chunk is kept while the next one is read.
-    coming = iter(findings)
-    while take(list(islice(coming, _CHUNK))):
-        pass
-
-
 def _judge_upload(connection: Connection, document: StoredDocument, tally: _Tally) -> dict[FindingVerdict, list[int]]:
     """Apply the waivers in force to the findings of the upload; returns the ids of those that change."""
     changed: dict[FindingVerdict, list[int]] = defaultdict(list)
-    for uploaded in upload_findings(connection, document.id, document.centre):
-        stored = uploaded.stored
-        finding = Finding(
-            stored.row.code,
-            CATALOGUE[stored.row.rule].severity,
-            NO_DETAILS,
-            stored.row.line or 0,
-            stored.row.path or "",
-            centre=uploaded.centre,
-            procedure=uploaded.procedure,
-        )
+    for row, centre, procedure in upload_findings(connection, document.id, document.centre):
+        place = (row.line or 0, row.path or "")
+        severity = CATALOGUE[row.rule].severity
+        finding = Finding(row.code, severity, NO_DETAILS, *place, centre=centre, procedure=procedure)
         (judged,) = apply_waivers([finding], tally.basis.waivers, tally.basis.today)
-        waiver = judged.waiver.id if judged.waiver is not None else None
-        verdict = FindingVerdict(judged.finding.severity, None, waiver, not judged.is_waived)
-        if verdict != stored.row.verdict:
-            changed[verdict].append(stored.id)
-        tally.take_uploaded(stored.row._replace(verdict=verdict))
+        verdict = _verdict(judged)
+        if verdict != row.verdict:
+            changed[verdict].append(row.id)
+        tally.take_uploaded(row._replace(verdict=verdict))
     return changed
 
 
+def _verdict(judged: JudgedFinding, snapshot_id: int | None = None) -> FindingVerdict:
+    waiver = judged.waiver.id if judged.waiver is not None else None
+    return FindingVerdict(judged.finding.severity, snapshot_id, waiver, not judged.is_waived)
+
+
 def _judgement(
-    document_id: int, basis: JudgingBasis, tally: _Tally, found: Iterable[FindingRow], changes: FindingChanges
+    document_id: int,
+    basis: JudgingBasis,
+    tally: _Tally,
+    found: Iterable[FindingRow],
+    added: Iterable[FindingRow] = (),
+    cleared: Iterable[FindingRow] = (),
 ) -> Judgement:
     names = {snapshot_id: name for name, snapshot_id in basis.reference.snapshot_ids.items()}
-
-    def entries(rows: Iterable[FindingRow]) -> tuple[FindingEntry, ...]:
-        return tuple(entry_of(row, names) for row in rows)
-
-    return Judgement(
-        document_id,
-        any(severity.fails for _, severity in tally.counts),
-        entries([*tally.of_upload, *found]),
-        dict(tally.counts),
-        entries(changes.added),
-        entries(changes.cleared),
+    failed = any(severity.fails for _, severity in tally.counts)
+    recorded, new, gone = (
+        tuple(entry_of(row, names) for row in rows) for rows in ([*tally.of_upload, *found], added, cleared)
     )
+    return Judgement(document_id, failed, recorded, dict(tally.counts), new, gone)
 
 
 def entry_of(row: FindingRow, snapshot_names: Mapping[int, str]) -> FindingEntry:

@@ -27,71 +27,52 @@ class EntityPlace(NamedTuple):
     ended_by: int | None = None
 
 
-class _Version(NamedTuple):
-    id: int
-    ended_by: int | None
+Versions = dict[tuple[int, int], tuple[int, int | None]]
+"""By centre element and position, the row of a version and the document that ended it, if one did."""
 
 
-class EntityPlaces:
-    """The places of one document's findings."""
+def find_places(connection: Connection, document_id: int, findings: Sequence[Finding]) -> list[EntityPlace]:
+    """The places of findings of a document; a few statements whatever their number."""
+    of_document = select(BLOCK.c.position, BLOCK.c.id).where(BLOCK.c.document_id == document_id)
+    blocks: dict[int | None, int] = dict(connection.execute(of_document).all()) if findings else {}
+    wanted: dict[EntityKind, set[tuple[int, int]]] = defaultdict(set)
+    for finding in findings:
+        if finding.block in blocks and finding.entity_kind is not None and finding.entity is not None:
+            wanted[finding.entity_kind].add((blocks[finding.block], finding.entity))
+    versions = {kind: _versions(connection, kind, places) for kind, places in wanted.items()}
+    found = []
+    for finding in findings:
+        block_id = blocks.get(finding.block)
+        if finding.entity_kind is not None and finding.entity is not None:
+            of_kind = versions.get(finding.entity_kind, {})
+            version = (None, None) if block_id is None else of_kind.get((block_id, finding.entity), (None, None))
+            found.append(EntityPlace(finding.entity_kind.value, *version))
+        else:
+            found.append(EntityPlace(None if finding.block is None else BLOCK.name, block_id))
+    return found
 
-    def __init__(self, connection: Connection, document_id: int) -> None:
-        self._connection, self._document_id = connection, document_id
-        self._blocks: dict[int, int] | None = None
 
-    def find(self, findings: Sequence[Finding]) -> list[EntityPlace]:
-        """The place of each finding; a few statements whatever their number."""
-        wanted: dict[EntityKind, set[tuple[int, int]]] = defaultdict(set)
-        for finding in findings:
-            block_id = self._block_id(finding)
-            if block_id is not None and finding.entity_kind is not None and finding.entity is not None:
-                wanted[finding.entity_kind].add((block_id, finding.entity))
-        versions = {kind: self._versions(kind, places) for kind, places in wanted.items()}
-        return [self._place(finding, versions) for finding in findings]
-
-    def _place(self, finding: Finding, versions: dict[EntityKind, dict[tuple[int, int], _Version]]) -> EntityPlace:
-        block_id = self._block_id(finding)
-        if finding.entity_kind is None or finding.entity is None:
-            return EntityPlace(None, None) if finding.block is None else EntityPlace(BLOCK.name, block_id)
-        if block_id is None:
-            return EntityPlace(finding.entity_kind.value, None)
-        version = versions[finding.entity_kind].get((block_id, finding.entity))
-        if version is None:
-            return EntityPlace(finding.entity_kind.value, None)
-        return EntityPlace(finding.entity_kind.value, version.id, version.ended_by)
-
-    def _block_id(self, finding: Finding) -> int | None:
-        if finding.block is None:
-            return None
-        if self._blocks is None:
-            of_document = select(BLOCK.c.position, BLOCK.c.id).where(BLOCK.c.document_id == self._document_id)
-            self._blocks = {row.position: row.id for row in self._connection.execute(of_document)}
-        return self._blocks.get(finding.block)
-
-    def _versions(self, kind: EntityKind, places: set[tuple[int, int]]) -> dict[tuple[int, int], _Version]:
-        table = ENTITY_TABLES[kind].c
-        by_block: dict[int, set[int]] = defaultdict(set)
-        for block_id, position in places:
-            by_block[block_id].add(position)
-        found: dict[tuple[int, int], _Version] = {}
-        ended: dict[int, tuple[int, int]] = {}
-        columns = (table.id, table.block_id, table.position, table.is_current)
-        for blocks in sorted_chunks(by_block):
-            positions = set[int]().union(*(by_block[block_id] for block_id in blocks))
-            here = select(*columns).where(table.block_id.in_(blocks))
-            for row in rows_with(self._connection, here, table.position, positions):
-                found[row.block_id, row.position] = _Version(row.id, None)
-                if not row.is_current:
-                    ended[row.id] = (row.block_id, row.position)
-        for row_id, document_id in self._ended(kind, ended).items():
-            found[ended[row_id]] = _Version(row_id, document_id)
-        return found
-
-    def _ended(self, kind: EntityKind, ids: dict[int, tuple[int, int]]) -> dict[int, int]:
-        """The last document that ended each of the versions that were ever current."""
-        ends = select(LIFETIME.c.entity_id, LIFETIME.c.ended_by).where(LIFETIME.c.entity_kind == kind.value)
-        ends = ends.where(LIFETIME.c.ended_by.is_not(None)).order_by(LIFETIME.c.ended_by)
-        return dict(rows_with(self._connection, ends, LIFETIME.c.entity_id, ids))
+def _versions(connection: Connection, kind: EntityKind, places: set[tuple[int, int]]) -> Versions:
+    table = ENTITY_TABLES[kind].c
+    by_block: dict[int, set[int]] = defaultdict(set)
+    for block_id, position in places:
+        by_block[block_id].add(position)
+    found: Versions = {}
+    ended: dict[int, tuple[int, int]] = {}
+    columns = (table.id, table.block_id, table.position, table.is_current)
+    for blocks in sorted_chunks(by_block):
+        positions = set[int]().union(*(by_block[block_id] for block_id in blocks))
+        here = select(*columns).where(table.block_id.in_(blocks))
+        for row in rows_with(connection, here, table.position, positions):
+            found[row.block_id, row.position] = row.id, None
+            if not row.is_current:
+                ended[row.id] = (row.block_id, row.position)
+    # The last document that ended each of the versions that were ever current.
+    ends = select(LIFETIME.c.entity_id, LIFETIME.c.ended_by).where(LIFETIME.c.entity_kind == kind.value)
+    ends = ends.where(LIFETIME.c.ended_by.is_not(None)).order_by(LIFETIME.c.ended_by)
+    for row_id, document_id in rows_with(connection, ends, LIFETIME.c.entity_id, ended):
+        found[ended[row_id]] = row_id, document_id
+    return found
 
 
 _OF_DOCUMENT: Final[BindParameter[int]] = bindparam("document")
