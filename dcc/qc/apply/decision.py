@@ -9,7 +9,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from operator import itemgetter
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
@@ -30,8 +29,6 @@ from dcc.qc.rows.prepared_file import Entries, PreparedDocument
 from dcc.qc.rows.types import Key
 from dcc.rights import Rights
 from dcc.vocabulary import DocumentState, EntityKind
-
-_centre_of: Final = itemgetter(0)
 
 
 class OtherCentre(NamedTuple):
@@ -59,28 +56,24 @@ class OtherCentres:
 
     def __init__(self, rights: Rights | None) -> None:
         self._rights = rights
-        self._named: dict[str, Counter[str]] = {}
-        self._effective: dict[str, Counter[str]] = {}
+        self._named, self._effective = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
 
     def name(self, keys: Iterable[Key], kind: EntityKind) -> None:
         """Count entities in the document."""
-        self._count(self._named, keys, kind)
+        if self._rights is not None:
+            self._named.update((str(key[0]), kind.value) for key in keys if key[0] != self._rights.own)
 
     def take_effect(self, keys: Iterable[Key], kind: EntityKind) -> None:
         """Count entities that take effect."""
-        if self._named:
-            self._count(self._effective, keys, kind)
-
-    def _count(self, counts: dict[str, Counter[str]], keys: Iterable[Key], kind: EntityKind) -> None:
-        for name, number in Counter(map(_centre_of, keys)).items():
-            centre = str(name)
-            if self._rights is not None and centre != self._rights.own:
-                counts.setdefault(centre, Counter())[kind.value] += number
+        if self._named and self._rights is not None:
+            self._effective.update((str(key[0]), kind.value) for key in keys if key[0] != self._rights.own)
 
     def counts(self, *, effective: bool) -> tuple[OtherCentre, ...]:
         """The other centres in the document; of each the entities that took effect, or all."""
-        found = self._effective if effective else self._named
-        return tuple(OtherCentre(centre, dict(counts)) for centre, counts in sorted(found.items()))
+        found: dict[str, dict[str, int]] = {}
+        for (centre, kind), number in sorted((self._effective if effective else self._named).items()):
+            found.setdefault(centre, {})[kind] = number
+        return tuple(OtherCentre(*one) for one in found.items())
 
 
 COUNTS: Final = (*(f"{kind}s" for kind in EntityKind), "measurements")

@@ -190,8 +190,14 @@ class _Application:
         else:
             insert_documents(self._connection, [self._row_of(decision) for decision in decided])
         self._write_rows([decision for decision in decided if decision.keeps_rows], begins)
+        findings = []
         for one in decided:
-            self._note(one)
+            # A held addition has its reason; a document that would change much gets its findings with the confirmation.
+            applied, common = one.applied, {"document_id": one.document_id, "tracker_id": one.document.tracker_id}
+            kept = _about_foreign_data(applied) if applied.state is DocumentState.HELD else applied.findings
+            findings += [finding.columns() | common | {"created": utc_now()} for finding in kept]
+        if findings:
+            self._connection.execute(insert(FINDING), findings)
         return [decision.applied for decision in decided]
 
     def _write_rows(self, taken: Sequence[Decision], begins: Mapping[str, int]) -> None:
@@ -217,13 +223,6 @@ class _Application:
         applied, prepared = one.applied, one.prepared
         row = document_row(one.document, prepared.content, one.document_id, self._at, origin=prepared.origin)
         return row | {"state": applied.state.value, "late": applied.late} | applied.said
-
-    def _note(self, one: Decision) -> None:
-        """Write the findings."""
-        # An addition that waits for permission has its reason; one that would change much gets it when it is confirmed.
-        applied = one.applied
-        kept = _about_foreign_data(applied) if applied.state is DocumentState.HELD else applied.findings
-        _write_findings(self._connection, one.document, one.document_id, kept)
 
     def _decide(self, one: DocumentWithRows, entries: Iterable[Entries], confirmed: Row[Any] | None) -> Decision:
         document, rows = one.document, one.prepared.rows
@@ -282,14 +281,6 @@ class _Application:
 
 def _about_foreign_data(applied: AppliedDocument) -> tuple[UploadFinding, ...]:
     return tuple(finding for finding in applied.findings if finding.rule == OWNERSHIP)
-
-
-def _write_findings(
-    connection: Connection, document: DocumentToApply, document_id: int, findings: Sequence[UploadFinding]
-) -> None:
-    if findings:
-        common = {"document_id": document_id, "tracker_id": document.tracker_id, "created": utc_now()}
-        connection.execute(insert(FINDING), [finding.columns() | common for finding in findings])
 
 
 def _measurements_by_procedure(connection: Connection, document_id: int) -> dict[str, int]:

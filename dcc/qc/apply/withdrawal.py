@@ -208,13 +208,12 @@ def undo_submission(
         connection.execute(update(DOCUMENT).where(is_held).values(undone))
         for document_id in held:
             close_findings(connection, document_id, document_id)
-        found = _undo(connection, ids, author, reason)
+        found = undo_on(connection, ids, author, reason)
+        if found.builders:
+            raise RollBackError(found)
         withdrawn = tuple(sorted([*found.withdrawn, *held], reverse=True))
         owners = tuple(other.centre for other in others)
-        result = replace(found, withdrawn=withdrawn, others=owners, declined=declined)
-        if result.builders:
-            raise RollBackError(result)
-        return result
+        return replace(found, withdrawn=withdrawn, others=owners, declined=declined)
 
     return run_writing(engine, work, patience_seconds=PATIENCE_SECONDS)
 
@@ -227,7 +226,8 @@ def _held_documents(connection: Connection, ids: Sequence[int]) -> tuple[Decline
     return tuple(DeclinedDocument(centre, name) for number, name in names for centre in sorted(centres[number]))
 
 
-def _undo(connection: Connection, ids: Sequence[int], author: str | None, reason: str | None) -> WithdrawalResult:
+def undo_on(connection: Connection, ids: Sequence[int], author: str | None, reason: str | None) -> WithdrawalResult:
+    """Withdraw applied documents within a write transaction, which must be rolled back if others build on them."""
     undone_by: list[int] = []
     builders: dict[int, Builder] = {}
     withdrawn = sorted(set(ids), reverse=True)
@@ -237,17 +237,7 @@ def _undo(connection: Connection, ids: Sequence[int], author: str | None, reason
     rows = {DOCUMENT: len(withdrawn), LIFETIME: connection.scalar(ended) or 0}
     reserved = reserve_ids(connection, centres_of(connection, withdrawn), rows)
     for document_id in withdrawn:
-        row = connection.execute(select(DOCUMENT).where(DOCUMENT.c.id == document_id)).one_or_none()
-        if row is None or row.state != DocumentState.APPLIED.value:
-            raise NotFoundError(
-                f"Document {document_id} does not stand in the QC database. Check its number; what was withdrawn "
-                "already cannot be withdrawn again."
-            )
-        if row.action == DocumentAction.UNDO.value:
-            raise NotFoundError(
-                f"Document {document_id} is a withdrawal, of document {row.undoes}, and cannot be withdrawn itself. "
-                f"To bring the data back, retry {row.zip_action}/{row.zip_file}."
-            )
+        row = connection.execute(select(DOCUMENT).where(DOCUMENT.c.id == document_id)).one()
         builders = {one.document_id: one for one in builders_on(connection, document_id)} | builders
         if not builders:
             undone_by.append(_withdraw(connection, row, reserved, author, reason))

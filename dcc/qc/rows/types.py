@@ -10,9 +10,9 @@ Uses no database, like `dcc.qc.rows.building`.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -44,14 +44,12 @@ class TooLong(NamedTuple):
 
 def checks_by(limits: Limits) -> Mapping[str, LengthCheck]:
     """The length checks of each table's rows; equal limits share checks, which remember fitting texts."""
-    # Comparing limits takes as long as building the rows of some entities, and nearly always they are the last ones.
-    for known, checks in _KNOWN_CHECKS:
-        if known is limits:
-            return checks
-    found = next((checks for known, checks in _KNOWN_CHECKS if known == limits), None)
-    checks = found or {table: LengthCheck(table, texts) for table, texts in limits.items()}
-    _KNOWN_CHECKS.append((limits, checks))
-    return checks
+    return _checks(tuple(limits.items()))
+
+
+@lru_cache(maxsize=4)
+def _checks(limits: tuple[tuple[str, tuple[tuple[int, int, str], ...]], ...]) -> Mapping[str, LengthCheck]:
+    return {table: LengthCheck(table, texts) for table, texts in limits}
 
 
 class LengthCheck:
@@ -87,8 +85,6 @@ class LengthCheck:
                 return TooLong(f"{self._table}.{name}", len(value), limit)  # type: ignore[arg-type]
         return None
 
-
-_KNOWN_CHECKS: Final[deque[tuple[Limits, Mapping[str, LengthCheck]]]] = deque(maxlen=4)
 
 Key = tuple[str | bool | None, ...]
 
