@@ -45,7 +45,7 @@ from dcc.qc.apply.versions import (
     reopen_versions,
     same_animal,
     same_key,
-    same_text,
+    with_experiments,
 )
 from dcc.qc.models import DOCUMENT, ENTITY_TABLES, EXPERIMENT, FINDING, LIFETIME, NAMED, SPECIMEN
 from dcc.qc.rows.documents import DocumentToApply, close_findings, former_applications
@@ -317,15 +317,16 @@ def _changed_since(kind: EntityKind, side: str) -> Select[Any]:
 def _experiments_on_added() -> Select[Any]:
     """Later documents with effective experiments on specimens that this one added."""
     added, opened, document = LIFETIME.alias("added"), LIFETIME.alias("opened"), DOCUMENT.alias("d")
-    return (
+    specimens = (
         select(document.c.id)
         .distinct()
         .select_from(SPECIMEN)
         .join(DOCUMENT, and_(DOCUMENT.c.id == SPECIMEN.c.document_id, DOCUMENT.c.action == DocumentAction.ADD.value))
         .join(added, is_lifetime_of(EntityKind.SPECIMEN, added))
-        .join(NAMED, same_text(NAMED.c.specimen_id, SPECIMEN.c.specimen_id))
-        .join(EXPERIMENT, and_(EXPERIMENT.c.id == NAMED.c.experiment_row, EXPERIMENT.c.centre == SPECIMEN.c.centre))
-        .join(document, document.c.id == EXPERIMENT.c.document_id)
+    )
+    experiments: Select[Any] = with_experiments(specimens)
+    return (
+        experiments.join(document, document.c.id == EXPERIMENT.c.document_id)
         .join(opened, and_(is_lifetime_of(EntityKind.EXPERIMENT, opened), opened.c.opened_by == document.c.id))
         .where(SPECIMEN.c.document_id == _WITHDRAWN, document.c.id > _WITHDRAWN, _stands(document))
     )

@@ -31,8 +31,8 @@ from sqlalchemy import (
 from dcc.databases.list_parameters import as_json, change_rows, numbers_in, only_compared, sorted_chunks
 from dcc.naming import DocumentKind
 from dcc.qc.apply.upload_lock import lock_all, lock_centres_of
-from dcc.qc.apply.versions import same_text
-from dcc.qc.models import BUILD_BASIS, DOCUMENT, EXPERIMENT, LIFETIME, LINE, NAMED, RUN, SNAPSHOT, SPECIMEN
+from dcc.qc.apply.versions import is_run_of, with_experiments
+from dcc.qc.models import BUILD_BASIS, DOCUMENT, EXPERIMENT, LIFETIME, LINE, RUN, SNAPSHOT, SPECIMEN
 from dcc.reference.impress import Impress
 from dcc.reference.snapshots import Colonies, Strains
 from dcc.vocabulary import DocumentAction, DocumentState, EntityKind
@@ -237,8 +237,7 @@ def changed_by_documents(changed_by: ColumnElement[Any], given: str) -> ColumnEl
 
 def runs_by_colony(connection: Connection) -> list[int]:
     """The procedure runs whose strain comes from the reference data of their colony."""
-    of_line = and_(RUN.c.owner_kind == EntityKind.LINE.value, RUN.c.owner_id == LINE.c.id)
-    lines = select(RUN.c.id).select_from(LINE).join(RUN, of_line).where(LINE.c.is_current)
+    lines = select(RUN.c.id).select_from(LINE).join(RUN, is_run_of(EntityKind.LINE)).where(LINE.c.is_current)
     unnamed = own_strain(SPECIMEN).is_(None) & SPECIMEN.c.is_current
     about = _experiments_about(select(RUN.c.id).select_from(SPECIMEN)).where(unnamed)
     return sorted(set(connection.scalars(union_all(lines, about))))
@@ -248,24 +247,14 @@ def all_current_runs(connection: Connection) -> list[int]:
     """The procedure runs of all current experiments and lines."""
     chosen = []
     for kind, table in ((EntityKind.EXPERIMENT, EXPERIMENT), (EntityKind.LINE, LINE)):
-        owned = and_(RUN.c.owner_kind == kind.value, RUN.c.owner_id == table.c.id)
-        chosen.append(select(RUN.c.id).select_from(table).join(RUN, owned).where(table.c.is_current))
+        chosen.append(select(RUN.c.id).select_from(table).join(RUN, is_run_of(kind)).where(table.c.is_current))
     return sorted(connection.scalars(union_all(*chosen)))
 
 
 def _experiments_about(of_specimens: Select[Any]) -> Select[Any]:
     """Joins the runs of current experiments that name the specimens of a query."""
-    owned = and_(RUN.c.owner_kind == EntityKind.EXPERIMENT.value, RUN.c.owner_id == EXPERIMENT.c.id)
-    on_animal = and_(
-        EXPERIMENT.c.id == NAMED.c.experiment_row,
-        EXPERIMENT.c.centre == SPECIMEN.c.centre,
-        EXPERIMENT.c.is_current,
-    )
-    return (
-        of_specimens.join(NAMED, same_text(NAMED.c.specimen_id, SPECIMEN.c.specimen_id))
-        .join(EXPERIMENT, on_animal)
-        .join(RUN, owned)
-    )
+    runs: Select[Any] = with_experiments(of_specimens).join(RUN, is_run_of(EntityKind.EXPERIMENT))
+    return runs.where(EXPERIMENT.c.is_current)
 
 
 def own_strain(specimen: Any) -> ColumnElement[str | None]:
