@@ -1,5 +1,6 @@
 """Waivers as they are recorded, shown and revoked, on SQLite and on MariaDB."""
 
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 from sqlalchemy import Engine
 
 from dcc.errors import ConfigurationError
-from dcc.qc.judging.waiver_store import WaiverState, add_waiver, list_waivers, waivers_in_force
+from dcc.qc.judging.waiver_store import WaiverState, add_waiver, list_waivers, revoke_waiver, waivers_in_force
 from dcc.rules.waivers import Waiver
 from dcc.vocabulary import WaiverEffect
 from tests.support.asking import in_reading, in_writing
@@ -25,6 +26,17 @@ def in_force(qc: Engine, day: date = TODAY) -> tuple[Waiver, ...]:
 
 def states(qc: Engine, day: date = TODAY, *, include_ended: bool = True) -> list[tuple[int, WaiverState]]:
     return [(entry.id, entry.state) for entry in in_reading(qc, list_waivers, day, include_ended=include_ended)]
+
+
+def test_waivers_are_in_force_as_they_were_given_in_their_order_until_they_are_revoked(qc_database: Engine) -> None:
+    """Also those of rules of the upload, and of warnings."""
+    until = date(2026, 12, 31)
+    given = [waiver("P9", centre="H", procedure="PROC_001", valid_until=until, effect=WaiverEffect.WARN)]
+    given += [waiver(rule, valid_until=TODAY) for rule in ("S13", "Q4", "S14", "E1", "X10")]
+    expected = tuple(replace(one, id=record(qc_database, one)) for one in given)
+    assert in_force(qc_database) == expected
+    assert in_writing(qc_database, revoke_waiver, expected[0].id, author="another", reason="mended") == expected[0]
+    assert in_force(qc_database) == expected[1:]
 
 
 def test_waivers_hold_from_their_first_day_to_their_last(qc_database: Engine) -> None:
