@@ -18,8 +18,7 @@ from dcc.databases.schema import current
 from dcc.errors import DatabaseOutdatedError, QcDatabaseOutdatedError
 from dcc.naming import Action
 from dcc.phases import Phase
-from dcc.qc.contexts.affected_runs import count_due
-from dcc.qc.contexts.reference_basis import Build
+from dcc.qc.contexts.affected_runs import Build, count_due
 from dcc.qc.database import open_qc_database
 from dcc.session.data.document_queries import count_waiting, in_state, load_due
 from dcc.session.data.judging import documents_to_judge_now

@@ -55,17 +55,21 @@ REVIEWED = {
         "quoted; printed for people, run by nobody",
         {"_pattern(str(database))", "_text(password)", "_user(name, client_host)", "right", "user"},
     ),
-    "dcc/databases/upgrades.py": (
-        NAMES + "; types of columns and queries of views, which are constants",
-        {"_TRIGGER.format(table=table)", "described", "name", "query", "table", "table.name"},
+    "dcc/databases/schema.py": (
+        NAMES + "; types of columns, queries of views and a database of the settings, quoted",
+        {
+            "_TRIGGER.format(table=table)",
+            "creation.replace('%', '%%')",
+            "described",
+            "name",
+            "query",
+            "table",
+            "table.name",
+        },
     ),
     "dcc/databases/list_parameters.py": (
         "the mark of a parameter, as SQLAlchemy writes it",
         {"compiler.process(element.clauses, **options)"},
-    ),
-    "dcc/databases/schema.py": (
-        "the database that a setting names, quoted",
-        {"creation.replace('%', '%%')", "name"},
     ),
     "dcc/qc/apply/upload_lock.py": (
         NAMES + ", quoted",
@@ -115,7 +119,7 @@ REVIEWED = {
         {"_IS_CURRENT", "_IS_VALID", "_IS_VALID_ON_ANIMALS", "_OF_OWNER", "_OF_RUN", "_OWNERS"},
     ),
     "dcc/qc/upgrades.py": (NAMES, {"name", "on"}),
-    "dcc/qc/statistics.py": (NAMES, {"names"}),
+    "dcc/qc/database.py": (NAMES, {"names"}),
     "dcc_dagster/sqlite_instance.py": (
         "names of Dagster's tables, as the file tells them or Dagster has them",
         {"table"},

@@ -41,7 +41,7 @@ class MeasurementFilter:
     `only_valid` leaves out data with errors, and data that the integrity rules have not judged yet.
 
     `latest_valid` selects the latest valid version of each experiment, line and housing, with its animals' latest valid
-    ones (`dcc.qc.latest_valid`): data that were replaced by some with errors are among them.
+    ones (`dcc.qc.history`): data that were replaced by some with errors are among them.
 
     By default current measurements are selected. `as_of_document` selects those that were current after that document,
     `as_of_date` those at that time (in UTC if it has no time zone), or at the end of that day. The animals are as they

@@ -11,9 +11,8 @@ import pandas as pd
 from sqlalchemy import Engine
 
 from dcc.analysis.columns import PANDAS_TYPES
-from dcc.analysis.known_values import require_known
 from dcc.analysis.measurements import MeasurementFilter, load_measurements
-from dcc.analysis.parameters import ParameterEntry, list_parameters, parameter_names
+from dcc.analysis.parameters import ParameterEntry, list_parameters, parameter_names, require_known
 from dcc.databases.engines import open_database
 from dcc.databases.schema import current
 from dcc.errors import ConfigurationError

@@ -77,6 +77,11 @@ def rows_with(
         yield from rows_about(connection, statement.where(column.in_(IDS)), items)
 
 
+def equal(*pairs: tuple[ColumnElement[Any], object]) -> list[ColumnElement[bool]]:
+    """The conditions that columns have given values; None: any."""
+    return [column == value for column, value in pairs if value is not None]
+
+
 def change_about(connection: Connection, statement: Executable, items: Iterable[Any], **given: object) -> None:
     """Execute a statement about `IDS` that changes rows, for any number of items; `given` are its other parameters."""
     for some in sorted_chunks(items, _LISTED):

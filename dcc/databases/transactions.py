@@ -20,19 +20,7 @@ from typing import Any, Final, TypeVar, cast
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import (
-    CHAR,
-    Column,
-    Connection,
-    Engine,
-    FromClause,
-    MetaData,
-    Table,
-    delete,
-    insert,
-    select,
-    text,
-)
+from sqlalchemy import CHAR, Column, Connection, Engine, FromClause, MetaData, Table, delete, insert, select, text
 from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import DBAPIError
 

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import ColumnElement, Connection, FromClause, String, and_, case, cast, func, null, select
 from sqlalchemy.sql.selectable import ScalarSelect
 
+from dcc.databases.list_parameters import equal
 from dcc.errors import NotFoundError
 from dcc.nearest_names import nearest_sentence
 from dcc.qc.apply.versions import same_text
@@ -287,5 +288,4 @@ def _done(own: Any, kind: str, joined: FromClause, of_subject: ColumnElement[boo
 
 
 def _chosen(criteria: DeliveryCriteria) -> list[ColumnElement[bool]]:
-    given = ((SPECIMEN.c.centre, criteria.centre), (SPECIMEN.c.pipeline, criteria.pipeline))
-    return [column == value for column, value in given if value is not None]
+    return equal((SPECIMEN.c.centre, criteria.centre), (SPECIMEN.c.pipeline, criteria.pipeline))

@@ -1,6 +1,6 @@
 """The revisions of the QC database's schema, and how rows of earlier ones are converted.
 
-See `dcc.databases.upgrades`.
+See `dcc.databases.schema`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, bindparam, case, column, delete, inspect, select, table, update
 
 from dcc.databases.database import Revisions
-from dcc.databases.upgrades import columns_of
+from dcc.databases.schema import columns_of
 from dcc.documents.lexical import parse_number
 
 _ENTITIES = ("specimen", "experiment", "line", "housing")

@@ -36,14 +36,13 @@ from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase
 from dcc.qc.apply.decision import AppliedDocument, DocumentWithRows
 from dcc.qc.apply.documents import apply_documents
+from dcc.qc.database import scratch_database
 from dcc.qc.judging import documents as judging
-from dcc.qc.judging.documents import lock_documents
+from dcc.qc.judging.documents import lock_documents, newest_document
 from dcc.qc.judging.lookups import SqlLookups, questionable
-from dcc.qc.judging.many_documents import newest_document
 from dcc.qc.reference.snapshots import ActiveReference
 from dcc.qc.rows.loading import load_document
 from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, PreparedWriter
-from dcc.qc.scratch import scratch_database
 from dcc.replay.verdicts import ACCEPTED, HELD, NOT_OPENED, ReplayFact, ReplayVerdict, failed
 from dcc.rights import Delegations
 from dcc.rules.checking import all_rules, check_against_others, check_contents, refused_blocks

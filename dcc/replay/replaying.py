@@ -29,11 +29,10 @@ from dcc.errors import ConfigurationError, NotFoundError
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.qc.apply.entity_rows import columns_for
-from dcc.qc.database import QC_DATABASE
+from dcc.qc.database import EMPTY_TABLES, QC_DATABASE
 from dcc.qc.judging.waiver_store import waivers_in_force
 from dcc.qc.reference.refresh import read_source
 from dcc.qc.reference.snapshots import load_active
-from dcc.qc.scratch import EMPTY_TABLES
 from dcc.reference.loading import SETS, ReferenceData
 from dcc.replay import worker
 from dcc.replay.batches import Part, ReplayWorkerResults, parts_of, prepared_by_workers, processes_of

@@ -1,4 +1,4 @@
-"""The revisions of the tracker's schema, and how rows of earlier ones are converted (see `dcc.databases.upgrades`)."""
+"""The revisions of the tracker's schema, and how rows of earlier ones are converted (see `dcc.databases.schema`)."""
 
 from __future__ import annotations
 

@@ -32,12 +32,12 @@ from dcc.qc.apply.decision import AppliedDocument, DocumentWithRows
 from dcc.qc.apply.documents import apply_documents
 from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.apply.upload_findings import UploadFinding
+from dcc.qc.database import EMPTY_TABLES, scratch_database
 from dcc.qc.judging.lookups import SqlLookups, questionable
 from dcc.qc.models import DOCUMENT, SPECIMEN, QcBase
 from dcc.qc.rows.documents import DocumentPlace
 from dcc.qc.rows.loading import load_document
 from dcc.qc.rows.prepared_file import DocumentWriter, PreparedFile, PreparedWriter
-from dcc.qc.scratch import EMPTY_TABLES, scratch_database
 from dcc.reference.loading import ReferenceData
 from dcc.rights import Delegations
 from dcc.rules.accepted_elements import AcceptedElements

@@ -12,8 +12,7 @@ from sqlalchemy import Engine, MetaData, inspect, text
 
 from dcc.databases.database import Database
 from dcc.databases.descriptions import described
-from dcc.databases.schema import init_database, require_current
-from dcc.databases.upgrades import record_revision
+from dcc.databases.schema import init_database, record_revision, require_current
 from dcc.qc.database import QC_DATABASE, open_qc_database
 from dcc.qc.models import QcBase
 from dcc.settings import Settings
@@ -112,7 +111,7 @@ def test_rows_of_earlier_versions_can_have_a_column_that_came_later(
     assert not without, f"Let {without} be null, or give it a server_default: existing rows have no value."
 
 
-_MEANINGS = "dcc/databases/column_meanings.py"
+_MEANINGS = "dcc/databases/descriptions.py"
 
 
 @pytest.mark.parametrize("metadata", [Base.metadata, QcBase.metadata], ids=["tracker", "qc"])

@@ -18,8 +18,7 @@ from sqlalchemy import Engine, select
 from dcc.databases.columns import utc_now
 from dcc.qc import models
 from dcc.qc.reference import retrieval
-from dcc.qc.reference.freshness import Freshness, freshness
-from dcc.qc.reference.refresh import RefreshOutcome, RefreshResult, ensure_reference, refresh
+from dcc.qc.reference.refresh import Freshness, RefreshOutcome, RefreshResult, ensure_reference, freshness, refresh
 from dcc.qc.reference.snapshots import active_snapshots, load_active
 from dcc.reference.loading import SETS, load_reference_data, shipped_checksum
 from dcc.settings import Settings

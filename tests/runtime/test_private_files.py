@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine
 
-from dcc.analysis.export_directory import ExportFormat, ExportManifest, open_directory, save_manifest
+from dcc.analysis.export import ExportFormat, ExportManifest, open_directory, save_manifest
 from dcc.cli.demo import submissions
 from dcc.databases.schema import init_database
 from dcc.errors import ConfigurationError, ReportNotSentError

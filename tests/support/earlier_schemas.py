@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from sqlalchemy import Connection, Engine, inspect
 
 from dcc.databases.database import Database
-from dcc.databases.schema import exclusive_connection, init_database
-from dcc.databases.upgrades import record_revision
+from dcc.databases.schema import exclusive_connection, init_database, record_revision
 from dcc.qc.database import QC_DATABASE
 from dcc.tracker.database import TRACKER
 

@@ -169,7 +169,7 @@ def undo_documents(
 
     def work(connection: Connection) -> withdrawal.WithdrawalResult:
         lock_centres_of(connection, ids)
-        undone = withdrawal._undo(connection, ids, author, reason)
+        undone = withdrawal.undo_on(connection, ids, author, reason)
         if undone.builders:
             raise RollBackError(undone)
         return undone

@@ -11,8 +11,7 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from sqlalchemy import Column, Connection, Engine, String, inspect, text
 
-from dcc.databases.schema import exclusive_connection, init_database, require_current
-from dcc.databases.upgrades import upgrade
+from dcc.databases.schema import exclusive_connection, init_database, require_current, upgrade
 from dcc.errors import ConfigurationError, TrackerOutdatedError
 from dcc.phases import Phase, Status
 from dcc.settings import Settings

@@ -100,7 +100,7 @@ def export(
       seconds
     """
     from dcc.analysis.export import ExportFormat, MeasurementFilter
-    from dcc.analysis.known_values import require_known
+    from dcc.analysis.parameters import require_known
 
     suffix = _suffix(place, partitioned, format_name)
     if place == _STDOUT and as_json:

@@ -244,7 +244,7 @@ def recount(reason: str, as_json: bool) -> None:
 
     JSON: {"contexts", "corrected", "seconds"}: the number of contexts, and how many were wrong
     """
-    from dcc.qc.contexts.recounting import recount_contexts
+    from dcc.qc.contexts.building import recount_contexts
     from dcc.session.data.quality_control import update_qc_states
 
     settings, author = settings_from_environment(), user_name()
@@ -261,7 +261,7 @@ def _filter_of(qc: Connection, filters: dict[str, Any]) -> ContextFilter:
     Raises NotFoundError for an unregistered centre and for a name that the QC database lacks, ConfigurationError if
     both states and waiting contexts are selected.
     """
-    from dcc.analysis.known_values import require_known_value
+    from dcc.analysis.parameters import require_known_value
     from dcc.qc.contexts.listings import ContextFilter
     from dcc.qc.contexts.states import WAITING
 
@@ -324,7 +324,7 @@ def plot(
     JSON: {"file", "title", "caption", "rule", "description", "outliers"}: outliers is how many of the new
     values the rule marks
     """
-    from dcc.analysis.known_values import require_known_value
+    from dcc.analysis.parameters import require_known_value
     from dcc.reports.languages import load_catalogue
     from dcc.reports.plots import draw_weeks, picture_of_parameter, use_font_cache
     from dcc.reports.plots.values import require_documents

@@ -12,7 +12,7 @@ from dcc.cli.shell.output import echo_list, fields_of, warn
 from dcc.messages import count_of
 
 if TYPE_CHECKING:
-    from dcc.qc.reference.freshness import Freshness
+    from dcc.qc.reference.refresh import Freshness
 
 _PROBLEMS = 1
 _UNREACHABLE = 4
@@ -43,7 +43,7 @@ def list_sets(as_json: bool) -> None:
       is missing, stale, of another source than the setting names, refused, or not to be read
     """
     from dcc.databases.columns import utc_now
-    from dcc.qc.reference.freshness import freshness
+    from dcc.qc.reference.refresh import freshness
 
     settings = settings_from_environment()
     with reading_qc(settings) as connection:

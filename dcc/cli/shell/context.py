@@ -139,7 +139,7 @@ def require_centre_of_data(qc: Connection, settings: Settings, centre: str | Non
 
     Only for one without data the tracker is asked: who reads the QC database may have none.
     """
-    from dcc.analysis.known_values import is_known
+    from dcc.analysis.parameters import is_known
 
     if centre is not None and not is_known(qc, "centre", centre):
         require_centres(settings, centre)

@@ -27,16 +27,18 @@ from sqlalchemy.engine import ExceptionContext
 from dcc.databases.columns import MYSQL_FAMILY
 from dcc.databases.database import DESCRIPTION, Database, database_of
 from dcc.databases.engines import database_label, disposed, open_url
-from dcc.databases.schema import UNFINISHED_COPY, exclusive_connection, require_file
-from dcc.databases.transactions import run_patiently, writing
-from dcc.databases.upgrades import (
+from dcc.databases.schema import (
+    UNFINISHED_COPY,
     columns_of,
     create_last_update_trigger,
+    exclusive_connection,
     make_tables,
     make_views,
     record_revision,
+    require_file,
     revision_in,
 )
+from dcc.databases.transactions import run_patiently, writing
 from dcc.errors import BackupError, CopyFailedError, DccError
 from dcc.runtime.disk_space import is_full
 from dcc.session.leases import Lease, active_sessions

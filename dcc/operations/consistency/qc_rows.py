@@ -13,9 +13,8 @@ from dcc.operations.consistency.inconsistency import Inconsistency, document_pag
 from dcc.outcomes import LEFT_OUT
 from dcc.phases import Phase, Status
 from dcc.qc.apply.versions import key_columns
-from dcc.qc.contexts.affected_runs import affected_runs
+from dcc.qc.contexts.affected_runs import COLONIES, Build, affected_runs, recorded_basis
 from dcc.qc.contexts.membership import ContextKey, present_members, recorded_members, shares_of_procedure
-from dcc.qc.contexts.reference_basis import COLONIES, Build, recorded_basis
 from dcc.qc.models import CONTEXT, DOCUMENT, ENTITY_TABLES, FINDING, HISTORY, ISSUE, LIFETIME, MEASUREMENT, RUN, SHARE
 from dcc.rules.findings import MORE_RULE
 from dcc.rules.upload import UPLOAD_RULES, describe

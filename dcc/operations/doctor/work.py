@@ -47,7 +47,7 @@ from dcc.operations.retention.cleanup import Policy, RetentionVerdict, review_st
 from dcc.operations.retention.staged_files import StagedKind
 from dcc.outcomes import FAILED_ENDS
 from dcc.qc.database import QC_DATABASE
-from dcc.qc.reference.freshness import freshness
+from dcc.qc.reference.refresh import freshness
 from dcc.reports.own_directories import own_directories, own_files
 from dcc.session.crawling import list_source
 from dcc.session.leases import Lease, active_sessions, read_leases

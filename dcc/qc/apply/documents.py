@@ -12,10 +12,10 @@ parts and the targets of a delete; the lifetimes of versions show what took effe
 Refused parts of a document do not keep the rest from taking effect. An applied document is not applied again, unless it
 is an edit whose data have changed since. Nor is one with the same content under another name, while all of its entities
 still have that content. One that would end too many entities is held: only its own row stays, until it is confirmed
-(`holding`).
+(`withdrawal`).
 
 An edit or delete with data of a centre that its archive may not change is refused as a whole; an addition with such
-data is held (`ownership`).
+data is held (`decision.ForeignData`).
 
 New additions share their statements: first each one's result is decided, from the database and the additions before it.
 """
@@ -33,20 +33,19 @@ from dcc.databases.columns import utc_now
 from dcc.databases.list_parameters import change_rows, rows_with
 from dcc.databases.transactions import run_writing
 from dcc.naming import Action
-from dcc.qc.apply.decision import COUNTS, AppliedDocument, CurrentVersions, Decision, DocumentWithRows
+from dcc.qc.apply.decision import (
+    COUNTS,
+    AppliedDocument,
+    CurrentVersions,
+    Decision,
+    DocumentWithRows,
+    ForeignData,
+    OtherCentre,
+)
 from dcc.qc.apply.entity_rows import NUMBERED_TABLES, copy_rows, loader_on
-from dcc.qc.apply.ownership import ForeignData, OtherCentre
-from dcc.qc.apply.upload_findings import (
-    UploadFinding,
-    duplicate,
-    findings_of,
-    late,
-)
+from dcc.qc.apply.upload_findings import UploadFinding, duplicate, findings_of, late
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, IdReservation, lock_centres, reserve_ids
-from dcc.qc.apply.versions import (
-    end_versions,
-    open_versions,
-)
+from dcc.qc.apply.versions import end_versions, open_versions
 from dcc.qc.models import BLOCK, DOCUMENT, ENTITY_TABLES, FINDING, LIFETIME, MEASUREMENT, RUN
 from dcc.qc.rows.building import NUMBERED
 from dcc.qc.rows.documents import (
@@ -191,8 +190,14 @@ class _Application:
         else:
             insert_documents(self._connection, [self._row_of(decision) for decision in decided])
         self._write_rows([decision for decision in decided if decision.keeps_rows], begins)
+        findings = []
         for one in decided:
-            self._note(one)
+            # A held addition has its reason; a document that would change much gets its findings with the confirmation.
+            applied, common = one.applied, {"document_id": one.document_id, "tracker_id": one.document.tracker_id}
+            kept = _about_foreign_data(applied) if applied.state is DocumentState.HELD else applied.findings
+            findings += [finding.columns() | common | {"created": utc_now()} for finding in kept]
+        if findings:
+            self._connection.execute(insert(FINDING), findings)
         return [decision.applied for decision in decided]
 
     def _write_rows(self, taken: Sequence[Decision], begins: Mapping[str, int]) -> None:
@@ -218,13 +223,6 @@ class _Application:
         applied, prepared = one.applied, one.prepared
         row = document_row(one.document, prepared.content, one.document_id, self._at, origin=prepared.origin)
         return row | {"state": applied.state.value, "late": applied.late} | applied.said
-
-    def _note(self, one: Decision) -> None:
-        """Write the findings."""
-        # An addition that waits for permission has its reason; one that would change much gets it when it is confirmed.
-        applied = one.applied
-        kept = _about_foreign_data(applied) if applied.state is DocumentState.HELD else applied.findings
-        _write_findings(self._connection, one.document, one.document_id, kept)
 
     def _decide(self, one: DocumentWithRows, entries: Iterable[Entries], confirmed: Row[Any] | None) -> Decision:
         document, rows = one.document, one.prepared.rows
@@ -283,14 +281,6 @@ class _Application:
 
 def _about_foreign_data(applied: AppliedDocument) -> tuple[UploadFinding, ...]:
     return tuple(finding for finding in applied.findings if finding.rule == OWNERSHIP)
-
-
-def _write_findings(
-    connection: Connection, document: DocumentToApply, document_id: int, findings: Sequence[UploadFinding]
-) -> None:
-    if findings:
-        common = {"document_id": document_id, "tracker_id": document.tracker_id, "created": utc_now()}
-        connection.execute(insert(FINDING), [finding.columns() | common for finding in findings])
 
 
 def _measurements_by_procedure(connection: Connection, document_id: int) -> dict[str, int]:

@@ -11,16 +11,23 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Engine, FromClause, RowMapping, and_, case, null, select
+from sqlalchemy import ColumnElement, Connection, Engine, FromClause, RowMapping, case, null, select
 
 from dcc.databases.list_parameters import rows_with, sorted_chunks
 from dcc.databases.transactions import RollBackError, run_writing
-from dcc.qc.apply.decision import AppliedDocument, DocumentWithRows
+from dcc.qc.apply.decision import AppliedDocument, DocumentWithRows, ForeignData
 from dcc.qc.apply.documents import apply_on
-from dcc.qc.apply.ownership import ForeignData
-from dcc.qc.apply.versions import UPDATED, is_lifetime_of, key_columns, key_of_row, same_animal, same_text
+from dcc.qc.apply.versions import (
+    UPDATED,
+    is_lifetime_of,
+    is_run_of,
+    key_columns,
+    key_of_row,
+    same_animal,
+    with_experiments,
+)
 from dcc.qc.models import ENTITY_TABLES, EXPERIMENT, LIFETIME, MEASUREMENT, NAMED, RUN, SPECIMEN
-from dcc.qc.rows.entity_keys import Key
+from dcc.qc.rows.types import Key
 from dcc.rules.upload import describe
 from dcc.vocabulary import EntityKind
 
@@ -191,8 +198,7 @@ def _columns(row: RowMapping) -> dict[str, str]:
 def _contexts(connection: Connection, kind: EntityKind, ids: list[int]) -> set[TouchedContext]:
     """The contexts of the measurements of experiments, lines or housings; of an experiment, of each of its animals."""
     table = ENTITY_TABLES[kind]
-    own = and_(RUN.c.owner_kind == kind.value, RUN.c.owner_id == table.c.id)
-    source = table.join(RUN, own).join(MEASUREMENT, MEASUREMENT.c.procedure_run_id == RUN.c.id)
+    source = table.join(RUN, is_run_of(kind)).join(MEASUREMENT, MEASUREMENT.c.procedure_run_id == RUN.c.id)
     whose: list[ColumnElement[Any]] = [null(), null()]
     if kind is EntityKind.LINE:
         whose = [table.c.colony_id, null()]
@@ -209,16 +215,8 @@ def _contexts_of_animals(connection: Connection, old: Entities, new: Entities) -
     after = {_key(EntityKind.SPECIMEN, row): row for row in new.values()}
     moved = [key for key in before.keys() | after.keys() if _animal(before.get(key)) != _animal(after.get(key))]
     ids = [side[key]["id"] for side in (before, after) for key in moved if key in side]
-    own = and_(RUN.c.owner_kind == EntityKind.EXPERIMENT.value, RUN.c.owner_id == EXPERIMENT.c.id)
-    of_centre = and_(
-        EXPERIMENT.c.id == NAMED.c.experiment_row, EXPERIMENT.c.centre == SPECIMEN.c.centre, EXPERIMENT.c.is_current
-    )
-    source = (
-        SPECIMEN.join(NAMED, same_text(NAMED.c.specimen_id, SPECIMEN.c.specimen_id))
-        .join(EXPERIMENT, of_centre)
-        .join(RUN, own)
-        .join(MEASUREMENT, MEASUREMENT.c.procedure_run_id == RUN.c.id)
-    )
+    runs = with_experiments(SPECIMEN).join(RUN, is_run_of(EntityKind.EXPERIMENT) & EXPERIMENT.c.is_current)
+    source = runs.join(MEASUREMENT, MEASUREMENT.c.procedure_run_id == RUN.c.id)
     found = _found_contexts(connection, source, _genotype_and_strain(SPECIMEN), SPECIMEN.c.id, ids)
     appeared = [after[key]["id"] for key in moved if key not in before]
     unknown: list[ColumnElement[Any]] = [null(), null()]

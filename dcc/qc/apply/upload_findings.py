@@ -17,8 +17,7 @@ from dcc.naming import Action
 from dcc.qc.apply.versions import Version
 from dcc.qc.models import FINDING
 from dcc.qc.rows.documents import DocumentPlace
-from dcc.qc.rows.entity_keys import Key
-from dcc.qc.rows.types import TooLong
+from dcc.qc.rows.types import Key, TooLong
 from dcc.rules.findings import facts_of, with_value
 from dcc.rules.upload import (
     DUPLICATE,
@@ -96,11 +95,8 @@ class FindingCollector:
     def all(self) -> tuple[UploadFinding, ...]:
         """The kept findings in order, and for each rule one with the number of the others."""
         more = {rule: number - FINDINGS_KEPT for rule, number in self._counts.items() if number > FINDINGS_KEPT}
-        return (*self._kept, *(_and_more(rule, number) for rule, number in more.items()))
-
-
-def _and_more(rule: str, number: int) -> UploadFinding:
-    return UploadFinding(code_of(rule, MORE_CASE), Severity.ERROR, {"number": number})
+        counted = (UploadFinding(code_of(rule, MORE_CASE), Severity.ERROR, {"number": n}) for rule, n in more.items())
+        return (*self._kept, *counted)
 
 
 class UploadJudgement(NamedTuple):
@@ -132,29 +128,18 @@ def judge(judged: UploadJudgement, line: int, entity_id: int) -> UploadFinding |
 def _reason(judged: UploadJudgement) -> tuple[str, Details] | None:
     """The code of the problem, and its details without the entity."""
     version, action = judged.there, judged.action
-    twice = version is not None and version.document_id == judged.document_id
-    if action is Action.ADD:
-        rule = _EXISTS.get(judged.kind, "Q2")
-        if twice:
-            return code_of(rule, TWICE_CASE), {}
-        return (
-            None if version is None else (code_of(rule, THERE_CASE), {"document": judged.path_of(version.document_id)})
-        )
+    rule = _EXISTS.get(judged.kind, "Q2") if action is Action.ADD else "Q3"
     if version is None:
-        return code_of("Q3", "deleted" if action is Action.DELETE else ""), {}
-    if twice:
-        return code_of("Q3", TWICE_CASE), {}
-    if judged.experiments and action is Action.DELETE:
-        return _held_experiments(judged.experiments)
-    return None
-
-
-def _held_experiments(experiments: Sequence[str]) -> tuple[str, Details]:
-    """The finding on a specimen that has experiments, with the first few of many."""
-    named = {"experiments": list(experiments[:_NAMED])}
-    if len(experiments) <= _NAMED:
-        return "Q4", named
-    return code_of("Q4", "many"), {**named, "number": len(experiments) - _NAMED}
+        return None if action is Action.ADD else (code_of(rule, "deleted" if action is Action.DELETE else ""), {})
+    if version.document_id == judged.document_id:
+        return code_of(rule, TWICE_CASE), {}
+    if action is Action.ADD:
+        return code_of(rule, THERE_CASE), {"document": judged.path_of(version.document_id)}
+    if not judged.experiments or action is not Action.DELETE:
+        return None
+    named: Details = {"experiments": list(judged.experiments[:_NAMED])}
+    more = len(judged.experiments) - _NAMED
+    return ("Q4", named) if more <= 0 else (code_of("Q4", "many"), {**named, "number": more})
 
 
 def too_long(line: int, what: str, excess: TooLong, key: Key | None = None) -> UploadFinding:
@@ -199,11 +184,7 @@ def findings_of(connection: Connection, document_id: int) -> tuple[UploadFinding
             row.code,
             Severity(row.severity),
             stored_details(row.code, row.details, row.message),
-            row.line,
-            row.value,
-            row.entity_kind,
-            row.entity_id,
-            row.path,
+            *(row.line, row.value, row.entity_kind, row.entity_id, row.path),
         )
         for row in rows
     )

@@ -1,6 +1,6 @@
 """Versions of entities: which version of an entity is current, and how versions begin and end.
 
-Entities are identified by their keys (`entity_keys`).
+Entities are identified by their keys (`rows.types`).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from sqlalchemy import (
 )
 
 from dcc.databases.list_parameters import as_json, change_rows, rows_with, sorted_chunks, texts_given, texts_in
-from dcc.qc.models import ENTITY_TABLES, EXPERIMENT, LIFETIME, NAMED, SPECIMEN
+from dcc.qc.models import ENTITY_TABLES, EXPERIMENT, LIFETIME, NAMED, RUN, SPECIMEN
 from dcc.qc.models.base import ID_LENGTH
 from dcc.qc.rows.bulk import insert_bulk
-from dcc.qc.rows.entity_keys import Key, iso_day
+from dcc.qc.rows.types import Key, iso_day
 from dcc.vocabulary import EntityKind
 
 _KEY_COLUMNS: Final[dict[EntityKind, tuple[str, ...]]] = {
@@ -101,6 +101,19 @@ def is_lifetime_of(kind: EntityKind, lifetime: Any = LIFETIME, table: Any = None
     """Whether a lifetime, or an alias of it, is that of a version in an entity's table, or in an alias of this."""
     own = ENTITY_TABLES[kind] if table is None else table
     return and_(lifetime.c.entity_kind == kind.value, lifetime.c.entity_id == own.c.id)
+
+
+def is_run_of(kind: EntityKind, table: Any = None) -> ColumnElement[bool]:
+    """Whether a procedure run is that of a version in an entity's table, or in an alias of this."""
+    own = ENTITY_TABLES[kind] if table is None else table
+    return and_(RUN.c.owner_kind == kind.value, RUN.c.owner_id == own.c.id)
+
+
+def with_experiments(specimens: Any) -> Any:
+    """Joins rows of `specimen`, or a query of them, with all experiments on these animals."""
+    of_centre = and_(EXPERIMENT.c.id == NAMED.c.experiment_row, EXPERIMENT.c.centre == SPECIMEN.c.centre)
+    named = specimens.join(NAMED, same_text(NAMED.c.specimen_id, SPECIMEN.c.specimen_id))
+    return named.join(EXPERIMENT, of_centre)
 
 
 def current_versions(connection: Connection, kind: EntityKind, keys: Collection[Key]) -> dict[Key, Version]:

@@ -1,4 +1,7 @@
-"""Withdraws documents from the QC database, completely, if no later document builds on them.
+"""What people decide about documents: held ones are confirmed, applied ones withdrawn.
+
+Documents that would change many data, or other centres' data, are held. A document is withdrawn completely, if no later
+document builds on it.
 
 A later applied document builds on one if it changed an entity that that one changed, or if it brought an experiment on
 a specimen that that one added. It also does if it deleted a specimen of an experiment that would come back. The
@@ -8,6 +11,7 @@ other ended, so that queries about the time before and in between still work.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -27,17 +31,93 @@ from sqlalchemy import (
     update,
 )
 
+from dcc.databases.columns import require_text
+from dcc.databases.list_parameters import rows_with
 from dcc.databases.transactions import RollBackError, run_writing
 from dcc.errors import NotDelegatedError, NotFoundError
 from dcc.naming import Action
 from dcc.qc.apply.documents import other_centres_of
-from dcc.qc.apply.holding import check_signature, owners_of_held_documents
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, IdReservation, centres_of, lock_centres_of, reserve_ids
-from dcc.qc.apply.versions import end_versions, is_lifetime_of, reopen_versions, same_animal, same_key, same_text
-from dcc.qc.models import DOCUMENT, ENTITY_TABLES, EXPERIMENT, LIFETIME, NAMED, SPECIMEN
-from dcc.qc.rows.documents import close_findings
+from dcc.qc.apply.versions import (
+    current_versions,
+    end_versions,
+    is_lifetime_of,
+    reopen_versions,
+    same_animal,
+    same_key,
+    with_experiments,
+)
+from dcc.qc.models import DOCUMENT, ENTITY_TABLES, EXPERIMENT, FINDING, LIFETIME, NAMED, SPECIMEN
+from dcc.qc.rows.documents import DocumentToApply, close_findings, former_applications
+from dcc.qc.rows.prepared_file import PreparedDocument
+from dcc.qc.rows.types import Key
 from dcc.rights import Rights
+from dcc.rules.upload import OWNERSHIP
 from dcc.vocabulary import DocumentAction, DocumentState, EntityKind
+
+
+def owners_of_held_documents(connection: Connection, document_ids: Sequence[int]) -> dict[int, set[str]]:
+    """The centres because of whose data documents are held, by the documents' ids."""
+    query = select(FINDING.c.document_id, FINDING.c.value).where(FINDING.c.rule == OWNERSHIP, FINDING.c.is_active)
+    found: dict[int, set[str]] = {}
+    for document_id, centre in rows_with(connection, query, FINDING.c.document_id, document_ids):
+        found.setdefault(document_id, set()).add(centre)
+    return found
+
+
+def additions_of_existing_entities(
+    connection: Connection, additions: Sequence[tuple[DocumentToApply, PreparedDocument, bool]]
+) -> list[bool]:
+    """Whether each of some additions may wait and names entities that are there already, or by one before it.
+
+    Each comes with whether it may wait. One that was applied before does not.
+    """
+    added: dict[EntityKind, set[Key]] = defaultdict(set)
+    waits = []
+    for document, prepared, may_wait in additions:
+        named = [(some.kind, some.keys) for some in prepared.entries() if some.kind is not None]
+        waits.append(
+            may_wait
+            and any(current_versions(connection, kind, keys) or added[kind] & set(keys) for kind, keys in named)
+            and all(row.state != DocumentState.APPLIED.value for row in former_applications(connection, document))
+        )
+        if not waits[-1]:
+            for kind, keys in named:
+                added[kind].update(keys)
+    return waits
+
+
+def confirm_held(engine: Engine, action: Action, zip_file: str, *, author: str, reason: str) -> tuple[int, ...]:
+    """Confirm the held documents of an archive, so that the next application takes effect; returns their ids.
+
+    It counts for these documents as they are: one with other contents is held again. The author and the reason are
+    recorded with each. Raises NotFoundError if none is held, ConfigurationError for an author or a reason that is empty
+    or too long, and as `run_writing`.
+    """
+    check_signature(author, reason)
+    of_zip = (DOCUMENT.c.zip_file == zip_file) & (DOCUMENT.c.zip_action == action.value)
+    held = of_zip & (DOCUMENT.c.state == DocumentState.HELD.value)
+
+    def work(connection: Connection) -> tuple[int, ...]:
+        lock_centres_of(connection, connection.scalars(select(DOCUMENT.c.id).where(of_zip)).all())
+        ids = connection.scalars(select(DOCUMENT.c.id).where(held).order_by(DOCUMENT.c.id)).all()
+        if not ids:
+            raise NotFoundError(
+                f"No document of {action.value}/{zip_file} is held. Check the action and the name; what was applied "
+                "or refused needs no confirmation."
+            )
+        connection.execute(update(DOCUMENT).where(held).values(author=author, reason=reason))
+        return tuple(ids)
+
+    return run_writing(engine, work)
+
+
+def check_signature(author: str | None, reason: str | None) -> None:
+    """Raise ConfigurationError for an author or a reason that is blank or longer than its column; None passes."""
+    for name, text in (("author", author), ("reason", reason)):
+        if text is not None:
+            require_text(name, text, DOCUMENT.c[name])
+
 
 _WITHDRAWN: Final[BindParameter[int]] = bindparam("withdrawn")
 """The parameter of the statements about one document."""
@@ -128,13 +208,12 @@ def undo_submission(
         connection.execute(update(DOCUMENT).where(is_held).values(undone))
         for document_id in held:
             close_findings(connection, document_id, document_id)
-        found = _undo(connection, ids, author, reason)
+        found = undo_on(connection, ids, author, reason)
+        if found.builders:
+            raise RollBackError(found)
         withdrawn = tuple(sorted([*found.withdrawn, *held], reverse=True))
         owners = tuple(other.centre for other in others)
-        result = replace(found, withdrawn=withdrawn, others=owners, declined=declined)
-        if result.builders:
-            raise RollBackError(result)
-        return result
+        return replace(found, withdrawn=withdrawn, others=owners, declined=declined)
 
     return run_writing(engine, work, patience_seconds=PATIENCE_SECONDS)
 
@@ -147,7 +226,8 @@ def _held_documents(connection: Connection, ids: Sequence[int]) -> tuple[Decline
     return tuple(DeclinedDocument(centre, name) for number, name in names for centre in sorted(centres[number]))
 
 
-def _undo(connection: Connection, ids: Sequence[int], author: str | None, reason: str | None) -> WithdrawalResult:
+def undo_on(connection: Connection, ids: Sequence[int], author: str | None, reason: str | None) -> WithdrawalResult:
+    """Withdraw applied documents within a write transaction, which must be rolled back if others build on them."""
     undone_by: list[int] = []
     builders: dict[int, Builder] = {}
     withdrawn = sorted(set(ids), reverse=True)
@@ -157,17 +237,7 @@ def _undo(connection: Connection, ids: Sequence[int], author: str | None, reason
     rows = {DOCUMENT: len(withdrawn), LIFETIME: connection.scalar(ended) or 0}
     reserved = reserve_ids(connection, centres_of(connection, withdrawn), rows)
     for document_id in withdrawn:
-        row = connection.execute(select(DOCUMENT).where(DOCUMENT.c.id == document_id)).one_or_none()
-        if row is None or row.state != DocumentState.APPLIED.value:
-            raise NotFoundError(
-                f"Document {document_id} does not stand in the QC database. Check its number; what was withdrawn "
-                "already cannot be withdrawn again."
-            )
-        if row.action == DocumentAction.UNDO.value:
-            raise NotFoundError(
-                f"Document {document_id} is a withdrawal, of document {row.undoes}, and cannot be withdrawn itself. "
-                f"To bring the data back, retry {row.zip_action}/{row.zip_file}."
-            )
+        row = connection.execute(select(DOCUMENT).where(DOCUMENT.c.id == document_id)).one()
         builders = {one.document_id: one for one in builders_on(connection, document_id)} | builders
         if not builders:
             undone_by.append(_withdraw(connection, row, reserved, author, reason))
@@ -247,15 +317,16 @@ def _changed_since(kind: EntityKind, side: str) -> Select[Any]:
 def _experiments_on_added() -> Select[Any]:
     """Later documents with effective experiments on specimens that this one added."""
     added, opened, document = LIFETIME.alias("added"), LIFETIME.alias("opened"), DOCUMENT.alias("d")
-    return (
+    specimens = (
         select(document.c.id)
         .distinct()
         .select_from(SPECIMEN)
         .join(DOCUMENT, and_(DOCUMENT.c.id == SPECIMEN.c.document_id, DOCUMENT.c.action == DocumentAction.ADD.value))
         .join(added, is_lifetime_of(EntityKind.SPECIMEN, added))
-        .join(NAMED, same_text(NAMED.c.specimen_id, SPECIMEN.c.specimen_id))
-        .join(EXPERIMENT, and_(EXPERIMENT.c.id == NAMED.c.experiment_row, EXPERIMENT.c.centre == SPECIMEN.c.centre))
-        .join(document, document.c.id == EXPERIMENT.c.document_id)
+    )
+    experiments: Select[Any] = with_experiments(specimens)
+    return (
+        experiments.join(document, document.c.id == EXPERIMENT.c.document_id)
         .join(opened, and_(is_lifetime_of(EntityKind.EXPERIMENT, opened), opened.c.opened_by == document.c.id))
         .where(SPECIMEN.c.document_id == _WITHDRAWN, document.c.id > _WITHDRAWN, _stands(document))
     )

@@ -3,28 +3,91 @@
 A document affects the experiments, lines and housings of which it opened or ended a version, its own ones (which may
 have been judged again). It also affects the current experiments on specimens of which it opened or ended a version:
 these may have another genotype or strain now.
+
+Both builds follow snapshots of reference data, too (`follow_basis`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, exists, false, func, or_, select, union_all
-
-from dcc.databases.list_parameters import (
-    as_json,
-    change_rows,
-    numbers_in,
-    only_compared,
-    sorted_chunks,
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    bindparam,
+    delete,
+    false,
+    func,
+    insert,
+    or_,
+    select,
+    union_all,
 )
+
+from dcc.databases.list_parameters import as_json, change_rows, numbers_in, only_compared, sorted_chunks
 from dcc.naming import DocumentKind
-from dcc.qc.apply.upload_lock import lock_centres_of
-from dcc.qc.apply.versions import same_text
-from dcc.qc.contexts.reference_basis import Build
-from dcc.qc.models import DOCUMENT, EXPERIMENT, LIFETIME, LINE, NAMED, RUN, SPECIMEN
+from dcc.qc.apply.upload_lock import lock_all, lock_centres_of
+from dcc.qc.apply.versions import is_run_of, with_experiments
+from dcc.qc.models import BUILD_BASIS, DOCUMENT, EXPERIMENT, LIFETIME, LINE, RUN, SNAPSHOT, SPECIMEN
+from dcc.reference.impress import Impress
+from dcc.reference.snapshots import Colonies, Strains
 from dcc.vocabulary import DocumentAction, DocumentState, EntityKind
+
+NO_SNAPSHOT: Final = 0
+"""The id for a missing snapshot."""
+
+COLONIES: Final = Colonies.NAME
+STRAINS: Final = Strains.NAME
+IMPRESS: Final = Impress.NAME
+
+Basis = Mapping[str, int]
+"""The id of a snapshot by the name of its set."""
+
+
+class Build(StrEnum):
+    """What is built."""
+
+    CONTEXTS = "contexts"
+    OVERVIEWS = "overviews"
+
+
+def active_basis(connection: Connection, names: Iterable[str]) -> Basis:
+    """The active snapshots of these sets; `NO_SNAPSHOT` if there is none."""
+    wanted = dict.fromkeys(names, NO_SNAPSHOT)
+    statement = select(SNAPSHOT.c.name, func.max(SNAPSHOT.c.id)).where(
+        SNAPSHOT.c.is_active, SNAPSHOT.c.name.in_(wanted)
+    )
+    return wanted | dict(connection.execute(statement.group_by(SNAPSHOT.c.name)).all())
+
+
+def recorded_basis(connection: Connection, build: Build) -> Basis:
+    """The snapshots of the last build; empty before the first."""
+    statement = select(BUILD_BASIS.c.name, BUILD_BASIS.c.snapshot_id).where(BUILD_BASIS.c.build == build.value)
+    return dict(connection.execute(statement).all())
+
+
+def _record_basis(connection: Connection, build: Build, basis: Basis) -> None:
+    """Record the snapshots of a build."""
+    connection.execute(delete(BUILD_BASIS).where(BUILD_BASIS.c.build == build.value))
+    rows = [{"build": build.value, "name": name, "snapshot_id": row_id} for name, row_id in basis.items()]
+    connection.execute(insert(BUILD_BASIS), rows)
+
+
+def follow_basis(connection: Connection, build: Build, names: Iterable[str], renew: Callable[[Basis], None]) -> None:
+    """Have a build follow the active snapshots of these sets: `renew` if it was built with others; record them."""
+    if active_basis(connection, names) == recorded_basis(connection, build):
+        return
+    lock_all(connection)
+    basis, recorded = active_basis(connection, names), recorded_basis(connection, build)
+    if basis != recorded:
+        if recorded:
+            renew(basis)
+        _record_basis(connection, build, basis)
+
 
 DOCUMENTS_AT_ONCE: Final = 2_500
 MEASUREMENTS_AT_ONCE: Final = 500_000
@@ -101,53 +164,21 @@ def mark_built(connection: Connection, document_ids: Sequence[int], build: Build
     change_rows(connection, DOCUMENT.c.id, document_ids, **values)
 
 
-def affected_runs(connection: Connection, document_ids: Collection[int], build: Build | None = None) -> dict[int, int]:
-    """The procedure runs that documents affect, each with the newest of these documents.
-
-    For documents of `due_documents` for a build, without runs that come with the remaining ones.
-    """
+def affected_runs(connection: Connection, document_ids: Collection[int]) -> dict[int, int]:
+    """The procedure runs that documents affect, each with the newest of these documents."""
     found: dict[int, int] = {}
     # Documents are queried oldest first: those of a later portion are newer.
     for portion in sorted_chunks(document_ids):
-        found.update(_touched_by(connection, portion, _TOUCHING[build]))
+        withdrawals, of_specimens = _roles(connection, portion)
+        given = {
+            **document_parameters("withdrawals", withdrawals),
+            **document_parameters("of_specimens", of_specimens),
+            **document_parameters("documents", portion),
+        }
+        found.update(connection.execute(_OWN, given).all())
+        for run_id, document_id in connection.execute(_TOUCHING, given):
+            found[run_id] = max(document_id, found.get(run_id, document_id))
     return found
-
-
-class _Touching(NamedTuple):
-    """How affected runs of other documents are found: a statement, and one that tells whether specimens may matter.
-
-    The latter is for specimens whose newest document is `newest`. It uses documents of experiments alone, newest first:
-    once all documents that are older than the waiting ones are included, it has seen all waiting ones.
-    """
-
-    statement: Select[Any]
-    by_specimens: Select[Any] | None
-
-
-def _touched_by(connection: Connection, ordered: Sequence[int], touching: _Touching) -> dict[int, int]:
-    found = _own_runs(connection, ordered)
-    given = _of_documents(connection, ordered, touching)
-    for run_id, document_id in connection.execute(touching.statement, given).all():
-        found[run_id] = max(document_id, found.get(run_id, document_id))
-    return found
-
-
-def _own_runs(connection: Connection, ordered: Sequence[int]) -> dict[int, int]:
-    """The runs of documents, each with its document."""
-    return dict(connection.execute(_OWN, {"documents": as_json(ordered)}).all())
-
-
-def _of_documents(connection: Connection, ordered: Sequence[int], touching: _Touching) -> dict[str, object]:
-    """The parameters of the statement: which documents may have opened or ended which kinds."""
-    withdrawals, of_specimens = _roles(connection, ordered)
-    if of_specimens and touching.by_specimens is not None:
-        may = connection.scalar(touching.by_specimens, {"newest": of_specimens[-1]}) is not None
-        of_specimens = of_specimens if may else []
-    return {
-        **document_parameters("withdrawals", withdrawals),
-        **document_parameters("of_specimens", of_specimens),
-        **document_parameters("documents", ordered),
-    }
 
 
 def withdrawals_among(connection: Connection, document_ids: Collection[int]) -> list[int]:
@@ -167,12 +198,8 @@ def _roles(connection: Connection, document_ids: Collection[int]) -> tuple[list[
     return sorted(withdrawals), sorted(of_specimens)
 
 
-def _touching(left: ColumnElement[bool] | None) -> _Touching:
-    """The runs of others that documents affect, each with the newest of these documents.
-
-    Runs affected by specimens are left out if their own document is `left` and newer: it is among these documents, and
-    then their cause, or comes later.
-    """
+def _touching() -> Select[Any]:
+    """The runs of others that documents affect, each with the newest of these documents."""
     parts = []
     owned = and_(RUN.c.owner_kind == LIFETIME.c.entity_kind, RUN.c.owner_id == LIFETIME.c.entity_id)
     is_specimen = only_compared(LIFETIME.c.entity_kind) == EntityKind.SPECIMEN.value
@@ -182,25 +209,15 @@ def _touching(left: ColumnElement[bool] | None) -> _Touching:
         (LIFETIME.c.opened_by, "withdrawals", "of_specimens"),
         (LIFETIME.c.ended_by, "documents", "documents"),
     ):
-        changed = changed_by.label("changed_by")
-        touched = select(RUN.c.id, changed).select_from(LIFETIME)
+        touched = select(RUN.c.id, changed_by.label("changed_by")).select_from(LIFETIME)
         others = touched.where(changed_by_documents(changed_by, given)).join(RUN, owned)
-        parts.append(others.where(RUN.c.document_id != changed_by, ~is_specimen))
         of_specimens = touched.where(changed_by_documents(changed_by, given_of_specimens))
-        about = _experiments_about(of_specimens.join(SPECIMEN, of_specimen))
-        if left is not None:
-            its_own = (DOCUMENT.c.id == EXPERIMENT.c.document_id) & (DOCUMENT.c.id > changed_by)
-            about = about.where(~exists().where(its_own & left))
-        parts.append(about)
+        parts += [
+            others.where(RUN.c.document_id != changed_by, ~is_specimen),
+            _experiments_about(of_specimens.join(SPECIMEN, of_specimen)),
+        ]
     touching = union_all(*parts).subquery()
-    statement = select(touching.c.id, func.max(touching.c.changed_by)).group_by(touching.c.id)
-    return _Touching(statement, None if left is None else _not_left(left))
-
-
-def _not_left(left: ColumnElement[bool]) -> Select[Any]:
-    older = DOCUMENT.c.id < bindparam("newest")
-    of_experiments = DOCUMENT.c.kind == DocumentKind.EXPERIMENT.value
-    return select(DOCUMENT.c.id).where(of_experiments, older | ~left).order_by(DOCUMENT.c.id.desc()).limit(1)
+    return select(touching.c.id, func.max(touching.c.changed_by)).group_by(touching.c.id)
 
 
 def document_parameters(name: str, ordered: Sequence[int]) -> dict[str, object]:
@@ -220,8 +237,7 @@ def changed_by_documents(changed_by: ColumnElement[Any], given: str) -> ColumnEl
 
 def runs_by_colony(connection: Connection) -> list[int]:
     """The procedure runs whose strain comes from the reference data of their colony."""
-    of_line = and_(RUN.c.owner_kind == EntityKind.LINE.value, RUN.c.owner_id == LINE.c.id)
-    lines = select(RUN.c.id).select_from(LINE).join(RUN, of_line).where(LINE.c.is_current)
+    lines = select(RUN.c.id).select_from(LINE).join(RUN, is_run_of(EntityKind.LINE)).where(LINE.c.is_current)
     unnamed = own_strain(SPECIMEN).is_(None) & SPECIMEN.c.is_current
     about = _experiments_about(select(RUN.c.id).select_from(SPECIMEN)).where(unnamed)
     return sorted(set(connection.scalars(union_all(lines, about))))
@@ -231,24 +247,14 @@ def all_current_runs(connection: Connection) -> list[int]:
     """The procedure runs of all current experiments and lines."""
     chosen = []
     for kind, table in ((EntityKind.EXPERIMENT, EXPERIMENT), (EntityKind.LINE, LINE)):
-        owned = and_(RUN.c.owner_kind == kind.value, RUN.c.owner_id == table.c.id)
-        chosen.append(select(RUN.c.id).select_from(table).join(RUN, owned).where(table.c.is_current))
+        chosen.append(select(RUN.c.id).select_from(table).join(RUN, is_run_of(kind)).where(table.c.is_current))
     return sorted(connection.scalars(union_all(*chosen)))
 
 
 def _experiments_about(of_specimens: Select[Any]) -> Select[Any]:
     """Joins the runs of current experiments that name the specimens of a query."""
-    owned = and_(RUN.c.owner_kind == EntityKind.EXPERIMENT.value, RUN.c.owner_id == EXPERIMENT.c.id)
-    on_animal = and_(
-        EXPERIMENT.c.id == NAMED.c.experiment_row,
-        EXPERIMENT.c.centre == SPECIMEN.c.centre,
-        EXPERIMENT.c.is_current,
-    )
-    return (
-        of_specimens.join(NAMED, same_text(NAMED.c.specimen_id, SPECIMEN.c.specimen_id))
-        .join(EXPERIMENT, on_animal)
-        .join(RUN, owned)
-    )
+    runs: Select[Any] = with_experiments(of_specimens).join(RUN, is_run_of(EntityKind.EXPERIMENT))
+    return runs.where(EXPERIMENT.c.is_current)
 
 
 def own_strain(specimen: Any) -> ColumnElement[str | None]:
@@ -268,10 +274,4 @@ _DUE: Final = {
     Build.CONTEXTS: documents_due_for_contexts(),
     Build.OVERVIEWS: DOCUMENT.c.contexts_built.is_(True) & DOCUMENT.c.overviews_built.is_(False),
 }
-_TOUCHING: Final = {
-    None: _touching(None),
-    Build.CONTEXTS: _touching(_DUE[Build.CONTEXTS]),
-    # Overviews get what contexts include, after them.
-    Build.OVERVIEWS: _touching(_DUE[Build.CONTEXTS] | _DUE[Build.OVERVIEWS]),
-}
-"""How the runs that documents affect are found, for each build."""
+_TOUCHING: Final = _touching()

@@ -16,7 +16,7 @@ from dcc.databases.columns import MYSQL_FAMILY
 from dcc.databases.list_parameters import as_json, change_rows, numbers_in, only_compared, sorted_chunks
 from dcc.naming import DocumentKind
 from dcc.qc.apply.upload_lock import lock_centres_of
-from dcc.qc.apply.versions import same_animal, same_text
+from dcc.qc.apply.versions import same_animal, with_experiments
 from dcc.qc.contexts.affected_runs import (
     ArchiveFilter,
     changed_by_documents,
@@ -92,13 +92,7 @@ def _touched() -> tuple[Select[Any], ...]:
     kind = only_compared(LIFETIME.c.entity_kind)
     of_specimen = (kind == EntityKind.SPECIMEN.value) & (LIFETIME.c.entity_id == SPECIMEN.c.id)
     of_experiment = (kind == EntityKind.EXPERIMENT.value) & (LIFETIME.c.entity_id == EXPERIMENT.c.id)
-    about = (
-        select(EXPERIMENT.c.id)
-        .select_from(LIFETIME)
-        .join(SPECIMEN, of_specimen)
-        .join(NAMED, same_text(NAMED.c.specimen_id, SPECIMEN.c.specimen_id))
-        .join(EXPERIMENT, and_(EXPERIMENT.c.id == NAMED.c.experiment_row, EXPERIMENT.c.centre == SPECIMEN.c.centre))
-    )
+    about = with_experiments(select(EXPERIMENT.c.id).select_from(LIFETIME).join(SPECIMEN, of_specimen))
     back = select(EXPERIMENT.c.id).select_from(LIFETIME).join(EXPERIMENT, of_experiment)
     return (
         about.where(changed_by_documents(LIFETIME.c.opened_by, "documents")),

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, Table, case, cast, func, select, true
+from sqlalchemy import BigInteger, ColumnElement, Connection, Table, and_, case, cast, func, select, true
 
+from dcc.databases.list_parameters import equal
 from dcc.qc.contexts.metadata_groups import EMPTY_GROUP
 from dcc.qc.models import CONTEXT, DOCUMENT, EXPERIMENT, GROUP, HISTORY, OVERVIEW_ANIMAL, OVERVIEW_GENOTYPE, SPECIMEN
 from dcc.qc.models.views import OVERVIEW_STRAIN
@@ -40,14 +41,10 @@ class ContextFilter:
 
     def condition(self) -> ColumnElement[bool]:
         """The condition on rows of `data_context`."""
-        condition: ColumnElement[bool] = true()
-        for name in _NAMED:
-            value = getattr(self, name)
-            if value is not None:
-                condition &= CONTEXT.c[_COLUMNS.get(name, name)] == value
+        chosen = equal(*((CONTEXT.c[_COLUMNS.get(name, name)], getattr(self, name)) for name in _NAMED))
         if self.states:
-            condition &= CONTEXT.c.state.in_([state.value for state in self.states])
-        return condition
+            chosen.append(CONTEXT.c.state.in_([state.value for state in self.states]))
+        return and_(true(), *chosen)
 
 
 _KEY: Final = (
@@ -156,20 +153,18 @@ def overview_coverage(connection: Connection, centre: str | None = None) -> Over
 
     def current_and_valid(table: Table) -> tuple[int, int]:
         valid = func.sum(case((table.c.validity == Validity.VALID, 1), else_=0))
-        query = select(func.count(), func.coalesce(valid, 0)).where(table.c.is_current, *_at(table, centre))
+        query = select(func.count(), func.coalesce(valid, 0)).where(
+            table.c.is_current, *equal((table.c.centre, centre))
+        )
         current, covered = connection.execute(query).one()
         return int(current), int(covered)
 
     waiting = select(func.count()).where(
         DOCUMENT.c.state == DocumentState.APPLIED, DOCUMENT.c.overviews_built.is_(False)
     )
-    of_centre = waiting.where(*_at(DOCUMENT, centre))
+    of_centre = waiting.where(*equal((DOCUMENT.c.centre, centre)))
     specimens, experiments = current_and_valid(SPECIMEN), current_and_valid(EXPERIMENT)
     return OverviewCoverage(*specimens, *experiments, waiting=connection.scalar(of_centre) or 0)
-
-
-def _at(table: Table, centre: str | None) -> list[ColumnElement[bool]]:
-    return [] if centre is None else [table.c.centre == centre]
 
 
 _OVERVIEWS: Final = {

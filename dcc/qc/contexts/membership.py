@@ -28,7 +28,7 @@ from sqlalchemy import (
 from dcc.databases.list_parameters import as_json, numbers_in, only_compared, sorted_chunks
 from dcc.qc.apply.versions import same_animal
 from dcc.qc.contexts.affected_runs import own_strain
-from dcc.qc.models import COLONY, EXPERIMENT, HOUSING, LINE, MEASUREMENT, MEMBER, NAMED, RUN, SPECIMEN
+from dcc.qc.models import COLONY, ENTITY_TABLES, EXPERIMENT, LINE, MEASUREMENT, MEMBER, NAMED, RUN, SPECIMEN
 from dcc.qc.rows.bulk import insert_bulk
 from dcc.vocabulary import EntityKind, Validity
 
@@ -87,12 +87,12 @@ class Share(NamedTuple):
 
 def genotype_of(specimen: Any) -> ColumnElement[str]:
     """The genotype of a row of `specimen`, or of an alias."""
-    return case((specimen.c.is_baseline, BASELINE), else_=_or_unknown(specimen.c.colony_id))
+    return case((specimen.c.is_baseline, BASELINE), else_=or_unknown(specimen.c.colony_id))
 
 
 def strain_of(specimen: Any, colony: Any) -> ColumnElement[str]:
     """The strain of a row of `specimen` joined with its colony."""
-    return func.coalesce(own_strain(specimen), _or_unknown(colony.c.strain_id))
+    return func.coalesce(own_strain(specimen), or_unknown(colony.c.strain_id))
 
 
 def of_snapshot(colony: Any, colony_id: ColumnElement[Any], colonies: int | ColumnElement[Any]) -> ColumnElement[bool]:
@@ -100,7 +100,8 @@ def of_snapshot(colony: Any, colony_id: ColumnElement[Any], colonies: int | Colu
     return and_(colony.c.snapshot_id == colonies, colony.c.colony_id == colony_id, colony.c.position == 1)
 
 
-def _or_unknown(column: ColumnElement[Any]) -> ColumnElement[str]:
+def or_unknown(column: ColumnElement[Any]) -> ColumnElement[str]:
+    """A text without trailing blanks; `UNKNOWN` for null."""
     return func.coalesce(func.rtrim(column), UNKNOWN)
 
 
@@ -113,7 +114,7 @@ def with_specimens(runs: Select[Any], experiment: Any, colonies: int | ColumnEle
 
 def present_members(connection: Connection, run_ids: Collection[int], colonies: int) -> set[Member]:
     """The keys under which these runs must be counted; at most `AT_ONCE` ids."""
-    return set(members_of(present_places(connection, run_ids, colonies)))
+    return members_of(present_places(connection, run_ids, colonies))
 
 
 def present_places(connection: Connection, run_ids: Collection[int], colonies: int) -> Places:
@@ -124,14 +125,9 @@ def present_places(connection: Connection, run_ids: Collection[int], colonies: i
     return found
 
 
-def members_of(places: Places) -> list[Member]:
-    """The distinct keys of the runs in these places."""
-    return [Member(run_id, place.genotype, place.strain_id) for place, runs in places.items() for run_id in runs]
-
-
-def newest_member(connection: Connection) -> int:
-    """The highest id of a counted run; 0 without any. New runs have higher ones."""
-    return connection.scalar(_NEWEST) or 0
+def members_of(places: Places) -> set[Member]:
+    """The keys of the runs in these places."""
+    return {Member(run_id, place.genotype, place.strain_id) for place, runs in places.items() for run_id in runs}
 
 
 def recorded_members(connection: Connection, run_ids: Collection[int]) -> set[Member]:
@@ -160,12 +156,18 @@ def _without_blanks(values: Sequence[Any]) -> list[Any]:
     return [values[0], *(text.rstrip(" ") for text in values[1:])]
 
 
-def replace_members(connection: Connection, before: Iterable[Member], members: Collection[Member]) -> None:
-    """Count runs, counted under `before`, only under these genotypes and strains."""
+def correct_members(
+    connection: Connection, run_ids: Collection[int], present: Set[Member]
+) -> tuple[set[Member], set[Member]]:
+    """Count runs under their `present` keys only; returns the former and present keys of those that change."""
+    recorded = recorded_members(connection, run_ids)
+    changed = {member.procedure_run_id for member in recorded ^ present}
+    before, now = ({one for one in some if one.procedure_run_id in changed} for some in (recorded, present))
     for chunk in sorted_chunks({member.procedure_run_id for member in before}):
         connection.execute(_FORGET, {"runs": chunk})
-    if members:
-        insert_bulk(connection, MEMBER, sorted(members))
+    if now:
+        insert_bulk(connection, MEMBER, sorted(now))
+    return before, now
 
 
 def shares_of_procedure(connection: Connection, centre: str, procedure_id: str) -> Iterator[Share]:
@@ -193,30 +195,34 @@ def shares_of_procedure(connection: Connection, centre: str, procedure_id: str) 
         yield Share(document_id, ContextKey(*key), measurements, int(fingerprints))
 
 
+def counted_runs(kind: EntityKind, *columns: ColumnElement[Any]) -> Select[Any]:
+    """A query of the runs `runs` whose owner of a kind is current and valid."""
+    owner = ENTITY_TABLES[kind]
+    owned = and_(only_compared(RUN.c.owner_kind) == kind.value, RUN.c.owner_id == owner.c.id)
+    counted = select(*columns).select_from(RUN).join(owner, owned)
+    return counted.where(RUN.c.id.in_(numbers_in("runs")), owner.c.is_current, owner.c.validity == Validity.VALID)
+
+
 def _present() -> CompoundSelect[Any]:
-    genotype, strain = genotype_of(SPECIMEN).label("genotype"), strain_of(SPECIMEN, COLONY).label("strain_id")
+    def counted(kind: EntityKind, genotype: ColumnElement[str], strain: ColumnElement[str]) -> Select[Any]:
+        owner = ENTITY_TABLES[kind].c
+        place = (RUN.c.document_id, owner.centre, owner.pipeline, RUN.c.procedure_id)
+        return counted_runs(kind, RUN.c.id, *place, genotype.label("genotype"), strain.label("strain_id"))
+
     colonies: ColumnElement[Any] = bindparam("colonies")
-    lines = _counted(EntityKind.LINE, LINE, func.rtrim(LINE.c.colony_id), _or_unknown(COLONY.c.strain_id))
-    experiments = _counted(EntityKind.EXPERIMENT, EXPERIMENT, genotype, strain)
+    lines = counted(EntityKind.LINE, func.rtrim(LINE.c.colony_id), or_unknown(COLONY.c.strain_id))
+    experiments = counted(EntityKind.EXPERIMENT, genotype_of(SPECIMEN), strain_of(SPECIMEN, COLONY))
     return union_all(
         with_specimens(experiments, EXPERIMENT, colonies),
         lines.outerjoin(COLONY, of_snapshot(COLONY, LINE.c.colony_id, colonies)),
-        _counted(EntityKind.HOUSING, HOUSING, literal(UNKNOWN), literal(UNKNOWN)),
+        counted(EntityKind.HOUSING, literal(UNKNOWN), literal(UNKNOWN)),
     )
-
-
-def _counted(kind: EntityKind, owner: Any, genotype: ColumnElement[str], strain: ColumnElement[str]) -> Select[Any]:
-    owned = and_(only_compared(RUN.c.owner_kind) == kind.value, RUN.c.owner_id == owner.c.id)
-    place = (RUN.c.document_id, owner.c.centre, owner.c.pipeline, RUN.c.procedure_id, genotype, strain)
-    counted = select(RUN.c.id, *place).select_from(RUN).join(owner, owned)
-    return counted.where(RUN.c.id.in_(numbers_in("runs")), owner.c.is_current, owner.c.validity == Validity.VALID)
 
 
 _PRESENT: Final = _present()
 # Joined, because MariaDB reads all members for a list of numbers.
 _GIVEN: Final = numbers_in("runs").subquery()
 _RECORDED: Final = select(MEMBER).select_from(_GIVEN).join(MEMBER, MEMBER.c.procedure_run_id == _GIVEN.c.value)
-_NEWEST: Final = select(func.max(MEMBER.c.procedure_run_id))
 _FORGET: Final = delete(MEMBER).where(MEMBER.c.procedure_run_id.in_(bindparam("runs", expanding=True)))
 _DESCRIBED: Final = (
     select(*(MEASUREMENT.c[name] for name in ("procedure_run_id", "document_id", "centre", "pipeline", "procedure_id")))

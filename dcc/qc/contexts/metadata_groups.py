@@ -8,6 +8,7 @@ produced where it was phenotyped adds `ProductionCenter = code`. The group is th
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import md5
 from typing import Any, Final, NamedTuple
@@ -29,8 +30,14 @@ Item = tuple[str, str | None]
 """The name of a parameter and its value."""
 
 
-Circumstances = tuple[int, str, str, str | None, str | None]
-"""The id of a procedure run, its pipeline and procedure, and the animal's producing and phenotyping centres."""
+class Circumstances(NamedTuple):
+    """A procedure run, and where its animal was produced and phenotyped."""
+
+    run_id: int
+    pipeline: str
+    procedure_id: str
+    produced_at: str | None
+    phenotyped_at: str | None
 
 
 class Group(NamedTuple):
@@ -56,66 +63,51 @@ EMPTY_GROUP: Final = group_of(()).checksum
 """The checksum of the group without items. People see the empty text instead."""
 
 
-def production_centre(produced_at: str | None, phenotyped_at: str | None) -> list[Item]:
-    """The item of an animal that was produced elsewhere, if it was."""
-    if produced_at is None or phenotyped_at is None or produced_at == phenotyped_at:
-        return []
-    return [(_PRODUCTION_CENTRE, produced_at)]
+def groups_of(connection: Connection, impress: int, circumstances: Sequence[Circumstances]) -> list[Group]:
+    """The groups of at most `AT_ONCE` procedure runs, in their order, by a snapshot of IMPReSS."""
+    procedures = {(one.pipeline, one.procedure_id) for one in circumstances}
+    names = {(pipeline, key): _important(connection, impress, pipeline, key) for pipeline, key in procedures}
+    of_runs = {one.run_id: names[one.pipeline, one.procedure_id] for one in circumstances}
+    wanted = {key for of_procedure in names.values() for key in of_procedure}
+    items: dict[int, set[Item]] = defaultdict(set)
+    if wanted:
+        given = {"runs": as_json([run_id for run_id, some in of_runs.items() if some]), "wanted": sorted(wanted)}
+        for run_id, parameter_id, value in connection.execute(_ITEMS, given):
+            if (name := of_runs[run_id].get(parameter_id)) is not None:
+                items[run_id].add((name, value))
+    known: dict[frozenset[Item], Group] = {}
+    groups = []
+    for one in circumstances:
+        own = items.get(one.run_id, set())
+        if one.produced_at is not None and one.phenotyped_at is not None and one.produced_at != one.phenotyped_at:
+            own = own | {(_PRODUCTION_CENTRE, one.produced_at)}
+        key = frozenset(own)
+        if key not in known:
+            known[key] = group_of(own)
+        groups.append(known[key])
+    return groups
 
 
-class ImportantMetadata:
-    """The important metadata in a snapshot of IMPReSS; each pipeline's procedure is looked up once.
-
-    Threads may look up the same at once, with the same result.
-    """
-
-    def __init__(self, impress: int) -> None:
-        self._impress = impress
-        self._known: dict[tuple[str, str], Names] = {}
-
-    def of(self, connection: Connection, pipeline: str, procedure_id: str) -> Names:
-        """The important parameters of a procedure; none if IMPReSS does not have it."""
-        key = (pipeline, procedure_id)
-        if key not in self._known:
-            self._known[key] = self._read(connection, *key)
-        return self._known[key]
-
-    def _read(self, connection: Connection, pipeline: str, procedure_id: str) -> Names:
-        same = and_(
-            PARAMETER.c.snapshot_id == PROCEDURE.c.snapshot_id,
-            PARAMETER.c.procedure_id == PROCEDURE.c.procedure_id,
-            PARAMETER.c.procedure_variant == PROCEDURE.c.variant,
+def _important(connection: Connection, impress: int, pipeline: str, procedure_id: str) -> Names:
+    """The important parameters of a procedure; none if IMPReSS does not have it."""
+    same = and_(
+        PARAMETER.c.snapshot_id == PROCEDURE.c.snapshot_id,
+        PARAMETER.c.procedure_id == PROCEDURE.c.procedure_id,
+        PARAMETER.c.procedure_variant == PROCEDURE.c.variant,
+    )
+    statement = (
+        select(PARAMETER.c.parameter_id, PARAMETER.c.name)
+        .select_from(PROCEDURE)
+        .join(PARAMETER, same)
+        .where(
+            PROCEDURE.c.snapshot_id == impress,
+            PROCEDURE.c.pipeline == pipeline,
+            PROCEDURE.c.procedure_id == procedure_id,
+            PARAMETER.c.type == ParameterType.METADATA.value,
+            PARAMETER.c.is_important,
         )
-        statement = (
-            select(PARAMETER.c.parameter_id, PARAMETER.c.name)
-            .select_from(PROCEDURE)
-            .join(PARAMETER, same)
-            .where(
-                PROCEDURE.c.snapshot_id == self._impress,
-                PROCEDURE.c.pipeline == pipeline,
-                PROCEDURE.c.procedure_id == procedure_id,
-                PARAMETER.c.type == ParameterType.METADATA.value,
-                PARAMETER.c.is_important,
-            )
-        )
-        return {row.parameter_id: row.name or row.parameter_id for row in connection.execute(statement)}
-
-
-def items_of(connection: Connection, names_of_runs: Mapping[int, Names]) -> dict[int, list[Item]]:
-    """The important metadata of procedure runs, each with its own important parameters.
-
-    Runs without any are left out. A few thousand runs at once.
-    """
-    wanted = {key for names in names_of_runs.values() for key in names}
-    if not wanted:
-        return {}
-    items: dict[int, list[Item]] = {}
-    runs = [run_id for run_id, names in names_of_runs.items() if names]
-    for run_id, parameter_id, value in connection.execute(_ITEMS, {"runs": as_json(runs), "wanted": sorted(wanted)}):
-        name = names_of_runs[run_id].get(parameter_id)
-        if name is not None:
-            items.setdefault(run_id, []).append((name, value))
-    return items
+    )
+    return {row.parameter_id: row.name or row.parameter_id for row in connection.execute(statement)}
 
 
 _ITEMS: Final = select(METADATA.c.procedure_run_id, METADATA.c.parameter_id, METADATA.c.value).where(
@@ -146,22 +138,3 @@ def remove_unused_groups(connection: Connection) -> None:
         free = select(GROUP.c.checksum).where(GROUP.c.checksum.in_(chunk), ~used).with_for_update(skip_locked=True)
         for checksum in connection.scalars(free).all():
             connection.execute(delete(GROUP).where(GROUP.c.checksum == checksum))
-
-
-def groups_of(
-    connection: Connection, important: ImportantMetadata, circumstances: Sequence[Circumstances]
-) -> list[Group]:
-    """The groups of procedure runs with these circumstances, in their order."""
-    names = {
-        run_id: important.of(connection, pipeline, procedure_id) for run_id, pipeline, procedure_id, *_ in circumstances
-    }
-    items = items_of(connection, names)
-    known: dict[tuple[frozenset[Item], str | None, str | None], Group] = {}
-    groups = []
-    for run_id, _, _, produced_at, phenotyped_at in circumstances:
-        key = (frozenset(items.get(run_id, ())), produced_at, phenotyped_at)
-        group = known.get(key)
-        if group is None:
-            group = known[key] = group_of([*key[0], *production_centre(produced_at, phenotyped_at)])
-        groups.append(group)
-    return groups

@@ -30,32 +30,6 @@ SETTLED: Final = (ContextState.QC_DONE, ContextState.NO_DATA)
 WAITING: Final = tuple(state for state in ContextState if state not in SETTLED)
 """The states of a context that waits for attention."""
 
-_PRECEDENCE: Final = {state: place for place, state in enumerate(ContextState)}
-
-
-def event_of_change(before: tuple[int, int], after: tuple[int, int], *, has_removals: bool) -> ContextEvent | None:
-    """The event of changed data, by the number of measurements and the sum of their fingerprints; None if they are the
-    same.
-
-    Data that were both removed and added have changed, unless they are fewer than before: these were removed.
-    """
-    if after == before:
-        return None
-    if after[0] < before[0]:
-        return ContextEvent.DATA_REMOVED
-    return ContextEvent.DATA_CHANGED if has_removals or after[0] == before[0] else ContextEvent.DATA_ADDED
-
-
-def after_data(data_state: ContextState, event: ContextEvent) -> ContextState:
-    """The state of data after an event."""
-    new = ContextState(event.value)
-    return new if data_state in SETTLED else max(data_state, new, key=_PRECEDENCE.__getitem__)
-
-
-def state_with_issues(data_state: ContextState, open_issues: int) -> ContextState:
-    """A context's state by that of its data and its open issues."""
-    return ContextState.HAS_ISSUES if open_issues else data_state
-
 
 def _by_data(with_data: ContextState, without: ContextState) -> ColumnElement[str]:
     return case((CONTEXT.c.measurements > 0, with_data.value), else_=without.value)

@@ -2,32 +2,32 @@
 
 Of a document that deletes, or is the same as one that stands, only the upload's findings count. Entities that a later
 document replaced or deleted no longer count either: that document closes their findings.
+
+Most documents have no findings, and had none: `judge_together` judges these by a few statements.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import islice
 from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, bindparam, func, select, update
 
 from dcc.data_outcomes import FindingEntry
 from dcc.databases.columns import utc_now
-from dcc.databases.list_parameters import rows_with
+from dcc.databases.list_parameters import change_rows, rows_with
 from dcc.declarations import NO_DETAILS
 from dcc.documents.contents import Content
 from dcc.documents.origins import Origin
 from dcc.errors import NotFoundError
 from dcc.naming import Action, DocumentKind
-from dcc.qc.judging.entity_places import EntityPlace, EntityPlaces
 from dcc.qc.judging.finding_store import (
     MESSAGE_LENGTH,
     VALUE_LENGTH,
-    FindingChanges,
     FindingRow,
     FindingVerdict,
     Key,
@@ -38,8 +38,8 @@ from dcc.qc.judging.finding_store import (
     upload_findings,
 )
 from dcc.qc.judging.lookups import SqlLookups
-from dcc.qc.judging.version_validity import InvalidEntities, set_validity
-from dcc.qc.models import DOCUMENT
+from dcc.qc.judging.version_validity import EntityPlace, InvalidEntities, find_places, kinds_in, set_validity
+from dcc.qc.models import DOCUMENT, ENTITY_TABLES, FINDING
 from dcc.qc.reference.snapshots import ActiveReference
 from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.checking import check_contents
@@ -47,7 +47,7 @@ from dcc.rules.context import DocumentContext
 from dcc.rules.findings import MORE_RULE, Finding, facts_of
 from dcc.rules.upload import DUPLICATE
 from dcc.rules.waivers import JudgedFinding, Waiver, apply_waivers
-from dcc.vocabulary import DocumentAction, DocumentState, Severity
+from dcc.vocabulary import DocumentAction, DocumentState, EntityKind, Severity, Validity
 
 LIMIT: Final = 1_000
 """The most active findings, and the most others, recorded for a document by default."""
@@ -173,14 +173,14 @@ def record_judgement(
     `findings` are not used for a document that deletes, or is the same as one that stands: that one has them.
     """
     stored = open_findings(connection, document.id)
-    tally = _Tally(basis, frozenset(finding.row.key for finding in stored))
+    tally = _Tally(basis, frozenset(row.key for row in stored))
     restate(connection, _judge(connection, document, findings, tally))
     found = tally.to_record()
     changes = replace_findings(connection, document.id, document.tracker_id, found, stored, tally.ended_by)
     changed = set_validity(connection, document.id, DocumentKind(document.kind), tally.invalid)
     judged = {"document": document.id, "new_judged_at": utc_now(), "new_judged_by": basis.signature}
     connection.execute(_CHANGED if changed else _RESULT, judged)
-    return _judgement(document.id, basis, tally, found, changes)
+    return _judgement(document.id, basis, tally, found, *changes)
 
 
 def assess(
@@ -189,16 +189,20 @@ def assess(
     """The judgement of `record_judgement` on a document without findings of earlier judgements; writes nothing."""
     tally = _Tally(basis, frozenset())
     _judge(connection, document, findings, tally)
-    return _judgement(document.id, basis, tally, tally.to_record(), FindingChanges((), ()))
+    return _judgement(document.id, basis, tally, tally.to_record())
 
 
 def _judge(
     connection: Connection, document: StoredDocument, findings: Iterable[Finding], tally: _Tally
 ) -> dict[FindingVerdict, list[int]]:
     """Count all findings in `tally`; returns the ids of those of the upload that get another verdict."""
+    basis = tally.basis
     changed = _judge_upload(connection, document, tally)
-    if not (document.deletes or tally.is_copy):
-        _judge_contents(connection, document, findings, tally)
+    coming = iter(() if document.deletes or tally.is_copy else findings)
+    while chunk := list(islice(coming, _CHUNK)):
+        judged = apply_waivers(chunk, basis.waivers, basis.today)
+        for each, place in zip(judged, find_places(connection, document.id, chunk), strict=True):
+            tally.take(each, place)
     return changed
 
 
@@ -254,8 +258,6 @@ class _Tally:
         finding = judged.finding
         ids = self.basis.reference.snapshot_ids
         snapshot = next((ids[name] for name in finding.references if name in ids), None)
-        waiver = judged.waiver.id if judged.waiver is not None else None
-        verdict = FindingVerdict(finding.severity, snapshot, waiver, not judged.is_waived)
         facts = facts_of(finding.code, finding.details, finding.value)
         return FindingRow(
             *facts._replace(message=shortened(facts.message, MESSAGE_LENGTH)),
@@ -264,7 +266,7 @@ class _Tally:
             None if finding.value is None else shortened(finding.value, VALUE_LENGTH),
             place.kind,
             place.id,
-            verdict,
+            _verdict(judged, snapshot),
         )
 
     def take_uploaded(self, row: FindingRow) -> None:
@@ -293,63 +295,40 @@ class _Tally:
         return [*self.rows, FindingRow(*facts, None, None, None, None, None, verdict)]
 
 
-def _judge_contents(
-    connection: Connection, document: StoredDocument, findings: Iterable[Finding], tally: _Tally
-) -> None:
-    basis = tally.basis
-    places = EntityPlaces(connection, document.id)
-
-    def take(chunk: list[Finding]) -> bool:
-        judged = apply_waivers(chunk, basis.waivers, basis.today)
-        for each, place in zip(judged, places.find(chunk), strict=True):
-            tally.take(each, place)
-        return bool(chunk)
-
-    # Nothing of a chunk is kept while the next one is read.
-    coming = iter(findings)
-    while take(list(islice(coming, _CHUNK))):
-        pass
-
-
 def _judge_upload(connection: Connection, document: StoredDocument, tally: _Tally) -> dict[FindingVerdict, list[int]]:
     """Apply the waivers in force to the findings of the upload; returns the ids of those that change."""
     changed: dict[FindingVerdict, list[int]] = defaultdict(list)
-    for uploaded in upload_findings(connection, document.id, document.centre):
-        stored = uploaded.stored
-        finding = Finding(
-            stored.row.code,
-            CATALOGUE[stored.row.rule].severity,
-            NO_DETAILS,
-            stored.row.line or 0,
-            stored.row.path or "",
-            centre=uploaded.centre,
-            procedure=uploaded.procedure,
-        )
+    for row, centre, procedure in upload_findings(connection, document.id, document.centre):
+        place = (row.line or 0, row.path or "")
+        severity = CATALOGUE[row.rule].severity
+        finding = Finding(row.code, severity, NO_DETAILS, *place, centre=centre, procedure=procedure)
         (judged,) = apply_waivers([finding], tally.basis.waivers, tally.basis.today)
-        waiver = judged.waiver.id if judged.waiver is not None else None
-        verdict = FindingVerdict(judged.finding.severity, None, waiver, not judged.is_waived)
-        if verdict != stored.row.verdict:
-            changed[verdict].append(stored.id)
-        tally.take_uploaded(stored.row._replace(verdict=verdict))
+        verdict = _verdict(judged)
+        if verdict != row.verdict:
+            changed[verdict].append(row.id)
+        tally.take_uploaded(row._replace(verdict=verdict))
     return changed
 
 
+def _verdict(judged: JudgedFinding, snapshot_id: int | None = None) -> FindingVerdict:
+    waiver = judged.waiver.id if judged.waiver is not None else None
+    return FindingVerdict(judged.finding.severity, snapshot_id, waiver, not judged.is_waived)
+
+
 def _judgement(
-    document_id: int, basis: JudgingBasis, tally: _Tally, found: Iterable[FindingRow], changes: FindingChanges
+    document_id: int,
+    basis: JudgingBasis,
+    tally: _Tally,
+    found: Iterable[FindingRow],
+    added: Iterable[FindingRow] = (),
+    cleared: Iterable[FindingRow] = (),
 ) -> Judgement:
     names = {snapshot_id: name for name, snapshot_id in basis.reference.snapshot_ids.items()}
-
-    def entries(rows: Iterable[FindingRow]) -> tuple[FindingEntry, ...]:
-        return tuple(entry_of(row, names) for row in rows)
-
-    return Judgement(
-        document_id,
-        any(severity.fails for _, severity in tally.counts),
-        entries([*tally.of_upload, *found]),
-        dict(tally.counts),
-        entries(changes.added),
-        entries(changes.cleared),
+    failed = any(severity.fails for _, severity in tally.counts)
+    recorded, new, gone = (
+        tuple(entry_of(row, names) for row in rows) for rows in ([*tally.of_upload, *found], added, cleared)
     )
+    return Judgement(document_id, failed, recorded, dict(tally.counts), new, gone)
 
 
 def entry_of(row: FindingRow, snapshot_names: Mapping[int, str]) -> FindingEntry:
@@ -369,3 +348,85 @@ def entry_of(row: FindingRow, snapshot_names: Mapping[int, str]) -> FindingEntry
         verdict.waiver_id,
         is_waived=verdict.waiver_id is not None and not verdict.is_active,
     )
+
+
+_TOLD_OF: Final = select(FINDING.c.document_id).distinct().where(FINDING.c.closed.is_(None))
+_UNJUDGED: Final = {kind: table.c.validity == Validity.UNJUDGED for kind, table in ENTITY_TABLES.items()}
+
+
+class ContentFindings(NamedTuple):
+    """The rules' findings in a document, without those of the upload."""
+
+    document_id: int
+    findings: Sequence[Finding]
+
+
+def newest_document(connection: Connection) -> int:
+    """The id of the newest document, 0 without any: versions change only with a newer one."""
+    return connection.scalar(select(func.max(DOCUMENT.c.id))) or 0
+
+
+def judge_together(
+    connection: Connection, found: Sequence[ContentFindings], basis: JudgingBasis
+) -> list[Judgement | NotFoundError]:
+    """Judge documents by computed findings, in their order, within a write transaction.
+
+    Returns what `judge_document` does for each; a NotFoundError for one that is missing or was withdrawn.
+    """
+    documents = lock_documents(connection, [one.document_id for one in found])
+    clean = [documents[one.document_id] for one in found if one.document_id in documents and not one.findings]
+    quiet = _without_history(connection, clean)
+    _judge_quiet(connection, quiet, basis)
+    unheard_of = {document.id for document in quiet}
+    judged: list[Judgement | NotFoundError] = []
+    for document_id, findings in found:
+        try:
+            document = require_standing(document_id, documents.get(document_id))
+        except NotFoundError as error:
+            judged.append(error)
+            continue
+        if document_id in unheard_of:
+            judged.append(Judgement(document_id, failed=False, findings=(), counts={}, added=(), cleared=()))
+        else:
+            judged.append(record_judgement(connection, document, findings, basis))
+    return judged
+
+
+def _without_history(connection: Connection, documents: Collection[StoredDocument]) -> list[StoredDocument]:
+    """The applied documents with neither open findings nor invalid versions."""
+    loud = {
+        row.document_id
+        for row in rows_with(connection, _TOLD_OF, FINDING.c.document_id, [document.id for document in documents])
+    }
+    for kind, ids in _by_entity_kind(document for document in documents if document.was_judged).items():
+        loud |= _with_validity(connection, kind, ids, Validity.INVALID)
+    return [document for document in documents if document.id not in loud and document.stands]
+
+
+def _with_validity(connection: Connection, kind: EntityKind, document_ids: Iterable[int], validity: int) -> set[int]:
+    """The documents with an entity of that kind and validity."""
+    own = ENTITY_TABLES[kind].c
+    having = select(own.document_id).distinct().where(own.validity == validity)
+    return {row.document_id for row in rows_with(connection, having, own.document_id, document_ids)}
+
+
+def _judge_quiet(connection: Connection, documents: Collection[StoredDocument], basis: JudgingBasis) -> None:
+    """Record that documents without present and former findings are valid."""
+    unjudged = _by_entity_kind(document for document in documents if not document.was_judged)
+    for kind, ids in _by_entity_kind(document for document in documents if document.was_judged).items():
+        unjudged.setdefault(kind, []).extend(_with_validity(connection, kind, ids, Validity.UNJUDGED))
+    for kind, ids in unjudged.items():
+        change_rows(connection, ENTITY_TABLES[kind].c.document_id, ids, _UNJUDGED[kind], validity=Validity.VALID)
+    changed = set[int]().union(*unjudged.values())
+    judged = {"judged_at": utc_now(), "judged_by": basis.signature}
+    change_rows(connection, DOCUMENT.c.id, changed, **judged, contexts_built=False)
+    change_rows(connection, DOCUMENT.c.id, {document.id for document in documents} - changed, **judged)
+
+
+def _by_entity_kind(documents: Iterable[StoredDocument]) -> dict[EntityKind, list[int]]:
+    """The ids of the documents that may have a kind of entity."""
+    ids: dict[EntityKind, list[int]] = {}
+    for document in documents:
+        for kind in kinds_in(DocumentKind(document.kind)):
+            ids.setdefault(kind, []).append(document.id)
+    return ids

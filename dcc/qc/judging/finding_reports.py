@@ -9,6 +9,7 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, String, case, cast, func, select
 
+from dcc.databases.list_parameters import equal
 from dcc.outcomes import ZipKey
 from dcc.qc.models import DOCUMENT, EXPERIMENT, FINDING, SNAPSHOT
 from dcc.vocabulary import WORST_FIRST, Severity, Validity
@@ -131,23 +132,16 @@ def find_findings(
 
 
 def _conditions(criteria: FindingFilter) -> list[ColumnElement[bool]]:
-    conditions = _of_documents(criteria)
-    if criteria.only_active:
-        conditions.append(FINDING.c.is_active.is_(True))
-    if criteria.rule is not None:
-        conditions.append(FINDING.c.rule == criteria.rule)
-    if criteria.severity is not None:
-        conditions.append(FINDING.c.severity == criteria.severity.value)
-    return conditions
+    active = [FINDING.c.is_active.is_(True)] if criteria.only_active else []
+    severity = criteria.severity and criteria.severity.value
+    return [*_of_documents(criteria), *active, *equal((FINDING.c.rule, criteria.rule), (FINDING.c.severity, severity))]
 
 
 def _of_documents(criteria: FindingFilter) -> list[ColumnElement[bool]]:
-    conditions: list[ColumnElement[bool]] = []
-    if criteria.centre is not None:
-        conditions.append(DOCUMENT.c.centre == criteria.centre)
-    if criteria.key is not None:
-        conditions.append(DOCUMENT.c.zip_action == criteria.key.action.value)
-        conditions.append(DOCUMENT.c.zip_file == criteria.key.file_name)
-    if criteria.file_name is not None:
-        conditions.append(DOCUMENT.c.file_name == criteria.file_name)
-    return conditions
+    action, zip_file = (None, None) if criteria.key is None else (criteria.key.action.value, criteria.key.file_name)
+    return equal(
+        (DOCUMENT.c.centre, criteria.centre),
+        (DOCUMENT.c.zip_action, action),
+        (DOCUMENT.c.zip_file, zip_file),
+        (DOCUMENT.c.file_name, criteria.file_name),
+    )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, FromClause, Row, bindparam, func, insert, select, update
@@ -74,7 +73,7 @@ class FindingVerdict(NamedTuple):
 
 
 class FindingRow(NamedTuple):
-    """A finding to store, about the row `entity_id` of the table `entity_kind`."""
+    """A finding to store, or a stored one with its `id`, about the row `entity_id` of the table `entity_kind`."""
 
     rule: str
     code: str
@@ -87,6 +86,7 @@ class FindingRow(NamedTuple):
     entity_kind: str | None
     entity_id: int | None
     verdict: FindingVerdict
+    id: int = 0
 
     @property
     def details_or_words(self) -> Details:
@@ -100,32 +100,9 @@ class FindingRow(NamedTuple):
 
     def columns(self) -> dict[str, Any]:
         """Its columns in the table, without its document."""
-        values = self._asdict()
-        del values["verdict"]
-        return values | self.verdict._asdict()
-
-
-class StoredFinding(NamedTuple):
-    """A stored finding, and its id."""
-
-    id: int
-    row: FindingRow
-
-
-class UploadedFinding(NamedTuple):
-    """A finding of the upload; waivers use its centre and procedure."""
-
-    stored: StoredFinding
-    centre: str
-    procedure: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class FindingChanges:
-    """Changes of a document's findings, without those of its upload."""
-
-    added: tuple[FindingRow, ...]
-    cleared: tuple[FindingRow, ...]
+        values = self._asdict() | self.verdict._asdict()
+        del values["verdict"], values["id"]
+        return values
 
 
 def shortened(text: str, length: int) -> str:
@@ -133,26 +110,28 @@ def shortened(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
-def open_findings(connection: Connection, document_id: int) -> list[StoredFinding]:
+def open_findings(connection: Connection, document_id: int) -> list[FindingRow]:
     """The open findings of a document, without those of its upload."""
     return [_stored(row) for row in connection.execute(_OPEN, {"document": document_id})]
 
 
-def upload_findings(connection: Connection, document_id: int, centre: str) -> Iterator[UploadedFinding]:
-    """The open findings of the upload on a document of `centre`; reads 2,000 at a time."""
+def upload_findings(
+    connection: Connection, document_id: int, centre: str
+) -> Iterator[tuple[FindingRow, str, str | None]]:
+    """The open findings of the upload on a document of `centre`, each with its centre and procedure, for waivers.
+
+    Reads 2,000 at a time.
+    """
     last = 0
-    while True:
-        rows = connection.execute(_UPLOADED, {"document": document_id, "last": last}).all()
+    while rows := connection.execute(_UPLOADED, {"document": document_id, "last": last}).all():
         for row in rows:
-            yield UploadedFinding(_stored(row), row.own_centre or centre, row.own_procedure)
-        if len(rows) < _PAGE:
-            return
+            yield _stored(row), row.own_centre or centre, row.own_procedure
         last = rows[-1].id
 
 
-def _stored(row: Row[Any]) -> StoredFinding:
+def _stored(row: Row[Any]) -> FindingRow:
     verdict = FindingVerdict(Severity(row.severity), row.snapshot_id, row.waiver_id, row.is_active)
-    return StoredFinding(row.id, FindingRow._make((*(getattr(row, name) for name in FindingRow._fields[:-1]), verdict)))
+    return FindingRow._make((*(getattr(row, name) for name in FindingRow._fields[:-2]), verdict, row.id))
 
 
 def replace_findings(
@@ -160,17 +139,17 @@ def replace_findings(
     document_id: int,
     tracker_id: int | None,
     found: Sequence[FindingRow],
-    stored: Sequence[StoredFinding],
+    stored: Sequence[FindingRow],
     ended_by: Mapping[Key, int],
-) -> FindingChanges:
-    """Replace the `stored` open findings of a document by `found`.
+) -> tuple[list[FindingRow], list[FindingRow]]:
+    """Replace the `stored` open findings of a document by `found`; returns the added and the cleared ones.
 
     Missing ones are closed by the document that `ended_by` names for them, or that brought the specimen they missed;
     others by none.
     """
-    there: dict[Key, list[StoredFinding]] = defaultdict(list)
-    for finding in stored:
-        there[finding.row.key].append(finding)
+    there: dict[Key, list[FindingRow]] = defaultdict(list)
+    for row in stored:
+        there[row.key].append(row)
     added: list[FindingRow] = []
     changed: dict[FindingVerdict, list[int]] = defaultdict(list)
     for row in found:
@@ -179,16 +158,18 @@ def replace_findings(
             added.append(row)
             continue
         kept = same.pop()
-        if kept.row.details is None and row.details is not None:
+        if kept.details is None and row.details is not None:
             facts = {"code": row.code, "details": row.details, "cause": row.cause}
             connection.execute(update(FINDING).where(FINDING.c.id == kept.id).values(facts))
-        if kept.row.verdict != row.verdict:
+        if kept.verdict != row.verdict:
             changed[row.verdict].append(kept.id)
     gone = [one for rest in there.values() for one in rest]
     restate(connection, changed)
     _close(connection, gone, ended_by)
-    _insert(connection, document_id, tracker_id, added)
-    return FindingChanges(tuple(added), tuple(one.row for one in gone))
+    if added:
+        common = {"document_id": document_id, "tracker_id": tracker_id, "created": utc_now()}
+        connection.execute(insert(FINDING), [common | row.columns() for row in added])
+    return added, gone
 
 
 def restate(connection: Connection, changed: Mapping[FindingVerdict, Collection[int]]) -> None:
@@ -197,21 +178,13 @@ def restate(connection: Connection, changed: Mapping[FindingVerdict, Collection[
         change_rows(connection, FINDING.c.id, ids, **verdict._asdict())
 
 
-def _insert(connection: Connection, document_id: int, tracker_id: int | None, rows: Sequence[FindingRow]) -> None:
-    if not rows:
-        return
-    common = {"document_id": document_id, "tracker_id": tracker_id, "created": utc_now()}
-    connection.execute(insert(FINDING), [common | row.columns() for row in rows])
-
-
-def _close(connection: Connection, gone: Sequence[StoredFinding], ended_by: Mapping[Key, int]) -> None:
+def _close(connection: Connection, gone: Sequence[FindingRow], ended_by: Mapping[Key, int]) -> None:
     if not gone:
         return
-    arrived = _arrivals(connection, [one.id for one in gone if one.row.rule in AWAITING_SPECIMENS])
+    arrived = _arrivals(connection, [one.id for one in gone if one.rule in AWAITING_SPECIMENS])
     by_document: dict[int | None, list[int]] = defaultdict(list)
     for finding in gone:
-        document_id = ended_by.get(finding.row.key) or arrived.get(finding.id)
-        by_document[document_id].append(finding.id)
+        by_document[ended_by.get(finding.key) or arrived.get(finding.id)].append(finding.id)
     now = utc_now()
     for document_id, ids in by_document.items():
         change_rows(connection, FINDING.c.id, ids, is_active=False, closed=now, closed_by=document_id)

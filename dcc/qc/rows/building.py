@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from dcc.documents import contents
@@ -46,6 +47,11 @@ _OF_OTHERS: Final = {
     "metadata",
 }
 """The tables of other entities' parts."""
+_TEXTS_OF_SPECIMENS: Final = attrgetter(
+    *("gender", "zygosity", "litter_id", "pipeline", "phenotyping_centre"),
+    *("production_centre", "project", "colony_id", "strain_id"),
+)
+"""The texts that follow one another in rows of specimens."""
 
 
 class EntityRow(NamedTuple):
@@ -115,7 +121,9 @@ class RowBuilder:
                 self.held_rows += added
                 too_long = check(rows[mark:])
         if too_long is None:
-            self._count(entity, held)
+            if measured := len(self._measurements) - held:
+                procedure_id = entity.procedure.procedure_id  # type: ignore[union-attr]
+                self.measured[procedure_id] = self.measured.get(procedure_id, 0) + measured
             return row
         for mark, (rows, _) in zip(marks, checks, strict=True):
             del rows[mark:]
@@ -132,41 +140,17 @@ class RowBuilder:
             return self._line(self._block, entity)
         return self._housing(self._block, entity)
 
-    def _count(self, entity: contents.Entity, held: int) -> None:
-        """Count the measurements of an entity, given the number before it."""
-        if measured := len(self._measurements) - held:
-            procedure_id = entity.procedure.procedure_id  # type: ignore[union-attr]
-            self.measured[procedure_id] = self.measured.get(procedure_id, 0) + measured
-
     def _specimen(self, block: contents.Block, entity: contents.Specimen) -> EntityRow:
         lexical = _Lexical()
         status = entity.status_code
         row_id = self._ids[EntityKind.SPECIMEN]()
         self._relations(row_id, entity)
+        code, day = (None, None) if status is None else (status.code, status.date)
         values = (
-            row_id,
-            *self._in_block,
-            entity.position,
-            entity.line,
-            block.centre,
-            entity.specimen_id,
-            entity.kind.value,
-            lexical.boolean("isBaseline", entity.is_baseline),
-            entity.gender,
-            entity.zygosity,
-            entity.litter_id,
-            entity.pipeline,
-            entity.phenotyping_centre,
-            entity.production_centre,
-            entity.project,
-            entity.colony_id,
-            entity.strain_id,
-            lexical.date("DOB", entity.dob),
-            entity.stage,
-            entity.stage_unit,
-            status.code if status else None,
-            lexical.date("date", status.date if status else None),
-            lexical.text(),
+            *(row_id, *self._in_block, entity.position, entity.line, block.centre, entity.specimen_id),
+            *(entity.kind.value, lexical.boolean("isBaseline", entity.is_baseline), *_TEXTS_OF_SPECIMENS(entity)),
+            *(lexical.date("DOB", entity.dob), entity.stage, entity.stage_unit),
+            *(code, lexical.date("date", day), lexical.text()),
         )
         return EntityRow(EntityKind.SPECIMEN, row_id, values)
 
@@ -235,16 +219,8 @@ class RowBuilder:
 
 def _strain_row(row_id: int, place: int, strain: contents.ParentalStrain) -> Row:
     lexical = _Lexical()
-    return (
-        row_id,
-        place,
-        lexical.number("percentage", strain.percentage),
-        strain.mgi_strain_id,
-        strain.gender,
-        lexical.integer("level", strain.level),
-        lexical.text(),
-        strain.line,
-    )
+    percentage, level = lexical.number("percentage", strain.percentage), lexical.integer("level", strain.level)
+    return (row_id, place, percentage, strain.mgi_strain_id, strain.gender, level, lexical.text(), strain.line)
 
 
 class _Lexical:

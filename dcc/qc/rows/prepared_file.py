@@ -34,10 +34,8 @@ from dcc.documents.content_digest import ContentDigest
 from dcc.documents.forms import path_of_centre
 from dcc.naming import DocumentKind
 from dcc.qc.rows.building import NUMBERED, RowBuilder
-from dcc.qc.rows.entity_keys import Key, entity_key_of
-from dcc.qc.rows.lines import as_lines, with_fields
 from dcc.qc.rows.procedures import OF_RUN
-from dcc.qc.rows.types import Limits, Row, TooLong, Value
+from dcc.qc.rows.types import Key, Limits, Row, TooLong, Value, as_lines, entity_key_of, with_fields
 from dcc.runtime.checksums import crc32_of
 from dcc.vocabulary import EntityKind
 
@@ -103,7 +101,7 @@ class PreparedWriter:
     """
 
     def __init__(self, path: Path, basis: str, columns: Columns, rows_held: int = _ROWS_HELD) -> None:
-        self._path, self._basis, self._columns, self.rows_held = path, basis, columns, rows_held
+        self._path, self._basis, self.columns, self.rows_held = path, basis, columns, rows_held
         self._part = path.with_name(f"{path.name}.part")
         self._part.unlink(missing_ok=True)
         tables = tuple((table, *(_LINES if columns.in_lines else names)) for table, names in columns.names.items())
@@ -116,16 +114,13 @@ class PreparedWriter:
         self.last = dict.fromkeys((*columns.names, _ENTRY), 0)
         self._of_run = itemgetter(*map(columns.names[_RUN].index, OF_RUN))
         self._of_runs: dict[Value, Row] = {}
-        self._new_ids = {table: itertools.count(1).__next__ for table in NUMBERED}
+        self.new_ids = {table: itertools.count(1).__next__ for table in NUMBERED}
         self._numbers = itertools.count(1)
         self.documents: list[dict[str, Any]] = []
 
     def document(self, kind: DocumentKind) -> DocumentWriter:
         """Begin a document. An unfinished document does no harm."""
-        number = next(self._numbers)
-        tables: dict[str, list[Row]] = {table: [] for table in self._columns.names}
-        builder = RowBuilder(number, self._new_ids, tables, self._columns.limits)
-        return DocumentWriter(self, number, kind, builder, tables)
+        return DocumentWriter(self, next(self._numbers), kind)
 
     def close(self) -> None:
         """End the file with the facts about its documents, and put it where it belongs."""
@@ -145,10 +140,10 @@ class PreparedWriter:
 
     def write(self, table: str, rows: Sequence[Row]) -> None:
         """Write rows of a table, for a document."""
-        if table in self._columns.left_out:
+        if table in self.columns.left_out:
             return
         self.last[table] = last = rows[-1][0] if table in NUMBERED else self.last[table] + len(rows)  # type: ignore[assignment]
-        if self._columns.in_lines and table != _ENTRY:
+        if self.columns.in_lines and table != _ENTRY:
             if table == _RUN:
                 self._of_runs = {run[0]: self._of_run(run) for run in rows}
             lines = self._lines_of_measurements(rows) if table == _MEASUREMENT else as_lines(rows)
@@ -161,7 +156,7 @@ class PreparedWriter:
             for place, column in enumerate(columns)
             if column[0] is not None or any(value is not None for value in column)
         ]
-        names = self._columns.names.get(table, _ENTRY_COLUMNS)
+        names = self.columns.names.get(table, _ENTRY_COLUMNS)
         into, marks = ", ".join(quoted(names[place]) for place in bound), ", ".join("?" * len(bound))
         statement = f"INSERT INTO {quoted(table)} ({into}) VALUES ({marks})"  # noqa: S608
         self._connection.executemany(statement, zip(*(columns[place] for place in bound), strict=True))
@@ -175,16 +170,11 @@ class PreparedWriter:
 class DocumentWriter:
     """Takes a document's content and has its rows written."""
 
-    def __init__(
-        self,
-        writer: PreparedWriter,
-        number: int,
-        kind: DocumentKind,
-        builder: RowBuilder,
-        tables: Mapping[str, list[Row]],
-    ) -> None:
-        self._writer, self._before = writer, dict(writer.last)
-        self._number, self._kind, self._builder, self._tables = number, kind, builder, tables
+    def __init__(self, writer: PreparedWriter, number: int, kind: DocumentKind) -> None:
+        self._writer, self._number, self._kind = writer, number, kind
+        self._before = dict(writer.last)
+        self._tables: dict[str, list[Row]] = {table: [] for table in writer.columns.names}
+        self._builder = RowBuilder(number, writer.new_ids, self._tables, writer.columns.limits)
         self._entries: dict[EntityKind | None, list[_Entry]] = {kind: [] for kind in (None, *EntityKind)}
         self._content = ContentDigest()
         self._block: contents.Block | None = None

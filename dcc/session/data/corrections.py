@@ -21,9 +21,8 @@ from dcc.messages import mark
 from dcc.naming import Action
 from dcc.outcomes import HELD, LEFT_OUT, ZipKey
 from dcc.qc.apply.decision import DocumentWithRows
-from dcc.qc.apply.holding import check_signature, confirm_held
 from dcc.qc.apply.planning import Plan, plan_document
-from dcc.qc.apply.withdrawal import WithdrawalResult, undo_submission
+from dcc.qc.apply.withdrawal import WithdrawalResult, check_signature, confirm_held, undo_submission
 from dcc.qc.judging import rejudging
 from dcc.rights import Delegations
 from dcc.rules.upload import OWNERSHIP

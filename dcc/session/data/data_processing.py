@@ -19,7 +19,7 @@ from dcc.databases.transactions import run_reading, run_writing
 from dcc.messages import mark, message
 from dcc.outcomes import LEFT_OUT, Problem, ZipKey
 from dcc.phases import Phase, Status
-from dcc.qc.judging.many_documents import ContentFindings, judge_together
+from dcc.qc.judging.documents import ContentFindings, judge_together
 from dcc.runtime.log_context import logging_about, progress_log
 from dcc.session.data.corrections import record_missed_withdrawals
 from dcc.session.data.data_session import DataSession, current_basis, data_of

@@ -25,9 +25,15 @@ from dcc.messages import count_of, mark
 from dcc.naming import Action
 from dcc.phases import Phase, Status
 from dcc.qc.judging import rejudging
-from dcc.qc.judging.documents import Judgement, JudgingBasis, judge_document, signature_of
+from dcc.qc.judging.documents import (
+    ContentFindings,
+    Judgement,
+    JudgingBasis,
+    judge_document,
+    judge_together,
+    signature_of,
+)
 from dcc.qc.judging.lookups import questionable
-from dcc.qc.judging.many_documents import ContentFindings, judge_together
 from dcc.qc.judging.waiver_store import waivers_in_force
 from dcc.qc.reference import snapshots
 from dcc.qc.rows.loading import load_document

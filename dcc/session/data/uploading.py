@@ -21,23 +21,18 @@ from sqlalchemy import Engine
 from dcc.data_outcomes import ZipData
 from dcc.databases.engines import MAX_ATTACHED
 from dcc.databases.transactions import run_reading
-from dcc.errors import (
-    DccError,
-    QcDatabaseUnreachableError,
-    StagedDocumentLostError,
-)
+from dcc.errors import DccError, QcDatabaseUnreachableError, StagedDocumentLostError
 from dcc.messages import count_of
 from dcc.naming import Action
 from dcc.outcomes import Problem
 from dcc.phases import ACTION_IDS, Phase
-from dcc.qc.apply.decision import AppliedDocument, DocumentWithRows
+from dcc.qc.apply.decision import AppliedDocument, DocumentWithRows, OtherCentre
 from dcc.qc.apply.documents import apply_documents
-from dcc.qc.apply.holding import additions_of_existing_entities, owners_of_held_documents
-from dcc.qc.apply.ownership import OtherCentre
 from dcc.qc.apply.upload_findings import findings_of
-from dcc.qc.judging.many_documents import newest_document
+from dcc.qc.apply.withdrawal import additions_of_existing_entities, owners_of_held_documents
+from dcc.qc.database import update_statistics
+from dcc.qc.judging.documents import newest_document
 from dcc.qc.rows.prepared_file import PreparedDocument
-from dcc.qc.statistics import update_statistics
 from dcc.rights import Delegations
 from dcc.rules.upload import OWNERSHIP
 from dcc.runtime.log_context import logging_about
