@@ -28,8 +28,7 @@ from dcc.session.fetching.downloads import (
     TransferFailed,
 )
 from dcc.settings import Settings, load_settings
-from dcc.sources.base import ListedFile, SourceAddress
-from dcc.sources.hosting import Hosting
+from dcc.sources.base import Hosting, ListedFile, SourceAddress
 from dcc.store.staging import Staging
 
 _GATHER_SECONDS = 0.005

@@ -16,7 +16,7 @@ from dcc.settings import Settings
 from dcc.store.archive_store import ArchiveStore, Replica
 from dcc.store.copies import Copy, CopyState
 from dcc.tracker.models import utc_now
-from dcc.tracker.register.column_texts import PERSON_LENGTH
+from dcc.tracker.register.source_addresses import PERSON_LENGTH
 from dcc.tracker.stored_archives import (
     Audit,
     WantedCopy,

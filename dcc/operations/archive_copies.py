@@ -32,8 +32,7 @@ from dcc.sources.remote_names import path_below
 from dcc.store.archive_store import ArchiveStore, Replica
 from dcc.store.copies import Copy, CopyState, StoredCopies
 from dcc.store.staging import Staging
-from dcc.tracker.register.source_addresses import load_addresses
-from dcc.tracker.register.source_schedules import load_crawl_dues
+from dcc.tracker.register.source_addresses import load_addresses, load_crawl_dues
 from dcc.tracker.stored_archives import (
     ListedCopy,
     WantedCopy,

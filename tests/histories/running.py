@@ -11,7 +11,7 @@ from dcc.databases.transactions import writing
 from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
 from dcc.tracker.database import open_tracker
-from dcc.tracker.register import delegations
+from dcc.tracker.register import centres
 from tests.histories import submission_histories, wishes
 from tests.histories.expected import LOADED, Expected
 from tests.histories.happenings import (
@@ -273,11 +273,11 @@ def _befall(happening: Happening, life: Life, expected: Expected) -> bool:
 def _delegate(life: Life, in_force: bool) -> None:
     owner, other = CENTRES[Place.OWN], CENTRES[Place.MIRROR]
     with writing(life.tracker) as connection:
-        given = bool(delegations.list_delegations(connection))
+        given = bool(centres.list_delegations(connection))
         if in_force and not given:
-            delegations.delegate(connection, owner, other, recorded_by="tester")
+            centres.delegate(connection, owner, other, recorded_by="tester")
         elif given and not in_force:
-            delegations.revoke(connection, owner, other, revoked_by="tester")
+            centres.revoke_delegation(connection, owner, other, revoked_by="tester")
 
 
 def _differences(here: Holdings | Standing, there: Holdings | Standing, names: Collection[str] = ()) -> Iterator[str]:

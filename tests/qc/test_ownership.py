@@ -17,13 +17,12 @@ from dcc.reports.languages import load_catalogue
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.corrections import plan_submission
 from dcc.session.data.uploading import Uploader
-from dcc.tracker.hostings.foreign_archives import held_archives
-from dcc.tracker.hostings.owner_notices import notices_since
+from dcc.tracker.hostings.foreign_archives import held_archives, notices_since
 from dcc.tracker.hostings.retries import require_retriable
 from dcc.tracker.models import OwnerNotice, utc_now
 from dcc.tracker.queries.zip_action_lists import held_documents, waiting_zip_actions
 from dcc.tracker.queries.zip_stories import zip_story
-from dcc.tracker.register import delegations
+from dcc.tracker.register import centres
 from tests.support.asking import column_in, in_both, in_reading, in_writing
 from tests.support.data_installations import DataInstallation, key_of, specimens
 from tests.support.databases import only_sqlite
@@ -42,11 +41,11 @@ def named_for(centre: str, stem: str, documents: dict[str, bytes]) -> dict[str, 
 
 
 def delegate(data: DataInstallation, owner: str = "H", to: str = "J") -> None:
-    in_writing(data.tracker, delegations.delegate, owner, to, recorded_by="wrangler")
+    in_writing(data.tracker, centres.delegate, owner, to, recorded_by="wrangler")
 
 
 def revoke(data: DataInstallation, owner: str = "H", to: str = "J") -> None:
-    in_writing(data.tracker, delegations.revoke, owner, to, revoked_by="wrangler")
+    in_writing(data.tracker, centres.revoke_delegation, owner, to, revoked_by="wrangler")
 
 
 def notices(data: DataInstallation) -> list[tuple[str, str, str, str, dict[str, int]]]:
@@ -345,7 +344,7 @@ def test_what_the_own_source_lists_no_more_is_held_on_another_centre_s(data: Dat
 def test_an_archive_is_taken_from_the_source_of_a_centre_that_its_own_has_delegated_to(data: DataInstallation) -> None:
     data.put(PLANTED, specimens("2013-11-01.1", centre="J"))
     data.base.run_session()
-    in_writing(data.tracker, delegations.delegate, "J", "H", recorded_by="wrangler", until=utc_now().date())
+    in_writing(data.tracker, centres.delegate, "J", "H", recorded_by="wrangler", until=utc_now().date())
     data.run()
     assert (data.states(), held(data)) == ({PLANTED: "qc done"}, [])
     assert [one[3] for one in notices(data)] == ["held", "done"]
@@ -358,32 +357,32 @@ def test_an_archive_is_taken_from_the_source_of_a_centre_that_its_own_has_delega
 def test_delegations_are_listed_replaced_and_revoked(data: DataInstallation) -> None:
     today = utc_now().date()
     with writing(data.tracker) as connection:
-        delegations.delegate(connection, "H", "J", recorded_by="a")
-        delegations.delegate(connection, "H", "J", recorded_by="b", until=today)
-        (entry,) = delegations.list_delegations(connection)
+        centres.delegate(connection, "H", "J", recorded_by="a")
+        centres.delegate(connection, "H", "J", recorded_by="b", until=today)
+        (entry,) = centres.list_delegations(connection)
         assert (entry.owner, entry.delegate, entry.recorded_by, entry.until) == ("H", "J", "b", today)
-        assert delegations.load_delegations(connection).rights_of("J").permit("H")
-        assert not delegations.load_delegations(connection).rights_of("H").permit("J")
-        assert not delegations.load_delegations(connection).rights_of(None).permit("H")
-        ended = delegations.revoke(connection, "H", "J", revoked_by="c")
+        assert centres.load_delegations(connection).rights_of("J").permit("H")
+        assert not centres.load_delegations(connection).rights_of("H").permit("J")
+        assert not centres.load_delegations(connection).rights_of(None).permit("H")
+        ended = centres.revoke_delegation(connection, "H", "J", revoked_by="c")
         assert (ended.revoked_by, ended.in_force) == ("c", False)
-        assert delegations.list_delegations(connection) == []
-        assert [one.revoked_by for one in delegations.list_delegations(connection, everything=True)] == ["b", "c"]
+        assert centres.list_delegations(connection) == []
+        assert [one.revoked_by for one in centres.list_delegations(connection, everything=True)] == ["b", "c"]
         with pytest.raises(NotFoundError):
-            delegations.revoke(connection, "H", "J", revoked_by="c")
+            centres.revoke_delegation(connection, "H", "J", revoked_by="c")
         with pytest.raises(ConfigurationError, match="speaks for itself"):
-            delegations.delegate(connection, "H", "H", recorded_by="a")
+            centres.delegate(connection, "H", "H", recorded_by="a")
         with pytest.raises(ConfigurationError, match="is over"):
-            delegations.delegate(connection, "H", "J", recorded_by="a", until=today - timedelta(days=1))
+            centres.delegate(connection, "H", "J", recorded_by="a", until=today - timedelta(days=1))
         with pytest.raises(NotFoundError, match="No centre 'X'"):
-            delegations.delegate(connection, "H", "X", recorded_by="a")
+            centres.delegate(connection, "H", "X", recorded_by="a")
 
 
 @only_sqlite
 def test_a_delegation_ends_with_its_last_day(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
-    in_writing(data.tracker, delegations.delegate, "H", "J", recorded_by="a", until=utc_now().date())
+    in_writing(data.tracker, centres.delegate, "H", "J", recorded_by="a", until=utc_now().date())
     tomorrow = utc_now() + timedelta(days=1)
-    monkeypatch.setattr(delegations, "utc_now", lambda: tomorrow)
-    assert not in_reading(data.tracker, delegations.load_delegations).rights_of("J").permit("H")
-    (entry,) = in_reading(data.tracker, delegations.list_delegations, everything=True)
+    monkeypatch.setattr(centres, "utc_now", lambda: tomorrow)
+    assert not in_reading(data.tracker, centres.load_delegations).rights_of("J").permit("H")
+    (entry,) = in_reading(data.tracker, centres.list_delegations, everything=True)
     assert not entry.in_force

@@ -9,7 +9,7 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.session.batches import planning
 from dcc.session.batches.planning import BATCH_SECONDS, MAX_BYTES, PlannedBatch, plan_round
-from dcc.sources.hosting import CopyFault, Hosting, KnownBadCopy
+from dcc.sources.base import CopyFault, Hosting, KnownBadCopy
 from dcc.tracker.hostings.download_plan import PlannedZip
 
 SIZES = st.none() | st.integers(0, 20_000) | st.integers(0, 2 * MAX_BYTES)

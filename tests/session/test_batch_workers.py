@@ -28,8 +28,7 @@ from dcc.session.batches.worker import prepare_batch
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data import prepared_archives
 from dcc.settings import Settings
-from dcc.sources.base import SourceProtocol
-from dcc.sources.hosting import Hosting
+from dcc.sources.base import Hosting, SourceProtocol
 from dcc.store.objects import ObjectStore
 from dcc.tracker.models import ZipDownload
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, specimens

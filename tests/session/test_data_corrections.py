@@ -16,7 +16,7 @@ from dcc.session.data.quality_control import QcResult, update_qc_states
 from dcc.tracker.decisions import DecisionKind, record_decisions, revoke
 from dcc.tracker.hostings.changed_archives import loaded_zips
 from dcc.tracker.models import DocumentReopening
-from dcc.tracker.register.delegations import find_archive
+from dcc.tracker.register.centres import find_archive
 from dcc.vocabulary import ContextState
 from tests.support.asking import execute_in, in_both, in_reading, in_writing, rows_in
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens

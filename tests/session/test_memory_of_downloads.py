@@ -10,9 +10,8 @@ import pytest
 
 from dcc.session.fetching.archive_transfer import Transfer, receive
 from dcc.settings import Settings
-from dcc.sources.base import SourceAddress
+from dcc.sources.base import Hosting, SourceAddress
 from dcc.sources.connect import connect
-from dcc.sources.hosting import Hosting
 from dcc.store.staging import Staging
 from tests.hostile.audited_session import peak_megabytes
 from tests.support.prepared_processes import FORKED

@@ -11,8 +11,7 @@ import paramiko
 import pytest
 from paramiko.sftp import CMD_CLOSE, CMD_DATA, CMD_HANDLE, CMD_INIT, CMD_OPEN, CMD_READ, CMD_STATUS, CMD_VERSION
 
-from dcc.sources.sftp.client import SftpClient
-from dcc.sources.sftp.files import MAX_AHEAD, FilePart, FileReader
+from dcc.sources.sftp.client import MAX_AHEAD, FilePart, FileReader, SftpClient
 from tests.hostile.servers import sftp_packet
 
 

@@ -15,7 +15,7 @@ from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources.connect import connect
 from dcc.sources.sftp.bounds import BoundedPackets
-from dcc.sources.sftp.files import FileReader
+from dcc.sources.sftp.client import FileReader
 from tests.support.raising import raising
 from tests.support.servers import SftpServer, Share
 

@@ -14,9 +14,8 @@ from dcc.naming import Action
 from dcc.phases import Phase, Status
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, DeltaStrategy, ListedFile, SourceAddress, SourceProtocol
-from dcc.tracker.hostings.missing_archives import ProposalState, decide_on_proposals, list_proposals, missing_archives
-from dcc.tracker.listings.basis import ListingBasis, RecordedListing
-from dcc.tracker.listings.recording import ListingRecorder
+from dcc.tracker.hostings.changed_archives import ProposalState, decide_on_proposals, list_proposals, missing_archives
+from dcc.tracker.listings.recording import ListingBasis, ListingRecorder, RecordedListing
 from dcc.tracker.models import CrawlingSession, FileSource, FileSourceHasZip, XmlFile, ZipAction, ZipDownload
 from dcc.tracker.register import file_sources
 from dcc.tracker.register.source_addresses import SourceState

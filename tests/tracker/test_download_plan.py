@@ -10,6 +10,7 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.tracker import progress
+from dcc.tracker.hostings.copies import TransferStatistics, record_transfer_statistics
 from dcc.tracker.hostings.download_plan import (
     PlannedZip,
     cancel_orphans,
@@ -19,7 +20,6 @@ from dcc.tracker.hostings.download_plan import (
     sources_to_use,
 )
 from dcc.tracker.hostings.retries import reopen_named
-from dcc.tracker.hostings.source_statistics import TransferStatistics, record_transfer_statistics
 from dcc.tracker.models import (
     Centre,
     CrawlingSession,
@@ -34,7 +34,7 @@ from dcc.tracker.models import (
     utc_now,
 )
 from dcc.tracker.progress import Proposal, Subject
-from dcc.tracker.register import delegations
+from dcc.tracker.register import centres
 from dcc.tracker.states import WAITING, State
 from tests.support.asking import execute_in, in_reading, in_writing, row_in
 from tests.support.databases import (
@@ -165,7 +165,7 @@ class TestWhatWaits:
         for year, month, day, inc, producer, name in reversed(names):
             zip_ = seed_zip(tracker, source, name, centre_id=producer)
             _update(tracker, ZipFile, zip_.zip_id, created=date(year, month, day), inc=inc)
-        in_writing(tracker, delegations.delegate, "H", "J", recorded_by="wrangler")
+        in_writing(tracker, centres.delegate, "H", "J", recorded_by="wrangler")
         assert [plan.key.file_name for plan in _plans(tracker)] == [row[-1] for row in names]
 
     def test_sources_that_are_not_available_or_active_or_do_not_host_it_any_more_are_left_out(

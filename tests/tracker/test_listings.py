@@ -14,8 +14,7 @@ from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, ListedFile, SourceAddress, SourceProtocol
 from dcc.tracker.archive_names import stored_name
-from dcc.tracker.listings.basis import ListingBasis, RecordedListing
-from dcc.tracker.listings.recording import ListingRecorder
+from dcc.tracker.listings.recording import ListingBasis, ListingRecorder, RecordedListing
 from dcc.tracker.models import (
     AnException,
     Centre,

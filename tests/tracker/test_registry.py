@@ -11,7 +11,7 @@ from dcc.errors import ConfigurationError, NotFoundError
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.host_keys import HostKey
 from dcc.tracker.models import FileSource, FileSourceHasZip, XmlFile, ZipAction, ZipDownload
-from dcc.tracker.register import centres, column_texts, file_sources
+from dcc.tracker.register import centres, file_sources, source_addresses
 from dcc.tracker.register.centres import NewCentre
 from dcc.tracker.register.file_sources import SourceEntry
 from dcc.tracker.register.source_addresses import SourceState, load_addresses, pin_host_keys, pinned_keys
@@ -75,7 +75,7 @@ def test_only_available_sources_are_crawled_and_removed_ones_stay_known(tracker:
     ],
 )
 def test_an_access_key_is_shown_only_as_a_reference(accesskey: str, shown: str) -> None:
-    assert column_texts.shown_accesskey(SecretStr(accesskey)) == shown
+    assert source_addresses.shown_accesskey(SecretStr(accesskey)) == shown
 
 
 def test_no_listing_or_message_holds_a_secret(tracker: Engine) -> None:

@@ -11,8 +11,13 @@ from dcc.errors import ConfigurationError, NotFoundError
 from dcc.sources.crawl_policy import DueReason, Pause
 from dcc.tracker.models import CrawlingSession, FileSource, SourceCrawlRow, utc_now
 from dcc.tracker.register.file_sources import change_source, list_sources
-from dcc.tracker.register.source_addresses import load_addresses, pin_host_keys
-from dcc.tracker.register.source_schedules import load_crawl_dues, paused_sources, set_pause
+from dcc.tracker.register.source_addresses import (
+    load_addresses,
+    load_crawl_dues,
+    paused_sources,
+    pin_host_keys,
+    set_pause,
+)
 from tests.support.asking import in_reading, in_writing
 from tests.support.installations import Installation
 

@@ -28,7 +28,7 @@ from dcc.runtime.logging_setup import log_plan
 from dcc.runtime.wrapping import cell_width, wrapped
 
 if TYPE_CHECKING:
-    from dcc.tracker.expected_work import ExpectedWork
+    from dcc.tracker.session_statistics import ExpectedWork
 
 COLOURS = {
     "failed": "red",

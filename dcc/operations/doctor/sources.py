@@ -33,9 +33,8 @@ from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.host_keys import SSH_PORT, trusted_keys
 from dcc.tracker.crawls import latest_crawls
 from dcc.tracker.database import TRACKER
-from dcc.tracker.register.column_texts import MASK
 from dcc.tracker.register.file_sources import list_sources
-from dcc.tracker.register.source_addresses import load_addresses
+from dcc.tracker.register.source_addresses import MASK, load_addresses
 
 _SECONDS_TO_TELL: Final = 1.0
 _FILE_REFERENCE: Final = re.compile(r"\A(?:file|key):(?P<path>[^?]+)")

@@ -19,8 +19,7 @@ from dcc.sources.crawl_policy import DueReason
 from dcc.tracker.crawls import latest_crawls
 from dcc.tracker.models import AnException, FileSourceHasZip, SourceCrawlRow, ZipDownload, ZipLog, utc_now
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
-from dcc.tracker.register.source_addresses import SourceState
-from dcc.tracker.register.source_schedules import load_crawl_dues
+from dcc.tracker.register.source_addresses import SourceState, load_crawl_dues
 
 _SOURCE: Final = ("source", "centre")
 _HAS, _CRAWL = FileSourceHasZip.file_source_id, SourceCrawlRow.file_source_id

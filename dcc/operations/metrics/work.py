@@ -19,8 +19,7 @@ from dcc.tracker.crawls import SessionEntry
 from dcc.tracker.decisions import count_decided
 from dcc.tracker.models import AnException, Centre, CrawlingSession, XmlFile, XmlLog, ZipAction, ZipFile, utc_now
 from dcc.tracker.queries import zip_action_lists
-from dcc.tracker.queries.session_zips import count_session_zips
-from dcc.tracker.session_statistics import seconds_by_phase, statistics_of
+from dcc.tracker.session_statistics import count_session_zips, seconds_by_phase, statistics_of
 from dcc.tracker.submission_rows import CENTRE, newest_downloads
 
 _OUTCOMES: Final = ("active", "open", *EndReason)

@@ -30,15 +30,14 @@ from dcc.reports.submissions.session_sections import sections_of
 from dcc.reports.submissions.zip_lines import line_of, zips_of_centre, zips_of_session
 from dcc.settings import Settings
 from dcc.tracker.crawls import CrawlEntry, is_newest_session, latest_crawls, require_session
+from dcc.tracker.hostings.changed_archives import count_open
 from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
-from dcc.tracker.hostings.missing_archives import count_open
 from dcc.tracker.models import Centre, ZipAction, ZipFile, utc_now
-from dcc.tracker.queries.session_zips import session_document_states
 from dcc.tracker.queries.zip_action_lists import StateCount, require_centre
 from dcc.tracker.queries.zip_stories import ZipStory, zip_story
 from dcc.tracker.register.centres import list_centres
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
-from dcc.tracker.session_statistics import SourceStatistics, seconds_by_phase, statistics_of
+from dcc.tracker.session_statistics import SourceStatistics, seconds_by_phase, session_document_states, statistics_of
 from dcc.tracker.submission_rows import is_named, of_host
 
 if TYPE_CHECKING:

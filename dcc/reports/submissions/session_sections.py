@@ -16,17 +16,17 @@ from dcc.rules.upload import LATE
 from dcc.sources.crawl_policy import DueReason
 from dcc.tracker.crawls import SessionEntry, session_findings
 from dcc.tracker.hostings.older_archives import zips_that_wait
-from dcc.tracker.queries.session_zips import (
+from dcc.tracker.queries.zip_stories import DocumentStory, zip_story
+from dcc.tracker.register.centres import list_centres
+from dcc.tracker.register.file_sources import list_sources
+from dcc.tracker.register.source_addresses import load_crawl_dues
+from dcc.tracker.session_statistics import (
     SessionZip,
     session_entries,
     session_zip_ids,
     session_zips,
     zips_without_room,
 )
-from dcc.tracker.queries.zip_stories import DocumentStory, zip_story
-from dcc.tracker.register.centres import list_centres
-from dcc.tracker.register.file_sources import list_sources
-from dcc.tracker.register.source_schedules import load_crawl_dues
 
 _MAX_NOTES: Final = 20
 _MAX_DOCUMENTS: Final = 5

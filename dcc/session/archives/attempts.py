@@ -13,9 +13,8 @@ from dcc.outcomes import ZipKey
 from dcc.session.archives.jobs import Job
 from dcc.session.fetching.archive_transfer import ReceivedArchive
 from dcc.session.fetching.downloads import MAX_QUEUED, SourceDownloads, TransferFailed
-from dcc.sources.base import SourceAddress
-from dcc.sources.hosting import Hosting
-from dcc.tracker.hostings.source_statistics import TransferStatistics
+from dcc.sources.base import Hosting, SourceAddress
+from dcc.tracker.hostings.copies import TransferStatistics
 
 
 class SourceQueue:

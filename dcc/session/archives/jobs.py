@@ -18,8 +18,7 @@ from dcc.phases import Phase, Status
 from dcc.runtime.log_context import logging_about
 from dcc.session.fetching.archive_transfer import Transfer
 from dcc.session.prepare.archive_checks import CheckedArchive
-from dcc.sources.base import SourceAddress
-from dcc.sources.hosting import CopyFault, EarlierCopy, Hosting, KnownBadCopy
+from dcc.sources.base import CopyFault, EarlierCopy, Hosting, KnownBadCopy, SourceAddress
 from dcc.tracker.archive_names import stored_name
 from dcc.tracker.hostings.copies import NewBadCopy, is_fault_of_centre
 from dcc.tracker.hostings.download_plan import KnownDocument, PlannedZip, StagedZip

@@ -13,8 +13,7 @@ from typing import Any, Final
 from dcc.naming import MANIFEST_FORMATS, manifest_beside
 from dcc.outcomes import Problem
 from dcc.session.batches.exchange import unpack
-from dcc.sources.base import Validators
-from dcc.sources.hosting import Hosting
+from dcc.sources.base import Hosting, Validators
 from dcc.store.staging import PREPARED_FILE
 from dcc.tracker.problems import problem_columns, problem_of
 

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from pydantic import TypeAdapter
 
 from dcc.outcomes import ZipKey
-from dcc.sources.hosting import EarlierCopy, Hosting
+from dcc.sources.base import EarlierCopy, Hosting
 from dcc.tracker.hostings.download_plan import PlannedZip
 
 T = TypeVar("T")

@@ -29,10 +29,9 @@ from dcc.session.fetching.download_slots import DownloadSlot, DownloadSlots
 from dcc.session.fetching.source_connections import NoFurtherConnection, SourceConnections
 from dcc.session.fetching.transfer_queue import TransferQueue
 from dcc.settings import Settings
-from dcc.sources.base import Connection, SourceAddress, UpcomingFile
+from dcc.sources.base import Connection, Hosting, SourceAddress, UpcomingFile
 from dcc.sources.connect import connect
-from dcc.sources.hosting import Hosting
-from dcc.sources.transfer_speed import SpeedLimits
+from dcc.sources.sockets import SpeedLimits
 from dcc.store.staging import Staging
 
 if TYPE_CHECKING:

@@ -31,8 +31,7 @@ from dcc.sources.base import (
     SourceAddress,
     SourceProtocol,
 )
-from dcc.sources.ftp.listing import parse_list_line, parse_mlsd_line
-from dcc.sources.ftp.session import FAILURES, FtpSession, describe, open_ftp_session
+from dcc.sources.ftp.session import FAILURES, FtpSession, describe, open_ftp_session, parse_list_line, parse_mlsd_line
 from dcc.sources.listing import MAX_ENTRIES, Entry, EntryKind, SubfolderListing, action_listing, too_many
 from dcc.sources.listing_watch import watch_listing
 from dcc.sources.remote_names import join_base, printable, raw

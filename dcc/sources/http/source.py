@@ -7,11 +7,17 @@ servers make them of directories. Only what an index links to directly below the
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
+import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
-from email.utils import formatdate
+from datetime import UTC
+from email.utils import formatdate, parsedate_to_datetime
+from http.client import HTTPMessage
+from typing import NamedTuple
 from urllib.parse import quote
 
 from dcc.errors import (
@@ -33,6 +39,7 @@ from dcc.sources.access import parse_hostname, resolve_accesskey
 from dcc.sources.base import (
     LISTING,
     LOGIN_REFUSED,
+    MAX_SIDECAR_BYTES,
     SENDING,
     ActionListing,
     Connection,
@@ -41,14 +48,13 @@ from dcc.sources.base import (
     SourceAddress,
     SourceProtocol,
     Validators,
+    parse_md5,
 )
 from dcc.sources.certificates import ServerCertificates
 from dcc.sources.http.client import FAILURES, PORTS, HttpClient, HttpResponse, Site, describe
-from dcc.sources.http.file_attributes import MAX_ASKED, find_facts, modified_time
 from dcc.sources.http.index import read_index
 from dcc.sources.listing import Entry, SubfolderListing, action_listing, manifest_version
 from dcc.sources.listing_watch import watch_listing
-from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5
 from dcc.sources.remote_names import join_base, printable, raw
 
 _MISSING = (404, 410)
@@ -391,3 +397,113 @@ def _whole_size(answer: HttpResponse) -> int | None:
     """Size of the whole file according to `Content-Range`; None where it is not told."""
     found = re.fullmatch(r"bytes +[^/]*/(\d{1,18})", answer.headers.get("Content-Range", "").strip())
     return int(found[1]) if found is not None else None
+
+
+MAX_ASKED = 2_000
+"""The most archives of one directory that are requested: the last by name, which by convention are the newest."""
+
+_HELPERS = 3
+_WORTH_A_HELPER = 10
+_PATIENCE_SECONDS = 5.0
+
+log = logging.getLogger(__name__)
+
+
+class FileAttributes(NamedTuple):
+    """Attributes of a file besides its contents: bytes, and whole seconds since 1970 (UTC)."""
+
+    size: int | None = None
+    modified: int | None = None
+
+
+def read_facts(headers: HTTPMessage) -> FileAttributes:
+    """The attributes in the headers of an answer about a complete file; None for each that is missing or invalid."""
+    length = headers.get("Content-Length", "").strip()
+    # More digits than any file needs would only overflow elsewhere.
+    size = int(length) if length.isascii() and length.isdigit() and len(length) <= 18 else None
+    return FileAttributes(size, modified_time(headers))
+
+
+def modified_time(headers: HTTPMessage) -> int | None:
+    """The time in `Last-Modified`, in seconds since 1970 (UTC); None if it is missing or invalid."""
+    try:
+        moment = parsedate_to_datetime(headers.get("Last-Modified", ""))
+        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None
+
+
+def find_facts(
+    client: HttpClient,
+    connect: Callable[[], HttpClient],
+    deadline: float,
+    targets: Sequence[tuple[str, str]],
+    on_progress: Callable[[str], object],
+) -> dict[str, FileAttributes]:
+    """Attributes by name, of files of one directory given as (name, target on the server).
+
+    `client` sends requests itself; `connect` makes connections for up to three helpers, which are optional: the server
+    may refuse them. Files not requested until the `deadline`, of `time.monotonic`, are absent. `on_progress` is called
+    with texts such as `500 of 2,000 asked for so far`. Raises FAILURES and SourceError if the server breaks off or
+    stalls.
+    """
+    waiting = deque(targets)
+    found: dict[str, FileAttributes] = {}
+    under_way: list[HttpClient] = []
+    not_served, dismissed = threading.Event(), threading.Event()
+
+    def work(by: HttpClient, *ends: threading.Event) -> None:
+        while time.monotonic() < deadline and not any(end.is_set() for end in ends):
+            try:
+                item = waiting.popleft()
+            except IndexError:
+                return
+            try:
+                found[item[0]] = _ask(by, item[1], deadline, not_served)
+            except (*FAILURES, SourceError):
+                if time.monotonic() >= deadline:
+                    return
+                waiting.append(item)
+                raise
+            on_progress(f"{len(found):,} of {len(targets):,} asked for so far")
+
+    def help_out() -> None:
+        with contextlib.suppress(*FAILURES, SourceError):
+            helper = connect()
+            under_way.append(helper)
+            try:
+                work(helper, not_served, dismissed)
+            finally:
+                helper.close()
+
+    count = min(_HELPERS, len(targets) // _WORTH_A_HELPER)
+    helpers = [threading.Thread(target=help_out, name="http facts", daemon=True) for _ in range(count)]
+    for helper in helpers:
+        helper.start()
+    try:
+        work(client, not_served)
+    finally:
+        # Helpers may finish their requests, but none without an answer is waited for.
+        _join(helpers, min(time.monotonic() + _PATIENCE_SECONDS, deadline))
+        dismissed.set()
+        for each in under_way:
+            each.abandon()
+        _join(helpers, time.monotonic() + 1)
+    # The request of a helper that was dismissed.
+    work(client, not_served)
+    if len(found) < len(targets):
+        missing = len(targets) - len(found)
+        log.warning("Sizes and times of %d of %d archives were not told in time.", missing, len(targets))
+    return dict(found)
+
+
+def _ask(client: HttpClient, target: str, deadline: float, not_served: threading.Event) -> FileAttributes:
+    with client.limit(max(deadline - time.monotonic(), 0)), client.ask("HEAD", target) as answer:
+        if answer.status in (405, 501):
+            not_served.set()
+        return read_facts(answer.headers) if answer.status == 200 else FileAttributes()
+
+
+def _join(helpers: Sequence[threading.Thread], until: float) -> None:
+    for helper in helpers:
+        helper.join(max(until - time.monotonic(), 0))

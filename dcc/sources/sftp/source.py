@@ -21,13 +21,22 @@ from dcc.messages import Message, mark, message
 from dcc.naming import Action
 from dcc.runtime.time_limits import time_limit
 from dcc.settings import Settings
-from dcc.sources.base import LISTING, SENDING, ActionListing, Block, BlockwiseConnection, SourceAddress, UpcomingFile
+from dcc.sources.base import (
+    LISTING,
+    MAX_SIDECAR_BYTES,
+    SENDING,
+    ActionListing,
+    Block,
+    BlockwiseConnection,
+    SourceAddress,
+    UpcomingFile,
+    sidecar,
+)
 from dcc.sources.listing import Entry, EntryKind, SubfolderListing, action_listing
 from dcc.sources.listing_watch import watch_listing
-from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, sidecar
 from dcc.sources.remote_names import join_base, printable, raw
+from dcc.sources.sftp.client import FilePart, FileReader
 from dcc.sources.sftp.connection import describe, open_ssh_connection
-from dcc.sources.sftp.files import FilePart, FileReader
 
 # Exceptions of paramiko if a server breaks off, refuses, or answers with rubbish.
 _FAILURES = (paramiko.SSHException, paramiko.SFTPError, EOFError, OSError, ValueError)
