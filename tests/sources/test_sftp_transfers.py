@@ -55,7 +55,7 @@ class TestOpenSsh:
     ) -> None:
         """The test's server runs as root, to whom it sends everything; the client raises this for its refusal."""
         monkeypatch.setattr(FileReader, "blocks", raising(PermissionError("Permission denied")))
-        with pytest.raises(FileNotReadableError, match="does not let this user read it"):
+        with pytest.raises(FileNotReadableError, match="this user may not read it"):
             fetch(sftp_server, source_settings, 1)
 
     @pytest.mark.parametrize(

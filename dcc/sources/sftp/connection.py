@@ -116,7 +116,7 @@ class SshConnection:
         self._socket.close()
 
 
-def describe(failure: Exception | None) -> str:
+def describe(failure: BaseException | None) -> str:
     """A paramiko exception for a message."""
     if failure is None or isinstance(failure, EOFError):
         return "the server closed the connection"
