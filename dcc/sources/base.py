@@ -104,7 +104,6 @@ class Extent:
 
 
 PLAIN: Final = Extent()
-"""The archives in the action directories themselves."""
 
 
 def label_of(number: int, centre: str, protocol: str, hostname: str) -> Message:
@@ -453,8 +452,6 @@ ANSWERS: Final = (
 
 
 MAX_SIDECAR_BYTES = 4 * 1024
-"""The most bytes of a checksum file."""
-
 _DIGEST = re.compile(r"(?<![0-9A-Za-z])([0-9A-Fa-f]{32})(?![0-9A-Za-z])")
 
 

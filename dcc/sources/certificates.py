@@ -14,7 +14,6 @@ import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from dcc.errors import CertificateChangedError, CertificateRefusedError, ConfigurationError
 from dcc.messages import Message, mark, message
@@ -22,8 +21,6 @@ from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 
 MAX_AUTHORITIES = 20
-"""The most certificates in the file of a source's authorities."""
-
 _MAX_FILE_BYTES = 1024 * 1024
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _DIGITS = 64
@@ -187,28 +184,25 @@ class ServerCertificates:
         what = message(mark("the server's TLS certificate"))
         if shown is not None:
             what = message(mark("the server's TLS certificate {fingerprint}"), fingerprint=shown)
-        known: dict[str, Any] = {"source": self._label, "certificate": what, "reason": Message(error.verify_message)}
-        if not self._source_id:
-            text = mark(
-                "{certificate} could not be verified ({reason}). Nothing was sent to it. Have it "
-                "corrected, or name the authority that signed it in DCC_TLS_CA_FILE."
+        advice, change = mark("Have it corrected, or name the authority that signed it in DCC_TLS_CA_FILE."), ""
+        if self._source_id:
+            change = f"dcc source change {self._source_id}"
+            advice = mark(
+                "Ask the centre for a valid one, or name the authority that signed it: {command} (DCC_TLS_CA_FILE: for "
+                "all sources)."
             )
-            refusal = CertificateRefusedError(text, **known)
-            refusal.fingerprint = shown
-            return refusal
-        change = f"dcc source change {self._source_id}"
-        known["command"] = f"{change} --tls-ca FILE"
-        text = mark(
-            "{certificate} could not be verified ({reason}). Nothing was sent to it. Ask the "
-            "centre for "
-            "a valid one; or name the authority that signed it: {command} (DCC_TLS_CA_FILE: for all sources)"
+        if self._source_id and shown is not None:
+            advice = mark(
+                "Ask the centre for a valid one, or name the authority that signed it: {command} (DCC_TLS_CA_FILE: for "
+                "all sources). Or compare the fingerprint with the one that the centre's administrator gives, and only "
+                "if they agree: {pin}"
+            )
+        refusal = CertificateRefusedError(
+            mark("{certificate} could not be verified ({reason}). Nothing was sent to it. {advice}"),
+            source=self._label,
+            certificate=what,
+            reason=Message(error.verify_message),
+            advice=message(advice, command=f"{change} --tls-ca FILE", pin=f"{change} --tls-fingerprint {shown}"),
         )
-        if shown is not None:
-            known["pin"] = f"{change} --tls-fingerprint {shown}"
-            text = mark(
-                "{certificate} could not be verified ({reason}). Nothing was sent to it. Ask the centre for a "
-                "valid one, or name the authority that signed it: {command} (DCC_TLS_CA_FILE: for all sources). "
-                "Or compare the fingerprint with the one that the centre's administrator gives, and only if they "
-                "agree: {pin}"
-            )
-        return CertificateRefusedError(text, **known)
+        refusal.fingerprint = shown
+        return refusal

@@ -158,7 +158,6 @@ OPENERS: Mapping[SourceProtocol, Opener] = MappingProxyType(
         SourceProtocol.FILE: _on_first_use(f"{_HERE}.folder", "LocalConnection"),
     }
 )
-"""The opener of each of the platform's protocols."""
 
 
 def protocols() -> tuple[str, ...]:

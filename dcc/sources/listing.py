@@ -22,17 +22,11 @@ from dcc.sources.listing_watch import watched
 from dcc.sources.remote_names import joined, printable
 
 MAX_ENTRIES = 2_000_000
-"""The most entries of one directory."""
-
 MAX_ZIPS = 500_000
-"""The most archives and checksums of one directory."""
-
 LONGEST_NAME = 255
 """Bytes of the longest name in any file system."""
 
 ARCHIVE_ENDINGS = tuple(suffix.encode() for suffix in ARCHIVE_SUFFIXES)
-"""The suffixes of archives, as bytes."""
-
 _EXAMPLES = 20
 _SHOWN_OF_LONG = 40
 _LONGEST_VERSION = 48
@@ -169,12 +163,10 @@ class _DirectoryContent:
         return level
 
     def note_twice(self, twice: DuplicateEntry) -> None:
-        """Record an archive or folder that was found at two paths."""
         if len(self._twice) < _EXAMPLES:
             self._twice.append(twice)
 
     def _may_matter(self, link: Entry) -> bool:
-        """Whether the target of a link matters."""
         return _reason_to_ignore(link) is None or (self._extent.depth > 0 and _is_possible(link.name))
 
     def _add(self, folder: bytes, entry: Entry, *, is_link: bool = False) -> None:
@@ -208,19 +200,16 @@ class _DirectoryContent:
                     self._manifests[archive] = manifest
 
     def _require_few(self, links: Sequence[Entry]) -> None:
-        """Raise ListingFailedError if there are more archives and checksums than permitted."""
         if len(self._zips) + len(self._checksums) + len(self._manifests) + len(links) > MAX_ZIPS:
             raise too_many(self._label, self._action, f"{MAX_ZIPS:,} archives and checksums")
 
     def _ignore(self, path: bytes, reason: str) -> None:
-        """Count an ignored entry."""
         self._ignored += 1
         shown = printable(path) if len(path) <= LONGEST_NAME else f"{printable(path[:_SHOWN_OF_LONG])}..."
         bisect.insort(self._examples, (shown, reason))
         del self._examples[_EXAMPLES:]
 
     def listing(self) -> ActionListing:
-        """The listing."""
         checksums, manifests = self._checksums, self._manifests
         known = {entry.name for entry in self._zips.values()}
         for path in checksums - known:
@@ -258,7 +247,6 @@ def too_many(label: Message | str, directory: str, what: str) -> ListingFailedEr
 
 
 def _is_possible(name: bytes) -> bool:
-    """Whether a file can have the name."""
     return 0 < len(name) <= LONGEST_NAME and b"/" not in name and b"\0" not in name
 
 

@@ -235,7 +235,6 @@ _COLUMNS: Final[tuple[Any, ...]] = (
 
 
 def _documents() -> Select[Any]:
-    """Documents with what describes them."""
     of_document = (XmlFile.id.label("document_id"), XmlFile.fname, XmlFile.content_md5.label("md5"), XmlFile.phase_id)
     query = select(*_COLUMNS, *of_document, DocumentPlace.place, XmlFile.size_bytes.label("document_bytes"))
     joined = _joined(query.select_from(XmlFile).join(ZipDownload, ZipDownload.id == XmlFile.zip_id))
@@ -248,7 +247,6 @@ def _document(row: Any) -> SubmittedDocument:
 
 
 def _joined(query: Any) -> Select[Any]:
-    """Join what describes an attempt to a query of downloads."""
     joined = query.join(FileSourceHasZip).join(ZipAction).join(ZipFile).join(FileSource)
     of_source: Select[Any] = joined.join(Centre, Centre.id == FileSource.centre_id)
     return of_source

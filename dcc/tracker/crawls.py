@@ -35,23 +35,15 @@ from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.submission_rows import group_pairs, object_of
 
 CHANGED: Final = "changed"
-"""The kind of a finding: an archive changed under its name."""
 UNUSUAL_SIZE: Final = "unusual_size"
-"""The kind of a finding: an archive's size is unusual for its centre."""
 FUTURE_DATE: Final = "future_date"
-"""The kind of a finding: the date in an archive's name is in the future."""
 _UNUSUAL_FOR: Final = timedelta(days=7)
 """How long an archive of unusual size or name is shown: the next crawl may come before anybody looks."""
 
 SUCCESS: Final = 0
-"""`crawling_session.status` and `session_task.status` of a success."""
 SESSION_CANCELLED: Final = -2
-"""`crawling_session.status` of a session that was cut short."""
 TASK_CANCELLED: Final = 2
-"""`session_task.status` of a task that was running then."""
 TASK_LACKED_ROOM: Final = 3
-"""`session_task.status` of a task for which a disk of the platform was full."""
-
 _TASK_OUTCOMES: Final = {SUCCESS: "succeeded", TASK_CANCELLED: "cancelled"}
 
 
@@ -196,13 +188,11 @@ def latest_findings(connection: Connection, *, sources: Sequence[int] | None = N
 
 
 def _still_unusual() -> ColumnElement[bool]:
-    """Whether a finding is about an archive of unusual size or name that a source had first not long ago."""
     recent = CrawlFinding.created > utc_now() - _UNUSUAL_FOR
     return and_(CrawlFinding.kind.in_([UNUSUAL_SIZE, FUTURE_DATE]), recent, _is_hosted())
 
 
 def _is_hosted() -> ColumnElement[bool]:
-    """Whether the archive of a finding is on its source still."""
     hosted = (
         select(FileSourceHasZip.id)
         .join(FileSource)

@@ -71,14 +71,11 @@ REFERENCE_ROWS: Final[dict[str, tuple[ReferenceRow, ...]]] = {
         ReferenceRow("failed", "The phase ended with an error.", "ff000000"),
     ),
 }
-"""Every reference table's rows, in order."""
-
 
 _MARKS = {"Warning: ": "warning", "Not checked: ": "unchecked"}
 
 
 def _tell_severities(connection: Connection) -> None:
-    """Set the severities of warnings and unchecked rules."""
     log = table("xml_log", column("message"), column("severity"))
     for mark, severity in _MARKS.items():
         connection.execute(update(log).where(log.c.message.like(f"{mark}%")).values(severity=severity))
@@ -173,4 +170,3 @@ TRACKER: Final = Database(
     unreachable=TrackerUnreachableError,
     fill=_add_rows,
 )
-"""The tracker database for `dcc.databases`."""

@@ -14,7 +14,6 @@ from dcc.tracker.submission_rows import group_pairs, newest_downloads
 from dcc.vocabulary import Severity
 
 NOT_FAILING: Final = (Severity.WARNING.value, Severity.UNCHECKED.value)
-"""The severities that fail no document."""
 FAILING: Final = ~func.coalesce(XmlLog.severity.in_(NOT_FAILING), false())
 """Whether an entry of `xml_log` has a severity that fails its document, as one without any has."""
 
@@ -28,11 +27,8 @@ OF_DOCUMENT: Final = (
     XmlLog.details,
     XmlLog.severity,
 )
-"""The columns of a document's problem."""
 OF_DOWNLOAD: Final = (KIND, ZipLog.message, ZipLog.code, ZipLog.details)
-"""The columns of a download's problem."""
 OF_ACTION: Final = (KIND, ZipActionLog.message, ZipActionLog.code, ZipActionLog.details)
-"""The columns of a submission's problem."""
 
 
 def problem_of(row: Any) -> Problem:

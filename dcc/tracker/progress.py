@@ -405,7 +405,6 @@ def _states_of(rows: Iterable[Sequence[int]]) -> dict[int, State]:
 
 
 def _rolled_up(connection: Connection, download_ids: Iterable[int]) -> dict[int, State]:
-    """The state that the documents of each download give it."""
     rows = rows_about(connection, _CHILDREN, download_ids)
     children = group_pairs((download_id, STATES[phase, status]) for download_id, phase, status in rows)
     return {download_id: state for download_id, states in children.items() if (state := roll_up(states))}

@@ -79,7 +79,6 @@ class Problems(NamedTuple):
     findings: int
 
     def __str__(self) -> str:
-        """Such as `3 failed, 1 finding`; empty without any."""
         parts = (
             f"{self.failed:,} failed" if self.failed else "",
             count_of(self.findings, "finding") if self.findings else "",

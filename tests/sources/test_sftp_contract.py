@@ -26,7 +26,9 @@ def test_no_private_member_of_paramiko_is_used() -> None:
     for path in modules:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
-                assert ast.unparse(node.value) in ("self", "super()"), f"{path.name}, line {node.lineno}: {ast.unparse(node)}"
+                assert ast.unparse(node.value) in ("self", "super()"), (
+                    f"{path.name}, line {node.lineno}: {ast.unparse(node)}"
+                )
 
 
 def test_paramiko_has_and_calls_the_methods_that_bounds_override() -> None:

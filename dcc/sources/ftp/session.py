@@ -14,7 +14,7 @@ import re
 import socket
 import ssl
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 
 from dcc.errors import LoginRefusedError, SourceError, SourceTimeoutError, SourceUnreachableError
 from dcc.messages import Message, mark
@@ -50,7 +50,7 @@ _MLSD_KINDS = {b"file": EntryKind.FILE, b"dir": EntryKind.DIRECTORY, b"cdir": En
 def parse_mlsd_line(line: bytes) -> Entry | None:
     """An entry from a line of MLSD; None for the directory itself and its parent. Raises ValueError."""
     head, _, name = line.partition(b" ")
-    facts = dict(_fact(fact) for fact in head.split(b";") if fact)
+    facts = {key.lower(): value for key, _, value in (fact.partition(b"=") for fact in head.split(b";"))}
     if not name:
         raise ValueError(f"a line of MLSD has no name: {printable(line)}")
     kind = facts.get(b"type", b"file").lower()
@@ -90,22 +90,10 @@ def parse_list_line(line: bytes) -> Entry | None:
 
 def parse_time(text: str) -> int | None:
     """Seconds since 1970 from `YYYYMMDDHHMMSS[.sss]`, which is UTC (RFC 3659 section 2.3); None for anything else."""
-    if not _TIME.fullmatch(text):
-        return None
-    day, moment = (int(text[start:stop]) for start, stop in ((0, 8), (8, 14)))
-    try:
-        # Three times as fast as strptime, which matters for a long listing.
-        when = datetime(
-            day // 10_000, day // 100 % 100, day % 100, moment // 10_000, moment // 100 % 100, moment % 100, tzinfo=UTC
-        )
-        return int(when.timestamp())
-    except ValueError:
-        return None
-
-
-def _fact(fact: bytes) -> tuple[bytes, bytes]:
-    name, _, value = fact.partition(b"=")
-    return name.lower(), value
+    with contextlib.suppress(ValueError):
+        if _TIME.fullmatch(text):
+            return int(datetime.fromisoformat(f"{text[:8]}T{text[8:14]}+00:00").timestamp())
+    return None
 
 
 _BLOCK = 1024 * 1024
@@ -113,8 +101,6 @@ _MAX_LINE = 16 * 1024
 _MAX_HEARD = 8 * 1024
 
 LONGEST_REPLY = 64 * 1024
-"""The most characters of one reply on the control connection, all its lines together."""
-
 FAILURES = (*ftplib.all_errors, ValueError)
 """Exceptions of ftplib if a server breaks off, refuses, or answers with rubbish."""
 

@@ -81,7 +81,6 @@ class FtpConnection(PlatformConnection):
         return self._session
 
     def _path(self, *parts: str) -> str:
-        """Absolute path on the server, in the session's text."""
         base = self._base if self._base.startswith("/") else f"{self._home.rstrip('/')}/{self._base}"
         path = "/".join([base.rstrip("/"), *(_wire(part) for part in parts)])
         if any(character in path for character in "\r\n\0"):
@@ -137,7 +136,6 @@ class FtpConnection(PlatformConnection):
         return found
 
     def _entries(self, session: FtpSession) -> Iterator[Entry]:
-        """The entries of the present directory."""
         by_facts = "MLST" in session.features or "MLSD" in session.features
         session.use_type("A")
         for line in session.lines("MLSD" if by_facts else "LIST"):
@@ -219,7 +217,6 @@ class FtpConnection(PlatformConnection):
 
 
 def _in(path: str, below: bytes) -> str:
-    """The path of an entry in a directory, in the session's text."""
     return f"{path}/{below.decode('latin-1')}"
 
 

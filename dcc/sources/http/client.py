@@ -33,11 +33,7 @@ FAILURES = (http.client.HTTPException, OSError, ValueError)
 """Exceptions of the client if a server breaks off, refuses, or answers with rubbish."""
 
 PORTS = {scheme: USUAL_PORTS[scheme] for scheme in ("http", "https")}
-"""The default port, by scheme."""
-
 REDIRECTS = (301, 302, 303, 307, 308)
-"""The statuses of redirects."""
-
 _BLOCK = 256 * 1024
 _MAX_REDIRECTS = 5
 _PATH_CHARACTERS = "/%!$&'()*+,;=:@~"
@@ -238,7 +234,6 @@ class HttpClient:
         return secure
 
     def _shown_certificate(self) -> bytes | None:
-        """The server's certificate, unverified, over a separate connection; None if it shows none."""
         site, settings = self._site, self._settings
         with contextlib.suppress(OSError, ValueError, SourceError):
             plain = open_socket(site.label, site.endpoint, settings.connect_timeout)

@@ -213,7 +213,6 @@ class HttpConnection(PlatformConnection):
                 )
 
     def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[bytes, None, None]:
-        """The bytes of a file from `offset` on, up to the block that exceeds its size."""
         target, shown = self._target(action, name), self._shown(action, name)
         listed_size, modified, known = self._conditions
         headers = _headers(offset, modified, known)
@@ -275,7 +274,6 @@ class HttpConnection(PlatformConnection):
         )
 
     def _refusal(self, answer: HttpResponse, doing: Message, failed: type[SourceError]) -> SourceError:
-        """What to raise for an answer that is not what was asked for."""
         kind = failed
         text = mark("{doing} failed: the server answered {phrase}. Ask whoever runs the server, or try again.")
         if answer.status in _MISSING:
@@ -302,7 +300,6 @@ class HttpConnection(PlatformConnection):
 
 
 def _requested_paths(file: ListedFile) -> list[str]:
-    """The paths of an archive and of the manifest beside it."""
     return [file.path, manifest_beside(file.path, file.manifest)] if file.manifest else [file.path]
 
 

@@ -198,7 +198,6 @@ class SftpClient:
         then(SftpResponse(kind, StrictMessage(self._take(length))))
 
     def _ask(self, kind: int, path: bytes) -> SftpResponse:
-        """Send a request about a path in its turn, and wait for the answer."""
         self._await_turn()
         answers: list[SftpResponse] = []
         self._request(kind, _packed(path), answers.append)
@@ -277,7 +276,6 @@ class _Read:
         self.answer: SftpResponse | None = None
 
     def take_answer(self, answer: SftpResponse) -> None:
-        """Keep the answer."""
         self.answer = answer
 
 
@@ -302,7 +300,6 @@ class _File:
 
     @property
     def can_be_asked(self) -> bool:
-        """Whether it is open, and has a part that is not requested yet."""
         return self._handle is not None and not self.all_asked
 
     def ask_next(self) -> int:

@@ -277,7 +277,16 @@ def _attempt(
                 source=address.label,
                 username=address.username,
             ) from error
-        raise _refusal(address, credential, by_key) from error
+        text = mark(
+            "the server refused '{username}' with {what}. Check the user name and password (a private key is written "
+            "key:PATH)."
+        )
+        if by_key:
+            text = mark(
+                "the server refused '{username}' with {what}. Check the user name, and that the server knows the key."
+            )
+        what = message(mark("an agent's key")) if by_key and credential.private_key is None else credential.origin
+        raise LoginRefusedError(text, source=address.label, username=address.username, what=what) from error
     except (paramiko.SSHException, EOFError, OSError) as error:
         reason = redact(describe(error), credential.secrets)
         raise SourceUnreachableError(
@@ -295,18 +304,3 @@ def _attempt(
             username=address.username,
             further=", ".join(further),
         )
-
-
-def _refusal(address: SourceAddress, credential: Credential, by_key: bool) -> LoginRefusedError:
-    if by_key:
-        text = mark(
-            "the server refused '{username}' with {what}. Check the user name, and that the server knows the key."
-        )
-    else:
-        text = mark(
-            "the server refused '{username}' with {what}. Check the user name and password (a private key is "
-            "written key:PATH)."
-        )
-    by_agent = by_key and credential.private_key is None
-    what = message(mark("an agent's key")) if by_agent else credential.origin
-    return LoginRefusedError(text, source=address.label, username=address.username, what=what)

@@ -400,7 +400,6 @@ HOSTING: Final = (
     FileSourceHasZip.folder,
     FileSourceHasZip.manifest,
 )
-"""The columns of a hosting."""
 
 
 def hosting_of(row: Any, **given: object) -> Hosting:

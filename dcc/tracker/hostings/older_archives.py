@@ -94,7 +94,6 @@ class _Open(NamedTuple):
 
     @property
     def waits_for_a_person(self) -> bool:
-        """Whether somebody must confirm or release it."""
         return self.archive.is_held or self.archive.is_on_hold
 
 

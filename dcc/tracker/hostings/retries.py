@@ -237,7 +237,6 @@ def not_hosted_error(connection: Connection, key: ZipKey) -> NotFoundError:
 
 
 def _look_up(connection: Connection, keys: Sequence[ZipKey]) -> dict[ZipKey, Any]:
-    """The id, state and hold of each known submission."""
     on_hold = is_decided(DecisionKind.HOLD).label("on_hold")
     columns = (ZipAction.id, *KEY, ZipAction.phase_id, ZipAction.status_id, on_hold)
     query = select(*columns).join(ZipFile)

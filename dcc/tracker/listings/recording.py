@@ -77,7 +77,6 @@ from dcc.tracker.states import NOT_ARRIVED, REFUSED, SET_ASIDE, WAITING
 from dcc.tracker.submission_rows import KEY, group_pairs, state_of, zip_key_of
 
 ParsedName: TypeAlias = tuple[ZipName | None, Problem | None]
-"""The parsed name of a file, or why it is refused."""
 
 
 @dataclass
@@ -496,7 +495,6 @@ class ListingRecorder:
         self._basis.accept({key: known.za_id for key, known in refused.items() if known.zip_id in names}, result)
 
     def _set_columns(self, hosting_ids: Iterable[int], **values: datetime | None) -> None:
-        """Change columns of hostings."""
         statement = update(FileSourceHasZip).where(FileSourceHasZip.id.in_(IDS)).values(values)
         change_about(self._basis.connection, statement, hosting_ids)
 
@@ -556,7 +554,6 @@ class ListingRecorder:
         return {key for key, owner in owners.items() if rights.permit(owner)}
 
     def _hostings(self, keys: Collection[ZipKey]) -> dict[ZipKey, KnownHosting]:
-        """These archives as the source last listed them."""
         known = known_hostings(self._basis.connection, self._address.id, keys)
         return {key: hosting for key, hosting in known.items() if key in keys}
 
@@ -566,7 +563,6 @@ class ListingRecorder:
         return {"hosting": hosting_id, "uploading": self._basis.now if uploading else None} | listed
 
     def _update(self, rows: Sequence[Mapping[str, object]], sizes: Sequence[Mapping[str, object]] = ()) -> None:
-        """Record hostings as they are listed, and the sizes of archives that are still to be downloaded."""
         for statement, values in ((_UPDATE_HOSTING, rows), (_UPDATE_SIZE, sizes)):
             if values:
                 self._basis.connection.execute(statement, values)

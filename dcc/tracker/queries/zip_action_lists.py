@@ -472,7 +472,6 @@ def _obtainable() -> ColumnElement[bool]:
 
 
 PAGE_SIZE: Final = 100
-"""Archives on a page."""
 
 
 @dataclass(frozen=True, slots=True)

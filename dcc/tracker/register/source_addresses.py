@@ -213,7 +213,6 @@ _TRUSTED: Final = select(
 
 
 MASK = "***"
-"""Replaces a secret."""
 PERSON_LENGTH: Final = 64
 """The most characters of the person who did something; longer names are cut."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
