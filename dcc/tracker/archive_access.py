@@ -84,10 +84,10 @@ def archive_attempts(connection: Connection, archive: str) -> list[Attempt]:
     else:
         condition = ZipFile.file_name == archive
     query = _joined(select(*_COLUMNS).select_from(ZipDownload)).where(has_archive_bytes(), condition)
-    rows = connection.execute(query.order_by(ZipDownload.id)).all()
-    if not rows:
+    found = [_attempt(row) for row in connection.execute(query.order_by(ZipDownload.id))]
+    if not found:
         raise NotFoundError(f"No download brought an archive {archive!r}. `dcc zips` lists the archives.")
-    return [_attempt(row) for row in rows]
+    return found
 
 
 def delivered_document(

@@ -78,14 +78,8 @@ class CrawlFindingEntry:
 
     def as_json(self) -> dict[str, object]:
         """The finding in JSON."""
-        return {
-            "session": self.session,
-            "source": self.source,
-            "file_name": self.file_name,
-            "kind": self.kind,
-            "message": self.message,
-            "created": self.created,
-        }
+        names = ("session", "source", "file_name", "kind", "message", "created")
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,20 +170,10 @@ def latest_findings(connection: Connection, *, sources: Sequence[int] | None = N
         crawled = crawled.where(SourceCrawlRow.file_source_id.in_(sources))
     latest = crawled.subquery()
     noticed_last = and_(CrawlFinding.session_id == latest.c.session_id, CrawlFinding.kind != CHANGED)
-    query = (
-        select(CrawlFinding)
-        .join(latest, latest.c.file_source_id == CrawlFinding.file_source_id)
-        .where(or_(noticed_last, _still_unusual(), still_changed(sources)))
-        .order_by(CrawlFinding.id)
-    )
-    if sources is not None:
-        query = query.where(CrawlFinding.file_source_id.in_(sources))
-    return _read(connection, query)
-
-
-def _still_unusual() -> ColumnElement[bool]:
     recent = CrawlFinding.created > utc_now() - _UNUSUAL_FOR
-    return and_(CrawlFinding.kind.in_([UNUSUAL_SIZE, FUTURE_DATE]), recent, _is_hosted())
+    still_unusual = and_(CrawlFinding.kind.in_([UNUSUAL_SIZE, FUTURE_DATE]), recent, _is_hosted())
+    found = select(CrawlFinding).join(latest, latest.c.file_source_id == CrawlFinding.file_source_id)
+    return _findings(connection, found.where(or_(noticed_last, still_unusual, still_changed(sources))))
 
 
 def _is_hosted() -> ColumnElement[bool]:
@@ -231,17 +215,15 @@ def still_changed(sources: Sequence[int] | None = None) -> ColumnElement[bool]:
 
 def session_findings(connection: Connection, session_id: int) -> list[CrawlFindingEntry]:
     """The findings of one session's crawls, oldest first."""
-    query = select(CrawlFinding).where(CrawlFinding.session_id == session_id).order_by(CrawlFinding.id)
-    return _read(connection, query)
+    return _findings(connection, select(CrawlFinding).where(CrawlFinding.session_id == session_id))
 
 
 def zip_findings(connection: Connection, za_id: int) -> list[CrawlFindingEntry]:
     """The findings of all crawls about one submission, oldest first."""
-    query = select(CrawlFinding).where(CrawlFinding.za_id == za_id).order_by(CrawlFinding.id)
-    return _read(connection, query)
+    return _findings(connection, select(CrawlFinding).where(CrawlFinding.za_id == za_id))
 
 
-def _read(connection: Connection, query: Select[Any]) -> list[CrawlFindingEntry]:
+def _findings(connection: Connection, query: Select[Any]) -> list[CrawlFindingEntry]:
     return [
         object_of(
             CrawlFindingEntry,
@@ -250,7 +232,7 @@ def _read(connection: Connection, query: Select[Any]) -> list[CrawlFindingEntry]
             source=row.file_source_id,
             said=message_from_json(row.details, row.message),
         )
-        for row in connection.execute(query)
+        for row in connection.execute(query.order_by(CrawlFinding.id))
     ]
 
 

@@ -72,15 +72,9 @@ def document_problems(connection: Connection, download_ids: Collection[int]) -> 
 
 def problem_columns(problem: Problem) -> dict[str, Any]:
     """The columns of a log for a problem, besides its kind and its place."""
-    return {
-        "message": problem.message,
-        "code": problem.code or None,
-        "details": message_to_json(problem.fact),
-    }
+    return {"code": problem.code or None} | message_columns(problem.fact)
 
 
-def message_columns(message: Message | str) -> dict[str, str | None]:
+def message_columns(message: Message) -> dict[str, str | None]:
     """The columns of a log for a message."""
-    if isinstance(message, str):
-        return {"message": message, "details": None}
     return {"message": str(message), "details": message_to_json(message)}

@@ -151,15 +151,8 @@ def add_documents(connection: Connection, rows: Sequence[NewDocument]) -> list[i
         connection,
         XmlFile,
         [
-            {
-                "zip_id": row.zip_download_id,
-                "fname": row.file_name,
-                "centre_id": row.centre_id,
-                "created": row.created,
-                "inc": row.inc,
-                "size_bytes": row.size_bytes,
-                "content_md5": row.md5,
-            }
+            {"zip_id": row.zip_download_id, "fname": row.file_name, "content_md5": row.md5, "centre_id": row.centre_id}
+            | {"created": row.created, "inc": row.inc, "size_bytes": row.size_bytes}
             | _columns(row.state)
             for row in rows
         ],

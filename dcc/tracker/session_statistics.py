@@ -36,7 +36,13 @@ from dcc.tracker.models import (
     ZipLog,
 )
 from dcc.tracker.problems import FAILING, problem_of
-from dcc.tracker.queries.zip_action_lists import OLDEST_FIRST, StateCount, select_entries, select_zip_actions
+from dcc.tracker.queries.zip_action_lists import (
+    OLDEST_FIRST,
+    StateCount,
+    count_documents,
+    select_entries,
+    select_zip_actions,
+)
 from dcc.tracker.states import EXTRACTING, WAITING
 from dcc.tracker.submission_rows import KEY, group_pairs, is_at, named_after, newest_downloads, object_of, zip_key_of
 
@@ -217,11 +223,7 @@ def count_session_zips(connection: Connection, session: SessionEntry) -> dict[St
 
 def session_document_states(connection: Connection, session: SessionEntry) -> list[StateCount]:
     """The number of documents of these submissions in each state: those of their latest downloads."""
-    latest = newest_downloads(session_zip_ids(connection, session))
-    state = (XmlFile.phase_id, XmlFile.status_id)
-    query = select(*state, func.count()).join(latest, latest.c.download_id == XmlFile.zip_id)
-    rows = connection.execute(query.group_by(*state).order_by(*state))
-    return [StateCount(Phase(phase), Status(status), count) for phase, status, count in rows]
+    return count_documents(connection, session_zip_ids(connection, session))
 
 
 def session_entries(

@@ -206,15 +206,9 @@ def propose_withdrawals(connection: Connection, source_id: int, now: datetime) -
     found: dict[tuple[int, ZipKey, datetime | None], list[str]] = defaultdict(list)
     for row in connection.execute(query):
         found[row.id, zip_key_of(row), row.gone_since].append(row.fname)
+    proposal = {"file_source_id": source_id, "state": ProposalState.OPEN, "created": now}
     rows = [
-        {
-            "za_id": za_id,
-            "file_source_id": source_id,
-            "since": since,
-            "documents": json.dumps(documents),
-            "state": ProposalState.OPEN,
-            "created": now,
-        }
+        {"za_id": za_id, "since": since, "documents": json.dumps(documents)} | proposal
         for (za_id, _, since), documents in found.items()
     ]
     insert_rows(connection, ProposedWithdrawal, rows)
@@ -234,12 +228,8 @@ def decide_on_proposals(
     connection: Connection, za_ids: Collection[int], state: ProposalState, *, author: str, reason: str
 ) -> None:
     """Record a person's decision on the open proposals of some submissions."""
-    values = {
-        "state": state,
-        "decided": utc_now(),
-        "decided_by": author[:PERSON_LENGTH],
-        "reason": reason[:_REASON_LENGTH],
-    }
+    by, why = author[:PERSON_LENGTH], reason[:_REASON_LENGTH]
+    values = {"state": state, "decided": utc_now(), "decided_by": by, "reason": why}
     those = ProposedWithdrawal.za_id.in_(IDS), ProposedWithdrawal.state == ProposalState.OPEN
     change_about(connection, update(ProposedWithdrawal).where(*those).values(values), za_ids)
 

@@ -77,20 +77,14 @@ class NewNotice:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """A notice for the centre `owner`; `centre` is that of the archive's name, the rest as in `NewNotice`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice(NewNotice):
+    """A notice as recorded; `centre` is that of the archive's name."""
 
     id: int
-    owner: str
     key: ZipKey
     centre: str | None
-    file_name: str
-    outcome: NoticeOutcome
-    counts: Mapping[str, int]
-    done_by: str | None
     created: datetime
-    reason: str | None = None
 
 
 def add_notices(connection: Connection, notices: Sequence[NewNotice], *, repeat: bool = False) -> list[NewNotice]:
@@ -111,16 +105,11 @@ def add_notices(connection: Connection, notices: Sequence[NewNotice], *, repeat:
     wanted += [notice for notice in notices if notice.owner in ids and notice.outcome in _OF_ONE_MOMENT]
     now = utc_now()
     rows = [
-        {
-            "owner_id": ids[notice.owner],
-            "za_id": notice.za_id,
-            "xml_id": notice.xml_id,
-            "file_name": notice.file_name,
-            "outcome": str(notice.outcome),
+        {name: getattr(notice, name) for name in ("za_id", "xml_id", "file_name", "reason")}
+        | {"owner_id": ids[notice.owner], "outcome": str(notice.outcome), "created": now}
+        | {
             "counts": json.dumps(dict(notice.counts), sort_keys=True),
-            "done_by": None if notice.done_by is None else notice.done_by[:PERSON_LENGTH],
-            "created": now,
-            "reason": notice.reason,
+            "done_by": (notice.done_by or "")[:PERSON_LENGTH] or None,
         }
         for notice in wanted
     ]

@@ -274,15 +274,9 @@ _IS_WAITING = is_at(ZipAction, WAITING)
 def request_urgently(connection: Connection, keys: Sequence[ZipKey], requested_by: str) -> None:
     """Record that a person wants archives first, whether the tracker knows them or not."""
     known = set(urgent_keys(connection))
+    request = {"requested_by": requested_by, "created": utc_now()}
     rows = [
-        {
-            "todo_id": ACTION_IDS[key.action],
-            "file_name": key.file_name,
-            "requested_by": requested_by,
-            "created": utc_now(),
-        }
-        for key in keys
-        if key not in known
+        {"todo_id": ACTION_IDS[key.action], "file_name": key.file_name} | request for key in keys if key not in known
     ]
     insert_rows(connection, UrgentArchive, rows)
 

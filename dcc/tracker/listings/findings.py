@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from statistics import median
@@ -295,14 +295,25 @@ def earlier_sizes(connection: Connection, centre_id: int, but_not: Collection[st
 def note_arrived(connection: Connection, session_id: int, arrived: Collection[ArrivedArchive]) -> None:
     """Add findings about archives of unusual size that had no size before, which must be recorded afterwards."""
     by_zip = {one.zip_id: one for one in arrived}
-    rows = []
+    found: list[tuple[int, ListingFinding]] = []
     unsized = (ZipFile.size_bytes.is_(None), ZipFile.centre_id.is_not(None))
     query = select(ZipFile.id, ZipFile.centre_id).where(*unsized)
     for zip_id, centre_id in list(rows_with(connection, query, ZipFile.id, by_zip)):
         one = by_zip[zip_id]
         text = unusual_size(one.key, one.size_bytes, earlier_sizes(connection, centre_id, [one.key.file_name]))
         if text is not None:
-            columns = {"session_id": session_id, "file_source_id": one.source_id, "za_id": one.za_id}
-            facts = {"file_name": str(one.key)[:160], "kind": UNUSUAL_SIZE, "created": utc_now()}
-            rows.append({**columns, **facts, **message_columns(text)})
+            found.append((one.source_id, ListingFinding(UNUSUAL_SIZE, one.key, one.za_id, text)))
+    record_findings(connection, session_id, found, utc_now())
+
+
+def record_findings(
+    connection: Connection, session_id: int, found: Iterable[tuple[int, ListingFinding]], now: datetime
+) -> None:
+    """Record findings of a session, each with the id of its source."""
+    rows = [
+        {"session_id": session_id, "file_source_id": source_id, "za_id": one.za_id, "kind": one.kind, "created": now}
+        | {"file_name": str(one.key)[:160]}
+        | message_columns(one.translatable)
+        for source_id, one in found
+    ]
     insert_rows(connection, CrawlFinding, rows)

@@ -63,14 +63,15 @@ from dcc.tracker.listings.findings import (
     earlier_sizes,
     future_message,
     proposed_message,
+    record_findings,
     shrunk_message,
     size_message,
     twice_finding,
     unusual_size,
     uploading_message,
 )
-from dcc.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipActionLog, ZipFile
-from dcc.tracker.problems import message_columns, problem_columns
+from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipActionLog, ZipFile
+from dcc.tracker.problems import problem_columns
 from dcc.tracker.progress import NewZipAction
 from dcc.tracker.register.centres import load_delegations
 from dcc.tracker.states import NOT_ARRIVED, REFUSED, SET_ASIDE, WAITING
@@ -612,19 +613,8 @@ class ListingRecorder:
             result.findings.append(ListingFinding(PROPOSED, f"{action}/", None, text))
 
     def _write_findings(self, findings: Sequence[ListingFinding]) -> None:
-        rows = [
-            {
-                "session_id": self._basis.session_id,
-                "file_source_id": self._address.id,
-                "za_id": finding.za_id,
-                "file_name": str(finding.key)[:160],
-                "kind": finding.kind,
-                **message_columns(finding.translatable),
-                "created": self._basis.now,
-            }
-            for finding in findings[:_MAX_FINDINGS]
-        ]
-        insert_rows(self._basis.connection, CrawlFinding, rows)
+        found = ((self._address.id, finding) for finding in findings[:_MAX_FINDINGS])
+        record_findings(self._basis.connection, self._basis.session_id, found, self._basis.now)
 
 
 _UPDATE_HOSTING = (

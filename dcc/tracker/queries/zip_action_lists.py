@@ -167,26 +167,20 @@ class ZipEntry:
 
 def count_zip_actions(connection: Connection) -> list[StateCount]:
     """The number of submissions in each state, along the pipeline; states without any are left out."""
-    query = select(ZipAction.phase_id, ZipAction.status_id, func.count()).group_by(
-        ZipAction.phase_id, ZipAction.status_id
-    )
-    return _counts(connection, query)
+    return _counts(connection, select(ZipAction.phase_id, ZipAction.status_id, func.count()))
 
 
-def count_documents(connection: Connection) -> list[StateCount]:
-    """The number of documents in each state: those of each submission's latest download."""
-    latest = newest_downloads()
-    query = (
-        select(XmlFile.phase_id, XmlFile.status_id, func.count())
-        .join(latest, latest.c.download_id == XmlFile.zip_id)
-        .group_by(XmlFile.phase_id, XmlFile.status_id)
-    )
-    return _counts(connection, query)
+def count_documents(connection: Connection, za_ids: Select[Any] | None = None) -> list[StateCount]:
+    """The number of documents in each state: those of the latest downloads of submissions, all or those of a query."""
+    latest = newest_downloads(za_ids)
+    query = select(XmlFile.phase_id, XmlFile.status_id, func.count())
+    return _counts(connection, query.join(latest, latest.c.download_id == XmlFile.zip_id))
 
 
 def _counts(connection: Connection, query: _AnySelect) -> list[StateCount]:
-    states = [StateCount(Phase(phase), Status(status), count) for phase, status, count in connection.execute(query)]
-    return sorted(states, key=lambda state: (state.phase, state.status))
+    state = tuple(query.selected_columns)[:2]
+    rows = connection.execute(query.group_by(*state).order_by(*state))
+    return [StateCount(Phase(phase), Status(status), count) for phase, status, count in rows]
 
 
 def held_documents(connection: Connection) -> list[tuple[ZipKey, str, str]]:

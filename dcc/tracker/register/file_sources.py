@@ -286,14 +286,9 @@ def change_source(
     """
     _existing_source(connection, source_id)
     _require_fit(hostname, username, accesskey, base_path)
-    values: dict[str, object] = {
-        "hostname": hostname,
-        "username": username,
-        "accesskey": None if accesskey is None else accesskey.get_secret_value(),
-        "base_path": base_path,
-        "delta": delta,
-    }
-    given = {name: value for name, value in values.items() if value is not None}
+    secret = None if accesskey is None else accesskey.get_secret_value()
+    values = {"hostname": hostname, "username": username, "accesskey": secret, "base_path": base_path, "delta": delta}
+    given: dict[str, object] = {name: value for name, value in values.items() if value is not None}
     given |= {} if extent is None else extent_columns(extent)
     given |= policy_columns(every, windows, schedule)
     # Failures before the last change do not count, whatever was changed.

@@ -132,16 +132,9 @@ def pin_host_keys(connection: Connection, source_id: int, keys: Sequence[ServerK
     changed = update(FileSource).where(FileSource.id == source_id).values(last_update=func.current_timestamp())
     connection.execute(changed)
     connection.execute(delete(HostKey).where(HostKey.file_source_id == source_id))
-    now = utc_now()
+    of_source: dict[str, object] = {"file_source_id": source_id, "created": utc_now()}
     rows = [
-        {
-            "file_source_id": source_id,
-            "key_type": key.type,
-            "key_base64": key.base64,
-            "fingerprint": key.fingerprint,
-            "created": now,
-        }
-        for key in keys
+        of_source | {"key_type": key.type, "key_base64": key.base64, "fingerprint": key.fingerprint} for key in keys
     ]
     insert_rows(connection, HostKey, rows)
 
