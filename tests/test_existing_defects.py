@@ -35,7 +35,7 @@ DEFECTS: Final[dict[int, tuple[str, tuple[str, ...]]]] = {
     ),
     5: (
         "a failed download was never tried again",
-        ("tracker/test_download_plan.py::test_what_did_not_arrive_is_tried_again_by_the_next_session",),
+        ("session/test_zip_retries.py::test_retries_are_counted_across_sessions",),
     ),
     6: (
         "an archive seen before its centre was registered failed for good",
@@ -121,7 +121,10 @@ DEFECTS: Final[dict[int, tuple[str, tuple[str, ...]]]] = {
     ),
     21: (
         "a refused connection or login became another error",
-        ("sources/test_faults.py::test_a_refused_connection", "sources/test_faults.py::test_a_wrong_password"),
+        (
+            "sources/test_faults.py::test_what_goes_wrong_before_anything_was_opened_is_that_source_s_own_failure",
+            "sources/test_faults.py::test_a_wrong_password_is_told_with_who_was_refused_and_not_repeated",
+        ),
     ),
     22: (
         "a source that could not be listed left no trace and counted as empty",

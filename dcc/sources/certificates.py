@@ -204,5 +204,5 @@ class ServerCertificates:
             reason=Message(error.verify_message),
             advice=message(advice, command=f"{change} --tls-ca FILE", pin=f"{change} --tls-fingerprint {shown}"),
         )
-        refusal.fingerprint = None if self._source_id else shown
+        refusal.fingerprint = shown
         return refusal

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -164,19 +164,22 @@ def fetched_document(settings: Settings, document: SubmittedDocument) -> Iterato
 
 def _archive(settings: Settings, attempt: Attempt, folder: Path) -> Path:
     """An attempt's archive in a folder, or in staging. Raises as `fetched_archive`."""
-    if attempt.sha256 is None:
-        return _staged_archive(settings, attempt)
-    # A light installation, which reports from what the databases have, lacks its packages.
-    from dcc.store.archive_store import ArchiveStore
+    if attempt.sha256 is not None:
+        # A light installation, which reports from what the databases have, lacks its packages.
+        from dcc.store.archive_store import ArchiveStore
 
-    store, path = ArchiveStore(settings), folder / "archive"
-    try:
-        store.fetch(attempt.sha256, path)
-    except StoredObjectLostError:
-        return _staged_archive(settings, attempt)
-    finally:
-        store.close()
-    return path
+        path = folder / "archive"
+        with closing(ArchiveStore(settings)) as store, suppress(StoredObjectLostError):
+            store.fetch(attempt.sha256, path)
+            return path
+    staging, key = Staging(settings.staging_directory), attempt.key
+    staged = None if attempt.md5 is None else staging.matching_archive(key, attempt.md5)
+    if staged is None:
+        raise StoredObjectLostError(
+            f"Neither the archive store nor staging has the bytes of {key} that download {attempt.id} brought. "
+            f"`dcc archive list {key}` shows its other attempts."
+        )
+    return staged
 
 
 def _extract_member(settings: Settings, archive: Path, key: ZipKey, wanted: str, path: Path) -> None:
@@ -207,18 +210,6 @@ def _converted(settings: Settings, document: SubmittedDocument, path: Path) -> P
     file, made = SubmittedFile(document.place, path, centre), path.with_name("converted")
     convert_file(converter, file, kind, made, settings.max_archive_bytes, settings.max_document_errors)
     return made
-
-
-def _staged_archive(settings: Settings, attempt: Attempt) -> Path:
-    path = None
-    if attempt.md5 is not None:
-        path = Staging(settings.staging_directory).matching_archive(attempt.key, attempt.md5)
-    if path is None:
-        raise StoredObjectLostError(
-            f"Neither the archive store nor staging has the bytes of {attempt.key} that download {attempt.id} brought. "
-            f"`dcc archive list {attempt.key}` shows its other attempts."
-        )
-    return path
 
 
 _COLUMNS: Final[tuple[Any, ...]] = (

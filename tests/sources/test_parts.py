@@ -275,15 +275,6 @@ class TestFtpListings:
         ):
             assert parse_mlsd_line(line) == entry, line
 
-    @given(st.binary(max_size=300))
-    def test_no_line_breaks_them(self, line: bytes) -> None:
-        for parse in (parse_list_line, parse_mlsd_line):
-            try:
-                found = parse(line)
-            except ValueError:
-                continue
-            assert found is None or found.name in line
-
 
 class TestKnownHosts:
     """Which keys a known_hosts file trusts."""

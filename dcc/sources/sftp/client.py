@@ -12,6 +12,8 @@ import errno
 import struct
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple
 
 import paramiko
@@ -268,15 +270,13 @@ class FilePart(NamedTuple):
     size: int | None
 
 
+@dataclass(slots=True)
 class _Read:
     """A requested stretch of a file, and the answer once it has arrived."""
 
-    def __init__(self, offset: int, length: int) -> None:
-        self.offset, self.length = offset, length
-        self.answer: SftpResponse | None = None
-
-    def take_answer(self, answer: SftpResponse) -> None:
-        self.answer = answer
+    offset: int
+    length: int
+    answer: SftpResponse | None = None
 
 
 class _File:
@@ -331,7 +331,7 @@ class _File:
 
     def _ask(self, read: _Read) -> None:
         if self._handle is not None:
-            self._client.read(self._handle, read.offset, read.length, read.take_answer)
+            self._client.read(self._handle, read.offset, read.length, partial(setattr, read, "answer"))
 
     def drop(self) -> int:
         """Cancel the rest; returns the number of requested bytes that were not read."""
