@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from pydantic import SecretStr
@@ -37,7 +37,7 @@ from dcc.tracker.models import (
 from dcc.tracker.register import file_sources
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.states import REFUSED, WAITING, State
-from tests.support.asking import count_in, in_reading, in_writing, rows_in
+from tests.support.asking import count_in, execute_in, in_reading, in_writing, rows_in
 from tests.support.databases import only_sqlite, seed_centre, seed_source
 from tests.support.sent_statements import sent_statements
 from tests.support.trials import MANY
@@ -231,69 +231,56 @@ class TestRefusedNames:
         assert shelf.add(file, A).accepted_zips == []
 
 
-class TestChanges:
-    """Content that changed under its name was never noticed."""
-
-    @pytest.mark.parametrize(
-        "now",
-        [ListedFile(NAME, 101, 1_400_000_000), ListedFile(NAME, 100, 1_400_000_001), ListedFile(NAME, 0, 0)],
-        ids=["size", "time", "both"],
-    )
-    def test_another_size_or_time_is_reported_once_and_what_was_downloaded_stands(
-        self, now: ListedFile, shelf: Shelf
-    ) -> None:
-        shelf.add(A)
-        shelf.set_state(State(Phase.XSD, Status.DONE))
-        found = shelf.add(now)
-        assert (found.changed, found.known, found.new_zips) == (1, 1, [])
-        (finding,) = found.findings
-        assert finding.kind == "changed"
-        assert f"dcc retry add/{NAME}" in finding.message
-        assert shelf.states() == [State(Phase.XSD, Status.DONE)]
-        assert shelf.rows(ZipFile)[0].size_bytes == 100
-        assert (shelf.hosting().size_bytes, shelf.hosting().modified) == (now.size_bytes, now.modified)
-        assert shelf.add(now).changed == 0
-        assert len(shelf.rows(CrawlFinding)) == 1
-
-    @pytest.mark.parametrize(
-        "state", [WAITING, State(Phase.DOWNLOAD, Status.FAILED), State(Phase.ZIP_MD5, Status.FAILED)]
-    )
-    def test_an_archive_still_to_be_downloaded_is_taken_as_it_is(self, state: State, shelf: Shelf) -> None:
-        shelf.add(A)
-        shelf.set_state(state)
-        (finding,) = shelf.add(ListedFile(NAME, 150, 1_500_000_000)).findings
-        assert "100 bytes, modified 2014-05-13 16:53:20 UTC" in finding.message
-        assert "150 bytes, modified 2017-07-14 02:40:00 UTC" in finding.message
-        assert "not been downloaded yet; the new content is" in finding.message
-        assert shelf.rows(ZipFile)[0].size_bytes == 150
+NOT_YET = "not been downloaded yet; the new content is"
 
 
-class TestGone:
-    """Files removed from a source stayed hosted for ever."""
+@pytest.mark.parametrize(
+    ("state", "size", "modified", "told"),
+    [
+        (State(Phase.XSD, Status.DONE), 150, 1_400_000_000, f"dcc retry add/{NAME}"),
+        (State(Phase.XSD, Status.DONE), 100, 1_500_000_000, f"dcc retry add/{NAME}"),
+        (WAITING, 150, 1_500_000_000, NOT_YET),
+        (State(Phase.DOWNLOAD, Status.FAILED), 0, 0, NOT_YET),
+        (State(Phase.ZIP_MD5, Status.FAILED), 150, 1_500_000_000, NOT_YET),
+    ],
+)
+def test_another_size_or_time_is_reported_once_and_taken_unless_it_was_downloaded(
+    state: State, size: int, modified: int, told: str, shelf: Shelf
+) -> None:
+    shelf.add(A)
+    execute_in(shelf.tracker, update(ZipAction).values(phase_id=int(state.phase), status_id=int(state.status)))
+    now = ListedFile(NAME, size, modified)
+    found = shelf.add(now)
+    assert (found.changed, found.known, found.new_zips) == (1, 1, [])
+    (finding,) = found.findings
+    assert (finding.kind, told in finding.message) == ("changed", True)
+    assert "100 bytes, modified 2014-05-13 16:53:20 UTC" in finding.message
+    assert f"{size} bytes, modified {datetime.fromtimestamp(modified, UTC):%Y-%m-%d %H:%M:%S} UTC" in finding.message
+    assert shelf.states() == [state]
+    assert shelf.rows(ZipFile)[0].size_bytes == (size if told is NOT_YET else 100)
+    assert [(row.size_bytes, row.modified) for row in shelf.rows(FileSourceHasZip)] == [(size, modified)]
+    assert shelf.add(now).changed == 0
+    assert len(shelf.rows(CrawlFinding)) == 1
 
-    def test_an_archive_that_went_is_gone_once_and_back_when_it_is_listed_again(self, shelf: Shelf) -> None:
-        shelf.add(A, B)
-        assert shelf.add(B).gone == 1
-        since = shelf.hosting().gone_since
-        assert since is not None
-        assert shelf.add(B).gone == 0
-        assert shelf.hosting().gone_since == since
-        found = shelf.add(A, B)
-        assert (found.known, found.new_zips, found.changed) == (2, [], 0)
-        assert shelf.hosting().gone_since is None
-        assert shelf.states() == [WAITING, WAITING]
 
-    def test_a_directory_that_was_not_listed_says_nothing_of_its_archives(self, shelf: Shelf) -> None:
-        shelf.record(ActionListing(Action.ADD, zips=(A,)), ActionListing(Action.EDIT, zips=(A, B)))
-        found = shelf.record(ActionListing(Action.EDIT, zips=(B,)))
-        assert found.gone == 1
-        assert [row.gone_since is None for row in shelf.rows(FileSourceHasZip)] == [True, False, True]
+def test_an_archive_that_went_is_gone_once_and_back_when_it_is_listed_again(shelf: Shelf) -> None:
+    def gone() -> list[datetime | None]:
+        return [row.gone_since for row in shelf.rows(FileSourceHasZip)]
 
-    def test_what_one_source_lost_another_still_hosts(self, shelf: Shelf) -> None:
-        shelf.add(A, B)
-        shelf.add(A, source=TWO)
-        shelf.add(B)
-        assert [row.gone_since is None for row in shelf.rows(FileSourceHasZip)] == [False, True, True]
+    shelf.add(A, B)
+    shelf.add(A, source=TWO)
+    assert shelf.add(B).gone == 1
+    since = shelf.now
+    assert gone() == [since, None, None]
+    assert shelf.add(B).gone == 0
+    assert gone() == [since, None, None]
+    # A directory that was not listed tells nothing of its archives.
+    shelf.record(ActionListing(Action.EDIT, zips=(A,)))
+    assert gone() == [since, None, None, None]
+    found = shelf.add(A, B)
+    assert (found.known, found.new_zips, found.changed) == (2, [], 0)
+    assert gone() == [None] * 4
+    assert shelf.states() == [WAITING] * 3
 
 
 def test_an_archive_is_young_by_its_time_or_a_new_one_where_that_tells_nothing(shelf: Shelf) -> None:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import permutations
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Connection, Engine, delete, select
+from sqlalchemy import Engine, delete, select
 
 from dcc.databases.schema import init_database
-from dcc.databases.transactions import run_writing
 from dcc.phases import Phase, Status
 from dcc.settings import Settings
 from dcc.tracker import progress
@@ -25,7 +23,7 @@ from dcc.tracker.database import open_tracker
 from dcc.tracker.models import DocumentReopening, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile, utc_now
 from dcc.tracker.progress import Proposal, Subject
 from dcc.tracker.states import REQUESTED, WAITING, State, advance, roll_up
-from tests.support.asking import execute_in, row_in, rows_in
+from tests.support.asking import execute_in, in_writing, row_in, rows_in
 from tests.support.databases import (
     SeededZip,
     seed_centre,
@@ -37,7 +35,6 @@ from tests.support.databases import (
 )
 from tests.support.trials import trials
 
-T = TypeVar("T")
 STATES = [State(phase, status) for phase in Phase for status in Status]
 MODELS: dict[Subject, type[ZipAction] | type[ZipDownload] | type[XmlFile]] = {
     Subject.ZIP_ACTION: ZipAction,
@@ -58,12 +55,8 @@ def archive(tracker: Engine) -> SeededZip:
     return seed_zip(tracker, seed_source(tracker, seed_centre(tracker)))
 
 
-def do(tracker: Engine, work: Callable[[Connection], T]) -> T:
-    return run_writing(tracker, work, patience_seconds=30)
-
-
 def propose(tracker: Engine, *proposals: Proposal) -> dict[tuple[Subject, int], State]:
-    return do(tracker, lambda connection: progress.report(connection, proposals))
+    return in_writing(tracker, progress.report, proposals)
 
 
 def on_download(number: int, state: State, *, promote: bool = True) -> Proposal:
@@ -92,41 +85,11 @@ def action_state(tracker: Engine, archive: SeededZip) -> State:
 def test_a_download_begins_requested_and_leaves_its_zip_action_waiting(tracker: Engine, archive: SeededZip) -> None:
     requested = utc_now()
     hosting_ids = [archive.hosting_id, archive.hosting_id]
-    ids = do(tracker, lambda connection: progress.add_downloads(connection, hosting_ids, requested))
+    ids = in_writing(tracker, progress.add_downloads, hosting_ids, requested)
     rows = rows_in(tracker, select(ZipDownload.request, ZipDownload.received).order_by(ZipDownload.id))
     assert [tuple(row) for row in rows] == [(requested, requested)] * 2
     assert states(tracker, Subject.ZIP_DOWNLOAD) == dict.fromkeys(ids, REQUESTED)
     assert action_state(tracker, archive) == WAITING
-
-
-def test_a_document_refused_by_its_name_counts_as_failed(tracker: Engine, archive: SeededZip) -> None:
-    download = seed_download(tracker, archive.hosting_id, EXTRACTED)
-    seed_documents(tracker, download, 2)
-    assert action_state(tracker, archive) == State(Phase.XSD, Status.PENDING)
-    seed_documents(tracker, download, 1, REFUSED)
-    assert states(tracker, Subject.ZIP_DOWNLOAD)[download] == REFUSED
-    assert action_state(tracker, archive) == REFUSED
-
-
-# Promotion
-
-
-def test_what_a_wrangler_sees_from_crawl_to_validation(tracker: Engine, archive: SeededZip) -> None:
-    seen = [action_state(tracker, archive)]
-    download = seed_download(tracker, archive.hosting_id)
-    for phase in (Phase.DOWNLOAD, Phase.ZIP_MD5, Phase.UNZIP):
-        for status in (Status.RUNNING, Status.DONE):
-            propose(tracker, on_download(download, State(phase, status)))
-            seen.append(action_state(tracker, archive))
-    first, second = seed_documents(tracker, download, 2)
-    seen.append(action_state(tracker, archive))
-    for document, state in ((first, CHECKING), (first, VALID), (second, CHECKING), (second, VALID)):
-        propose(tracker, on_document(document, state))
-        seen.append(action_state(tracker, archive))
-    pending = State(Phase.XSD, Status.PENDING)
-    early = [WAITING] * 3 + [State(phase, s) for phase in (Phase.ZIP_MD5, Phase.UNZIP) for s in (2, 3)]  # type: ignore[arg-type]
-    assert seen == [*early, pending, pending, pending, CHECKING, VALID]
-    assert states(tracker, Subject.ZIP_DOWNLOAD) == {download: VALID}
 
 
 # Re-opening and cancelling
@@ -138,12 +101,7 @@ def test_reopening_sets_a_zip_action_back_and_keeps_what_was(tracker: Engine, ar
     propose(tracker, on_download(download, NOT_DOWNLOADED))
     assert action_state(tracker, archive) == NOT_DOWNLOADED
     before = utc_now()
-    do(
-        tracker,
-        lambda connection: progress.reopen(
-            connection, [archive.za_id, archive.za_id], requested_by="w" * 70, reason="r" * 300
-        ),
-    )
+    in_writing(tracker, progress.reopen, [archive.za_id, archive.za_id], requested_by="w" * 70, reason="r" * 300)
     assert action_state(tracker, archive) == WAITING
     assert states(tracker, Subject.ZIP_DOWNLOAD) == {download: NOT_DOWNLOADED}
     row = row_in(tracker, select(Reopening.__table__))
@@ -160,7 +118,7 @@ def test_reopening_cancels_downloads_under_way_and_no_others(tracker: Engine, ar
     found = [seed_download(tracker, archive.hosting_id, state) for state in present]
     other = seed_zip(tracker, seed_source(tracker, seed_centre(tracker, "J")), "J.2026-01-31.1.impc.zip")
     untouched = seed_download(tracker, other.hosting_id)
-    do(tracker, lambda connection: progress.reopen(connection, [archive.za_id], "me", "Again."))
+    in_writing(tracker, progress.reopen, [archive.za_id], "me", "Again.")
     assert states(tracker, Subject.ZIP_DOWNLOAD) == {
         found[0]: State(Phase.DOWNLOAD, Status.CANCELLED),
         found[1]: State(Phase.UNZIP, Status.CANCELLED),
@@ -255,7 +213,7 @@ def test_documents_set_back_leave_their_parents_as_if_they_had_never_been_furthe
     action_before = action_state(tracker, archive)
 
     wanted = {documents[place]: state for place, state in set_back.items()}
-    former = do(tracker, lambda connection: progress.reopen_documents(connection, wanted, "me", "To be seen anew."))
+    former = in_writing(tracker, progress.reopen_documents, wanted, "me", "To be seen anew.")
 
     expected = [set_back.get(place, state) for place, state in enumerate(started)]
     moved = {place for place, state in set_back.items() if state != started[place]}

@@ -27,7 +27,6 @@ from dcc.sources.connect import OPENERS, protocols
 from dcc.sources.crawl_policy import Pause, shown_age
 from dcc.sources.host_keys import HostKey as ServerKey
 from dcc.tracker.models import (
-    Centre,
     FileSource,
     FileSourceHasZip,
     HostKey,
@@ -38,6 +37,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.register.centres import centre_id_of
 from dcc.tracker.register.source_addresses import (
+    SOURCES,
     SourceState,
     TlsTrust,
     extent_columns,
@@ -210,21 +210,8 @@ def list_sources(connection: Connection, ids: Sequence[int] | None = None) -> li
         .group_by(FileSourceHasZip.file_source_id)
         .subquery()
     )
-    query = (
-        select(
-            FileSource,
-            Centre.short_name.label("centre"),
-            Centre.is_active.label("centre_active"),
-            ProtocolRow.short_name.label("protocol"),
-            ResourceStateRow.short_name.label("state"),
-            func.coalesce(hosted.c.hosted, 0).label("hosted"),
-        )
-        .join(Centre, Centre.id == FileSource.centre_id)
-        .join(ProtocolRow)
-        .join(ResourceStateRow)
-        .outerjoin(hosted, hosted.c.file_source_id == FileSource.id)
-        .order_by(FileSource.id)
-    )
+    query = SOURCES.add_columns(func.coalesce(hosted.c.hosted, 0).label("hosted"))
+    query = query.outerjoin(hosted, hosted.c.file_source_id == FileSource.id)
     if ids is not None:
         query = query.where(FileSource.id.in_(ids))
     keys = select(HostKey.file_source_id, HostKey.fingerprint).order_by(HostKey.id)

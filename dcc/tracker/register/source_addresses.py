@@ -96,7 +96,7 @@ def load_addresses(
     `only_crawlable` leaves out those that are not `available` or whose centre is not active; `ids` leaves out all
     others.
     """
-    query = _ADDRESSES.where(in_use()) if only_crawlable else _ADDRESSES
+    query = SOURCES.where(in_use()) if only_crawlable else SOURCES
     if ids is not None:
         query = query.where(FileSource.id.in_(ids))
     keys = group_pairs(
@@ -179,20 +179,13 @@ def trust_certificates(connection: Connection, source_id: int, trust: TlsTrust) 
     insert_rows(connection, TlsCertificate, [row | {"file_source_id": source_id, "created": now} for row in rows])
 
 
-_ADDRESSES: Final = (
+SOURCES: Final = (
     select(
-        FileSource.id,
+        FileSource,
         Centre.short_name.label("centre"),
+        Centre.is_active.label("centre_active"),
         ProtocolRow.short_name.label("protocol"),
-        FileSource.hostname,
-        FileSource.username,
-        FileSource.accesskey,
-        FileSource.base_path,
-        FileSource.delta,
-        FileSource.listed_depth,
-        FileSource.listed_include,
-        FileSource.listed_exclude,
-        FileSource.crawl_windows,
+        ResourceStateRow.short_name.label("state"),
     )
     .join(Centre, Centre.id == FileSource.centre_id)
     .join(ProtocolRow)
@@ -335,14 +328,7 @@ def _of_failures(column: Any) -> ScalarSelect[Any]:
 
 _DUES: Final = (
     select(
-        FileSource.id,
-        FileSource.crawl_every,
-        FileSource.crawl_windows,
-        FileSource.crawl_schedule,
-        FileSource.paused,
-        FileSource.paused_until,
-        FileSource.paused_by,
-        FileSource.pause_reason,
+        FileSource,
         _CHANGED.label("changed"),
         _of_last_listing(_Good.start_time).label("listed"),
         _of_failures(func.count()).label("failures"),
