@@ -66,6 +66,7 @@ class Shelf:
         delta: DeltaStrategy = ADDITIVE,
         whole: bool = True,
         limit: float = 1,
+        quiet_seconds: float = 0,
     ) -> RecordedListing:
         self.now += timedelta(minutes=1)
         centres = {name: number for number, name in rows_in(self.tracker, select(Centre.id, Centre.short_name))}
@@ -73,7 +74,7 @@ class Shelf:
 
         def work(connection: Connection) -> RecordedListing:
             facts = (connection, self.session, self.settings.naming, centres, self.now)
-            basis = ListingBasis(*facts, shrink_limit=limit)
+            basis = ListingBasis(*facts, quiet_seconds, limit)
             return ListingRecorder(basis, SourceAddress(source, "H", *place, delta=delta)).record(listings, whole=whole)
 
         return in_writing(self.tracker, work)
@@ -285,18 +286,18 @@ def test_an_archive_that_went_is_gone_once_and_back_when_it_is_listed_again(shel
 
 def test_an_archive_is_young_by_its_time_or_a_new_one_where_that_tells_nothing(shelf: Shelf) -> None:
     """Which archives are to be looked at once more: by the time that the source tells, if it can be right."""
-    now = int(time.time())
 
     def young(day: int, quiet_seconds: float, *ages: int | None) -> list[bool]:
         """Of archives of a day that are so many seconds old by their source, which are to be looked at again."""
+        now = int(shelf.now.replace(tzinfo=UTC).timestamp())
+        shelf.now -= timedelta(minutes=1)
         files = [
             ListedFile(f"H.2013-10-{day:02}.{inc}.impc.zip", 100, None if age is None else now - age)
             for inc, age in enumerate(ages)
         ]
         found = shelf.record(ActionListing(Action.ADD, zips=tuple(files)), quiet_seconds=quiet_seconds)
         told = [ZipKey(Action.ADD, file.name) in found.unsettled for file in files]
-        hostings = shelf.rows(FileSourceHasZip)[-len(files) :]
-        assert [row.uploading_since is not None for row in hostings] == told
+        assert [row.uploading_since is not None for row in shelf.rows(FileSourceHasZip)[-len(files) :]] == told
         return told
 
     assert young(1, 5, 0, 4, 60, -3_600, None) == [True, True, False, True, True]
