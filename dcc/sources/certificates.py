@@ -149,33 +149,24 @@ class ServerCertificates:
         fingerprint = "none" if shown is None else fingerprint_of(shown)
         if fingerprint not in self._pinned:
             accept = f"dcc source change {self._source_id} --tls-fingerprint {fingerprint}"
-            raise CertificateChangedError(
-                mark(
-                    "the server shows the TLS certificate {fingerprint}, but the one accepted is {pinned}. "
-                    "Nothing was sent to it. Either its certificate was renewed or somebody stands in between: ask the "
-                    "centre's administrator for the fingerprint, and only if it is this one: {accept}"
-                ),
-                source=self._label,
-                fingerprint=fingerprint,
-                pinned=", ".join(self._pinned),
-                accept=accept,
+            text = mark(
+                "the server shows the TLS certificate {fingerprint}, but the one accepted is {pinned}. Nothing was "
+                "sent to it. Either its certificate was renewed or somebody stands in between: ask the centre's "
+                "administrator for the fingerprint, and only if it is this one: {accept}"
             )
+            known = {"fingerprint": fingerprint, "pinned": ", ".join(self._pinned), "accept": accept}
+            raise CertificateChangedError(text, source=self._label, **known)
 
     def check_same(self, secure: ssl.SSLSocket, control: ssl.SSLSocket) -> None:
         """Refuse a second connection that reaches another server than the first. Raises CertificateChangedError."""
         first, second = (connection.getpeercert(binary_form=True) for connection in (control, secure))
         if first is None or first != second:
-            shown = "none" if second is None else fingerprint_of(second)
-            expected = "none" if first is None else fingerprint_of(first)
-            raise CertificateChangedError(
-                mark(
-                    "the server shows the TLS certificate {expected}, but where it transfers files {shown}. "
-                    "Nothing was taken from there. Ask whoever runs the server what stands in between."
-                ),
-                source=self._label,
-                expected=expected,
-                shown=shown,
+            expected, shown = ("none" if one is None else fingerprint_of(one) for one in (first, second))
+            text = mark(
+                "the server shows the TLS certificate {expected}, but where it transfers files {shown}. Nothing was "
+                "taken from there. Ask whoever runs the server what stands in between."
             )
+            raise CertificateChangedError(text, source=self._label, expected=expected, shown=shown)
 
     def refused(self, error: ssl.SSLCertVerificationError, look: Callable[[], bytes | None]) -> CertificateRefusedError:
         """The error for a certificate that could not be verified; `look` requests it from the server once more."""

@@ -167,12 +167,9 @@ def connect(address: SourceAddress, settings: Settings) -> Connection:
             return open_added(package_of(added) or added.__module__, added, address, settings)
     except ConfigurationError as error:
         raise SourceMisconfiguredError(str(error), source=address.label) from error
-    raise SourceMisconfiguredError(
-        mark(
-            "nothing that is installed speaks the protocol {protocol}. Use one of {protocols}, or install "
-            "the package that adds it."
-        ),
-        source=address.label,
-        protocol=address.protocol,
-        protocols=", ".join(protocols()),
+    text = mark(
+        "nothing that is installed speaks the protocol {protocol}. Use one of {protocols}, or install the package that "
+        "adds it."
     )
+    known = {"protocol": address.protocol, "protocols": ", ".join(protocols())}
+    raise SourceMisconfiguredError(text, source=address.label, **known)

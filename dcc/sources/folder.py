@@ -52,19 +52,14 @@ class LocalConnection(PlatformConnection):
         try:
             self._base = path.expanduser().resolve(strict=True)
         except (OSError, RuntimeError) as error:
-            raise SourceUnreachableError(
-                mark(
-                    "the folder {path} cannot be reached ({reason}). Check the base path, and that the disk is mounted."
-                ),
-                source=self._label,
-                path=path,
-                reason=Message(_reason(error)),
-                case=_FOLDER,
-            ) from error
-        if not self._base.is_dir():
-            raise SourceUnreachableError(
-                mark("{path} is no folder. Check the base path."), source=self._label, path=path, case=_FOLDER
+            text = mark(
+                "the folder {path} cannot be reached ({reason}). Check the base path, and that the disk is mounted."
             )
+            reason = self._describe(error)
+            raise SourceUnreachableError(text, source=self._label, path=path, reason=reason, case=_FOLDER) from error
+        if not self._base.is_dir():
+            text = mark("{path} is no folder. Check the base path.")
+            raise SourceUnreachableError(text, source=self._label, path=path, case=_FOLDER)
 
     def close(self) -> None:
         """Nothing to close; see `Connection.close`. A blocked read of the disk goes on."""
@@ -75,11 +70,8 @@ class LocalConnection(PlatformConnection):
     def _listing(self, action: Action) -> ActionListing:
         directory = self._base / action
         if not self._inside(directory):
-            raise ListingFailedError(
-                mark("{directory} leads out of the base path. Move it inside."),
-                source=self._label,
-                directory=_printable_path(directory),
-            )
+            text = mark("{directory} leads out of the base path. Move it inside.")
+            raise ListingFailedError(text, source=self._label, directory=self._shown(action))
         watch = watch_listing(self._label, self._list_timeout)
         return folder_listing(
             self._label,
@@ -92,12 +84,8 @@ class LocalConnection(PlatformConnection):
 
     def _require_base(self) -> None:
         if not self._base.is_dir():
-            raise SourceUnreachableError(
-                mark("the folder {base} is gone. Check that the disk is mounted."),
-                source=self._label,
-                base=self._shown(),
-                case=_FOLDER,
-            )
+            text = mark("the folder {base} is gone. Check that the disk is mounted.")
+            raise SourceUnreachableError(text, source=self._label, base=self._shown(), case=_FOLDER)
 
     def _entries(self, directory: Path, watch: ListingWatch) -> Iterator[Entry]:
         with os.scandir(directory) as entries:
@@ -139,7 +127,7 @@ class LocalConnection(PlatformConnection):
                 yield block
 
     def _describe(self, error: BaseException) -> Message:
-        return Message(_reason(error))
+        return Message((error.strerror if isinstance(error, OSError) else None) or "no such folder")
 
     def _regular(self, path: Path) -> Path:
         """The path, if it leads to a regular file inside the base path; else it counts as missing."""
@@ -162,7 +150,3 @@ def _entry(name: bytes, status: os.stat_result) -> Entry:
 
 def _printable_path(path: Path) -> str:
     return printable(os.fsencode(path))
-
-
-def _reason(error: BaseException) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or "no such folder"

@@ -238,12 +238,8 @@ def manifest_version(size: int | None, modified: int | None) -> str:
 
 def too_many(label: Message | str, directory: str, what: str) -> ListingFailedError:
     """The error for a directory with more than `what`."""
-    return ListingFailedError(
-        mark("the directory {directory} holds more than {most}. Ask the centre to move old archives elsewhere."),
-        source=label,
-        directory=directory,
-        most=Message(what),
-    )
+    text = mark("the directory {directory} holds more than {most}. Ask the centre to move old archives elsewhere.")
+    return ListingFailedError(text, source=label, directory=directory, most=Message(what))
 
 
 def _is_possible(name: bytes) -> bool:

@@ -58,15 +58,11 @@ def open_socket(label: Message | str, endpoint: Endpoint, timeout: float) -> soc
             return attempt
     where = f"{endpoint.host} port {endpoint.port}"
     if failure is None or isinstance(failure, TimeoutError):
-        raise SourceTimeoutError(
-            mark(
-                "no connection to {where} within {timeout} seconds. If it lasts, check the host name and port, that "
-                "the server is up and that no firewall stands between; DCC_CONNECT_TIMEOUT sets the limit."
-            ),
-            source=label,
-            where=where,
-            timeout=timeout,
-        ) from failure
+        text = mark(
+            "no connection to {where} within {timeout} seconds. If it lasts, check the host name and port, that the "
+            "server is up and that no firewall stands between; DCC_CONNECT_TIMEOUT sets the limit."
+        )
+        raise SourceTimeoutError(text, source=label, where=where, timeout=timeout) from failure
     text = mark(
         "no connection to {where} ({strerror}). If it lasts, check the host name and port, and that the server is up."
     )
@@ -85,20 +81,12 @@ def _resolve(label: Message | str, endpoint: Endpoint, timeout: float) -> list[_
             lambda: socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM), timeout, NAME_SERVICE
         )
     except TimeoutError:
-        raise SourceTimeoutError(
-            mark("the name service did not answer for {host} within {timeout} seconds. Try again."),
-            source=label,
-            host=endpoint.host,
-            timeout=timeout,
-        ) from None
+        text = mark("the name service did not answer for {host} within {timeout} seconds. Try again.")
+        raise SourceTimeoutError(text, source=label, host=endpoint.host, timeout=timeout) from None
     except Exception as error:
-        reason = error.strerror if isinstance(error, OSError) else "no valid host name"
-        raise SourceUnreachableError(
-            mark("the host '{host}' could not be found ({reason}). If it lasts, check the host name."),
-            source=label,
-            host=endpoint.host,
-            reason=Message(reason or ""),
-        ) from error
+        text = mark("the host '{host}' could not be found ({reason}). If it lasts, check the host name.")
+        reason = Message((error.strerror or "") if isinstance(error, OSError) else "no valid host name")
+        raise SourceUnreachableError(text, source=label, host=endpoint.host, reason=reason) from error
     return [(family, address) for family, _, _, _, address in found]
 
 

@@ -278,23 +278,15 @@ def reopen_documents(
     former = {row_id: state for row_id, state in present.items() if states[row_id] != state}
     if not former:
         return {}
-    insert_rows(
-        connection,
-        DocumentReopening,
-        [
-            {
-                "xml_id": row_id,
-                "requested_by": requested_by[:PERSON_LENGTH],
-                "reason": reason[:_REASON_LENGTH],
-                "from_phase_id": state.phase,
-                "from_status_id": state.status,
-                "to_phase_id": states[row_id].phase,
-                "to_status_id": states[row_id].status,
-                "created": utc_now(),
-            }
-            for row_id, state in former.items()
-        ],
-    )
+    by, why = requested_by[:PERSON_LENGTH], reason[:_REASON_LENGTH]
+    asked: dict[str, object] = {"requested_by": by, "reason": why, "created": utc_now()}
+    rows = [
+        asked
+        | {"xml_id": row_id, "from_phase_id": state.phase, "from_status_id": state.status}
+        | {"to_phase_id": states[row_id].phase, "to_status_id": states[row_id].status}
+        for row_id, state in former.items()
+    ]
+    insert_rows(connection, DocumentReopening, rows)
     _write_states(connection, XmlFile, {row_id: states[row_id] for row_id in former})
     parents = {above.documents[row_id] for row_id in former}
     downloads = _read_states(connection, ZipDownload, parents)

@@ -390,33 +390,21 @@ def _explained(
 ) -> Exception | None:
     label = address.label
     if isinstance(error, TimeoutError):
-        return SourceTimeoutError(
-            mark(
-                "the server did not complete {step} within {login_timeout} seconds. Check that the port is "
-                "that of its FTP server; DCC_LOGIN_TIMEOUT sets the limit."
-            ),
-            source=label,
-            step=Message(step),
-            login_timeout=settings.login_timeout,
+        text = mark(
+            "the server did not complete {step} within {login_timeout} seconds. Check that the port is that of its FTP "
+            "server; DCC_LOGIN_TIMEOUT sets the limit."
         )
+        return SourceTimeoutError(text, source=label, step=Message(step), login_timeout=settings.login_timeout)
     if not isinstance(error, FAILURES):
         return None
-    reason = describe(error, credential)
+    reason = Message(describe(error, credential))
     if isinstance(error, ftplib.error_perm) and step == "the login":
-        return LoginRefusedError(
-            LOGIN_REFUSED,
-            source=label,
-            username=address.username or "anonymous",
-            reason=Message(reason),
-        )
-    advice = "Check that the server offers explicit TLS." if step == "the TLS handshake" else "Try again later."
-    return SourceUnreachableError(
-        mark("{step} failed ({reason}). {advice}"),
-        source=label,
-        step=Message(step),
-        reason=Message(reason),
-        advice=Message(advice),
+        return LoginRefusedError(LOGIN_REFUSED, source=label, username=address.username or "anonymous", reason=reason)
+    advice = Message(
+        "Check that the server offers explicit TLS." if step == "the TLS handshake" else "Try again later."
     )
+    text = mark("{step} failed ({reason}). {advice}")
+    return SourceUnreachableError(text, source=label, step=Message(step), reason=reason, advice=advice)
 
 
 def describe(error: BaseException, credential: Credential) -> str:

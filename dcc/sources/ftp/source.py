@@ -84,9 +84,8 @@ class FtpConnection(PlatformConnection):
         base = self._base if self._base.startswith("/") else f"{self._home.rstrip('/')}/{self._base}"
         path = "/".join([base.rstrip("/"), *(_wire(part) for part in parts)])
         if any(character in path for character in "\r\n\0"):
-            raise FileMissingError(
-                mark("FTP knows no names with line breaks. Ask the centre to rename it."), source=self._label
-            )
+            text = mark("FTP knows no names with line breaks. Ask the centre to rename it.")
+            raise FileMissingError(text, source=self._label)
         return path
 
     def _shown(self, *parts: str) -> str:

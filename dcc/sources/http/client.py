@@ -210,20 +210,14 @@ class HttpClient:
             if isinstance(error, ssl.SSLCertVerificationError):
                 raise certificates.refused(error, self._shown_certificate) from error
             if isinstance(error, TimeoutError):
-                raise SourceTimeoutError(
-                    mark(
-                        "the server did not complete the TLS handshake within {seconds} seconds. Check "
-                        "that the port is that of its web server; DCC_LOGIN_TIMEOUT sets the limit."
-                    ),
-                    source=site.label,
-                    seconds=seconds,
-                ) from error
+                text = mark(
+                    "the server did not complete the TLS handshake within {seconds} seconds. Check that the port is "
+                    "that of its web server; DCC_LOGIN_TIMEOUT sets the limit."
+                )
+                raise SourceTimeoutError(text, source=site.label, seconds=seconds) from error
             if isinstance(error, OSError):
-                raise SourceUnreachableError(
-                    mark("the TLS handshake failed ({reason}). Check that the server speaks https on this port."),
-                    source=site.label,
-                    reason=describe(error),
-                ) from error
+                text = mark("the TLS handshake failed ({reason}). Check that the server speaks https on this port.")
+                raise SourceUnreachableError(text, source=site.label, reason=describe(error)) from error
             raise
         return secure
 

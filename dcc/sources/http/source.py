@@ -202,15 +202,9 @@ class HttpConnection(PlatformConnection):
     def _require_base(self) -> None:
         with self._client.ask("HEAD", self._target() + "/") as answer:
             if answer.status in _MISSING:
-                raise ListingFailedError(
-                    mark(
-                        "the server has nothing at the base path {base} ({phrase}). Correct the file source's base "
-                        "path."
-                    ),
-                    source=self._label,
-                    base=f"{self._shown()}/",
-                    phrase=Message(answer.phrase),
-                )
+                text = mark("the server has nothing at the base path {base} ({phrase}). Correct the base path.")
+                shown, phrase = f"{self._shown()}/", Message(answer.phrase)
+                raise ListingFailedError(text, source=self._label, base=shown, phrase=phrase)
 
     def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[bytes, None, None]:
         target, shown = self._target(action, name), self._shown(action, name)
@@ -248,14 +242,11 @@ class HttpConnection(PlatformConnection):
         else:
             whole = _whole_size(answer)
             if _range_start(answer) != offset:
-                raise TransferFailedError(
-                    mark(
-                        "sending {target} failed: the server sent another part of the file than it was "
-                        "asked for. Ask whoever runs the server."
-                    ),
-                    source=self._label,
-                    target=shown,
+                text = mark(
+                    "sending {target} failed: the server sent another part of the file than it was asked for. Ask "
+                    "whoever runs the server."
                 )
+                raise TransferFailedError(text, source=self._label, target=shown)
         if size is not None and whole is not None and whole != size:
             how = message(mark("its size is {size} bytes, {listed} were listed"), size=whole, listed=size)
             raise self._changed(shown, how)
@@ -263,15 +254,10 @@ class HttpConnection(PlatformConnection):
         return offset if answer.status == 200 else 0
 
     def _changed(self, shown: str, how: Message) -> FileChangedError:
-        return FileChangedError(
-            mark(
-                "{target} has changed since it was listed ({how}). The next crawl lists it again; you need not "
-                "do anything."
-            ),
-            source=self._label,
-            target=shown,
-            how=how,
+        text = mark(
+            "{target} has changed since it was listed ({how}). The next crawl lists it again; you need not do anything."
         )
+        return FileChangedError(text, source=self._label, target=shown, how=how)
 
     def _refusal(self, answer: HttpResponse, doing: Message, failed: type[SourceError]) -> SourceError:
         kind = failed

@@ -105,45 +105,32 @@ def change_message(
         effect = mark(
             "The earlier download still counts. If the new content is meant, take it with: dcc retry {archive}"
         )
-    return message(
-        mark(
-            "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
-            "{new_modified}. {effect}"
-        ),
-        size=_size(entry.size_bytes),
-        modified=_time(entry.modified),
-        new_size=_size(file.size_bytes),
-        new_modified=_time(file.modified),
-        effect=message(effect, archive=str(key)),
-        **known,
+    text = mark(
+        "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
+        "{new_modified}. {effect}"
     )
+    before = {"size": _size(entry.size_bytes), "modified": _time(entry.modified)}
+    after = {"new_size": _size(file.size_bytes), "new_modified": _time(file.modified)}
+    return message(text, effect=message(effect, archive=str(key)), **known, **before, **after)
 
 
 def size_message(address: SourceAddress, key: ZipKey, before: int | None, file: ListedFile) -> Message:
     """The message about an archive with another size on another source."""
-    return message(
-        mark(
-            "{archive} is {size} on {source} but {new_size} where it was listed before. Only the copy of the preferred "
-            "source is taken. Ask the centre which one is right."
-        ),
-        archive=str(key),
-        source=address.label,
-        size=_size(file.size_bytes),
-        new_size=_size(before),
+    text = mark(
+        "{archive} is {size} on {source} but {new_size} where it was listed before. Only the copy of the preferred "
+        "source is taken. Ask the centre which one is right."
     )
+    sizes = {"size": _size(file.size_bytes), "new_size": _size(before)}
+    return message(text, archive=str(key), source=address.label, **sizes)
 
 
 def future_message(address: SourceAddress, key: ZipKey, day: date) -> Message:
     """The message about an archive with a date in its name that is in the future."""
-    return message(
-        mark(
-            "{archive} on {source} names the date {day}, which is in the future. It is processed anyway. The centre "
-            "names its next archives after the day on which the data were exported."
-        ),
-        archive=str(key),
-        source=address.label,
-        day=day.isoformat(),
+    text = mark(
+        "{archive} on {source} names the date {day}, which is in the future. It is processed anyway. The centre names "
+        "its next archives after the day on which the data were exported."
     )
+    return message(text, archive=str(key), source=address.label, day=day.isoformat())
 
 
 def uploading_message(
@@ -155,26 +142,20 @@ def uploading_message(
     """
     known = {"archive": str(key), "source": address.label, "modified": _time(first.modified)}
     if not looked:
-        return message(
-            mark(
-                "{archive} may be being uploaded to {source}: it was modified {modified}, and could not be looked at "
-                "once more. A later session takes it when it is complete."
-            ),
-            **known,
+        text = mark(
+            "{archive} may be being uploaded to {source}: it was modified {modified}, and could not be looked at once "
+            "more. A later session takes it when it is complete."
         )
+        return message(text, **known)
     later = message(mark("was not there"))
     if second is not None:
         size, modified = _size(second.size_bytes), _time(second.modified)
         later = message(mark("{size}, modified {modified},"), size=size, modified=modified)
-    return message(
-        mark(
-            "{archive} is being uploaded to {source}: it was {size}, modified {modified}, and {later} a little later. "
-            "A later session takes it when it is complete."
-        ),
-        size=_size(first.size_bytes),
-        later=later,
-        **known,
+    text = mark(
+        "{archive} is being uploaded to {source}: it was {size}, modified {modified}, and {later} a little later. A "
+        "later session takes it when it is complete."
     )
+    return message(text, size=_size(first.size_bytes), later=later, **known)
 
 
 def shrunk_message(listing: ActionListing, lost: AbsentHostings) -> Message:
@@ -190,15 +171,15 @@ def shrunk_message(listing: ActionListing, lost: AbsentHostings) -> Message:
 
 def confirmed_message(address: SourceAddress, listing: ActionListing, lost: int) -> Message:
     """The message about archives that two listings in a row did not have."""
-    text = mark(
-        "{directory}: {number} archives of {source} are gone. Two listings in a row did not show them. If the "
-        "centre did not take them away on purpose, ask it to put them back."
+    one = mark(
+        "{directory}: one archive of {source} is gone. Two listings in a row did not show it. If the centre did not "
+        "take it away on purpose, ask it to put it back."
     )
-    if lost == 1:
-        text = mark(
-            "{directory}: one archive of {source} is gone. Two listings in a row did not show it. If the centre "
-            "did not take it away on purpose, ask it to put it back."
-        )
+    several = mark(
+        "{directory}: {number} archives of {source} are gone. Two listings in a row did not show them. If the centre "
+        "did not take them away on purpose, ask it to put them back."
+    )
+    text = one if lost == 1 else several
     return message(text, directory=listing.action.value, number=lost, source=address.label)
 
 
