@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import Connection, Engine, func, select, update
+from sqlalchemy import Connection, Engine, func, update
 
 from dcc.databases.transactions import insert_rows, writing
 from dcc.errors import ConfigurationError, NotFoundError
@@ -20,9 +20,6 @@ from dcc.tracker.models import (
     FileSource,
     FileSourceHasZip,
     SourceCrawlRow,
-    XmlFile,
-    ZipAction,
-    ZipDownload,
     utc_now,
 )
 from dcc.tracker.register import centres, file_sources, source_addresses
@@ -38,7 +35,7 @@ from dcc.tracker.register.source_addresses import (
     set_pause,
 )
 from tests.support.asking import in_reading, in_writing
-from tests.support.databases import seed_documents, seed_download, seed_hosting, seed_source, seed_zip
+from tests.support.databases import seed_hosting, seed_source, seed_zip
 from tests.support.installations import Installation
 
 SECRET = "correct horse battery staple"
@@ -129,34 +126,13 @@ def test_a_source_counts_what_it_hosts_at_present(tracker: Engine) -> None:
             file_sources.list_sources(connection, [other, 99])
 
 
-def test_what_is_changed_of_a_source_is_what_was_given(tracker: Engine) -> None:
+def test_what_cannot_be_changed_of_a_source_is_refused(tracker: Engine) -> None:
     add_centre(tracker)
     source = add_source(tracker)
-    in_writing(tracker, file_sources.change_source, source, hostname="new.example.org", accesskey=SecretStr("env:NEW"))
-    (entry,) = listed(tracker)
-    assert (entry.hostname, entry.accesskey) == ("new.example.org", "env:NEW")
-    assert (entry.username, entry.base_path) == ("dcc", "/impc")
     with pytest.raises(NotFoundError), writing(tracker) as connection:
         file_sources.change_source(connection, 99, username="x")
     with pytest.raises(ConfigurationError, match="host name"), writing(tracker) as connection:
         file_sources.change_source(connection, source, hostname="x" * 513)
-
-
-def test_a_purged_source_takes_its_attempts_and_documents_along_and_leaves_the_zip_actions(tracker: Engine) -> None:
-    centre = add_centre(tracker)
-    source, other = seed_source(tracker, centre), seed_source(tracker, centre, username="other")
-    seeded = seed_zip(tracker, source)
-    kept = seed_download(tracker, seed_hosting(tracker, seeded.za_id, other))
-    seed_documents(tracker, seed_download(tracker, seeded.hosting_id), 2)
-    with writing(tracker) as connection:
-        assert file_sources.purge_source(connection, source) == 1
-    with tracker.connect() as connection:
-        assert list(connection.scalars(select(FileSource.id))) == [other]
-        assert list(connection.scalars(select(ZipDownload.id))) == [kept]
-        assert list(connection.scalars(select(XmlFile.id))) == []
-        assert list(connection.scalars(select(ZipAction.id))) == [seeded.za_id]
-    with pytest.raises(NotFoundError), writing(tracker) as connection:
-        file_sources.purge_source(connection, source)
 
 
 def test_a_newly_accepted_host_key_takes_the_place_of_the_old_one(tracker: Engine) -> None:

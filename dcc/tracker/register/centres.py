@@ -258,14 +258,9 @@ def delegate(
     if until is not None and until < utc_now().date():
         raise ConfigurationError(f"{until} is over. Name a day to come with --until, or leave it out.")
     _revoke(connection, owner, to, recorded_by)
-    values = {
-        "owner_id": centre_id_of(connection, owner),
-        "delegate_id": centre_id_of(connection, to),
-        "recorded_by": recorded_by[:PERSON_LENGTH],
-        "created": utc_now(),
-        "until": until,
-    }
-    insert_rows(connection, Delegation.__table__, [values])
+    between = {"owner_id": centre_id_of(connection, owner), "delegate_id": centre_id_of(connection, to)}
+    recorded = {"recorded_by": recorded_by[:PERSON_LENGTH], "created": utc_now(), "until": until}
+    insert_rows(connection, Delegation.__table__, [between | recorded])
     return _latest(connection, owner, to)
 
 

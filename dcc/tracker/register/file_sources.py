@@ -109,14 +109,12 @@ def add_source(
     row = {
         "centre_id": check_new_source(connection, address),
         "protocol_id": _protocol_id(connection, address.protocol) or _add_protocol(connection, address.protocol),
-        "hostname": address.hostname,
-        "username": address.username,
+        **{name: getattr(address, name) for name in ("hostname", "username", "delta")},
+        **extent_columns(address.extent),
         "accesskey": address.accesskey.get_secret_value(),
         "base_path": address.base_path or None,
         "state_id": _state_id(connection, SourceState.AVAILABLE),
         "created": utc_now(),
-        "delta": address.delta,
-        **extent_columns(address.extent),
     }
     source_id = insert_rows(connection, FileSource.__table__, [row])[0]
     pin_host_keys(connection, source_id, host_keys)
