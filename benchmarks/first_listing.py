@@ -23,7 +23,7 @@ from benchmarks.measuring import DCC, Comparison, Contender, Figure, Timing, cle
 from benchmarks.registry import Bench, Benchmark, Finding
 from benchmarks.servers import Folders, OpenSsh, ServerProcess, Vsftpd, free_port
 from dcc.sources.base import SourceAddress, SourceProtocol
-from dcc.sources.http.file_attributes import MAX_ASKED
+from dcc.sources.http.source import MAX_ASKED
 
 LISTED: Final = 200_000
 LISTING: Final = "the platform's listing"

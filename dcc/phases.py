@@ -1,4 +1,4 @@
-"""Phases, statuses and actions, with the ids of their rows in the tracker (`dcc.tracker.reference_rows`)."""
+"""Phases, statuses and actions, with the ids of their rows in the tracker (`dcc.tracker.database`)."""
 
 from __future__ import annotations
 

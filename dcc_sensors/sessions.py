@@ -30,8 +30,7 @@ from dcc.tracker.hostings.download_plan import count_not_arrived
 from dcc.tracker.hostings.older_archives import waiting_for_older
 from dcc.tracker.models import CrawlingSession, SessionTask, SourceCrawlRow
 from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
-from dcc.tracker.register.source_addresses import load_addresses
-from dcc.tracker.register.source_schedules import load_crawl_dues
+from dcc.tracker.register.source_addresses import load_addresses, load_crawl_dues
 from dcc.tracker.states import AWAITING_QC
 from dcc.vocabulary import DocumentState
 from dcc_assets.archive_audits import AUDIT_JOB

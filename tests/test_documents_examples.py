@@ -48,8 +48,7 @@ def examples(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
 def test_a_protocol_of_ones_own_is_crawled(
     examples: Mapping[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    openers = {**connecting.OPENERS, SourceProtocol.FILE: examples["MemoryConnection"]}
-    monkeypatch.setattr(connecting, "OPENERS", openers)
+    monkeypatch.setattr("dcc.sources.folder.LocalConnection", examples["MemoryConnection"])
     address = SourceAddress(1, "H", SourceProtocol.FILE, "memory", "", SecretStr(""), "")
     listing = list_source(address, Settings(home=tmp_path))
     assert [file.name for part in listing.listings for file in part.zips] == ["H.2013-10-31.1.impc.zip"]

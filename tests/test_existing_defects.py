@@ -23,7 +23,7 @@ TABLE: Final = """\
     tracker/test_download_plan.py::test_the_producer_s_own_sources_come_first_then_few_failures_then_speed_then_age
     session/test_zip_retries.py::test_sources_are_tried_in_order_and_in_rounds
 5 a failed download was never tried again
-    tracker/test_download_plan.py::test_what_did_not_arrive_is_tried_again_by_the_next_session
+    session/test_zip_retries.py::test_retries_are_counted_across_sessions
 6 an archive seen before its centre was registered failed for good
     tracker/test_listings.py::test_a_centre_registered_later_makes_its_archives_acceptable
 7 another content under a known name was not noticed
@@ -63,8 +63,8 @@ TABLE: Final = """\
 20 two sources that listed one new archive ended a crawl without a word
     session/test_crawling.py::test_crawlers_that_see_the_same_new_zips_at_once_lose_none
 21 a refused connection or login became another error
-    sources/test_faults.py::test_a_refused_connection
-    sources/test_faults.py::test_a_wrong_password
+    sources/test_faults.py::test_what_goes_wrong_before_anything_was_opened_is_that_source_s_own_failure
+    sources/test_faults.py::test_a_wrong_password_is_told_with_who_was_refused_and_not_repeated
 22 a source that could not be listed left no trace and counted as empty
     session/test_crawling.py::test_a_source_that_keeps_failing_is_left_alone_and_everybody_is_told
     cli/test_crawl.py::test_a_source_that_is_down_ends_with_4_and_the_others_are_crawled

@@ -45,7 +45,7 @@ from dcc.session.prepare.archive_checks import Setup
 from dcc.session.prepare.documents import PreparationBasis
 from dcc.settings import Settings
 from dcc.settings.reference import parse_source, shown_source
-from dcc.tracker.register.delegations import load_delegations
+from dcc.tracker.register.centres import load_delegations
 from dcc.tracker.states import VALID
 
 _AHEAD: Final = 3

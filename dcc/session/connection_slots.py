@@ -33,7 +33,7 @@ from dcc.settings.centre_groups import CentreGroup
 from dcc.settings.workers import ExecutorKind
 from dcc.sources.access import parse_hostname
 from dcc.sources.base import SourceAddress, SourceProtocol
-from dcc.sources.request_turns import first_free, sharing
+from dcc.sources.sockets import first_free, sharing
 from dcc.tracker.models import ConnectionSlot, ServerTurn
 
 log = logging.getLogger(__name__)
@@ -186,7 +186,7 @@ class ConnectionSlots:
         return rows_with_slots(line, lambda server: self._settings.limits_of(server).connections or math.inf)
 
     def _reserve_turns(self, server: str, seconds: float) -> float:
-        """See `dcc.sources.request_turns.Reserve`."""
+        """See `dcc.sources.sockets.Reserve`."""
 
         def reserve(connection: Connection) -> float:
             of_server = _TURN.c.server == server

@@ -38,12 +38,10 @@ from dcc.sources.crawl_policy import CrawlDue, PastCrawls, crawl_due
 from dcc.sources.listing_watch import ListingWatch, ignore_progress, watching
 from dcc.tracker.crawls import crawl_comment
 from dcc.tracker.database import exception_id
-from dcc.tracker.listings.basis import ListingBasis, RecordedListing
 from dcc.tracker.listings.findings import ONLY_NOTED, ListingFinding
-from dcc.tracker.listings.recording import ListingRecorder, archives_by_source
+from dcc.tracker.listings.recording import ListingBasis, ListingRecorder, RecordedListing, archives_by_source
 from dcc.tracker.models import Centre, SourceCrawlRow, utc_now
-from dcc.tracker.register.source_addresses import load_addresses
-from dcc.tracker.register.source_schedules import load_crawl_dues
+from dcc.tracker.register.source_addresses import load_addresses, load_crawl_dues
 
 _IGNORED_SHOWN: Final = 20
 _SLACK_SECONDS: Final = 30

@@ -1,4 +1,4 @@
-"""What every file source can do, whatever its protocol: one small interface, `Connection`.
+"""What every file source can do, whatever its protocol: one small interface, `Connection`; and what it tells of files.
 
 A `Connection` is used by one thread at a time. Opening, listing and fetching obey the time limits of the settings
 and raise only SourceError (or DiskFullError and the caller's own errors out of `sink`). `BlockwiseConnection` has what
@@ -7,22 +7,32 @@ protocols that read files in blocks share.
 
 from __future__ import annotations
 
+import codecs
+import re
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from types import TracebackType
-from typing import ClassVar, Final, Protocol, Self, TypeAlias
+from typing import ClassVar, Final, NamedTuple, Protocol, Self, TypeAlias
 
 from pydantic import SecretStr
 
-from dcc.errors import FileMissingError
+from dcc.errors import (
+    BadChecksumFileError,
+    FileMissingError,
+    FileNotReadableError,
+    ListingFailedError,
+    SourceError,
+    SourceTimeoutError,
+    TransferFailedError,
+)
 from dcc.messages import Message, mark, message
 from dcc.naming import Action
 from dcc.sources.crawl_policy import Windows
-from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5, sidecar
+from dcc.sources.listing_watch import ListingWatch, watch_listing
 from dcc.sources.remote_names import path_below
 
 Block: TypeAlias = bytes | bytearray | memoryview
@@ -94,7 +104,6 @@ class Extent:
 
 
 PLAIN: Final = Extent()
-"""The archives in the action directories themselves."""
 
 
 def label_of(number: int, centre: str, protocol: str, hostname: str) -> Message:
@@ -319,15 +328,99 @@ class BlockwiseConnection(Connection):
         """The checksum published beside an archive; see `Connection.read_md5`."""
         content = bytearray()
         try:
-            # By `fetch`, because a block is valid only until the next one.
-            self.fetch(action, sidecar(name), content.extend, size=MAX_SIDECAR_BYTES)
+            with closing(self._blocks(action, sidecar(name), 0, MAX_SIDECAR_BYTES)) as blocks:
+                for block in blocks:
+                    content += block
         except FileMissingError:
             return None
         return parse_md5(bytes(content), name, self._label)
 
 
+class PlatformConnection(BlockwiseConnection):
+    """A connection by one of the platform's own protocols: what its library raises becomes an error of the source."""
+
+    _failures: ClassVar[tuple[type[BaseException], ...]]
+    """What the library raises if a server breaks off, refuses, or answers with rubbish."""
+    _list_timeout: float
+
+    @abstractmethod
+    def _shown(self, *parts: str) -> str:
+        """The path of something below the base path, for messages."""
+
+    @abstractmethod
+    def _listing(self, action: Action) -> ActionListing:
+        """The listing of an action directory. Raises FileNotFoundError if it is missing."""
+
+    @abstractmethod
+    def _describe(self, error: BaseException) -> Message:
+        """One of the failures for a message."""
+
+    def _require_base(self) -> None:
+        """Raise unless the base path exists."""
+
+    def _prepare(self) -> None:
+        """Connect again, if that is needed."""
+
+    def _interrupt(self) -> None:
+        """Make a wait of another thread fail."""
+
+    def list_action(self, action: Action) -> ActionListing:
+        """List one action directory; see `Connection.list_action`."""
+        shown, watch = self._shown(action), watch_listing(self._label, self._list_timeout)
+        watch.require_time(shown)
+        self._prepare()
+        with self._translated(message(LISTING, directory=shown), ListingFailedError):
+            with watch.directory(action, shown, self._interrupt):
+                try:
+                    listing = self._listing(action)
+                except FileNotFoundError:
+                    self._require_base()
+                    return ActionListing(action, missing=True)
+            return self._completed(listing, watch)
+
+    def _completed(self, listing: ActionListing, watch: ListingWatch) -> ActionListing:  # noqa: ARG002
+        """The listing with what takes further requests."""
+        return listing
+
+    @contextmanager
+    def _sending(self, action: Action, name: str) -> Iterator[None]:
+        with self._translated(message(SENDING, file=self._shown(action, name)), TransferFailedError):
+            yield
+
+    @contextmanager
+    def _translated(self, doing: Message, failed: type[SourceError]) -> Iterator[None]:
+        """Turn failures into the platform's errors: `doing` is the request to the server."""
+        try:
+            yield
+        except BaseException as error:
+            self._settle(error)
+            if isinstance(error, TimeoutError):
+                raise SourceTimeoutError(STALLED, source=self._label, doing=doing) from error
+            if isinstance(error, self._failures):
+                raise self._failed(error, doing, failed) from error
+            raise
+
+    def _settle(self, error: BaseException) -> None:
+        """Close what cannot be used after an error."""
+
+    def _failed(self, error: BaseException, doing: Message, failed: type[SourceError]) -> SourceError:
+        is_sent, kind = failed is TransferFailedError, failed
+        text = mark("{doing} failed ({reason}). Ask whoever runs the server, or try again.")
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
+            kind = FileMissingError if is_sent else failed
+            text = mark("{doing} failed: it is not there. Check the base path, and whether it was moved.")
+        elif isinstance(error, PermissionError):
+            kind, text = (FileNotReadableError if is_sent else failed), NOT_READABLE
+        return kind(text, source=self._label, doing=doing, reason=self._describe(error))
+
+
 LISTING: Final = mark("listing {directory}")
 SENDING: Final = mark("sending {file}")
+STALLED: Final = mark(
+    "the server stalled while {doing}. Ask whoever runs it what it is doing; DCC_IDLE_TIMEOUT, DCC_LIST_TIMEOUT and "
+    "DCC_LOGIN_TIMEOUT set the limits."
+)
+NOT_READABLE: Final = mark("{doing} failed: this user may not read it. Ask the centre to correct the permissions.")
 LOGIN_REFUSED: Final = mark(
     "the server refused the login of '{username}' ({reason}). Check the user name and password."
 )
@@ -356,3 +449,108 @@ ANSWERS: Final = (
     mark("Input/output error"),
 )
 """Known reasons by their words, for catalogues; others stay as they are."""
+
+
+MAX_SIDECAR_BYTES = 4 * 1024
+_DIGEST = re.compile(r"(?<![0-9A-Za-z])([0-9A-Fa-f]{32})(?![0-9A-Za-z])")
+
+
+def sidecar(name: str) -> str:
+    """The name of the checksum file of the archive `name`."""
+    return f"{name}.md5"
+
+
+def parse_md5(content: bytes, name: str, label: Message | str | None = None) -> str:
+    """The MD5 of the archive `name`, as 32 lower-case hexadecimal digits, from its checksum file.
+
+    Accepts a bare checksum, lines of `md5sum` (`<digits>  <name>`, `<digits> *<name>`), of BSD's md5 and `md5sum --tag`
+    (`MD5 (<name>) = <digits>`), in UTF-8 or, as PowerShell writes it, UTF-16. Of several lines, the one that names the
+    archive counts. Raises BadChecksumFileError (naming the source's `label`) without a checksum of it.
+    """
+    name = name.rpartition("/")[2]
+    found = []
+    for line in _text(content[:MAX_SIDECAR_BYTES]).splitlines():
+        match = _DIGEST.search(line)
+        if match is not None and not line.lstrip().startswith("#"):
+            found.append((match[1].lower(), line[: match.start()] + line[match.end() :]))
+    if len({digest for digest, _ in found}) == 1:
+        return found[0][0]
+    named = {digest for digest, rest in found if _names(rest, name)}
+    if len(named) == 1:
+        return named.pop()
+    text = mark("{name}.md5 holds no MD5 checksum. Write it with md5sum {name} > {name}.md5, or remove it.")
+    if found:
+        text = mark(
+            "{name}.md5 holds several MD5 checksums and not one of {name}. Write it with md5sum {name} > {name}.md5, "
+            "or remove it."
+        )
+    raise BadChecksumFileError(text, source=label, name=name)
+
+
+def _text(content: bytes) -> str:
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return content.decode("utf-16", "replace")
+    return content.decode("utf-8-sig", "replace")
+
+
+def _names(rest: str, name: str) -> bool:
+    """Whether the text beside the digits is this name, perhaps with a path before it."""
+    return re.search(rf"(?:^|[\s*(/\\]){re.escape(name)}(?:$|[\s)])", rest) is not None
+
+
+class CopyFault(StrEnum):
+    """The fault of a bad copy of an archive: it cannot be opened, or its MD5 is not the published one."""
+
+    DAMAGED = "damaged"
+    CHECKSUM = "checksum"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownBadCopy:
+    """A bad copy of an archive, with its MD5; its source lists it unchanged."""
+
+    md5: str
+    fault: CopyFault
+
+
+class EarlierCopy(NamedTuple):
+    """A copy of an archive that was fetched before, with its server's validators."""
+
+    validators: Validators
+    size_bytes: int
+    md5: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hosting:
+    """A submission at one file source: a row of `file_source_has_zip` with what was listed there.
+
+    `failed_before`: an earlier download from there failed, so that the next one counts as a retry; an archive that
+    arrived and was bad does not. `own`: the source is one of the centre that the archive is named for. `bad`: the copy
+    there is known to be bad. `folder`: where below the action directory it lies. `manifest`: the format of the manifest
+    beside it, empty without one.
+    """
+
+    id: int
+    source_id: int
+    size_bytes: int | None
+    modified: int | None
+    has_md5: bool
+    failed_before: bool = False
+    own: bool = field(default=False, compare=False)
+    bad: KnownBadCopy | None = field(default=None, compare=False)
+    folder: str = field(default="", compare=False)
+    manifest: str = field(default="", compare=False)
+
+    def deserves_recheck(self, published: str | None) -> bool:
+        """Whether a known bad copy deserves another look at its checksum, although it is unchanged.
+
+        Only its checksum may have been wrong, and the checksum of the archive's own centre counts for other copies.
+        `published` is the MD5 of that centre, which replaces one beside another centre's copy.
+        """
+        if self.bad is None:
+            return False
+        if self.bad.fault is CopyFault.DAMAGED:
+            return self.own and self.has_md5 and published is None
+        bound = None if self.own and self.has_md5 else published
+        return bound in {None, self.bad.md5}

@@ -14,7 +14,6 @@ import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from dcc.errors import CertificateChangedError, CertificateRefusedError, ConfigurationError
 from dcc.messages import Message, mark, message
@@ -22,8 +21,6 @@ from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 
 MAX_AUTHORITIES = 20
-"""The most certificates in the file of a source's authorities."""
-
 _MAX_FILE_BYTES = 1024 * 1024
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _DIGITS = 64
@@ -152,33 +149,24 @@ class ServerCertificates:
         fingerprint = "none" if shown is None else fingerprint_of(shown)
         if fingerprint not in self._pinned:
             accept = f"dcc source change {self._source_id} --tls-fingerprint {fingerprint}"
-            raise CertificateChangedError(
-                mark(
-                    "the server shows the TLS certificate {fingerprint}, but the one accepted is {pinned}. "
-                    "Nothing was sent to it. Either its certificate was renewed or somebody stands in between: ask the "
-                    "centre's administrator for the fingerprint, and only if it is this one: {accept}"
-                ),
-                source=self._label,
-                fingerprint=fingerprint,
-                pinned=", ".join(self._pinned),
-                accept=accept,
+            text = mark(
+                "the server shows the TLS certificate {fingerprint}, but the one accepted is {pinned}. Nothing was "
+                "sent to it. Either its certificate was renewed or somebody stands in between: ask the centre's "
+                "administrator for the fingerprint, and only if it is this one: {accept}"
             )
+            known = {"fingerprint": fingerprint, "pinned": ", ".join(self._pinned), "accept": accept}
+            raise CertificateChangedError(text, source=self._label, **known)
 
     def check_same(self, secure: ssl.SSLSocket, control: ssl.SSLSocket) -> None:
         """Refuse a second connection that reaches another server than the first. Raises CertificateChangedError."""
         first, second = (connection.getpeercert(binary_form=True) for connection in (control, secure))
         if first is None or first != second:
-            shown = "none" if second is None else fingerprint_of(second)
-            expected = "none" if first is None else fingerprint_of(first)
-            raise CertificateChangedError(
-                mark(
-                    "the server shows the TLS certificate {expected}, but where it transfers files {shown}. "
-                    "Nothing was taken from there. Ask whoever runs the server what stands in between."
-                ),
-                source=self._label,
-                expected=expected,
-                shown=shown,
+            expected, shown = ("none" if one is None else fingerprint_of(one) for one in (first, second))
+            text = mark(
+                "the server shows the TLS certificate {expected}, but where it transfers files {shown}. Nothing was "
+                "taken from there. Ask whoever runs the server what stands in between."
             )
+            raise CertificateChangedError(text, source=self._label, expected=expected, shown=shown)
 
     def refused(self, error: ssl.SSLCertVerificationError, look: Callable[[], bytes | None]) -> CertificateRefusedError:
         """The error for a certificate that could not be verified; `look` requests it from the server once more."""
@@ -187,28 +175,25 @@ class ServerCertificates:
         what = message(mark("the server's TLS certificate"))
         if shown is not None:
             what = message(mark("the server's TLS certificate {fingerprint}"), fingerprint=shown)
-        known: dict[str, Any] = {"source": self._label, "certificate": what, "reason": Message(error.verify_message)}
-        if not self._source_id:
-            text = mark(
-                "{certificate} could not be verified ({reason}). Nothing was sent to it. Have it "
-                "corrected, or name the authority that signed it in DCC_TLS_CA_FILE."
+        advice, change = mark("Have it corrected, or name the authority that signed it in DCC_TLS_CA_FILE."), ""
+        if self._source_id:
+            change = f"dcc source change {self._source_id}"
+            advice = mark(
+                "Ask the centre for a valid one, or name the authority that signed it: {command} (DCC_TLS_CA_FILE: for "
+                "all sources)."
             )
-            refusal = CertificateRefusedError(text, **known)
-            refusal.fingerprint = shown
-            return refusal
-        change = f"dcc source change {self._source_id}"
-        known["command"] = f"{change} --tls-ca FILE"
-        text = mark(
-            "{certificate} could not be verified ({reason}). Nothing was sent to it. Ask the "
-            "centre for "
-            "a valid one; or name the authority that signed it: {command} (DCC_TLS_CA_FILE: for all sources)"
+        if self._source_id and shown is not None:
+            advice = mark(
+                "Ask the centre for a valid one, or name the authority that signed it: {command} (DCC_TLS_CA_FILE: for "
+                "all sources). Or compare the fingerprint with the one that the centre's administrator gives, and only "
+                "if they agree: {pin}"
+            )
+        refusal = CertificateRefusedError(
+            mark("{certificate} could not be verified ({reason}). Nothing was sent to it. {advice}"),
+            source=self._label,
+            certificate=what,
+            reason=Message(error.verify_message),
+            advice=message(advice, command=f"{change} --tls-ca FILE", pin=f"{change} --tls-fingerprint {shown}"),
         )
-        if shown is not None:
-            known["pin"] = f"{change} --tls-fingerprint {shown}"
-            text = mark(
-                "{certificate} could not be verified ({reason}). Nothing was sent to it. Ask the centre for a "
-                "valid one, or name the authority that signed it: {command} (DCC_TLS_CA_FILE: for all sources). "
-                "Or compare the fingerprint with the one that the centre's administrator gives, and only if they "
-                "agree: {pin}"
-            )
-        return CertificateRefusedError(text, **known)
+        refusal.fingerprint = shown
+        return refusal

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
-from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from dcc.errors import (
@@ -136,40 +135,20 @@ def _checked(given: Kind, kind: Any, where: str) -> Kind:
     return given
 
 
-def _on_first_use(module: str, name: str) -> Opener:
-    """An opener whose module is imported on first use: loading a protocol's library takes a tenth of a second."""
-
-    def opener(address: SourceAddress, settings: Settings) -> Connection:
-        found: Opener = getattr(import_module(module), name)
-        return found(address, settings)
-
-    return opener
-
-
-_HERE = "dcc.sources"
-
-OPENERS: Mapping[SourceProtocol, Opener] = MappingProxyType(
-    {
-        SourceProtocol.SFTP: _on_first_use(f"{_HERE}.sftp.source", "SftpConnection"),
-        SourceProtocol.FTP: _on_first_use(f"{_HERE}.ftp.source", "FtpConnection"),
-        SourceProtocol.FTPS: _on_first_use(f"{_HERE}.ftp.source", "FtpConnection"),
-        SourceProtocol.HTTP: _on_first_use(f"{_HERE}.http.source", "HttpConnection"),
-        SourceProtocol.HTTPS: _on_first_use(f"{_HERE}.http.source", "HttpConnection"),
-        SourceProtocol.FILE: _on_first_use(f"{_HERE}.folder", "LocalConnection"),
-    }
-)
-"""The opener of each of the platform's protocols."""
+OPENERS: Final[Mapping[str, tuple[str, str]]] = {
+    SourceProtocol.SFTP: ("sftp.source", "SftpConnection"),
+    SourceProtocol.FTP: ("ftp.source", "FtpConnection"),
+    SourceProtocol.FTPS: ("ftp.source", "FtpConnection"),
+    SourceProtocol.HTTP: ("http.source", "HttpConnection"),
+    SourceProtocol.HTTPS: ("http.source", "HttpConnection"),
+    SourceProtocol.FILE: ("folder", "LocalConnection"),
+}
+"""The module and class of each of the platform's protocols."""
 
 
 def protocols() -> tuple[str, ...]:
     """The available protocols: the platform's, then those of installed packages."""
     return (*OPENERS, *(name for name in added_names(SOURCES) if name not in OPENERS))
-
-
-def _opener(protocol: str) -> Opener | None:
-    """The opener of a protocol. Raises ConfigurationError if an installed package is broken."""
-    known = {str(name): opener for name, opener in OPENERS.items()}
-    return known.get(protocol) or next(iter(load_added(SOURCES, protocol)), None)
 
 
 def connect(address: SourceAddress, settings: Settings) -> Connection:
@@ -179,18 +158,18 @@ def connect(address: SourceAddress, settings: Settings) -> Connection:
     protocol's opener.
     """
     try:
-        opener = _opener(address.protocol)
-        if opener is not None:
-            package = package_of(opener)
-            return opener(address, settings) if package is None else open_added(package, opener, address, settings)
+        if address.protocol in OPENERS:
+            module, name = OPENERS[address.protocol]
+            # On first use: loading a protocol's library takes a tenth of a second.
+            opener: Opener = getattr(import_module(f"dcc.sources.{module}"), name)
+            return opener(address, settings)
+        for added in load_added(SOURCES, address.protocol):
+            return open_added(package_of(added) or added.__module__, added, address, settings)
     except ConfigurationError as error:
         raise SourceMisconfiguredError(str(error), source=address.label) from error
-    raise SourceMisconfiguredError(
-        mark(
-            "nothing that is installed speaks the protocol {protocol}. Use one of {protocols}, or install "
-            "the package that adds it."
-        ),
-        source=address.label,
-        protocol=address.protocol,
-        protocols=", ".join(protocols()),
+    text = mark(
+        "nothing that is installed speaks the protocol {protocol}. Use one of {protocols}, or install the package that "
+        "adds it."
     )
+    known = {"protocol": address.protocol, "protocols": ", ".join(protocols())}
+    raise SourceMisconfiguredError(text, source=address.label, **known)

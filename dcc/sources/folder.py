@@ -11,19 +11,16 @@ from pathlib import Path
 
 from dcc.errors import (
     ConfigurationError,
-    FileMissingError,
-    FileNotReadableError,
     ListingFailedError,
     SourceUnreachableError,
-    TransferFailedError,
 )
 from dcc.messages import Message, mark
 from dcc.naming import Action
 from dcc.settings import Settings
-from dcc.sources.base import ActionListing, BlockwiseConnection, SourceAddress
-from dcc.sources.listing import Entry, EntryKind, SubfolderListing, action_listing
+from dcc.sources.base import ActionListing, PlatformConnection, SourceAddress
+from dcc.sources.listing import Entry, EntryKind, folder_listing
 from dcc.sources.listing_watch import ListingWatch, watch_listing
-from dcc.sources.remote_names import printable, raw
+from dcc.sources.remote_names import joined, printable, raw
 
 _BLOCK = 256 * 1024
 
@@ -35,12 +32,14 @@ _FOLDER = "folder"
 """The case of a source that is a missing folder of this machine."""
 
 
-class LocalConnection(BlockwiseConnection):
+class LocalConnection(PlatformConnection):
     """A folder of this machine; see `Connection`. Links that lead out of the folder are not followed.
 
     The host name, user name and access key are ignored. Its constructor raises SourceUnreachableError if the folder
     does not exist; ConfigurationError for an invalid path.
     """
+
+    _failures = (OSError,)
 
     def __init__(self, address: SourceAddress, settings: Settings) -> None:
         if not address.base_path.startswith(("/", "~")) or "\0" in address.base_path:
@@ -53,63 +52,40 @@ class LocalConnection(BlockwiseConnection):
         try:
             self._base = path.expanduser().resolve(strict=True)
         except (OSError, RuntimeError) as error:
-            raise SourceUnreachableError(
-                mark(
-                    "the folder {path} cannot be reached ({reason}). Check the base path, and that the disk is mounted."
-                ),
-                source=self._label,
-                path=path,
-                reason=Message(_reason(error)),
-                case=_FOLDER,
-            ) from error
-        if not self._base.is_dir():
-            raise SourceUnreachableError(
-                mark("{path} is no folder. Check the base path."), source=self._label, path=path, case=_FOLDER
+            text = mark(
+                "the folder {path} cannot be reached ({reason}). Check the base path, and that the disk is mounted."
             )
-
-    def list_action(self, action: Action) -> ActionListing:
-        """List one action directory; see `Connection.list_action`."""
-        directory = self._base / action
-        try:
-            if not self._inside(directory):
-                raise ListingFailedError(
-                    mark("{directory} leads out of the base path. Move it inside."),
-                    source=self._label,
-                    directory=_printable_path(directory),
-                )
-            watch = watch_listing(self._label, self._list_timeout)
-            with watch.directory(action, _printable_path(directory), lambda: None):
-                return action_listing(
-                    self._label,
-                    action,
-                    self._entries(directory, watch),
-                    lambda link: self._follow(directory, link),
-                    SubfolderListing(
-                        self._extent,
-                        lambda folder: self._entries(_folder(directory, folder), watch),
-                        lambda folder, link: self._follow(_folder(directory, folder), link),
-                        lambda folder: os.fsencode(_folder(directory, folder).resolve()),
-                    ),
-                )
-        except FileNotFoundError as error:
-            if self._base.is_dir():
-                return ActionListing(action, missing=True)
-            raise SourceUnreachableError(
-                mark("the folder {base} is gone. Check that the disk is mounted."),
-                source=self._label,
-                base=_printable_path(self._base),
-                case=_FOLDER,
-            ) from error
-        except OSError as error:
-            raise ListingFailedError(
-                mark("{directory} cannot be listed ({reason}). Correct its permissions."),
-                source=self._label,
-                directory=_printable_path(directory),
-                reason=Message(_reason(error)),
-            ) from error
+            reason = self._describe(error)
+            raise SourceUnreachableError(text, source=self._label, path=path, reason=reason, case=_FOLDER) from error
+        if not self._base.is_dir():
+            text = mark("{path} is no folder. Check the base path.")
+            raise SourceUnreachableError(text, source=self._label, path=path, case=_FOLDER)
 
     def close(self) -> None:
         """Nothing to close; see `Connection.close`. A blocked read of the disk goes on."""
+
+    def _shown(self, *parts: str) -> str:
+        return _printable_path(self._base.joinpath(*parts))
+
+    def _listing(self, action: Action) -> ActionListing:
+        directory = self._base / action
+        if not self._inside(directory):
+            text = mark("{directory} leads out of the base path. Move it inside.")
+            raise ListingFailedError(text, source=self._label, directory=self._shown(action))
+        watch = watch_listing(self._label, self._list_timeout)
+        return folder_listing(
+            self._label,
+            action,
+            self._extent,
+            lambda folder: self._entries(_folder(directory, folder), watch),
+            lambda folder, link: self._follow(_folder(directory, joined(folder, link.name)), link),
+            lambda folder: os.fsencode(_folder(directory, folder).resolve()),
+        )
+
+    def _require_base(self) -> None:
+        if not self._base.is_dir():
+            text = mark("the folder {base} is gone. Check that the disk is mounted.")
+            raise SourceUnreachableError(text, source=self._label, base=self._shown(), case=_FOLDER)
 
     def _entries(self, directory: Path, watch: ListingWatch) -> Iterator[Entry]:
         with os.scandir(directory) as entries:
@@ -123,8 +99,7 @@ class LocalConnection(BlockwiseConnection):
                     continue
                 yield found
 
-    def _follow(self, directory: Path, link: Entry) -> Entry | None:
-        path = directory / os.fsdecode(link.name)
+    def _follow(self, path: Path, link: Entry) -> Entry | None:
         try:
             return _entry(link.name, path.stat()) if self._inside(path) else None
         except OSError as error:
@@ -140,33 +115,19 @@ class LocalConnection(BlockwiseConnection):
 
     def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[bytes, None, None]:
         path = self._base / action / os.fsdecode(raw(name))
-        try:
-            with self._regular(path).open("rb", buffering=0) as file:
-                file.seek(offset)
-                remaining = None if size is None else size - offset + 1
-                while remaining is None or remaining > 0:
-                    block = file.read(_BLOCK if remaining is None else min(_BLOCK, remaining))
-                    if not block:
-                        return
-                    if remaining is not None:
-                        remaining -= len(block)
-                    yield block
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise FileMissingError(
-                mark("{path} is not there. Check whether it was moved."),
-                source=self._label,
-                path=_printable_path(path),
-            ) from error
-        except OSError as error:
-            kind, text = TransferFailedError, mark("{path} cannot be read ({reason}). Check the disk that holds it.")
-            if isinstance(error, PermissionError):
-                kind, text = FileNotReadableError, mark("{path} cannot be read ({reason}). Correct its permissions.")
-            raise kind(
-                text,
-                source=self._label,
-                path=_printable_path(path),
-                reason=Message(_reason(error)),
-            ) from error
+        with self._sending(action, name), self._regular(path).open("rb", buffering=0) as file:
+            file.seek(offset)
+            remaining = None if size is None else size - offset + 1
+            while remaining is None or remaining > 0:
+                block = file.read(_BLOCK if remaining is None else min(_BLOCK, remaining))
+                if not block:
+                    return
+                if remaining is not None:
+                    remaining -= len(block)
+                yield block
+
+    def _describe(self, error: BaseException) -> Message:
+        return Message((error.strerror if isinstance(error, OSError) else None) or "no such folder")
 
     def _regular(self, path: Path) -> Path:
         """The path, if it leads to a regular file inside the base path; else it counts as missing."""
@@ -189,7 +150,3 @@ def _entry(name: bytes, status: os.stat_result) -> Entry:
 
 def _printable_path(path: Path) -> str:
     return printable(os.fsencode(path))
-
-
-def _reason(error: Exception) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or "no such folder"

@@ -141,28 +141,21 @@ def check_host_key(address: SourceAddress, shown: HostKey, trusted: TrustedKeys)
     ones, or a revoked one.
     """
     if shown in trusted.revoked:
-        raise HostKeyChangedError(
-            mark(
-                "the server shows the host key {shown}, which DCC_KNOWN_HOSTS marks as revoked. Nothing "
-                "was sent to it. Ask the centre for the server's new key."
-            ),
-            source=address.label,
-            shown=shown,
+        text = mark(
+            "the server shows the host key {shown}, which DCC_KNOWN_HOSTS marks as revoked. Nothing was sent to it. "
+            "Ask the centre for the server's new key."
         )
+        raise HostKeyChangedError(text, source=address.label, shown=shown)
     if shown in trusted.accepted:
         return
     accept = f"dcc source test {address.id} --accept-host-key"
     if not trusted.accepted:
-        raise HostKeyUnknownError(
-            mark(
-                "the server shows the host key {shown}, which has never been accepted. Compare the "
-                "fingerprint with the one that the centre's administrator gives; if they agree: {accept} (or "
-                "--accept-host-key with dcc source add)."
-            ),
-            source=address.label,
-            shown=shown,
-            accept=accept,
+        text = mark(
+            "the server shows the host key {shown}, which has never been accepted. Compare the fingerprint with the "
+            "one that the centre's administrator gives; if they agree: {accept} (or --accept-host-key with dcc source "
+            "add)."
         )
+        raise HostKeyUnknownError(text, source=address.label, shown=shown, accept=accept)
     expected = ", ".join(str(key) for key in trusted.accepted)
     raise HostKeyChangedError(
         mark(

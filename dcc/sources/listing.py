@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from enum import Enum
-from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -20,20 +19,14 @@ from dcc.messages import Message, mark
 from dcc.naming import ARCHIVE_SUFFIXES, MANIFEST_FORMATS, Action, manifest_beside
 from dcc.sources.base import PLAIN, ActionListing, DuplicateEntry, Extent, ListedFile
 from dcc.sources.listing_watch import watched
-from dcc.sources.remote_names import printable
+from dcc.sources.remote_names import joined, printable
 
 MAX_ENTRIES = 2_000_000
-"""The most entries of one directory."""
-
 MAX_ZIPS = 500_000
-"""The most archives and checksums of one directory."""
-
 LONGEST_NAME = 255
 """Bytes of the longest name in any file system."""
 
 ARCHIVE_ENDINGS = tuple(suffix.encode() for suffix in ARCHIVE_SUFFIXES)
-"""The suffixes of archives, as bytes."""
-
 _EXAMPLES = 20
 _SHOWN_OF_LONG = 40
 _LONGEST_VERSION = 48
@@ -66,59 +59,49 @@ class Entry(NamedTuple):
 
 _FILE, _DIRECTORY, _OTHER = EntryKind.FILE, EntryKind.DIRECTORY, EntryKind.OTHER
 
-LinkResolver = Callable[[Entry], Entry | None]
-"""Returns the target of a link, under the link's name; None if it is missing or may not be read."""
-
-
-@dataclass(frozen=True, slots=True)
-class SubfolderListing:
-    """How the folders below an action directory are listed, each by its path there, and which of them.
-
-    `entries` raises FileNotFoundError for one that disappeared meanwhile. `resolve` is a LinkResolver. `real` returns
-    the path of a folder without links, which identifies a listed folder; None if unknown.
-    """
-
-    extent: Extent
-    entries: Callable[[bytes], Iterable[Entry]]
-    resolve: Callable[[bytes, Entry], Entry | None]
-    real: Callable[[bytes], bytes | None]
-
 
 def action_listing(
+    label: Message | str, action: Action, entries: Iterable[Entry], resolve: Callable[[Entry], Entry | None]
+) -> ActionListing:
+    """The listing of an action directory alone; see `folder_listing`.
+
+    `resolve` returns the target of a link, under the link's name; None if it is missing or may not be read.
+    """
+    return folder_listing(label, action, PLAIN, lambda _: entries, lambda _, link: resolve(link), lambda _: None)
+
+
+def folder_listing(
     label: Message | str,
     action: Action,
-    entries: Iterable[Entry],
-    resolve: LinkResolver,
-    below: SubfolderListing | None = None,
+    extent: Extent,
+    entries: Callable[[bytes], Iterable[Entry]],
+    resolve: Callable[[bytes, Entry], Entry | None],
+    real: Callable[[bytes], bytes | None],
 ) -> ActionListing:
-    """Sort the entries of an action directory, and of the folders `below` it, into archives and ignored ones.
+    """Sort the entries of an action directory, and of the folders below it, into archives and ignored ones.
 
-    `resolve` is called only for links whose names matter, after all other entries. Ignored entries take no memory.
-    Raises ListingFailedError (naming `label`) for more than MAX_ENTRIES entries, or more than MAX_ZIPS archives and
-    checksums, at all levels together.
+    The functions get the path of a folder below the action directory, empty for that itself. `entries` raises
+    FileNotFoundError for one that disappeared meanwhile. `resolve` returns the target of a link, as for
+    `action_listing`, and is called only for links whose names matter, after all other entries. `real` returns the path
+    without links, which identifies a listed folder; None if unknown. Ignored entries take no memory. Raises
+    ListingFailedError (naming `label`) for more than MAX_ENTRIES entries, or more than MAX_ZIPS archives and checksums,
+    at all levels together.
     """
-    found = _DirectoryContent(label, action, PLAIN if below is None else below.extent)
-    found.take(b"", entries, resolve)
-    if below is not None and below.extent.depth:
-        _list_folders(found, below)
-    return found.listing()
-
-
-def _list_folders(found: _DirectoryContent, below: SubfolderListing) -> None:
-    """List the folders level by level, each level by path: so the result does not depend on the server's order."""
-    reached: dict[bytes | None, bytes] = {below.real(b""): b""}
+    found = _DirectoryContent(label, action, extent)
+    found.take(b"", entries(b""), resolve)
+    reached = {real(b""): b""} if extent.depth else {}
+    # Level by level, each by path: so the result does not depend on the server's order.
     while level := found.next_folders():
         for path in level:
-            try:
-                real = below.real(path)
-                first = None if real is None else reached.setdefault(real, path)
-                if first is None or first == path:
-                    found.take(path, below.entries(path), partial(below.resolve, path))
+            # One that vanishes meanwhile counts as one that never existed.
+            with suppress(FileNotFoundError):
+                known = real(path)
+                first = path if known is None else reached.setdefault(known, path)
+                if first == path:
+                    found.take(path, entries(path), resolve)
                 else:
                     found.note_twice(DuplicateEntry(printable(first), printable(path), is_folder=True))
-            except FileNotFoundError:
-                # One that vanishes meanwhile counts as one that never existed.
-                continue
+    return found.listing()
 
 
 class _DirectoryContent:
@@ -139,7 +122,7 @@ class _DirectoryContent:
         self._examples: list[tuple[str, str]] = []
         self._twice: list[DuplicateEntry] = []
 
-    def take(self, folder: bytes, entries: Iterable[Entry], resolve: LinkResolver) -> None:
+    def take(self, folder: bytes, entries: Iterable[Entry], resolve: Callable[[bytes, Entry], Entry | None]) -> None:
         """Sort in the entries of a folder, by its path; links after all others."""
         links: list[Entry] = []
         watch = watched()
@@ -165,11 +148,11 @@ class _DirectoryContent:
                 self._require_few(links)
         self._require_few(links)
         for link in links:
-            target = resolve(link)
+            target = resolve(folder, link)
             if target is not None and target.kind is _DIRECTORY:
                 self._add(folder, target, is_link=True)
             elif target is None or target.kind is not _FILE:
-                self._ignore(_below(folder, link.name), _LINK_TO_NO_FILE)
+                self._ignore(joined(folder, link.name), _LINK_TO_NO_FILE)
             else:
                 self._add(folder, target)
 
@@ -180,12 +163,10 @@ class _DirectoryContent:
         return level
 
     def note_twice(self, twice: DuplicateEntry) -> None:
-        """Record an archive or folder that was found at two paths."""
         if len(self._twice) < _EXAMPLES:
             self._twice.append(twice)
 
     def _may_matter(self, link: Entry) -> bool:
-        """Whether the target of a link matters."""
         return _reason_to_ignore(link) is None or (self._extent.depth > 0 and _is_possible(link.name))
 
     def _add(self, folder: bytes, entry: Entry, *, is_link: bool = False) -> None:
@@ -193,7 +174,7 @@ class _DirectoryContent:
         name = entry.name
         if name in _NO_ENTRIES:
             return
-        path = _below(folder, name)
+        path = joined(folder, name)
         reason = _reason_to_ignore(entry)
         if entry.kind is _DIRECTORY and _is_possible(name) and self._extent.enters(printable(path)):
             self._folders.append((is_link, path))
@@ -219,19 +200,16 @@ class _DirectoryContent:
                     self._manifests[archive] = manifest
 
     def _require_few(self, links: Sequence[Entry]) -> None:
-        """Raise ListingFailedError if there are more archives and checksums than permitted."""
         if len(self._zips) + len(self._checksums) + len(self._manifests) + len(links) > MAX_ZIPS:
             raise too_many(self._label, self._action, f"{MAX_ZIPS:,} archives and checksums")
 
     def _ignore(self, path: bytes, reason: str) -> None:
-        """Count an ignored entry."""
         self._ignored += 1
         shown = printable(path) if len(path) <= LONGEST_NAME else f"{printable(path[:_SHOWN_OF_LONG])}..."
         bisect.insort(self._examples, (shown, reason))
         del self._examples[_EXAMPLES:]
 
     def listing(self) -> ActionListing:
-        """The listing."""
         checksums, manifests = self._checksums, self._manifests
         known = {entry.name for entry in self._zips.values()}
         for path in checksums - known:
@@ -258,22 +236,13 @@ def manifest_version(size: int | None, modified: int | None) -> str:
     return "" if size is None and modified is None else f"{size} {modified}"[:_LONGEST_VERSION]
 
 
-def _below(folder: bytes, name: bytes) -> bytes:
-    return folder + b"/" + name if folder else name
-
-
 def too_many(label: Message | str, directory: str, what: str) -> ListingFailedError:
     """The error for a directory with more than `what`."""
-    return ListingFailedError(
-        mark("the directory {directory} holds more than {most}. Ask the centre to move old archives elsewhere."),
-        source=label,
-        directory=directory,
-        most=Message(what),
-    )
+    text = mark("the directory {directory} holds more than {most}. Ask the centre to move old archives elsewhere.")
+    return ListingFailedError(text, source=label, directory=directory, most=Message(what))
 
 
 def _is_possible(name: bytes) -> bool:
-    """Whether a file can have the name."""
     return 0 < len(name) <= LONGEST_NAME and b"/" not in name and b"\0" not in name
 
 

@@ -144,17 +144,12 @@ class ListingWatch:
         limit = mark("DCC_LIST_TIMEOUT sets the limit for all directories of a file source together.")
         if self.crawl_seconds is not None:
             limit = mark("This was only a trial: a crawl waits {crawl_seconds} seconds, as DCC_LIST_TIMEOUT says.")
-        return SourceTimeoutError(
-            mark(
-                "listing {shown} was not done within {seconds} seconds; {entries} entries had come by then. Ask "
-                "whoever runs the server why it is slow. {limit}"
-            ),
-            source=self.label,
-            shown=shown,
-            seconds=self.seconds,
-            entries=self.entries if entries is None else entries,
-            limit=message(limit, crawl_seconds=self.crawl_seconds),
+        text = mark(
+            "listing {shown} was not done within {seconds} seconds; {entries} entries had come by then. Ask whoever "
+            "runs the server why it is slow. {limit}"
         )
+        count, told = self.entries if entries is None else entries, message(limit, crawl_seconds=self.crawl_seconds)
+        return SourceTimeoutError(text, source=self.label, shown=shown, seconds=self.seconds, entries=count, limit=told)
 
 
 _WATCH: ContextVar[ListingWatch | None] = ContextVar("listing", default=None)

@@ -53,3 +53,8 @@ def join_base(base_path: str | None, *parts: str) -> str:
 def path_below(folder: str, name: str) -> str:
     """The path of an entry in a folder; in the empty one, its name."""
     return f"{folder}/{name}" if folder else name
+
+
+def joined(*parts: bytes) -> bytes:
+    """The path of some parts, as the server's bytes; empty ones count for nothing."""
+    return b"/".join(filter(None, parts))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -84,10 +84,10 @@ def archive_attempts(connection: Connection, archive: str) -> list[Attempt]:
     else:
         condition = ZipFile.file_name == archive
     query = _joined(select(*_COLUMNS).select_from(ZipDownload)).where(has_archive_bytes(), condition)
-    rows = connection.execute(query.order_by(ZipDownload.id)).all()
-    if not rows:
+    found = [_attempt(row) for row in connection.execute(query.order_by(ZipDownload.id))]
+    if not found:
         raise NotFoundError(f"No download brought an archive {archive!r}. `dcc zips` lists the archives.")
-    return [_attempt(row) for row in rows]
+    return found
 
 
 def delivered_document(
@@ -164,19 +164,22 @@ def fetched_document(settings: Settings, document: SubmittedDocument) -> Iterato
 
 def _archive(settings: Settings, attempt: Attempt, folder: Path) -> Path:
     """An attempt's archive in a folder, or in staging. Raises as `fetched_archive`."""
-    if attempt.sha256 is None:
-        return _staged_archive(settings, attempt)
-    # A light installation, which reports from what the databases have, lacks its packages.
-    from dcc.store.archive_store import ArchiveStore
+    if attempt.sha256 is not None:
+        # A light installation, which reports from what the databases have, lacks its packages.
+        from dcc.store.archive_store import ArchiveStore
 
-    store, path = ArchiveStore(settings), folder / "archive"
-    try:
-        store.fetch(attempt.sha256, path)
-    except StoredObjectLostError:
-        return _staged_archive(settings, attempt)
-    finally:
-        store.close()
-    return path
+        path = folder / "archive"
+        with closing(ArchiveStore(settings)) as store, suppress(StoredObjectLostError):
+            store.fetch(attempt.sha256, path)
+            return path
+    staging, key = Staging(settings.staging_directory), attempt.key
+    staged = None if attempt.md5 is None else staging.matching_archive(key, attempt.md5)
+    if staged is None:
+        raise StoredObjectLostError(
+            f"Neither the archive store nor staging has the bytes of {key} that download {attempt.id} brought. "
+            f"`dcc archive list {key}` shows its other attempts."
+        )
+    return staged
 
 
 def _extract_member(settings: Settings, archive: Path, key: ZipKey, wanted: str, path: Path) -> None:
@@ -209,18 +212,6 @@ def _converted(settings: Settings, document: SubmittedDocument, path: Path) -> P
     return made
 
 
-def _staged_archive(settings: Settings, attempt: Attempt) -> Path:
-    path = None
-    if attempt.md5 is not None:
-        path = Staging(settings.staging_directory).matching_archive(attempt.key, attempt.md5)
-    if path is None:
-        raise StoredObjectLostError(
-            f"Neither the archive store nor staging has the bytes of {attempt.key} that download {attempt.id} brought. "
-            f"`dcc archive list {attempt.key}` shows its other attempts."
-        )
-    return path
-
-
 _COLUMNS: Final[tuple[Any, ...]] = (
     ZipDownload.id,
     *KEY,
@@ -235,7 +226,6 @@ _COLUMNS: Final[tuple[Any, ...]] = (
 
 
 def _documents() -> Select[Any]:
-    """Documents with what describes them."""
     of_document = (XmlFile.id.label("document_id"), XmlFile.fname, XmlFile.content_md5.label("md5"), XmlFile.phase_id)
     query = select(*_COLUMNS, *of_document, DocumentPlace.place, XmlFile.size_bytes.label("document_bytes"))
     joined = _joined(query.select_from(XmlFile).join(ZipDownload, ZipDownload.id == XmlFile.zip_id))
@@ -248,7 +238,6 @@ def _document(row: Any) -> SubmittedDocument:
 
 
 def _joined(query: Any) -> Select[Any]:
-    """Join what describes an attempt to a query of downloads."""
     joined = query.join(FileSourceHasZip).join(ZipAction).join(ZipFile).join(FileSource)
     of_source: Select[Any] = joined.join(Centre, Centre.id == FileSource.centre_id)
     return of_source

@@ -35,23 +35,15 @@ from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.submission_rows import group_pairs, object_of
 
 CHANGED: Final = "changed"
-"""The kind of a finding: an archive changed under its name."""
 UNUSUAL_SIZE: Final = "unusual_size"
-"""The kind of a finding: an archive's size is unusual for its centre."""
 FUTURE_DATE: Final = "future_date"
-"""The kind of a finding: the date in an archive's name is in the future."""
 _UNUSUAL_FOR: Final = timedelta(days=7)
 """How long an archive of unusual size or name is shown: the next crawl may come before anybody looks."""
 
 SUCCESS: Final = 0
-"""`crawling_session.status` and `session_task.status` of a success."""
 SESSION_CANCELLED: Final = -2
-"""`crawling_session.status` of a session that was cut short."""
 TASK_CANCELLED: Final = 2
-"""`session_task.status` of a task that was running then."""
 TASK_LACKED_ROOM: Final = 3
-"""`session_task.status` of a task for which a disk of the platform was full."""
-
 _TASK_OUTCOMES: Final = {SUCCESS: "succeeded", TASK_CANCELLED: "cancelled"}
 
 
@@ -86,14 +78,8 @@ class CrawlFindingEntry:
 
     def as_json(self) -> dict[str, object]:
         """The finding in JSON."""
-        return {
-            "session": self.session,
-            "source": self.source,
-            "file_name": self.file_name,
-            "kind": self.kind,
-            "message": self.message,
-            "created": self.created,
-        }
+        names = ("session", "source", "file_name", "kind", "message", "created")
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,25 +170,13 @@ def latest_findings(connection: Connection, *, sources: Sequence[int] | None = N
         crawled = crawled.where(SourceCrawlRow.file_source_id.in_(sources))
     latest = crawled.subquery()
     noticed_last = and_(CrawlFinding.session_id == latest.c.session_id, CrawlFinding.kind != CHANGED)
-    query = (
-        select(CrawlFinding)
-        .join(latest, latest.c.file_source_id == CrawlFinding.file_source_id)
-        .where(or_(noticed_last, _still_unusual(), still_changed(sources)))
-        .order_by(CrawlFinding.id)
-    )
-    if sources is not None:
-        query = query.where(CrawlFinding.file_source_id.in_(sources))
-    return _read(connection, query)
-
-
-def _still_unusual() -> ColumnElement[bool]:
-    """Whether a finding is about an archive of unusual size or name that a source had first not long ago."""
     recent = CrawlFinding.created > utc_now() - _UNUSUAL_FOR
-    return and_(CrawlFinding.kind.in_([UNUSUAL_SIZE, FUTURE_DATE]), recent, _is_hosted())
+    still_unusual = and_(CrawlFinding.kind.in_([UNUSUAL_SIZE, FUTURE_DATE]), recent, _is_hosted())
+    found = select(CrawlFinding).join(latest, latest.c.file_source_id == CrawlFinding.file_source_id)
+    return _findings(connection, found.where(or_(noticed_last, still_unusual, still_changed(sources))))
 
 
 def _is_hosted() -> ColumnElement[bool]:
-    """Whether the archive of a finding is on its source still."""
     hosted = (
         select(FileSourceHasZip.id)
         .join(FileSource)
@@ -241,17 +215,15 @@ def still_changed(sources: Sequence[int] | None = None) -> ColumnElement[bool]:
 
 def session_findings(connection: Connection, session_id: int) -> list[CrawlFindingEntry]:
     """The findings of one session's crawls, oldest first."""
-    query = select(CrawlFinding).where(CrawlFinding.session_id == session_id).order_by(CrawlFinding.id)
-    return _read(connection, query)
+    return _findings(connection, select(CrawlFinding).where(CrawlFinding.session_id == session_id))
 
 
 def zip_findings(connection: Connection, za_id: int) -> list[CrawlFindingEntry]:
     """The findings of all crawls about one submission, oldest first."""
-    query = select(CrawlFinding).where(CrawlFinding.za_id == za_id).order_by(CrawlFinding.id)
-    return _read(connection, query)
+    return _findings(connection, select(CrawlFinding).where(CrawlFinding.za_id == za_id))
 
 
-def _read(connection: Connection, query: Select[Any]) -> list[CrawlFindingEntry]:
+def _findings(connection: Connection, query: Select[Any]) -> list[CrawlFindingEntry]:
     return [
         object_of(
             CrawlFindingEntry,
@@ -260,7 +232,7 @@ def _read(connection: Connection, query: Select[Any]) -> list[CrawlFindingEntry]
             source=row.file_source_id,
             said=message_from_json(row.details, row.message),
         )
-        for row in connection.execute(query)
+        for row in connection.execute(query.order_by(CrawlFinding.id))
     ]
 
 

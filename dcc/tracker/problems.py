@@ -14,7 +14,6 @@ from dcc.tracker.submission_rows import group_pairs, newest_downloads
 from dcc.vocabulary import Severity
 
 NOT_FAILING: Final = (Severity.WARNING.value, Severity.UNCHECKED.value)
-"""The severities that fail no document."""
 FAILING: Final = ~func.coalesce(XmlLog.severity.in_(NOT_FAILING), false())
 """Whether an entry of `xml_log` has a severity that fails its document, as one without any has."""
 
@@ -28,11 +27,8 @@ OF_DOCUMENT: Final = (
     XmlLog.details,
     XmlLog.severity,
 )
-"""The columns of a document's problem."""
 OF_DOWNLOAD: Final = (KIND, ZipLog.message, ZipLog.code, ZipLog.details)
-"""The columns of a download's problem."""
 OF_ACTION: Final = (KIND, ZipActionLog.message, ZipActionLog.code, ZipActionLog.details)
-"""The columns of a submission's problem."""
 
 
 def problem_of(row: Any) -> Problem:
@@ -76,15 +72,9 @@ def document_problems(connection: Connection, download_ids: Collection[int]) -> 
 
 def problem_columns(problem: Problem) -> dict[str, Any]:
     """The columns of a log for a problem, besides its kind and its place."""
-    return {
-        "message": problem.message,
-        "code": problem.code or None,
-        "details": message_to_json(problem.fact),
-    }
+    return {"code": problem.code or None} | message_columns(problem.fact)
 
 
-def message_columns(message: Message | str) -> dict[str, str | None]:
+def message_columns(message: Message) -> dict[str, str | None]:
     """The columns of a log for a message."""
-    if isinstance(message, str):
-        return {"message": message, "details": None}
     return {"message": str(message), "details": message_to_json(message)}

@@ -53,7 +53,7 @@ from dcc.tracker.models import (
     ZipDownload,
     utc_now,
 )
-from dcc.tracker.register.column_texts import PERSON_LENGTH
+from dcc.tracker.register.source_addresses import PERSON_LENGTH
 from dcc.tracker.states import REQUESTED, SET_ASIDE, STATES, WAITING, State, advance, roll_up
 from dcc.tracker.submission_rows import actions_of, find_parents, group_pairs, has_archive_bytes, latest_downloads
 
@@ -151,15 +151,8 @@ def add_documents(connection: Connection, rows: Sequence[NewDocument]) -> list[i
         connection,
         XmlFile,
         [
-            {
-                "zip_id": row.zip_download_id,
-                "fname": row.file_name,
-                "centre_id": row.centre_id,
-                "created": row.created,
-                "inc": row.inc,
-                "size_bytes": row.size_bytes,
-                "content_md5": row.md5,
-            }
+            {"zip_id": row.zip_download_id, "fname": row.file_name, "content_md5": row.md5, "centre_id": row.centre_id}
+            | {"created": row.created, "inc": row.inc, "size_bytes": row.size_bytes}
             | _columns(row.state)
             for row in rows
         ],
@@ -285,23 +278,15 @@ def reopen_documents(
     former = {row_id: state for row_id, state in present.items() if states[row_id] != state}
     if not former:
         return {}
-    insert_rows(
-        connection,
-        DocumentReopening,
-        [
-            {
-                "xml_id": row_id,
-                "requested_by": requested_by[:PERSON_LENGTH],
-                "reason": reason[:_REASON_LENGTH],
-                "from_phase_id": state.phase,
-                "from_status_id": state.status,
-                "to_phase_id": states[row_id].phase,
-                "to_status_id": states[row_id].status,
-                "created": utc_now(),
-            }
-            for row_id, state in former.items()
-        ],
-    )
+    by, why = requested_by[:PERSON_LENGTH], reason[:_REASON_LENGTH]
+    asked: dict[str, object] = {"requested_by": by, "reason": why, "created": utc_now()}
+    rows = [
+        asked
+        | {"xml_id": row_id, "from_phase_id": state.phase, "from_status_id": state.status}
+        | {"to_phase_id": states[row_id].phase, "to_status_id": states[row_id].status}
+        for row_id, state in former.items()
+    ]
+    insert_rows(connection, DocumentReopening, rows)
     _write_states(connection, XmlFile, {row_id: states[row_id] for row_id in former})
     parents = {above.documents[row_id] for row_id in former}
     downloads = _read_states(connection, ZipDownload, parents)
@@ -405,7 +390,6 @@ def _states_of(rows: Iterable[Sequence[int]]) -> dict[int, State]:
 
 
 def _rolled_up(connection: Connection, download_ids: Iterable[int]) -> dict[int, State]:
-    """The state that the documents of each download give it."""
     rows = rows_about(connection, _CHILDREN, download_ids)
     children = group_pairs((download_id, STATES[phase, status]) for download_id, phase, status in rows)
     return {download_id: state for download_id, states in children.items() if (state := roll_up(states))}

@@ -224,15 +224,10 @@ def submissions_of_archive(connection: Connection, sha256: str) -> list[ZipKey]:
 
 def pending_copies(connection: Connection, replica: str, after: int = 0, limit: int = 500) -> list[WantedCopy]:
     """Copies that a replica lacks because it was away or is new: the next ones after an archive's id."""
-    query = (
-        _ARCHIVES.outerjoin(
-            ArchiveCopy, and_(ArchiveCopy.archive_id == StoredArchive.id, ArchiveCopy.replica == replica)
-        )
-        .where(StoredArchive.id > after, or_(ArchiveCopy.id.is_(None), ArchiveCopy.state == CopyState.PENDING.value))
-        .order_by(StoredArchive.id)
-        .limit(limit)
-    )
-    return _wanted_copies(connection, query)
+    there = and_(ArchiveCopy.archive_id == StoredArchive.id, ArchiveCopy.replica == replica)
+    is_wanted = or_(ArchiveCopy.id.is_(None), ArchiveCopy.state == CopyState.PENDING.value)
+    query = _ARCHIVES.outerjoin(ArchiveCopy, there).where(StoredArchive.id > after, is_wanted)
+    return _wanted_copies(connection, query.order_by(StoredArchive.id).limit(limit))
 
 
 def due_copies(connection: Connection, replica: str, days: int, *, everything: bool = False) -> list[WantedCopy]:
@@ -251,10 +246,8 @@ def due_copies(connection: Connection, replica: str, days: int, *, everything: b
 
 def faulty_copies(connection: Connection, replica: str) -> list[WantedCopy]:
     """Copies of a replica that are bad or missing."""
-    query = _WANTED.where(ArchiveCopy.replica == replica, ArchiveCopy.state.in_(_FAULTY)).order_by(
-        ArchiveCopy.archive_id
-    )
-    return _wanted_copies(connection, query)
+    query = _WANTED.where(ArchiveCopy.replica == replica, ArchiveCopy.state.in_(_FAULTY))
+    return _wanted_copies(connection, query.order_by(ArchiveCopy.archive_id))
 
 
 def lost_archives(connection: Connection, replicas: Sequence[str]) -> list[WantedCopy]:
@@ -313,8 +306,7 @@ def audits(connection: Connection, limit: int = 20) -> list[Audit]:
 
 def oldest_check(connection: Connection, replica: str) -> datetime | None:
     """When the copy of a replica was last read that was read longest ago."""
-    query = select(func.min(ArchiveCopy.checked)).where(ArchiveCopy.replica == replica)
-    return connection.scalar(query)
+    return connection.scalar(select(func.min(ArchiveCopy.checked)).where(ArchiveCopy.replica == replica))
 
 
 def archive_totals(connection: Connection) -> dict[str, dict[str, ArchiveTotals]]:

@@ -26,7 +26,7 @@ from dcc.session.sessions import NOBODY
 from dcc.settings import Settings
 from dcc.sources.base import SourceProtocol
 from dcc.tracker.models import AnException, XmlFile, XmlLog
-from dcc.tracker.register import delegations
+from dcc.tracker.register import centres
 from tests.histories.happenings import Copy, Form, Place, Version
 from tests.support.asking import column_in, rows_in
 from tests.support.installations import Installation
@@ -165,11 +165,11 @@ class Life(Lived):
     def delegate(self, in_force: bool) -> None:
         owner, other = CENTRES.values()
         with writing(self.tracker) as connection:
-            given = bool(delegations.list_delegations(connection))
+            given = bool(centres.list_delegations(connection))
             if in_force and not given:
-                delegations.delegate(connection, owner, other, recorded_by="tester")
+                centres.delegate(connection, owner, other, recorded_by="tester")
             elif given and not in_force:
-                delegations.revoke(connection, owner, other, revoked_by="tester")
+                centres.revoke_delegation(connection, owner, other, revoked_by="tester")
 
     def crawl(self) -> None:
         with self._meanwhile():

@@ -35,11 +35,11 @@ from dcc.session.sessions import NOBODY
 from dcc.sources.base import DeltaStrategy
 from dcc.tracker import progress
 from dcc.tracker.decisions import DecisionKind, acknowledged_keys, is_on_hold, record_decisions, revoke
-from dcc.tracker.hostings.missing_archives import ProposalState, list_proposals
+from dcc.tracker.hostings.changed_archives import ProposalState, list_proposals
 from dcc.tracker.hostings.older_archives import zips_that_wait
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.queries.zip_action_lists import held_documents
-from dcc.tracker.register.delegations import find_archive
+from dcc.tracker.register.centres import find_archive
 from dcc.vocabulary import ContextEvent, EntityKind, WaiverEffect
 from tests.histories.contents import PARAMETER, VALUE, animals_of, content_of
 from tests.histories.life import DOCUMENTS, LEFT_OUT, Lived, state_of

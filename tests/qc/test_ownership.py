@@ -17,13 +17,12 @@ from dcc.reports.languages import load_catalogue
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.corrections import plan_submission
 from dcc.session.data.uploading import Uploader
-from dcc.tracker.hostings.foreign_archives import held_archives
-from dcc.tracker.hostings.owner_notices import notices_since
+from dcc.tracker.hostings.foreign_archives import held_archives, notices_since
 from dcc.tracker.hostings.retries import require_retriable
 from dcc.tracker.models import OwnerNotice, utc_now
 from dcc.tracker.queries.zip_action_lists import held_documents, waiting_zip_actions
 from dcc.tracker.queries.zip_stories import zip_story
-from dcc.tracker.register import delegations
+from dcc.tracker.register import centres
 from tests.support.asking import column_in, in_both, in_reading, in_writing
 from tests.support.data_installations import DataInstallation, key_of, specimens
 from tests.support.databases import only_sqlite
@@ -357,14 +356,14 @@ def test_an_archive_is_taken_from_the_source_of_a_centre_that_its_own_has_delega
 @only_sqlite
 def test_a_delegation_is_replaced_by_another_and_gives_rights_in_one_direction(data: DataInstallation) -> None:
     with writing(data.tracker) as connection:
-        delegations.delegate(connection, "H", "J", recorded_by="a")
-        delegations.delegate(connection, "H", "J", recorded_by="b", until=utc_now().date())
-        assert [entry.recorded_by for entry in delegations.list_delegations(connection)] == ["b"]
-        assert delegations.load_delegations(connection).rights_of("J").permit("H")
-        assert not delegations.load_delegations(connection).rights_of("H").permit("J")
-        assert not delegations.load_delegations(connection).rights_of(None).permit("H")
-        delegations.revoke(connection, "H", "J", revoked_by="c")
-        assert [one.revoked_by for one in delegations.list_delegations(connection, everything=True)] == ["b", "c"]
+        centres.delegate(connection, "H", "J", recorded_by="a")
+        centres.delegate(connection, "H", "J", recorded_by="b", until=utc_now().date())
+        assert [entry.recorded_by for entry in centres.list_delegations(connection)] == ["b"]
+        assert centres.load_delegations(connection).rights_of("J").permit("H")
+        assert not centres.load_delegations(connection).rights_of("H").permit("J")
+        assert not centres.load_delegations(connection).rights_of(None).permit("H")
+        centres.revoke_delegation(connection, "H", "J", revoked_by="c")
+        assert [one.revoked_by for one in centres.list_delegations(connection, everything=True)] == ["b", "c"]
 
 
 @only_sqlite

@@ -22,7 +22,7 @@ from dcc.sources.folder import LocalConnection
 from dcc.tracker import progress
 from dcc.tracker.hostings.retries import unavailable_error
 from dcc.tracker.models import FileSourceHasZip, Reopening
-from dcc.tracker.register import delegations
+from dcc.tracker.register import centres
 from dcc.vocabulary import Actor
 from tests.support import dying_session
 from tests.support.asking import in_reading, in_writing, value_in
@@ -49,7 +49,7 @@ def publish(folder: Folder, content: bytes, key: str = KEY) -> None:
 @pytest.fixture
 def mirror(installation: Installation, folder: Folder) -> Folder:
     """A folder of another centre, to which H has delegated: copies there count also where they differ from its own."""
-    in_writing(installation.tracker, delegations.delegate, "H", "J", recorded_by="wrangler")
+    in_writing(installation.tracker, centres.delegate, "H", "J", recorded_by="wrangler")
     return installation.add_folder("J", "mirror")
 
 
@@ -284,7 +284,7 @@ def test_a_retry_of_a_bad_archive_advises_the_command_that_takes_a_good_one(
     folder.put(KEY, DAMAGED)
     (key,) = (outcome.key for outcome in installation.run_session().zips.values())
     assert str(in_reading(installation.tracker, unavailable_error, key)).endswith("take it with: dcc crawl")
-    za_id = in_reading(installation.tracker, delegations.find_archive, key).za_id
+    za_id = in_reading(installation.tracker, centres.find_archive, key).za_id
     in_writing(installation.tracker, progress.cancel, [za_id], "a wrangler", "Cancelled: a mistake")
     assert str(in_reading(installation.tracker, unavailable_error, key)).endswith(f"take it with: dcc retry {KEY}")
     folder.put(KEY, GOOD, modified=MODIFIED + 60)

@@ -15,7 +15,7 @@ from dcc.session.data.corrections import plan_submission, recheck
 from dcc.session.data.quality_control import QcResult, update_qc_states
 from dcc.tracker.hostings.changed_archives import loaded_zips
 from dcc.tracker.models import DocumentReopening
-from dcc.tracker.register.delegations import find_archive
+from dcc.tracker.register.centres import find_archive
 from dcc.vocabulary import ContextState
 from tests.support.asking import execute_in, in_both, rows_in
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens

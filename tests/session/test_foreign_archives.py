@@ -17,7 +17,7 @@ from dcc.session.data.corrections import confirm_submission, plan_submission, wi
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.hostings.foreign_archives import accept_archive, decline_archive, list_declines
 from dcc.tracker.queries.zip_stories import zip_story
-from dcc.tracker.register import delegations
+from dcc.tracker.register import centres
 from tests.qc.test_ownership import notices
 from tests.support.asking import in_reading, in_writing
 from tests.support.data_installations import DataInstallation, key_of, specimens
@@ -127,7 +127,7 @@ def test_an_archive_that_is_turned_down_waits_no_more_and_both_centres_are_told(
     assert f"dcc archive decline {PLANTED} --revoke" in story.reasons[-1].message
     # Sessions do not tell it anew, and a delegation does not bring it back.
     assert planted.base.run_session().zips == {}
-    in_writing(planted.tracker, delegations.delegate, "J", "H", recorded_by="wrangler")
+    in_writing(planted.tracker, centres.delegate, "J", "H", recorded_by="wrangler")
     planted.base.run_session()
     assert planted.states() == {PLANTED: "zip_name done"}
 
@@ -140,7 +140,7 @@ def test_what_was_turned_down_is_held_again_when_that_is_taken_back(planted: Dat
     assert [(one[0], one[3]) for one in notices(planted)[-2:]] == [("J", "held"), ("H", "held")]
     assert in_reading(planted.tracker, list_declines) == []
     assert [one.revoked_by for one in in_reading(planted.tracker, list_declines, everything=True)] == ["another"]
-    in_writing(planted.tracker, delegations.delegate, "J", "H", recorded_by="wrangler")
+    in_writing(planted.tracker, centres.delegate, "J", "H", recorded_by="wrangler")
     planted.base.run_session()
     assert planted.states() == {PLANTED: "xsd done"}
 

@@ -5,7 +5,7 @@ import socket
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -76,93 +76,106 @@ def within(seconds: float) -> Iterator[None]:
     assert time.monotonic() - began < seconds
 
 
-class TestConnecting:
-    """What goes wrong before anything was opened is that source's own failure."""
+@contextmanager
+def refusing() -> Iterator[str]:
+    yield f"127.0.0.1:{free_port()}"
 
-    @pytest.mark.parametrize("protocol", REMOTE)
-    def test_a_refused_connection(self, protocol: SourceProtocol, source_settings: Settings) -> None:
-        port = free_port()
-        with pytest.raises(
-            SourceUnreachableError, match=rf"file source 7 \(H, {protocol}://.*port {port} \(Connection"
-        ):
-            connect(address_of(protocol, f"127.0.0.1:{port}"), source_settings)
 
-    @pytest.mark.parametrize("protocol", REMOTE)
-    def test_an_unknown_host(self, protocol: SourceProtocol, source_settings: Settings) -> None:
-        with pytest.raises(SourceUnreachableError, match=r"the host 'no\.such\.host\.invalid' could not be found"):
-            connect(address_of(protocol, "no.such.host.invalid"), source_settings)
+@contextmanager
+def unknown() -> Iterator[str]:
+    yield "no.such.host.invalid"
 
-    @pytest.mark.parametrize("protocol", REMOTE)
-    def test_a_host_that_does_not_answer(self, protocol: SourceProtocol, source_settings: Settings) -> None:
-        settings = source_settings.model_copy(update={"connect_timeout": 0.3})
-        # The queue of this listener is full, so that further connections are neither accepted nor refused.
-        with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
-            waiting = [socket.socket() for _ in range(4)]
-            for one in waiting:
-                one.setblocking(False)
-                one.connect_ex(listener.getsockname())
-            with within(10), pytest.raises(SourceTimeoutError, match=r"no connection to 127\.0\.0\.1"):
-                connect(address_of(protocol, f"127.0.0.1:{listener.getsockname()[1]}"), settings)
-            for one in waiting:
-                one.close()
 
-    @pytest.mark.parametrize("protocol", REMOTE)
-    def test_a_server_that_never_speaks(self, protocol: SourceProtocol, source_settings: Settings) -> None:
-        settings = source_settings.model_copy(update={"login_timeout": 0.5})
-        with (
-            serving(greeting(b"")) as (hostname, _),
-            within(10),
-            pytest.raises(SourceTimeoutError, match=r"0\.5 seconds"),
-        ):
-            connect(address_of(protocol, hostname), settings)
+@contextmanager
+def busy() -> Iterator[str]:
+    """A listener whose queue is full, so that further connections are neither accepted nor refused."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
+        waiting = [socket.socket() for _ in range(4)]
+        for one in waiting:
+            one.setblocking(False)
+            one.connect_ex(listener.getsockname())
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        for one in waiting:
+            one.close()
 
-    @pytest.mark.parametrize("protocol", REMOTE)
-    @pytest.mark.parametrize("words", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\xff\xfe\x00" * 500 + b"\r\n"])
-    def test_a_server_that_speaks_something_else(
-        self, protocol: SourceProtocol, words: bytes, source_settings: Settings
-    ) -> None:
-        settings = source_settings.model_copy(update={"login_timeout": 1.0})
-        with (
-            serving(greeting(words)) as (hostname, _),
-            within(10),
-            pytest.raises((SourceUnreachableError, SourceTimeoutError)),
-        ):
-            connect(address_of(protocol, hostname), settings)
 
-    def test_a_folder_that_is_not_there(self, source_settings: Settings, tmp_path: Path) -> None:
-        address = address_of(SourceProtocol.FILE, "localhost", base_path=str(tmp_path / "gone"))
-        with pytest.raises(SourceUnreachableError, match="No such file or directory"):
-            connect(address, source_settings)
+def saying(words: bytes) -> Callable[[], AbstractContextManager[str]]:
+    @contextmanager
+    def server() -> Iterator[str]:
+        with serving(greeting(words)) as (hostname, _):
+            yield hostname
 
-    @pytest.mark.parametrize(
-        ("protocol", "changes", "reason"),
-        [
-            (SourceProtocol.SFTP, {"hostname": "host:port"}, "has no port between 1 and 65535"),
-            (SourceProtocol.FTP, {"accesskey": SecretStr("env:NOT_SET_ANYWHERE")}, "NOT_SET_ANYWHERE"),
-            (SourceProtocol.FILE, {"base_path": "not/absolute"}, "no absolute path"),
-            (SourceProtocol.SFTP, {"base_path": "/a\nb"}, "control characters"),
-        ],
-    )
-    def test_an_address_that_makes_no_sense(
-        self, protocol: SourceProtocol, changes: dict[str, object], reason: str, source_settings: Settings
-    ) -> None:
-        hostname = str(changes.pop("hostname", "127.0.0.1"))
-        with pytest.raises(SourceMisconfiguredError, match=rf"file source 7 .*{reason}"):
-            connect(address_of(protocol, hostname, **changes), source_settings)
+    return server
+
+
+@pytest.mark.parametrize("protocol", [*REMOTE, SourceProtocol.HTTP])
+@pytest.mark.parametrize(
+    ("server", "limits", "error", "said"),
+    [
+        (refusing, {}, SourceUnreachableError, r"port \d+ \(Connection"),
+        (unknown, {}, SourceUnreachableError, r"the host 'no\.such\.host\.invalid' could not be found"),
+        (busy, {"connect_timeout": 0.3}, SourceTimeoutError, r"no connection to 127\.0\.0\.1"),
+        (saying(b""), {"login_timeout": 0.5}, SourceTimeoutError, "DCC_LOGIN_TIMEOUT"),
+        (saying(b"HTTQ/1.1 400 Bad Request\r\n\r\n"), {"login_timeout": 1.0}, SourceError, "file source 7"),
+        (saying(b"\xff\xfe\x00" * 500 + b"\r\n"), {"login_timeout": 1.0}, SourceError, "file source 7"),
+    ],
+    ids=["refused", "unknown", "busy", "silent", "another protocol", "rubbish"],
+)
+def test_what_goes_wrong_before_anything_was_opened_is_that_source_s_own_failure(
+    protocol: SourceProtocol,
+    server: Callable[[], AbstractContextManager[str]],
+    limits: dict[str, float],
+    error: type[SourceError],
+    said: str,
+    source_settings: Settings,
+) -> None:
+    settings = source_settings.model_copy(update=limits)
+    with server() as hostname, within(10), pytest.raises(error, match=said) as caught:
+        connect(address_of(protocol, hostname), settings)
+    assert isinstance(caught.value, SourceUnreachableError | SourceTimeoutError)
+    assert str(caught.value).startswith(f"file source 7 (H, {protocol}://{hostname}): ")
+
+
+@pytest.mark.parametrize(
+    ("protocol", "changes", "reason"),
+    [
+        (SourceProtocol.SFTP, {"hostname": "host:port"}, "has no port between 1 and 65535"),
+        (SourceProtocol.HTTP, {"hostname": "user@host"}, "'@'"),
+        (SourceProtocol.HTTP, {"hostname": "host/path"}, "no host name"),
+        (SourceProtocol.HTTP, {"username": "a:b"}, "colon"),
+        (SourceProtocol.FTP, {"accesskey": SecretStr("env:NOT_SET_ANYWHERE")}, "NOT_SET_ANYWHERE"),
+        (SourceProtocol.HTTP, {"accesskey": SecretStr("env:NOT_SET_ANYWHERE")}, "NOT_SET_ANYWHERE"),
+        (SourceProtocol.FILE, {"base_path": "not/absolute"}, "no absolute path"),
+        (SourceProtocol.SFTP, {"base_path": "/a\nb"}, "control characters"),
+        (SourceProtocol.HTTP, {"base_path": "a\nb"}, "control characters"),
+    ],
+)
+def test_an_address_that_makes_no_sense(
+    protocol: SourceProtocol, changes: dict[str, object], reason: str, source_settings: Settings
+) -> None:
+    hostname = str(changes.get("hostname", "127.0.0.1"))
+    rest = {name: value for name, value in changes.items() if name != "hostname"}
+    with pytest.raises(SourceMisconfiguredError, match=rf"file source 7 .*{reason}"):
+        connect(address_of(protocol, hostname, **rest), source_settings)
+
+
+def test_a_folder_that_is_not_there(source_settings: Settings, tmp_path: Path) -> None:
+    address = address_of(SourceProtocol.FILE, "localhost", base_path=str(tmp_path / "gone"))
+    with pytest.raises(SourceUnreachableError, match="No such file or directory"):
+        connect(address, source_settings)
 
 
 @pytest.mark.parametrize("server", ["password_sftp_server", "faulty_ftp_server"])
-class TestLoginsThatAreRefused:
-    """The source's failure says who was refused, and never the password."""
-
-    def test_a_wrong_password(self, server: str, request: pytest.FixtureRequest, source_settings: Settings) -> None:
-        share: Share = request.getfixturevalue(server)()
-        address = share.address(accesskey=SecretStr("hunter2 hunter2"))
-        with pytest.raises(LoginRefusedError, match=r"refused .*'centre'") as caught:
-            connect(address, source_settings)
-        assert "hunter2" not in told(caught.value)
-        assert caught.value.translatable.all_details["source"] == address.label
-        assert "abgelehnt" in load_catalogue("de", source_settings).tell(caught.value.translatable)
+def test_a_wrong_password_is_told_with_who_was_refused_and_not_repeated(
+    server: str, request: pytest.FixtureRequest, source_settings: Settings
+) -> None:
+    share: Share = request.getfixturevalue(server)()
+    address = share.address(accesskey=SecretStr("hunter2 hunter2"))
+    with pytest.raises(LoginRefusedError, match=r"refused .*'centre'") as caught:
+        connect(address, source_settings)
+    assert "hunter2" not in told(caught.value)
+    assert caught.value.translatable.all_details["source"] == address.label
+    assert "abgelehnt" in load_catalogue("de", source_settings).tell(caught.value.translatable)
 
 
 def told(error: BaseException) -> str:

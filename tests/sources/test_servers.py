@@ -18,7 +18,7 @@ from dcc.settings import Settings
 from dcc.sources.base import ActionListing, Connection, SourceAddress
 from dcc.sources.connect import connect
 from tests.support.raising import raising
-from tests.support.servers import SftpServer, Share
+from tests.support.servers import FILE_SERVERS, SftpServer, Share
 from tests.support.trials import MANY
 
 pytestmark = pytest.mark.servers
@@ -90,6 +90,7 @@ def test_an_absent_directory_is_no_fault_an_empty_one_is_not_absent_and_an_absen
         list_add(any_share.address(base_path=f"{any_share.base_path}/nowhere"), source_settings)
 
 
+@pytest.mark.parametrize("any_share", FILE_SERVERS, indirect=True)
 def test_a_link_counts_as_the_file_that_it_leads_to(any_share: Share, source_settings: Settings) -> None:
     any_share.put(f"add/{NAME}", b"x" * 1234)
     directory = any_share.root / "edit"
@@ -137,18 +138,25 @@ def test_a_link_out_of_a_local_folder_is_not_followed(local_folder: Share, sourc
             connection.list_action(Action.EDIT)
 
 
-@pytest.mark.parametrize("server", ["sftp_server", "ftp_server", "local_folder"])
-def test_names_that_are_not_text_are_shown_escaped_and_can_be_fetched(
-    server: str, request: pytest.FixtureRequest, source_settings: Settings
+@pytest.mark.parametrize("any_share", ["sftp_server", "ftp_server", "local_folder", "web_folder"], indirect=True)
+def test_names_with_any_characters_are_shown_escaped_and_can_be_fetched(
+    any_share: Share, source_settings: Settings
 ) -> None:
-    share: Share = request.getfixturevalue(server)
-    (share.root / "add").mkdir()
-    for raw_name in (b"caf\xe9.zip", "caf\u00e9.zip".encode(), b"esc\x1b[31m.zip", b"two  spaces.zip"):
-        (share.root / "add" / os.fsdecode(raw_name)).write_bytes(raw_name)
-    with connect(share.address(), source_settings) as connection:
-        listing = connection.list_action(Action.ADD)
-        assert sorted(names(listing)) == ["caf\\xe9.zip", "caf\u00e9.zip", "esc\\x1b[31m.zip", "two  spaces.zip"]
-        assert fetch(connection, "caf\\xe9.zip", 8) == b"caf\xe9.zip"
+    (any_share.root / "add").mkdir()
+    shown = {
+        name: name for name in ("a b&c#d?e%20f.zip", "caf\u00e9.zip", "'quoted'.zip", "a:b.zip", "two  spaces.zip")
+    }
+    shown |= {
+        "back\\slash.zip": "back\\x5cslash.zip",
+        "esc\x1b[31m.zip": "esc\\x1b[31m.zip",
+        "caf\udce9.zip": "caf\\xe9.zip",
+    }
+    for name in shown:
+        (any_share.root / "add" / name).write_bytes(os.fsencode(name))
+    with connect(any_share.address(), source_settings) as connection:
+        assert sorted(names(connection.list_action(Action.ADD))) == sorted(shown.values())
+        for name, escaped in shown.items():
+            assert fetch(connection, escaped, None) == os.fsencode(name)
 
 
 def test_a_file_arrives_whole_and_from_any_offset(any_share: Share, source_settings: Settings) -> None:
@@ -162,6 +170,7 @@ def test_a_file_arrives_whole_and_from_any_offset(any_share: Share, source_setti
             assert fetch(connection, NAME, None) == content
 
 
+@pytest.mark.parametrize("any_share", FILE_SERVERS, indirect=True)
 def test_no_more_is_taken_than_one_block_beyond_the_listed_size_and_a_connection_survives_faults(
     any_share: Share, source_settings: Settings
 ) -> None:

@@ -15,7 +15,7 @@ from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources.connect import connect
 from dcc.sources.sftp.bounds import BoundedPackets
-from dcc.sources.sftp.files import FileReader
+from dcc.sources.sftp.client import FileReader
 from tests.support.raising import raising
 from tests.support.servers import SftpServer, Share
 
@@ -55,7 +55,7 @@ class TestOpenSsh:
     ) -> None:
         """The test's server runs as root, to whom it sends everything; the client raises this for its refusal."""
         monkeypatch.setattr(FileReader, "blocks", raising(PermissionError("Permission denied")))
-        with pytest.raises(FileNotReadableError, match="does not let this user read it"):
+        with pytest.raises(FileNotReadableError, match="this user may not read it"):
             fetch(sftp_server, source_settings, 1)
 
     @pytest.mark.parametrize(

@@ -108,35 +108,42 @@ class TestHostKeys:
 class TestKeys:
     """Private keys of any type, with and without passphrase, wherever they are kept."""
 
-    @pytest.mark.parametrize(("kind", "passphrase"), [("ed25519", PASSPHRASE), ("ecdsa", ""), ("rsa", "")])
-    def test_a_key_file(
-        self, kind: str, passphrase: str, openssh: SftpServer, sftp_server: Share, source_settings: Settings
+    @pytest.mark.parametrize(
+        ("kind", "passphrase", "accesskey"),
+        [
+            ("ed25519", PASSPHRASE, "{key}"),
+            ("ecdsa", "", "{key}"),
+            ("rsa", "", "{key}"),
+            ("rsa", "", "env:TEST_KEY"),
+            ("ed25519", "another passphrase", "key:{key}?passphrase=env:TEST_PASSPHRASE"),
+        ],
+    )
+    def test_a_key(
+        self,
+        kind: str,
+        passphrase: str,
+        accesskey: str,
+        openssh: SftpServer,
+        sftp_server: Share,
+        source_settings: Settings,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         sftp_server.put("add/a.zip")
         key = openssh.new_key(kind, passphrase)
+        monkeypatch.setenv("TEST_KEY", key.read_text())
+        monkeypatch.setenv("TEST_PASSPHRASE", passphrase)
         settings = source_settings.model_copy(update={"key_passphrase": SecretStr(PASSPHRASE)})
-        assert listed(sftp_server.address(accesskey=SecretStr(str(key))), settings) == ["a.zip"]
+        assert listed(sftp_server.address(accesskey=SecretStr(accesskey.format(key=key))), settings) == ["a.zip"]
 
-    def test_the_key_itself_may_come_from_the_environment(
-        self, openssh: SftpServer, sftp_server: Share, source_settings: Settings, monkeypatch: pytest.MonkeyPatch
+    def test_a_passphrase_that_is_missing_or_wrong(
+        self, openssh: SftpServer, sftp_server: Share, source_settings: Settings
     ) -> None:
-        sftp_server.put("add/a.zip")
-        monkeypatch.setenv("TEST_KEY", openssh.key.read_text())
-        assert listed(sftp_server.address(accesskey=SecretStr("env:TEST_KEY")), source_settings) == ["a.zip"]
-
-    def test_a_passphrase_that_is_missing_or_wrong_or_in_the_environment(
-        self, openssh: SftpServer, sftp_server: Share, source_settings: Settings, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        sftp_server.put("add/a.zip")
         key = openssh.new_key(passphrase=PASSPHRASE)
         for given, reason in ((None, "has a passphrase.*DCC_KEY_PASSPHRASE"), ("wrong", "Check its passphrase")):
             settings = source_settings.model_copy(update={"key_passphrase": given and SecretStr(given)})
             with pytest.raises(SourceMisconfiguredError, match=reason) as caught:
                 connect(sftp_server.address(accesskey=SecretStr(f"key:{key}")), settings)
             assert "PRIVATE KEY" not in str(caught.value)
-        monkeypatch.setenv("TEST_PASSPHRASE", PASSPHRASE)
-        address = sftp_server.address(accesskey=SecretStr(f"key:{key}?passphrase=env:TEST_PASSPHRASE"))
-        assert listed(address, source_settings) == ["a.zip"]
 
     def test_a_key_that_the_server_does_not_know(
         self, sftp_server: Share, source_settings: Settings, stranger: Path

@@ -23,7 +23,7 @@ from dcc.session.data.data_processing import process_data
 from dcc.settings import Settings
 from dcc.tracker.decisions import DecisionKind, record_decisions, revoke
 from dcc.tracker.models import AnException, CrawlingSession, DocumentReopening, SessionTask, XmlFile, XmlLog
-from dcc.tracker.register.delegations import find_archive
+from dcc.tracker.register.centres import find_archive
 from tests.support.asking import column_in, in_reading, in_writing, rows_in
 from tests.support.installations import Folder, Installation
 

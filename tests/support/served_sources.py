@@ -76,7 +76,7 @@ def share(request: pytest.FixtureRequest) -> Share:
 def web_folder(tmp_path: Path) -> Iterator[Share]:
     """A folder that a web server serves."""
     root = tmp_path / "web"
-    (root / "add").mkdir(parents=True)
+    root.mkdir()
     with WebServer(root) as server:
         yield Share(root, SourceProtocol.HTTP, f"127.0.0.1:{server.port}", "", "", "/")
 

@@ -299,7 +299,10 @@ def source_settings(tmp_path: Path, authority: Authority) -> Settings:
     )
 
 
-@pytest.fixture(params=["sftp_server", "ftp_server", "ftps_server", "faulty_ftp_server", "local_folder"])
+FILE_SERVERS = ["sftp_server", "ftp_server", "ftps_server", "faulty_ftp_server", "local_folder"]
+
+
+@pytest.fixture(params=[*FILE_SERVERS, "web_folder"])
 def any_share(request: pytest.FixtureRequest) -> Share:
     """A folder, served by each of the servers in turn: with and without TLS, with and without MLSD."""
     found = request.getfixturevalue(request.param)

@@ -21,7 +21,6 @@ from dcc.tracker.database import exception_id, open_tracker
 from dcc.tracker.models import (
     MESSAGE_BYTES,
     AnException,
-    Base,
     Centre,
     CrawlingSession,
     FileSource,
@@ -49,10 +48,6 @@ NOON = datetime(2026, 1, 31, 12, 0, 0)
 SESSION = {"start_time": NOON, "status": -1, "created": NOON}
 
 
-def _count(tracker: Engine, model: type[Base]) -> int:
-    return count_in(tracker, model)
-
-
 # Foreign keys and columns
 
 
@@ -61,8 +56,8 @@ def test_removing_a_centre_removes_its_sources_and_hostings_and_keeps_its_archiv
     archive = seed_zip(tracker, seed_source(tracker, centre), centre_id=centre)
     seed_documents(tracker, seed_download(tracker, archive.hosting_id), 2)
     execute_in(tracker, delete(Centre))
-    assert [_count(tracker, model) for model in (FileSource, FileSourceHasZip, ZipDownload, XmlFile)] == [0, 0, 0, 0]
-    assert [_count(tracker, model) for model in (ZipFile, ZipAction)] == [1, 1]
+    assert [count_in(tracker, model) for model in (FileSource, FileSourceHasZip, ZipDownload, XmlFile)] == [0, 0, 0, 0]
+    assert [count_in(tracker, model) for model in (ZipFile, ZipAction)] == [1, 1]
     assert value_in(tracker, select(ZipFile.centre_id)) is None
 
 
@@ -111,7 +106,7 @@ def test_a_kind_of_error_has_one_row_whoever_needs_it_first(tracker: Engine) -> 
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(record, range(8)))
     assert all(ids == results[0] for ids in results)
-    assert _count(tracker, AnException) == 3
+    assert count_in(tracker, AnException) == 3
 
 
 # Transactions
@@ -124,14 +119,14 @@ def test_a_failed_transaction_leaves_nothing(tracker: Engine) -> None:
 
     with pytest.raises(KeyError):
         run_writing(tracker, fail, patience_seconds=30)
-    assert _count(tracker, ZipFile) == 0
+    assert count_in(tracker, ZipFile) == 0
 
 
 def test_readers_go_on_while_a_writer_works(tracker: Engine) -> None:
     with writing(tracker) as connection:
         insert_rows(connection, ZipFile, [{"file_name": "a.zip"}])
         began = time.monotonic()
-        assert _count(tracker, ZipFile) == 0
+        assert count_in(tracker, ZipFile) == 0
         assert time.monotonic() - began < 10
 
 

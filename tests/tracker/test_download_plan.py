@@ -5,37 +5,30 @@ from datetime import date
 import pytest
 from sqlalchemy import Engine, Row, select, update
 
-from dcc.databases.transactions import insert_rows, writing
+from dcc.databases.transactions import writing
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.tracker import progress
+from dcc.tracker.hostings.copies import TransferStatistics, record_transfer_statistics
 from dcc.tracker.hostings.download_plan import (
     PlannedZip,
-    cancel_orphans,
     load_interrupted,
     load_waiting,
     reopen_failed_downloads,
-    sources_to_use,
 )
-from dcc.tracker.hostings.retries import reopen_named
-from dcc.tracker.hostings.source_statistics import TransferStatistics, record_transfer_statistics
 from dcc.tracker.models import (
     Centre,
-    CrawlingSession,
     FileSource,
     FileSourceHasZip,
     FileSourceStatistics,
-    Reopening,
-    SourceCrawlRow,
-    ZipAction,
     ZipDownload,
     ZipFile,
     utc_now,
 )
 from dcc.tracker.progress import Proposal, Subject
-from dcc.tracker.register import delegations
-from dcc.tracker.states import WAITING, State
+from dcc.tracker.register import centres
+from dcc.tracker.states import State
 from tests.support.asking import execute_in, in_reading, in_writing, row_in
 from tests.support.databases import (
     SeededZip,
@@ -165,7 +158,7 @@ class TestWhatWaits:
         for year, month, day, inc, producer, name in reversed(names):
             zip_ = seed_zip(tracker, source, name, centre_id=producer)
             _update(tracker, ZipFile, zip_.zip_id, created=date(year, month, day), inc=inc)
-        in_writing(tracker, delegations.delegate, "H", "J", recorded_by="wrangler")
+        in_writing(tracker, centres.delegate, "H", "J", recorded_by="wrangler")
         assert [plan.key.file_name for plan in _plans(tracker)] == [row[-1] for row in names]
 
     def test_sources_that_are_not_available_or_active_or_do_not_host_it_any_more_are_left_out(
@@ -187,64 +180,7 @@ class TestWhatWaits:
         assert _plans(tracker) == []
 
 
-class TestSourcesOfASession:
-    @only_sqlite
-    def test_those_that_could_be_listed_are_used_or_all_where_none_was_crawled(self, tracker: Engine) -> None:
-        centre = seed_centre(tracker)
-        ok, partial, failed = (seed_source(tracker, centre) for _ in range(3))
-        now = utc_now()
-        with writing(tracker) as connection:
-            row = {"start_time": now, "status": -1, "created": now}
-            crawled, idle = insert_rows(connection, CrawlingSession, [row, row])
-            outcomes = [(ok, "ok"), (partial, "partial"), (failed, "failed")]
-            insert_rows(
-                connection,
-                SourceCrawlRow,
-                [
-                    {"session_id": crawled, "file_source_id": source, "start_time": now, "outcome": outcome}
-                    for source, outcome in outcomes
-                ],
-            )
-            assert sources_to_use(connection, crawled, None) == {ok, partial}
-            assert sources_to_use(connection, idle, None) is None
-
-
-class TestOrphans:
-    def test_downloads_of_a_dead_session_are_cancelled_and_their_zip_actions_wait_on(self, tracker: Engine) -> None:
-        source = seed_source(tracker, seed_centre(tracker))
-        zips = [seed_zip(tracker, source, f"H.2013-10-31.{n}.impc.zip") for n in range(4)]
-        pending = seed_download(tracker, zips[0].hosting_id)
-        running = seed_download(tracker, zips[1].hosting_id, RUNNING)
-        failed = _fail(tracker, zips[2])
-        extracting = seed_download(tracker, zips[3].hosting_id, EXTRACTING)
-        with writing(tracker) as connection:
-            assert cancel_orphans(connection, None).cancelled == 2
-        assert _state(tracker, ZipDownload, pending) == State(Phase.DOWNLOAD, Status.CANCELLED)
-        assert _state(tracker, ZipDownload, running) == State(Phase.DOWNLOAD, Status.CANCELLED)
-        assert _state(tracker, ZipDownload, failed) == NOT_DOWNLOADED
-        assert _state(tracker, ZipDownload, extracting) == EXTRACTING
-        assert [plan.za_id for plan in _plans(tracker)] == [zips[0].za_id, zips[1].za_id]
-        with writing(tracker) as connection:
-            assert cancel_orphans(connection, None).cancelled == 0
-
-
 class TestRetryPolicy:
-    @pytest.mark.parametrize("state", [NOT_DOWNLOADED, WRONG_CHECKSUM])
-    def test_what_did_not_arrive_is_tried_again_by_the_next_session(self, state: State, tracker: Engine) -> None:
-        zip_ = seed_zip(tracker, seed_source(tracker, seed_centre(tracker)))
-        download = _fail(tracker, zip_, state)
-        assert _state(tracker, ZipAction, zip_.za_id) == state
-        assert _reopened(tracker, None) == 1
-        assert _state(tracker, ZipAction, zip_.za_id) == WAITING
-        assert _state(tracker, ZipDownload, download) == state, "the attempt stays on record"
-        (reopening,) = _rows(tracker, Reopening)
-        assert (reopening.za_id, reopening.requested_by, reopening.from_phase_id) == (
-            zip_.za_id,
-            "retry policy",
-            state.phase,
-        )
-        assert _reopened(tracker, None) == 0
-
     @only_sqlite
     def test_what_no_source_of_the_session_hosts_stays_failed(self, tracker: Engine) -> None:
         centre = seed_centre(tracker)
@@ -260,21 +196,6 @@ class TestRetryPolicy:
         assert _reopened(tracker, None) == 0
         _update(tracker, Centre, centre, is_active=True)
         assert _reopened(tracker, {one}) == 1
-
-
-class TestNamedRetries:
-    @only_sqlite
-    def test_a_person_may_have_any_zip_action_processed_again(self, tracker: Engine) -> None:
-        source = seed_source(tracker, seed_centre(tracker))
-        states = [VALID, State(Phase.UNZIP, Status.FAILED), WAITING, EXTRACTING]
-        seeded = [seed_zip(tracker, source, f"{state}.zip", state=state).za_id for state in states]
-        with writing(tracker) as connection:
-            keys = [ZipKey(Action.ADD, f"{state}.zip") for state in states]
-            assert reopen_named(connection, keys, "Ada") == seeded
-        assert [(row.requested_by, row.from_phase_id, row.from_status_id) for row in _rows(tracker, Reopening)] == [
-            ("Ada", *state) for state in states
-        ]
-        assert [plan.za_id for plan in _plans(tracker, None, seeded)] == seeded
 
 
 class TestInterrupted:

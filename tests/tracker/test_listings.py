@@ -1,79 +1,89 @@
-"""What file sources show, written to the tracker set by set and compared with what was known before."""
+"""What file sources list, written to the tracker set by set, by the delta strategy of each; proposed withdrawals."""
+
+from __future__ import annotations
 
 import time
-from datetime import date
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import Engine, Row, select, update
+from sqlalchemy import Connection, Engine, Row, select, update
 
-from dcc.databases.transactions import insert_rows, run_writing, writing
+from dcc.databases.transactions import insert_rows, writing
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.settings import Settings
-from dcc.sources.base import ActionListing, ListedFile, SourceAddress, SourceProtocol
+from dcc.sources.base import ActionListing, DeltaStrategy, ListedFile, SourceAddress, SourceProtocol
 from dcc.tracker.archive_names import stored_name
-from dcc.tracker.listings.basis import ListingBasis, RecordedListing
-from dcc.tracker.listings.recording import ListingRecorder
+from dcc.tracker.hostings.changed_archives import ProposalState, decide_on_proposals, list_proposals, missing_archives
+from dcc.tracker.listings.recording import ListingBasis, ListingRecorder, RecordedListing
 from dcc.tracker.models import (
     AnException,
     Centre,
     CrawlFinding,
     CrawlingSession,
+    FileSource,
     FileSourceHasZip,
     Reopening,
+    XmlFile,
     ZipAction,
     ZipActionLog,
+    ZipDownload,
     ZipFile,
     utc_now,
 )
-from dcc.tracker.states import WAITING, State
-from tests.support.asking import count_in, execute_in, rows_in
-from tests.support.databases import seed_centre, seed_source
+from dcc.tracker.register import file_sources
+from dcc.tracker.register.source_addresses import SourceState
+from dcc.tracker.states import REFUSED, WAITING, State
+from tests.support.asking import count_in, execute_in, in_reading, in_writing, rows_in
+from tests.support.databases import only_sqlite, seed_centre, seed_source
 from tests.support.sent_statements import sent_statements
 from tests.support.trials import MANY
 
+DISABLED, INITIAL, ADDITIVE, FULL = DeltaStrategy
 NAME = "H.2013-10-31.1.impc.zip"
 KEY = ZipKey(Action.ADD, NAME)
-FILE = ListedFile(NAME, 100, 1_400_000_000)
-OTHER = ListedFile("H.2013-10-31.2.impc.zip", 100, 1_400_000_000)
+A, B, C, D = (ListedFile(f"H.2013-10-31.{number}.impc.zip", 100, 1_400_000_000) for number in range(1, 5))
+ONE, TWO = 1, 2
 
 
+@dataclass
 class Shelf:
-    """A tracker with one centre and two sources whose listings can be recorded."""
+    """A tracker with centre H and two sources of it; every listing is a minute after the one before."""
 
-    def __init__(self, tracker: Engine, settings: Settings) -> None:
-        self.tracker, self.settings = tracker, settings
-        self.centre = seed_centre(tracker)
-        self.one, self.two = seed_source(tracker, self.centre), seed_source(tracker, self.centre)
-        now = utc_now()
-        with writing(tracker) as connection:
-            row = {"start_time": now, "status": -1, "created": now}
-            (self.session,) = insert_rows(connection, CrawlingSession, [row])
+    tracker: Engine
+    settings: Settings
+    centre: int
+    session: int
+    now: datetime
 
-    def record(self, *listings: ActionListing, source: int | None = None, quiet_seconds: float = 0) -> RecordedListing:
+    def record(
+        self,
+        *listings: ActionListing,
+        source: int = ONE,
+        delta: DeltaStrategy = ADDITIVE,
+        whole: bool = True,
+        limit: float = 1,
+        quiet_seconds: float = 0,
+    ) -> RecordedListing:
+        self.now += timedelta(minutes=1)
         centres = {name: number for number, name in rows_in(self.tracker, select(Centre.id, Centre.short_name))}
-        number = self.one if source is None else source
-        address = SourceAddress(number, "H", SourceProtocol.SFTP, "host.example", "user", SecretStr("x"), "")
-        return run_writing(
-            self.tracker,
-            lambda connection: ListingRecorder(
-                ListingBasis(
-                    connection, self.session, self.settings.naming, centres, utc_now(), quiet_seconds=quiet_seconds
-                ),
-                address,
-            ).record(listings),
-            patience_seconds=5,
-        )
+        place = (SourceProtocol.SFTP, "host.example", "user", SecretStr("x"), "")
 
-    def add(self, *files: ListedFile, source: int | None = None) -> RecordedListing:
+        def work(connection: Connection) -> RecordedListing:
+            facts = (connection, self.session, self.settings.naming, centres, self.now)
+            basis = ListingBasis(*facts, quiet_seconds, limit)
+            return ListingRecorder(basis, SourceAddress(source, "H", *place, delta=delta)).record(listings, whole=whole)
+
+        return in_writing(self.tracker, work)
+
+    def add(
+        self, *files: ListedFile, source: int = ONE, delta: DeltaStrategy = ADDITIVE, limit: float = 1
+    ) -> RecordedListing:
         """Record a listing of `add`, the only directory."""
-        return self.record(ActionListing(Action.ADD, zips=files), source=source)
-
-    def set_state(self, state: State) -> None:
-        values = {"phase_id": int(state.phase), "status_id": int(state.status)}
-        execute_in(self.tracker, update(ZipAction).values(**values))
+        return self.record(ActionListing(Action.ADD, zips=files), source=source, delta=delta, limit=limit)
 
     def rows(self, model: type) -> list[Row[tuple[object, ...]]]:
         table = model.__table__  # type: ignore[attr-defined]
@@ -82,70 +92,76 @@ class Shelf:
     def states(self) -> list[State]:
         return [State(Phase(row.phase_id), Status(row.status_id)) for row in self.rows(ZipAction)]
 
-    def hosting(self) -> Row[tuple[object, ...]]:
-        return self.rows(FileSourceHasZip)[0]
+    def hosting(self) -> tuple[int | None, bool]:
+        """Size of the first archive as it is recorded, and whether it counts as gone."""
+        row = self.rows(FileSourceHasZip)[0]
+        return row.size_bytes, row.gone_since is not None
+
+    def load(self) -> None:
+        """Have the tracker say that a document of each archive stands in the QC database."""
+        with writing(self.tracker) as connection:
+            hostings = connection.scalars(select(FileSourceHasZip.id)).all()
+            state = {"phase_id": int(Phase.QC), "status_id": int(Status.DONE)}
+            times = {"request": self.now, "received": self.now}
+            downloads = insert_rows(connection, ZipDownload, [{"zf_id": one, **times, **state} for one in hostings])
+            names = [{"zip_id": one, "fname": f"document {one}.xml", **state} for one in downloads]
+            insert_rows(connection, XmlFile, names)
+            connection.execute(update(ZipAction).values(state))
+
+    def proposed(self, *states: ProposalState) -> list[tuple[int, str, ProposalState]]:
+        found = in_reading(self.tracker, list_proposals, states=states or (ProposalState.OPEN,))
+        return [(one.source, one.key.file_name, one.state) for one in found]
+
+    def missing(self, source: int | None = None) -> list[tuple[int, str, bool, bool, bool, str | None]]:
+        found = in_reading(self.tracker, missing_archives, source)
+        return [(m.source, m.key.file_name, m.believed, m.loaded, m.elsewhere, m.proposal) for m in found]
 
 
 @pytest.fixture
 def shelf(tracker: Engine, settings: Settings) -> Shelf:
-    return Shelf(tracker, settings)
+    centre, now = seed_centre(tracker), utc_now()
+    assert [seed_source(tracker, centre), seed_source(tracker, centre)] == [ONE, TWO]
+    row = {"start_time": now, "status": -1, "created": now}
+    (session,) = in_writing(tracker, insert_rows, CrawlingSession, [row])
+    return Shelf(tracker, settings, centre, session, now)
 
 
 class TestNewArchives:
     def test_a_new_archive_waits_for_download_with_all_that_its_name_and_listing_say(self, shelf: Shelf) -> None:
         found = shelf.add(ListedFile(NAME, 100, 1_400_000_000, has_md5=True))
         assert (found.listed, found.known, found.new_zips) == (1, 0, [KEY])
-        (archive,) = shelf.rows(ZipFile)
-        assert (archive.file_name, archive.centre_id, archive.created, archive.inc, archive.size_bytes) == (
-            NAME,
-            shelf.centre,
-            date(2013, 10, 31),
-            1,
-            100,
-        )
-        assert archive.content_md5 is None
-        (action,) = shelf.rows(ZipAction)
-        assert (action.zip_id, action.todo_id) == (archive.id, ACTION_IDS[Action.ADD])
-        assert shelf.states() == [WAITING]
-        hosting = shelf.hosting()
-        assert (hosting.za_id, hosting.file_source_id, hosting.num_retries) == (action.id, shelf.one, 0)
-        assert (hosting.size_bytes, hosting.modified, hosting.has_md5) == (100, 1_400_000_000, True)
-        assert hosting.gone_since is None
-
-    def test_the_same_archive_at_several_sources_is_one_zip_action_with_several_hostings(self, shelf: Shelf) -> None:
-        shelf.add(FILE)
-        found = shelf.add(FILE, source=shelf.two)
-        assert (found.listed, found.known, found.new_zips, found.findings) == (1, 0, [], [])
-        (action,) = shelf.rows(ZipAction)
-        assert [(row.za_id, row.file_source_id) for row in shelf.rows(FileSourceHasZip)] == [
-            (action.id, shelf.one),
-            (action.id, shelf.two),
-        ]
+        (archive,), (action,) = shelf.rows(ZipFile), shelf.rows(ZipAction)
+        named = (archive.file_name, archive.centre_id, archive.created, archive.inc)
+        assert named == (NAME, shelf.centre, date(2013, 10, 31), 1)
+        assert (archive.size_bytes, archive.content_md5) == (100, None)
+        assert (action.zip_id, action.todo_id, shelf.states()) == (archive.id, ACTION_IDS[Action.ADD], [WAITING])
+        # Elsewhere it is the same submission.
+        again = shelf.add(A, source=TWO)
+        assert (again.listed, again.known, again.new_zips, again.findings) == (1, 0, [], [])
+        listed = [(one.size_bytes, one.modified, one.has_md5, one.gone_since) for one in shelf.rows(FileSourceHasZip)]
+        assert listed == [(100, 1_400_000_000, has_md5, None) for has_md5 in (True, False)]
+        hosted = [(one.za_id, one.file_source_id, one.num_retries) for one in shelf.rows(FileSourceHasZip)]
+        assert hosted == [(action.id, source, 0) for source in (ONE, TWO)]
 
     def test_another_size_at_another_source_is_reported_once(self, shelf: Shelf) -> None:
-        shelf.add(FILE)
-        other = ListedFile(NAME, 1_234, FILE.modified)
-        (finding,) = shelf.add(other, source=shelf.two).findings
+        shelf.add(A)
+        other = ListedFile(NAME, 1_234, A.modified)
+        (finding,) = shelf.add(other, source=TWO).findings
         assert (finding.kind, finding.key) == ("size_differs", KEY)
         assert "1,234 bytes on file source 2 (H, sftp://host.example) but 100 bytes where" in finding.message
-        assert shelf.add(other, source=shelf.two).findings == []
+        assert shelf.add(other, source=TWO).findings == []
         (row,) = shelf.rows(CrawlFinding)
-        assert (row.kind, row.file_name, row.session_id, row.file_source_id) == (
-            "size_differs",
-            f"add/{NAME}",
-            shelf.session,
-            shelf.two,
-        )
-        assert row.message == finding.message
+        assert (row.kind, row.file_name, row.message) == ("size_differs", f"add/{NAME}", finding.message)
+        assert (row.session_id, row.file_source_id) == (shelf.session, TWO)
         assert shelf.rows(ZipFile)[0].size_bytes == 100
 
     def test_the_same_name_under_another_action_is_another_file(self, shelf: Shelf) -> None:
-        changed = ListedFile(NAME, 1_234, FILE.modified)
-        for source in (shelf.one, shelf.two):
-            added = ActionListing(Action.ADD, zips=(FILE,))
+        changed = ListedFile(NAME, 1_234, A.modified)
+        for source in (ONE, TWO):
+            added = ActionListing(Action.ADD, zips=(A,))
             edited = ActionListing(Action.EDIT, zips=(changed,))
             assert shelf.record(added, edited, source=source).findings == []
-        later = ActionListing(Action.DELETE, zips=(ListedFile(NAME, 55, FILE.modified),))
+        later = ActionListing(Action.DELETE, zips=(ListedFile(NAME, 55, A.modified),))
         assert shelf.record(later).findings == []
 
     @pytest.mark.both_databases
@@ -159,27 +175,25 @@ class TestNewArchives:
 
 
 class TestRefusedNames:
-    REASONS = {  # noqa: RUF012
-        "X.2013-10-31.1.impc.zip": "not registered",
-        "H.2013-02-31.1.impc.zip": "not in the calendar",
-        "old copy.H.2013-10-31.1.impc.zip": "does not follow",
-        "\\xff\\x0a.zip": "does not follow",
-        "数据😀.zip": "does not follow",
-        "'; DROP TABLE zip_file; --.zip": "does not follow",
-        ".zip": "does not follow",
-    }
-
     @pytest.mark.both_databases
     def test_an_archive_whose_name_does_not_conform_is_recorded_with_the_reason(self, shelf: Shelf) -> None:
-        files = [ListedFile(name, 1, 1) for name in self.REASONS]
+        reasons = {"X.2013-10-31.1.impc.zip": "not registered", "H.2013-02-31.1.impc.zip": "not in the calendar"}
+        odd = (
+            "old copy.H.2013-10-31.1.impc.zip",
+            "\\xff\\x0a.zip",
+            "数据😀.zip",
+            "'; DROP TABLE zip_file; --.zip",
+            ".zip",
+        )
+        reasons |= dict.fromkeys(odd, "does not follow")
+        files = [ListedFile(name, 1, 1) for name in reasons]
         found = shelf.add(*files)
         assert (found.listed, found.new_zips) == (7, [])
-        assert [key.file_name for key, _ in found.refused_zips] == list(self.REASONS)
-        assert all(reason in told for (_, told), reason in zip(found.refused_zips, self.REASONS.values(), strict=True))
-        assert shelf.states() == [State(Phase.ZIP_NAME, Status.FAILED)] * 7
-        assert [(row.file_name, row.centre_id, row.created, row.inc) for row in shelf.rows(ZipFile)] == [
-            (name, None, None, None) for name in self.REASONS
-        ]
+        assert [key.file_name for key, _ in found.refused_zips] == list(reasons)
+        assert all(reason in told for (_, told), reason in zip(found.refused_zips, reasons.values(), strict=True))
+        assert shelf.states() == [REFUSED] * 7
+        recorded = [(row.file_name, row.centre_id, row.created, row.inc) for row in shelf.rows(ZipFile)]
+        assert recorded == [(name, None, None, None) for name in reasons]
         (kind,) = shelf.rows(AnException)
         assert kind.short_name == "BadFileNameError"
         assert [(row.za_id, row.exception_id, row.message) for row in shelf.rows(ZipActionLog)] == [
@@ -192,25 +206,22 @@ class TestRefusedNames:
         assert len(shelf.rows(ZipActionLog)) == 7
 
     @pytest.mark.both_databases
-    def test_names_too_long_for_the_tracker_are_kept_apart_and_known_again(self, shelf: Shelf) -> None:
-        names = ["é" * 200 + "1.zip", "é" * 200 + "2.zip", "\\xff" * 60 + ".zip"]
-        listed = [ListedFile(name, 1, 1) for name in names]
-        assert len(shelf.add(*listed).refused_zips) == 3
-        assert [row.file_name for row in shelf.rows(ZipFile)] == [stored_name(name) for name in names]
-        assert shelf.add(*listed).known == 3
-
-    @pytest.mark.both_databases
-    def test_names_that_differ_in_case_or_accent_only_are_different_archives(self, shelf: Shelf) -> None:
+    def test_names_that_are_too_long_or_differ_in_case_or_accent_only_are_kept_apart_and_known_again(
+        self, shelf: Shelf
+    ) -> None:
         names = ["h.zip", "H.zip", "é.zip", "e.zip", "e\u0301.zip", "ß.zip", "ss.zip"]
-        assert len(shelf.add(*(ListedFile(name, 1, 1) for name in names)).refused_zips) == 7
-        assert len(shelf.rows(ZipFile)) == 7
+        names += ["é" * 200 + "1.zip", "é" * 200 + "2.zip", "\\xff" * 60 + ".zip"]
+        listed = [ListedFile(name, 1, 1) for name in names]
+        assert len(shelf.add(*listed).refused_zips) == 10
+        assert [row.file_name for row in shelf.rows(ZipFile)] == [stored_name(name) for name in names]
+        assert shelf.add(*listed).known == 10
 
     @pytest.mark.both_databases
     def test_a_centre_registered_later_makes_its_archives_acceptable(self, shelf: Shelf) -> None:
         file = ListedFile("J.2013-10-31.7.impc.zip", 1, 1)
-        shelf.add(file, FILE)
+        shelf.add(file, A)
         centre = seed_centre(shelf.tracker, "J")
-        found = shelf.add(file, FILE)
+        found = shelf.add(file, A)
         assert found.accepted_zips == [ZipKey(Action.ADD, file.name)]
         assert (found.known, found.new_zips) == (2, [])
         assert shelf.states() == [WAITING, WAITING]
@@ -218,88 +229,75 @@ class TestRefusedNames:
         assert (archive.centre_id, archive.created, archive.inc) == (centre, date(2013, 10, 31), 7)
         (reopening,) = shelf.rows(Reopening)
         assert (reopening.requested_by, reopening.from_phase_id) == ("crawl", Phase.ZIP_NAME)
-        assert shelf.add(file, FILE).accepted_zips == []
+        assert shelf.add(file, A).accepted_zips == []
 
 
-class TestChanges:
-    """Content that changed under its name was never noticed."""
-
-    @pytest.mark.parametrize(
-        "now",
-        [ListedFile(NAME, 101, 1_400_000_000), ListedFile(NAME, 100, 1_400_000_001), ListedFile(NAME, 0, 0)],
-        ids=["size", "time", "both"],
-    )
-    def test_another_size_or_time_is_reported_once_and_what_was_downloaded_stands(
-        self, now: ListedFile, shelf: Shelf
-    ) -> None:
-        shelf.add(FILE)
-        shelf.set_state(State(Phase.XSD, Status.DONE))
-        found = shelf.add(now)
-        assert (found.changed, found.known, found.new_zips) == (1, 1, [])
-        (finding,) = found.findings
-        assert finding.kind == "changed"
-        assert f"dcc retry add/{NAME}" in finding.message
-        assert shelf.states() == [State(Phase.XSD, Status.DONE)]
-        assert shelf.rows(ZipFile)[0].size_bytes == 100
-        assert (shelf.hosting().size_bytes, shelf.hosting().modified) == (now.size_bytes, now.modified)
-        assert shelf.add(now).changed == 0
-        assert len(shelf.rows(CrawlFinding)) == 1
-
-    @pytest.mark.parametrize(
-        "state", [WAITING, State(Phase.DOWNLOAD, Status.FAILED), State(Phase.ZIP_MD5, Status.FAILED)]
-    )
-    def test_an_archive_still_to_be_downloaded_is_taken_as_it_is(self, state: State, shelf: Shelf) -> None:
-        shelf.add(FILE)
-        shelf.set_state(state)
-        (finding,) = shelf.add(ListedFile(NAME, 150, 1_500_000_000)).findings
-        assert "100 bytes, modified 2014-05-13 16:53:20 UTC" in finding.message
-        assert "150 bytes, modified 2017-07-14 02:40:00 UTC" in finding.message
-        assert "not been downloaded yet; the new content is" in finding.message
-        assert shelf.rows(ZipFile)[0].size_bytes == 150
+NOT_YET = "not been downloaded yet; the new content is"
 
 
-class TestGone:
-    """Files removed from a source stayed hosted for ever."""
+@pytest.mark.parametrize(
+    ("state", "size", "modified", "told"),
+    [
+        (State(Phase.XSD, Status.DONE), 150, 1_400_000_000, f"dcc retry add/{NAME}"),
+        (State(Phase.XSD, Status.DONE), 100, 1_500_000_000, f"dcc retry add/{NAME}"),
+        (WAITING, 150, 1_500_000_000, NOT_YET),
+        (State(Phase.DOWNLOAD, Status.FAILED), 0, 0, NOT_YET),
+        (State(Phase.ZIP_MD5, Status.FAILED), 150, 1_500_000_000, NOT_YET),
+    ],
+)
+def test_another_size_or_time_is_reported_once_and_taken_unless_it_was_downloaded(
+    state: State, size: int, modified: int, told: str, shelf: Shelf
+) -> None:
+    shelf.add(A)
+    execute_in(shelf.tracker, update(ZipAction).values(phase_id=int(state.phase), status_id=int(state.status)))
+    now = ListedFile(NAME, size, modified)
+    found = shelf.add(now)
+    assert (found.changed, found.known, found.new_zips) == (1, 1, [])
+    (finding,) = found.findings
+    assert (finding.kind, told in finding.message) == ("changed", True)
+    assert "100 bytes, modified 2014-05-13 16:53:20 UTC" in finding.message
+    assert f"{size} bytes, modified {datetime.fromtimestamp(modified, UTC):%Y-%m-%d %H:%M:%S} UTC" in finding.message
+    assert shelf.states() == [state]
+    assert shelf.rows(ZipFile)[0].size_bytes == (size if told is NOT_YET else 100)
+    assert [(row.size_bytes, row.modified) for row in shelf.rows(FileSourceHasZip)] == [(size, modified)]
+    assert shelf.add(now).changed == 0
+    assert len(shelf.rows(CrawlFinding)) == 1
 
-    def test_an_archive_that_went_is_gone_once_and_back_when_it_is_listed_again(self, shelf: Shelf) -> None:
-        shelf.add(FILE, OTHER)
-        assert shelf.add(OTHER).gone == 1
-        since = shelf.hosting().gone_since
-        assert since is not None
-        assert shelf.add(OTHER).gone == 0
-        assert shelf.hosting().gone_since == since
-        found = shelf.add(FILE, OTHER)
-        assert (found.known, found.new_zips, found.changed) == (2, [], 0)
-        assert shelf.hosting().gone_since is None
-        assert shelf.states() == [WAITING, WAITING]
 
-    def test_a_directory_that_was_not_listed_says_nothing_of_its_archives(self, shelf: Shelf) -> None:
-        shelf.record(ActionListing(Action.ADD, zips=(FILE,)), ActionListing(Action.EDIT, zips=(FILE, OTHER)))
-        found = shelf.record(ActionListing(Action.EDIT, zips=(OTHER,)))
-        assert found.gone == 1
-        assert [row.gone_since is None for row in shelf.rows(FileSourceHasZip)] == [True, False, True]
+def test_an_archive_that_went_is_gone_once_and_back_when_it_is_listed_again(shelf: Shelf) -> None:
+    def gone() -> list[datetime | None]:
+        return [row.gone_since for row in shelf.rows(FileSourceHasZip)]
 
-    def test_what_one_source_lost_another_still_hosts(self, shelf: Shelf) -> None:
-        shelf.add(FILE, OTHER)
-        shelf.add(FILE, source=shelf.two)
-        shelf.add(OTHER)
-        assert [row.gone_since is None for row in shelf.rows(FileSourceHasZip)] == [False, True, True]
+    shelf.add(A, B)
+    shelf.add(A, source=TWO)
+    assert shelf.add(B).gone == 1
+    since = shelf.now
+    assert gone() == [since, None, None]
+    assert shelf.add(B).gone == 0
+    assert gone() == [since, None, None]
+    # A directory that was not listed tells nothing of its archives.
+    shelf.record(ActionListing(Action.EDIT, zips=(A,)))
+    assert gone() == [since, None, None, None]
+    found = shelf.add(A, B)
+    assert (found.known, found.new_zips, found.changed) == (2, [], 0)
+    assert gone() == [None] * 4
+    assert shelf.states() == [WAITING] * 3
 
 
 def test_an_archive_is_young_by_its_time_or_a_new_one_where_that_tells_nothing(shelf: Shelf) -> None:
     """Which archives are to be looked at once more: by the time that the source tells, if it can be right."""
-    now = int(time.time())
 
     def young(day: int, quiet_seconds: float, *ages: int | None) -> list[bool]:
         """Of archives of a day that are so many seconds old by their source, which are to be looked at again."""
+        now = int(shelf.now.replace(tzinfo=UTC).timestamp())
+        shelf.now -= timedelta(minutes=1)
         files = [
             ListedFile(f"H.2013-10-{day:02}.{inc}.impc.zip", 100, None if age is None else now - age)
             for inc, age in enumerate(ages)
         ]
         found = shelf.record(ActionListing(Action.ADD, zips=tuple(files)), quiet_seconds=quiet_seconds)
         told = [ZipKey(Action.ADD, file.name) in found.unsettled for file in files]
-        hostings = shelf.rows(FileSourceHasZip)[-len(files) :]
-        assert [row.uploading_since is not None for row in hostings] == told
+        assert [row.uploading_since is not None for row in shelf.rows(FileSourceHasZip)[-len(files) :]] == told
         return told
 
     assert young(1, 5, 0, 4, 60, -3_600, None) == [True, True, False, True, True]
@@ -328,20 +326,6 @@ def test_very_many_archives_are_recorded_within_seconds(shelf: Shelf) -> None:
     assert count_in(shelf.tracker, FileSourceHasZip) == MANY + 3
 
 
-def test_the_time_for_each_new_archive_does_not_grow_with_their_number(shelf: Shelf) -> None:
-    """Many are recorded in parts of 5,000: so much is one part."""
-
-    def seconds(year: int, count: int) -> float:
-        files = [ListedFile(f"H.{year}-10-{1 + n % 31:02}.{n // 31}.impc.zip", n, n) for n in range(count)]
-        began = time.process_time()
-        shelf.add(*files)
-        return time.process_time() - began
-
-    seconds(2010, 10)
-    few, many = seconds(2011, 500), seconds(2012, 5_000)
-    assert many < 14 * few, many / few
-
-
 @pytest.mark.both_databases
 def test_the_number_of_statements_grows_with_what_is_new_in_steps_only(shelf: Shelf) -> None:
     def files(day: int, count: int) -> list[ListedFile]:
@@ -359,3 +343,139 @@ def test_the_number_of_statements_grows_with_what_is_new_in_steps_only(shelf: Sh
         shelf.add(*files(1, 400))
     for sent in (first, nothing_new, all_missed, all_gone, all_back):
         assert len(sent) < 25, sent
+
+
+def resized(file: ListedFile) -> ListedFile:
+    return ListedFile(file.name, 200, file.modified)
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    ("delta", "size", "changed", "gone", "proposed"),
+    [
+        (DISABLED, 100, 0, False, 0),
+        (INITIAL, 200, 0, False, 0),
+        (ADDITIVE, 200, 1, True, 0),
+        (FULL, 200, 1, True, 1),
+    ],
+    ids=str,
+)
+def test_what_each_strategy_records(
+    shelf: Shelf, delta: DeltaStrategy, size: int, changed: int, gone: bool, proposed: int
+) -> None:
+    assert len(shelf.add(A, B, delta=delta).new_zips) == 2
+    # What still waits is recorded as it is listed with each of them: it would be fetched wrongly else.
+    assert shelf.add(resized(A), B, delta=delta).changed == 1
+    assert shelf.hosting() == (200, False)
+    shelf.add(A, B, delta=delta)
+    shelf.load()
+    result = shelf.add(resized(A), B, C, delta=delta)
+    assert (result.changed, len(result.new_zips), shelf.hosting()) == (changed, 1, (size, False))
+    result = shelf.add(B, C, delta=delta)
+    assert (result.gone, shelf.hosting()) == (int(gone), (size, gone))
+    assert len(shelf.proposed()) == proposed
+
+
+def test_what_a_whole_listing_lists_no_more_is_proposed_once(shelf: Shelf) -> None:
+    shelf.add(A, B, C, D, delta=FULL)
+    shelf.load()
+    (finding,) = [one for one in shelf.add(C, D, delta=FULL).findings if one.kind == "withdrawal_proposed"]
+    assert "add: 2 archives of file source 1" in finding.message
+    assert "dcc data proposals" in finding.message
+    both = [(ONE, A.name, ProposalState.OPEN), (ONE, B.name, ProposalState.OPEN)]
+    assert shelf.proposed() == both
+    first = in_reading(shelf.tracker, list_proposals)[0]
+    assert (first.since, first.created, first.documents) == (shelf.now, shelf.now, ("document 1.xml",))
+    assert shelf.add(C, D, delta=FULL).findings == []
+    assert shelf.proposed() == both
+    assert shelf.missing() == [(ONE, one.name, True, True, False, "open") for one in (A, B)]
+    assert shelf.missing(TWO) == []
+
+
+def test_an_archive_that_comes_back_closes_its_open_proposal_and_is_proposed_when_it_goes_again(
+    shelf: Shelf,
+) -> None:
+    shelf.add(A, B, delta=FULL)
+    shelf.load()
+    shelf.add(B, delta=FULL)
+    # On any source: whoever hosts it, it is not gone.
+    shelf.add(A, source=TWO, delta=ADDITIVE)
+    assert shelf.proposed(*ProposalState) == [(ONE, A.name, ProposalState.CAME_BACK)]
+    shelf.add(B, delta=FULL)
+    assert shelf.proposed() == []
+    assert shelf.missing() == [(ONE, A.name, True, True, True, "came_back")]
+    shelf.add(A, B, delta=FULL)
+    assert shelf.missing() == []
+    shelf.add(C, source=TWO, delta=ADDITIVE)
+    shelf.add(B, delta=FULL)
+    assert shelf.proposed() == [(ONE, A.name, ProposalState.OPEN)]
+
+
+def test_what_was_turned_down_is_proposed_again_only_after_it_was_back(shelf: Shelf) -> None:
+    shelf.add(A, B, delta=FULL)
+    shelf.load()
+    shelf.add(B, delta=FULL)
+    with writing(shelf.tracker) as connection:
+        (open_one,) = list_proposals(connection)
+        decide_on_proposals(connection, [open_one.za_id], ProposalState.TURNED_DOWN, author="a" * 64, reason="r" * 256)
+    (turned_down,) = in_reading(shelf.tracker, list_proposals, states=[ProposalState.TURNED_DOWN])
+    assert (turned_down.decided_by, turned_down.reason) == ("a" * 64, "r" * 255), "cut to their columns"
+    assert turned_down.decided is not None
+    for files in ([B], [A, B]):
+        shelf.add(*files, delta=FULL)
+        assert shelf.proposed() == []
+    shelf.add(B, delta=FULL)
+    assert shelf.proposed() == [(ONE, A.name, ProposalState.OPEN)]
+
+
+@only_sqlite
+def test_nothing_is_proposed_after_a_listing_in_part_or_one_that_is_not_believed(shelf: Shelf) -> None:
+    everything = (A, B, C, D)
+    shelf.add(*everything, delta=FULL)
+    shelf.load()
+    shelf.record(ActionListing(Action.ADD, zips=(B, C, D)), whole=False, delta=FULL)
+    assert (shelf.hosting(), shelf.proposed()) == ((100, True), [])
+    shelf.add(*everything, delta=FULL)
+    assert shelf.add(D, limit=0.2, delta=FULL).shrunk
+    assert shelf.proposed() == []
+    assert [row[2] for row in shelf.missing()] == [False] * 3
+    shelf.add(D, limit=0.2, delta=FULL)
+    assert len(shelf.proposed()) == 3
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    ("case", "proposed"),
+    [
+        ("no document of it stands", False),
+        ("another source hosts it", False),
+        ("another source that was removed hosts it", True),
+        ("it went while the strategy was additive", True),
+        ("another source proposed it", True),
+    ],
+)
+def test_what_is_proposed(shelf: Shelf, case: str, proposed: bool) -> None:
+    shelf.add(A, B, delta=FULL)
+    if case.startswith("another source"):
+        shelf.add(A, B, source=TWO, delta=FULL)
+    if case != "no document of it stands":
+        shelf.load()
+    if case == "another source that was removed hosts it":
+        in_writing(shelf.tracker, file_sources.set_source_state, TWO, SourceState.REMOVED)
+    if case == "it went while the strategy was additive":
+        shelf.add(B, delta=ADDITIVE)
+        assert shelf.proposed() == []
+    shelf.add(B, delta=FULL)
+    if case == "another source proposed it":
+        shelf.add(B, source=TWO, delta=FULL)
+        shelf.add(B, delta=FULL)
+        assert shelf.proposed() == [(TWO, A.name, ProposalState.OPEN)]
+        return
+    assert shelf.proposed() == ([(ONE, A.name, ProposalState.OPEN)] if proposed else [])
+
+
+def test_the_strategy_is_kept_with_the_source(shelf: Shelf) -> None:
+    with writing(shelf.tracker) as connection:
+        assert connection.scalars(select(FileSource.delta)).all() == ["additive", "additive"]
+        file_sources.change_source(connection, TWO, delta=FULL)
+        assert [entry.delta for entry in file_sources.list_sources(connection)] == [ADDITIVE, FULL]

@@ -1,23 +1,283 @@
 """The algebra of phase and status, and that nothing writes them but `progress`."""
 
+from __future__ import annotations
+
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from itertools import permutations
 from pathlib import Path
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import Engine, delete, select
 
+from dcc.databases.schema import init_database
 from dcc.phases import Phase, Status
+from dcc.settings import Settings
+from dcc.tracker import progress
+from dcc.tracker.database import open_tracker
+from dcc.tracker.models import DocumentReopening, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile, utc_now
+from dcc.tracker.progress import Proposal, Subject
 from dcc.tracker.states import REQUESTED, WAITING, State, advance, roll_up
+from tests.support.asking import execute_in, in_writing, row_in, rows_in
+from tests.support.databases import (
+    SeededZip,
+    seed_centre,
+    seed_documents,
+    seed_download,
+    seed_hosting,
+    seed_source,
+    seed_zip,
+)
+from tests.support.trials import trials
 
 STATES = [State(phase, status) for phase in Phase for status in Status]
-states = st.sampled_from(STATES)
+MODELS: dict[Subject, type[ZipAction] | type[ZipDownload] | type[XmlFile]] = {
+    Subject.ZIP_ACTION: ZipAction,
+    Subject.ZIP_DOWNLOAD: ZipDownload,
+    Subject.XML_FILE: XmlFile,
+}
+
+NOT_DOWNLOADED = State(Phase.DOWNLOAD, Status.FAILED)
+EXTRACTED = State(Phase.UNZIP, Status.DONE)
+REFUSED = State(Phase.XML_NAME, Status.FAILED)
+CHECKING = State(Phase.XSD, Status.RUNNING)
+VALID = State(Phase.XSD, Status.DONE)
+INVALID = State(Phase.XSD, Status.FAILED)
+
+
+@pytest.fixture
+def archive(tracker: Engine) -> SeededZip:
+    return seed_zip(tracker, seed_source(tracker, seed_centre(tracker)))
+
+
+def propose(tracker: Engine, *proposals: Proposal) -> dict[tuple[Subject, int], State]:
+    return in_writing(tracker, progress.report, proposals)
+
+
+def on_download(number: int, state: State, *, promote: bool = True) -> Proposal:
+    return Proposal(Subject.ZIP_DOWNLOAD, number, state, promote)
+
+
+def on_document(number: int, state: State, *, promote: bool = True) -> Proposal:
+    return Proposal(Subject.XML_FILE, number, state, promote)
+
+
+def states(tracker: Engine, subject: Subject) -> dict[int, State]:
+    model = MODELS[subject]
+    with tracker.connect() as connection:
+        rows = connection.execute(select(model.id, model.phase_id, model.status_id))
+        return {number: State(Phase(phase), Status(status)) for number, phase, status in rows}
+
+
+def action_state(tracker: Engine, archive: SeededZip) -> State:
+    return states(tracker, Subject.ZIP_ACTION)[archive.za_id]
+
+
+# Adding
+
+
+@pytest.mark.both_databases
+def test_a_download_begins_requested_and_leaves_its_zip_action_waiting(tracker: Engine, archive: SeededZip) -> None:
+    requested = utc_now()
+    hosting_ids = [archive.hosting_id, archive.hosting_id]
+    ids = in_writing(tracker, progress.add_downloads, hosting_ids, requested)
+    rows = rows_in(tracker, select(ZipDownload.request, ZipDownload.received).order_by(ZipDownload.id))
+    assert [tuple(row) for row in rows] == [(requested, requested)] * 2
+    assert states(tracker, Subject.ZIP_DOWNLOAD) == dict.fromkeys(ids, REQUESTED)
+    assert action_state(tracker, archive) == WAITING
+
+
+# Re-opening and cancelling
+
+
+@pytest.mark.both_databases
+def test_reopening_sets_a_zip_action_back_and_keeps_what_was(tracker: Engine, archive: SeededZip) -> None:
+    download = seed_download(tracker, archive.hosting_id)
+    propose(tracker, on_download(download, NOT_DOWNLOADED))
+    assert action_state(tracker, archive) == NOT_DOWNLOADED
+    before = utc_now()
+    in_writing(tracker, progress.reopen, [archive.za_id, archive.za_id], requested_by="w" * 70, reason="r" * 300)
+    assert action_state(tracker, archive) == WAITING
+    assert states(tracker, Subject.ZIP_DOWNLOAD) == {download: NOT_DOWNLOADED}
+    row = row_in(tracker, select(Reopening.__table__))
+    assert (row.za_id, row.from_phase_id, row.from_status_id) == (archive.za_id, *NOT_DOWNLOADED)
+    assert (row.requested_by, row.reason, row.last_download_id) == ("w" * 64, "r" * 256, download)
+    assert before <= row.created <= utc_now()
+
+
+@pytest.mark.both_databases
+def test_reopening_cancels_downloads_under_way_and_no_others(tracker: Engine, archive: SeededZip) -> None:
+    unzipping = State(Phase.UNZIP, Status.RUNNING)
+    processed = State(Phase.QC, Status.PENDING)
+    present = (REQUESTED, unzipping, VALID, INVALID, processed)
+    found = [seed_download(tracker, archive.hosting_id, state) for state in present]
+    other = seed_zip(tracker, seed_source(tracker, seed_centre(tracker, "J")), "J.2026-01-31.1.impc.zip")
+    untouched = seed_download(tracker, other.hosting_id)
+    in_writing(tracker, progress.reopen, [archive.za_id], "me", "Again.")
+    assert states(tracker, Subject.ZIP_DOWNLOAD) == {
+        found[0]: State(Phase.DOWNLOAD, Status.CANCELLED),
+        found[1]: State(Phase.UNZIP, Status.CANCELLED),
+        found[2]: VALID,
+        found[3]: INVALID,
+        found[4]: processed,
+        untouched: REQUESTED,
+    }
+
+
+# The database against the algebra
+
+
+@dataclass
+class _Model:
+    """What the tracker should hold: three documents in each of two downloads of one submission."""
+
+    action: State
+    downloads: dict[int, State]
+    documents: dict[int, dict[int, State]]
+
+    def report(self, proposals: Sequence[Proposal]) -> None:
+        ours = {number: download for download, found in self.documents.items() for number in found}
+        for subject, number, new, _ in proposals:
+            if subject is Subject.ZIP_ACTION:
+                self.action = advance(self.action, new)
+            elif subject is Subject.ZIP_DOWNLOAD:
+                self.downloads[number] = advance(self.downloads[number], new)
+            else:
+                found = self.documents[ours[number]]
+                found[number] = advance(found[number], new)
+        last = {(proposal.subject, proposal.id): proposal.promote for proposal in proposals}
+        upwards = set()
+        for download, found in self.documents.items():
+            promoted = [number for number in found if last.get((Subject.XML_FILE, number))]
+            if promoted and (state := roll_up(found.values())):
+                self.downloads[download] = advance(self.downloads[download], state)
+            if last.get((Subject.ZIP_DOWNLOAD, download), bool(promoted)):
+                upwards.add(download)
+        if (latest := self.latest()) in upwards:
+            self.action = advance(self.action, self.downloads[latest])
+
+    def latest(self) -> int:
+        """The later download; where that fetched nothing, the earlier one, if that had the bytes."""
+        earlier, later = sorted(self.downloads)
+        fetched_nothing = self.downloads[later] in {NOT_DOWNLOADED, State(Phase.DOWNLOAD, Status.CANCELLED)}
+        phase, status = self.downloads[earlier]
+        brought = phase > Phase.DOWNLOAD and not (status is Status.CANCELLED and phase <= Phase.XSD)
+        return earlier if fetched_nothing and brought else later
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Engine, list[int]]]:
+    """A SQLite tracker with two file sources, used by all examples of the properties."""
+    home: Path = tmp_path_factory.mktemp("scratch") / "home"
+    engine = open_tracker(Settings(home=home, tracker_url=None))
+    init_database(engine)
+    centre = seed_centre(engine)
+    yield engine, [seed_source(engine, centre) for _ in range(2)]
+    engine.dispose()
+
+
+document_states = st.lists(
+    st.sampled_from([state for state in STATES if state.phase > Phase.UNZIP]), min_size=3, max_size=3
+)
+
+
+@given(
+    before=document_states,
+    set_back=st.dictionaries(st.integers(0, 2), st.sampled_from([s for s in STATES if s.phase > Phase.UNZIP])),
+    after=st.lists(st.tuples(st.integers(0, 2), st.sampled_from(STATES)), max_size=3),
+    is_latest=st.booleans(),
+)
+@settings(max_examples=trials(60))
+def test_documents_set_back_leave_their_parents_as_if_they_had_never_been_further(
+    scratch: tuple[Engine, list[int]],
+    before: list[State],
+    set_back: dict[int, State],
+    after: list[tuple[int, State]],
+    is_latest: bool,
+) -> None:
+    """The algebra holds from where documents were set to, as it does from where they began."""
+    tracker, (source, _) = scratch
+    execute_in(tracker, delete(ZipFile))
+    archive = seed_zip(tracker, source)
+    download = seed_download(tracker, archive.hosting_id, EXTRACTED)
+    documents = seed_documents(tracker, download, 3)
+    propose(tracker, *(on_document(number, state) for number, state in zip(documents, before, strict=True)))
+    if not is_latest:
+        seed_download(tracker, archive.hosting_id)
+    started = [advance(State(Phase.XSD, Status.PENDING), state) for state in before]
+    action_before = action_state(tracker, archive)
+
+    wanted = {documents[place]: state for place, state in set_back.items()}
+    former = in_writing(tracker, progress.reopen_documents, wanted, "me", "To be seen anew.")
+
+    expected = [set_back.get(place, state) for place, state in enumerate(started)]
+    moved = {place for place, state in set_back.items() if state != started[place]}
+    assert former == {documents[place]: started[place] for place in moved}
+    assert states(tracker, Subject.XML_FILE) == dict(zip(documents, expected, strict=True))
+    assert states(tracker, Subject.ZIP_DOWNLOAD)[download] == roll_up(expected)
+    assert action_state(tracker, archive) == (roll_up(expected) if is_latest else action_before)
+    rows = rows_in(
+        tracker,
+        select(DocumentReopening).where(DocumentReopening.xml_id.in_(documents)).order_by(DocumentReopening.xml_id),
+    )
+    assert [
+        (row.xml_id, row.from_phase_id, row.from_status_id, row.to_phase_id, row.to_status_id, row.reason)
+        for row in rows
+    ] == [(documents[place], *started[place], *set_back[place], "To be seen anew.") for place in sorted(moved)]
+
+    for place, state in after:
+        propose(tracker, on_document(documents[place], state))
+        expected[place] = advance(expected[place], state)
+    assert states(tracker, Subject.XML_FILE) == dict(zip(documents, expected, strict=True))
+
+
+# Rows are named by place: 0 is the submission, 1 and 2 its downloads, 3 to 8 their documents.
+proposed = st.tuples(st.integers(0, 8), st.sampled_from(STATES), st.booleans())
+
+
+@given(reports=st.lists(st.lists(proposed, min_size=1, max_size=6), min_size=1, max_size=4))
+@settings(max_examples=trials(60))
+def test_any_sequence_of_reports_ends_where_the_algebra_says(
+    scratch: tuple[Engine, list[int]], reports: list[list[tuple[int, State, bool]]]
+) -> None:
+    tracker, (source, other) = scratch
+    execute_in(tracker, delete(ZipFile))
+    archive = seed_zip(tracker, source)
+    # The latest is that of the later attempt, whichever source it was at.
+    hostings = [seed_hosting(tracker, archive.za_id, other), archive.hosting_id]
+    downloads = [seed_download(tracker, hosting, EXTRACTED) for hosting in hostings]
+    documents = [seed_documents(tracker, download, 3) for download in downloads]
+    rows = [(Subject.ZIP_ACTION, archive.za_id), *((Subject.ZIP_DOWNLOAD, download) for download in downloads)]
+    rows += [(Subject.XML_FILE, document) for found in documents for document in found]
+    pending = State(Phase.XSD, Status.PENDING)
+    model = _Model(
+        action=pending,
+        downloads=dict.fromkeys(downloads, pending),
+        documents={
+            download: dict.fromkeys(found, pending) for download, found in zip(downloads, documents, strict=True)
+        },
+    )
+    for report in reports:
+        proposals = [Proposal(*rows[place], state, promote) for place, state, promote in report]
+        returned = propose(tracker, *proposals)
+        model.report(proposals)
+        held = {(subject, n): state for subject in Subject for n, state in states(tracker, subject).items()}
+        assert returned == {row: held[row] for row in returned}
+        assert held[Subject.ZIP_ACTION, archive.za_id] == model.action
+        assert {download: held[Subject.ZIP_DOWNLOAD, download] for download in downloads} == model.downloads
+        for found in model.documents.values():
+            assert {document: held[Subject.XML_FILE, document] for document in found} == found
+
+
+any_state = st.sampled_from(STATES)
 unfailed = st.sampled_from([state for state in STATES if not state.failed])
 failures = st.sampled_from([state for state in STATES if state.failed])
-reports = st.lists(states, min_size=1, max_size=6)
+reports = st.lists(any_state, min_size=1, max_size=6)
 
 
 def after(reported: list[State], start: State = REQUESTED) -> State:
@@ -30,7 +290,7 @@ def test_without_failure_progress_only_moves_forward(old: State, new: State) -> 
     assert advance(old, new) == (new if forward else old)
 
 
-@given(failures, states)
+@given(failures, any_state)
 def test_a_failure_becomes_nothing_but_an_earlier_failure(old: State, new: State) -> None:
     """Rule 2."""
     earlier_failure = new.failed and new.phase < old.phase
@@ -43,13 +303,13 @@ def test_a_failure_is_always_taken_by_what_has_not_failed(old: State, new: State
     assert advance(old, new) == new
 
 
-@given(states, reports)
+@given(any_state, reports)
 def test_the_order_of_reports_and_reporting_twice_do_not_matter(start: State, reported: list[State]) -> None:
     outcomes = {after(list(order), start) for order in permutations(reported[:5])}
     assert outcomes == {after(reported[:5] * 2, start)}
 
 
-@given(st.lists(states, min_size=1), st.lists(failures, min_size=1))
+@given(st.lists(any_state, min_size=1), st.lists(failures, min_size=1))
 def test_a_parent_shows_the_earliest_failing_phase_of_its_children(others: list[State], failed: list[State]) -> None:
     earliest = min(state.phase for state in [*others, *failed] if state.failed)
     assert roll_up([*others, *failed]) == State(earliest, Status.FAILED)

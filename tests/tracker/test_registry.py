@@ -1,22 +1,42 @@
 """Centres and file sources: registered, listed, changed, removed; no secret ever shown."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Connection, Engine, func, update
 
-from dcc.databases.transactions import writing
+from dcc.databases.transactions import insert_rows, writing
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.crawl_policy import DueReason, Pause
 from dcc.sources.host_keys import HostKey
-from dcc.tracker.models import FileSource, FileSourceHasZip, XmlFile, ZipAction, ZipDownload
-from dcc.tracker.register import centres, column_texts, file_sources
+from dcc.tracker.models import (
+    CrawlingSession,
+    FileSource,
+    FileSourceHasZip,
+    SourceCrawlRow,
+    utc_now,
+)
+from dcc.tracker.register import centres, file_sources, source_addresses
 from dcc.tracker.register.centres import NewCentre
-from dcc.tracker.register.file_sources import SourceEntry
-from dcc.tracker.register.source_addresses import SourceState, load_addresses, pin_host_keys, pinned_keys
+from dcc.tracker.register.file_sources import SourceEntry, change_source, list_sources
+from dcc.tracker.register.source_addresses import (
+    SourceState,
+    load_addresses,
+    load_crawl_dues,
+    paused_sources,
+    pin_host_keys,
+    pinned_keys,
+    set_pause,
+)
 from tests.support.asking import in_reading, in_writing
-from tests.support.databases import seed_documents, seed_download, seed_hosting, seed_source, seed_zip
+from tests.support.databases import seed_hosting, seed_source, seed_zip
+from tests.support.installations import Installation
 
 SECRET = "correct horse battery staple"
 
@@ -75,7 +95,7 @@ def test_only_available_sources_are_crawled_and_removed_ones_stay_known(tracker:
     ],
 )
 def test_an_access_key_is_shown_only_as_a_reference(accesskey: str, shown: str) -> None:
-    assert column_texts.shown_accesskey(SecretStr(accesskey)) == shown
+    assert source_addresses.shown_accesskey(SecretStr(accesskey)) == shown
 
 
 def test_no_listing_or_message_holds_a_secret(tracker: Engine) -> None:
@@ -106,34 +126,13 @@ def test_a_source_counts_what_it_hosts_at_present(tracker: Engine) -> None:
             file_sources.list_sources(connection, [other, 99])
 
 
-def test_what_is_changed_of_a_source_is_what_was_given(tracker: Engine) -> None:
+def test_what_cannot_be_changed_of_a_source_is_refused(tracker: Engine) -> None:
     add_centre(tracker)
     source = add_source(tracker)
-    in_writing(tracker, file_sources.change_source, source, hostname="new.example.org", accesskey=SecretStr("env:NEW"))
-    (entry,) = listed(tracker)
-    assert (entry.hostname, entry.accesskey) == ("new.example.org", "env:NEW")
-    assert (entry.username, entry.base_path) == ("dcc", "/impc")
     with pytest.raises(NotFoundError), writing(tracker) as connection:
         file_sources.change_source(connection, 99, username="x")
     with pytest.raises(ConfigurationError, match="host name"), writing(tracker) as connection:
         file_sources.change_source(connection, source, hostname="x" * 513)
-
-
-def test_a_purged_source_takes_its_attempts_and_documents_along_and_leaves_the_zip_actions(tracker: Engine) -> None:
-    centre = add_centre(tracker)
-    source, other = seed_source(tracker, centre), seed_source(tracker, centre, username="other")
-    seeded = seed_zip(tracker, source)
-    kept = seed_download(tracker, seed_hosting(tracker, seeded.za_id, other))
-    seed_documents(tracker, seed_download(tracker, seeded.hosting_id), 2)
-    with writing(tracker) as connection:
-        assert file_sources.purge_source(connection, source) == 1
-    with tracker.connect() as connection:
-        assert list(connection.scalars(select(FileSource.id))) == [other]
-        assert list(connection.scalars(select(ZipDownload.id))) == [kept]
-        assert list(connection.scalars(select(XmlFile.id))) == []
-        assert list(connection.scalars(select(ZipAction.id))) == [seeded.za_id]
-    with pytest.raises(NotFoundError), writing(tracker) as connection:
-        file_sources.purge_source(connection, source)
 
 
 def test_a_newly_accepted_host_key_takes_the_place_of_the_old_one(tracker: Engine) -> None:
@@ -144,3 +143,79 @@ def test_a_newly_accepted_host_key_takes_the_place_of_the_old_one(tracker: Engin
     in_writing(tracker, pin_host_keys, source, [new])
     assert in_reading(tracker, pinned_keys, source) == [new]
     assert in_reading(tracker, pinned_keys, other) == [old]
+
+
+HOUR = timedelta(hours=1)
+NOW = utc_now()
+
+
+def why(installation: Installation, source: int, **given: int) -> DueReason:
+    return in_reading(installation.tracker, load_crawl_dues, 3, NOW, named=given.values())[source].why
+
+
+@pytest.mark.both_databases
+def test_past_crawls_decide_whether_a_source_is_due(installation: Installation) -> None:
+    source = installation.add_folder().source_id
+    with writing(installation.tracker) as connection:
+        (session,) = insert_rows(
+            connection, CrawlingSession.__table__, [{"start_time": NOW, "status": 0, "created": NOW}]
+        )
+        change_source(connection, source, every="6h")
+        connection.execute(update(FileSource).values(last_update=NOW - 9 * HOUR))
+
+    def crawled(hours: float, outcome: str) -> None:
+        at = NOW - hours * HOUR
+        row = {"session_id": session, "file_source_id": source, "start_time": at, "finish_time": at, "outcome": outcome}
+        in_writing(installation.tracker, insert_rows, SourceCrawlRow.__table__, [row])
+
+    assert why(installation, source) is DueReason.DUE
+    for hours, outcome, expected in (
+        (8, "ok", DueReason.DUE),
+        (4, "partial", DueReason.RECENT),
+        (3.5, "failed", DueReason.RECENT),
+        (3, "failed", DueReason.RECENT),
+        (0.5, "failed", DueReason.FAILING),
+    ):
+        crawled(hours, outcome)
+        assert why(installation, source) is expected, (hours, outcome)
+    assert why(installation, source, named=source) is DueReason.DUE
+    mended: tuple[Callable[[Connection], None], ...] = (
+        lambda connection: change_source(connection, source, every="3h", windows="00:00-24:00"),
+        lambda connection: set_pause(connection, source, None),
+        lambda connection: pin_host_keys(connection, source, []),
+    )
+    for mend in mended:
+        with writing(installation.tracker) as connection:
+            change_source(connection, source, every="2h")
+            connection.execute(update(FileSource).values(last_update=NOW - 9 * HOUR))
+        assert why(installation, source) is DueReason.FAILING
+        in_writing(installation.tracker, mend)
+        assert why(installation, source) is DueReason.DUE
+
+
+@pytest.mark.both_databases
+def test_a_paused_source_is_used_by_nobody_until_its_pause_ends(installation: Installation) -> None:
+    source = installation.add_folder().source_id
+
+    def used() -> bool:
+        return bool(in_reading(installation.tracker, load_addresses))
+
+    for until, is_used in ((None, False), (NOW + HOUR, False), (NOW - HOUR, True)):
+        in_writing(installation.tracker, set_pause, source, Pause("a move", "ann", NOW - 2 * HOUR, until))
+        assert used() == is_used
+        assert (why(installation, source, named=source) is DueReason.PAUSED) == (not is_used)
+        assert bool(in_reading(installation.tracker, list_sources)[0].pause) == (not is_used)
+        assert in_reading(installation.tracker, paused_sources) == (set() if is_used else {source})
+    in_writing(installation.tracker, set_pause, source, None)
+    assert used()
+    with pytest.raises(NotFoundError, match="No file source 99"), writing(installation.tracker) as connection:
+        set_pause(connection, 99, None)
+
+
+def test_a_schedule_that_cannot_be_read_changes_nothing(installation: Installation) -> None:
+    source = installation.add_folder().source_id
+    for given in ({"every": "often"}, {"windows": "at night"}, {"schedule": "06"}, {"every": "99999w"}):
+        with pytest.raises(ConfigurationError, match="Write"), writing(installation.tracker) as connection:
+            change_source(connection, source, **given)
+    (entry,) = in_reading(installation.tracker, list_sources)
+    assert (entry.every, entry.windows) == ("", "")

@@ -26,7 +26,7 @@ from dcc.messages import count_of
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from dcc.tracker.hostings.missing_archives import WithdrawalProposal
+    from dcc.tracker.hostings.changed_archives import WithdrawalProposal
 
 _STATES = ("open", "accepted", "turned_down", "came_back")
 
@@ -55,7 +55,7 @@ def proposals(ctx: click.Context, source_id: int | None, centre: str | None, sta
     """
     if ctx.invoked_subcommand is not None:
         return
-    from dcc.tracker.hostings.missing_archives import ProposalState, list_proposals
+    from dcc.tracker.hostings.changed_archives import ProposalState, list_proposals
     from dcc.tracker.queries.zip_action_lists import require_centre
 
     states = tuple(ProposalState) if state == "all" else (ProposalState(state),)
@@ -145,7 +145,7 @@ def turn_down(
     JSON: a list of the submissions
     """
     from dcc.session.data.corrections import decide_proposals
-    from dcc.tracker.hostings.missing_archives import ProposalState
+    from dcc.tracker.hostings.changed_archives import ProposalState
 
     settings = settings_from_environment()
     with open_tracker(settings) as tracker:
@@ -163,7 +163,7 @@ def _chosen(
 
     Raises NotFoundError for one that is not open, and for an unknown file source.
     """
-    from dcc.tracker.hostings.missing_archives import list_proposals
+    from dcc.tracker.hostings.changed_archives import list_proposals
 
     if [bool(zip_actions), source_id is not None, everything].count(True) != 1:
         raise click.UsageError("Say which proposals: name archives, or give --source or --all.")

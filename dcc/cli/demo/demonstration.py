@@ -196,8 +196,7 @@ def _pause_sources(tracker: Engine) -> None:
     from dcc.databases.transactions import writing
     from dcc.sources.crawl_policy import Pause
     from dcc.tracker.models import utc_now
-    from dcc.tracker.register.source_addresses import load_addresses
-    from dcc.tracker.register.source_schedules import set_pause
+    from dcc.tracker.register.source_addresses import load_addresses, set_pause
 
     with writing(tracker) as connection:
         for address in load_addresses(connection):

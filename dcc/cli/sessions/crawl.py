@@ -134,8 +134,8 @@ def crawl(
                    others, told of by an earlier session, keep it failed
     """
     from dcc.databases.transactions import run_reading
-    from dcc.tracker.expected_work import all_of, expected_work
     from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
+    from dcc.tracker.session_statistics import all_of, expected_work
 
     _check_use(zip_actions, urgent=urgent, sources=bool(source_ids), group=group, everything=everything)
     keys = list(dict.fromkeys(parse_zip_key(text) for text in zip_actions))

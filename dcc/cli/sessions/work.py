@@ -39,8 +39,7 @@ def sources_to_crawl(
     from dcc.session.leases import named_group
     from dcc.tracker.register import file_sources
     from dcc.tracker.register.centres import list_centres
-    from dcc.tracker.register.source_addresses import load_addresses
-    from dcc.tracker.register.source_schedules import load_crawl_dues
+    from dcc.tracker.register.source_addresses import load_addresses, load_crawl_dues
 
     centres = None if group is None else named_group(settings, group).centres
     even_if_not_due = even_if_not_due or bool(source_ids)
@@ -90,7 +89,7 @@ def request_urgent(
     in the names). Third come those that do not wait for their download.
     """
     from dcc.databases.transactions import run_writing
-    from dcc.tracker.hostings.urgent_archives import not_waiting, request_urgently
+    from dcc.tracker.hostings.retries import not_waiting, request_urgently
     from dcc.tracker.listings.recording import archives_by_source
     from dcc.tracker.register.source_addresses import load_addresses
 
@@ -110,7 +109,7 @@ def request_urgent(
 def still_urgent(tracker: Engine, keys: Sequence[ZipKey]) -> list[ZipKey]:
     """Those of some submissions that are wanted first and could not be fetched yet."""
     from dcc.databases.transactions import run_reading
-    from dcc.tracker.hostings.urgent_archives import urgent_keys
+    from dcc.tracker.hostings.retries import urgent_keys
 
     waiting = set(run_reading(tracker, urgent_keys))
     return [key for key in keys if key in waiting]

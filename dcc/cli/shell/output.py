@@ -27,7 +27,7 @@ from dcc.runtime.legible_text import cell_width, legible, legible_json, wrapped
 from dcc.runtime.logging_setup import log_plan
 
 if TYPE_CHECKING:
-    from dcc.tracker.expected_work import ExpectedWork
+    from dcc.tracker.session_statistics import ExpectedWork
 
 COLOURS = {
     "failed": "red",

@@ -152,15 +152,15 @@ def delegate(code: str, delegate_code: str, until: date | None, revoke: bool, as
     \b
     JSON: {"owner", "delegate", "recorded_by", "created", "until", "revoked", "revoked_by", "in_force"}
     """
-    from dcc.tracker.register import delegations
+    from dcc.tracker.register import centres
 
     if revoke and until is not None:
         raise click.UsageError("--until and --revoke exclude each other.")
     with writing_tracker() as connection:
         if revoke:
-            entry = delegations.revoke(connection, code, delegate_code, revoked_by=user_name())
+            entry = centres.revoke_delegation(connection, code, delegate_code, revoked_by=user_name())
         else:
-            entry = delegations.delegate(connection, code, delegate_code, recorded_by=user_name(), until=until)
+            entry = centres.delegate(connection, code, delegate_code, recorded_by=user_name(), until=until)
     end = " no more" if revoke else "" if entry.until is None else f" until {entry.until}"
     echo_result(entry, f"Centre {delegate_code} speaks for centre {code}{end}.", as_json=as_json)
 
@@ -175,10 +175,10 @@ def list_delegations(everything: bool, as_json: bool) -> None:
     JSON: a list of {"owner", "delegate", "recorded_by", "created", "until", "revoked",
       "revoked_by", "in_force"}
     """
-    from dcc.tracker.register import delegations
+    from dcc.tracker.register import centres
 
     with reading_tracker() as connection:
-        entries = delegations.list_delegations(connection, everything=everything)
+        entries = centres.list_delegations(connection, everything=everything)
     echo_list(
         entries,
         ("owner", "speaks for it", "recorded by", "since", "until", "revoked", "by"),

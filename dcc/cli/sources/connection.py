@@ -122,8 +122,7 @@ def add(
 
     from dcc.sources.base import DeltaStrategy, SourceAddress
     from dcc.tracker.register import file_sources
-    from dcc.tracker.register.column_texts import is_plain_password
-    from dcc.tracker.register.source_schedules import policy_columns
+    from dcc.tracker.register.source_addresses import is_plain_password, policy_columns
 
     policy_columns(**policy)
     settings = settings_from_environment()

@@ -45,7 +45,7 @@ def why(
     from dcc.session.crawling import list_source
     from dcc.tracker.queries.zip_action_lists import require_centre
     from dcc.tracker.register import file_sources
-    from dcc.tracker.register.source_schedules import load_crawl_dues
+    from dcc.tracker.register.source_addresses import load_crawl_dues
 
     if source_id is not None and centre is not None:
         raise ConfigurationError("Give the ID of a file source, or --centre, not both.")
@@ -98,7 +98,7 @@ def missing(source_id: int | None, as_json: bool) -> None:
       (documents of it stand), "elsewhere" (another source hosts it), "proposal" (state of the
       proposal to withdraw it, or null)}
     """
-    from dcc.tracker.hostings.missing_archives import missing_archives
+    from dcc.tracker.hostings.changed_archives import missing_archives
     from dcc.tracker.register import file_sources
 
     with reading_tracker() as connection:

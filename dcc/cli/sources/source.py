@@ -74,7 +74,7 @@ def list_sources(as_json: bool) -> None:
       "due": null or {"why" (due, recent, closed, failing, paused), "until", "failures"}}
     """
     from dcc.tracker.register import file_sources
-    from dcc.tracker.register.source_schedules import load_crawl_dues
+    from dcc.tracker.register.source_addresses import load_crawl_dues
 
     settings = settings_from_environment()
     with reading_tracker(settings) as connection:
@@ -255,7 +255,7 @@ def pause(source_id: int, reason: str, until: datetime | None) -> None:
     """
     from dcc.sources.crawl_policy import Pause
     from dcc.tracker.models import utc_now
-    from dcc.tracker.register.source_schedules import set_pause
+    from dcc.tracker.register.source_addresses import set_pause
 
     now = utc_now()
     if until is not None and until <= now:
@@ -276,7 +276,7 @@ def resume(source_id: int) -> None:
     schedule allows that.
     """
     from dcc.sources.crawl_policy import DueReason
-    from dcc.tracker.register.source_schedules import load_crawl_dues, set_pause
+    from dcc.tracker.register.source_addresses import load_crawl_dues, set_pause
 
     settings = settings_from_environment()
     with writing_tracker(settings) as connection:

@@ -64,9 +64,8 @@ from dcc.tracker.database import TRACKER
 from dcc.tracker.models import CrawlingSession, NotificationRow
 from dcc.tracker.queries.zip_action_lists import held_documents
 from dcc.tracker.register.centres import list_centres
-from dcc.tracker.register.column_texts import MASK
 from dcc.tracker.register.file_sources import list_sources
-from dcc.tracker.register.source_addresses import load_addresses
+from dcc.tracker.register.source_addresses import MASK, load_addresses
 from dcc.tracker.stored_archives import copyless_archives, replicas_with_copies
 
 _SECONDS_TO_TELL: Final = 1.0

@@ -22,12 +22,10 @@ from dcc.runtime.log_context import logging_about
 from dcc.session.fetching.archive_transfer import ReceivedArchive, Transfer
 from dcc.session.fetching.downloads import MAX_QUEUED, SourceDownloads, TransferFailed
 from dcc.session.prepare.archive_checks import CheckedArchive
-from dcc.sources.base import SourceAddress
-from dcc.sources.hosting import CopyFault, EarlierCopy, Hosting, KnownBadCopy
+from dcc.sources.base import CopyFault, EarlierCopy, Hosting, KnownBadCopy, SourceAddress
 from dcc.tracker.archive_names import stored_name
-from dcc.tracker.hostings.copies import NewBadCopy, is_fault_of_centre
+from dcc.tracker.hostings.copies import NewBadCopy, TransferStatistics, is_fault_of_centre
 from dcc.tracker.hostings.download_plan import KnownDocument, PlannedZip, StagedZip
-from dcc.tracker.hostings.source_statistics import TransferStatistics
 from dcc.tracker.models import utc_now
 from dcc.tracker.states import VALID, WRONG_CHECKSUM, State
 

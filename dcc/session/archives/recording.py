@@ -18,21 +18,14 @@ from dcc.outcomes import AttemptOutcome, Problem
 from dcc.session.archives.jobs import ArchiveDocument, Job
 from dcc.session.data.document_log import add_to_log, kind_id
 from dcc.session.fetching.archive_transfer import ReceivedArchive
-from dcc.sources.hosting import EarlierCopy, Hosting
+from dcc.sources.base import EarlierCopy, Hosting
 from dcc.store.copies import StoredCopies
 from dcc.tracker import progress
 from dcc.tracker.hostings.copies import NewBadCopy, earlier_copies, record_bad_copies, record_published
 from dcc.tracker.hostings.download_plan import StagedZip
 from dcc.tracker.hostings.retries import begin_from_staging
-from dcc.tracker.hostings.unusual_sizes import ArrivedArchive, note_arrived
-from dcc.tracker.models import (
-    Centre,
-    FileSourceHasZip,
-    ZipDownload,
-    ZipFile,
-    ZipLog,
-    utc_now,
-)
+from dcc.tracker.listings.findings import ArrivedArchive, note_arrived
+from dcc.tracker.models import Centre, FileSourceHasZip, ZipDownload, ZipFile, ZipLog, utc_now
 from dcc.tracker.problems import problem_columns
 from dcc.tracker.progress import NewDocument, Proposal, Subject
 from dcc.tracker.states import State

@@ -21,7 +21,7 @@ from dcc.session.data.data_session import DataSession, data_of
 from dcc.session.data.document_log import add_to_log, rewrite_log
 from dcc.session.data.upload_order import DueDocument
 from dcc.tracker import progress
-from dcc.tracker.hostings.owner_notices import NewNotice, add_notices
+from dcc.tracker.hostings.foreign_archives import NewNotice, add_notices
 from dcc.tracker.models import utc_now
 from dcc.tracker.progress import Proposal, Subject
 from dcc.tracker.states import State

@@ -45,9 +45,9 @@ from dcc.session.data.upload_order import MAX_DOCUMENTS, DueDocument, document_t
 from dcc.session.sessions import STOPPING
 from dcc.settings import Settings
 from dcc.tracker import progress
+from dcc.tracker.hostings.foreign_archives import NewNotice, NoticeOutcome
 from dcc.tracker.hostings.older_archives import OlderArchive, waiting_for_older
-from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome
-from dcc.tracker.register.delegations import load_delegations
+from dcc.tracker.register.centres import load_delegations
 from dcc.tracker.states import NOT_UPLOADED, UPLOAD_FAILED, UPLOADED
 from dcc.vocabulary import DocumentState
 

@@ -1,6 +1,7 @@
-"""A control connection to an FTP server, logged in: ftplib, with time limits and names as bytes.
+"""A control connection to an FTP server, logged in: ftplib, with time limits and names as bytes; what listings say.
 
-Text is Latin-1 here, in which every byte is a character: so names in any encoding pass through unharmed.
+Text is Latin-1 here, in which every byte is a character: so names in any encoding pass through unharmed. MLSD is RFC
+3659's. LIST has no standard: servers imitate `ls -l` or MS-DOS's `dir`.
 """
 
 # ruff: noqa: S321 - FTP is what some centres offer; ftps is the protocol to choose where there is a choice.
@@ -13,6 +14,7 @@ import re
 import socket
 import ssl
 from collections.abc import Iterator
+from datetime import datetime
 
 from dcc.errors import LoginRefusedError, SourceError, SourceTimeoutError, SourceUnreachableError
 from dcc.messages import Message, mark
@@ -22,18 +24,83 @@ from dcc.settings import Settings
 from dcc.sources.access import Credential, Endpoint
 from dcc.sources.base import LOGIN_REFUSED, SourceAddress
 from dcc.sources.certificates import ServerCertificates, unverified_context
-from dcc.sources.ftp.listing import parse_time
+from dcc.sources.listing import Entry, EntryKind
 from dcc.sources.remote_names import printable
-from dcc.sources.request_turns import turn_of
-from dcc.sources.sockets import open_socket, shut_down
+from dcc.sources.sockets import open_socket, shut_down, turn_of
+
+_UNIX = re.compile(
+    rb"(?P<kind>[-a-zA-Z])[-rwxsStTlL]{9}[.+@]?\s+"
+    rb"\d+\s+"
+    rb"(?:\S+\s+){1,6}?"
+    rb"(?P<size>\d+|\d+,\s*\d+)\s+"
+    rb"(?:[^\s\d]\S*\s+\d{1,2}|\d{1,2}\.?\s+[^\s\d]\S*|\d{4}-\d\d-\d\d)\s+(?:\d{1,2}:\d\d(?::\d\d)?|\d{4}) "
+    rb"(?P<name>.+)",
+    re.DOTALL,
+)
+_DOS = re.compile(
+    rb"\d\d-\d\d-(?:\d\d|\d{4})\s+\d\d:\d\d(?:[AP]M)?\s+(?:(?P<directory><[A-Z]+>)|(?P<size>[\d,.]+))\s+(?P<name>.+)",
+    re.DOTALL,
+)
+_TIME = re.compile(r"[0-9]{14}(\.[0-9]+)?")
+_TOTAL = re.compile(rb"\w+ +\d+\s*")
+_UNIX_KINDS = {b"-": EntryKind.FILE, b"d": EntryKind.DIRECTORY, b"l": EntryKind.LINK}
+_MLSD_KINDS = {b"file": EntryKind.FILE, b"dir": EntryKind.DIRECTORY, b"cdir": EntryKind.DIRECTORY}
+
+
+def parse_mlsd_line(line: bytes) -> Entry | None:
+    """An entry from a line of MLSD; None for the directory itself and its parent. Raises ValueError."""
+    head, _, name = line.partition(b" ")
+    facts = {key.lower(): value for key, _, value in (fact.partition(b"=") for fact in head.split(b";"))}
+    if not name:
+        raise ValueError(f"a line of MLSD has no name: {printable(line)}")
+    kind = facts.get(b"type", b"file").lower()
+    if kind in (b"cdir", b"pdir"):
+        return None
+    if kind.startswith((b"os.unix=slink", b"os.unix=symlink", b"os.unix=link")):
+        return Entry(name, EntryKind.LINK)
+    size = facts.get(b"size", b"")
+    return Entry(
+        name,
+        _MLSD_KINDS.get(kind, EntryKind.OTHER),
+        int(size) if size.isdigit() else None,
+        parse_time(facts.get(b"modify", b"").decode("ascii", "replace")),
+    )
+
+
+def parse_list_line(line: bytes) -> Entry | None:
+    """An entry from a line of LIST, without its time, which is too coarse to be of use; None for a total.
+
+    Raises ValueError for a line of another form, because ignoring it could lose an archive.
+    """
+    if not line or _TOTAL.fullmatch(line):
+        return None
+    match = _UNIX.fullmatch(line)
+    if match is not None:
+        kind = _UNIX_KINDS.get(match["kind"], EntryKind.OTHER)
+        if kind is EntryKind.LINK:
+            return Entry(match["name"].partition(b" -> ")[0], kind)
+        return Entry(match["name"], kind, int(match["size"]) if match["size"].isdigit() else None)
+    match = _DOS.fullmatch(line)
+    if match is None:
+        raise ValueError(f"a line of LIST has an unknown form: {printable(line)}")
+    if match["directory"]:
+        return Entry(match["name"], EntryKind.DIRECTORY if match["directory"] == b"<DIR>" else EntryKind.OTHER)
+    return Entry(match["name"], EntryKind.FILE, int(match["size"].replace(b",", b"").replace(b".", b"")))
+
+
+def parse_time(text: str) -> int | None:
+    """Seconds since 1970 from `YYYYMMDDHHMMSS[.sss]`, which is UTC (RFC 3659 section 2.3); None for anything else."""
+    with contextlib.suppress(ValueError):
+        if _TIME.fullmatch(text):
+            return int(datetime.fromisoformat(f"{text[:8]}T{text[8:14]}+00:00").timestamp())
+    return None
+
 
 _BLOCK = 1024 * 1024
 _MAX_LINE = 16 * 1024
 _MAX_HEARD = 8 * 1024
 
 LONGEST_REPLY = 64 * 1024
-"""The most characters of one reply on the control connection, all its lines together."""
-
 FAILURES = (*ftplib.all_errors, ValueError)
 """Exceptions of ftplib if a server breaks off, refuses, or answers with rubbish."""
 
@@ -323,33 +390,21 @@ def _explained(
 ) -> Exception | None:
     label = address.label
     if isinstance(error, TimeoutError):
-        return SourceTimeoutError(
-            mark(
-                "the server did not complete {step} within {login_timeout} seconds. Check that the port is "
-                "that of its FTP server; DCC_LOGIN_TIMEOUT sets the limit."
-            ),
-            source=label,
-            step=Message(step),
-            login_timeout=settings.login_timeout,
+        text = mark(
+            "the server did not complete {step} within {login_timeout} seconds. Check that the port is that of its FTP "
+            "server; DCC_LOGIN_TIMEOUT sets the limit."
         )
+        return SourceTimeoutError(text, source=label, step=Message(step), login_timeout=settings.login_timeout)
     if not isinstance(error, FAILURES):
         return None
-    reason = describe(error, credential)
+    reason = Message(describe(error, credential))
     if isinstance(error, ftplib.error_perm) and step == "the login":
-        return LoginRefusedError(
-            LOGIN_REFUSED,
-            source=label,
-            username=address.username or "anonymous",
-            reason=Message(reason),
-        )
-    advice = "Check that the server offers explicit TLS." if step == "the TLS handshake" else "Try again later."
-    return SourceUnreachableError(
-        mark("{step} failed ({reason}). {advice}"),
-        source=label,
-        step=Message(step),
-        reason=Message(reason),
-        advice=Message(advice),
+        return LoginRefusedError(LOGIN_REFUSED, source=label, username=address.username or "anonymous", reason=reason)
+    advice = Message(
+        "Check that the server offers explicit TLS." if step == "the TLS handshake" else "Try again later."
     )
+    text = mark("{step} failed ({reason}). {advice}")
+    return SourceUnreachableError(text, source=label, step=Message(step), reason=reason, advice=advice)
 
 
 def describe(error: BaseException, credential: Credential) -> str:

@@ -11,31 +11,24 @@ from dcc.errors import (
     ConfigurationError,
     FileMissingError,
     FileNotReadableError,
-    ListingFailedError,
     SourceError,
-    SourceTimeoutError,
     SourceUnreachableError,
-    TransferFailedError,
 )
 from dcc.messages import Message, mark, message
 from dcc.naming import Action, manifest_beside
 from dcc.settings import Settings
 from dcc.sources.access import USUAL_PORTS, parse_hostname, resolve_accesskey
 from dcc.sources.base import (
-    LISTING,
-    SENDING,
     ActionListing,
     Block,
-    BlockwiseConnection,
     ListedFile,
+    PlatformConnection,
     SourceAddress,
     SourceProtocol,
 )
-from dcc.sources.ftp.listing import parse_list_line, parse_mlsd_line
-from dcc.sources.ftp.session import FAILURES, FtpSession, describe, open_ftp_session
-from dcc.sources.listing import MAX_ENTRIES, Entry, EntryKind, SubfolderListing, action_listing, too_many
-from dcc.sources.listing_watch import watch_listing
-from dcc.sources.remote_names import join_base, printable, raw
+from dcc.sources.ftp.session import FAILURES, FtpSession, describe, open_ftp_session, parse_list_line, parse_mlsd_line
+from dcc.sources.listing import MAX_ENTRIES, Entry, EntryKind, folder_listing, too_many
+from dcc.sources.remote_names import join_base, joined, printable, raw
 
 FTP_PORT = USUAL_PORTS["ftp"]
 
@@ -46,7 +39,7 @@ _MAX_TIMES = 200
 """The most archives of a directory whose times are requested one by one, if a listing lacks them."""
 
 
-class FtpConnection(BlockwiseConnection):
+class FtpConnection(PlatformConnection):
     """A logged-in FTP connection; see `Connection`. By `ftps` it begins TLS, and transfers are encrypted too.
 
     Its constructor raises SourceTimeoutError, SourceUnreachableError, CertificateRefusedError, LoginRefusedError;
@@ -54,10 +47,12 @@ class FtpConnection(BlockwiseConnection):
     connection is unknown: the next request makes a new one.
     """
 
+    _failures = FAILURES
+
     def __init__(self, address: SourceAddress, settings: Settings) -> None:
         self._address, self._settings = address, settings
         self._tls = address.protocol == SourceProtocol.FTPS
-        self._label = address.label
+        self._label, self._list_timeout = address.label, settings.list_timeout
         self._endpoint = parse_hostname(address.hostname, FTP_PORT)
         self._credential = resolve_accesskey(address.accesskey)
         if self._credential.private_key is not None:
@@ -66,37 +61,6 @@ class FtpConnection(BlockwiseConnection):
         self._home = "/"
         self._session: FtpSession | None = None
         self._connected()
-
-    def list_action(self, action: Action) -> ActionListing:
-        """List one action directory; see `Connection.list_action`."""
-        path = self._path(action)
-        watch = watch_listing(self._label, self._settings.list_timeout)
-        watch.require_time(_printable_path(path))
-        session = self._connected()
-        with (
-            self._translated(message(LISTING, directory=_printable_path(path)), ListingFailedError),
-            watch.directory(action, _printable_path(path), session.interrupt),
-        ):
-            if not self._enter(session, action):
-                return ActionListing(action, missing=True)
-
-            def entered(folder: bytes) -> bytes:
-                session.cwd(_in(path, folder))
-                return session.pwd().encode("latin-1")
-
-            below = SubfolderListing(
-                self._address.extent,
-                # The session has entered a folder to learn its path; links are followed after all of its entries are
-                # known.
-                lambda _: self._entries(session),
-                lambda folder, link: self._follow(session, _in(path, folder), link),
-                entered,
-            )
-            entries = self._entries(session)
-            listing = action_listing(
-                self._label, action, entries, lambda link: self._follow(session, path, link), below
-            )
-            return self._with_times(session, path, listing)
 
     def close(self) -> None:
         """Close the connection; see `Connection.close`."""
@@ -117,37 +81,60 @@ class FtpConnection(BlockwiseConnection):
         return self._session
 
     def _path(self, *parts: str) -> str:
-        """Absolute path on the server, in the session's text."""
         base = self._base if self._base.startswith("/") else f"{self._home.rstrip('/')}/{self._base}"
         path = "/".join([base.rstrip("/"), *(_wire(part) for part in parts)])
         if any(character in path for character in "\r\n\0"):
-            raise FileMissingError(
-                mark("FTP knows no names with line breaks. Ask the centre to rename it."), source=self._label
-            )
+            text = mark("FTP knows no names with line breaks. Ask the centre to rename it.")
+            raise FileMissingError(text, source=self._label)
         return path
 
-    def _enter(self, session: FtpSession, action: Action) -> bool:
-        """Change into an action directory; False if it does not exist. Raises as ftplib."""
+    def _shown(self, *parts: str) -> str:
+        return _printable_path(self._path(*parts))
+
+    def _prepare(self) -> None:
+        self._connected()
+
+    def _interrupt(self) -> None:
+        if self._session is not None:
+            self._session.interrupt()
+
+    def _listing(self, action: Action) -> ActionListing:
+        session, path = self._connected(), self._path(action)
         try:
-            session.cwd(self._path(action))
+            session.cwd(path)
         except ftplib.error_perm:
             # The same code means that it does not exist and that it may not be entered.
-            session.cwd(self._path() or "/")
-            # To the listing's end, or its last reply would be taken for that to the next command.
-            found = False
-            for count, entry in enumerate(self._entries(session), 1):
-                found = found or entry.name == action.encode()
-                if count > MAX_ENTRIES:
-                    raise too_many(
-                        self._label, _printable_path(self._path() or "/"), f"{MAX_ENTRIES:,} entries"
-                    ) from None
-            if found:
+            if self._is_there(session, action):
                 raise
-            return False
-        return True
+            raise FileNotFoundError(path) from None
+
+        def entered(folder: bytes) -> bytes:
+            session.cwd(_in(path, folder))
+            return session.pwd().encode("latin-1")
+
+        listing = folder_listing(
+            self._label,
+            action,
+            self._address.extent,
+            # The session has entered a folder to learn its path; links are followed after all of its entries are known.
+            lambda _: self._entries(session),
+            lambda folder, link: self._follow(session, _in(path, joined(folder, link.name)), link),
+            entered,
+        )
+        return self._with_times(session, path, listing)
+
+    def _is_there(self, session: FtpSession, action: Action) -> bool:
+        """Whether the base path has an action directory. Raises as ftplib."""
+        session.cwd(self._path() or "/")
+        found = False
+        # To the listing's end, or its last reply would be taken for that to the next command.
+        for count, entry in enumerate(self._entries(session), 1):
+            found = found or entry.name == action.encode()
+            if count > MAX_ENTRIES:
+                raise too_many(self._label, self._shown() or "/", f"{MAX_ENTRIES:,} entries") from None
+        return found
 
     def _entries(self, session: FtpSession) -> Iterator[Entry]:
-        """The entries of the present directory."""
         by_facts = "MLST" in session.features or "MLSD" in session.features
         session.use_type("A")
         for line in session.lines("MLSD" if by_facts else "LIST"):
@@ -155,8 +142,7 @@ class FtpConnection(BlockwiseConnection):
             if entry is not None:
                 yield entry
 
-    def _follow(self, session: FtpSession, path: str, link: Entry) -> Entry | None:
-        target = _in(path, link.name)
+    def _follow(self, session: FtpSession, target: str, link: Entry) -> Entry | None:
         size = session.size_of(target)
         if size is not None:
             return Entry(link.name, EntryKind.FILE, size)
@@ -186,7 +172,7 @@ class FtpConnection(BlockwiseConnection):
         path = self._path(action, name)
         session = self._connected()
         received = offset
-        with self._translated(message(SENDING, file=_printable_path(path)), TransferFailedError):
+        with self._sending(action, name):
             try:
                 for block in session.blocks(path, offset):
                     yield block
@@ -209,7 +195,7 @@ class FtpConnection(BlockwiseConnection):
                     text,
                     source=self._label,
                     path=_printable_path(path),
-                    reason=Message(describe(error, self._credential)),
+                    reason=self._describe(error),
                 ) from error
             except (TimeoutError, EOFError):
                 # During a long transfer firewalls forget the control connection, over which its end is reported.
@@ -217,38 +203,19 @@ class FtpConnection(BlockwiseConnection):
                 if received != size:
                     raise
 
-    @contextlib.contextmanager
-    def _translated(self, doing: Message, failed: type[SourceError]) -> Iterator[None]:
-        """Turn ftplib's exceptions into the platform's errors: `doing` is the request to the server."""
-        try:
-            yield
-        except BaseException as error:
-            if not isinstance(error, FileMissingError | FileNotReadableError | ftplib.error_perm | ftplib.error_temp):
-                # Replies may be outstanding, so that the next one would be taken for another's.
-                self.close()
-            if isinstance(error, TimeoutError):
-                raise SourceTimeoutError(
-                    mark(
-                        "the server stalled while {doing}. Ask whoever runs it what it is doing; "
-                        "DCC_IDLE_TIMEOUT and DCC_LIST_TIMEOUT set the limits."
-                    ),
-                    source=self._label,
-                    doing=doing,
-                ) from error
-            if isinstance(error, FAILURES):
-                if str(error).startswith("421"):
-                    self.close()
-                raise failed(
-                    mark("{doing} failed ({reason}). Ask whoever runs the server, or try again."),
-                    source=self._label,
-                    doing=doing,
-                    reason=Message(describe(error, self._credential)),
-                ) from error
-            raise
+    def _settle(self, error: BaseException) -> None:
+        is_about_file = isinstance(
+            error, FileMissingError | FileNotReadableError | ftplib.error_perm | ftplib.error_temp
+        )
+        if not is_about_file or str(error).startswith("421"):
+            # Replies may be outstanding, so that the next one would be taken for another's.
+            self.close()
+
+    def _describe(self, error: BaseException) -> Message:
+        return Message(describe(error, self._credential))
 
 
 def _in(path: str, below: bytes) -> str:
-    """The path of an entry in a directory, in the session's text."""
     return f"{path}/{below.decode('latin-1')}"
 
 

@@ -27,18 +27,13 @@ from dcc.settings import Settings
 from dcc.sources.access import USUAL_PORTS, Credential, Endpoint
 from dcc.sources.certificates import ServerCertificates, unverified_context
 from dcc.sources.remote_names import printable
-from dcc.sources.request_turns import turn_of
-from dcc.sources.sockets import open_socket, shut_down
+from dcc.sources.sockets import open_socket, shut_down, turn_of
 
 FAILURES = (http.client.HTTPException, OSError, ValueError)
 """Exceptions of the client if a server breaks off, refuses, or answers with rubbish."""
 
 PORTS = {scheme: USUAL_PORTS[scheme] for scheme in ("http", "https")}
-"""The default port, by scheme."""
-
 REDIRECTS = (301, 302, 303, 307, 308)
-"""The statuses of redirects."""
-
 _BLOCK = 256 * 1024
 _MAX_REDIRECTS = 5
 _PATH_CHARACTERS = "/%!$&'()*+,;=:@~"
@@ -215,20 +210,14 @@ class HttpClient:
             if isinstance(error, ssl.SSLCertVerificationError):
                 raise certificates.refused(error, self._shown_certificate) from error
             if isinstance(error, TimeoutError):
-                raise SourceTimeoutError(
-                    mark(
-                        "the server did not complete the TLS handshake within {seconds} seconds. Check "
-                        "that the port is that of its web server; DCC_LOGIN_TIMEOUT sets the limit."
-                    ),
-                    source=site.label,
-                    seconds=seconds,
-                ) from error
+                text = mark(
+                    "the server did not complete the TLS handshake within {seconds} seconds. Check that the port is "
+                    "that of its web server; DCC_LOGIN_TIMEOUT sets the limit."
+                )
+                raise SourceTimeoutError(text, source=site.label, seconds=seconds) from error
             if isinstance(error, OSError):
-                raise SourceUnreachableError(
-                    mark("the TLS handshake failed ({reason}). Check that the server speaks https on this port."),
-                    source=site.label,
-                    reason=describe(error),
-                ) from error
+                text = mark("the TLS handshake failed ({reason}). Check that the server speaks https on this port.")
+                raise SourceUnreachableError(text, source=site.label, reason=describe(error)) from error
             raise
         return secure
 
@@ -239,7 +228,6 @@ class HttpClient:
         return secure
 
     def _shown_certificate(self) -> bytes | None:
-        """The server's certificate, unverified, over a separate connection; None if it shows none."""
         site, settings = self._site, self._settings
         with contextlib.suppress(OSError, ValueError, SourceError):
             plain = open_socket(site.label, site.endpoint, settings.connect_timeout)

@@ -24,11 +24,7 @@ from dcc.sources.listing import ARCHIVE_ENDINGS, Entry, EntryKind
 from dcc.sources.listing_watch import watched
 
 MAX_LINKS: Final = 1_000_000
-"""The most different links of one page."""
-
 MAX_TAGS: Final = 5_000_000
-"""The most tags of one page."""
-
 _TITLES = re.compile(r"index of|directory listing|directory:|parent directory|folder listing", re.IGNORECASE)
 _UP = ("..", "../", "./..", "./../")
 _TITLE_TAGS = (b"title", b"h1", b"h2", b"a")
@@ -163,8 +159,6 @@ def _decoded(text: bytes, encoding: str) -> str:
 
 
 MAX_PAGE_BYTES = 128 * 1024 * 1024
-"""The largest index page."""
-
 _PLAIN = re.compile(r"[A-Za-z0-9_.~%-]+/?")
 _END = re.compile(rb"</(html|body|pre|table|ul)\s*>", re.IGNORECASE)
 _TAIL_BYTES = 4096

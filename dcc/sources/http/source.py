@@ -7,11 +7,17 @@ servers make them of directories. Only what an index links to directly below the
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
+import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
-from email.utils import formatdate
+from datetime import UTC
+from email.utils import formatdate, parsedate_to_datetime
+from http.client import HTTPMessage
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from dcc.errors import (
@@ -22,7 +28,6 @@ from dcc.errors import (
     ListingFailedError,
     LoginRefusedError,
     SourceError,
-    SourceTimeoutError,
     SourceUnreachableError,
     TransferFailedError,
 )
@@ -33,80 +38,85 @@ from dcc.sources.access import parse_hostname, resolve_accesskey
 from dcc.sources.base import (
     LISTING,
     LOGIN_REFUSED,
+    NOT_READABLE,
     SENDING,
     ActionListing,
-    Connection,
+    Block,
     ListedFile,
     NotModified,
+    PlatformConnection,
     SourceAddress,
     SourceProtocol,
     Validators,
 )
 from dcc.sources.certificates import ServerCertificates
 from dcc.sources.http.client import FAILURES, PORTS, HttpClient, HttpResponse, Site, describe
-from dcc.sources.http.file_attributes import MAX_ASKED, find_facts, modified_time
 from dcc.sources.http.index import read_index
-from dcc.sources.listing import Entry, SubfolderListing, action_listing, manifest_version
-from dcc.sources.listing_watch import watch_listing
-from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5
+from dcc.sources.listing import Entry, folder_listing, manifest_version
+from dcc.sources.listing_watch import ListingWatch
 from dcc.sources.remote_names import join_base, printable, raw
 
 _MISSING = (404, 410)
+_UNCONDITIONAL: Final[tuple[int | None, int | None, Validators | None]] = (None, None, None)
+"""What a file is asked for without: a listed size and time, and known validators."""
 _STRONG_ETAG = re.compile(r'"[!#-~]{0,253}"')
 
 
-class HttpConnection(Connection):
+class HttpConnection(PlatformConnection):
     """A connection to a web server, by TLS for `https`; see `Connection`. Every request carries user name and password.
 
     Its constructor sees whether the server takes them. It raises SourceTimeoutError, SourceUnreachableError,
     CertificateRefusedError, LoginRefusedError; ConfigurationError if the address or access key makes no sense.
     """
 
+    _failures = FAILURES
+
     def __init__(self, address: SourceAddress, settings: Settings) -> None:
         self._label, self._settings, self._extent = address.label, settings, address.extent
+        self._list_timeout = settings.list_timeout
         self._site = _site(address, settings)
         self._base = b"/" + raw(join_base(address.base_path)).lstrip(b"/")
         self._client = self._connect()
         self._expected: Validators | None = None
         self._told: Validators | None = None
+        self._conditions = _UNCONDITIONAL
         try:
             self._log_in(address)
         except BaseException:
             self._client.close()
             raise
 
-    def list_action(self, action: Action) -> ActionListing:
-        """List one action directory; see `Connection.list_action`.
+    def _interrupt(self) -> None:
+        self._client.abandon()
 
-        Sizes and times are asked for one by one: of a directory's MAX_ASKED last archives by name, and of manifests
-        beside these, while the time limit of the listing allows. Of the others only a size is known, where the index
-        page prints it exactly.
+    def _shown(self, *parts: str) -> str:
+        return printable(self._target(*parts).encode("ascii", "replace"))
+
+    def _listing(self, action: Action) -> ActionListing:
+        # An index tells of no links: there is none to follow, and a folder over a link is one like others.
+        return folder_listing(
+            self._label,
+            action,
+            self._extent,
+            lambda folder: self._entries(action, printable(folder)),
+            lambda _, __: None,
+            lambda _: None,
+        )
+
+    def _completed(self, listing: ActionListing, watch: ListingWatch) -> ActionListing:
+        """The listing with sizes and times, which are asked for one by one.
+
+        Of a directory's MAX_ASKED last archives by name, and of manifests beside these, while the time limit of the
+        listing allows. Of the others only a size is known, where the index page prints it exactly.
         """
-        directory = self._target(action) + "/"
-        watch = watch_listing(self._label, self._settings.list_timeout)
-        with self._translated(message(LISTING, directory=self._printable_target(directory)), ListingFailedError):
-            with watch.directory(action, self._printable_target(directory), self._client.abandon):
-                entries = self._entries(directory)
-                if entries is None:
-                    return ActionListing(action, missing=True)
-                # An index tells of no links: there is none to follow, and a folder over a link is one like others.
-                below = SubfolderListing(
-                    self._extent,
-                    lambda folder: self._entries(self._target(action, printable(folder)) + "/") or (),
-                    lambda _, __: None,
-                    lambda _: None,
-                )
-                listing = action_listing(self._label, action, entries, lambda _: None, below)
-            first = max(len(listing.zips) - MAX_ASKED, 0)
-            asked = [
-                (path, self._target(action, path)) for file in listing.zips[first:] for path in _requested_paths(file)
-            ]
-            # Half of what is left: the other directories need the rest.
-            now = time.monotonic()
-            deadline = now + max(watch.deadline - now, 0) / 2
-            told = f"sizes and times of {action}: "
-            facts = find_facts(self._client, self._connect, deadline, asked, lambda text: watch.say(told + text))
-        zips = list(listing.zips)
+        zips, action = list(listing.zips), listing.action
+        first = max(len(zips) - MAX_ASKED, 0)
+        asked = [(path, self._target(action, path)) for file in zips[first:] for path in _requested_paths(file)]
+        # Half of what is left: the other directories need the rest.
+        now = time.monotonic()
+        deadline = now + max(watch.deadline - now, 0) / 2
+        told = f"sizes and times of {action}: "
+        facts = find_facts(self._client, self._connect, deadline, asked, lambda text: watch.say(told + text))
         for place, file in enumerate(zips[first:], start=first):
             fact, *of_manifest = (facts.get(path) for path in _requested_paths(file))
             if fact is not None:
@@ -120,7 +130,7 @@ class HttpConnection(Connection):
         self,
         action: Action,
         name: str,
-        sink: Callable[[bytes], object],
+        sink: Callable[[Block], object],
         *,
         size: int | None,
         offset: int = 0,
@@ -131,11 +141,12 @@ class HttpConnection(Connection):
         `modified` is the listed time: the request is conditional on it. Raises TransferFailedError, before anything
         is passed on, if the server tells another size or time, and NotModified (see `expect`).
         """
-        known, self._expected, self._told = self._expected, None, None
-        # Closed at once when `sink` fails: later it would close what the next transfer is using.
-        with contextlib.closing(self._blocks(self._target(action, name), offset, size, modified, known)) as blocks:
-            for block in blocks:
-                sink(block)
+        self._conditions = (size, modified, self._expected)
+        self._expected = self._told = None
+        try:
+            super().fetch(action, name, sink, size=size, offset=offset)
+        finally:
+            self._conditions = _UNCONDITIONAL
 
     def expect(self, known: Validators) -> None:
         """Let the next `fetch` be conditional; see `Connection.expect`."""
@@ -145,27 +156,9 @@ class HttpConnection(Connection):
         """What the server told of the file fetched last; see `Connection.validators`."""
         return self._told
 
-    def read_md5(self, action: Action, name: str) -> str | None:
-        """The checksum published beside an archive; see `Connection.read_md5`."""
-        content = bytearray()
-        try:
-            with contextlib.closing(self._blocks(self._target(action, f"{name}.md5"), 0, None, None)) as blocks:
-                for block in blocks:
-                    content += block
-                    if len(content) >= MAX_SIDECAR_BYTES:
-                        break
-        except FileMissingError:
-            return None
-        return parse_md5(bytes(content), name, self._label)
-
     def server_date(self) -> str | None:
         """The time by the server's clock, as it says it (RFC 9110, `Date`); None if it does not. Raises SourceError."""
-        with (
-            self._translated(message(mark("telling the time")), SourceUnreachableError),
-            self._client.limit(self._settings.login_timeout),
-            self._client.ask("HEAD", self._target() + "/") as answer,
-        ):
-            return answer.headers.get("Date")
+        return self._ask_base(message(mark("telling the time"))).headers.get("Date")
 
     def close(self) -> None:
         """Close the connection; see `Connection.close`."""
@@ -174,69 +167,60 @@ class HttpConnection(Connection):
     def _connect(self) -> HttpClient:
         return HttpClient(self._site, self._settings)
 
-    def _log_in(self, address: SourceAddress) -> None:
-        """Ask for the base path, since without a request no server says that a password is wrong."""
+    def _ask_base(self, doing: Message) -> HttpResponse:
+        """The answer about the base path, which need not exist."""
         with (
-            self._translated(message(mark("answering the first request")), SourceUnreachableError),
+            self._translated(doing, SourceUnreachableError),
             self._client.limit(self._settings.login_timeout),
             self._client.ask("HEAD", self._target() + "/") as answer,
         ):
-            if answer.status == 401:
-                text = mark("the server serves nobody without a login ({reason}). Give a user name and a password.")
-                if address.username:
-                    text = LOGIN_REFUSED
-                raise LoginRefusedError(
-                    text, source=self._label, username=address.username, reason=Message(answer.phrase)
-                )
+            return answer
+
+    def _log_in(self, address: SourceAddress) -> None:
+        """Ask for the base path, since without a request no server says that a password is wrong."""
+        answer = self._ask_base(message(mark("answering the first request")))
+        if answer.status == 401:
+            text = mark("the server serves nobody without a login ({reason}). Give a user name and a password.")
+            if address.username:
+                text = LOGIN_REFUSED
+            raise LoginRefusedError(text, source=self._label, username=address.username, reason=Message(answer.phrase))
 
     def _target(self, *parts: str) -> str:
         """Path of something below the base path, percent-encoded; without a slash at its end."""
-        steps = [self._base.rstrip(b"/"), *(raw(part) for part in parts)]
+        steps = [self._base.rstrip(b"/"), *(raw(part) for part in parts if part)]
         return quote(b"/".join(steps), safe="/")
 
-    def _printable_target(self, target: str) -> str:
-        return printable(target.encode("ascii", "replace"))
-
-    def _entries(self, directory: str) -> Iterator[Entry] | None:
-        """The entries of a directory; None if it is not there."""
-        with self._client.ask("GET", directory, {"Accept": "text/html"}) as answer:
+    def _entries(self, *folder: str) -> Iterator[Entry]:
+        """The entries of a folder. Raises FileNotFoundError if it is not there."""
+        with self._client.ask("GET", self._target(*folder) + "/", {"Accept": "text/html"}) as answer:
             if answer.status == 200:
                 return read_index(self._site, answer)
-            if answer.status not in _MISSING:
-                raise self._refusal(
-                    answer, message(LISTING, directory=self._printable_target(directory)), ListingFailedError
-                )
-        base = self._target() + "/"
-        with self._client.ask("HEAD", base) as answer:
             if answer.status in _MISSING:
-                raise ListingFailedError(
-                    mark(
-                        "the server has nothing at the base path {base} ({phrase}). Correct the file "
-                        "source's base path."
-                    ),
-                    source=self._label,
-                    base=self._printable_target(base),
-                    phrase=Message(answer.phrase),
-                )
-        return None
+                raise FileNotFoundError
+            raise self._refusal(answer, message(LISTING, directory=self._shown(*folder)), ListingFailedError)
 
-    def _blocks(
-        self, target: str, offset: int, size: int | None, modified: int | None, known: Validators | None = None
-    ) -> Generator[bytes, None, None]:
-        """The bytes of a file from `offset` on, up to the block that exceeds its size."""
-        doing = message(SENDING, file=self._printable_target(target))
-        headers = _conditions(offset, modified, known)
-        with self._translated(doing, TransferFailedError), self._client.ask("GET", target, headers) as answer:
+    def _require_base(self) -> None:
+        with self._client.ask("HEAD", self._target() + "/") as answer:
+            if answer.status in _MISSING:
+                text = mark("the server has nothing at the base path {base} ({phrase}). Correct the base path.")
+                shown, phrase = f"{self._shown()}/", Message(answer.phrase)
+                raise ListingFailedError(text, source=self._label, base=shown, phrase=phrase)
+
+    def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[bytes, None, None]:
+        target, shown = self._target(action, name), self._shown(action, name)
+        listed_size, modified, known = self._conditions
+        headers = _headers(offset, modified, known)
+        with self._sending(action, name), self._client.ask("GET", target, headers) as answer:
             if answer.status == 416 and _whole_size(answer) == offset:
                 return
             if answer.status == 304 and known is not None:
                 raise NotModified
             if answer.status in (412, 416):
                 phrase = Message(answer.phrase)
-                raise self._changed(target, message(mark("{phrase} at byte {offset}"), phrase=phrase, offset=offset))
+                raise self._changed(shown, message(mark("{phrase} at byte {offset}"), phrase=phrase, offset=offset))
             if answer.status not in (200, 206):
-                raise self._refusal(answer, doing, TransferFailedError)
-            skip = self._check_same(target, answer, offset, size, modified)
+                raise self._refusal(answer, message(SENDING, file=shown), TransferFailedError)
+            skip = self._check_same(shown, answer, offset, listed_size, modified)
             self._told = _validators(answer)
             position = offset - skip
             for block in answer.blocks():
@@ -247,46 +231,35 @@ class HttpConnection(Connection):
                 if size is not None and position > size:
                     return
 
-    def _check_same(
-        self, target: str, answer: HttpResponse, offset: int, size: int | None, modified: int | None
-    ) -> int:
+    def _check_same(self, shown: str, answer: HttpResponse, offset: int, size: int | None, modified: int | None) -> int:
         """How many bytes stand before those asked for; raises TransferFailedError if it is not the listed file."""
         answered = modified_time(answer.headers)
         if modified is not None and answered is not None and answered != modified:
             time_told = formatdate(answered, usegmt=True)
-            raise self._changed(target, message(mark("its time is {time}"), time=time_told))
+            raise self._changed(shown, message(mark("its time is {time}"), time=time_told))
         if answer.status == 200:
             whole = answer.length
         else:
             whole = _whole_size(answer)
             if _range_start(answer) != offset:
-                raise TransferFailedError(
-                    mark(
-                        "sending {target} failed: the server sent another part of the file than it was "
-                        "asked for. Ask whoever runs the server."
-                    ),
-                    source=self._label,
-                    target=self._printable_target(target),
+                text = mark(
+                    "sending {target} failed: the server sent another part of the file than it was asked for. Ask "
+                    "whoever runs the server."
                 )
+                raise TransferFailedError(text, source=self._label, target=shown)
         if size is not None and whole is not None and whole != size:
             how = message(mark("its size is {size} bytes, {listed} were listed"), size=whole, listed=size)
-            raise self._changed(target, how)
+            raise self._changed(shown, how)
         # A server that knows no ranges sends the file from its beginning.
         return offset if answer.status == 200 else 0
 
-    def _changed(self, target: str, how: Message) -> FileChangedError:
-        return FileChangedError(
-            mark(
-                "{target} has changed since it was listed ({how}). The next crawl lists it again; you need not "
-                "do anything."
-            ),
-            source=self._label,
-            target=self._printable_target(target),
-            how=how,
+    def _changed(self, shown: str, how: Message) -> FileChangedError:
+        text = mark(
+            "{target} has changed since it was listed ({how}). The next crawl lists it again; you need not do anything."
         )
+        return FileChangedError(text, source=self._label, target=shown, how=how)
 
     def _refusal(self, answer: HttpResponse, doing: Message, failed: type[SourceError]) -> SourceError:
-        """What to raise for an answer that is not what was asked for."""
         kind = failed
         text = mark("{doing} failed: the server answered {phrase}. Ask whoever runs the server, or try again.")
         if answer.status in _MISSING:
@@ -300,40 +273,19 @@ class HttpConnection(Connection):
             )
         elif answer.status in (401, 403):
             # The login was accepted before: one file must not cost the source all the others.
-            kind = FileNotReadableError if failed is TransferFailedError else failed
-            text = mark(
-                "{doing} failed: the server does not let this user read it ({phrase}). Ask the centre to "
-                "correct the permissions."
-            )
+            kind = FileNotReadableError
+            text = NOT_READABLE
         return kind(text, source=self._label, doing=doing, phrase=Message(answer.phrase))
 
-    @contextlib.contextmanager
-    def _translated(self, doing: Message, failed: type[SourceError]) -> Iterator[None]:
-        """Turn what the client raises into the platform's errors: `doing` is what the server was to do."""
-        try:
-            yield
-        except TimeoutError as error:
+    def _settle(self, error: BaseException) -> None:
+        if isinstance(error, FAILURES):
             self._client.close()
-            raise SourceTimeoutError(
-                mark(
-                    "the server stalled while {doing}. Ask whoever runs it what it is doing; "
-                    "DCC_IDLE_TIMEOUT, DCC_LIST_TIMEOUT and DCC_LOGIN_TIMEOUT set the limits."
-                ),
-                source=self._label,
-                doing=doing,
-            ) from error
-        except FAILURES as error:
-            self._client.close()
-            raise failed(
-                mark("{doing} failed: {reason}. Ask whoever runs the server, or try again."),
-                source=self._label,
-                doing=doing,
-                reason=describe(error),
-            ) from error
+
+    def _describe(self, error: BaseException) -> Message:
+        return describe(error)
 
 
 def _requested_paths(file: ListedFile) -> list[str]:
-    """The paths of an archive and of the manifest beside it."""
     return [file.path, manifest_beside(file.path, file.manifest)] if file.manifest else [file.path]
 
 
@@ -354,7 +306,7 @@ def _site(address: SourceAddress, settings: Settings) -> Site:
     )
 
 
-def _conditions(offset: int, modified: int | None, known: Validators | None) -> dict[str, str]:
+def _headers(offset: int, modified: int | None, known: Validators | None) -> dict[str, str]:
     """Headers that ask for a file from `offset` on, as long as it is the one of that time, and not the one known."""
     headers = {}
     if known is not None and known.etag is not None:
@@ -391,3 +343,113 @@ def _whole_size(answer: HttpResponse) -> int | None:
     """Size of the whole file according to `Content-Range`; None where it is not told."""
     found = re.fullmatch(r"bytes +[^/]*/(\d{1,18})", answer.headers.get("Content-Range", "").strip())
     return int(found[1]) if found is not None else None
+
+
+MAX_ASKED = 2_000
+"""The most archives of one directory that are requested: the last by name, which by convention are the newest."""
+
+_HELPERS = 3
+_WORTH_A_HELPER = 10
+_PATIENCE_SECONDS = 5.0
+
+log = logging.getLogger(__name__)
+
+
+class FileAttributes(NamedTuple):
+    """Attributes of a file besides its contents: bytes, and whole seconds since 1970 (UTC)."""
+
+    size: int | None = None
+    modified: int | None = None
+
+
+def read_facts(headers: HTTPMessage) -> FileAttributes:
+    """The attributes in the headers of an answer about a complete file; None for each that is missing or invalid."""
+    length = headers.get("Content-Length", "").strip()
+    # More digits than any file needs would only overflow elsewhere.
+    size = int(length) if length.isascii() and length.isdigit() and len(length) <= 18 else None
+    return FileAttributes(size, modified_time(headers))
+
+
+def modified_time(headers: HTTPMessage) -> int | None:
+    """The time in `Last-Modified`, in seconds since 1970 (UTC); None if it is missing or invalid."""
+    try:
+        moment = parsedate_to_datetime(headers.get("Last-Modified", ""))
+        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None
+
+
+def find_facts(
+    client: HttpClient,
+    connect: Callable[[], HttpClient],
+    deadline: float,
+    targets: Sequence[tuple[str, str]],
+    on_progress: Callable[[str], object],
+) -> dict[str, FileAttributes]:
+    """Attributes by name, of files of one directory given as (name, target on the server).
+
+    `client` sends requests itself; `connect` makes connections for up to three helpers, which are optional: the server
+    may refuse them. Files not requested until the `deadline`, of `time.monotonic`, are absent. `on_progress` is called
+    with texts such as `500 of 2,000 asked for so far`. Raises FAILURES and SourceError if the server breaks off or
+    stalls.
+    """
+    waiting = deque(targets)
+    found: dict[str, FileAttributes] = {}
+    under_way: list[HttpClient] = []
+    not_served, dismissed = threading.Event(), threading.Event()
+
+    def work(by: HttpClient, *ends: threading.Event) -> None:
+        while time.monotonic() < deadline and not any(end.is_set() for end in ends):
+            try:
+                item = waiting.popleft()
+            except IndexError:
+                return
+            try:
+                found[item[0]] = _ask(by, item[1], deadline, not_served)
+            except (*FAILURES, SourceError):
+                if time.monotonic() >= deadline:
+                    return
+                waiting.append(item)
+                raise
+            on_progress(f"{len(found):,} of {len(targets):,} asked for so far")
+
+    def help_out() -> None:
+        with contextlib.suppress(*FAILURES, SourceError):
+            helper = connect()
+            under_way.append(helper)
+            try:
+                work(helper, not_served, dismissed)
+            finally:
+                helper.close()
+
+    count = min(_HELPERS, len(targets) // _WORTH_A_HELPER)
+    helpers = [threading.Thread(target=help_out, name="http facts", daemon=True) for _ in range(count)]
+    for helper in helpers:
+        helper.start()
+    try:
+        work(client, not_served)
+    finally:
+        # Helpers may finish their requests, but none without an answer is waited for.
+        _join(helpers, min(time.monotonic() + _PATIENCE_SECONDS, deadline))
+        dismissed.set()
+        for each in under_way:
+            each.abandon()
+        _join(helpers, time.monotonic() + 1)
+    # The request of a helper that was dismissed.
+    work(client, not_served)
+    if len(found) < len(targets):
+        missing = len(targets) - len(found)
+        log.warning("Sizes and times of %d of %d archives were not told in time.", missing, len(targets))
+    return dict(found)
+
+
+def _ask(client: HttpClient, target: str, deadline: float, not_served: threading.Event) -> FileAttributes:
+    with client.limit(max(deadline - time.monotonic(), 0)), client.ask("HEAD", target) as answer:
+        if answer.status in (405, 501):
+            not_served.set()
+        return read_facts(answer.headers) if answer.status == 200 else FileAttributes()
+
+
+def _join(helpers: Sequence[threading.Thread], until: float) -> None:
+    for helper in helpers:
+        helper.join(max(until - time.monotonic(), 0))

@@ -9,11 +9,19 @@ import re
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import paramiko
 from pydantic import SecretStr
 
-from dcc.errors import ConfigurationError, LoginRefusedError, SourceTimeoutError, SourceUnreachableError
+from dcc.errors import (
+    ConfigurationError,
+    LoginRefusedError,
+    SourceError,
+    SourceTimeoutError,
+    SourceUnreachableError,
+)
 from dcc.messages import Message, mark, message
 from dcc.redaction import redact
 from dcc.settings import Settings
@@ -21,10 +29,9 @@ from dcc.sources.access import Credential, Endpoint, parse_hostname, resolve_acc
 from dcc.sources.base import SourceAddress
 from dcc.sources.host_keys import SSH_PORT, HostKey, check_host_key, trusted_keys
 from dcc.sources.remote_names import printable
-from dcc.sources.request_turns import turn_of
 from dcc.sources.sftp.bounds import CHANNEL_WINDOW, BoundedTransport
 from dcc.sources.sftp.client import SftpClient
-from dcc.sources.sockets import open_socket, shut_down
+from dcc.sources.sockets import open_socket, shut_down, turn_of
 
 # By far the cheapest cipher for both sides on present processors; paramiko's preference costs twice the time.
 _FAST_CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
@@ -72,21 +79,15 @@ class SshConnection:
         negotiated = threading.Event()
         transport.start_client(event=negotiated)
         if not negotiated.wait(timeout):
-            raise SourceTimeoutError(
-                mark(
-                    "the server did not begin an SSH session within {timeout} seconds. Check that the "
-                    "port is that of its SSH server; DCC_LOGIN_TIMEOUT sets the limit."
-                ),
-                source=self.label,
-                timeout=timeout,
+            text = mark(
+                "the server did not begin an SSH session within {timeout} seconds. Check that the port is that of its "
+                "SSH server; DCC_LOGIN_TIMEOUT sets the limit."
             )
+            raise SourceTimeoutError(text, source=self.label, timeout=timeout)
         if not transport.is_active():
             failure = transport.get_exception()
-            raise SourceUnreachableError(
-                mark("no SSH session could be begun ({reason}). Check that the port is that of an SSH server."),
-                source=self.label,
-                reason=Message(describe(failure)),
-            ) from failure
+            text = mark("no SSH session could be begun ({reason}). Check that the port is that of an SSH server.")
+            raise SourceUnreachableError(text, source=self.label, reason=Message(describe(failure))) from failure
 
     @property
     def login_seconds(self) -> float:
@@ -117,7 +118,7 @@ class SshConnection:
         self._socket.close()
 
 
-def describe(failure: Exception | None) -> str:
+def describe(failure: BaseException | None) -> str:
     """A paramiko exception for a message."""
     if failure is None or isinstance(failure, EOFError):
         return "the server closed the connection"
@@ -180,13 +181,13 @@ def log_in(connection: SshConnection, address: SourceAddress, credential: Creden
     are used. Raises LoginRefusedError, SourceTimeoutError, SourceUnreachableError, or ConfigurationError for an
     unusable private key. No message contains a secret.
     """
-    deadline = time.monotonic() + timeout
+    login = _Login(connection.transport, address, credential, time.monotonic() + timeout)
     if credential.password is not None:
-        _attempt(connection, address, credential, deadline, credential.password.get_secret_value())
+        login.attempt(credential.password.get_secret_value())
     elif credential.private_key is not None:
-        _attempt(connection, address, credential, deadline, load_private_key(credential, credential.private_key))
+        login.attempt(load_private_key(credential, credential.private_key))
     else:
-        _log_in_by_agent(connection, address, credential, deadline)
+        login.attempt_by_agent()
 
 
 def load_private_key(credential: Credential, private_key: SecretStr) -> paramiko.PKey:
@@ -212,102 +213,78 @@ def load_private_key(credential: Credential, private_key: SecretStr) -> paramiko
     )
 
 
-def _log_in_by_agent(
-    connection: SshConnection, address: SourceAddress, credential: Credential, deadline: float
-) -> None:
-    agent = paramiko.Agent()
-    try:
-        keys = agent.get_keys()
-        refusal: LoginRefusedError | None = None
-        for key in keys:
-            try:
-                _attempt(connection, address, credential, deadline, key)
-            except LoginRefusedError as error:
-                refusal = error
-                if not connection.transport.is_active():
-                    break
+@dataclass(frozen=True, slots=True)
+class _Login:
+    transport: BoundedTransport
+    address: SourceAddress
+    credential: Credential
+    deadline: float
+
+    def attempt_by_agent(self) -> None:
+        agent = paramiko.Agent()
+        try:
+            refusal: LoginRefusedError | None = None
+            for key in agent.get_keys():
+                try:
+                    return self.attempt(key)
+                except LoginRefusedError as error:
+                    refusal = error
+                    if not self.transport.is_active():
+                        break
+        finally:
+            agent.close()
+        if refusal is not None:
+            raise refusal
+        missing = "the SSH agent holds no key" if os.environ.get("SSH_AUTH_SOCK") else "no SSH agent is running"
+        text = mark(
+            "DCC cannot log in: the access key is empty and {missing}. Give a password or a key (key:PATH), or add a "
+            "key to the agent."
+        )
+        raise self._error(LoginRefusedError, text, missing=Message(missing))
+
+    def attempt(self, proof: str | paramiko.PKey) -> None:
+        self.transport.auth_timeout = max(self.deadline - time.monotonic(), 0.1)
+        by_key = isinstance(proof, paramiko.PKey)
+        try:
+            if isinstance(proof, paramiko.PKey):
+                further = self.transport.auth_publickey(self.address.username, proof)
             else:
-                return
-    finally:
-        agent.close()
-    if refusal is not None:
-        raise refusal
-    missing = "the SSH agent holds no key" if os.environ.get("SSH_AUTH_SOCK") else "no SSH agent is running"
-    raise LoginRefusedError(
-        mark(
-            "DCC cannot log in: the access key is empty and {missing}. Give a password or a key (key:PATH), "
-            "or add a key to the agent."
-        ),
-        source=address.label,
-        missing=Message(missing),
-    )
+                further = self.transport.auth_password(self.address.username, proof)
+        except paramiko.BadAuthenticationType as error:
+            text = mark(
+                "the server accepts no login of '{username}' by {means}, only by {wanted}. Change the access key."
+            )
+            means = message(mark("key")) if by_key else message(mark("password"))
+            raise self._error(LoginRefusedError, text, means=means, wanted=", ".join(error.allowed_types)) from error
+        except paramiko.AuthenticationException as error:
+            if time.monotonic() >= self.deadline:
+                text = mark(
+                    "the server did not answer the login of '{username}' in time. Try again; DCC_LOGIN_TIMEOUT sets "
+                    "the limit."
+                )
+                raise self._error(SourceTimeoutError, text) from error
+            text = mark(
+                "the server refused '{username}' with {what}. Check the user name and password (a private key is "
+                "written key:PATH)."
+            )
+            if by_key:
+                text = mark(
+                    "the server refused '{username}' with {what}. Check the user name, and that the server knows the "
+                    "key."
+                )
+            by_agent = by_key and self.credential.private_key is None
+            what = message(mark("an agent's key")) if by_agent else self.credential.origin
+            raise self._error(LoginRefusedError, text, what=what) from error
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            text = mark("the connection broke off during login ({reason}). Try again.")
+            reason = redact(describe(error), self.credential.secrets)
+            raise self._error(SourceUnreachableError, text, reason=Message(reason)) from error
+        if further:
+            text = mark(
+                "the server wants more than one proof of '{username}' (next: {further}), which is not supported. Ask "
+                "the centre for a login by key alone."
+            )
+            raise self._error(LoginRefusedError, text, further=", ".join(further))
 
-
-def _attempt(
-    connection: SshConnection,
-    address: SourceAddress,
-    credential: Credential,
-    deadline: float,
-    proof: str | paramiko.PKey,
-) -> None:
-    transport = connection.transport
-    remaining = deadline - time.monotonic()
-    transport.auth_timeout = max(remaining, 0.1)
-    by_key = isinstance(proof, paramiko.PKey)
-    try:
-        if isinstance(proof, paramiko.PKey):
-            further = transport.auth_publickey(address.username, proof)
-        else:
-            further = transport.auth_password(address.username, proof)
-    except paramiko.BadAuthenticationType as error:
-        wanted = ", ".join(error.allowed_types)
-        raise LoginRefusedError(
-            mark("the server accepts no login of '{username}' by {means}, only by {wanted}. Change the access key."),
-            source=address.label,
-            username=address.username,
-            means=message(mark("key")) if by_key else message(mark("password")),
-            wanted=wanted,
-        ) from error
-    except paramiko.AuthenticationException as error:
-        if time.monotonic() >= deadline:
-            raise SourceTimeoutError(
-                mark(
-                    "the server did not answer the login of '{username}' in time. Try again; "
-                    "DCC_LOGIN_TIMEOUT sets the limit."
-                ),
-                source=address.label,
-                username=address.username,
-            ) from error
-        raise _refusal(address, credential, by_key) from error
-    except (paramiko.SSHException, EOFError, OSError) as error:
-        reason = redact(describe(error), credential.secrets)
-        raise SourceUnreachableError(
-            mark("the connection broke off during login ({reason}). Try again."),
-            source=address.label,
-            reason=Message(reason),
-        ) from error
-    if further:
-        raise LoginRefusedError(
-            mark(
-                "the server wants more than one proof of '{username}' (next: {further}), which is not "
-                "supported. Ask the centre for a login by key alone."
-            ),
-            source=address.label,
-            username=address.username,
-            further=", ".join(further),
-        )
-
-
-def _refusal(address: SourceAddress, credential: Credential, by_key: bool) -> LoginRefusedError:
-    if by_key:
-        text = mark(
-            "the server refused '{username}' with {what}. Check the user name, and that the server knows the key."
-        )
-    else:
-        text = mark(
-            "the server refused '{username}' with {what}. Check the user name and password (a private key is "
-            "written key:PATH)."
-        )
-    by_agent = by_key and credential.private_key is None
-    what = message(mark("an agent's key")) if by_agent else credential.origin
-    return LoginRefusedError(text, source=address.label, username=address.username, what=what)
+    def _error(self, kind: type[SourceError], text: str, **details: Any) -> SourceError:
+        return kind(text, source=self.address.label, username=self.address.username, **details)

@@ -94,7 +94,6 @@ class _Open(NamedTuple):
 
     @property
     def waits_for_a_person(self) -> bool:
-        """Whether somebody must confirm or release it."""
         return self.archive.is_held or self.archive.is_on_hold
 
 
@@ -140,9 +139,12 @@ def _opened(connection: Connection, centre_ids: Collection[int], decided: Collec
     """
     of_centres = ZipFile.centre_id.in_(list(centre_ids))
     opened = [(row.centre_id, _open(row)) for row in connection.execute(_OPEN.where(of_centres))]
-    opened += [(row.centre_id, _here(row)) for row in connection.execute(_TO_BE_RELEASED.where(of_centres))]
+    # Of the others documents wait, whatever became of the rest.
     opened += [
-        (row.centre_id, _here(row, is_held=True))
+        (row.centre_id, _open(row, is_here=True)) for row in connection.execute(_TO_BE_RELEASED.where(of_centres))
+    ]
+    opened += [
+        (row.centre_id, _open(row, is_here=True, is_held=True))
         for row in connection.execute(_WITH_HELD.where(of_centres))
         if row.id not in decided
     ]
@@ -159,16 +161,10 @@ def _on_the_way(connection: Connection, candidates: Sequence[_Open]) -> Iterator
         yield from (one for one in some if one.has_arrived or one.za_id in to_come)
 
 
-def _open(row: Any) -> _Open:
+def _open(row: Any, *, is_here: bool = False, is_held: bool = False) -> _Open:
     has_arrived = row.phase_id > int(Phase.ZIP_NAME) and row.status_id != int(Status.FAILED)
-    archive = OlderArchive(row.short_name, zip_key_of(row), is_on_hold=row.on_hold)
-    return _Open(row.id, _moment(row), archive, has_arrived)
-
-
-def _here(row: Any, *, is_held: bool = False) -> _Open:
-    """An archive of which documents wait, whatever became of the others."""
-    archive = OlderArchive(row.short_name, zip_key_of(row), is_held, is_on_hold=not is_held)
-    return _Open(row.id, _moment(row), archive, has_arrived=True)
+    archive = OlderArchive(row.short_name, zip_key_of(row), is_held, is_on_hold=row.on_hold and not is_held)
+    return _Open(row.id, _moment(row), archive, is_here or has_arrived)
 
 
 def _moment(row: Any) -> _Moment:

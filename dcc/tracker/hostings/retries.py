@@ -1,21 +1,22 @@
-"""Submissions that a person wants processed again: whether that is possible, and usable staged copies."""
+"""Submissions that a person wants before all others, or processed again: if that is possible, and staged copies."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, exists, select
+from sqlalchemy import Connection, and_, delete, exists, or_, select
 from sqlalchemy.orm import aliased
 
 from dcc.databases.list_parameters import IDS, rows_about, rows_with
+from dcc.databases.transactions import insert_rows
 from dcc.errors import BadFileNameError, ConfigurationError, CorruptArchiveError, DccError, NotFoundError
 from dcc.messages import mark
 from dcc.outcomes import AttemptOutcome, ZipKey
-from dcc.phases import Phase
-from dcc.sources.hosting import CopyFault
+from dcc.phases import ACTION_IDS, Phase
+from dcc.sources.base import CopyFault
 from dcc.tracker import progress
 from dcc.tracker.decisions import DecisionKind, is_decided
 from dcc.tracker.hostings.changed_archives import changed_where_fetched
@@ -29,6 +30,7 @@ from dcc.tracker.models import (
     FileSourceHasZip,
     PublishedChecksum,
     ResourceStateRow,
+    UrgentArchive,
     ZipAction,
     ZipDownload,
     ZipFile,
@@ -36,7 +38,7 @@ from dcc.tracker.models import (
     utc_now,
 )
 from dcc.tracker.register.source_addresses import SourceState, is_paused
-from dcc.tracker.states import EXTRACTING, REFUSED, SET_ASIDE
+from dcc.tracker.states import EXTRACTING, REFUSED, SET_ASIDE, WAITING
 from dcc.tracker.submission_rows import KEY, archive_md5, is_at, is_named, latest_downloads, zip_key_of
 
 
@@ -68,15 +70,11 @@ def begin_from_staging(connection: Connection, session_id: int, archives: Sequen
     """Add an attempt of a session without a transfer for each of these archives; returns them with it, in order."""
     if not archives:
         return []
+    attempt: dict[str, object] = {"outcome": AttemptOutcome.NOT_MODIFIED.value, "session_id": session_id}
     listed = [
-        {
-            "outcome": AttemptOutcome.NOT_MODIFIED.value,
-            "session_id": session_id,
-            "content_size_bytes": one.size_bytes,
-            "content_md5": one.md5,
-            "listed_size_bytes": one.hosting.size_bytes,
-            "listed_modified": one.hosting.modified,
-        }
+        attempt
+        | {"content_size_bytes": one.size_bytes, "content_md5": one.md5}
+        | {"listed_size_bytes": one.hosting.size_bytes, "listed_modified": one.hosting.modified}
         for one in archives
     ]
     ids = progress.add_downloads(connection, [one.hosting.id for one in archives], utc_now(), EXTRACTING, more=listed)
@@ -235,7 +233,6 @@ def not_hosted_error(connection: Connection, key: ZipKey) -> NotFoundError:
 
 
 def _look_up(connection: Connection, keys: Sequence[ZipKey]) -> dict[ZipKey, Any]:
-    """The id, state and hold of each known submission."""
     on_hold = is_decided(DecisionKind.HOLD).label("on_hold")
     columns = (ZipAction.id, *KEY, ZipAction.phase_id, ZipAction.status_id, on_hold)
     query = select(*columns).join(ZipFile)
@@ -264,3 +261,51 @@ def _why_not(row: Any, key: ZipKey, declined: Decline | None) -> str:
     if row.uploading_since is not None:
         return f"it is still being uploaded to {source}"
     return f"{source} could not be listed in this session"
+
+
+_OF_REQUEST = and_(ZipAction.zip_id == ZipFile.id, ZipAction.todo_id == UrgentArchive.todo_id)
+_IS_WAITING = is_at(ZipAction, WAITING)
+
+
+def request_urgently(connection: Connection, keys: Sequence[ZipKey], requested_by: str) -> None:
+    """Record that a person wants archives first, whether the tracker knows them or not."""
+    known = set(urgent_keys(connection))
+    request = {"requested_by": requested_by, "created": utc_now()}
+    rows = [
+        {"todo_id": ACTION_IDS[key.action], "file_name": key.file_name} | request for key in keys if key not in known
+    ]
+    insert_rows(connection, UrgentArchive, rows)
+
+
+def urgent_keys(connection: Connection) -> list[ZipKey]:
+    """The archives that are wanted first and wait for their download, or are not known yet; oldest request first."""
+    return [key for _, key, is_open in _requests(connection) if is_open]
+
+
+def take_urgent(connection: Connection) -> list[ZipKey]:
+    """As `urgent_keys`; deletes the requests of archives that do not wait any more."""
+    requests = _requests(connection)
+    if fetched := [number for number, _, is_open in requests if not is_open]:
+        connection.execute(delete(UrgentArchive).where(UrgentArchive.id.in_(fetched)))
+    return [key for _, key, is_open in requests if is_open]
+
+
+def _requests(connection: Connection) -> list[tuple[int, ZipKey, bool]]:
+    """All requests: id, submission, and whether it still has to be fetched."""
+    is_open = or_(ZipAction.id.is_(None), _IS_WAITING)
+    query = (
+        select(UrgentArchive.id, UrgentArchive.todo_id, UrgentArchive.file_name, is_open.label("is_open"))
+        .outerjoin(ZipFile, ZipFile.file_name == UrgentArchive.file_name)
+        .outerjoin(ZipAction, _OF_REQUEST)
+        .order_by(UrgentArchive.id)
+    )
+    return [(row.id, zip_key_of(row), bool(row.is_open)) for row in connection.execute(query)]
+
+
+def not_waiting(connection: Connection, keys: Collection[ZipKey]) -> list[ZipKey]:
+    """Those of some archives that the tracker knows and that do not wait for their download."""
+    query = (
+        select(*KEY).join(ZipFile).where(ZipFile.file_name.in_(sorted({key.file_name for key in keys})), ~_IS_WAITING)
+    )
+    found = {zip_key_of(row) for row in connection.execute(query)}
+    return [key for key in keys if key in found]

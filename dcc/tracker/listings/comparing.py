@@ -160,8 +160,6 @@ ATTRIBUTES: Final = ("size_bytes", "modified", "has_md5", "folder", "manifest", 
 """What is listed of an archive: attributes of a ListedFile and a KnownHosting, and columns of FileSourceHasZip."""
 
 attributes: Final = attrgetter(*ATTRIBUTES)
-"""What is listed of an archive, as a tuple."""
-
 _KNOWN: Final = (
     select(
         ZipAction.todo_id,

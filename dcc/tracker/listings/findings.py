@@ -1,19 +1,27 @@
-"""What a crawl tells about listed archives: the kinds of findings, and the message of each."""
+"""What a crawl tells about listed archives: the kinds of findings, the message of each, and which sizes are unusual."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from statistics import median
 from typing import Final
 
+from sqlalchemy import Connection, select
+
+from dcc.databases.list_parameters import rows_with
+from dcc.databases.transactions import insert_rows
 from dcc.messages import Message, mark, message
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.sources.base import ActionListing, DuplicateEntry, ListedFile, SourceAddress
 from dcc.tracker.archive_names import stored_name
-from dcc.tracker.crawls import FUTURE_DATE
+from dcc.tracker.crawls import FUTURE_DATE, UNUSUAL_SIZE
 from dcc.tracker.listings.comparing import AbsentHostings, KnownHosting, content_differs
+from dcc.tracker.models import CrawlFinding, ZipFile, utc_now
+from dcc.tracker.problems import message_columns
 from dcc.tracker.states import REFUSED, State
 
 SIZE_DIFFERS: Final = "size_differs"
@@ -69,82 +77,60 @@ def change_message(
     loaded: bool = False,
 ) -> Message:
     """The message about an archive that changed on a source: whether it is fetched again, or its data were `loaded`."""
-    return message(
-        _change_text(entry, file, taken_anew=taken_anew, loaded=loaded),
-        archive=str(key),
-        source=address.label,
-        size=_size(entry.size_bytes),
-        modified=_time(entry.modified),
-        new_size=_size(file.size_bytes),
-        new_modified=_time(file.modified),
-    )
-
-
-def _change_text(entry: KnownHosting, file: ListedFile, *, taken_anew: bool, loaded: bool) -> str:
+    known = {"archive": str(key), "source": address.label}
     if not content_differs(entry, file):
-        if taken_anew:
-            return mark(
-                "The manifest beside {archive} has changed on {source}. No data of it were uploaded: it is taken by "
-                "itself, and held against the new manifest."
-            )
-        return mark(
+        text = mark(
             "The manifest beside {archive} has changed on {source}. The earlier download still counts. "
             "Compare it with the new manifest: dcc retry {archive}"
         )
+        if taken_anew:
+            text = mark(
+                "The manifest beside {archive} has changed on {source}. No data of it were uploaded: it is taken by "
+                "itself, and held against the new manifest."
+            )
+        return message(text, **known)
     if entry.to_download:
-        return mark(
-            "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
-            "{new_modified}. It has not been downloaded yet; the new content is."
-        )
-    if entry.state == REFUSED:
-        return mark(
-            "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
-            "{new_modified}. Its name was refused."
-        )
-    if taken_anew:
-        return mark(
-            "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
-            "{new_modified}. No data of it were uploaded: the new content is taken by itself."
-        )
-    if loaded or (entry.state.phase >= Phase.UPLOAD and entry.state not in _WITHOUT_DATA):
+        effect = mark("It has not been downloaded yet; the new content is.")
+    elif entry.state == REFUSED:
+        effect = mark("Its name was refused.")
+    elif taken_anew:
+        effect = mark("No data of it were uploaded: the new content is taken by itself.")
+    elif loaded or (entry.state.phase >= Phase.UPLOAD and entry.state not in _WITHOUT_DATA):
         # Otherwise the new documents would repeat existing data, and fail because of that.
-        return mark(
-            "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, "
-            "modified {new_modified}. The earlier download still counts, with its data. If the new content "
-            "is meant, withdraw these with `dcc data undo`, then take it with: dcc retry {archive}"
+        effect = mark(
+            "The earlier download still counts, with its data. If the new content is meant, withdraw these with `dcc "
+            "data undo`, then take it with: dcc retry {archive}"
         )
-    return mark(
-        "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, "
-        "modified {new_modified}. The earlier download still counts. If the new content is meant, take "
-        "it with: dcc retry {archive}"
+    else:
+        effect = mark(
+            "The earlier download still counts. If the new content is meant, take it with: dcc retry {archive}"
+        )
+    text = mark(
+        "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
+        "{new_modified}. {effect}"
     )
+    before = {"size": _size(entry.size_bytes), "modified": _time(entry.modified)}
+    after = {"new_size": _size(file.size_bytes), "new_modified": _time(file.modified)}
+    return message(text, effect=message(effect, archive=str(key)), **known, **before, **after)
 
 
 def size_message(address: SourceAddress, key: ZipKey, before: int | None, file: ListedFile) -> Message:
     """The message about an archive with another size on another source."""
-    return message(
-        mark(
-            "{archive} is {size} on {source} but {new_size} where it was listed before. Only the copy of the preferred "
-            "source is taken. Ask the centre which one is right."
-        ),
-        archive=str(key),
-        source=address.label,
-        size=_size(file.size_bytes),
-        new_size=_size(before),
+    text = mark(
+        "{archive} is {size} on {source} but {new_size} where it was listed before. Only the copy of the preferred "
+        "source is taken. Ask the centre which one is right."
     )
+    sizes = {"size": _size(file.size_bytes), "new_size": _size(before)}
+    return message(text, archive=str(key), source=address.label, **sizes)
 
 
 def future_message(address: SourceAddress, key: ZipKey, day: date) -> Message:
     """The message about an archive with a date in its name that is in the future."""
-    return message(
-        mark(
-            "{archive} on {source} names the date {day}, which is in the future. It is processed anyway. The centre "
-            "names its next archives after the day on which the data were exported."
-        ),
-        archive=str(key),
-        source=address.label,
-        day=day.isoformat(),
+    text = mark(
+        "{archive} on {source} names the date {day}, which is in the future. It is processed anyway. The centre names "
+        "its next archives after the day on which the data were exported."
     )
+    return message(text, archive=str(key), source=address.label, day=day.isoformat())
 
 
 def uploading_message(
@@ -156,32 +142,20 @@ def uploading_message(
     """
     known = {"archive": str(key), "source": address.label, "modified": _time(first.modified)}
     if not looked:
-        return message(
-            mark(
-                "{archive} may be being uploaded to {source}: it was modified {modified}, and could not be looked at "
-                "once more. A later session takes it when it is complete."
-            ),
-            **known,
+        text = mark(
+            "{archive} may be being uploaded to {source}: it was modified {modified}, and could not be looked at once "
+            "more. A later session takes it when it is complete."
         )
-    if second is None:
-        return message(
-            mark(
-                "{archive} is being uploaded to {source}: it was {size}, modified {modified}, and was not there a "
-                "little later. A later session takes it when it is complete."
-            ),
-            size=_size(first.size_bytes),
-            **known,
-        )
-    return message(
-        mark(
-            "{archive} is being uploaded to {source}: it was {size}, modified {modified}, and {new_size}, modified "
-            "{new_modified}, a little later. A later session takes it when it is complete."
-        ),
-        size=_size(first.size_bytes),
-        new_size=_size(second.size_bytes),
-        new_modified=_time(second.modified),
-        **known,
+        return message(text, **known)
+    later = message(mark("was not there"))
+    if second is not None:
+        size, modified = _size(second.size_bytes), _time(second.modified)
+        later = message(mark("{size}, modified {modified},"), size=size, modified=modified)
+    text = mark(
+        "{archive} is being uploaded to {source}: it was {size}, modified {modified}, and {later} a little later. A "
+        "later session takes it when it is complete."
     )
+    return message(text, size=_size(first.size_bytes), later=later, **known)
 
 
 def shrunk_message(listing: ActionListing, lost: AbsentHostings) -> Message:
@@ -197,15 +171,15 @@ def shrunk_message(listing: ActionListing, lost: AbsentHostings) -> Message:
 
 def confirmed_message(address: SourceAddress, listing: ActionListing, lost: int) -> Message:
     """The message about archives that two listings in a row did not have."""
-    text = mark(
-        "{directory}: {number} archives of {source} are gone. Two listings in a row did not show them. If the "
-        "centre did not take them away on purpose, ask it to put them back."
+    one = mark(
+        "{directory}: one archive of {source} is gone. Two listings in a row did not show it. If the centre did not "
+        "take it away on purpose, ask it to put it back."
     )
-    if lost == 1:
-        text = mark(
-            "{directory}: one archive of {source} is gone. Two listings in a row did not show it. If the centre "
-            "did not take it away on purpose, ask it to put it back."
-        )
+    several = mark(
+        "{directory}: {number} archives of {source} are gone. Two listings in a row did not show them. If the centre "
+        "did not take them away on purpose, ask it to put them back."
+    )
+    text = one if lost == 1 else several
     return message(text, directory=listing.action.value, number=lost, source=address.label)
 
 
@@ -235,3 +209,77 @@ def proposed_message(address: SourceAddress, action: Action, number: int) -> Mes
             "data proposals"
         )
     return message(text, directory=action.value, number=number, source=address.label)
+
+
+LEAST_EARLIER: Final = 20
+"""The number of earlier archives of a centre from which on an unusual size is noticed."""
+
+_LAST = 50
+"""The last archives of a centre that say what size is usual."""
+_TIMES: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivedArchive:
+    """An archive whose bytes have arrived from a source."""
+
+    zip_id: int
+    za_id: int
+    source_id: int
+    key: ZipKey
+    size_bytes: int
+
+
+def unusual_size(key: ZipKey, size: int | None, earlier: Sequence[int]) -> Message | None:
+    """A message about an archive ten times larger, or smaller, than the median of earlier ones of its centre, or None.
+
+    Not without a size, nor without `LEAST_EARLIER` of them.
+    """
+    if size is None or len(earlier) < LEAST_EARLIER:
+        return None
+    usual = median(earlier)
+    if usual / _TIMES <= size <= usual * _TIMES:
+        return None
+    text = mark(
+        "{archive} has {size} bytes; the median of the last {count} archives of its centre is {usual}. It is "
+        "processed anyway. Ask the centre whether it is what it meant to submit."
+    )
+    return message(text, archive=str(key), size=size, count=len(earlier), usual=round(usual))
+
+
+def earlier_sizes(connection: Connection, centre_id: int, but_not: Collection[str]) -> list[int]:
+    """The sizes of the last archives of a centre, without those of some names."""
+    query = (
+        select(ZipFile.file_name, ZipFile.size_bytes)
+        .where(ZipFile.centre_id == centre_id, ZipFile.size_bytes.is_not(None))
+        .order_by(ZipFile.id.desc())
+        .limit(_LAST + len(but_not))
+    )
+    return [size or 0 for name, size in connection.execute(query) if name not in but_not][:_LAST]
+
+
+def note_arrived(connection: Connection, session_id: int, arrived: Collection[ArrivedArchive]) -> None:
+    """Add findings about archives of unusual size that had no size before, which must be recorded afterwards."""
+    by_zip = {one.zip_id: one for one in arrived}
+    found: list[tuple[int, ListingFinding]] = []
+    unsized = (ZipFile.size_bytes.is_(None), ZipFile.centre_id.is_not(None))
+    query = select(ZipFile.id, ZipFile.centre_id).where(*unsized)
+    for zip_id, centre_id in list(rows_with(connection, query, ZipFile.id, by_zip)):
+        one = by_zip[zip_id]
+        text = unusual_size(one.key, one.size_bytes, earlier_sizes(connection, centre_id, [one.key.file_name]))
+        if text is not None:
+            found.append((one.source_id, ListingFinding(UNUSUAL_SIZE, one.key, one.za_id, text)))
+    record_findings(connection, session_id, found, utc_now())
+
+
+def record_findings(
+    connection: Connection, session_id: int, found: Iterable[tuple[int, ListingFinding]], now: datetime
+) -> None:
+    """Record findings of a session, each with the id of its source."""
+    rows = [
+        {"session_id": session_id, "file_source_id": source_id, "za_id": one.za_id, "kind": one.kind, "created": now}
+        | {"file_name": str(one.key)[:160]}
+        | message_columns(one.translatable)
+        for source_id, one in found
+    ]
+    insert_rows(connection, CrawlFinding, rows)

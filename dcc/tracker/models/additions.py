@@ -60,7 +60,7 @@ class BadCopy(Base):
     """A bad copy of an archive that a source delivered.
 
     `size_bytes` and `modified` are as listed when it was fetched: while the listing is the same, it is not fetched
-    again. `md5` is that of the copy; `reason` is one of `dcc.sources.hosting.CopyFault`.
+    again. `md5` is that of the copy; `reason` is one of `dcc.sources.base.CopyFault`.
     """
 
     id: Mapped[int] = big_id()
@@ -297,8 +297,8 @@ class Delegation(Base):
 class OwnerNotice(Base):
     """What another centre's archive did, or tried to do, with data of a centre, its owner, who gets a notice.
 
-    `outcome` is one of `dcc.tracker.hostings.owner_notices.NoticeOutcome`. `file_name` is the document's, empty for the
-    archive itself; `counts` are the numbers of entities, as JSON by kind. `xml_id` is the document's `xml_file.id`,
+    `outcome` is one of `dcc.tracker.hostings.foreign_archives.NoticeOutcome`. `file_name` is the document's, empty
+    for the archive; `counts` are the numbers of entities, as JSON by kind. `xml_id` is the document's `xml_file.id`,
     null for the archive; no foreign key, because it stays true when that is deleted. `done_by` is the person who
     confirmed, withdrew or declined it, null for a session, and `reason` why.
     """
@@ -349,7 +349,7 @@ class ProposedWithdrawal(Base):
     """A proposal to withdraw the data of an archive that a source no longer lists.
 
     `since` is when its listing first missed the archive, `documents` the names of the documents applied then, as JSON.
-    `state` is one of `dcc.tracker.hostings.missing_archives.ProposalState`; `decided_by` is null if the archive
+    `state` is one of `dcc.tracker.hostings.changed_archives.ProposalState`; `decided_by` is null if the archive
     came back.
     """
 

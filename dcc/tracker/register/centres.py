@@ -1,30 +1,33 @@
-"""The register of centres.
+"""The register of centres, and of their delegations: one permits another to submit its data and publish its archives.
 
-Plain functions on a connection; those that write expect the caller's write transaction
-(`dcc.databases.transactions.writing`).
+Nothing is deleted: a delegation that was revoked, or has ended, stays on record. Plain functions on a connection; those
+that write expect the caller's write transaction (`dcc.databases.transactions.writing`).
 """
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import datetime
-from typing import Final
+from datetime import date, datetime
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import BindParameter, ColumnElement, Connection, Select, and_, bindparam, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import aliased
 
 from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import KNOWN_CENTRES
 from dcc.nearest_names import nearest_sentence
+from dcc.outcomes import ZipKey
+from dcc.rights import Delegations
 from dcc.settings import LANGUAGE_CODE
 from dcc.settings.recipients import parse_addresses
-from dcc.tracker.models import Centre, FileSource, ResourceStateRow, utc_now
-from dcc.tracker.register.column_texts import require_fit
-from dcc.tracker.register.source_addresses import SourceState
-from dcc.tracker.submission_rows import object_of
+from dcc.tracker.models import Centre, Delegation, FileSource, ResourceStateRow, ZipAction, ZipFile, utc_now
+from dcc.tracker.register.source_addresses import PERSON_LENGTH, SourceState, require_fit
+from dcc.tracker.submission_rows import is_named, object_of
 
 _CODE = re.compile(r"[A-Za-z_]{1,32}")
 _LANGUAGE = re.compile(LANGUAGE_CODE)
@@ -180,3 +183,118 @@ def _require_usable(values: Mapping[str, str | None]) -> None:
         raise ConfigurationError(f"{email!r} holds no e-mail address. Write name@host, or leave it empty.")
     if code and not _LANGUAGE.fullmatch(code):
         raise ConfigurationError(f"{code!r} is no code of a language. Give one such as en, de or pt_BR.")
+
+
+_Owner = aliased(Centre)
+_Delegate = aliased(Centre)
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationEntry:
+    """A delegation: `owner` permits `delegate` to submit its data, to the end of the day `until` (UTC) if given."""
+
+    owner: str
+    delegate: str
+    recorded_by: str
+    created: datetime
+    until: date | None
+    revoked: datetime | None
+    revoked_by: str | None
+    in_force: bool
+
+
+class SubmissionOwner(NamedTuple):
+    """A submission of the tracker and the centre of its name; None if the tracker knows neither."""
+
+    za_id: int | None
+    centre: str | None
+
+
+def find_archive(connection: Connection, key: ZipKey) -> SubmissionOwner:
+    """The submission as the tracker knows it."""
+    query = (
+        select(ZipAction.id, Centre.short_name)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
+        .where(is_named(key))
+    )
+    found = connection.execute(query).one_or_none()
+    return SubmissionOwner(None, None) if found is None else SubmissionOwner(*found)
+
+
+def in_force() -> ColumnElement[bool]:
+    """Whether a row of `delegation` is in force when the statement is executed."""
+    today: BindParameter[date] = bindparam("today", callable_=lambda: utc_now().date())
+    return and_(Delegation.revoked.is_(None), or_(Delegation.until.is_(None), Delegation.until >= today))
+
+
+def load_delegations(connection: Connection) -> Delegations:
+    """The delegations in force, in one statement."""
+    owners: dict[str, set[str]] = defaultdict(set)
+    for owner, delegate in connection.execute(_pairs().where(in_force())):
+        owners[delegate].add(owner)
+    return Delegations({delegate: frozenset(some) for delegate, some in owners.items()})
+
+
+def list_delegations(connection: Connection, *, everything: bool = False) -> list[DelegationEntry]:
+    """The delegations in force; with `everything`, those that were revoked or have ended too. By owner and delegate."""
+    query = _pairs(Delegation, in_force().label("in_force"))
+    if not everything:
+        query = query.where(in_force())
+    rows = connection.execute(query.order_by(_Owner.short_name, _Delegate.short_name, Delegation.id))
+    return [object_of(DelegationEntry, row) for row in rows]
+
+
+def delegate(
+    connection: Connection, owner: str, to: str, *, recorded_by: str, until: date | None = None
+) -> DelegationEntry:
+    """Record that a centre delegates to another; one in force between the two is replaced.
+
+    Raises NotFoundError for a centre that is not registered, ConfigurationError for a centre that delegates to itself,
+    or a past day.
+    """
+    if owner == to:
+        raise ConfigurationError(f"Centre {owner} speaks for itself. Name another centre with --to.")
+    if until is not None and until < utc_now().date():
+        raise ConfigurationError(f"{until} is over. Name a day to come with --until, or leave it out.")
+    _revoke(connection, owner, to, recorded_by)
+    between = {"owner_id": centre_id_of(connection, owner), "delegate_id": centre_id_of(connection, to)}
+    recorded = {"recorded_by": recorded_by[:PERSON_LENGTH], "created": utc_now(), "until": until}
+    insert_rows(connection, Delegation.__table__, [between | recorded])
+    return _latest(connection, owner, to)
+
+
+def revoke_delegation(connection: Connection, owner: str, to: str, *, revoked_by: str) -> DelegationEntry:
+    """End a delegation in force. Raises NotFoundError if there is none."""
+    if not _revoke(connection, owner, to, revoked_by):
+        raise NotFoundError(
+            f"Centre {owner} delegates nothing to centre {to} at present. See: dcc centre delegations --all"
+        )
+    return _latest(connection, owner, to)
+
+
+def _latest(connection: Connection, owner: str, to: str) -> DelegationEntry:
+    between = [one for one in list_delegations(connection, everything=True) if (one.owner, one.delegate) == (owner, to)]
+    return between[-1]
+
+
+def _revoke(connection: Connection, owner: str, to: str, revoked_by: str) -> int:
+    """End the delegation in force between two centres; returns the number."""
+    between = (
+        Delegation.owner_id == centre_id_of(connection, owner),
+        Delegation.delegate_id == centre_id_of(connection, to),
+    )
+    found = connection.scalars(select(Delegation.id).where(*between, in_force())).all()
+    if found:
+        ended = {"revoked": utc_now(), "revoked_by": revoked_by[:PERSON_LENGTH]}
+        connection.execute(update(Delegation).where(Delegation.id.in_(found)).values(ended))
+    return len(found)
+
+
+def _pairs(*columns: Any) -> Select[*tuple[Any, ...]]:
+    return (
+        select(_Owner.short_name.label("owner"), _Delegate.short_name.label("delegate"), *columns)
+        .select_from(Delegation)
+        .join(_Owner, _Owner.id == Delegation.owner_id)
+        .join(_Delegate, _Delegate.id == Delegation.delegate_id)
+    )

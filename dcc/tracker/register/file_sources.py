@@ -27,7 +27,6 @@ from dcc.sources.connect import OPENERS, protocols
 from dcc.sources.crawl_policy import Pause, shown_age
 from dcc.sources.host_keys import HostKey as ServerKey
 from dcc.tracker.models import (
-    Centre,
     FileSource,
     FileSourceHasZip,
     HostKey,
@@ -37,18 +36,21 @@ from dcc.tracker.models import (
     utc_now,
 )
 from dcc.tracker.register.centres import centre_id_of
-from dcc.tracker.register.column_texts import require_fit, shown_accesskey
 from dcc.tracker.register.source_addresses import (
+    SOURCES,
     SourceState,
     TlsTrust,
     extent_columns,
     extent_of,
     load_addresses,
     pin_host_keys,
+    policy_columns,
+    policy_of,
+    require_fit,
+    shown_accesskey,
     trust_certificates,
     trusted_certificates,
 )
-from dcc.tracker.register.source_schedules import policy_columns, policy_of
 from dcc.tracker.submission_rows import group_pairs, object_of
 
 _FIRST_ADDED_PROTOCOL: Final = 1000
@@ -107,14 +109,12 @@ def add_source(
     row = {
         "centre_id": check_new_source(connection, address),
         "protocol_id": _protocol_id(connection, address.protocol) or _add_protocol(connection, address.protocol),
-        "hostname": address.hostname,
-        "username": address.username,
+        **{name: getattr(address, name) for name in ("hostname", "username", "delta")},
+        **extent_columns(address.extent),
         "accesskey": address.accesskey.get_secret_value(),
         "base_path": address.base_path or None,
         "state_id": _state_id(connection, SourceState.AVAILABLE),
         "created": utc_now(),
-        "delta": address.delta,
-        **extent_columns(address.extent),
     }
     source_id = insert_rows(connection, FileSource.__table__, [row])[0]
     pin_host_keys(connection, source_id, host_keys)
@@ -208,21 +208,8 @@ def list_sources(connection: Connection, ids: Sequence[int] | None = None) -> li
         .group_by(FileSourceHasZip.file_source_id)
         .subquery()
     )
-    query = (
-        select(
-            FileSource,
-            Centre.short_name.label("centre"),
-            Centre.is_active.label("centre_active"),
-            ProtocolRow.short_name.label("protocol"),
-            ResourceStateRow.short_name.label("state"),
-            func.coalesce(hosted.c.hosted, 0).label("hosted"),
-        )
-        .join(Centre, Centre.id == FileSource.centre_id)
-        .join(ProtocolRow)
-        .join(ResourceStateRow)
-        .outerjoin(hosted, hosted.c.file_source_id == FileSource.id)
-        .order_by(FileSource.id)
-    )
+    query = SOURCES.add_columns(func.coalesce(hosted.c.hosted, 0).label("hosted"))
+    query = query.outerjoin(hosted, hosted.c.file_source_id == FileSource.id)
     if ids is not None:
         query = query.where(FileSource.id.in_(ids))
     keys = select(HostKey.file_source_id, HostKey.fingerprint).order_by(HostKey.id)
@@ -284,14 +271,9 @@ def change_source(
     """
     _existing_source(connection, source_id)
     _require_fit(hostname, username, accesskey, base_path)
-    values: dict[str, object] = {
-        "hostname": hostname,
-        "username": username,
-        "accesskey": None if accesskey is None else accesskey.get_secret_value(),
-        "base_path": base_path,
-        "delta": delta,
-    }
-    given = {name: value for name, value in values.items() if value is not None}
+    secret = None if accesskey is None else accesskey.get_secret_value()
+    values = {"hostname": hostname, "username": username, "accesskey": secret, "base_path": base_path, "delta": delta}
+    given: dict[str, object] = {name: value for name, value in values.items() if value is not None}
     given |= {} if extent is None else extent_columns(extent)
     given |= policy_columns(every, windows, schedule)
     # Failures before the last change do not count, whatever was changed.
