@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dcc.cli.demo.example import _CENTRES, _KINDS
+from dcc.cli.demo.examples import _KINDS
+from dcc.cli.demo.submissions import PROJECTS
 from tests.cli.conftest import Dcc
 from tests.support.databases import only_sqlite
 
@@ -14,7 +15,7 @@ pytestmark = only_sqlite
 
 
 def test_what_a_session_would_fail_is_not_valid_before_the_upload(bare_dcc: Dcc) -> None:
-    for kind, centre in product(_KINDS, _CENTRES):
+    for kind, centre in product(_KINDS, PROJECTS):
         written = bare_dcc.json("example", bare_dcc.root, "--kind", kind, "--centre", centre)
         assert (written["kind"], written["centre"]) == (kind, centre)
         verdicts = bare_dcc("validate", "--json", written["path"], exit_code=int("errors" in kind)).stdout

@@ -28,8 +28,8 @@ for finder in sys.meta_path:
     finder.find_spec = among_few(finder.find_spec)
 import dcc.cli.main
 # What the commands import.
-from dcc.cli.demo import example
-from dcc.cli.submissions import explain, manifest, report, validate
+from dcc.cli.demo import examples
+from dcc.cli.submissions import explain, report, validate
 from dcc.reports.submissions import collecting, page, plain_text
 from dcc import validation
 """

@@ -6,8 +6,7 @@ from datetime import datetime
 import click
 import pytest
 
-from dcc.cli.sessions.display import SessionDisplay
-from dcc.cli.sessions.session_output import SessionOutput, note_lines, problem_lines
+from dcc.cli.sessions.session_output import SessionDisplay, SessionOutput, note_lines, problem_lines
 from dcc.data_outcomes import ContextCounts, ContextsBuilt, DataOutcome, DocumentData, FindingEntry, ZipData
 from dcc.naming import Action, DocumentKind
 from dcc.outcomes import DocumentOutcome, EndReason, ZipKey, ZipOutcome

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from dcc.cli.demo.submissions import archive, damaged, experiment_document, specimen_document
+from dcc.cli.demo.submissions import PROJECTS, archive, damaged, experiment_document, specimen_document
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.sources.base import SourceProtocol
 
-CENTRES = ("H", "J", "Tcp", "Wtsi")
+CENTRES = tuple(PROJECTS)
 BASE_PATH = "/impc"
 _UPLOADED = 1_400_000_000
 

@@ -17,8 +17,7 @@ from pydantic import SecretStr
 
 from dcc.cli.demo.centres import BASE_PATH, CENTRES, EXPECTED, DemoSource, ExpectedState, demo_sources
 from dcc.cli.demo.servers import Account, ftp_server, refusing_port, require_packages, sftp_server
-from dcc.cli.sessions.display import SessionDisplay
-from dcc.cli.sessions.session_output import SessionOutput
+from dcc.cli.sessions.session_output import SessionDisplay, SessionOutput
 from dcc.cli.shell.context import any_databases
 from dcc.cli.shell.dagster_side import dagster_side
 from dcc.errors import ConfigurationError, SourceUnreachableError

@@ -19,16 +19,18 @@ from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, fields_of, printable, terminal_width, warn
 from dcc.cli.shell.parameter_types import ID
-from dcc.cli.sources.add_dialog import AgreedSource, ask_for_source, protocols
-from dcc.cli.sources.source_options import checked_address, delta_option, listing_extent, source_options, tls_trust
-from dcc.cli.sources.trial import (
+from dcc.cli.sources.add_dialog import (
+    AgreedSource,
     Trial,
+    ask_for_source,
     echo_progress,
     host_key_to_pin,
     list_directories,
     listing_line,
+    protocols,
     told_without_folders,
 )
+from dcc.cli.sources.source import checked_address, delta_option, listing_extent, source_options, tls_trust
 from dcc.errors import ConfigurationError, HostKeyUnknownError, NotFoundError, SourceError, UnreachableError
 
 if TYPE_CHECKING:
