@@ -54,7 +54,7 @@ _SECTIONS = {
         "example": "dcc.cli.demo.examples:example",
         "manifest": "dcc.cli.submissions.validate:manifest",
         "demo": "dcc.cli.installation.setup:demo",
-        "completion": "dcc.cli.shell.parameter_types:completion",
+        "completion": "dcc.cli.installation.setup:completion",
     },
     "The installation": {
         "settings": "dcc.cli.installation.setup:show_settings",

@@ -18,8 +18,8 @@ from pydantic import SecretStr
 from dcc.cli.demo.centres import BASE_PATH, CENTRES, EXPECTED, DemoSource, ExpectedState, demo_sources
 from dcc.cli.demo.servers import Account, ftp_server, refusing_port, require_packages, sftp_server
 from dcc.cli.sessions.session_output import SessionDisplay, SessionOutput
+from dcc.cli.shell import dagster_side
 from dcc.cli.shell.context import any_databases
-from dcc.cli.shell.dagster_side import dagster_side
 from dcc.errors import ConfigurationError, SourceUnreachableError
 from dcc.messages import count_of
 from dcc.outcomes import CrawlOutcome, ZipKey
@@ -135,8 +135,8 @@ def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> list[str
         init_database(tracker)
         init_database(qc)
         _register(tracker, settings, addresses)
-        with dagster_side().open_instance(settings) as instance:
-            dagster_side().run_session(settings, tracker, instance, listeners=display.listeners())
+        with dagster_side.open_instance(settings) as instance:
+            dagster_side.run_session(settings, tracker, instance, listeners=display.listeners())
         _pause_sources(tracker)
         if display.session is not None:
             click.echo(display.report.line(display.session.id, display.session.ended))

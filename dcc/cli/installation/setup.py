@@ -1,4 +1,4 @@
-"""`dcc init`, `demo`, `instance` and `settings`: set up an installation and show its settings."""
+"""`dcc init`, `demo`, `instance`, `settings` and `completion`: set up an installation and show its settings."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
+from click.shell_completion import get_completion_class
 
+from dcc.cli.shell import dagster_side
 from dcc.cli.shell.context import any_databases, json_option, open_tracker, settings_from_environment
-from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.group import CommandGroup, command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, echo_result, printable
@@ -90,7 +91,7 @@ def init(production: bool, only_grants: bool, from_host: str | None, force: bool
         _say_made("QC database", qc_url, of_qc)
     if settings.dagster_home.is_dir():
         # The first session makes a missing instance.
-        dagster_side().upgrade_instance(settings)
+        dagster_side.upgrade_instance(settings)
     if configuration is not None:
         answer |= _init_production(settings, from_host, configuration, as_json=as_json)
     if as_json:
@@ -285,8 +286,8 @@ def rebuild(as_json: bool) -> None:
     """
     settings = settings_from_environment()
     say = None if as_json else lambda message: click.echo(printable(message), err=True)
-    with open_tracker(settings) as tracker, dagster_side().open_instance(settings) as dagster:
-        report = dagster_side().rebuild_instance(settings, tracker, dagster, say)
+    with open_tracker(settings) as tracker, dagster_side.open_instance(settings) as dagster:
+        report = dagster_side.rebuild_instance(settings, tracker, dagster, say)
     if as_json:
         echo_json(report)
 
@@ -331,9 +332,9 @@ def prepare_configuration(settings: Settings, *, replace: bool) -> Configuration
     `replace`), and DagsterStorageError.
     """
     _require_production(settings)
-    path = dagster_side().configuration_path(settings)
+    path = dagster_side.configuration_path(settings)
     was_there = path.exists()
-    kept = dagster_side().write_configuration(settings, replace=replace)
+    kept = dagster_side.write_configuration(settings, replace=replace)
     return Configuration(path, not was_there or kept is not None, kept)
 
 
@@ -341,7 +342,7 @@ def init_dagster(settings: Settings) -> InitReport:
     """Make or migrate Dagster's tables; raises as `dcc_dagster.dagster_database.init_dagster_database`."""
     if settings.dagster_url is None:
         raise ConfigurationError("DCC_DAGSTER_URL is not set. Set it: mysql://user:password@host/phenodcc_dagster.")
-    return dagster_side().init_dagster_database(settings.dagster_url.get_secret_value())
+    return dagster_side.init_dagster_database(settings.dagster_url.get_secret_value())
 
 
 def left_to_do(settings: Settings, read: Path | None, *, has_sources: bool) -> list[str]:
@@ -403,3 +404,23 @@ def _require_production(settings: Settings) -> tuple[URL, URL, URL]:
             "may be on one server."
         )
     return urls[0], urls[1], urls[2]
+
+
+@command(
+    examples=[
+        "echo 'eval \"$(dcc completion bash)\"' >> ~/.bashrc",
+        "echo 'eval \"$(dcc completion zsh)\"' >> ~/.zshrc",
+        "dcc completion fish > ~/.config/fish/completions/dcc.fish",
+    ],
+    offline=True,
+)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the completion script of a shell.
+
+    It completes commands, options and their choices, and from the tracker submissions, centres and sources; rules too.
+    """
+    made = get_completion_class(shell)
+    assert made is not None  # noqa: S101 - click knows the three
+    click.echo(made(ctx.find_root().command, {}, "dcc", "_DCC_COMPLETE").source())

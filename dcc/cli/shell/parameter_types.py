@@ -1,4 +1,4 @@
-"""Types of arguments and options, the values of them that a shell completes, and `dcc completion`.
+"""Types of arguments and options: numbers within the databases' range, and values that a shell completes.
 
 Completed values (submissions, centres, sources, rules) are looked up in the tracker, in a thread that may take
 `SECONDS` after its imports. If anything fails, nothing is offered and nothing printed. Only words without special
@@ -18,7 +18,6 @@ import click
 from click.shell_completion import CompletionItem
 
 from dcc.cli.shell.context import reading_tracker
-from dcc.cli.shell.group import command
 
 LARGEST_NUMBER = 2**63 - 1
 """The largest number that the databases can store."""
@@ -169,30 +168,3 @@ VALUES: Final[Mapping[str, Callable[[str], Iterable[str]]]] = {
     "error_or_rule": _explained,
 }
 """The values to offer for a parameter, by its name."""
-
-
-_SHELLS = ("bash", "zsh", "fish")
-
-
-@command(
-    examples=[
-        "echo 'eval \"$(dcc completion bash)\"' >> ~/.bashrc",
-        "echo 'eval \"$(dcc completion zsh)\"' >> ~/.zshrc",
-        "dcc completion fish > ~/.config/fish/completions/dcc.fish",
-    ],
-    offline=True,
-)
-@click.argument("shell", type=click.Choice(_SHELLS))
-@click.pass_context
-def completion(ctx: click.Context, shell: str) -> None:
-    """Print the completion script of a shell.
-
-    It completes commands, options and their choices, and from the tracker submissions, centres and sources; rules too.
-    """
-    from click.shell_completion import get_completion_class
-
-    root = ctx.find_root()
-    made = get_completion_class(shell)
-    if made is None:
-        raise click.UsageError(f"Nothing is known of the shell {shell}.")
-    click.echo(made(root.command, {}, "dcc", "_DCC_COMPLETE").source())

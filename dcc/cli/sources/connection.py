@@ -30,8 +30,15 @@ from dcc.cli.sources.add_dialog import (
     protocols,
     told_without_folders,
 )
-from dcc.cli.sources.source import checked_address, delta_option, listing_extent, source_options, tls_trust
-from dcc.errors import ConfigurationError, HostKeyUnknownError, NotFoundError, SourceError, UnreachableError
+from dcc.cli.sources.source import (
+    checked_address,
+    delta_option,
+    listing_extent,
+    source_options,
+    stored_address,
+    tls_trust,
+)
+from dcc.errors import ConfigurationError, HostKeyUnknownError, SourceError, UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -247,17 +254,6 @@ def _report_addition(
         echo_json({"id": source_id, "fingerprints": fingerprints, "warnings": [*warnings, *shared]})
     else:
         click.echo(source_id if terminal_width() is None else f"Registered file source {source_id}.")
-
-
-def stored_address(tracker: Engine, source_id: int) -> SourceAddress:
-    """The address of a registered source, whatever its state. Raises NotFoundError."""
-    from dcc.tracker.register.source_addresses import load_addresses
-
-    with tracker.connect() as connection:
-        found = load_addresses(connection, ids=[source_id], only_crawlable=False)
-    if not found:
-        raise NotFoundError(f"No file source {source_id} exists. See `dcc source list`.")
-    return found[0]
 
 
 @command(examples=["dcc source test 3"], exits={4: "it could not be reached, or refused a request"})

@@ -28,10 +28,12 @@ from dcc.cli.shell.group import CommandGroup, command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, echo_list, echo_rows, fields_of, json_object, warn
 from dcc.cli.shell.parameter_types import ID
-from dcc.errors import ConfigurationError
+from dcc.errors import ConfigurationError, NotFoundError
 from dcc.messages import count_of
 
 if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
     from dcc.reports.causes.skipped_archives import SkippedEntry
     from dcc.sources.base import Extent, SourceAddress
     from dcc.sources.crawl_policy import CrawlDue
@@ -75,6 +77,17 @@ def checked_address(address: SourceAddress) -> SourceAddress:
         )
     parse_hostname(address.hostname, 1)
     return address
+
+
+def stored_address(tracker: Engine, source_id: int) -> SourceAddress:
+    """The address of a registered source, whatever its state. Raises NotFoundError."""
+    from dcc.tracker.register.source_addresses import load_addresses
+
+    with tracker.connect() as connection:
+        found = load_addresses(connection, ids=[source_id], only_crawlable=False)
+    if not found:
+        raise NotFoundError(f"No file source {source_id} exists. See `dcc source list`.")
+    return found[0]
 
 
 def listing_extent(
@@ -400,7 +413,7 @@ def why(
     \b
     JSON: a list of {"source", "entry" (null: the source as a whole), "why", "reason", "acts", "number"}
     """
-    from dcc.cli.sources.connection import stored_address
+
     from dcc.declarations import ACTOR_NAMES
     from dcc.reports.causes.skipped_archives import ignored_entries, skipped_entries
     from dcc.reports.languages import load_catalogue
