@@ -378,8 +378,8 @@ def proposals(ctx: click.Context, source_id: int | None, centre: str | None, sta
     names = ("centre", "source", "since", "documents", "state", "created", "decided", "decided_by", "reason")
     echo_list(
         [{"zip": str(proposal.key), **fields_of(proposal, *names)} for proposal in found],
-        ("submission", "source", "missing since", "documents", "state", "by", "reason"),
-        [(str(p.key), p.source, p.since, len(p.documents), p.state, p.decided_by, p.reason) for p in found],
+        "submission=zip, source, missing since=since, documents, state, by=decided_by, reason",
+        documents=lambda one: len(one["documents"]),
         as_json=as_json,
         flexible=["reason", "by", "documents", "missing since"],
         none="No withdrawal is proposed. What sources list no more: dcc source missing",

@@ -37,10 +37,11 @@ from dcc.messages import count_of
 from dcc.vocabulary import WaiverEffect
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sqlalchemy import Connection
 
     from dcc.qc.judging.waiver_store import WaiverEntry
-    from dcc.qc.reference.freshness import Freshness
     from dcc.replay.verdicts import Replay
     from dcc.rules.waivers import Waiver
 
@@ -68,9 +69,13 @@ def list_rules(as_json: bool) -> None:
     """
     from dcc.rules.catalogue import CATALOGUE
 
-    entries = list(CATALOGUE.values())
-    rows = [(e.id, e.severity, ", ".join(e.needs), e.demand) for e in entries]
-    echo_list(entries, ("id", "severity", "needs", "demand"), rows, as_json=as_json, flexible=["demand"])
+    echo_list(
+        list(CATALOGUE.values()),
+        "id, severity, needs, demand",
+        needs=lambda rule: ", ".join(rule.needs),
+        as_json=as_json,
+        flexible=["demand"],
+    )
 
 
 @rules.command(examples=['dcc rules waive P10 --centre H --until 2027-03-31 --reason "new options are on their way"'])
@@ -136,23 +141,10 @@ def waivers(include_ended: bool, as_json: bool) -> None:
         entries = list_waivers(connection, utc_now().date(), include_ended=include_ended)
     echo_list(
         entries,
-        ("id", "rule", "effect", "centre", "procedure", "from", "until", "state", "findings", "author", "reason"),
-        [
-            (
-                e.id,
-                e.rule,
-                e.effect,
-                e.centre or "all",
-                e.procedure or "all",
-                e.valid_from,
-                e.valid_until or "-",
-                e.state,
-                e.findings,
-                e.author,
-                e.reason if e.revoked_reason is None else f"{e.reason} (revoked: {e.revoked_reason})",
-            )
-            for e in entries
-        ],
+        "id, rule, effect, centre, procedure, from=valid_from, until=valid_until, state, findings, author, reason",
+        centre=lambda one: one.centre or "all",
+        procedure=lambda one: one.procedure or "all",
+        reason=lambda one: f"{one.reason} (revoked: {one.revoked_reason})" if one.revoked_reason else one.reason,
         as_json=as_json,
         flexible=["reason", "effect", "author", "findings", "procedure", "from", "until"],
         none="No rule is waived.",
@@ -249,8 +241,8 @@ def list_sets(as_json: bool) -> None:
             | fields_of(one, "is_missing", "is_stale", "is_shipped", "is_other", "message")
             for one in sets
         ],
-        ("name", "state", "rows", "retrieved", "checked", "snapshot", "source"),
-        [(e.name, _state(e), e.rows, e.retrieved, e.checked, e.snapshot_id, e.source or "-") for e in sets],
+        "name, state, rows, retrieved, checked, snapshot=snapshot_id, source",
+        state=_state,
         as_json=as_json,
         flexible=["source", "snapshot", "checked", "retrieved"],
     )
@@ -291,8 +283,7 @@ def refresh(names: tuple[str, ...], force: bool, as_json: bool) -> None:
         refreshed = refresh_sets(qc, settings, names or None, force=force)
     echo_list(
         refreshed,
-        ("name", "outcome", "rows", "added", "removed", "changed", "snapshot", "source"),
-        [(e.name, e.outcome, e.rows, e.added, e.removed, e.changed, e.snapshot_id, e.source or "-") for e in refreshed],
+        "name, outcome, rows, added, removed, changed, snapshot=snapshot_id, source",
         as_json=as_json,
         flexible=["source", "snapshot", "rows", "added", "removed", "changed"],
     )
@@ -306,16 +297,10 @@ def refresh(names: tuple[str, ...], force: bool, as_json: bool) -> None:
         raise click.exceptions.Exit(_UNREACHABLE if any(each.is_unreachable for each in failed) else _PROBLEMS)
 
 
-def _state(entry: Freshness) -> str:
-    if entry.is_missing:
-        return "missing"
-    if entry.is_other:
-        return "other"
-    if entry.is_stale:
-        return "stale"
-    if entry.message is not None:
-        return "troubled"
-    return "shipped" if entry.is_shipped else "fresh"
+def _state(one: Mapping[str, object]) -> str:
+    well = "shipped" if one["is_shipped"] else "fresh"
+    of_set = next((name for name in ("missing", "other", "stale") if one[f"is_{name}"]), None)
+    return of_set or (well if one["message"] is None else "troubled")
 
 
 _SHOWN = 20

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dcc.cli.shell.output import COLOURS, byte_size, fields_of, printable
+from dcc.cli.shell.output import COLOURS, byte_size, fields_of, printable, progress_bars
 from dcc.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, ZipData
 from dcc.errors import BadFileNameError, DccError, UnreachableError
 from dcc.messages import count_of
@@ -465,28 +465,10 @@ def session_display(
     if not sys.stderr.isatty() or not (as_json or sys.stdout.isatty()):
         yield SessionDisplay(None if as_json else click.echo, None, sources, waiting)
         return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
     from rich.text import Text
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    console = Console(stderr=True)
-
     def say(line: str) -> None:
-        console.print(Text.from_ansi(line), soft_wrap=True)
+        bars.console.print(Text.from_ansi(line), soft_wrap=True)
 
-    with Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as bars:
+    with progress_bars() as bars:
         yield SessionDisplay(None if as_json else say, bars, sources, waiting, expected)

@@ -26,7 +26,7 @@ from dcc.cli.shell.context import (
 )
 from dcc.cli.shell.group import CommandGroup, command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, echo_list, echo_rows, fields_of, json_object, warn
+from dcc.cli.shell.output import echo_json, echo_list, echo_rows, fields_of, json_ready, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.messages import count_of
@@ -183,7 +183,7 @@ def list_sources(as_json: bool) -> None:
         entries = file_sources.list_sources(connection)
         dues = load_crawl_dues(connection, settings.source_failure_limit)
     if as_json:
-        echo_json([{**json_object(entry), "due": due_json(dues.get(entry.id))} for entry in entries])
+        echo_json([{**json_ready(entry), "due": due_json(dues.get(entry.id))} for entry in entries])
         return
     rows = [
         {
@@ -451,8 +451,8 @@ def why(
             {"source": source, "reason": reason, **fields_of(row, "entry", "why", "acts", "number")}
             for source, reason, row in skipped
         ],
-        (catalogue.say("source"), catalogue.say("entry"), why_not, who_acts),
-        [(source, row.entry, reason, catalogue.say(ACTOR_NAMES[row.acts])) for source, reason, row in skipped],
+        f"{catalogue.say('source')}=source, {catalogue.say('entry')}=entry, {why_not}=reason, {who_acts}=acts",
+        acts=lambda one: catalogue.say(ACTOR_NAMES[one["acts"]]),
         as_json=as_json,
         flexible=[why_not, who_acts],
         none=catalogue.say("Nothing was kept from being taken: every entry is new."),
@@ -483,18 +483,8 @@ def missing(source_id: int | None, as_json: bool) -> None:
     names = ("source", "since", "believed", "loaded", "elsewhere", "proposal")
     echo_list(
         [{"zip": str(archive.key), **fields_of(archive, *names)} for archive in found],
-        ("source", "submission", "missing since", "loaded", "elsewhere", "withdrawal"),
-        [
-            (
-                archive.source,
-                str(archive.key),
-                archive.since if archive.believed else f"{archive.since}, not believed yet",
-                "yes" if archive.loaded else "no",
-                "yes" if archive.elsewhere else "no",
-                archive.proposal,
-            )
-            for archive in found
-        ],
+        "source, submission=zip, missing since=since, loaded, elsewhere, withdrawal=proposal",
+        since=lambda one: one["since"] if one["believed"] else f"{one['since']}, not believed yet",
         as_json=as_json,
         none="Every archive that was listed before is listed now.",
     )

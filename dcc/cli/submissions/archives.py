@@ -244,8 +244,7 @@ def declined(everything: bool, as_json: bool) -> None:
         entries = list_declines(connection, everything=everything)
     echo_list(
         [_as_json(entry) for entry in entries],
-        ("submission", "by", "when", "reason", "taken back", "revoked by"),
-        [(str(e.key), e.declined_by, e.created, e.reason, e.revoked, e.revoked_by) for e in entries],
+        "submission=zip, by=declined_by, when=created, reason, taken back=revoked, revoked by",
         as_json=as_json,
         flexible=["reason", "revoked by", "taken back", "by", "when"],
         none="No archive is turned down. Held ones are listed by: dcc status",
@@ -371,11 +370,9 @@ def _show_audits(settings: Settings, limit: int, *, as_json: bool) -> None:
 
     with reading_tracker(settings) as connection:
         found = audits(connection, limit)
-    names = ("replica", "started", "finished", "requested_by", "copies", "bad", "missing", "repaired", "message")
     echo_list(
         found,
-        ("replica", "started", "finished", "requested by", "read", "bad", "missing", "repaired", "ended early"),
-        [tuple(fields_of(one, *names).values()) for one in found],
+        "replica, started, finished, requested by, read=copies, bad, missing, repaired, ended early=message",
         as_json=as_json,
         flexible=["ended early", "requested by", "finished"],
         none="No copy was audited so far. Read those whose turn it is: dcc archive audit",

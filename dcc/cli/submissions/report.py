@@ -284,8 +284,7 @@ def _list(tracker: Engine, session_id: int | None, as_json: bool) -> None:
     names = ("kind", "subject", "channel", "recipient", "state", "attempts", "reason", "changed")
     echo_list(
         [fields_of(entry, *names, session="session_id") for entry in entries],
-        ("when", "what", "of", "by", "to", "state", "why"),
-        [(e.changed, e.kind, e.subject, e.channel, e.recipient, e.state, e.reason or "") for e in entries],
+        "when=changed, what=kind, of=subject, by=channel, to=recipient, state, why=reason",
         as_json=as_json,
         flexible=["why", "to", "by", "of", "when"],
         none="No message was sent yet.",

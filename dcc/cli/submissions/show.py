@@ -10,7 +10,7 @@ import click
 from dcc.cli.shell.context import json_option, parse_zip_key, reading_tracker, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import COLOURS, byte_size, echo_json, echo_table, echo_wrapped, json_object, printable
+from dcc.cli.shell.output import COLOURS, byte_size, echo_json, echo_table, echo_wrapped, json_ready, printable
 from dcc.errors import InternalFaultError
 from dcc.messages import count_of
 from dcc.outcomes import HELD
@@ -93,7 +93,7 @@ def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
         centre=story.centre,
     )
     if as_json:
-        echo_json({**json_object(story), "failed_documents": [document.as_json() for document in failed_documents]})
+        echo_json({**json_ready(story), "failed_documents": [document.as_json() for document in failed_documents]})
     else:
         _print_story(story, failed_documents, None if all_errors else _ERRORS_SHOWN)
 

@@ -18,7 +18,7 @@ from dcc.cli.shell.output import (
     echo_wrapped,
     expected_text,
     fields_of,
-    json_object,
+    json_ready,
     printable,
     warn,
 )
@@ -308,22 +308,14 @@ def _list_sessions(limit: int, as_json: bool) -> None:
         problems = problems_of(connection, [entry.id for entry in entries])
     note_facts(last_session=entries[0].id if entries else None)
     echo_list(
-        [session_json(entry, problems) for entry in entries],
-        ("id", "group", "started", "finished", "outcome", "failed in", "sources", "new", "refused"),
-        [
-            (
-                entry.id,
-                entry.group or "all",
-                entry.started,
-                entry.finished,
-                ", ".join(filter(None, (entry.outcome, str(problems[entry.id])))),
-                entry.failed_step,
-                len(entry.crawls),
-                sum(crawl.new for crawl in entry.crawls),
-                sum(crawl.refused for crawl in entry.crawls),
-            )
-            for entry in entries
-        ],
+        entries,
+        "id, group, started, finished, outcome, failed in=failed_step, sources, new, refused",
+        as_object=lambda entry: session_json(entry, problems),
+        group=lambda entry: entry.group or "all",
+        outcome=lambda entry: ", ".join(filter(None, (entry.outcome, str(problems[entry.id])))),
+        sources=lambda entry: len(entry.crawls),
+        new=lambda entry: sum(crawl.new for crawl in entry.crawls),
+        refused=lambda entry: sum(crawl.refused for crawl in entry.crawls),
         as_json=as_json,
         flexible=["failed in", "refused", "new", "sources", "group", "finished"],
         none="There has been no session. Run one: dcc crawl",
@@ -378,13 +370,13 @@ def show(session_id: int, as_json: bool) -> None:
 def crawl_json(crawl: CrawlEntry) -> dict[str, object]:
     """A source's crawl in JSON: its error without line and column."""
     error = None if crawl.error is None else {"kind": crawl.error.kind, "message": crawl.error.message}
-    return {**json_object(crawl), "error": error}
+    return {**json_ready(crawl), "error": error}
 
 
 def session_json(entry: SessionEntry, problems: Mapping[int, Problems]) -> dict[str, object]:
     """A session in JSON."""
     crawls = [crawl_json(crawl) for crawl in entry.crawls]
-    return {**json_object(entry), "problems": problems[entry.id], "crawls": crawls}
+    return {**json_ready(entry), "problems": problems[entry.id], "crawls": crawls}
 
 
 def session_line(entry: SessionEntry, problems: Mapping[int, Problems]) -> str:

@@ -23,18 +23,18 @@ from dcc.cli.shell.context import (
 )
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import byte_size, echo_json, echo_table, json_object
+from dcc.cli.shell.output import byte_size, echo_json, echo_list, echo_table, json_ready
 from dcc.errors import NotFoundError
 from dcc.messages import count_of
 from dcc.naming import Action
 from dcc.phases import Phase, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from sqlalchemy import Connection
 
-    from dcc.tracker.queries.zip_action_lists import SelectedZip, ZipEntry, ZipFilter
+    from dcc.tracker.queries.zip_action_lists import SelectedZip, ZipFilter
 
 _FILTERS = (
     click.option("--centre", help="Only of this centre (ILAR code), by name or else by source."),
@@ -146,21 +146,6 @@ RefusalText = Callable[["SelectedZip"], str]
 _REASON = click.option("--reason", required=True, help="Why; `dcc show` tells it.")
 
 
-_CELLS: Mapping[str, Callable[[ZipEntry], object]] = {
-    "submission": lambda entry: f"{entry.action}/{entry.file_name}",
-    "centre": lambda entry: entry.centre,
-    "phase": lambda entry: entry.phase,
-    "status": lambda entry: entry.status,
-    "size": lambda entry: byte_size(entry.size_bytes),
-    "sources": lambda entry: " ".join(map(str, entry.sources)) or "none",
-    "since": lambda entry: entry.since,
-    "tried again": lambda entry: "by the next session" if entry.is_tried_again else "by you: dcc retry",
-    "write to": lambda entry: entry.contact or "-",
-    "why": lambda entry: entry.reason.text if entry.reason else "-",
-}
-"""What stands in the columns of lists of submissions, by their headers."""
-
-
 @command(
     examples=[
         "dcc zips --status failed",
@@ -194,18 +179,28 @@ def zips(acknowledged: bool, on_hold: bool, as_json: bool, **filters: Any) -> No
         entries = zip_action_lists.find_zips(
             connection, criteria, with_reasons=as_json or failing or filters["quarantine"]
         )
-    if as_json:
-        echo_json([{**json_object(entry), "reason": entry.reason and entry.reason.text} for entry in entries])
-        return
     note_facts(first=next((f"{entry.action}/{entry.file_name}" for entry in entries), None))
-    columns, flexible = ["submission", "centre", "phase", "status", "size", "sources"], []
+    columns, flexible = "submission, centre, phase, status, size, sources", []
     if filters["quarantine"]:
-        columns = ["submission", "phase", "status", "since", "tried again", "why"]
+        columns = "submission, phase, status, since, tried again=tried, why=reason"
         flexible = ["why", "tried again", "since"]
     elif failing:
-        columns, flexible = ["submission", "phase", "since", "write to", "why"], ["why", "write to", "since"]
-    echo_table(columns, [[_CELLS[column](entry) for column in columns] for entry in entries], flexible=flexible)
-    click.echo(f"{count_of(len(entries), 'submission')}.", err=True)
+        columns = "submission, phase, since, write to=contact, why=reason"
+        flexible = ["why", "write to", "since"]
+    echo_list(
+        entries,
+        columns,
+        as_json=as_json,
+        as_object=lambda entry: {**json_ready(entry), "reason": entry.reason and entry.reason.text},
+        flexible=flexible,
+        submission=lambda entry: f"{entry.action}/{entry.file_name}",
+        size=lambda entry: byte_size(entry.size_bytes),
+        sources=lambda entry: " ".join(map(str, entry.sources)) or "none",
+        tried=lambda entry: "by the next session" if entry.is_tried_again else "by you: dcc retry",
+        reason=lambda entry: entry.reason and entry.reason.text,
+    )
+    if not as_json:
+        click.echo(f"{count_of(len(entries), 'submission')}.", err=True)
 
 
 @command(
