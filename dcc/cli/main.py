@@ -42,7 +42,7 @@ _SECTIONS = {
         "notify": "dcc.cli.submissions.report:notify",
     },
     "The data": {
-        "data": "dcc.cli.data.commands:data",
+        "data": "dcc.cli.data:data",
         "qc": "dcc.cli.data.qc:qc",
         "rules": "dcc.cli.data.rules:rules",
         "reference": "dcc.cli.data.rules:reference",

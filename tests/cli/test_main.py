@@ -55,8 +55,8 @@ def test_the_commands_are_these() -> None:
         return " ".join(path[-1] for path in ALL if path[:-1] == group)
 
     assert below() == COMMANDS
-    assert below("centre") == "activate add change deactivate delegate delegations list"
-    assert below("source") == "add list test why missing change set-state pause resume remove"
+    assert below("centre") == "add list change activate deactivate delegate delegations"
+    assert below("source") == "add test list set-state change remove pause resume why missing"
     assert ("instance", "rebuild") in ALL
 
 
@@ -329,5 +329,5 @@ def test_an_interrupted_crawl_is_cancelled_and_the_next_one_goes_on(dcc: Dcc, ev
     ("typed", "meant"), [(["shw"], "show"), (["data", "xport"], "export"), (["centre", "ad"], "add")]
 )
 def test_a_wrong_name_of_a_command_is_told_with_the_nearest(dcc: Dcc, typed: list[str], meant: str) -> None:
-    assert f"Did you mean {meant}" in dcc(*typed, exit_code=2).stderr
+    assert f"Did you mean {meant!r}" in dcc(*typed, exit_code=2).stderr
     assert "Did you mean" not in dcc(*typed[:-1], "zzzzzz", exit_code=2).stderr

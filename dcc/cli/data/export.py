@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from dcc.cli.shell.context import json_option, open_qc, options, reading_qc, settings_from_environment
+from dcc.cli.shell.context import json_option, open_qc, options, reading_qc, settings_from_environment, writing_file
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, echo_table, fields_of, printable, progress_shown, warn
+from dcc.cli.shell.output import echo_json, echo_list, echo_table, fields_of, printable, progress_shown, warn
 from dcc.cli.shell.parameter_types import DAY
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.messages import count_of
@@ -246,16 +246,9 @@ def schema(tables: tuple[str, ...], html: Path | None, as_json: bool) -> None:
         database: [table for table in some if not tables or table.name in tables] for database, some in known.items()
     }
     if html is not None:
-        try:
-            html.write_text(
-                render(
-                    "reports/tables.html",
-                    {"title": "Tables and columns", "databases": chosen, "titles": _TITLES, "columns_of": _rows},
-                ),
-                "utf-8",
-            )
-        except OSError as error:
-            raise ConfigurationError(f"The page {html} cannot be written ({error.strerror}). Name another.") from error
+        facts = {"title": "Tables and columns", "databases": chosen, "titles": _TITLES, "columns_of": _rows}
+        with writing_file(html):
+            html.write_text(render("reports/tables.html", facts), "utf-8")
         click.echo(f"Wrote {printable(html)}.", err=True)
     if as_json:
         echo_json(
@@ -286,9 +279,7 @@ def schema(tables: tuple[str, ...], html: Path | None, as_json: bool) -> None:
     elif html is None:
         for database, some in chosen.items():
             click.echo(click.style(_TITLES[database], bold=True))
-            echo_table(
-                ["table", "description"], [(table.name, table.comment) for table in some], flexible=["description"]
-            )
+            echo_list(some, "table=name, description=comment", as_json=False, flexible=["description"])
             click.echo()
 
 
@@ -317,21 +308,22 @@ def parameters(words: tuple[str, ...], as_json: bool) -> None:
     with reading_qc() as connection:
         found = list_parameters(connection, " ".join(words))
         every = [] if found or as_json else list_parameters(connection)
-    if as_json:
-        names = ("key", "name", "procedure", "procedure_name", "unit", "type", "measurements")
-        echo_json([dict(zip(names, parameter, strict=True)) for parameter in found])
-        return
+    names = ("key", "name", "procedure", "procedure_name", "unit", "type", "measurements")
+    echo_list(
+        found,
+        "key=parameter_id, name, procedure, unit, type, measurements",
+        as_json=as_json,
+        as_object=lambda parameter: dict(zip(names, parameter, strict=True)),
+        flexible=["name", "procedure"],
+        procedure=lambda parameter: parameter.procedure or parameter.procedure_id,
+    )
     if not found:
-        click.echo(f"No parameter has all of these words.{_nearest_words(words, every)}", err=True)
+        if not as_json:
+            click.echo(f"No parameter has all of these words.{_nearest_words(words, every)}", err=True)
         return
-    headers = ("key", "name", "procedure", "unit", "type", "measurements")
-    rows = [
-        (parameter.parameter_id, parameter.name, parameter.procedure or parameter.procedure_id, *parameter[4:])
-        for parameter in found
-    ]
-    echo_table(headers, rows, flexible=["name", "procedure"])
-    click.echo(f"{count_of(len(found), 'parameter')}.", err=True)
     note_facts(parameter=max(found, key=lambda one: one.measurements).parameter_id)
+    if not as_json:
+        click.echo(f"{count_of(len(found), 'parameter')}.", err=True)
 
 
 def _nearest_words(words: Sequence[str], every: Sequence[ParameterEntry]) -> str:

@@ -21,10 +21,11 @@ from dcc.cli.shell.context import (
     require_centre_of_data,
     settings_from_environment,
     user_name,
+    writing_file,
 )
-from dcc.cli.shell.group import CommandGroup, command
+from dcc.cli.shell.group import CommandGroup
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, echo_result, echo_rows, echo_table, fields_of, warn
+from dcc.cli.shell.output import echo_json, echo_list, echo_result, echo_rows, fields_of, warn
 from dcc.cli.shell.parameter_types import DAY
 from dcc.errors import ConfigurationError
 from dcc.messages import count_of
@@ -49,7 +50,7 @@ _FILTERS = (
 )
 _OVERVIEWS = ("genotypes", "strains", "animals", "metadata-groups")
 _FLEXIBLE = ("pipeline", "strain", "changed", "genotype", "author", "document", "zip_action", "measurements", "state")
-_HEADERS = ("centre", "pipeline", "genotype", "strain", "procedure", "parameter")
+_CONTEXT = "centre, pipeline, genotype, strain, procedure, parameter"
 
 
 _filtered = options(
@@ -71,7 +72,7 @@ _deciding = options(
 )
 
 
-@click.group(cls=CommandGroup, lazy_commands={"expected": "dcc.cli.data.qc:expected"})
+@click.group(cls=CommandGroup)
 def qc() -> None:
     """List data contexts, decide on them, show overviews.
 
@@ -102,12 +103,9 @@ def contexts(as_json: bool, **filters: Any) -> None:
 
     with reading_qc() as connection:
         entries = list_contexts(connection, _filter_of(connection, filters))
-    if as_json:
-        echo_json(entries)
-        return
-    names = (*_HEADERS, "measurements", "state", "issues", "changed")
-    echo_rows([fields_of(entry, *names) for entry in entries], _FLEXIBLE[:4])
-    click.echo(f"{count_of(len(entries), 'data context')}.", err=True)
+    echo_list(entries, f"{_CONTEXT}, measurements, state, issues, changed", as_json=as_json, flexible=_FLEXIBLE[:4])
+    if not as_json:
+        click.echo(f"{count_of(len(entries), 'data context')}.", err=True)
 
 
 @qc.command(
@@ -185,13 +183,9 @@ def history(as_json: bool, **filters: Any) -> None:
 
     with reading_qc() as connection:
         entries = list_history(connection, _filter_of(connection, filters))
-    if as_json:
-        echo_json(entries)
-        return
-    names = ("created", *_HEADERS, "event", "state", "measurements", "zip_action", "document", "author", "reason")
-    echo_rows(
-        [fields_of(entry, *names) for entry in entries], [name for name in ("reason", *_FLEXIBLE) if name in names]
-    )
+    columns = f"created, {_CONTEXT}, event, state, measurements, zip_action, document, author, reason"
+    flexible = [name for name in ("reason", *_FLEXIBLE) if name != "changed"]
+    echo_list(entries, columns, as_json=as_json, flexible=flexible)
 
 
 @qc.command(examples=["dcc qc overview genotypes --centre H"])
@@ -359,14 +353,11 @@ def plot(
 
 
 _OF_PROCEDURE = ("pipeline", "procedure", "name", "level", "due")
-_CSV = (
-    *("centre", "pipeline", "procedure", "level", "due", "specimen", "colony", "born", "stage", "state"),
-    "status_code",
-)
+_CSV = "centre pipeline procedure level due specimen colony born stage state status_code"
 _NUMBERS = ("expected", "delivered", "invalid", "explained", "missing")
 
 
-@command(
+@qc.command(
     examples=[
         "dcc qc expected --centre H --plot expected.svg",
         "dcc qc expected --pipeline IMPC_001 --day 2026-11-21 --csv expected.csv",
@@ -451,21 +442,14 @@ def _show(
     day: date, counted: Sequence[ProcedureDeliveries], uncovered: Sequence[tuple[str, str, int]], *, as_json: bool
 ) -> None:
     """Print the procedures, and of how many specimens of a centre and pipeline IMPReSS says nothing."""
-    columns = ("centre", *_OF_PROCEDURE, *_NUMBERS)
-    rows = [
-        (
-            procedure.centre,
-            *(getattr(procedure.due, name) for name in _OF_PROCEDURE),
-            *(getattr(procedure, name) for name in _NUMBERS),
-        )
-        for procedure in counted
+    procedures = [
+        {"centre": one.centre, **fields_of(one.due, *_OF_PROCEDURE), **fields_of(one, *_NUMBERS)} for one in counted
     ]
     if as_json:
         not_covered = [dict(zip(("centre", "pipeline", "specimens"), one, strict=True)) for one in uncovered]
-        procedures = [dict(zip(columns, row, strict=True)) for row in rows]
         echo_json({"day": day, "procedures": procedures, "not_covered": not_covered})
         return
-    echo_table(columns, rows, flexible=["name", "pipeline", "level", "explained", "invalid", "delivered"])
+    echo_rows(procedures, ["name", "pipeline", "level", "explained", "invalid", "delivered"])
     missing = sum(procedure.missing for procedure in counted)
     click.echo(f"{count_of(sum(one.expected for one in counted), 'procedure')} due, {missing:,} missing.", err=True)
     for of_centre, of_pipeline, number in uncovered:
@@ -478,12 +462,13 @@ def _show(
 def _write(path: Path, lacking: Iterable[LackingProcedure]) -> None:
     from dcc.analysis.spreadsheets import guarded
 
-    try:
-        with replacement_file(path, SHARED_FILE) as part, part.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(_CSV)
-            for (centre, pipeline, specimen, colony, born, stage, _), due, state, code in lacking:
-                texts = (centre, pipeline, due.procedure, due.level, due.due, specimen, colony)
-                writer.writerow([*map(guarded, texts), born, guarded(stage), state.name.lower(), guarded(code)])
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be written: {error.strerror or error}. Name another file.") from error
+    with (
+        writing_file(path),
+        replacement_file(path, SHARED_FILE) as part,
+        part.open("w", encoding="utf-8", newline="") as file,
+    ):
+        writer = csv.writer(file)
+        writer.writerow(_CSV.split())
+        for (centre, pipeline, specimen, colony, born, stage, _), due, state, code in lacking:
+            texts = (centre, pipeline, due.procedure, due.level, due.due, specimen, colony)
+            writer.writerow([*map(guarded, texts), born, guarded(stage), state.name.lower(), guarded(code)])

@@ -13,7 +13,7 @@ from typing import Any, Final
 import click
 
 from dcc.cli.demo.submissions import PROJECTS, archive, damaged, experiment_document, specimen_document
-from dcc.cli.shell.context import json_option
+from dcc.cli.shell.context import json_option, writing_file
 from dcc.cli.shell.group import command
 from dcc.cli.shell.output import echo_result, printable
 from dcc.converters.base import form_of
@@ -184,17 +184,11 @@ def example(directory: Path, kind: str, centre: str, suffix: str, as_json: bool)
 
     JSON: {"path", "kind", "centre"}
     """
-
     key, content = example_submission(kind, centre, tables=suffix == "csv")
     path = directory / key
-    try:
+    if path.exists():
+        raise ConfigurationError(f"{path} is there already. Name another directory, or another --kind.")
+    with writing_file(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("xb") as file:
-            file.write(content)
-    except FileExistsError as error:
-        raise ConfigurationError(f"{path} is there already. Name another directory, or another --kind.") from error
-    except OSError as error:
-        raise ConfigurationError(
-            f"{path} cannot be written ({error.strerror}). See to the directory and its permissions."
-        ) from error
+        path.write_bytes(content)
     echo_result({"path": path, "kind": kind, "centre": centre}, f"Wrote {printable(path)}.", as_json=as_json)

@@ -12,7 +12,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from dcc.cli.shell import dagster_side
-from dcc.cli.shell.context import any_databases, json_option, open_tracker, settings_from_environment
+from dcc.cli.shell.context import any_databases, json_option, open_tracker, settings_from_environment, writing_file
 from dcc.cli.shell.group import CommandGroup, command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, echo_result, printable
@@ -218,16 +218,11 @@ def _write_settings(settings: Settings, target: str, *, as_json: bool) -> None:
     given = configured_settings(os.environ)
     usual = configuration_path(os.environ)
     path = Path(target).expanduser().absolute() if target or usual is None else usual
-    try:
+    with writing_file(path):
         kept = keep_earlier(path) if path.exists() else None
         make_directory(path.parent)
         with replacement_file(path, PRIVATE_FILE) as draft:
             draft.write_text(configuration_text(given, settings, path), "utf-8")
-    except OSError as error:
-        raise ConfigurationError(
-            f"The configuration file {path} cannot be written ({error.strerror}). See to its directory, its "
-            "permissions and its disk, or name another file."
-        ) from error
     if as_json:
         written = sorted({**given.of_file, **given.environment})
         echo_json({"path": str(path), "written": written, "kept": None if kept is None else str(kept)})

@@ -126,8 +126,9 @@ def echo_list(
     entries: Sequence[Any],
     columns: str,
     *,
-    as_json: bool,
+    as_json: bool = False,
     as_object: Callable[[Any], object] | None = None,
+    indent: str = "",
     flexible: Sequence[str] = (),
     none: str = "",
     **cells: Callable[[Any], object],
@@ -143,7 +144,7 @@ def echo_list(
         return
     named = [column.partition("=") for column in columns.split(", ")]
     rows = [[_cell(entry, name or header.replace(" ", "_"), cells) for header, _, name in named] for entry in entries]
-    echo_table([header for header, _, _ in named], rows, flexible=flexible)
+    echo_table([header for header, _, _ in named], rows, indent=indent, flexible=flexible)
     if not rows and none:
         click.echo(none)
 

@@ -24,7 +24,7 @@ from dcc.cli.shell.context import (
     user_name,
     writing_tracker,
 )
-from dcc.cli.shell.group import CommandGroup, command
+from dcc.cli.shell.group import CommandGroup
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, echo_list, echo_rows, fields_of, json_ready, warn
 from dcc.cli.shell.parameter_types import ID
@@ -136,21 +136,10 @@ def tls_trust(protocol: str, authorities: str | None, fingerprints: tuple[str, .
 
 _TRUSTED = "host key or certificate"
 _STATES = ("available", "maintenance", "removed")
-_COMMANDS = {
-    "add": "dcc.cli.sources.connection:add",
-    "list": "dcc.cli.sources.source:list_sources",
-    "test": "dcc.cli.sources.connection:test",
-    "why": "dcc.cli.sources.source:why",
-    "missing": "dcc.cli.sources.source:missing",
-    "change": "dcc.cli.sources.source:change",
-    "set-state": "dcc.cli.sources.source:set_state",
-    "pause": "dcc.cli.sources.source:pause",
-    "resume": "dcc.cli.sources.source:resume",
-    "remove": "dcc.cli.sources.source:remove",
-}
+_CONNECTING = {"add": "dcc.cli.sources.connection:add", "test": "dcc.cli.sources.connection:test"}
 
 
-@click.command(cls=CommandGroup, lazy_commands=_COMMANDS)
+@click.group(cls=CommandGroup, lazy_commands=_CONNECTING)
 def source() -> None:
     """Register, list, test, change and remove sources.
 
@@ -159,7 +148,7 @@ def source() -> None:
     """
 
 
-@command("list")
+@source.command("list")
 @json_option
 def list_sources(as_json: bool) -> None:
     """List the registered sources.
@@ -219,7 +208,7 @@ def _listed(extent: Extent) -> str:
     return " ".join([*depth, *extent.include, *(f"not {pattern}" for pattern in extent.exclude)])
 
 
-@command("set-state", examples=["dcc source set-state 3 maintenance"])
+@source.command("set-state", examples=["dcc source set-state 3 maintenance"])
 @click.argument("source_id", metavar="ID", type=ID)
 @click.argument("state", type=click.Choice(_STATES))
 def set_state(source_id: int, state: str) -> None:
@@ -235,7 +224,7 @@ def set_state(source_id: int, state: str) -> None:
     click.echo(f"File source {source_id} is in the state {state}.")
 
 
-@command(
+@source.command(
     examples=[
         "dcc source change 3 --accesskey env:HARWELL_PASSWORD",
         "dcc source change 3 --tls-ca harwell-ca.pem",
@@ -311,7 +300,7 @@ def change(
     click.echo(f"Changed file source {source_id}.")
 
 
-@command(examples=["dcc source remove 3"])
+@source.command(examples=["dcc source remove 3"])
 @click.argument("source_id", metavar="ID", type=ID)
 @click.option("--purge", is_flag=True, help="Delete it, with the download attempts and documents that came from it.")
 @click.option("--yes", is_flag=True, help="Answer the question that --purge asks.")
@@ -342,7 +331,7 @@ def remove(source_id: int, purge: bool, yes: bool) -> None:
         click.echo(settings.labelled(text))
 
 
-@command(examples=['dcc source pause 3 --reason "Harwell moves its server" --until 2026-12-01'])
+@source.command(examples=['dcc source pause 3 --reason "Harwell moves its server" --until 2026-12-01'])
 @click.argument("source_id", metavar="ID", type=ID)
 @click.option("--reason", required=True, help="Why, for whoever wonders.")
 @click.option(
@@ -369,7 +358,7 @@ def pause(source_id: int, reason: str, until: datetime | None) -> None:
     click.echo(f"File source {source_id} is paused {ends}.")
 
 
-@command(examples=["dcc source resume 3"])
+@source.command(examples=["dcc source resume 3"])
 @click.argument("source_id", metavar="ID", type=ID)
 def resume(source_id: int) -> None:
     """Have source ID crawled again: end its pause, and forget its failures.
@@ -391,7 +380,7 @@ def resume(source_id: int) -> None:
     click.echo(f"File source {source_id} {was}{forgotten}. {following}.")
 
 
-@command(
+@source.command(
     examples=["dcc source why", "dcc source why 3", "dcc source why 3 --look", "dcc source why --centre H"],
     exits={4: "--look could not reach one of them, all others are shown"},
 )
@@ -460,7 +449,7 @@ def why(
     ctx.exit(exit_code)
 
 
-@command(examples=["dcc source missing", "dcc source missing 3"])
+@source.command(examples=["dcc source missing", "dcc source missing 3"])
 @click.argument("source_id", metavar="[ID]", type=ID, required=False)
 @json_option
 def missing(source_id: int | None, as_json: bool) -> None:

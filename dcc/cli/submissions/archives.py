@@ -7,7 +7,7 @@ import shutil
 import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,6 +20,7 @@ from dcc.cli.shell.context import (
     reading_tracker,
     settings_from_environment,
     user_name,
+    writing_file,
     writing_tracker,
 )
 from dcc.cli.shell.group import CommandGroup, command
@@ -87,26 +88,24 @@ def list_files(archive: str, attempt: int | None, as_json: bool) -> None:
 
     settings = settings_from_environment()
     attempts, chosen = _attempts(settings, archive, attempt)
-    files: list[tuple[str, int]] | None = None
-    problem: str | None = None
+    files, problem = None, None
     try:
         with _member(settings, chosen, None) as path:
             members = archive_members(path, chosen.key.file_name, ArchiveLimits.from_settings(settings))
-            files = [(member.path, member.size_bytes) for member in members]
+            files = [fields_of(member, "path", "size_bytes") for member in members]
     except (ArchiveError, StoredObjectLostError) as error:
         problem = str(error)
     if as_json:
-        named = None if files is None else [{"path": path, "size_bytes": size} for path, size in files]
-        echo_json({"attempts": attempts, "attempt": chosen.id, "files": named, "problem": problem})
+        echo_json({"attempts": attempts, "attempt": chosen.id, "files": files, "problem": problem})
     else:
-        shown = [
-            (one.id, str(one.key), one.source, one.requested, byte_size(one.size_bytes), one.sha256) for one in attempts
-        ]
-        headers = ("attempt", "archive", "source", "requested", "size", "sha256")
-        echo_table(headers, shown, flexible=["sha256", "source", "requested"])
+        columns, flexible = (
+            "attempt=id, archive=key, source, requested, size, sha256",
+            ["sha256", "source", "requested"],
+        )
+        echo_list(attempts, columns, flexible=flexible, size=lambda one: byte_size(one.size_bytes))
         if files is not None:
             click.echo(f"\n{count_of(len(files), 'file')} of attempt {chosen.id}:")
-            echo_table(("size", "path"), [(byte_size(size), name) for name, size in files], indent="  ")
+            echo_list(files, "size, path", indent="  ", size=lambda one: byte_size(one["size_bytes"]))
         if problem is not None:
             warn(problem)
     if problem is not None:
@@ -136,14 +135,8 @@ def get(archive: str, document: str | None, attempt: int | None, output: Path | 
     place = output or Path(chosen.key.file_name if document is None else document.rpartition("/")[2])
     if place.exists():
         raise ConfigurationError(f"{place} exists. Give another name with --output, or move it away.")
-    with _member(settings, chosen, document) as path:
-        try:
-            with place.open("xb") as file, path.open("rb") as content:
-                shutil.copyfileobj(content, file, _CHUNK)
-        except OSError as error:
-            raise ConfigurationError(
-                f"{place} cannot be written: {error.strerror or error}. Name another file."
-            ) from error
+    with _member(settings, chosen, document) as path, writing_file(place):
+        shutil.copyfile(path, place)
     click.echo(f"{place} written.")
 
 
@@ -329,12 +322,18 @@ def status(history: bool, limit: int, as_json: bool) -> None:
       "audits" of `dcc archive audit`
     """
     from dcc.operations.archive_overview import store_overview
+    from dcc.tracker.stored_archives import audits
 
     settings = settings_from_environment()
-    if history:
-        _show_audits(settings, limit, as_json=as_json)
-        return
     with reading_tracker(settings) as connection:
+        if history:
+            columns = (
+                "replica, started, finished, requested by, read=copies, bad, missing, repaired, ended early=message"
+            )
+            flexible = ["ended early", "requested by", "finished"]
+            none = "No copy was audited so far. Read those whose turn it is: dcc archive audit"
+            echo_list(audits(connection, limit), columns, as_json=as_json, flexible=flexible, none=none)
+            return
         found = store_overview(connection, settings)
     if as_json:
         week = fields_of(found.week, "archives", bytes="size_bytes")
@@ -363,20 +362,6 @@ def status(history: bool, limit: int, as_json: bool) -> None:
         _warn_of_lost(found.lost)
     if found.lost:
         raise click.exceptions.Exit(1)
-
-
-def _show_audits(settings: Settings, limit: int, *, as_json: bool) -> None:
-    from dcc.tracker.stored_archives import audits
-
-    with reading_tracker(settings) as connection:
-        found = audits(connection, limit)
-    echo_list(
-        found,
-        "replica, started, finished, requested by, read=copies, bad, missing, repaired, ended early=message",
-        as_json=as_json,
-        flexible=["ended early", "requested by", "finished"],
-        none="No copy was audited so far. Read those whose turn it is: dcc archive audit",
-    )
 
 
 def _show(done: AuditResult, *, as_json: bool) -> None:
@@ -418,9 +403,6 @@ def _warn_of_lost(lost: Iterable[LostArchive]) -> None:
         warn(f"No copy is good of {one}. Ask the centre for it, or restore it: then dcc archive repair.")
 
 
-_DIFFERENT = 1
-
-
 @command(
     examples=[
         "dcc data document 12 > document.xml",
@@ -456,11 +438,9 @@ def document(document: str, rebuilt: bool, differ: bool) -> None:
         try:
             found = find_document(connection, document)
         except NotFoundError as error:
-            submitted = None
-            if not (rebuilt or differ):
-                # The tracker also knows one that is not valid.
-                with reading_tracker(settings) as tracker:
-                    submitted = delivered_document(tracker, document)
+            # The tracker also knows one that is not valid.
+            with reading_tracker(settings) as tracker:
+                submitted = None if rebuilt or differ else delivered_document(tracker, document)
             if submitted is None:
                 raise NotFoundError(
                     f"{error} `dcc archive cat ACTION/ZIP NAME` prints any file of an archive."
@@ -479,12 +459,11 @@ def document(document: str, rebuilt: bool, differ: bool) -> None:
                 return
             found.require_rows()
             stored = load_document(connection, found.id)
-            different = False
+            line = None
             for line in differences(found.kind, read_document(path, found.kind), stored):
-                different = True
                 click.echo(printable(line))
-    if different:
-        raise click.exceptions.Exit(_DIFFERENT)
+    if line is not None:
+        raise click.exceptions.Exit(1)
 
 
 @command(
@@ -520,14 +499,14 @@ def record(kind: str, record: str, centre: str, everything: bool, as_json: bool)
     if as_json:
         echo_json(records)
         return
-    for one, lines in zip(records, (one.xml for one in found), strict=True):
+    for one in records:
         place = f"{one['zip_action']}, {one['place']}, line {one['line']} (document {one['document_id']})"
         click.echo(f"{printable(place)}{'' if one['is_current'] else ', not current'}")
-        for line in lines:
+        for line in one["xml"].split("\n"):
             click.echo(f"  {printable(line)}")
 
 
-def _record_json(settings: Settings, one: StoredRecord) -> dict[str, object]:
+def _record_json(settings: Settings, one: StoredRecord) -> dict[str, Any]:
     try:
         submitted = _submitted(settings, one.document)
         place, sha256 = submitted.place, submitted.attempt.sha256

@@ -1,4 +1,4 @@
-"""`dcc report` and `dcc notify`: what centres and wranglers are told, on the terminal, in files, and by messages."""
+"""`dcc report` and `dcc notify`: what becomes of submissions, for centres and wranglers."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dcc.cli.shell.context import json_option, settings_from_environment
+from dcc.cli.shell.context import json_option, settings_from_environment, writing_file
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, echo_json_list, echo_wrapped, fields_of, printable, warn
@@ -206,16 +206,12 @@ def manifest(path: Path, suffix: str, as_json: bool) -> None:
     from dcc.documents.schema_set import SchemaSet
 
     target = path / f"manifest.{suffix}" if path.is_dir() else path.with_name(manifest_beside(path.name, suffix))
-    try:
-        if path.is_dir():
-            rows = _rows_of_folder(path)
-        else:
-            rows = [manifest_row(path.name, path), *_rows_inside(path, "", SchemaSet.load())]
+    if path.is_dir():
+        rows = _rows_of_folder(path)
+    else:
+        rows = [manifest_row(path.name, path), *_rows_inside(path, "", SchemaSet.load())]
+    with writing_file(target):
         write_manifest(rows, target)
-    except OSError as error:
-        raise ConfigurationError(
-            f"{error.filename or target} cannot be read or written ({error.strerror}). See to its permissions."
-        ) from error
     if as_json:
         echo_json({"path": target, "files": rows})
         return
