@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.shell_completion import get_completion_class
@@ -68,85 +67,81 @@ def init(production: bool, only_grants: bool, from_host: str | None, force: bool
     "dagster_yaml": {"path", "written", "kept"}, "grants", a list of lines of SQL; with --grants these alone; and
     "left", a list of sentences with what is left to do.
     """
+    from dcc.databases.grants import grant_statements
     from dcc.databases.schema import init_database
 
     if not production and (only_grants or force or from_host is not None):
         raise click.UsageError("--grants, --from-host and --force go with --production.")
     settings = settings_from_environment()
     if only_grants:
-        lines = production_grants(settings, from_host or "%")
+        lines = grant_statements(*_require_production(settings), from_host or "%")
         echo_result({"grants": lines}, *lines, as_json=as_json)
         return
-    configuration = prepare_configuration(settings, replace=force) if production else None
+    # Before anything is made: it is refused if it uses other databases.
+    configuration = _write_configuration(settings, replace=force) if production else {}
     with any_databases(settings) as (tracker, qc):
         of_tracker, of_qc = init_database(tracker), init_database(qc)
-    tracker_url, qc_url = shown_url(settings.tracker_database_url), shown_url(settings.qc_database_url)
-    answer: dict[str, object] = {
-        "tracker": tracker_url,
-        **_made(of_tracker),
-        "qc_database": {"url": qc_url, **_made(of_qc)},
-    }
-    if not as_json:
-        _say_made("tracker database", tracker_url, of_tracker)
-        _say_made("QC database", qc_url, of_qc)
+    made = _made("tracker database", settings.tracker_database_url, of_tracker, as_json=as_json)
+    of_others = {"qc_database": _made("QC database", settings.qc_database_url, of_qc, as_json=as_json)}
     if settings.dagster_home.is_dir():
         # The first session makes a missing instance.
         dagster_side.upgrade_instance(settings)
-    if configuration is not None:
-        answer |= _init_production(settings, from_host, configuration, as_json=as_json)
+    if production:
+        of_others |= _init_production(settings, from_host, configuration, as_json=as_json)
     if as_json:
-        echo_json(answer)
+        echo_json({"tracker": made.pop("url"), **made, **of_others})
     note_facts(created=of_tracker.created)
 
 
+def _write_configuration(settings: Settings, *, replace: bool) -> dict[str, object]:
+    """Write `dagster.yaml` if there is none; returns its path, whether it was written, and the replaced one's.
+
+    Raises ConfigurationError unless three databases are named, or if an existing file does not use them (unless
+    `replace`), and DagsterStorageError.
+    """
+    _require_production(settings)
+    path = dagster_side.configuration_path(settings)
+    was_there = path.exists()
+    kept = dagster_side.write_configuration(settings, replace=replace)
+    return {"path": path, "written": not was_there or kept is not None, "kept": kept}
+
+
 def _init_production(
-    settings: Settings, from_host: str | None, configuration: Configuration, *, as_json: bool
-) -> dict[str, object]:
-    from dcc.databases.grants import client_host_of
+    settings: Settings, from_host: str | None, configuration: dict[str, object], *, as_json: bool
+) -> dict[str, Any]:
+    """Make or migrate Dagster's tables, and say what is left to do; raises as `init_dagster_database`."""
+    from dcc.databases.grants import client_host_of, grant_statements
     from dcc.tracker.register.source_addresses import load_addresses
 
-    report = init_dagster(settings)
-    url = shown_url("" if settings.dagster_url is None else settings.dagster_url.get_secret_value())
-    with open_tracker(settings) as tracker:
-        grants = production_grants(settings, from_host or client_host_of(tracker))
-        with tracker.connect() as connection:
-            has_sources = bool(load_addresses(connection, only_crawlable=False))
-    left = left_to_do(settings, configuration_path(os.environ), has_sources=has_sources)
+    urls = _require_production(settings)
+    url = urls[-1].render_as_string(hide_password=False)
+    made = _made("Dagster database", url, dagster_side.init_dagster_database(url), as_json=as_json)
+    with open_tracker(settings) as tracker, tracker.connect() as connection:
+        grants = grant_statements(*urls, from_host or client_host_of(tracker))
+        has_sources = bool(load_addresses(connection, only_crawlable=False))
+    left = _left_to_do(settings, configuration_path(os.environ), has_sources=has_sources)
     if not as_json:
-        _say_made("Dagster database", url, report)
-        if configuration.written:
-            click.echo(f"Wrote {configuration.path}.")
-            if configuration.kept is not None:
-                click.echo(f"The one before is {configuration.kept}. Then: dcc instance rebuild.")
-        else:
-            click.echo(f"Kept {configuration.path} as it is.")
+        did = (
+            f"Wrote {configuration['path']}." if configuration["written"] else f"Kept {configuration['path']} as it is."
+        )
+        click.echo(did)
+        if configuration["kept"] is not None:
+            click.echo(f"The one before is {configuration['kept']}. Then: dcc instance rebuild.")
         click.echo("\n".join(["The accounts, for whoever looks after the server:", "", *grants]))
         # On the other stream, so that what is piped into the server is SQL.
         steps = [f"{place}. {step}" for place, step in enumerate(left, 1)]
         click.echo("\n".join(["", "Left to do:", *steps]), err=True)
-    return {
-        "dagster": {"url": url, **_made(report)},
-        "dagster_yaml": {
-            "path": str(configuration.path),
-            "written": configuration.written,
-            "kept": None if configuration.kept is None else str(configuration.kept),
-        },
-        "grants": grants,
-        "left": left,
-    }
+    return {"dagster": made, "dagster_yaml": configuration, "grants": grants, "left": left}
 
 
-def _made(report: InitReport) -> dict[str, object]:
-    return {"created": report.created, "from": report.from_revision, "to": report.to_revision}
-
-
-def _say_made(noun: str, url: str, report: InitReport) -> None:
-    if report.created:
-        click.echo(f"Made the {noun} {url}.")
-    elif report.from_revision == report.to_revision:
-        click.echo(f"The {noun} {url} is up to date (schema {report.to_revision}).")
-    else:
-        click.echo(f"Brought the {noun} {url} from schema {report.from_revision} to {report.to_revision}.")
+def _made(noun: str, url: str, report: InitReport, *, as_json: bool) -> dict[str, Any]:
+    """What became of a database as JSON, which is printed for people."""
+    shown, before, after = shown_url(url), report.from_revision, report.to_revision
+    if not as_json:
+        changed = f"Brought the {noun} {shown} from schema {before} to {after}."
+        same = f"The {noun} {shown} is up to date (schema {after})."
+        click.echo(f"Made the {noun} {shown}." if report.created else same if before == after else changed)
+    return {"url": shown, "created": report.created, "from": before, "to": after}
 
 
 def shown_url(database_url: str) -> str:
@@ -303,44 +298,7 @@ _OF_INIT: Final = "dcc-init.toml"
 """The configuration file with the URLs of dcc_init, as docs/operations/mariadb.md has it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
-    """A `dagster.yaml`: its path, whether it was written now, and the path of the kept copy of a replaced one."""
-
-    path: Path
-    written: bool
-    kept: Path | None
-
-
-def production_grants(settings: Settings, client_host: str) -> list[str]:
-    """The lines of SQL that make the accounts. Raises ConfigurationError unless three databases are named."""
-    from dcc.databases.grants import grant_statements
-
-    tracker, qc, dagster = _require_production(settings)
-    return grant_statements(tracker, qc, dagster, client_host)
-
-
-def prepare_configuration(settings: Settings, *, replace: bool) -> Configuration:
-    """Write `dagster.yaml` if there is none.
-
-    Raises ConfigurationError unless three databases are named, or if an existing file does not use them (unless
-    `replace`), and DagsterStorageError.
-    """
-    _require_production(settings)
-    path = dagster_side.configuration_path(settings)
-    was_there = path.exists()
-    kept = dagster_side.write_configuration(settings, replace=replace)
-    return Configuration(path, not was_there or kept is not None, kept)
-
-
-def init_dagster(settings: Settings) -> InitReport:
-    """Make or migrate Dagster's tables; raises as `dcc_dagster.dagster_database.init_dagster_database`."""
-    if settings.dagster_url is None:
-        raise ConfigurationError("DCC_DAGSTER_URL is not set. Set it: mysql://user:password@host/phenodcc_dagster.")
-    return dagster_side.init_dagster_database(settings.dagster_url.get_secret_value())
-
-
-def left_to_do(settings: Settings, read: Path | None, *, has_sources: bool) -> list[str]:
+def _left_to_do(settings: Settings, read: Path | None, *, has_sources: bool) -> list[str]:
     """What an operator has to do after `dcc init --production`, in this order.
 
     `read` is where the configuration file is, or would be. Beside one of dcc_init, that of all else is dcc.toml.

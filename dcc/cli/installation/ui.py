@@ -67,13 +67,10 @@ def ui(host: str, port: int, without_daemon: bool, read_only: bool) -> None:
     from dcc.settings.hosts import is_loopback
 
     settings = settings_from_environment()
-    home = _prepare(settings, needs_tracker=not read_only)
+    workspace = _prepare(settings, needs_tracker=not read_only)
     _require_free(host, port)
     if not is_loopback(host):
-        served = _served_as(host, settings)
-        click.echo(_warning(host, settings), err=True)
-        settings = served
-    workspace = write_workspace(home)
+        settings = _served_to_others(host, settings)
     options = [*(["--read-only"] if read_only else []), *(["--watch-overdue"] if without_daemon else [])]
     pages = Program(
         dagster_side.WEB_SERVER, ["--host", host, "--port", str(port), *options, *_common_options(workspace)]
@@ -110,8 +107,7 @@ def daemon() -> None:
     pages: dcc ui --without-daemon, or --read-only.
     """
     settings = settings_from_environment()
-    home = _prepare(settings, needs_tracker=True)
-    workspace = write_workspace(home)
+    workspace = _prepare(settings, needs_tracker=True)
     with stop_signals(), only_daemon(settings) as lock:
         began = time.time()
         with running(settings, _daemon_program(workspace, lock)) as processes:
@@ -134,40 +130,33 @@ def _common_options(workspace: Path) -> list[str]:
     return ["--workspace", str(workspace), "--log-level", "warning", *log_format()]
 
 
-def _warning(host: str, settings: Settings) -> str:
-    from dcc.settings.hosts import is_any_address
-
-    text = (
-        f"Warning: the UI has no login, and whoever reaches {host} can use it. Serve it on 127.0.0.1 and "
-        "put a proxy with a login before it: deploy/nginx has one, docs/operations/security.md says how."
-    )
-    if is_any_address(host) and not settings.ui_hosts:
-        text += (
-            " It answers to no name but localhost so far: list those that it is to be asked for by in DCC_UI_HOSTS, "
-            "such as DCC_UI_HOSTS=dcc.example.org."
-        )
-    return text
-
-
-def _served_as(host: str, settings: Settings) -> Settings:
-    """The settings with the served address among the UI's hosts, unless it is a wildcard."""
+def _served_to_others(host: str, settings: Settings) -> Settings:
+    """Warn of it; returns the settings with the served address among the UI's hosts, unless it is a wildcard."""
     from dcc.settings.hosts import is_any_address, parse_hosts
 
-    if is_any_address(host):
-        return settings
+    is_any = is_any_address(host)
     try:
-        hosts = parse_hosts(host)
+        hosts = parse_hosts(host) if not is_any else [host]
     except ValueError as error:
         raise ConfigurationError(f"--host: {error}.") from error
     if len(hosts) != 1:
         raise ConfigurationError("--host: name one address to serve on, such as 127.0.0.1.")
-    return settings.model_copy(update={"ui_hosts": ",".join(filter(None, (settings.ui_hosts, host)))})
+    unnamed = (
+        " It answers to no name but localhost so far: list those that it is to be asked for by in DCC_UI_HOSTS, "
+        "such as DCC_UI_HOSTS=dcc.example.org."
+    )
+    click.echo(
+        f"Warning: the UI has no login, and whoever reaches {host} can use it. Serve it on 127.0.0.1 and "
+        "put a proxy with a login before it: deploy/nginx has one, docs/operations/security.md says how."
+        f"{unnamed if is_any and not settings.ui_hosts else ''}",
+        err=True,
+    )
+    named = filter(None, (settings.ui_hosts, None if is_any else host))
+    return settings.model_copy(update={"ui_hosts": ",".join(named)})
 
 
 def _prepare(settings: Settings, *, needs_tracker: bool) -> Path:
-    """Check settings and databases, so that a problem is reported in a line; returns the directory of the Dagster
-    instance.
-    """
+    """Check settings and databases, so that a problem is reported in a line; returns Dagster's workspace file."""
     if added_entries(RULES):
         # Dagster would tell of a package that cannot be loaded by a traceback, again and again.
         import_module("dcc.rules.checking")
@@ -176,7 +165,7 @@ def _prepare(settings: Settings, *, needs_tracker: bool) -> Path:
         with open_tracker(settings):
             pass
     dagster_side.make_instance(settings)
-    return settings.dagster_home
+    return write_workspace(settings.dagster_home)
 
 
 def _require_free(host: str, port: int) -> None:
@@ -220,6 +209,8 @@ def metrics(serve: str | None, as_json: bool) -> None:
 
     JSON: a list of {"name", "type" (gauge, counter), "help", "samples": [{"name", "labels", "value"}]}
     """
+    from dcc.operations.metrics.collector import Collection, exposition
+
     settings = settings_from_environment()
     if serve is not None:
         if as_json:
@@ -228,28 +219,20 @@ def metrics(serve: str | None, as_json: bool) -> None:
         if not host or not port.isascii() or not port.isdecimal() or int(port) > 65_535:
             raise ConfigurationError(f"{serve!r} is no address. Write it as HOST:PORT, such as 127.0.0.1:9377.")
         _serve(settings, host.strip("[]"), int(port))
-    elif not _print(settings, as_json):
-        sys.exit(4)
-
-
-def _print(settings: Settings, as_json: bool) -> bool:
-    """Print the metrics; returns whether those of the tracker are among them."""
-    from dcc.operations.metrics.collector import Collection, exposition
-
+        return
     families = Collection(settings).collect()
     if as_json:
-        echo_json(
-            [
-                {
-                    **fields_of(family, "name", "type", help="documentation"),
-                    "samples": [fields_of(sample, "name", "labels", "value") for sample in family.samples],
-                }
-                for family in families
-            ]
-        )
+        shown = [
+            fields_of(one, "name", "type", help="documentation")
+            | {"samples": [fields_of(sample, "name", "labels", "value") for sample in one.samples]}
+            for one in families
+        ]
+        echo_json(shown)
     else:
         click.echo(exposition(families), nl=False)
-    return any(family.name == "dcc_zip_actions" for family in families)
+    if not any(family.name == "dcc_zip_actions" for family in families):
+        # The tracker is away.
+        sys.exit(4)
 
 
 def _serve(settings: Settings, host: str, port: int) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
 import click
 
-from dcc.cli.sessions.session_output import SessionDisplay, order_lines, problem_lines, room_lines, session_display
+from dcc.cli.sessions.session_output import SessionDisplay, problem_lines, session_display
 from dcc.cli.shell import dagster_side
 from dcc.cli.shell.context import (
     json_option,
@@ -322,8 +321,7 @@ def _conclude(
         reason = () if broken_off is None else (f"The session broke off: {broken_off}",)
         echo_json(report.as_json(session_id, ended, (*notices, *reason)))
         return report.exit_code(ended)
-    lines = (problem_lines(unmended), room_lines(report.without_room), order_lines(report.in_order))
-    for line in (*chain(*lines), *map(printable, notices)):
+    for line in (*problem_lines(unmended), *report.waiting_lines(), *map(printable, notices)):
         click.echo(line)
     click.echo(report.line(session_id, ended, crawled_only=crawled_only))
     return report.exit_code(ended)
