@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
     from dcc.data_outcomes import DocumentData, FindingEntry
     from dcc.qc.apply.upload_findings import UploadFinding
-    from dcc.qc.history import Event
     from dcc.session.data.corrections import DocumentPlan
     from dcc.settings import Settings
     from dcc.tracker.hostings.missing_archives import WithdrawalProposal
@@ -183,10 +182,11 @@ def _confirmed_json(document: DocumentData) -> dict[str, object]:
         {"rule": rule, "severity": severity, "count": count}
         for (rule, severity), count in document.finding_counts.items()
     ]
-    facts = fields_of(document, "file_name", "kind", "centre", "phase", "status", "document_id")
-    facts |= fields_of(document, "repeated", "late", "held", "said", "opened", "ended", "refused", "procedures")
-    facts |= fields_of(document, "findings") | {"finding_counts": counts}
-    return facts | fields_of(document, "reason", "cleared", "waits_for", "left_out")
+    names = (
+        "file_name kind centre phase status document_id repeated late held said opened ended refused procedures "
+        "findings finding_counts reason cleared waits_for left_out"
+    )
+    return fields_of(document, *names.split()) | {"finding_counts": counts}
 
 
 @command(
@@ -220,17 +220,15 @@ def undo(zip_action: str, reason: str, yes: bool, as_json: bool) -> None:
     ask_in_production(f"Withdraw all data of {key}?", yes=yes)
     with open_tracker(settings) as tracker, open_qc(settings) as qc:
         undone = withdraw_submission(tracker, qc, settings, key, author=user_name(), reason=reason)
-    if as_json:
-        echo_json(undone)
-    elif not undone.builders:
+    if not undone.builders:
         text = (
             f"Withdrew {count_of(len(undone.withdrawn), 'document')} of {key}. The next session brings data contexts "
             "and overviews up to date: dcc crawl."
         )
-        click.echo(settings.labelled(text))
-    if not undone.builders:
+        echo_result(undone, settings.labelled(text), as_json=as_json)
         return
     if as_json:
+        echo_json(undone)
         raise click.exceptions.Exit(BuiltOnError.exit_code)
     for builder in undone.builders[:_CHANGES_SHOWN]:
         name = f"{builder.zip_action}/{builder.zip_file}: {builder.file_name}"
@@ -274,8 +272,7 @@ def recheck(
 
     if not (centre or rule or zip_actions or everything):
         raise click.UsageError("Say which documents: --centre, --rule, --zip, or --all for all of them.")
-    keys = [parse_zip_key(text) for text in zip_actions] or None
-    settings = settings_from_environment()
+    keys, settings = [parse_zip_key(text) for text in zip_actions] or None, settings_from_environment()
     with open_tracker(settings) as tracker, open_qc(settings) as qc:
         found = set_back(tracker, qc, settings, centre=centre, rule=rule, keys=keys, author=user_name(), reason=reason)
     documents, of = count_of(found.documents, "document"), count_of(len(found.keys), "submission")
@@ -310,14 +307,19 @@ def history(centre: str, specimen: str, as_json: bool) -> None:
         raise NotFoundError(
             f"No document of centre {centre!r} ever named a specimen {specimen!r}. Both are case-sensitive."
         )
-    if as_json:
-        echo_json(events)
-        return
-    echo_table(
-        ("applied", "what", "of", "submission", "document", "line"),
-        [_event_row(event) for event in events],
+    echo_list(
+        events,
+        "applied=applied_at, what, of, submission, document=file_name, line",
+        as_json=as_json,
         flexible=["document", "of", "submission"],
+        what=lambda event: f"{event.happening.value}{', late' if event.late else ''}",
+        of=lambda event: " ".join((event.entity_kind.value, *filter(None, map(printable, event.entity_key[1:])))),
+        submission=lambda event: f"{event.zip_action}/{event.zip_file}",
+        # The version that a document ends or restores is in another document.
+        line=lambda event: event.line if event.happening.value in _OF_ITS_OWN_VERSION else None,
     )
+    if as_json:
+        return
     for event in events:
         for found in event.findings:
             gone = "" if found.is_active else " (no longer holds)"
@@ -329,14 +331,6 @@ def history(centre: str, specimen: str, as_json: bool) -> None:
             f"  {printable(event.applied_at)}  {printable(event.file_name)} {did} by {printable(event.author)}: "
             f"{printable(event.reason)}"
         )
-
-
-def _event_row(event: Event) -> tuple[object, ...]:
-    what = f"{event.happening.value}, late" if event.late else event.happening.value
-    of = " ".join((event.entity_kind.value, *(str(part) for part in event.entity_key[1:] if part is not None)))
-    # The version that a document ends or restores is in another document.
-    line = event.line if event.happening.value in _OF_ITS_OWN_VERSION else None
-    return event.applied_at, what, of, f"{event.zip_action}/{event.zip_file}", event.file_name, line
 
 
 _STATES = ("open", "accepted", "turned_down", "came_back")

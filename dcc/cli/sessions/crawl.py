@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from dcc.settings import Settings
     from dcc.tracker.register.file_sources import SourceEntry
 
+Notices = tuple[str, ...]
 _session_options = options(
     click.option(
         "--downloaders", type=click.IntRange(1, 64), help="Downloads under way at once. [DCC_DOWNLOADERS, else 8]"
@@ -255,22 +256,19 @@ def _keys_to_retry(
     tracker: Engine, zip_actions: Sequence[str], filters: dict[str, Any], *, dry_run: bool, yes: bool, as_json: bool
 ) -> list[ZipKey]:
     """The submissions to process again; none with --dry-run, which prints them."""
+    from dcc.tracker.hostings.retries import why_not_retriable
+
     by_name = list(dict.fromkeys(map(parse_zip_key, zip_actions)))
     if by_name and not (dry_run or any(filters.values())):
         return by_name
-    from dcc.tracker.hostings.retries import why_not_retriable
-
-    listed = filters.pop("listed")
-    selection = Selection.of([str(key) for key in by_name], listed, **filters)
+    selection = Selection.of([str(key) for key in by_name], **filters)
     with tracker.connect() as connection:
         chosen = selection.zips(connection)
         refused = why_not_retriable(connection, [submission.key for submission in chosen])
     if selection.names is None:
-        refused = {
-            submission.key: "neither failed nor set aside" for submission in chosen if not submission.is_stopped
-        } | refused
-    taken = [submission for submission in chosen if submission.key not in refused]
-    left_out = [(submission, refused[submission.key]) for submission in chosen if submission.key in refused]
+        refused = {one.key: "neither failed nor set aside" for one in chosen if not one.is_stopped} | refused
+    taken = [one for one in chosen if one.key not in refused]
+    left_out = [(one, refused[one.key]) for one in chosen if one.key in refused]
     if dry_run or not taken:
         print_chosen("processed again", taken, left_out, dry_run=dry_run, as_json=as_json)
         return []
@@ -325,9 +323,6 @@ def _conclude(
         click.echo(line)
     click.echo(report.line(session_id, ended, crawled_only=crawled_only))
     return report.exit_code(ended)
-
-
-Notices = tuple[str, ...]
 
 
 def sources_to_crawl(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -23,7 +22,7 @@ from dcc.cli.shell.context import (
 )
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import byte_size, echo_json, echo_list, echo_table, json_ready
+from dcc.cli.shell.output import byte_size, echo_json, echo_list, json_ready
 from dcc.errors import NotFoundError
 from dcc.messages import count_of
 from dcc.naming import Action
@@ -105,18 +104,14 @@ class Selection:
 
 def filter_of(
     *,
-    centre: str | None = None,
     action: str | None = None,
     phase: str | None = None,
     state: str | None = None,
     code: str | None = None,
-    since: datetime | None = None,
-    name: str | None = None,
-    on_hold: bool | None = None,
-    acknowledged: bool | None = None,
     quarantine: bool = False,
+    **others: Any,
 ) -> ZipFilter:
-    """The filter that options make. Raises NotFoundError for an unknown code."""
+    """The filter that options make; `others` are as in `ZipFilter`. Raises NotFoundError for an unknown code."""
     from dcc.cli.shell.explanations import explain
     from dcc.tracker.queries.zip_action_lists import ZipFilter
 
@@ -127,16 +122,12 @@ def filter_of(
         if code not in CATALOGUE:
             raise NotFoundError(f"No error or rule has the id {code!r}. See `dcc explain` and `dcc rules list`.")
     return ZipFilter(
-        centre=centre,
         action=Action(action) if action else None,
         phase=Phase[phase.upper()] if phase else None,
         status=Status[state.upper()] if state else None,
         kind=code if entry is None else entry.name,
-        since=since,
-        name=name,
-        on_hold=on_hold,
-        acknowledged=acknowledged,
         faulty=quarantine or None,
+        **others,
     )
 
 
@@ -212,7 +203,7 @@ def zips(acknowledged: bool, on_hold: bool, as_json: bool, **filters: Any) -> No
 @bulk_options
 @_REASON
 @json_option
-def hold(reason: str, dry_run: bool, yes: bool, as_json: bool, **filters: Any) -> None:
+def hold(**asked: Any) -> None:
     """Have sessions leave submissions alone until you release them.
 
     They are neither fetched, nor validated, nor uploaded. Uploaded data stay. A session that is active now may still
@@ -231,13 +222,13 @@ def hold(reason: str, dry_run: bool, yes: bool, as_json: bool, **filters: Any) -
     def work(connection: Connection, za_ids: list[int], reason: str) -> None:
         record_decisions(connection, DecisionKind.HOLD, za_ids, by=user_name(), reason=reason)
 
-    _do("put on hold", filters, refusal, work, reason=reason, dry_run=dry_run, yes=yes, as_json=as_json)
+    _do("put on hold", refusal, work, **asked)
 
 
 @command(examples=["dcc release add/H.2013-10-31.1.impc.zip", "dcc release --centre H"])
 @bulk_options
 @json_option
-def release(dry_run: bool, yes: bool, as_json: bool, **filters: Any) -> None:
+def release(**asked: Any) -> None:
     """Release submissions on hold or in quarantine.
 
     The next session processes them.
@@ -251,7 +242,7 @@ def release(dry_run: bool, yes: bool, as_json: bool, **filters: Any) -> None:
         revoke(connection, za_ids, DecisionKind.HOLD, DecisionKind.QUARANTINE, by=user_name())
 
     refusal: RefusalText = lambda one: "" if one.on_hold else "not on hold"  # noqa: E731
-    _do("released", filters, refusal, work, dry_run=dry_run, yes=yes, as_json=as_json)
+    _do("released", refusal, work, **asked)
 
 
 @command(
@@ -264,7 +255,7 @@ def release(dry_run: bool, yes: bool, as_json: bool, **filters: Any) -> None:
 @bulk_options
 @_REASON
 @json_option
-def cancel(reason: str, dry_run: bool, yes: bool, as_json: bool, **filters: Any) -> None:
+def cancel(**asked: Any) -> None:
     """Set submissions aside that are not uploaded.
 
     No session processes them. `dcc retry` takes that back. `dcc data undo` withdraws uploaded data.
@@ -286,7 +277,7 @@ def cancel(reason: str, dry_run: bool, yes: bool, as_json: bool, **filters: Any)
         refuse_during_session(connection, settings_from_environment())
         progress.cancel(connection, za_ids, user_name(), f"Cancelled: {reason}")
 
-    _do("cancelled", filters, refusal, work, reason=reason, dry_run=dry_run, yes=yes, as_json=as_json)
+    _do("cancelled", refusal, work, **asked)
 
 
 @command(
@@ -299,7 +290,7 @@ def cancel(reason: str, dry_run: bool, yes: bool, as_json: bool, **filters: Any)
 @click.option("--reason", help="Why nobody has to act; `dcc show` tells it.")
 @click.option("--revoke", "revoked", is_flag=True, help="Take that back.")
 @json_option
-def acknowledge(reason: str | None, revoked: bool, dry_run: bool, yes: bool, as_json: bool, **filters: Any) -> None:
+def acknowledge(reason: str | None, revoked: bool, **asked: Any) -> None:
     """Say that nobody has to act on failed submissions.
 
     `dcc zips --status failed`, causes and checks list them no more, and sessions do not try them again. `dcc status`
@@ -326,12 +317,11 @@ def acknowledge(reason: str | None, revoked: bool, dry_run: bool, yes: bool, as_
             record_decisions(connection, DecisionKind.ACKNOWLEDGE, za_ids, by=user_name(), reason=reason)
 
     done = "not acknowledged any more" if revoked else "acknowledged"
-    _do(done, filters, refusal, work, reason=reason, dry_run=dry_run, yes=yes, as_json=as_json)
+    _do(done, refusal, work, reason=reason, **asked)
 
 
 def _do(
     done: str,
-    filters: dict[str, Any],
     refusal: RefusalText,
     work: Callable[[Connection, list[int], str], None],
     *,
@@ -339,6 +329,7 @@ def _do(
     yes: bool,
     as_json: bool,
     reason: str | None = None,
+    **filters: Any,
 ) -> None:
     """Do `work` for the selected submissions without a refusal, in one transaction, and print what was done."""
     from dcc.databases.columns import require_text
@@ -348,17 +339,11 @@ def _do(
     text = ""
     if reason is not None:
         text = require_text("reason", reason.strip(), ZipDecision.reason, "`dcc show` tells it")
-    zip_actions: Sequence[str] = filters.pop("zip_actions")
-    listed: TextIO | None = filters.pop("listed")
-    selection = Selection.of(zip_actions, listed, **filters)
+    selection = Selection.of(**filters)
     with open_tracker(settings_from_environment()) as tracker:
         if not dry_run and asks_in_production(yes=yes):
             with tracker.connect() as connection:
-                ask_before_many(
-                    [submission for submission in selection.zips(connection) if not refusal(submission)],
-                    done,
-                    yes=yes,
-                )
+                ask_before_many([one for one in selection.zips(connection) if not refusal(one)], done, yes=yes)
         with writing(tracker) as connection:
             chosen = [(submission, refusal(submission)) for submission in selection.zips(connection)]
             taken = [one for one, why in chosen if not why]
@@ -379,13 +364,10 @@ def print_chosen(
     """Print of which submissions something was `done`, or would be, and how many were left out, and why."""
     if as_json:
         others = [{"zip": str(one.key), "why": why} for one, why in left_out]
-        echo_json({"zips": [str(submission.key) for submission in taken], "left_out": others, "dry_run": dry_run})
+        echo_json({"zips": [str(one.key) for one in taken], "left_out": others, "dry_run": dry_run})
         return
     if dry_run:
-        echo_table(
-            ("submission", "phase", "status"),
-            [(submission.key, submission.phase, submission.status) for submission in taken],
-        )
+        echo_list(taken, "submission=key, phase, status")
     text = f"{count_of(len(taken), 'submission')} {'would be ' if dry_run else ''}{done}."
     click.echo(settings_from_environment().labelled(text))
     for line in left_out_lines(left_out):
