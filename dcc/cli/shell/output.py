@@ -18,6 +18,7 @@ from enum import Enum, IntEnum
 from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -208,7 +209,7 @@ def echo_table(
         _Column(
             header,
             [printable(row[i]) for row in rows],
-            all(isinstance(row[i], int | float) or row[i] is None for row in rows),
+            all(type(row[i]) in (int, float, NoneType) for row in rows),
             header in flexible,
         )
         for i, header in enumerate(headers)

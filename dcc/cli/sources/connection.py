@@ -86,12 +86,8 @@ _accept_option = click.option(
 @click.option("--no-test", is_flag=True, help="Register it without connecting to it.")
 @json_option
 def add(
-    centre: str,
     protocol: str | None,
-    hostname: str,
-    username: str,
     accesskey: str,
-    base_path: str,
     plain: bool,
     accept_host_key: bool,
     delta: str,
@@ -102,7 +98,10 @@ def add(
     tls_fingerprints: tuple[str, ...],
     no_test: bool,
     as_json: bool,
-    **policy: Any,
+    every: str | None,
+    schedule: str | None,
+    windows: str | None,
+    **place: Any,
 ) -> None:
     """Register a source; a program that reads the output gets its id.
 
@@ -134,20 +133,17 @@ def add(
     from dcc.tracker.register.column_texts import is_plain_password
     from dcc.tracker.register.source_schedules import policy_columns
 
+    policy = {"every": every, "schedule": schedule, "windows": windows}
     policy_columns(**policy)
     settings = settings_from_environment()
-    extent = listing_extent(depth, include, exclude)
-    missing = _missing_options(centre, protocol, hostname, base_path)
+    missing = _missing_options(protocol, **place)
     given = SourceAddress(
         id=0,
-        centre=centre,
         protocol=protocol or "",
-        hostname=hostname,
-        username=username,
         accesskey=SecretStr(read_accesskey(accesskey, plain=plain)),
-        base_path=base_path,
         delta=DeltaStrategy(delta),
-        extent=extent,
+        extent=listing_extent(depth, include, exclude),
+        **place,
     )
     trust = partial(tls_trust, authorities=tls_ca, fingerprints=tls_fingerprints)
     with open_tracker(settings) as tracker:
@@ -172,7 +168,7 @@ def add(
     _report_addition(source_id, keys, warnings, others, as_json)
 
 
-def _missing_options(centre: str, protocol: str | None, hostname: str, base_path: str) -> list[str]:
+def _missing_options(protocol: str | None, centre: str, hostname: str, base_path: str, **_: str) -> list[str]:
     """The options that a person must still give. Raises ConfigurationError without a terminal to ask at."""
     where = {"--base-path": base_path} if protocol == "file" else {"--hostname": hostname} if protocol else {}
     missing = [name for name, value in ({"--centre": centre, "--protocol": protocol} | where).items() if not value]
