@@ -25,7 +25,6 @@ from dcc.cli.shell.output import (
     echo_json,
     echo_list,
     echo_result,
-    echo_table,
     fields_of,
     printable,
     progress_shown,
@@ -116,10 +115,9 @@ def waive(
     require_centres(settings, centre)
     with open_qc(settings) as qc, writing(qc) as connection:
         waiver_id = add_waiver(connection, waiver, today)
-        entry = _entry(connection, waiver_id, today)
-        concerned = _concerned(connection, waiver)
-    text = f"Waiver {waiver_id}: rule {rule} {'only warns' if warn else 'is waived'} {_scope(entry)}."
-    echo_result(entry, text, _to_change(concerned), as_json=as_json)
+        told = f"Waiver {waiver_id}: rule {rule} {'only warns' if warn else 'is waived'}"
+        entry, concerned = _entry(connection, waiver_id, today), _to_change(connection, waiver)
+    echo_result(entry, f"{told} {_scope(entry)}.", concerned, as_json=as_json)
 
 
 @rules.command()
@@ -168,23 +166,14 @@ def revoke(waiver_id: int, reason: str, as_json: bool) -> None:
 
     with open_qc(settings_from_environment()) as qc, writing(qc) as connection:
         revoked = revoke_waiver(connection, waiver_id, author=user_name(), reason=reason)
-        entry = _entry(connection, waiver_id, utc_now().date())
-        concerned = _concerned(connection, revoked)
-    text = f"Waiver {waiver_id} of rule {revoked.rule} is revoked."
-    echo_result(entry, text, _to_change(concerned), as_json=as_json)
+        entry, concerned = _entry(connection, waiver_id, utc_now().date()), _to_change(connection, revoked)
+    echo_result(entry, f"Waiver {waiver_id} of rule {revoked.rule} is revoked.", concerned, as_json=as_json)
 
 
 def _entry(connection: Connection, waiver_id: int, today: date) -> WaiverEntry:
     from dcc.qc.judging.waiver_store import list_waivers
 
     return next(entry for entry in list_waivers(connection, today, include_ended=True) if entry.id == waiver_id)
-
-
-def _concerned(connection: Connection, waiver: Waiver) -> int:
-    """The number of judged documents with findings that the waiver covers."""
-    from dcc.qc.judging.rejudging import documents_of_waiver
-
-    return len(documents_of_waiver(connection, waiver))
 
 
 def _scope(entry: WaiverEntry) -> str:
@@ -194,7 +183,11 @@ def _scope(entry: WaiverEntry) -> str:
     return f"{' '.join(where)} from {entry.valid_from} {until}"
 
 
-def _to_change(documents: int) -> str:
+def _to_change(connection: Connection, waiver: Waiver) -> str:
+    """What becomes of the judged documents with findings that a waiver covers."""
+    from dcc.qc.judging.rejudging import documents_of_waiver
+
+    documents = len(documents_of_waiver(connection, waiver))
     if documents == 0:
         return "No document that was judged before has findings of it."
     return f"{count_of(documents, 'document')} judged before may change, with the next session."
@@ -420,17 +413,17 @@ def _print(found: Replay, most: int | None) -> None:
         f"{count_of(len(verdicts), 'verdict')} would change, and the findings in "
         f"{count_of(len(found.changes) - len(verdicts), 'other document')}."
     )
-    headers = ("centre", "documents", "no longer accepted", "newly accepted", "other changes")
-    echo_table(headers, [(e.centre or "-", e.documents, e.lost, e.gained, e.otherwise) for e in found.centres])
-    causes = found.causes
-    echo_table(
-        ("rule", "severity", "appears in", "goes from", "verdicts", "cause"),
-        [(e.code, e.severity.value, e.appears, e.goes, e.verdicts, e.cause) for e in causes[:most]],
-        flexible=["cause"],
+    echo_list(
+        found.centres, "centre, documents, no longer accepted=lost, newly accepted=gained, other changes=otherwise"
     )
-    echo_table(
-        ("archive", "document", "before", "after"),
-        [(f"{e.document.archive}", e.document.file_name, e.before or "-", e.after or "-") for e in verdicts[:most]],
+    causes = found.causes
+    columns = "rule=code, severity, appears in=appears, goes from=goes, verdicts, cause"
+    echo_list(causes[:most], columns, flexible=["cause"])
+    echo_list(
+        verdicts[:most],
+        "archive, document, before, after",
+        archive=lambda change: change.document.archive,
+        document=lambda change: change.document.file_name,
     )
     if most is not None and max(len(causes), len(verdicts)) > most:
         click.echo(f"Of causes and documents the first {most} are shown; --limit 0 prints all.")
@@ -442,6 +435,7 @@ def _print(found: Replay, most: int | None) -> None:
 
 
 def _as_json(found: Replay) -> dict[str, object]:
+    finding = ("code", "severity", "line", "message")
     return {
         **fields_of(found, "proposal", "archives", "unjudged", "centres", "causes"),
         "documents": sum(found.documents.values()),
@@ -451,8 +445,8 @@ def _as_json(found: Replay) -> dict[str, object]:
                 "archive": str(change.document.archive),
                 "document": change.document.file_name,
                 **fields_of(change, "centre", "before", "after"),
-                "appeared": [fields_of(one, "code", "severity", "line", "message") for one in change.appeared],
-                "gone": [fields_of(one, "code", "severity", "line", "message") for one in change.gone],
+                "appeared": [fields_of(one, *finding) for one in change.appeared],
+                "gone": [fields_of(one, *finding) for one in change.gone],
             }
             for change in found.changes
         ],

@@ -26,7 +26,7 @@ from dcc.cli.shell.context import (
 )
 from dcc.cli.shell.group import CommandGroup
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, echo_list, echo_rows, fields_of, json_ready, warn
+from dcc.cli.shell.output import echo_list, fields_of, json_ready, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.messages import count_of
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dcc.reports.causes.skipped_archives import SkippedEntry
     from dcc.sources.base import Extent, SourceAddress
     from dcc.sources.crawl_policy import CrawlDue
+    from dcc.tracker.register.file_sources import SourceEntry
     from dcc.tracker.register.source_addresses import TlsTrust
 
 _Command = TypeVar("_Command", bound=Callable[..., None])
@@ -171,30 +172,26 @@ def list_sources(as_json: bool) -> None:
     with reading_tracker(settings) as connection:
         entries = file_sources.list_sources(connection)
         dues = load_crawl_dues(connection, settings.source_failure_limit)
-    if as_json:
-        echo_json([{**json_ready(entry), "due": due_json(dues.get(entry.id))} for entry in entries])
-        return
-    rows = [
-        {
-            "id": e.id,
-            "centre": e.centre,
-            "server": f"{e.protocol}://{e.hostname}",
-            "user": e.username,
-            "access key": e.accesskey,
-            "base path": e.base_path,
-            "state": e.state if e.centre_active else f"{e.state}, centre inactive",
-            "crawled": "" if e.id not in dues else dues[e.id].description,
-            "hosts": e.hosted,
-            "delta": e.delta,
-            "listed": _listed(e.extent),
-            _TRUSTED: " ".join([*e.fingerprints, *e.tls_fingerprints, *(f"CA {each}" for each in e.tls_authorities)]),
-        }
-        for e in entries
-    ]
-    echo_rows(rows, [_TRUSTED, "listed", "delta", "access key", "base path", "user", "crawled", "state"])
-    if not entries:
-        click.echo("No file source is registered. Add one: dcc source add")
+    echo_list(
+        entries,
+        "id, centre, server, user=username, access key=accesskey, base path, state, crawled, hosts=hosted, delta, "
+        f"listed, {_TRUSTED}=trusted",
+        as_json=as_json,
+        as_object=lambda e: {**json_ready(e), "due": due_json(dues.get(e.id))},
+        server=lambda e: f"{e.protocol}://{e.hostname}",
+        state=state_text,
+        crawled=lambda e: dues[e.id].description if e.id in dues else "",
+        listed=lambda e: _listed(e.extent),
+        trusted=lambda e: " ".join([*e.fingerprints, *e.tls_fingerprints, *(f"CA {one}" for one in e.tls_authorities)]),
+        flexible=[_TRUSTED, "listed", "delta", "access key", "base path", "user", "crawled", "state"],
+        none="No file source is registered. Add one: dcc source add",
+    )
     note_facts(first=next((e.id for e in entries if e.state != "removed"), None))
+
+
+def state_text(entry: SourceEntry) -> str:
+    """The state of a source, and whether its centre is inactive."""
+    return entry.state if entry.centre_active else f"{entry.state}, centre inactive"
 
 
 def due_json(due: CrawlDue | None) -> object:

@@ -14,7 +14,6 @@ from dcc.cli.shell.output import (
     echo_json,
     echo_list,
     echo_rows,
-    echo_table,
     echo_wrapped,
     expected_text,
     fields_of,
@@ -23,7 +22,7 @@ from dcc.cli.shell.output import (
     warn,
 )
 from dcc.cli.shell.parameter_types import COUNT, ID
-from dcc.cli.sources.source import due_json
+from dcc.cli.sources.source import due_json, state_text
 from dcc.messages import count_of
 from dcc.outcomes import FAILED_ENDS
 from dcc.phases import Phase, Status
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from dcc.outcomes import ZipKey
     from dcc.tracker.crawls import CrawlEntry, SessionEntry
     from dcc.tracker.queries.zip_action_lists import StateCount
+    from dcc.tracker.register.file_sources import SourceEntry
     from dcc.tracker.session_statistics import Problems
 
 _FINDINGS_SHOWN = 20
@@ -139,21 +139,16 @@ def _print_overview(overview: Overview) -> None:
     _print_sources(overview.sources)
     _print_list("Waiting to be confirmed", _held_lines(overview.held_documents))
     _print_list("Held archives", [archive.message for archive in overview.held_archives])
-    for count, option, what in (
-        (overview.on_hold, "on-hold", "on hold"),
-        (overview.quarantined, "quarantine", "in quarantine"),
-        (overview.acknowledged, "acknowledged", "acknowledged"),
+    for count, noun, told in (
+        (overview.on_hold, "submission", "on hold: dcc zips --on-hold"),
+        (overview.quarantined, "submission", "in quarantine: dcc zips --quarantine"),
+        (overview.acknowledged, "submission", "acknowledged: dcc zips --acknowledged"),
+        (overview.refused_gone, "refused name", "on no source any more: dcc zips --status failed leaves them out"),
+        (overview.proposals, "proposed withdrawal", "to decide on: dcc data proposals"),
     ):
         if count:
             click.echo()
-            echo_wrapped(f"{count_of(count, 'submission')} {what}: dcc zips --{option}")
-    if overview.refused_gone:
-        click.echo()
-        names = count_of(overview.refused_gone, "refused name")
-        echo_wrapped(f"{names} on no source any more: dcc zips --status failed leaves them out")
-    if overview.proposals:
-        click.echo()
-        echo_wrapped(f"{count_of(overview.proposals, 'proposed withdrawal')} to decide on: dcc data proposals")
+            echo_wrapped(f"{count_of(count, noun)} {told}")
     _print_archive_store(overview.stored)
     _print_list("Silent centres", [f"{centre.centre} since {centre.since:%Y-%m-%d}" for centre in overview.silent])
     _print_list("Findings", [finding.message for finding in overview.findings])
@@ -198,22 +193,14 @@ def _held_lines(held: Sequence[tuple[ZipKey, str, str]]) -> list[str]:
 def _source_json(source: SourceOverview) -> dict[str, object]:
     names = ("id", "centre", "protocol", "hostname", "username", "base_path", "state", "centre_active", "hosted")
     crawl = None if source.crawl is None else crawl_json(source.crawl)
-    return {
-        **fields_of(source.entry, *names),
-        "last_crawl": crawl,
-        "due": due_json(source.due),
-        "expected": source.expected,
-    }
+    of_now = {"last_crawl": crawl, "due": due_json(source.due), "expected": source.expected}
+    return fields_of(source.entry, *names) | of_now
 
 
 def _print_states(title: str, counts: Sequence[StateCount]) -> None:
     total = sum(state.count for state in counts)
     click.echo(f"{click.style(title, bold=True)}: {total:,}")
-    echo_table(
-        ("phase", "status", "count"),
-        [(state.phase, state.status, state.count) for state in counts],
-        indent="  ",
-    )
+    echo_list(counts, "phase, status, count", indent="  ")
     click.echo()
 
 
@@ -222,24 +209,25 @@ def _print_sources(sources: Sequence[SourceOverview]) -> None:
         click.echo("No file source is registered. Add one: dcc source add")
         return
     click.echo(click.style("File sources", bold=True))
-    rows = []
-    for source in (each for each in sources if each.entry.state != "removed"):
-        entry, crawl, due = source.entry, source.crawl, source.due
-        folder = f"file://{entry.base_path}" if entry.protocol == "file" else None
-        row = (
-            entry.id,
-            entry.centre,
-            folder or f"{entry.protocol}://{entry.hostname}",
-            entry.state if entry.centre_active else f"{entry.state}, centre inactive",
-            "yes" if due is not None and due.is_due else str(due),
-            entry.hosted,
-            crawl.outcome if crawl else "never crawled",
-            crawl.started if crawl else None,
-            str(crawl.error.fact.problem) if crawl and crawl.error else "",
-        )
-        rows.append(row)
-    headers = ("id", "centre", "server", "state", "due", "hosts", "last crawl", "when", "error")
-    echo_table(headers, rows, indent="  ", flexible=["error", "due", "hosts", "when", "last crawl", "state"])
+    echo_list(
+        [source for source in sources if source.entry.state != "removed"],
+        "id, centre, server, state, due, hosts, last crawl, when, error",
+        id=lambda source: source.entry.id,
+        centre=lambda source: source.entry.centre,
+        server=lambda source: _server(source.entry),
+        state=lambda source: state_text(source.entry),
+        due=lambda source: "yes" if source.due is not None and source.due.is_due else str(source.due),
+        hosts=lambda source: source.entry.hosted,
+        last_crawl=lambda source: source.crawl.outcome if source.crawl else "never crawled",
+        when=lambda source: source.crawl and source.crawl.started,
+        error=lambda source: source.crawl and source.crawl.error and str(source.crawl.error.fact.problem),
+        indent="  ",
+        flexible=["error", "due", "hosts", "when", "last crawl", "state"],
+    )
+
+
+def _server(entry: SourceEntry) -> str:
+    return f"file://{entry.base_path}" if entry.protocol == "file" else f"{entry.protocol}://{entry.hostname}"
 
 
 def _print_list(title: str, messages: Sequence[str]) -> None:
@@ -369,8 +357,7 @@ def show(session_id: int, as_json: bool) -> None:
 
 def crawl_json(crawl: CrawlEntry) -> dict[str, object]:
     """A source's crawl in JSON: its error without line and column."""
-    error = None if crawl.error is None else {"kind": crawl.error.kind, "message": crawl.error.message}
-    return {**json_ready(crawl), "error": error}
+    return {**json_ready(crawl), "error": crawl.error and fields_of(crawl.error, "kind", "message")}
 
 
 def session_json(entry: SessionEntry, problems: Mapping[int, Problems]) -> dict[str, object]:
@@ -381,10 +368,7 @@ def session_json(entry: SessionEntry, problems: Mapping[int, Problems]) -> dict[
 
 def session_line(entry: SessionEntry, problems: Mapping[int, Problems]) -> str:
     """A session on one line."""
-    text = f"{entry.label}: {entry.outcome}"
-    if entry.failed_step is not None:
-        text += f" ({entry.failed_step})"
-    if any(problems[entry.id]):
-        text += f", {problems[entry.id]}"
-    text += f", started {printable(entry.started)}"
-    return text + (f", finished {printable(entry.finished)}." if entry.finished else ".")
+    step = "" if entry.failed_step is None else f" ({entry.failed_step})"
+    wrong = f", {problems[entry.id]}" if any(problems[entry.id]) else ""
+    ended = f", finished {printable(entry.finished)}" if entry.finished else ""
+    return f"{entry.label}: {entry.outcome}{step}{wrong}, started {printable(entry.started)}{ended}."
