@@ -123,9 +123,7 @@ def test_it_leaves_no_process_behind(demonstration: Demonstration) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
-def test_one_that_is_stopped_or_killed_leaves_no_process_behind(
-    tmp_path: Path, number: signal.Signals, code: int
-) -> None:
+def test_one_that_is_stopped_or_killed_leaves_no_process(tmp_path: Path, number: signal.Signals, code: int) -> None:
     with demo_with_servers(tmp_path) as demo:
         demo.send_signal(number)
         assert demo.wait(END_SECONDS) == code

@@ -72,9 +72,7 @@ def test_the_light_installation_has_few_packages() -> None:
 
 
 @only_sqlite
-def test_a_light_installation_writes_an_example_validates_and_explains(
-    bare_dcc: Dcc, light: Light, tmp_path: Path
-) -> None:
+def test_a_light_installation_validates_and_explains(bare_dcc: Dcc, light: Light, tmp_path: Path) -> None:
     written = light(bare_dcc, "example", tmp_path / "centre", "--kind", "data-errors")
     assert written.returncode == 0, written.stderr
     validated = light(bare_dcc, "validate", tmp_path / "centre", "--json")

@@ -86,13 +86,6 @@ def test_the_version_is_that_of_the_package() -> None:
     assert result.stdout == f"dcc {version('dcc')}\n"
 
 
-def test_wrong_use_ends_with_2() -> None:
-    for arguments in ("nonsense", "zips --phase nonsense", "crawl --downloaders 0"):
-        result = CliRunner().invoke(command, arguments.split(), prog_name="dcc")
-        assert (result.exit_code, result.stdout) == (2, "")
-        assert "Error: " in result.stderr
-
-
 @pytest.mark.parametrize("path", [[], ["data"], ["data", "plan"]])
 def test_help_is_a_command_too(bare_dcc: Dcc, path: list[str]) -> None:
     assert bare_dcc("help", *path).stdout == bare_dcc(*path, "--help").stdout != ""
@@ -168,9 +161,7 @@ def test_debug_shows_the_traceback_too(bare_dcc: Dcc, monkeypatch: pytest.Monkey
 
 @only_sqlite
 @pytest.mark.parametrize("step", ["plan_from_environment", "RootGroup.parse_args", "suggest_next"])
-def test_an_interrupt_before_or_after_the_work_is_told_like_one_during_it(
-    bare_dcc: Dcc, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
+def test_an_interrupt_is_told_alike_at_every_step(bare_dcc: Dcc, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     bare_dcc("init")
     monkeypatch.setattr(f"dcc.cli.shell.group.{step}", raising(KeyboardInterrupt))
     result = bare_dcc("status", exit_code=130)

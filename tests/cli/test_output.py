@@ -297,9 +297,7 @@ def closed(tmp_path: Path) -> Iterator[tuple[object, ...]]:
 
 
 @only_sqlite
-def test_a_current_directory_that_one_may_not_use_is_no_fault_of_the_platform(
-    dcc: Dcc, closed: tuple[object, ...]
-) -> None:
+def test_a_closed_current_directory_is_no_fault_of_the_platform(dcc: Dcc, closed: tuple[object, ...]) -> None:
     named = {
         "settings --write x.toml": "{}/x.toml",
         "data export weights.csv": "{}/weights.csv",
