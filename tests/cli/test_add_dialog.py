@@ -1,9 +1,5 @@
 """`dcc source add` at a terminal: what is missing is asked, the source tried and explained, only then registered."""
 
-import os
-import pty
-import select
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +10,7 @@ from dcc.sources.host_keys import HostKey
 from tests.cli.conftest import PROGRAM, Dcc, place
 from tests.support.databases import only_sqlite
 from tests.support.servers import Share
+from tests.test_documents_commands import Command, converse
 
 pytestmark = only_sqlite
 Answer = Callable[..., Result]
@@ -163,30 +160,14 @@ def test_on_a_real_terminal_a_password_is_not_seen(dcc: Dcc, faulty_ftp_server: 
     """Neither as it is typed nor afterwards."""
     share = faulty_ftp_server()
     share.put("add/H.2013-10-31.1.impc.zip")
-    options = ["--centre", "H", "--protocol", "ftp", "--base-path", share.base_path or "/", "--plain"]
-    terminal, slave = pty.openpty()
-    process = subprocess.Popen(
-        [PROGRAM, "source", "add", "--username", share.username, *options],
-        env=dcc.process_environment(),
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        start_new_session=True,
-    )
-    os.close(slave)
-    seen = b""
-    # getpass ends its question with a blank when the terminal shows no more what is typed.
-    for question, typed in (
-        (b"Which server? HOST, HOST:PORT or [IPV6]:PORT: ", share.hostname),
-        (b"How does one log in? [file]: ", "password"),
-        (b"Password: ", share.accesskey),
-        (b"Register it? [Y/n]: ", "y"),
-    ):
-        while question not in seen:
-            assert select.select([terminal], [], [], 60)[0], seen
-            seen += os.read(terminal, 4096)
-        os.write(terminal, f"{typed}\n".encode())
-    assert process.wait(60) == 0
-    os.close(terminal)
-    assert share.accesskey.encode() not in seen
+    options = f"--centre H --protocol ftp --base-path {share.base_path or '/'} --plain --username {share.username}"
+    answers = [
+        f"Which server? HOST, HOST:PORT or [IPV6]:PORT: {share.hostname}",
+        "How does one log in? [file]: password",
+        f"Password: {share.accesskey}",
+        "Register it? [Y/n]: y",
+    ]
+    asked = Command(f"{PROGRAM} source add {options}", answers)
+    code, seen = converse(asked, dcc.root, dcc.process_environment())
+    assert (code, share.accesskey in seen) == (0, False), seen
     assert [entry["accesskey"] for entry in dcc.json("source", "list")] == ["***"]

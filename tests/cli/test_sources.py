@@ -191,22 +191,6 @@ def test_a_password_is_never_shown_and_may_be_piped(dcc: Dcc, faulty_ftp_server:
     dcc("status", "--json")
 
 
-def test_what_makes_no_sense_is_refused_before_anyone_is_connected_to(dcc: Dcc, free_share: Share) -> None:
-    assert "dcc centre add X" in dcc.error("source", "add", *place(free_share, "X"), exit_code=2)
-    for options, said in (
-        (["sftp"], "--hostname"),
-        (["file"], "--base-path"),
-        (["ftp", "--hostname", "user:pass@host"], "'@'"),
-        (["ftp", "--hostname", "host:99999"], "port"),
-        (["ftp", "--hostname", "ho st"], "no host name"),
-        (["sftp", "--hostname", "host.invalid", "--tls-ca", "ca.pem"], "shows no TLS certificate"),
-        (["ftps", "--hostname", "host.invalid", "--tls-ca", "/none.pem"], "/none.pem cannot be read"),
-        (["https", "--hostname", "host.invalid", "--tls-fingerprint", "SHA256:00"], "no SHA-256 fingerprint"),
-    ):
-        assert said in dcc.error("source", "add", "--centre", "H", "--protocol", *options, exit_code=2)
-    assert dcc.json("source", "list") == []
-
-
 def test_the_state_of_a_source_is_set_and_removal_keeps_its_history(dcc: Dcc) -> None:
     folder = dcc.add_folder()
     folder.put("add/H.2013-10-31.1.impc.zip")

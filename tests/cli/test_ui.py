@@ -207,17 +207,9 @@ def test_without_a_tracker_it_prints_the_rest(bare_dcc: Dcc) -> None:
 
 
 @only_sqlite
-def test_it_serves_until_it_is_stopped(dcc: Dcc) -> None:
-    process = subprocess.Popen(
-        [PROGRAM, "metrics", "--serve", "127.0.0.1:0"],
-        env=dcc.process_environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    try:
-        line = process.stdout.readline()
+def test_metrics_are_served_until_that_is_stopped(dcc: Dcc) -> None:
+    with running(dcc, "metrics", "--serve", "127.0.0.1:0") as process:
+        line = line_of(process)
         assert line.startswith("The metrics are at http://127.0.0.1:")
         address = line.split("/")[2]
         connection = http.client.HTTPConnection(address, timeout=60)
@@ -231,8 +223,4 @@ def test_it_serves_until_it_is_stopped(dcc: Dcc) -> None:
         assert b'\ndcc_metrics_part_up{part="tracker"} 1.0' in body
         second = dcc.error("metrics", "--serve", address, exit_code=2)
         assert second.startswith("The metrics cannot be served on 127.0.0.1, port ")
-    finally:
-        process.send_signal(signal.SIGTERM)
-        _, told = process.communicate(timeout=60)
-    assert process.returncode == 0
-    assert told == "Stopped.\n"
+        assert stopped(process, signal.SIGTERM) == "Stopped.\n"
