@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 from benchmarks.known_archives import DOCUMENTS, KnownArchives
 from benchmarks.quiet_session import QuietSession
 from benchmarks.servers import OpenSsh
-from dcc.cli.sessions.work import run_session
+from dcc.cli.sessions.crawl import run_session
 from dcc.outcomes import SourceCrawl
 from dcc.phases import Phase, Status
 from dcc.qc.models import DOCUMENT

@@ -131,13 +131,13 @@ def execute(command: Command, folder: Path) -> tuple[int, str]:
     return ended.returncode, ended.stdout
 
 
-def converse(command: Command, folder: Path) -> tuple[int, str]:
+def converse(command: Command, folder: Path, environment: dict[str, str] | None = None) -> tuple[int, str]:
     """Run a command at a terminal and type the answers that are said to be given; its exit code and what is seen."""
     terminal, theirs = pty.openpty()
     process = subprocess.Popen(
         ["bash", "-c", command.text],
         cwd=folder,
-        env=environment_in(folder),
+        env=environment or environment_in(folder),
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

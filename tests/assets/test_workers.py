@@ -19,7 +19,7 @@ from dcc.qc.database import open_qc_database
 from dcc.settings import Settings, load_settings
 from dcc.store.objects import ObjectStore
 from dcc_assets.batches import workers_of
-from tests.cli.test_replay import RULE
+from tests.cli.test_rules import RULE
 from tests.replay.test_replay import proposed
 from tests.session.test_crash_recovery import fill
 from tests.session.test_session_data_processes import change

@@ -1,9 +1,5 @@
 """`dcc source add` at a terminal: what is missing is asked, the source tried and explained, only then registered."""
 
-import os
-import pty
-import select
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,12 +10,14 @@ from dcc.sources.host_keys import HostKey
 from tests.cli.conftest import PROGRAM, Dcc, place
 from tests.support.databases import only_sqlite
 from tests.support.servers import Share
+from tests.test_documents_commands import Command, converse
 
 pytestmark = only_sqlite
+Answer = Callable[..., Result]
 
 
 @pytest.fixture
-def answer(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+def answer(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> Answer:
     """`dcc source add` with somebody at the terminal who gives these answers; then the input ends."""
     for module in ("connection", "add_dialog"):
         monkeypatch.setattr(f"dcc.cli.sources.{module}.at_terminal", lambda: True, raising=False)
@@ -39,9 +37,7 @@ def folder(dcc: Dcc) -> Path:
     return path
 
 
-def test_a_folder_is_asked_for_tried_explained_and_registered(
-    dcc: Dcc, answer: Callable[..., Result], folder: Path
-) -> None:
+def test_a_folder_is_asked_for_tried_and_registered(dcc: Dcc, answer: Answer, folder: Path) -> None:
     (folder / "add" / "notes.txt").touch()
     (folder / "add" / "new mice.zip").touch()
     result = answer("H", "file", folder, "y")
@@ -56,9 +52,7 @@ def test_a_folder_is_asked_for_tried_explained_and_registered(
     assert dcc.json("crawl", exit_code=1)["sources"][0]["new"] == 1
 
 
-def test_a_centre_that_is_not_registered_is_registered_in_passing(
-    dcc: Dcc, answer: Callable[..., Result], folder: Path
-) -> None:
+def test_a_new_centre_is_registered_in_passing(dcc: Dcc, answer: Answer, folder: Path) -> None:
     result = answer("Tcp", "y", "no address", "mice@tcp.example.org", "file", folder, "y")
     assert "Centre Tcp (Toronto Centre for Phenogenomics) is not registered." in result.stderr
     assert "'no address' is no e-mail address" in result.stderr
@@ -66,14 +60,14 @@ def test_a_centre_that_is_not_registered_is_registered_in_passing(
     assert (entry["email"], entry["sources"]) == ("mice@tcp.example.org", 1)
 
 
-def test_an_answer_that_cannot_be_is_asked_again(dcc: Dcc, answer: Callable[..., Result], folder: Path) -> None:
+def test_an_answer_that_cannot_be_is_asked_again(dcc: Dcc, answer: Answer, folder: Path) -> None:
     result = answer("H", "gopher", "file", folder / "none", folder, "perhaps", "y")
     assert "'gopher' is not one of" in result.stderr
     assert f"No folder {folder / 'none'} exists." in result.stderr
     assert [entry["base_path"] for entry in dcc.json("source", "list")] == [str(folder)]
 
 
-def test_whoever_leaves_off_leaves_nothing_behind(dcc: Dcc, answer: Callable[..., Result], folder: Path) -> None:
+def test_whoever_leaves_off_leaves_nothing_behind(dcc: Dcc, answer: Answer, folder: Path) -> None:
     answers = ("Tcp", "y", "", "file", folder)
     for number in (0, 1, 4, 5):
         answer(*answers[:number], exit_code=130)
@@ -82,16 +76,14 @@ def test_whoever_leaves_off_leaves_nothing_behind(dcc: Dcc, answer: Callable[...
     assert [entry["short_name"] for entry in dcc.json("centre", "list")] == ["H", "J"]
 
 
-def test_a_folder_without_any_of_the_three_directories_is_doubted(
-    dcc: Dcc, answer: Callable[..., Result], folder: Path
-) -> None:
+def test_a_folder_without_the_three_directories_is_doubted(dcc: Dcc, answer: Answer, folder: Path) -> None:
     result = answer("H", "file", dcc.root, "change", "", "", folder, "y")
     assert "None of the three is there" in result.stderr
     assert [entry["base_path"] for entry in dcc.json("source", "list")] == [str(folder)]
 
 
 @pytest.mark.servers
-def test_an_sftp_server_is_tried_step_by_step(dcc: Dcc, answer: Callable[..., Result], sftp_server: Share) -> None:
+def test_an_sftp_server_is_tried_step_by_step(dcc: Dcc, answer: Answer, sftp_server: Share) -> None:
     sftp_server.put("add/H.2013-10-31.1.impc.zip")
     shown = HostKey.parse(sftp_server.host_keys[0]).fingerprint
     key = sftp_server.accesskey.removeprefix("key:")
@@ -112,7 +104,7 @@ def test_an_sftp_server_is_tried_step_by_step(dcc: Dcc, answer: Callable[..., Re
 
 @pytest.mark.servers
 def test_a_host_key_is_asked_about_and_one_that_is_not_accepted_leaves_nothing_behind(
-    dcc: Dcc, answer: Callable[..., Result], sftp_server: Share, monkeypatch: pytest.MonkeyPatch
+    dcc: Dcc, answer: Answer, sftp_server: Share, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = sftp_server.accesskey.removeprefix("key:")
     answers = ("H", "sftp", sftp_server.hostname, sftp_server.username, "key", key, "", sftp_server.base_path)
@@ -128,9 +120,7 @@ def test_a_host_key_is_asked_about_and_one_that_is_not_accepted_leaves_nothing_b
     assert len(dcc.json("source", "list")) == 1
 
 
-def test_a_wrong_password_can_be_given_again_and_is_not_shown(
-    dcc: Dcc, answer: Callable[..., Result], faulty_ftp_server: Callable[..., Share]
-) -> None:
+def test_a_wrong_password_can_be_given_again(dcc: Dcc, answer: Answer, faulty_ftp_server: Callable[..., Share]) -> None:
     share = faulty_ftp_server()
     share.put("add/H.2013-10-31.1.impc.zip")
     dcc.secrets += [share.accesskey, "hunter2 wrong"]
@@ -142,7 +132,7 @@ def test_a_wrong_password_can_be_given_again_and_is_not_shown(
     assert dcc.json("source", "test", 1)["ok"] is True
 
 
-def test_a_server_that_is_down_is_registered_on_request(dcc: Dcc, answer: Callable[..., Result]) -> None:
+def test_a_server_that_is_down_is_registered_on_request(dcc: Dcc, answer: Answer) -> None:
     dcc.environment["FTP_PASSWORD"] = "geheim, nie gezeigt"
     dcc.secrets.append(dcc.environment["FTP_PASSWORD"])
     result = answer("H", "ftp", "127.0.0.1:1", "dcc", "env", "NO_SUCH", "env", "FTP_PASSWORD", "", "save", "y")
@@ -156,9 +146,7 @@ def test_a_server_that_is_down_is_registered_on_request(dcc: Dcc, answer: Callab
 
 
 @pytest.mark.servers
-def test_a_certificate_that_nobody_signed_is_shown_and_trusted_when_it_is_accepted(
-    dcc: Dcc, answer: Callable[..., Result], ftps_server: Share
-) -> None:
+def test_a_certificate_that_nobody_signed_can_be_trusted(dcc: Dcc, answer: Answer, ftps_server: Share) -> None:
     ftps_server.put("add/H.2013-10-31.1.impc.zip")
     answers = ("H", "ftps", ftps_server.hostname, ftps_server.username, "none", ftps_server.base_path)
     result = answer(*answers, "y", "y")
@@ -168,45 +156,18 @@ def test_a_certificate_that_nobody_signed_is_shown_and_trusted_when_it_is_accept
     assert dcc.json("source", "test", 1)["ok"] is True
 
 
-def test_without_a_terminal_the_options_that_are_missing_are_named(dcc: Dcc) -> None:
-    for given, missing in (
-        ("", "--centre, --protocol"),
-        ("--centre H", "--protocol"),
-        ("--protocol sftp", "--centre, --hostname"),
-        ("--centre H --protocol file", "--base-path"),
-    ):
-        error = dcc.error("source", "add", *given.split(), exit_code=2)
-        assert error.startswith(f"Options are missing: {missing}. ")
-
-
 def test_on_a_real_terminal_a_password_is_not_seen(dcc: Dcc, faulty_ftp_server: Callable[..., Share]) -> None:
     """Neither as it is typed nor afterwards."""
     share = faulty_ftp_server()
     share.put("add/H.2013-10-31.1.impc.zip")
-    options = ["--centre", "H", "--protocol", "ftp", "--base-path", share.base_path or "/", "--plain"]
-    terminal, slave = pty.openpty()
-    process = subprocess.Popen(
-        [PROGRAM, "source", "add", "--username", share.username, *options],
-        env=dcc.process_environment(),
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        start_new_session=True,
-    )
-    os.close(slave)
-    seen = b""
-    # getpass ends its question with a blank when the terminal shows no more what is typed.
-    for question, typed in (
-        (b"Which server? HOST, HOST:PORT or [IPV6]:PORT: ", share.hostname),
-        (b"How does one log in? [file]: ", "password"),
-        (b"Password: ", share.accesskey),
-        (b"Register it? [Y/n]: ", "y"),
-    ):
-        while question not in seen:
-            assert select.select([terminal], [], [], 60)[0], seen
-            seen += os.read(terminal, 4096)
-        os.write(terminal, f"{typed}\n".encode())
-    assert process.wait(60) == 0
-    os.close(terminal)
-    assert share.accesskey.encode() not in seen
+    options = f"--centre H --protocol ftp --base-path {share.base_path or '/'} --plain --username {share.username}"
+    answers = [
+        f"Which server? HOST, HOST:PORT or [IPV6]:PORT: {share.hostname}",
+        "How does one log in? [file]: password",
+        f"Password: {share.accesskey}",
+        "Register it? [Y/n]: y",
+    ]
+    asked = Command(f"{PROGRAM} source add {options}", answers)
+    code, seen = converse(asked, dcc.root, dcc.process_environment())
+    assert (code, share.accesskey in seen) == (0, False), seen
     assert [entry["accesskey"] for entry in dcc.json("source", "list")] == ["***"]

@@ -106,9 +106,7 @@ def test_a_backup_goes_to_a_directory_that_is_named_and_not_into_staging(dcc: Dc
 
 
 @only_sqlite
-def test_an_older_backup_that_cannot_be_removed_is_said_and_the_new_one_told(
-    dcc: Dcc, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_older_backup_that_cannot_be_removed_is_told(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
     sets = dcc.root / "sets"
     first, other = (dcc.json("backup", sets)["directory"] for _ in range(2))
     remove = shutil.rmtree
@@ -127,20 +125,6 @@ def test_an_older_backup_that_cannot_be_removed_is_said_and_the_new_one_told(
     told = dcc.json("backup", sets, "--keep", 2, exit_code=1)
     assert told["removed"] == []
     assert told["not_removed"] == [{"directory": first, "reason": "Operation not permitted"}]
-
-
-@only_sqlite
-def test_wrong_use_is_said(dcc: Dcc) -> None:
-    sets = dcc.root / "sets"
-    sets.mkdir()
-    for command, message in (
-        (f"backup --verify {sets} --keep 1", "--verify goes with none of the other options"),
-        (f"restore {sets} --yes", "--yes goes with --replace"),
-        (f"restore {sets}", "holds no whole backup"),
-        (f"backup --verify {sets}", "holds no whole backup"),
-        ("migrate-storage", "Set DCC_TARGET_TRACKER_URL and DCC_TARGET_QC_URL"),
-    ):
-        assert message in dcc(*command.split(), exit_code=2).stderr
 
 
 @only_sqlite

@@ -1,9 +1,6 @@
 """`dcc centre`: registering, listing, activating and deactivating centres."""
 
-import pytest
-
 from tests.cli.conftest import Dcc
-from tests.support.databases import only_sqlite
 from tests.support.installations import specimens
 
 
@@ -31,13 +28,6 @@ def test_centres_are_added_and_listed(bare_dcc: Dcc) -> None:
     assert [entry["short_name"] for entry in bare_dcc.json("centre", "list")] == ["H", "J", "New_Centre", "h"]
 
 
-@only_sqlite
-def test_a_centre_that_cannot_be_registered_is_refused_with_what_to_do(dcc: Dcc) -> None:
-    assert "dcc centre list" in dcc.error("centre", "add", "H", exit_code=2)
-    assert "--name" in dcc.error("centre", "add", "New_Centre", exit_code=2)
-    assert "ILAR" in dcc.error("centre", "add", "H1", "--name", "x", exit_code=2)
-
-
 def test_a_deactivated_centres_sources_are_left_alone(dcc: Dcc) -> None:
     folder = dcc.add_folder()
     folder.put("add/H.2013-10-31.1.impc.zip")
@@ -50,12 +40,6 @@ def test_a_deactivated_centres_sources_are_left_alone(dcc: Dcc) -> None:
     assert [crawl["new"] for crawl in dcc.json("crawl")["sources"]] == [1]
 
 
-@only_sqlite
-@pytest.mark.parametrize("name", ["activate", "deactivate"])
-def test_an_unknown_centre_is_said_to_be_unknown(dcc: Dcc, name: str) -> None:
-    assert "No centre 'X'" in dcc.error("centre", name, "X", exit_code=2)
-
-
 def test_what_is_known_of_a_centre_can_be_changed_and_its_language_taken_away(dcc: Dcc) -> None:
     assert dcc.json("centre", "add", "Ics", "--language", "de")["language"] == "de"
     changed = dcc.json("centre", "change", "Ics", "--email", "new@ics.example", "--language", "en", "--phone", "1")
@@ -63,26 +47,6 @@ def test_what_is_known_of_a_centre_can_be_changed_and_its_language_taken_away(dc
     dcc("centre", "change", "Ics", "--language", "", "--phone", "")
     (entry,) = [entry for entry in dcc.json("centre", "list") if entry["short_name"] == "Ics"]
     assert entry == {**changed, "language": None, "phone": None}
-
-
-@only_sqlite
-def test_a_change_that_cannot_be_made_is_refused_with_what_to_do(dcc: Dcc) -> None:
-    assert "No centre 'X'" in dcc.error("centre", "change", "X", "--email", "a@b", exit_code=2)
-    assert "dcc centre change --help" in dcc.error("centre", "change", "H", exit_code=2)
-    assert "no code of a language" in dcc.error("centre", "change", "H", "--language", "German!", exit_code=2)
-    assert "Name another one (de, en)" in dcc.error("centre", "change", "H", "--language", "dk", exit_code=2)
-    assert "language fr has no catalogue" in dcc.error("centre", "add", "Ics", "--language", "fr", exit_code=2)
-    assert "full name" in dcc.error("centre", "change", "H", "--name", "", exit_code=2)
-
-
-@only_sqlite
-def test_what_is_no_email_address_is_refused(dcc: Dcc) -> None:
-    for command in (("add", "Ics"), ("change", "H")):
-        for text in ("nonsense", "a@b.example, nonsense"):
-            assert "'nonsense' is no e-mail address" in dcc.error("centre", *command, "--email", text, exit_code=2)
-        assert "holds no e-mail address" in dcc.error("centre", *command, "--email", ",", exit_code=2)
-    assert dcc.json("centre", "change", "H", "--email", "a@b, c@d.example")["email"] == "a@b, c@d.example"
-    assert dcc.json("centre", "change", "H", "--email", "")["email"] == ""
 
 
 def test_who_speaks_for_whom_is_recorded_listed_and_revoked(dcc: Dcc) -> None:
@@ -103,16 +67,6 @@ def test_who_speaks_for_whom_is_recorded_listed_and_revoked(dcc: Dcc) -> None:
         in dcc("centre", "delegate", "J", "--to", "H").stdout
         + dcc("centre", "delegate", "J", "--to", "H", "--revoke").stdout
     )
-
-
-@only_sqlite
-def test_a_delegation_that_cannot_be_is_refused_with_what_to_do(dcc: Dcc) -> None:
-    assert "No centre 'X'" in dcc.error("centre", "delegate", "H", "--to", "X", exit_code=2)
-    assert "speaks for itself" in dcc.error("centre", "delegate", "H", "--to", "H", exit_code=2)
-    assert "is over" in dcc.error("centre", "delegate", "H", "--to", "J", "--until", "2001-01-01", exit_code=2)
-    assert "dcc centre delegations" in dcc.error("centre", "delegate", "H", "--to", "J", "--revoke", exit_code=2)
-    both = ("--revoke", "--until", "2999-12-31")
-    assert "exclude each other" in dcc("centre", "delegate", "H", "--to", "J", *both, exit_code=2).stderr
 
 
 def test_a_held_archive_is_told_by_the_session_and_shown_until_its_centre_delegates(dcc: Dcc) -> None:

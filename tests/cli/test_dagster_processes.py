@@ -60,9 +60,7 @@ def wait_for_the_end_of_groups(groups: Sequence[int]) -> None:
     wait_until(lambda: not any(dagster_processes._signal_group(group, 0) for group in groups))
 
 
-def test_one_that_does_not_end_when_it_is_asked_is_ended_with_its_own_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_does_not_end_is_ended_with_its_own_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dagster_processes, "_ALONE_SECONDS", 0.2)
     monkeypatch.setattr(dagster_processes, "_STOP_SECONDS", 0.5)
     with running(tmp_path, STAYS, "noted") as (processes, (noted,)):
@@ -87,9 +85,7 @@ def test_one_that_ends_by_itself_is_told_and_all_of_the_others_is_stopped(tmp_pa
     wait_for_the_end_of_groups([process.pid for process in processes])
 
 
-def test_a_stop_while_a_process_is_being_stopped_does_not_cut_that_short(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_stop_does_not_cut_the_first_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "stays.py").write_text(STAYS.replace("time", "__import__('time')", 1))
     stop_processes = dagster_processes._stop
 

@@ -4,7 +4,6 @@ import pytest
 
 from dcc.cli.demo import submissions
 from tests.cli.conftest import Dcc
-from tests.support.databases import only_sqlite
 from tests.support.installations import Folder
 
 ADD = "add/H.2013-10-31.1.impc.zip"
@@ -126,11 +125,3 @@ def test_a_recheck_has_documents_judged_by_the_next_session(dcc: Dcc, folder: Fo
     dcc("crawl")
     assert (state_of(dcc, ADD), state_of(dcc, EDIT)) == (("qc", "done"), ("qc", "pending"))
     assert dcc.json("data", "recheck", "--rule", "S4", "--reason", "new colonies") == {"documents": 0, "keys": []}
-
-
-@only_sqlite
-def test_what_is_not_there_is_said(dcc: Dcc) -> None:
-    assert "waits to be uploaded" in dcc.error("data", "plan", ADD, exit_code=2)
-    assert "stands" in dcc.error("data", "undo", ADD, "--reason", "x", exit_code=2)
-    assert "ever named" in dcc.error("data", "history", "--centre", "H", "--specimen", "S1", exit_code=2)
-    assert "which documents" in dcc("data", "recheck", "--reason", "x", exit_code=2).stderr

@@ -45,9 +45,7 @@ def test_findings_are_counted_by_centre_and_rule(dcc: Dcc, zip_files: list[str])
     assert "No findings" in dcc("data", "findings", "--centre", "J").stdout
 
 
-def test_each_finding_names_its_document_line_and_value(
-    dcc: Dcc, zip_files: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_finding_names_line_and_value(dcc: Dcc, zip_files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     found = dcc.json("data", "findings", "--zip", f"add/{zip_files[1]}", "--each")
     assert [(entry["rule"], entry["severity"], entry["is_active"]) for entry in found] == [("S13", "error", True)] * 2
     assert {entry["zip_file"] for entry in found} == {zip_files[1]}

@@ -92,7 +92,7 @@ def test_what_is_hopeless_waits_for_nobody_until_that_is_revoked(dcc: Dcc) -> No
     assert [made["revoked_by"] for made in dcc.json("show", BAD)["decisions"]][1] == "crawl"
 
 
-def test_what_is_named_on_standard_input_is_cancelled_acknowledged_and_released_and_tried_without_a_change(
+def test_what_standard_input_names_is_decided_on_and_tried_without_a_change(
     dcc: Dcc,
 ) -> None:
     folder = dcc.add_folder()
@@ -117,9 +117,7 @@ def test_what_is_named_on_standard_input_is_cancelled_acknowledged_and_released_
 
 
 @pytest.mark.both_databases
-def test_what_meets_faults_of_the_platform_waits_in_quarantine_after_some_sessions(
-    listed: Dcc, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_meets_faults_of_the_platform_waits_in_quarantine(listed: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
     listed.environment["DCC_MAX_FAULTS"] = "2"
     extract = ArchiveChecker.extract
 
@@ -167,15 +165,13 @@ def test_many_are_processed_again_by_filters_and_what_cannot_is_left_out(listed:
     assert nothing[1:] == ["1 left out: on hold.", "2 left out: neither failed nor set aside."]
 
 
-def test_in_production_a_person_is_asked_before_many_are_changed_or_data_are_withdrawn(
-    listed: Dcc, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_in_production_a_person_is_asked_before_much_is_changed(listed: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
     listed.environment["DCC_ENVIRONMENT"] = "production"
     hold = ("hold", "--centre", "H", "--reason", "wait")
     assert "[production] 3 submissions put on hold." in listed(*hold).stdout, "a script is not asked"
     monkeypatch.setattr("dcc.cli.shell.context.at_terminal", lambda: True)
     listed("release", "--centre", "H")
-    monkeypatch.setattr("dcc.cli.submissions.selection.MANY", 2)
+    monkeypatch.setattr("dcc.cli.submissions.zips.MANY", 2)
     asked = listed(*hold, input="n\n", exit_code=2).output
     assert f"[production] 3 submissions, such as {NAMES[0]}, to be put on hold? [y/N]" in asked
     assert "Nothing was changed." in asked

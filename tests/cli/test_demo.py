@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,11 +14,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from dcc.cli.demo import servers
 from dcc.cli.demo.centres import EXPECTED
-from dcc.cli.demo.servers import Account, ftp_server, sftp_server
 from dcc.cli.main import dcc
-from dcc.errors import ConfigurationError
 from tests.support.environments import clean
 from tests.support.waiting import wait_until
 
@@ -127,9 +123,7 @@ def test_it_leaves_no_process_behind(demonstration: Demonstration) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
-def test_one_that_is_stopped_or_killed_leaves_no_process_behind(
-    tmp_path: Path, number: signal.Signals, code: int
-) -> None:
+def test_one_that_is_stopped_or_killed_leaves_no_process(tmp_path: Path, number: signal.Signals, code: int) -> None:
     with demo_with_servers(tmp_path) as demo:
         demo.send_signal(number)
         assert demo.wait(END_SECONDS) == code
@@ -144,33 +138,3 @@ def test_it_refuses_a_folder_that_holds_something_else(tmp_path: Path, monkeypat
     assert ended.exit_code == 2
     assert "holds something else" in ended.stderr
     assert (tmp_path / ".demo" / "thesis.txt").read_text() == "the only copy"
-
-
-def test_a_server_is_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    before = processes_in(tmp_path)
-    with ftp_server({"h": Account("secret", tmp_path)}), sftp_server({"h": Account("secret", tmp_path)}):
-        servers = processes_in(tmp_path)
-        assert len(servers) == len(before) + 2
-        assert "secret" not in str(servers)
-    assert processes_in(tmp_path) == before
-
-
-def test_a_server_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    silent = tmp_path / "silent"
-    silent.write_text("#!/bin/sh\nexec sleep 60\n")
-    silent.chmod(0o700)
-    monkeypatch.setattr(servers, "_START_SECONDS", 0.2)
-    monkeypatch.setattr(sys, "executable", str(silent))
-    began = time.monotonic()
-    with pytest.raises(ConfigurationError, match="did not start"), ftp_server({"h": Account("secret", tmp_path)}):
-        pass
-    assert time.monotonic() - began < 30
-
-
-def test_a_server_that_cannot_start_says_why_at_once(tmp_path: Path) -> None:
-    with (
-        pytest.raises(ConfigurationError, match=f"A demonstration server did not start: .*{tmp_path / 'away'}"),
-        ftp_server({"h": Account("secret", tmp_path / "away")}),
-    ):
-        pass

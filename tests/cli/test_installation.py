@@ -1,4 +1,4 @@
-"""`dcc init`, `settings` and `upgrade --check`: setting up, what is set, and what an upgrade would do."""
+"""`dcc init`, `settings`, `upgrade --check` and `doctor`: setting up, what is set, and whether it is fit to work."""
 
 import os
 import pwd
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from dcc.operations.doctor import examination
 from dcc.settings import Settings, load_settings
 from dcc_dagster.instance import make_instance
 from dcc_dagster.sqlite_instance import are_complete
@@ -204,3 +205,63 @@ def test_a_new_installation_an_earlier_one_and_one_of_today(bare_dcc: Dcc) -> No
     bare_dcc.environment["DCC_SLOWEST_DOWNLOAD"] = "7"
     renamed = bare_dcc.json("upgrade", "--check", exit_code=1)["settings"]
     assert "DCC_MIN_DOWNLOAD_SPEED" in renamed[0]
+
+
+@pytest.fixture
+def well(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> Dcc:
+    """An installation about which there is nothing to say, whatever there may be to say of this machine."""
+    of_machine = {"disks", "files", "text", "versions"}
+    monkeypatch.setattr(
+        examination, "DOCTOR_CHECKS", [check for check in examination.DOCTOR_CHECKS if check.name not in of_machine]
+    )
+    dcc.add_folder().put("add/H.2013-10-31.1.impc.zip")
+    dcc("crawl")
+    return dcc
+
+
+@only_sqlite
+def test_it_ends_with_0_for_what_is_well_with_1_for_a_warning_and_with_4_for_a_failure(well: Dcc) -> None:
+    report = well.json("doctor")
+    assert report["verdict"] in ("ok", "not checked"), report
+    assert {one["check"] for one in report["findings"]} >= {"databases", "schemas", "sources", "answers", "clock"}
+    assert all(one["advice"] == "" for one in report["findings"] if one["verdict"] == "ok")
+    printed = well("doctor", "--deep").stdout
+    assert "tracker database: SQLite" in printed
+    assert "23 rules hold" in printed
+    quiet = well("doctor", "--quiet", "--no-sources").stdout
+    assert "not checked  " in well("doctor", "--no-sources").stdout
+    [counts] = quiet.splitlines()
+    assert "0 failed" in counts
+
+    (well.root / "home" / "staging" / "notes.txt").touch()
+    result = well("doctor", "--no-sources", exit_code=1)
+    assert "-> dcc staging list --files" in result.stdout
+    assert well.json("doctor", "--no-sources", exit_code=1)["verdict"] == "warning"
+    (well.root / "centre").rename(well.root / "moved")
+    assert "failed " in well("doctor", exit_code=4).stdout
+    (well.root / "home" / "staging" / "notes.txt").unlink()
+    well("doctor", "--no-sources")
+
+
+@only_sqlite
+def test_before_dcc_init_it_says_so_once_of_each_database(bare_dcc: Dcc) -> None:
+    report = bare_dcc.json("doctor", exit_code=4)
+    failed = [
+        one["subject"] for one in report["findings"] if "database" in one["subject"] and one["verdict"] == "failed"
+    ]
+    assert failed == ["tracker database", "QC database"]
+    assert not Path(bare_dcc.environment["DCC_HOME"]).exists()
+
+
+@only_sqlite
+def test_a_new_installation_is_told_its_first_step(dcc: Dcc) -> None:
+    dcc.environment["DCC_SUGGESTIONS"] = "true"
+    result = dcc("doctor", "--no-sources", exit_code=1)
+    assert "file sources: None is registered.\n             -> dcc source add\n" in result.stdout
+    assert result.stderr.startswith("Next: dcc source add ")
+
+
+@only_sqlite
+def test_wrong_settings_are_an_error(bare_dcc: Dcc) -> None:
+    bare_dcc.environment["DCC_WORKERS"] = "none"
+    assert "DCC_WORKERS" in bare_dcc.error("doctor", exit_code=2)

@@ -28,8 +28,8 @@ for finder in sys.meta_path:
     finder.find_spec = among_few(finder.find_spec)
 import dcc.cli.main
 # What the commands import.
-from dcc.cli.demo import example
-from dcc.cli.submissions import explain, manifest, report, validate
+from dcc.cli.demo import examples
+from dcc.cli.submissions import explain, report, validate
 from dcc.reports.submissions import collecting, page, plain_text
 from dcc import validation
 """
@@ -72,9 +72,7 @@ def test_the_light_installation_has_few_packages() -> None:
 
 
 @only_sqlite
-def test_a_light_installation_writes_an_example_validates_and_explains(
-    bare_dcc: Dcc, light: Light, tmp_path: Path
-) -> None:
+def test_a_light_installation_validates_and_explains(bare_dcc: Dcc, light: Light, tmp_path: Path) -> None:
     written = light(bare_dcc, "example", tmp_path / "centre", "--kind", "data-errors")
     assert written.returncode == 0, written.stderr
     validated = light(bare_dcc, "validate", tmp_path / "centre", "--json")

@@ -91,9 +91,7 @@ def test_commands_lead_from_one_to_the_next(talking: Dcc) -> None:
 
 
 @only_sqlite
-def test_after_a_fault_of_the_platform_commands_lead_to_its_place_and_not_to_the_centre(
-    talking: Dcc, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_a_fault_of_the_platform_commands_lead_to_it(talking: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Folder(talking.root / "centre")
     folder.path.mkdir()
     folder.put("add/H.2013-10-31.1.impc.zip")

@@ -194,7 +194,7 @@ def test_a_session_that_was_killed_ends_in_the_same_run(bare_dcc: Dcc) -> None:
 
 
 @only_sqlite
-def test_a_receiver_that_is_away_or_hangs_holds_up_no_session_and_is_said_once(
+def test_a_receiver_that_is_away_holds_up_no_session(
     submitted: Dcc, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dcc.operations.openlineage.sending._ANSWER_SECONDS", 0.5)

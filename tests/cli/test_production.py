@@ -263,9 +263,7 @@ def test_grants_are_printed_for_other_hosts_and_servers_without_connecting(bare_
 
 @only_mariadb
 @pytest.mark.both_databases
-def test_databases_are_not_replaced_under_a_daemon_of_another_machine(
-    unmade: Production, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_database_is_replaced_under_anothers_daemon(unmade: Production, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its reports stay when it is stopped: only one that still reports counts."""
     monkeypatch.setattr(dagster_processes, "_WATCHED_SECONDS", 1.5)
     dcc = unmade.dcc

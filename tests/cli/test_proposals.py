@@ -92,9 +92,7 @@ def test_proposals_are_listed_and_carried_out_when_a_person_accepts_them(dcc: Dc
 @only_sqlite
 @pytest.mark.servers
 @pytest.mark.parametrize("folder", ["ftp_server"], indirect=True)
-def test_proposals_that_are_turned_down_keep_their_data_and_a_withdrawal_by_hand_accepts(
-    dcc: Dcc, folder: Folder
-) -> None:
+def test_proposals_turned_down_keep_their_data_and_a_withdrawal_accepts(dcc: Dcc, folder: Folder) -> None:
     turn_down = ("data", "proposals", "turn-down")
     assert "Say which proposals" in dcc.error(*turn_down, "--reason", "x", exit_code=2)
     assert "Say which proposals" in dcc.error(*turn_down, ANIMALS, "--all", "--reason", "x", exit_code=2)

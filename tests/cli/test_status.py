@@ -231,7 +231,7 @@ def test_the_story_of_a_zip_tells_at_which_source_its_copy_is_bad(dcc: Dcc, publ
     assert "bad copy" not in dcc("show", GOOD).stdout
 
 
-def test_on_a_terminal_long_errors_of_a_story_are_broken_between_words_and_for_programs_they_are_not(
+def test_long_errors_of_a_story_are_broken_on_a_terminal_alone(
     crawled: Dcc,
 ) -> None:
     (whole,) = (line for line in crawled("show", BAD).stdout.splitlines() if "gendr" in line)

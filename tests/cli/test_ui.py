@@ -1,5 +1,6 @@
-"""`dcc ui`: where it serves, what it refuses, how it starts and stops; and the means by which tests have it run."""
+"""`dcc ui` and `dcc metrics`: where they serve, what they refuse, how they start and stop; means to have them run."""
 
+import http.client
 import json
 import signal
 import socket
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from dcc.cli.installation.dagster_processes import Program
 from dcc.cli.shell.dagster_side import DAEMON, WEB_SERVER
@@ -100,9 +102,7 @@ def test_a_port_in_use_is_said_to_be(dcc: Dcc) -> None:
         ("DCC_GROUP_INTERVALS", "asia=0 1 * * *", "DCC_GROUPS has no group 'asia'. Add it there."),
     ],
 )
-def test_a_wrong_time_to_crawl_ends_it_before_anything_starts(
-    dcc: Dcc, command: str, setting: str, value: str, reason: str
-) -> None:
+def test_a_wrong_time_to_crawl_ends_it_at_once(dcc: Dcc, command: str, setting: str, value: str, reason: str) -> None:
     dcc.environment[setting] = value
     assert f"{setting}: {reason}" in dcc.error(command, exit_code=2)
 
@@ -154,7 +154,7 @@ def test_the_page_answered_after_little_work(page: ServedPage) -> None:
 @pytest.mark.parametrize(
     ("option", "is_with_daemon"), [(None, True), ("--without-daemon", False), ("--read-only", False)]
 )
-def test_a_daemon_starts_when_the_pages_answer(
+def test_the_daemon_follows(
     dcc: Dcc, monkeypatch: pytest.MonkeyPatch, option: str | None, is_with_daemon: bool
 ) -> None:
     happened: list[object] = []
@@ -186,3 +186,41 @@ def test_it_stops_well_while_its_daemon_starts(dcc: Dcc) -> None:
         assert started
         stopped(daemon, signal.SIGINT)
         wait_for_the_end_of(started)
+
+
+def test_it_prints_what_prometheus_reads(dcc: Dcc) -> None:
+    dcc.add_folder().put("add/H.2013-10-31.1.impc.zip")
+    dcc("crawl")
+    names = {family.name for family in text_string_to_metric_families(dcc("metrics").stdout)}
+    assert {"dcc_build_info", "dcc_sessions", "dcc_zip_actions", "dcc_staging_bytes", "dcc_contexts"} <= names
+    by_name = {family["name"]: family for family in dcc.json("metrics")}
+    assert set(by_name) == names
+    (sample,) = by_name["dcc_zip_actions"]["samples"]
+    labels = {"centre": "H", "phase": "xsd", "status": "done"}
+    assert sample == {"name": "dcc_zip_actions", "labels": labels, "value": 1.0}
+
+
+@only_sqlite
+def test_without_a_tracker_it_prints_the_rest(bare_dcc: Dcc) -> None:
+    result = bare_dcc("metrics", exit_code=4)
+    assert 'dcc_metrics_part_up{part="tracker"} 0.0' in result.stdout.splitlines()
+
+
+@only_sqlite
+def test_metrics_are_served_until_that_is_stopped(dcc: Dcc) -> None:
+    with running(dcc, "metrics", "--serve", "127.0.0.1:0") as process:
+        line = line_of(process)
+        assert line.startswith("The metrics are at http://127.0.0.1:")
+        address = line.split("/")[2]
+        connection = http.client.HTTPConnection(address, timeout=60)
+        for path in ("/healthz", "/metrics"):
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            assert answer.status == 200
+            body = answer.read()
+        connection.close()
+        assert b"\ndcc_last_successful_session_end_timestamp_seconds" not in body
+        assert b'\ndcc_metrics_part_up{part="tracker"} 1.0' in body
+        second = dcc.error("metrics", "--serve", address, exit_code=2)
+        assert second.startswith("The metrics cannot be served on 127.0.0.1, port ")
+        assert stopped(process, signal.SIGTERM) == "Stopped.\n"

@@ -7,7 +7,7 @@ import pytest
 from dagster import AssetKey, AssetRecordsFilter
 from pydantic import SecretStr
 
-from dcc.cli.sessions.work import run_session as cli_session
+from dcc.cli.sessions.crawl import run_session as cli_session
 from dcc.data_outcomes import DataOutcome
 from dcc.errors import DagsterStorageError
 from dcc.naming import Action

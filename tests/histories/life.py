@@ -15,7 +15,7 @@ from typing import Any, Final
 from sqlalchemy import Engine, select
 
 from dcc.cli.demo import submissions
-from dcc.cli.sessions.work import run_session
+from dcc.cli.sessions.crawl import run_session
 from dcc.databases.transactions import writing
 from dcc.errors import DccError
 from dcc.naming import Action

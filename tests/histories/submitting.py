@@ -11,7 +11,7 @@ from typing import Final
 
 from sqlalchemy import Connection, and_, func, select
 
-from dcc.cli.sessions.work import run_session
+from dcc.cli.sessions.crawl import run_session
 from dcc.databases.columns import utc_now
 from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError, DccError, NotFoundError

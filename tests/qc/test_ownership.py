@@ -41,11 +41,11 @@ def named_for(centre: str, stem: str, documents: dict[str, bytes]) -> dict[str, 
 
 
 def delegate(data: DataInstallation, owner: str = "H", to: str = "J") -> None:
-    in_writing(data.tracker, delegations.delegate, owner, to, recorded_by="wrangler")
+    in_writing(data.tracker, centres.delegate, owner, to, recorded_by="wrangler")
 
 
 def revoke(data: DataInstallation, owner: str = "H", to: str = "J") -> None:
-    in_writing(data.tracker, delegations.revoke, owner, to, revoked_by="wrangler")
+    in_writing(data.tracker, centres.revoke_delegation, owner, to, revoked_by="wrangler")
 
 
 def notices(data: DataInstallation) -> list[tuple[str, str, str, str, dict[str, int]]]:
@@ -344,7 +344,7 @@ def test_what_the_own_source_lists_no_more_is_held_on_another_centre_s(data: Dat
 def test_an_archive_is_taken_from_the_source_of_a_centre_that_its_own_has_delegated_to(data: DataInstallation) -> None:
     data.put(PLANTED, specimens("2013-11-01.1", centre="J"))
     data.base.run_session()
-    in_writing(data.tracker, delegations.delegate, "J", "H", recorded_by="wrangler", until=utc_now().date())
+    in_writing(data.tracker, centres.delegate, "J", "H", recorded_by="wrangler", until=utc_now().date())
     data.run()
     assert (data.states(), held(data)) == ({PLANTED: "qc done"}, [])
     assert [one[3] for one in notices(data)] == ["held", "done"]
@@ -368,9 +368,9 @@ def test_a_delegation_is_replaced_by_another_and_gives_rights_in_one_direction(d
 
 @only_sqlite
 def test_a_delegation_ends_with_its_last_day(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
-    in_writing(data.tracker, delegations.delegate, "H", "J", recorded_by="a", until=utc_now().date())
+    in_writing(data.tracker, centres.delegate, "H", "J", recorded_by="a", until=utc_now().date())
     tomorrow = utc_now() + timedelta(days=1)
-    monkeypatch.setattr(delegations, "utc_now", lambda: tomorrow)
-    assert not in_reading(data.tracker, delegations.load_delegations).rights_of("J").permit("H")
-    (entry,) = in_reading(data.tracker, delegations.list_delegations, everything=True)
+    monkeypatch.setattr(centres, "utc_now", lambda: tomorrow)
+    assert not in_reading(data.tracker, centres.load_delegations).rights_of("J").permit("H")
+    (entry,) = in_reading(data.tracker, centres.list_delegations, everything=True)
     assert not entry.in_force

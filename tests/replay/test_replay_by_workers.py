@@ -19,7 +19,7 @@ from dcc.session.batches.exchange import Exchange, WorkerBatch, folder_of_sessio
 from dcc.settings import Settings
 from dcc.settings.workers import ExecutorKind
 from dcc.store.objects import ObjectStore
-from tests.cli.test_replay import RULE
+from tests.cli.test_rules import RULE
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.databases import only_sqlite
 from tests.support.prepared_installations import PreparedInstallations

@@ -1,4 +1,4 @@
-"""`dcc data plan`, `confirm`, `undo`, `recheck` and `history`: the effects of submissions, and their reversal."""
+"""`dcc data plan`, `confirm`, `undo`, `proposals`, `recheck`, `history`: what submissions change, and its reversal."""
 
 from __future__ import annotations
 
@@ -12,23 +12,27 @@ from dcc.cli.shell.context import (
     json_option,
     open_qc,
     open_tracker,
+    options,
     parse_zip_key,
     reading_qc,
+    reading_tracker,
     reason_option,
     settings_from_environment,
     user_name,
     yes_option,
 )
-from dcc.cli.shell.group import command
+from dcc.cli.shell.group import CommandGroup, command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import (
     echo_json,
+    echo_list,
     echo_result,
     echo_table,
     echo_wrapped,
     fields_of,
     printable,
 )
+from dcc.cli.shell.parameter_types import ID
 from dcc.cli.submissions.show import state_text
 from dcc.errors import BuiltOnError, NotFoundError
 from dcc.messages import count_of
@@ -36,11 +40,13 @@ from dcc.messages import count_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from sqlalchemy import Connection
+
     from dcc.data_outcomes import DocumentData, FindingEntry
     from dcc.qc.apply.upload_findings import UploadFinding
-    from dcc.qc.history import Event
     from dcc.session.data.corrections import DocumentPlan
     from dcc.settings import Settings
+    from dcc.tracker.hostings.changed_archives import WithdrawalProposal
 
 _CHANGES_SHOWN = 20
 _OF_ITS_OWN_VERSION = frozenset({"added", "edited", "refused"})
@@ -176,10 +182,11 @@ def _confirmed_json(document: DocumentData) -> dict[str, object]:
         {"rule": rule, "severity": severity, "count": count}
         for (rule, severity), count in document.finding_counts.items()
     ]
-    facts = fields_of(document, "file_name", "kind", "centre", "phase", "status", "document_id")
-    facts |= fields_of(document, "repeated", "late", "held", "said", "opened", "ended", "refused", "procedures")
-    facts |= fields_of(document, "findings") | {"finding_counts": counts}
-    return facts | fields_of(document, "reason", "cleared", "waits_for", "left_out")
+    names = (
+        "file_name kind centre phase status document_id repeated late held said opened ended refused procedures "
+        "findings finding_counts reason cleared waits_for left_out"
+    )
+    return fields_of(document, *names.split()) | {"finding_counts": counts}
 
 
 @command(
@@ -213,17 +220,15 @@ def undo(zip_action: str, reason: str, yes: bool, as_json: bool) -> None:
     ask_in_production(f"Withdraw all data of {key}?", yes=yes)
     with open_tracker(settings) as tracker, open_qc(settings) as qc:
         undone = withdraw_submission(tracker, qc, settings, key, author=user_name(), reason=reason)
-    if as_json:
-        echo_json(undone)
-    elif not undone.builders:
+    if not undone.builders:
         text = (
             f"Withdrew {count_of(len(undone.withdrawn), 'document')} of {key}. The next session brings data contexts "
             "and overviews up to date: dcc crawl."
         )
-        click.echo(settings.labelled(text))
-    if not undone.builders:
+        echo_result(undone, settings.labelled(text), as_json=as_json)
         return
     if as_json:
+        echo_json(undone)
         raise click.exceptions.Exit(BuiltOnError.exit_code)
     for builder in undone.builders[:_CHANGES_SHOWN]:
         name = f"{builder.zip_action}/{builder.zip_file}: {builder.file_name}"
@@ -267,8 +272,7 @@ def recheck(
 
     if not (centre or rule or zip_actions or everything):
         raise click.UsageError("Say which documents: --centre, --rule, --zip, or --all for all of them.")
-    keys = [parse_zip_key(text) for text in zip_actions] or None
-    settings = settings_from_environment()
+    keys, settings = [parse_zip_key(text) for text in zip_actions] or None, settings_from_environment()
     with open_tracker(settings) as tracker, open_qc(settings) as qc:
         found = set_back(tracker, qc, settings, centre=centre, rule=rule, keys=keys, author=user_name(), reason=reason)
     documents, of = count_of(found.documents, "document"), count_of(len(found.keys), "submission")
@@ -303,14 +307,19 @@ def history(centre: str, specimen: str, as_json: bool) -> None:
         raise NotFoundError(
             f"No document of centre {centre!r} ever named a specimen {specimen!r}. Both are case-sensitive."
         )
-    if as_json:
-        echo_json(events)
-        return
-    echo_table(
-        ("applied", "what", "of", "submission", "document", "line"),
-        [_event_row(event) for event in events],
+    echo_list(
+        events,
+        "applied=applied_at, what, of, submission, document=file_name, line",
+        as_json=as_json,
         flexible=["document", "of", "submission"],
+        what=lambda event: f"{event.happening.value}{', late' if event.late else ''}",
+        of=lambda event: " ".join((event.entity_kind.value, *filter(None, map(printable, event.entity_key[1:])))),
+        submission=lambda event: f"{event.zip_action}/{event.zip_file}",
+        # The version that a document ends or restores is in another document.
+        line=lambda event: event.line if event.happening.value in _OF_ITS_OWN_VERSION else None,
     )
+    if as_json:
+        return
     for event in events:
         for found in event.findings:
             gone = "" if found.is_active else " (no longer holds)"
@@ -324,9 +333,155 @@ def history(centre: str, specimen: str, as_json: bool) -> None:
         )
 
 
-def _event_row(event: Event) -> tuple[object, ...]:
-    what = f"{event.happening.value}, late" if event.late else event.happening.value
-    of = " ".join((event.entity_kind.value, *(str(part) for part in event.entity_key[1:] if part is not None)))
-    # The version that a document ends or restores is in another document.
-    line = event.line if event.happening.value in _OF_ITS_OWN_VERSION else None
-    return event.applied_at, what, of, f"{event.zip_action}/{event.zip_file}", event.file_name, line
+_STATES = ("open", "accepted", "turned_down", "came_back")
+
+
+@click.group(
+    cls=CommandGroup,
+    invoke_without_command=True,
+    examples=["dcc data proposals", "dcc data proposals --source 3 --state all"],
+)
+@click.option("--source", "source_id", metavar="ID", type=ID, help="Only of this file source.")
+@click.option("--centre", metavar="CODE", help="Only of archives of this centre.")
+@click.option("--state", type=click.Choice((*_STATES, "all")), default="open", show_default=True, help="Only of these.")
+@json_option
+@click.pass_context
+def proposals(ctx: click.Context, source_id: int | None, centre: str | None, state: str, as_json: bool) -> None:
+    """List proposed withdrawals; accept them or turn them down.
+
+    A crawl of a source with `--delta full` proposes to withdraw the data of each archive that the source no longer
+    lists and no other source hosts. Nothing is withdrawn before you accept it. If the archive comes back, its proposal
+    is closed.
+
+    \b
+    JSON: a list of {"zip", "centre", "source", "since" (not listed since then), "documents" (names of
+      those that stood), "state" (open, accepted, turned_down, came_back), "created", "decided",
+      "decided_by", "reason"}
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    from dcc.tracker.hostings.changed_archives import ProposalState, list_proposals
+    from dcc.tracker.queries.zip_action_lists import require_centre
+
+    states = tuple(ProposalState) if state == "all" else (ProposalState(state),)
+    with reading_tracker() as connection:
+        _require_source(connection, source_id)
+        if centre is not None:
+            require_centre(connection, centre)
+        found = list_proposals(connection, states=states, source=source_id, centre=centre)
+    names = ("centre", "source", "since", "documents", "state", "created", "decided", "decided_by", "reason")
+    echo_list(
+        [{"zip": str(proposal.key), **fields_of(proposal, *names)} for proposal in found],
+        "submission=zip, source, missing since=since, documents, state, by=decided_by, reason",
+        documents=lambda one: len(one["documents"]),
+        as_json=as_json,
+        flexible=["reason", "by", "documents", "missing since"],
+        none="No withdrawal is proposed. What sources list no more: dcc source missing",
+    )
+
+
+def _require_source(connection: Connection, source_id: int | None) -> None:
+    from dcc.tracker.register.file_sources import list_sources
+
+    if source_id is not None:
+        list_sources(connection, [source_id])
+
+
+_choice = options(
+    click.argument("zip_actions", metavar="[ACTION/ZIP]...", nargs=-1),
+    click.option("--all", "everything", is_flag=True, help="All open ones."),
+    click.option("--source", "source_id", metavar="ID", type=ID, help="All open ones of this file source."),
+    reason_option,
+    json_option,
+)
+
+
+@proposals.command(
+    examples=[
+        'dcc data proposals accept add/H.2013-10-31.1.impc.zip --reason "taken back, says Harwell"',
+        'dcc data proposals accept --source 3 --reason "taken back, says Harwell"',
+    ],
+    exits={1: "one of them stays open", 2: "no such proposal is open"},
+)
+@_choice
+def accept(zip_actions: tuple[str, ...], everything: bool, source_id: int | None, reason: str, as_json: bool) -> None:
+    """Withdraw the data of missing archives.
+
+    Like `dcc data undo`, the newest archive first. A proposal stays open if a later document builds on the data, or if
+    they belong to a centre that has not delegated.
+
+    \b
+    JSON: a list of {"zip", "withdrawn" (how many documents), "problem" (why it stays open, or null)}
+    """
+    from dcc.session.data.corrections import accept_proposals
+
+    settings = settings_from_environment()
+    with open_tracker(settings) as tracker, open_qc(settings) as qc:
+        with tracker.connect() as connection:
+            chosen = _chosen(connection, zip_actions, source_id, everything=everything)
+        decided = accept_proposals(tracker, qc, settings, chosen, author=user_name(), reason=reason)
+    left = [one for one in decided if one.problem is not None]
+    documents = count_of(sum(one.withdrawn for one in decided), "document")
+    text = (
+        f"Withdrew {documents} of {count_of(len(decided) - len(left), 'archive')}. The next session brings data "
+        "contexts and overviews up to date: dcc crawl."
+    )
+    made = [{"zip": str(one.proposal.key), **fields_of(one, "withdrawn", "problem")} for one in decided]
+    echo_result(made, text, as_json=as_json)
+    for one in left:
+        click.echo(f"{one.proposal.key}: {printable(one.problem)}", err=True)
+    if left:
+        raise click.exceptions.Exit(BuiltOnError.exit_code)
+
+
+@proposals.command(
+    "turn-down",
+    examples=['dcc data proposals turn-down --all --reason "Harwell cleared its server up"'],
+    exits={2: "no such proposal is open"},
+)
+@_choice
+def turn_down(
+    zip_actions: tuple[str, ...], everything: bool, source_id: int | None, reason: str, as_json: bool
+) -> None:
+    """Keep the data of missing archives.
+
+    The withdrawal is not proposed again, unless the archive comes back and disappears once more.
+
+    JSON: a list of the submissions
+    """
+    from dcc.session.data.corrections import decide_proposals
+    from dcc.tracker.hostings.changed_archives import ProposalState
+
+    settings = settings_from_environment()
+    with open_tracker(settings) as tracker:
+        with tracker.connect() as connection:
+            chosen = _chosen(connection, zip_actions, source_id, everything=everything)
+        decide_proposals(tracker, chosen, ProposalState.TURNED_DOWN, author=user_name(), reason=reason)
+    text = f"Turned down {count_of(len(chosen), 'proposal')}. Their data stay."
+    echo_result([str(proposal.key) for proposal in chosen], text, as_json=as_json)
+
+
+def _chosen(
+    connection: Connection, zip_actions: tuple[str, ...], source_id: int | None, *, everything: bool
+) -> list[WithdrawalProposal]:
+    """The selected open proposals, oldest archive first.
+
+    Raises NotFoundError for one that is not open, and for an unknown file source.
+    """
+    from dcc.tracker.hostings.changed_archives import list_proposals
+
+    if [bool(zip_actions), source_id is not None, everything].count(True) != 1:
+        raise click.UsageError("Say which proposals: name archives, or give --source or --all.")
+    _require_source(connection, source_id)
+    found = list_proposals(connection, source=source_id)
+    if not zip_actions:
+        return found
+    wanted = dict.fromkeys(map(parse_zip_key, zip_actions))
+    known = {proposal.key for proposal in found}
+    missing = [key for key in wanted if key not in known]
+    if missing:
+        raise NotFoundError(
+            f"No withdrawal of {missing[0]} is proposed. See the open proposals: dcc data proposals. To withdraw it "
+            f"anyway: dcc data undo {missing[0]} --reason ..."
+        )
+    return [proposal for proposal in found if proposal.key in wanted]

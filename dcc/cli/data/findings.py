@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +19,7 @@ from dcc.cli.shell.context import (
 )
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, echo_table, echo_wrapped, printable
+from dcc.cli.shell.output import echo_json, echo_list, echo_wrapped, printable
 from dcc.cli.shell.parameter_types import COUNT, ID
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.messages import count_of, mark_plural
@@ -25,7 +27,7 @@ from dcc.nearest_names import nearest_sentence
 from dcc.vocabulary import Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -232,7 +234,12 @@ def findings(
       {"id", "rule", "severity", "centre", "zip_action", "zip_file", "file_name", "line", "path",
        "value", "message", "snapshot", "waiver", "is_active", "created", "closed"}
     """
-    from dcc.qc.judging.finding_reports import FindingFilter
+    from dcc.qc.judging.finding_reports import (
+        FindingFilter,
+        count_experiments_of_invalid_animals,
+        count_findings,
+        find_findings,
+    )
 
     settings = settings_from_environment()
     key = parse_zip_key(zip_action) if zip_action else None
@@ -253,10 +260,33 @@ def findings(
         file_name=document,
         only_active=not inactive_too,
     )
-    if each:
-        _show_each(settings, criteria, limit if limit is not None or as_json else _SHOWN, as_json=as_json)
+    with reading_qc(settings) as connection:
+        counts = count_findings(connection, criteria)
+        most = limit if limit is not None or as_json else _SHOWN
+        records = list(find_findings(connection, criteria, limit=most)) if each else []
+        uncounted = 0 if as_json else count_experiments_of_invalid_animals(connection, criteria)
+    if not counts:
+        _require_known(settings, criteria, uncounted)
+    note_facts(counted=bool(counts) and not each)
+    if each and as_json:
+        echo_json(records)
+    elif each and counts:
+        _print_each(records, sum(one.findings for one in counts))
     else:
-        _show_counts(settings, criteria, as_json=as_json)
+        echo_list(
+            counts,
+            "centre, rule, severity, findings, documents, such as=example",
+            example=lambda one: textwrap.shorten(one.example, _LONGEST_EXAMPLE, placeholder="..."),
+            as_json=as_json,
+            flexible=["such as", "documents", "severity"],
+            none=f"No findings.{'' if inactive_too else ' --all shows also those that no longer hold.'}",
+        )
+    if uncounted:
+        click.echo()
+        echo_wrapped(
+            f"Not counted, because an animal has an error: {count_of(uncounted, 'experiment')} without a finding. "
+            "They count by themselves once the animal is corrected or its colony registered."
+        )
 
 
 def _save_findings(settings: Settings, subject: ZipKey | str | None, path: Path) -> None:
@@ -265,67 +295,6 @@ def _save_findings(settings: Settings, subject: ZipKey | str | None, path: Path)
     with reading_tracker(settings) as tracker, reading_qc(settings) as qc:
         found = _collect(tracker, qc, settings, subject)
         _write_spreadsheet(path, tracker, qc, subject, found, load_catalogue(None, settings))
-
-
-def _show_counts(settings: Settings, criteria: FindingFilter, *, as_json: bool) -> None:
-    from dcc.qc.judging.finding_reports import count_findings
-
-    with reading_qc(settings) as connection:
-        counts = count_findings(connection, criteria)
-        uncounted = _uncounted(connection, criteria, as_json=as_json)
-    if not counts:
-        _require_known(settings, criteria, uncounted)
-    note_facts(counted=bool(counts))
-    if as_json:
-        echo_json(counts)
-    elif counts:
-        rows = [
-            (one.centre, one.rule, one.severity.value, one.findings, one.documents, _shortened(one.example))
-            for one in counts
-        ]
-        headers = ("centre", "rule", "severity", "findings", "documents", "such as")
-        echo_table(headers, rows, flexible=["such as", "documents", "severity"])
-    else:
-        _print_none(criteria)
-    _print_uncounted(uncounted)
-
-
-def _show_each(settings: Settings, criteria: FindingFilter, limit: int | None, *, as_json: bool) -> None:
-    from dcc.qc.judging.finding_reports import count_findings, find_findings
-
-    with reading_qc(settings) as connection:
-        total = sum(count.findings for count in count_findings(connection, criteria))
-        records = list(find_findings(connection, criteria, limit=limit))
-        uncounted = _uncounted(connection, criteria, as_json=as_json)
-    if not total:
-        _require_known(settings, criteria, uncounted)
-    if as_json:
-        echo_json(records)
-    elif total:
-        _print_each(records, total)
-    else:
-        _print_none(criteria)
-    _print_uncounted(uncounted)
-
-
-def _uncounted(connection: Connection, criteria: FindingFilter, *, as_json: bool) -> int:
-    """The experiments without a finding that do not count, because an animal has an error; 0 for JSON."""
-    from dcc.qc.judging.finding_reports import count_experiments_of_invalid_animals
-
-    return 0 if as_json else count_experiments_of_invalid_animals(connection, criteria)
-
-
-def _print_none(criteria: FindingFilter) -> None:
-    click.echo("No findings. --all shows also those that no longer hold." if criteria.only_active else "No findings.")
-
-
-def _print_uncounted(number: int) -> None:
-    if number:
-        click.echo()
-        echo_wrapped(
-            f"Not counted, because an animal has an error: {count_of(number, 'experiment')} without a finding. "
-            "They count by themselves once the animal is corrected or its colony registered."
-        )
 
 
 def _require_known(settings: Settings, criteria: FindingFilter, uncounted: int) -> None:
@@ -349,23 +318,20 @@ def _require_known(settings: Settings, criteria: FindingFilter, uncounted: int) 
             )
 
 
-def _print_each(records: Iterable[FindingRecord], total: int) -> None:
-    printed, heading = 0, ""
-    for record in records:
-        name = f"{record.zip_action}/{record.zip_file}: {record.file_name}"
-        # A document may come again after another one, for example if its archive was processed twice.
-        if name != heading:
-            if printed:
-                click.echo()
-            echo_wrapped(click.style(printable(name), bold=True))
-        printed, heading = printed + 1, name
-        place = "" if record.line is None else f"line {record.line}: "
-        colour = "red" if record.severity.fails and record.is_active else None
-        rule = click.style(f"{record.rule} {record.severity.value}", fg=colour)
-        echo_wrapped(f"  {rule}{_standing(record)}  {place}{printable(record.message)}", indent="      ")
-    left = total - printed
-    if left > 0:
-        click.echo(f"\n... and {count_of(left, 'more finding')}. --limit says how many to print.")
+def _print_each(records: Sequence[FindingRecord], total: int) -> None:
+    # A document may come again after another one, for example if its archive was processed twice.
+    by_document = groupby(records, key=lambda one: f"{one.zip_action}/{one.zip_file}: {one.file_name}")
+    for place, (name, found) in enumerate(by_document):
+        if place:
+            click.echo()
+        echo_wrapped(click.style(printable(name), bold=True))
+        for record in found:
+            line = "" if record.line is None else f"line {record.line}: "
+            colour = "red" if record.severity.fails and record.is_active else None
+            rule = click.style(f"{record.rule} {record.severity.value}", fg=colour)
+            echo_wrapped(f"  {rule}{_standing(record)}  {line}{printable(record.message)}", indent="      ")
+    if total > len(records):
+        click.echo(f"\n... and {count_of(total - len(records), 'more finding')}. --limit says how many to print.")
 
 
 def _standing(record: FindingRecord) -> str:
@@ -374,7 +340,3 @@ def _standing(record: FindingRecord) -> str:
     if record.waiver is None:
         return ""
     return f" ({'lowered' if record.is_active else 'waived'} by waiver {record.waiver})"
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _LONGEST_EXAMPLE else text[: _LONGEST_EXAMPLE - 3] + "..."

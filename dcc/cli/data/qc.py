@@ -1,7 +1,11 @@
-"""`dcc qc`: data contexts, which wranglers check, the overviews for them, and plots of the data."""
+"""`dcc qc`: data contexts, which wranglers check, the overviews for them, plots, and the procedures that are due."""
 
 from __future__ import annotations
 
+import csv
+from collections import deque
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +21,15 @@ from dcc.cli.shell.context import (
     require_centre_of_data,
     settings_from_environment,
     user_name,
+    writing_file,
 )
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import echo_json, echo_result, echo_rows, fields_of
+from dcc.cli.shell.next_steps import note_facts
+from dcc.cli.shell.output import echo_json, echo_list, echo_result, echo_rows, fields_of, warn
+from dcc.cli.shell.parameter_types import DAY
 from dcc.errors import ConfigurationError
 from dcc.messages import count_of
+from dcc.runtime.private_files import SHARED_FILE, replacement_file
 from dcc.vocabulary import ContextEvent, ContextState
 
 if TYPE_CHECKING:
@@ -29,6 +37,8 @@ if TYPE_CHECKING:
 
     from dcc.qc.contexts.listings import ContextFilter
     from dcc.qc.contexts.states import DecisionResult
+    from dcc.qc.expected_procedures import LackingProcedure, ProcedureDeliveries
+    from dcc.settings import Settings
 
 _FILTERS = (
     ("--centre", "Only of this centre (ILAR code)."),
@@ -40,7 +50,7 @@ _FILTERS = (
 )
 _OVERVIEWS = ("genotypes", "strains", "animals", "metadata-groups")
 _FLEXIBLE = ("pipeline", "strain", "changed", "genotype", "author", "document", "zip_action", "measurements", "state")
-_HEADERS = ("centre", "pipeline", "genotype", "strain", "procedure", "parameter")
+_CONTEXT = "centre, pipeline, genotype, strain, procedure, parameter"
 
 
 _filtered = options(
@@ -62,7 +72,7 @@ _deciding = options(
 )
 
 
-@click.group(cls=CommandGroup, lazy_commands={"expected": "dcc.cli.data.expected:expected"})
+@click.group(cls=CommandGroup)
 def qc() -> None:
     """List data contexts, decide on them, show overviews.
 
@@ -93,12 +103,9 @@ def contexts(as_json: bool, **filters: Any) -> None:
 
     with reading_qc() as connection:
         entries = list_contexts(connection, _filter_of(connection, filters))
-    if as_json:
-        echo_json(entries)
-        return
-    names = (*_HEADERS, "measurements", "state", "issues", "changed")
-    echo_rows([fields_of(entry, *names) for entry in entries], _FLEXIBLE[:4])
-    click.echo(f"{count_of(len(entries), 'data context')}.", err=True)
+    echo_list(entries, f"{_CONTEXT}, measurements, state, issues, changed", as_json=as_json, flexible=_FLEXIBLE[:4])
+    if not as_json:
+        click.echo(f"{count_of(len(entries), 'data context')}.", err=True)
 
 
 @qc.command(
@@ -176,13 +183,9 @@ def history(as_json: bool, **filters: Any) -> None:
 
     with reading_qc() as connection:
         entries = list_history(connection, _filter_of(connection, filters))
-    if as_json:
-        echo_json(entries)
-        return
-    names = ("created", *_HEADERS, "event", "state", "measurements", "zip_action", "document", "author", "reason")
-    echo_rows(
-        [fields_of(entry, *names) for entry in entries], [name for name in ("reason", *_FLEXIBLE) if name in names]
-    )
+    columns = f"created, {_CONTEXT}, event, state, measurements, zip_action, document, author, reason"
+    flexible = [name for name in ("reason", *_FLEXIBLE) if name != "changed"]
+    echo_list(entries, columns, as_json=as_json, flexible=flexible)
 
 
 @qc.command(examples=["dcc qc overview genotypes --centre H"])
@@ -347,3 +350,125 @@ def plot(
     facts = fields_of(picture, "title", "caption", "rule", "outliers", description="alt")
     lines = (f"{output} written.", picture.alt, f"{picture.caption} {picture.rule}".rstrip())
     echo_result({"file": output, **facts}, *lines, as_json=as_json)
+
+
+_OF_PROCEDURE = ("pipeline", "procedure", "name", "level", "due")
+_CSV = "centre pipeline procedure level due specimen colony born stage state status_code"
+_NUMBERS = ("expected", "delivered", "invalid", "explained", "missing")
+
+
+@qc.command(
+    examples=[
+        "dcc qc expected --centre H --plot expected.svg",
+        "dcc qc expected --pipeline IMPC_001 --day 2026-11-21 --csv expected.csv",
+    ]
+)
+@click.option("--centre", help="Only of this centre (ILAR code).")
+@click.option("--pipeline", help="Only of this pipeline, such as IMPC_001.")
+@click.option(
+    "--day",
+    type=DAY,
+    help="The day on which the age of animals counts, such as 2026-11-21; by default today.",
+)
+@click.option(
+    "--csv",
+    "csv_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write each animal and colony without valid data of a procedure to this file.",
+)
+@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw it into this file: .svg or .png.")
+@click.option("--language", help="Language of the plot, such as de; by default that of the installation.")
+@json_option
+def expected(
+    centre: str | None,
+    pipeline: str | None,
+    day: date | None,
+    csv_file: Path | None,
+    plot: Path | None,
+    language: str | None,
+    as_json: bool,
+) -> None:
+    """Show which procedures are due, and missing.
+
+    IMPReSS says which procedures of a pipeline are mandatory, and at which age. For each centre, this counts the
+    animals that have that age; for procedures on lines, the colonies with such an animal. Any version of a procedure
+    counts.
+
+    \b
+      delivered  an experiment (or line) has it
+      invalid    delivered, but the integrity rules found an error
+      explained  a status code of the experiment, line or animal says why the data are missing
+      missing    not delivered
+
+    \b
+    JSON: {"day", "procedures": a list of {"centre", "pipeline", "procedure", "name", "level"
+      (experiment or line), "due" (16 weeks, E15.5), "expected", "delivered", "invalid",
+      "explained", "missing"}, "not_covered": a list of {"centre", "pipeline", "specimens"}, of which
+      IMPReSS says nothing}
+    """
+    from dcc.qc.expected_procedures import Deliveries, DeliveryCriteria, lacking_procedures, require_pipeline
+
+    settings = settings_from_environment()
+    criteria = DeliveryCriteria(day or datetime.now(UTC).date(), centre, pipeline)
+    with reading_qc(settings) as connection:
+        require_centre_of_data(connection, settings, centre)
+        if pipeline is not None:
+            require_pipeline(connection, pipeline)
+        deliveries = Deliveries()
+        lacking = lacking_procedures(connection, criteria, deliveries)
+        if csv_file is None:
+            deque(lacking, maxlen=0)
+        else:
+            _write(csv_file, lacking)
+    counted = deliveries.by_procedure()
+    if plot is not None:
+        _draw(counted, settings, language, plot)
+    note_facts(unwritten=csv_file is None and bool(counted))
+    uncovered = [(*which, number) for which, number in sorted(deliveries.uncovered.items())]
+    _show(criteria.day, counted, uncovered, as_json=as_json)
+    for file in () if as_json else filter(None, (csv_file, plot)):
+        click.echo(f"{file} written.", err=True)
+
+
+def _draw(counted: Sequence[ProcedureDeliveries], settings: Settings, language: str | None, path: Path) -> None:
+    from dcc.reports.languages import load_catalogue
+    from dcc.reports.plots import draw_expected, use_font_cache
+
+    use_font_cache(settings)
+    draw_expected(counted, load_catalogue(language, settings)).write(path)
+
+
+def _show(
+    day: date, counted: Sequence[ProcedureDeliveries], uncovered: Sequence[tuple[str, str, int]], *, as_json: bool
+) -> None:
+    """Print the procedures, and of how many specimens of a centre and pipeline IMPReSS says nothing."""
+    procedures = [
+        {"centre": one.centre, **fields_of(one.due, *_OF_PROCEDURE), **fields_of(one, *_NUMBERS)} for one in counted
+    ]
+    if as_json:
+        not_covered = [dict(zip(("centre", "pipeline", "specimens"), one, strict=True)) for one in uncovered]
+        echo_json({"day": day, "procedures": procedures, "not_covered": not_covered})
+        return
+    echo_rows(procedures, ["name", "pipeline", "level", "explained", "invalid", "delivered"])
+    missing = sum(procedure.missing for procedure in counted)
+    click.echo(f"{count_of(sum(one.expected for one in counted), 'procedure')} due, {missing:,} missing.", err=True)
+    for of_centre, of_pipeline, number in uncovered:
+        warn(
+            f"IMPReSS says of {count_of(number, 'specimen')} of centre {of_centre} in pipeline {of_pipeline} nothing "
+            "that is due: `dcc reference refresh` retrieves its schedules."
+        )
+
+
+def _write(path: Path, lacking: Iterable[LackingProcedure]) -> None:
+    from dcc.analysis.spreadsheets import guarded
+
+    with (
+        writing_file(path),
+        replacement_file(path, SHARED_FILE) as part,
+        part.open("w", encoding="utf-8", newline="") as file,
+    ):
+        writer = csv.writer(file)
+        writer.writerow(_CSV.split())
+        for (centre, pipeline, specimen, colony, born, stage, _), due, state, code in lacking:
+            texts = (centre, pipeline, due.procedure, due.level, due.due, specimen, colony)
+            writer.writerow([*map(guarded, texts), born, guarded(stage), state.name.lower(), guarded(code)])

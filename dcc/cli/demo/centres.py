@@ -13,14 +13,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from typing import NamedTuple
 
-from dcc.cli.demo.submissions import archive, damaged, experiment_document, specimen_document
+from dcc.cli.demo.submissions import PROJECTS, archive, damaged, experiment_document, specimen_document
+from dcc.messages import count_of
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.sources.base import SourceProtocol
 
-CENTRES = ("H", "J", "Tcp", "Wtsi")
+CENTRES = tuple(PROJECTS)
 BASE_PATH = "/impc"
 _UPLOADED = 1_400_000_000
 
@@ -52,13 +54,16 @@ class DemoSource:
             os.utime(target, (_UPLOADED, _UPLOADED))
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectedState:
+class ExpectedState(NamedTuple):
     """The expected outcome of a submission; `sources` are the sources that host it."""
 
     phase: Phase
     status: Status
     sources: int = 1
+
+    def __str__(self) -> str:
+        """`(qc, pending) on 2 file sources`."""
+        return f"({self.phase.short_name}, {self.status.short_name}) on {count_of(self.sources, 'file source')}"
 
 
 _FOR_QC = ExpectedState(Phase.QC, Status.PENDING)

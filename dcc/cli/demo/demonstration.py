@@ -7,8 +7,9 @@ import secrets
 import shutil
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,13 +17,11 @@ import click
 from pydantic import SecretStr
 
 from dcc.cli.demo.centres import BASE_PATH, CENTRES, EXPECTED, DemoSource, ExpectedState, demo_sources
-from dcc.cli.demo.servers import Account, ftp_server, refusing_port, require_packages, sftp_server
-from dcc.cli.sessions.display import SessionDisplay
-from dcc.cli.sessions.session_output import SessionOutput
-from dcc.cli.shell.context import any_databases
-from dcc.cli.shell.dagster_side import dagster_side
+from dcc.cli.demo.servers import refusing_port, require_packages, serve_ftp, serve_sftp
+from dcc.cli.sessions.session_output import SessionDisplay, SessionOutput
+from dcc.cli.shell import dagster_side
+from dcc.cli.shell.context import any_databases, writing_file
 from dcc.errors import ConfigurationError, SourceUnreachableError
-from dcc.messages import count_of
 from dcc.outcomes import CrawlOutcome, ZipKey
 from dcc.runtime.private_files import PRIVATE_FILE, create_file
 from dcc.settings import Settings, load_settings
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 _MARK = ".made-by-dcc-demo"
 _PAUSED = "The servers of the demonstration are stopped."
-_SERVERS = {SourceProtocol.SFTP: sftp_server, SourceProtocol.FTP: ftp_server}
+_SERVERS = {SourceProtocol.SFTP: serve_sftp, SourceProtocol.FTP: serve_ftp}
 
 
 def demonstrate(folder: Path) -> int:
@@ -69,15 +68,11 @@ def _start_over(folder: Path) -> None:
         raise ConfigurationError(
             f"{folder} holds something else than a demonstration. Move it away, or run `dcc demo` elsewhere."
         )
-    try:
+    with writing_file(folder):
         if folder.exists():
             shutil.rmtree(folder)
         folder.mkdir(mode=0o700, parents=True)
         (folder / _MARK).touch()
-    except OSError as error:
-        raise ConfigurationError(
-            f"{folder} cannot be made again: {error.strerror}. Run `dcc demo` in a directory that may be written."
-        ) from error
 
 
 @contextmanager
@@ -98,20 +93,19 @@ def _own_environment(home: Path) -> Iterator[None]:
 @contextmanager
 def _served(folder: Path, sources: Sequence[DemoSource]) -> Iterator[list[SourceAddress]]:
     """Fill the sources' folders and run their servers; yields each source's address."""
-    accounts: dict[SourceProtocol, dict[str, Account]] = {protocol: {} for protocol in _SERVERS}
+    accounts: dict[SourceProtocol, dict[str, tuple[str, Path]]] = {protocol: {} for protocol in _SERVERS}
     keys = folder / "accesskeys"
     keys.mkdir(mode=0o700)
     for source in sources:
         files = folder / "servers" / source.username
         files.mkdir(parents=True)
         source.write(files)
-        account = Account(secrets.token_urlsafe(16), files.absolute())
+        password = secrets.token_urlsafe(16)
         with os.fdopen(create_file(keys / source.username, PRIVATE_FILE), "w", encoding="utf-8") as file:
-            file.write(account.password)
-        accounts[source.protocol][source.username] = account
-    with ExitStack() as stack:
-        ports = {protocol: stack.enter_context(serve(accounts[protocol])) for protocol, serve in _SERVERS.items()}
-        refusing = stack.enter_context(refusing_port())
+            file.write(password)
+        accounts[source.protocol][source.username] = password, files.absolute()
+    ports = {protocol: serve(accounts[protocol]) for protocol, serve in _SERVERS.items()}
+    with refusing_port() as refusing:
         yield [
             SourceAddress(
                 id=0,
@@ -136,8 +130,8 @@ def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> list[str
         init_database(tracker)
         init_database(qc)
         _register(tracker, settings, addresses)
-        with dagster_side().open_instance(settings) as instance:
-            dagster_side().run_session(settings, tracker, instance, listeners=display.listeners())
+        with dagster_side.open_instance(settings) as instance:
+            dagster_side.run_session(settings, tracker, instance, listeners=display.listeners())
         _pause_sources(tracker)
         if display.session is not None:
             click.echo(display.report.line(display.session.id, display.session.ended))
@@ -152,24 +146,14 @@ def _differences(report: SessionOutput, entries: Sequence[ZipEntry]) -> list[str
         for entry in entries
     }
     wrong = [
-        f"{key} is {_state(found.get(key))} and should be {_state(EXPECTED.get(key))}."
+        f"{key} is {found.get(key)} and should be {EXPECTED.get(key)}."
         for key in sorted(EXPECTED.keys() | found.keys())
         if found.get(key) != EXPECTED.get(key)
     ]
-    refusing = sum(source.refusing for source in demo_sources())
-    failed = sum(crawl["outcome"] is CrawlOutcome.FAILED for crawl in report.crawls)
-    if failed != refusing or len(report.crawls) != len(demo_sources()):
-        wrong.append(
-            f"{failed} of {len(report.crawls)} file sources failed, {refusing} of {len(demo_sources())} should."
-        )
+    crawled = Counter(crawl["outcome"] is CrawlOutcome.FAILED for crawl in report.crawls)
+    if crawled != (wanted := Counter(source.refusing for source in demo_sources())):
+        wrong.append(f"{crawled[True]} of {crawled.total()} file sources failed, {wanted[True]} should.")
     return wrong
-
-
-def _state(expected: ExpectedState | None) -> str:
-    if expected is None:
-        return "not there"
-    hosts = count_of(expected.sources, "file source")
-    return f"({expected.phase.short_name}, {expected.status.short_name}) on {hosts}"
 
 
 def _register(tracker: Engine, settings: Settings, addresses: Sequence[SourceAddress]) -> None:

@@ -1,4 +1,4 @@
-"""Example submissions: a correct one, faulty ones, and a correction; in XML, or in CSV tables that say the same."""
+"""`dcc example`: a correct submission, faulty ones, and a correction; in XML, or in CSV tables that say the same."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
-from dcc.cli.demo.submissions import archive, damaged, experiment_document, specimen_document
+import click
+
+from dcc.cli.demo.submissions import PROJECTS, archive, damaged, experiment_document, specimen_document
+from dcc.cli.shell.context import json_option, writing_file
+from dcc.cli.shell.group import command
+from dcc.cli.shell.output import echo_result, printable
 from dcc.converters.base import form_of
 from dcc.documents.contents import Block, Content, Experiment, Specimen
-from dcc.documents.reading import read_document
+from dcc.errors import ConfigurationError
 from dcc.naming import DocumentKind
 
 _ANIMALS = 24
@@ -37,6 +42,8 @@ def example_submission(kind: str, centre: str, *, tables: bool = False) -> tuple
     `kind` is valid, schema-errors, data-errors or corrected; `centre` one of the demonstration's. It holds XML
     documents, or CSV `tables` that say the same.
     """
+    from dcc.documents.reading import read_document
+
     action, day, number = _KINDS[kind]
     documents = _documents(kind, centre, day)
     if tables:
@@ -137,3 +144,51 @@ def _attributes(kind: DocumentKind, path: str, value: Any) -> dict[str, str | No
 
 def _status(status: Any) -> dict[str, str | None]:
     return {} if status is None else {"statusCode": status.code, "statusCode.date": status.date}
+
+
+@command(
+    examples=["dcc example centre", "dcc example centre --kind data-errors", "dcc example centre --format csv"],
+    exits={2: "it cannot be written, or exists already"},
+    offline=True,
+)
+@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+@click.option(
+    "--kind",
+    type=click.Choice(_KINDS),
+    default="valid",
+    show_default=True,
+    help="What is to become of the submission.",
+)
+@click.option("--centre", type=click.Choice(PROJECTS), default="H", show_default=True, help="Whose submission it is.")
+@click.option(
+    "--format",
+    "suffix",
+    type=click.Choice(("xml", "csv")),
+    default="xml",
+    show_default=True,
+    help="XML documents, or CSV tables that say the same.",
+)
+@json_option
+def example(directory: Path, kind: str, centre: str, suffix: str, as_json: bool) -> None:
+    """Write an example submission into DIRECTORY.
+
+    A zip archive of XML documents or CSV tables as centres publish them, in the directory add or edit of DIRECTORY, the
+    base path of a source. The animals and measurements are made up; the colonies are in the shipped reference data.
+
+    \b
+    Kinds:
+      valid          24 animals with their blood chemistry; all is in order
+      schema-errors  a document with lines that break the XML schema
+      data-errors    animals of a colony that is not registered, and a weight that is no number
+      corrected      what data-errors holds, corrected: an archive of edit
+
+    JSON: {"path", "kind", "centre"}
+    """
+    key, content = example_submission(kind, centre, tables=suffix == "csv")
+    path = directory / key
+    if path.exists():
+        raise ConfigurationError(f"{path} is there already. Name another directory, or another --kind.")
+    with writing_file(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    echo_result({"path": path, "kind": kind, "centre": centre}, f"Wrote {printable(path)}.", as_json=as_json)

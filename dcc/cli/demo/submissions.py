@@ -116,7 +116,7 @@ _GENES = (
     ("Mc4r", "MGI:99457"),
     ("Nf1", "MGI:97306"),
 )
-_PROJECTS = {"H": "BaSH", "J": "JAX", "Tcp": "NorCOMM2", "Wtsi": "MGP"}
+PROJECTS = {"H": "BaSH", "J": "JAX", "Tcp": "NorCOMM2", "Wtsi": "MGP"}
 _WILD_TYPE_EVERY = 4
 _LITTER = 6
 
@@ -146,7 +146,7 @@ def experiment_document(
 ) -> bytes:
     """A valid experiment document in UTF-8: `procedure` on `animals` animals, or more until `at_least` bytes."""
     done = PROCEDURES[procedure]
-    attributes = f' centreID="{centre}" pipeline="IMPC_001" project="{_PROJECTS.get(centre, "IMPC")}"'
+    attributes = f' centreID="{centre}" pipeline="IMPC_001" project="{PROJECTS.get(centre, "IMPC")}"'
     experiments = _until(at_least, animals, (_experiment(centre, number, done, created) for number in count(first)))
     return _document("centreProcedureSet", "procedure", attributes, experiments)
 
@@ -202,7 +202,7 @@ def _mouse(centre: str, number: int, created: date) -> str:
         "pipeline": "IMPC_001",
         "phenotypingCentre": centre,
         "productionCentre": centre,
-        "project": _PROJECTS.get(centre, "IMPC"),
+        "project": PROJECTS.get(centre, "IMPC"),
         "strainID": "MGI:2159965",
     }
     if baseline:

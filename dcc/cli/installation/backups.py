@@ -17,7 +17,7 @@ from dcc.cli.shell.context import (
     settings_from_environment,
 )
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import byte_size, echo_json, fields_of, printable, progress_shown, warn
+from dcc.cli.shell.output import byte_size, echo_json, echo_result, fields_of, printable, progress_shown, warn
 from dcc.cli.shell.parameter_types import COUNT
 from dcc.errors import ConfigurationError
 from dcc.messages import count_of
@@ -150,7 +150,7 @@ def _manifest_json(directory: Path, manifest: BackupManifest) -> dict[str, objec
     databases = {
         name: {
             "schema": one.revision,
-            "rows": sum(table.rows for table in one.tables.values()),
+            "rows": sum(each.rows for each in one.tables.values()),
             "bytes": one.file.size_bytes,
         }
         for name, one in (("tracker", manifest.tracker), ("qc", manifest.qc))
@@ -268,15 +268,16 @@ def migrate_storage(as_json: bool) -> None:
         progress_shown() as on_progress,
     ):
         report = migrate(tracker, qc, to_tracker, to_qc, settings, on_progress=on_progress)
-    if as_json:
-        tables = {
-            name: {table: one.rows for table, one in sums.items()}
-            for name, sums in (("tracker", report.tracker), ("qc", report.qc))
-        }
-        echo_json({**tables, "rows": report.rows, "seconds": round(report.seconds, 3)})
-        return
-    click.echo(f"Copied {count_of(report.rows, 'row')} in {report.seconds:.1f} s; every table is the same.")
-    click.echo("Next, wherever dcc is run:")
-    click.echo(f"  set DCC_TRACKER_URL to {printable(shown_url(to_tracker_url))}")
-    click.echo(f"  set DCC_QC_URL to {printable(shown_url(to_qc_url))}")
-    click.echo("  dcc instance rebuild")
+    tables = {
+        name: {table: one.rows for table, one in sums.items()}
+        for name, sums in (("tracker", report.tracker), ("qc", report.qc))
+    }
+    echo_result(
+        {**tables, "rows": report.rows, "seconds": round(report.seconds, 3)},
+        f"Copied {count_of(report.rows, 'row')} in {report.seconds:.1f} s; every table is the same.",
+        "Next, wherever dcc is run:",
+        f"  set DCC_TRACKER_URL to {printable(shown_url(to_tracker_url))}",
+        f"  set DCC_QC_URL to {printable(shown_url(to_qc_url))}",
+        "  dcc instance rebuild",
+        as_json=as_json,
+    )

@@ -1,24 +1,27 @@
-"""`dcc init`, `demo`, `instance` and `settings`: set up an installation and show its settings."""
+"""`dcc init`, `demo`, `instance`, `settings` and `completion`: set up an installation and show its settings."""
 
 from __future__ import annotations
 
 import os
+from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.shell_completion import get_completion_class
 
-from dcc.cli.shell.context import any_databases, json_option, open_tracker, settings_from_environment
-from dcc.cli.shell.dagster_side import dagster_side
+from dcc.cli.shell import dagster_side
+from dcc.cli.shell.context import any_databases, json_option, open_tracker, settings_from_environment, writing_file
 from dcc.cli.shell.group import CommandGroup, command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, echo_result, printable
-from dcc.configuration_file import VARIABLE, configuration_path
+from dcc.configuration_file import NAME, VARIABLE, configuration_path
 from dcc.errors import ConfigurationError
 from dcc.runtime.private_files import PRIVATE_FILE, keep_earlier, make_directory, replacement_file
 
 if TYPE_CHECKING:
-    from dcc.cli.installation.production import Configuration
+    from sqlalchemy import URL
+
     from dcc.databases.schema import InitReport
     from dcc.settings import ConfiguredSettings, Settings
 
@@ -64,87 +67,81 @@ def init(production: bool, only_grants: bool, from_host: str | None, force: bool
     "dagster_yaml": {"path", "written", "kept"}, "grants", a list of lines of SQL; with --grants these alone; and
     "left", a list of sentences with what is left to do.
     """
-    from dcc.cli.installation.production import prepare_configuration, production_grants
+    from dcc.databases.grants import grant_statements
     from dcc.databases.schema import init_database
 
     if not production and (only_grants or force or from_host is not None):
         raise click.UsageError("--grants, --from-host and --force go with --production.")
     settings = settings_from_environment()
     if only_grants:
-        lines = production_grants(settings, from_host or "%")
+        lines = grant_statements(*_require_production(settings), from_host or "%")
         echo_result({"grants": lines}, *lines, as_json=as_json)
         return
-    configuration = prepare_configuration(settings, replace=force) if production else None
+    # Before anything is made: it is refused if it uses other databases.
+    configuration = _write_configuration(settings, replace=force) if production else {}
     with any_databases(settings) as (tracker, qc):
         of_tracker, of_qc = init_database(tracker), init_database(qc)
-    tracker_url, qc_url = shown_url(settings.tracker_database_url), shown_url(settings.qc_database_url)
-    answer: dict[str, object] = {
-        "tracker": tracker_url,
-        **_made(of_tracker),
-        "qc_database": {"url": qc_url, **_made(of_qc)},
-    }
-    if not as_json:
-        _say_made("tracker database", tracker_url, of_tracker)
-        _say_made("QC database", qc_url, of_qc)
+    made = _made("tracker database", settings.tracker_database_url, of_tracker, as_json=as_json)
+    of_others = {"qc_database": _made("QC database", settings.qc_database_url, of_qc, as_json=as_json)}
     if settings.dagster_home.is_dir():
         # The first session makes a missing instance.
-        dagster_side().upgrade_instance(settings)
-    if configuration is not None:
-        answer |= _init_production(settings, from_host, configuration, as_json=as_json)
+        dagster_side.upgrade_instance(settings)
+    if production:
+        of_others |= _init_production(settings, from_host, configuration, as_json=as_json)
     if as_json:
-        echo_json(answer)
+        echo_json({"tracker": made.pop("url"), **made, **of_others})
     note_facts(created=of_tracker.created)
 
 
+def _write_configuration(settings: Settings, *, replace: bool) -> dict[str, object]:
+    """Write `dagster.yaml` if there is none; returns its path, whether it was written, and the replaced one's.
+
+    Raises ConfigurationError unless three databases are named, or if an existing file does not use them (unless
+    `replace`), and DagsterStorageError.
+    """
+    _require_production(settings)
+    path = dagster_side.configuration_path(settings)
+    was_there = path.exists()
+    kept = dagster_side.write_configuration(settings, replace=replace)
+    return {"path": path, "written": not was_there or kept is not None, "kept": kept}
+
+
 def _init_production(
-    settings: Settings, from_host: str | None, configuration: Configuration, *, as_json: bool
-) -> dict[str, object]:
-    from dcc.cli.installation.production import init_dagster, left_to_do, production_grants
-    from dcc.databases.grants import client_host_of
+    settings: Settings, from_host: str | None, configuration: dict[str, object], *, as_json: bool
+) -> dict[str, Any]:
+    """Make or migrate Dagster's tables, and say what is left to do; raises as `init_dagster_database`."""
+    from dcc.databases.grants import client_host_of, grant_statements
     from dcc.tracker.register.source_addresses import load_addresses
 
-    report = init_dagster(settings)
-    url = shown_url("" if settings.dagster_url is None else settings.dagster_url.get_secret_value())
-    with open_tracker(settings) as tracker:
-        grants = production_grants(settings, from_host or client_host_of(tracker))
-        with tracker.connect() as connection:
-            has_sources = bool(load_addresses(connection, only_crawlable=False))
-    left = left_to_do(settings, configuration_path(os.environ), has_sources=has_sources)
+    urls = _require_production(settings)
+    url = urls[-1].render_as_string(hide_password=False)
+    made = _made("Dagster database", url, dagster_side.init_dagster_database(url), as_json=as_json)
+    with open_tracker(settings) as tracker, tracker.connect() as connection:
+        grants = grant_statements(*urls, from_host or client_host_of(tracker))
+        has_sources = bool(load_addresses(connection, only_crawlable=False))
+    left = _left_to_do(settings, configuration_path(os.environ), has_sources=has_sources)
     if not as_json:
-        _say_made("Dagster database", url, report)
-        if configuration.written:
-            click.echo(f"Wrote {configuration.path}.")
-            if configuration.kept is not None:
-                click.echo(f"The one before is {configuration.kept}. Then: dcc instance rebuild.")
-        else:
-            click.echo(f"Kept {configuration.path} as it is.")
+        did = (
+            f"Wrote {configuration['path']}." if configuration["written"] else f"Kept {configuration['path']} as it is."
+        )
+        click.echo(did)
+        if configuration["kept"] is not None:
+            click.echo(f"The one before is {configuration['kept']}. Then: dcc instance rebuild.")
         click.echo("\n".join(["The accounts, for whoever looks after the server:", "", *grants]))
         # On the other stream, so that what is piped into the server is SQL.
         steps = [f"{place}. {step}" for place, step in enumerate(left, 1)]
         click.echo("\n".join(["", "Left to do:", *steps]), err=True)
-    return {
-        "dagster": {"url": url, **_made(report)},
-        "dagster_yaml": {
-            "path": str(configuration.path),
-            "written": configuration.written,
-            "kept": None if configuration.kept is None else str(configuration.kept),
-        },
-        "grants": grants,
-        "left": left,
-    }
+    return {"dagster": made, "dagster_yaml": configuration, "grants": grants, "left": left}
 
 
-def _made(report: InitReport) -> dict[str, object]:
-    return {"created": report.created, "from": report.from_revision, "to": report.to_revision}
-
-
-def _say_made(noun: str, url: str, report: InitReport) -> None:
-    if report.created:
-        click.echo(f"Made the {noun} {url}.")
-    elif report.from_revision == report.to_revision:
-        click.echo(f"The {noun} {url} is up to date (schema {report.to_revision}).")
-    else:
-        click.echo(f"Brought the {noun} {url} from schema {report.from_revision} to {report.to_revision}.")
+def _made(noun: str, url: str, report: InitReport, *, as_json: bool) -> dict[str, Any]:
+    """What became of a database as JSON, which is printed for people."""
+    shown, before, after = shown_url(url), report.from_revision, report.to_revision
+    if not as_json:
+        changed = f"Brought the {noun} {shown} from schema {before} to {after}."
+        same = f"The {noun} {shown} is up to date (schema {after})."
+        click.echo(f"Made the {noun} {shown}." if report.created else same if before == after else changed)
+    return {"url": shown, "created": report.created, "from": before, "to": after}
 
 
 def shown_url(database_url: str) -> str:
@@ -216,16 +213,11 @@ def _write_settings(settings: Settings, target: str, *, as_json: bool) -> None:
     given = configured_settings(os.environ)
     usual = configuration_path(os.environ)
     path = Path(target).expanduser().absolute() if target or usual is None else usual
-    try:
+    with writing_file(path):
         kept = keep_earlier(path) if path.exists() else None
         make_directory(path.parent)
         with replacement_file(path, PRIVATE_FILE) as draft:
             draft.write_text(configuration_text(given, settings, path), "utf-8")
-    except OSError as error:
-        raise ConfigurationError(
-            f"The configuration file {path} cannot be written ({error.strerror}). See to its directory, its "
-            "permissions and its disk, or name another file."
-        ) from error
     if as_json:
         written = sorted({**given.of_file, **given.environment})
         echo_json({"path": str(path), "written": written, "kept": None if kept is None else str(kept)})
@@ -284,8 +276,8 @@ def rebuild(as_json: bool) -> None:
     """
     settings = settings_from_environment()
     say = None if as_json else lambda message: click.echo(printable(message), err=True)
-    with open_tracker(settings) as tracker, dagster_side().open_instance(settings) as dagster:
-        report = dagster_side().rebuild_instance(settings, tracker, dagster, say)
+    with open_tracker(settings) as tracker, dagster_side.open_instance(settings) as dagster:
+        report = dagster_side.rebuild_instance(settings, tracker, dagster, say)
     if as_json:
         echo_json(report)
 
@@ -300,3 +292,88 @@ def demo(ctx: click.Context) -> None:
     from dcc.cli.demo.demonstration import demonstrate
 
     ctx.exit(demonstrate(Path(".demo")))
+
+
+_OF_INIT: Final = "dcc-init.toml"
+"""The configuration file with the URLs of dcc_init, as docs/operations/mariadb.md has it."""
+
+
+def _left_to_do(settings: Settings, read: Path | None, *, has_sources: bool) -> list[str]:
+    """What an operator has to do after `dcc init --production`, in this order.
+
+    `read` is where the configuration file is, or would be. Beside one of dcc_init, that of all else is dcc.toml.
+    """
+    from sqlalchemy.engine import make_url
+
+    file = NAME if read is None else str(read.with_name(NAME) if read.name == _OF_INIT else read)
+    steps = ["Have the server's administrator run this SQL and set passwords; until then the accounts are locked."]
+    if make_url(settings.tracker_database_url).username != "dcc_sessions":
+        steps.append(f"Write the URLs with the account dcc_sessions into {file}, and that of dcc_ui for the page.")
+    if settings.environment is None:
+        steps.append(f'Say in {file} which installation this is: environment = "production"')
+    if not any(settings.reference_sources.values()):
+        steps.append(
+            f"Name sources of reference data in {file}, such as reference_impress, then: dcc reference refresh"
+        )
+    if not (settings.asks_for_reports or settings.notifies):
+        steps.append(f"Say in {file} who gets reports and notifications: report_to, notify_to")
+    if not has_sources:
+        steps.append("Register centres and their sources: dcc centre add; dcc source add")
+    steps.append(
+        "Start the services: "
+        "systemctl enable --now dcc.target dcc-backup.timer dcc-staging-clean.timer dcc-doctor.timer"
+    )
+    steps.append("See that all is well: dcc doctor")
+    return steps
+
+
+def _require_production(settings: Settings) -> tuple[URL, URL, URL]:
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    from dcc.databases.columns import MYSQL_FAMILY
+    from dcc.databases.engines import same_database
+
+    urls: list[URL] = []
+    for variable, name, secret in (
+        ("DCC_TRACKER_URL", "phenodcc_tracker", settings.tracker_url),
+        ("DCC_QC_URL", "phenodcc_raw", settings.qc_url),
+        ("DCC_DAGSTER_URL", "phenodcc_dagster", settings.dagster_url),
+    ):
+        try:
+            url = None if secret is None else make_url(secret.get_secret_value())
+        except (ArgumentError, ValueError):
+            # The message may quote the URL with its password.
+            url = None
+        if url is None or url.get_backend_name() not in MYSQL_FAMILY or not url.database:
+            raise ConfigurationError(
+                f"{variable} names no database on a MySQL or MariaDB server, as --production needs. Set it: "
+                f"mysql://user:password@host/{name}."
+            )
+        urls.append(url)
+    if any(same_database(one, other) for one, other in combinations(urls, 2)):
+        raise ConfigurationError(
+            "DCC_TRACKER_URL, DCC_QC_URL and DCC_DAGSTER_URL name the same database twice. Name three databases; they "
+            "may be on one server."
+        )
+    return urls[0], urls[1], urls[2]
+
+
+@command(
+    examples=[
+        "echo 'eval \"$(dcc completion bash)\"' >> ~/.bashrc",
+        "echo 'eval \"$(dcc completion zsh)\"' >> ~/.zshrc",
+        "dcc completion fish > ~/.config/fish/completions/dcc.fish",
+    ],
+    offline=True,
+)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the completion script of a shell.
+
+    It completes commands, options and their choices, and from the tracker submissions, centres and sources; rules too.
+    """
+    made = get_completion_class(shell)
+    assert made is not None  # noqa: S101 - click knows the three
+    click.echo(made(ctx.find_root().command, {}, "dcc", "_DCC_COMPLETE").source())

@@ -9,13 +9,14 @@ import click
 
 from dcc.cli.shell.context import json_option, open_tracker, options, settings_from_environment
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import byte_size, echo_json, echo_rows, fields_of, printable, warn
+from dcc.cli.shell.output import byte_size, echo_json, echo_list, fields_of, printable, warn
 from dcc.messages import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from dcc.operations.retention.cleanup import RetentionDecision
+    from dcc.phases import Phase, Status
 
 _SHOWN = 20
 _PHASES = ("xsd", "upload", "data", "context", "overview", "qc")
@@ -91,18 +92,13 @@ def list_staging(files: bool, as_json: bool, **policy: object) -> None:
         echo_json(report | ({"files": _entries(decisions)} if files else {}))
         return
     if files:
-        _echo_entries(decisions, verdict=True)
+        _echo_entries(decisions, ", verdict")
     else:
-        echo_rows(
-            [
-                {
-                    **{name: group[name] for name in ("centre", "phase", "status")},
-                    "submissions": group["zip_actions"],
-                    "size": byte_size(group["bytes"]),
-                    "removable": byte_size(group["removable_bytes"]),
-                }
-                for group in _groups(decisions)
-            ]
+        echo_list(
+            _groups(decisions),
+            "centre, phase, status, submissions=zip_actions, size, removable",
+            size=lambda group: byte_size(group["bytes"]),
+            removable=lambda group: byte_size(group["removable_bytes"]),
         )
     click.echo(
         f"{printable(settings.staging_directory)} holds {byte_size(_bytes(decisions))}; "
@@ -156,7 +152,7 @@ def clean(yes: bool, dry_run: bool, unknown: bool, as_json: bool, **policy: obje
         }
         echo_json(report)
         return
-    _echo_entries(cleaned.removed[:_SHOWN], verdict=False)
+    _echo_entries(cleaned.removed[:_SHOWN])
     if len(cleaned.removed) > _SHOWN:
         click.echo(f"... and {len(cleaned.removed) - _SHOWN:,} more; --json lists them all.")
     what = f"{count_of(len(cleaned.removed), 'entry')} of {byte_size(cleaned.bytes)}"
@@ -177,7 +173,7 @@ def _bytes(decisions: Iterable[RetentionDecision]) -> int:
 
 def _groups(decisions: Iterable[RetentionDecision]) -> list[dict[str, Any]]:
     """Bytes by centre and state, in the order of phases, without unknown archives."""
-    found: dict[tuple[str, int, int], list[RetentionDecision]] = defaultdict(list)
+    found: dict[tuple[str, Phase, Status], list[RetentionDecision]] = defaultdict(list)
     for decision in decisions:
         if decision.known is not None:
             state = decision.known.state
@@ -185,13 +181,13 @@ def _groups(decisions: Iterable[RetentionDecision]) -> list[dict[str, Any]]:
     return [
         {
             "centre": centre or None,
-            "phase": group[0].known.state.phase if group[0].known else None,
-            "status": group[0].known.state.status if group[0].known else None,
+            "phase": phase,
+            "status": status,
             "zip_actions": len({decision.staged.key for decision in group}),
             "bytes": _bytes(group),
             "removable_bytes": _bytes(one for one in group if one.verdict == "remove"),
         }
-        for (centre, _, _), group in sorted(found.items())
+        for (centre, phase, status), group in sorted(found.items())
     ]
 
 
@@ -210,19 +206,14 @@ def _entries(decisions: Iterable[RetentionDecision]) -> list[dict[str, object]]:
     ]
 
 
-def _echo_entries(decisions: Sequence[RetentionDecision], *, verdict: bool) -> None:
-    rows = [
-        {
-            "place": decision.staged.place,
-            "kind": ", ".join(sorted({entry.kind for entry in decision.staged.entries})),
-            "size": byte_size(decision.staged.bytes),
-            "days": decision.age_days,
-            **({"verdict": decision.verdict} if verdict else {}),
-            "reason": decision.reason,
-        }
-        for decision in decisions
-    ]
-    echo_rows(rows, ["reason"])
+def _echo_entries(decisions: Sequence[RetentionDecision], verdict: str = "") -> None:
+    echo_list(
+        _entries(decisions),
+        f"place, kind, size, days=age_days{verdict}, reason",
+        kind=lambda entry: ", ".join(entry["kinds"]),
+        size=lambda entry: byte_size(entry["bytes"]),
+        flexible=["reason"],
+    )
 
 
 def _warn_of_unknown(unknown: Sequence[RetentionDecision]) -> None:

@@ -1,4 +1,4 @@
-"""`dcc ui` and `dcc daemon`: Dagster's pages, and the daemon that runs schedules and sensors, for this installation."""
+"""`dcc ui`, `daemon` and `metrics`: the pages, the daemon of schedules and sensors, and figures."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from dcc.cli.installation.dagster_processes import (
     wait_until,
     write_workspace,
 )
-from dcc.cli.shell.context import open_tracker, settings_from_environment
-from dcc.cli.shell.dagster_side import DAEMON, WEB_SERVER, dagster_side
+from dcc.cli.shell import dagster_side
+from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
 from dcc.cli.shell.group import command
+from dcc.cli.shell.output import echo_json, fields_of
 from dcc.errors import ConfigurationError
 from dcc.runtime.installed_packages import RULES, added_entries
 
@@ -66,15 +67,14 @@ def ui(host: str, port: int, without_daemon: bool, read_only: bool) -> None:
     from dcc.settings.hosts import is_loopback
 
     settings = settings_from_environment()
-    home = _prepare(settings, needs_tracker=not read_only)
+    workspace = _prepare(settings, needs_tracker=not read_only)
     _require_free(host, port)
     if not is_loopback(host):
-        served = _served_as(host, settings)
-        click.echo(_warning(host, settings), err=True)
-        settings = served
-    workspace = write_workspace(home)
+        settings = _served_to_others(host, settings)
     options = [*(["--read-only"] if read_only else []), *(["--watch-overdue"] if without_daemon else [])]
-    pages = Program(WEB_SERVER, ["--host", host, "--port", str(port), *options, *_common_options(workspace)])
+    pages = Program(
+        dagster_side.WEB_SERVER, ["--host", host, "--port", str(port), *options, *_common_options(workspace)]
+    )
     with stop_signals(), ExitStack() as stack:
         lock = None if without_daemon or read_only else stack.enter_context(only_daemon(settings))
         processes = stack.enter_context(running(settings, pages))
@@ -107,14 +107,13 @@ def daemon() -> None:
     pages: dcc ui --without-daemon, or --read-only.
     """
     settings = settings_from_environment()
-    home = _prepare(settings, needs_tracker=True)
-    workspace = write_workspace(home)
+    workspace = _prepare(settings, needs_tracker=True)
     with stop_signals(), only_daemon(settings) as lock:
         began = time.time()
         with running(settings, _daemon_program(workspace, lock)) as processes:
             click.echo("Starting Dagster ...", err=True)
-            with dagster_side().open_instance(settings) as instance:
-                wait_until(processes, lambda: dagster_side().daemon_beats(instance, began))
+            with dagster_side.open_instance(settings) as instance:
+                wait_until(processes, lambda: dagster_side.daemon_beats(instance, began))
             click.echo("The daemon runs (Ctrl-C stops it).")
             sys.stdout.flush()
             wait_for_end(processes)
@@ -124,56 +123,49 @@ def daemon() -> None:
 def _daemon_program(workspace: Path, lock: int) -> Program:
     # The daemon replaces its code server every minute, and the former one would warn of that as it ends.
     options = ["--code-server-log-level", "error", *_common_options(workspace)]
-    return Program(DAEMON, ["run", *options], keep=[lock])
+    return Program(dagster_side.DAEMON, ["run", *options], keep=[lock])
 
 
 def _common_options(workspace: Path) -> list[str]:
     return ["--workspace", str(workspace), "--log-level", "warning", *log_format()]
 
 
-def _warning(host: str, settings: Settings) -> str:
-    from dcc.settings.hosts import is_any_address
-
-    text = (
-        f"Warning: the UI has no login, and whoever reaches {host} can use it. Serve it on 127.0.0.1 and "
-        "put a proxy with a login before it: deploy/nginx has one, docs/operations/security.md says how."
-    )
-    if is_any_address(host) and not settings.ui_hosts:
-        text += (
-            " It answers to no name but localhost so far: list those that it is to be asked for by in DCC_UI_HOSTS, "
-            "such as DCC_UI_HOSTS=dcc.example.org."
-        )
-    return text
-
-
-def _served_as(host: str, settings: Settings) -> Settings:
-    """The settings with the served address among the UI's hosts, unless it is a wildcard."""
+def _served_to_others(host: str, settings: Settings) -> Settings:
+    """Warn of it; returns the settings with the served address among the UI's hosts, unless it is a wildcard."""
     from dcc.settings.hosts import is_any_address, parse_hosts
 
-    if is_any_address(host):
-        return settings
+    is_any = is_any_address(host)
     try:
-        hosts = parse_hosts(host)
+        hosts = parse_hosts(host) if not is_any else [host]
     except ValueError as error:
         raise ConfigurationError(f"--host: {error}.") from error
     if len(hosts) != 1:
         raise ConfigurationError("--host: name one address to serve on, such as 127.0.0.1.")
-    return settings.model_copy(update={"ui_hosts": ",".join(filter(None, (settings.ui_hosts, host)))})
+    unnamed = (
+        " It answers to no name but localhost so far: list those that it is to be asked for by in DCC_UI_HOSTS, "
+        "such as DCC_UI_HOSTS=dcc.example.org."
+    )
+    click.echo(
+        f"Warning: the UI has no login, and whoever reaches {host} can use it. Serve it on 127.0.0.1 and "
+        "put a proxy with a login before it: deploy/nginx has one, docs/operations/security.md says how."
+        f"{unnamed if is_any and not settings.ui_hosts else ''}",
+        err=True,
+    )
+    named = filter(None, (settings.ui_hosts, None if is_any else host))
+    return settings.model_copy(update={"ui_hosts": ",".join(named)})
 
 
 def _prepare(settings: Settings, *, needs_tracker: bool) -> Path:
-    """Check settings and databases, so that a problem is reported in a line; returns the directory of the Dagster
-    instance.
-    """
+    """Check settings and databases, so that a problem is reported in a line; returns Dagster's workspace file."""
     if added_entries(RULES):
         # Dagster would tell of a package that cannot be loaded by a traceback, again and again.
         import_module("dcc.rules.checking")
-    dagster_side().require_crawl_intervals(settings)
+    dagster_side.require_crawl_intervals(settings)
     if needs_tracker:
         with open_tracker(settings):
             pass
-    dagster_side().make_instance(settings)
-    return settings.dagster_home
+    dagster_side.make_instance(settings)
+    return write_workspace(settings.dagster_home)
 
 
 def _require_free(host: str, port: int) -> None:
@@ -199,3 +191,57 @@ def _answers(host: str, port: int) -> bool:
         return False
     finally:
         connection.close()
+
+
+@command(
+    examples=["dcc metrics", "dcc metrics --serve 127.0.0.1:9377"],
+    exits={0: "with --serve after Ctrl-C or SIGTERM", 2: "a setting is wrong, or the address cannot be served"},
+)
+@click.option("--serve", metavar="HOST:PORT", help="Serve them until Ctrl-C, as /metrics, with /healthz for probes.")
+@json_option
+def metrics(serve: str | None, as_json: bool) -> None:
+    """Print figures for Prometheus, or serve them.
+
+    Sessions, sources, submissions and documents by phase and status, bytes and failures, findings, data contexts, and
+    the sizes of databases and staging. In the text format of Prometheus; docs/operations/monitoring.md explains
+    scraping. With DCC_METRICS_FILE each session writes them at its end, for the node exporter. If a database is away,
+    the other figures are printed, and dcc_metrics_part_up is 0.
+
+    JSON: a list of {"name", "type" (gauge, counter), "help", "samples": [{"name", "labels", "value"}]}
+    """
+    from dcc.operations.metrics.collector import Collection, exposition
+
+    settings = settings_from_environment()
+    if serve is not None:
+        if as_json:
+            raise ConfigurationError("Metrics are served as text. Leave out --json or --serve.")
+        host, _, port = serve.rpartition(":")
+        if not host or not port.isascii() or not port.isdecimal() or int(port) > 65_535:
+            raise ConfigurationError(f"{serve!r} is no address. Write it as HOST:PORT, such as 127.0.0.1:9377.")
+        _serve(settings, host.strip("[]"), int(port))
+        return
+    families = Collection(settings).collect()
+    if as_json:
+        shown = [
+            fields_of(one, "name", "type", help="documentation")
+            | {"samples": [fields_of(sample, "name", "labels", "value") for sample in one.samples]}
+            for one in families
+        ]
+        echo_json(shown)
+    else:
+        click.echo(exposition(families), nl=False)
+    if not any(family.name == "dcc_zip_actions" for family in families):
+        # The tracker is away.
+        sys.exit(4)
+
+
+def _serve(settings: Settings, host: str, port: int) -> None:
+    from dcc.operations.metrics.server import Answers, open_server
+
+    with open_server(host, port, Answers.of(settings)) as server:
+        shown = f"[{host}]" if ":" in host else host
+        click.echo(f"The metrics are at http://{shown}:{server.server_address[1]}/metrics (Ctrl-C stops it).")
+        sys.stdout.flush()
+        with stop_signals():
+            server.serve_forever()
+    click.echo("Stopped.", err=True)

@@ -1,24 +1,37 @@
-"""The output of `dcc crawl` and `dcc retry`: lines for people, an object for programs."""
+"""The output of `dcc crawl` and `dcc retry`: lines and progress bars for people, an object for programs."""
 
 from __future__ import annotations
 
 import shlex
+import sys
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from dcc.cli.shell.output import COLOURS, byte_size, fields_of, printable
+from dcc.cli.shell.output import COLOURS, byte_size, fields_of, printable, progress_bars
 from dcc.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, ZipData
 from dcc.errors import BadFileNameError, DccError, UnreachableError
 from dcc.messages import count_of
 from dcc.outcomes import HELD, AttemptOutcome, CrawlOutcome, EndReason, Problem, SourceCrawl, ZipOutcome
 from dcc.phases import Phase, Status
+from dcc.session.sessions import Listeners
 
-State = tuple[Phase, Status]
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from dcc.data_outcomes import DataOutcome
+    from dcc.outcomes import SourceCrawl, ZipOutcome
+    from dcc.session.sessions import Session
+
+_State = tuple[Phase, Status]
+_Entry = dict[str, Any]
+"""An object of the JSON output."""
 
 DATA_PROBLEMS = 1
 UNRESOLVED = "unmended"
@@ -36,31 +49,23 @@ class SessionOutput:
     changes of data contexts.
     """
 
-    crawls: list[dict[str, object]] = field(default_factory=list)
-    zips: dict[str, State] = field(default_factory=dict)
-    documents: dict[str, dict[str, State]] = field(default_factory=dict)
+    crawls: list[_Entry] = field(default_factory=list)
+    zips: dict[str, _State] = field(default_factory=dict)
+    documents: dict[str, dict[str, _State]] = field(default_factory=lambda: defaultdict(dict))
     data: Counter[str] = field(default_factory=Counter)
     contexts: Counter[str] = field(default_factory=Counter)
-    notes: list[dict[str, object]] = field(default_factory=list)
-    problems: list[dict[str, object]] = field(default_factory=list)
-    without_room: list[dict[str, object]] = field(default_factory=list)
+    notes: list[_Entry] = field(default_factory=list)
+    problems: list[_Entry] = field(default_factory=list)
+    without_room: list[_Entry] = field(default_factory=list)
     in_order: Counter[tuple[str, str]] = field(default_factory=Counter)
     received: int = 0
     _began: float = field(default_factory=time.monotonic)
 
     def add_crawl(self, crawl: SourceCrawl) -> None:
         """Add the result of one source's crawl."""
-        error = crawl.error and {"kind": crawl.error.kind, "message": crawl.error.message}
-        seconds = round(crawl.seconds, 3)
-        self.crawls.append(
-            {
-                "id": crawl.source_id,
-                **fields_of(crawl, "label", "centre", "outcome"),
-                **crawl.counts,
-                "error": error,
-                "seconds": seconds,
-            }
-        )
+        error = crawl.error and fields_of(crawl.error, "kind", "message")
+        facts = fields_of(crawl, "label", "centre", "outcome") | crawl.counts
+        self.crawls.append({"id": crawl.source_id, **facts, "error": error, "seconds": round(crawl.seconds, 3)})
         if crawl.error is not None:
             self.problems.append(_problem(crawl.error, source=crawl.source_id))
         for key, reason in crawl.refused_zips:
@@ -73,9 +78,7 @@ class SessionOutput:
         """Add the result of one submission."""
         key, phase = str(outcome.key), outcome.phase
         self.zips[key] = _state(phase, outcome.status)
-        self._documents_of(key).update(
-            (document.file_name, _state(document.phase, document.status)) for document in outcome.documents
-        )
+        self.documents[key].update((one.file_name, _state(one.phase, one.status)) for one in outcome.documents)
         self.problems += [_problem(reason, key) for reason in outcome.reasons if reason.kind == HELD]
         if outcome.downloaded and outcome.fetched is AttemptOutcome.FINISHED:
             self.received += outcome.size_bytes or 0
@@ -111,7 +114,7 @@ class SessionOutput:
             return
         key = str(outcome.key)
         self.zips[key] = _state(outcome.phase, outcome.status)
-        documents = self._documents_of(key)
+        documents = self.documents[key]
         for document in outcome.documents:
             documents[document.file_name] = _state(document.phase, document.status)
             if outcome.reached is Phase.UPLOAD and not document.repeated and not document.held:
@@ -130,10 +133,7 @@ class SessionOutput:
                 message = f"{count_of(document.cleared, 'finding')} of earlier sessions cleared."
                 self.notes.append(_note("healed", message, key, document.file_name))
 
-    def _documents_of(self, key: str) -> dict[str, State]:
-        return self.documents.setdefault(key, {})
-
-    def conclude(self) -> list[dict[str, object]]:
+    def conclude(self) -> list[_Entry]:
         """Add, and return, a problem for each failed submission without a reported one.
 
         Its documents were judged again and are well now, or no worse, while others keep it where it was.
@@ -153,9 +153,7 @@ class SessionOutput:
             return UnreachableError.exit_code
         return DATA_PROBLEMS if self.problems else 0
 
-    def as_json(
-        self, session_id: int | None, ended: EndReason | None, notices: tuple[str, ...] = ()
-    ) -> dict[str, object]:
+    def as_json(self, session_id: int | None, ended: EndReason | None, notices: tuple[str, ...] = ()) -> _Entry:
         """The report for `dcc crawl --json`."""
         return {
             "session": session_id,
@@ -167,37 +165,54 @@ class SessionOutput:
             "xml_files": _counts(Counter(state for some in self.documents.values() for state in some.values())),
             "data": dict(self.data),
             "contexts": dict(self.contexts),
-            "notes": [*self.notes, *_order_notes(self.in_order)],
+            "notes": [*self.notes, *self._order_notes()],
             "problems": [*self.problems, *self.without_room],
         }
 
     def line(self, session_id: int | None, ended: EndReason | None, *, crawled_only: bool = False) -> str:
-        """One line on the session: its number, its outcome, and the summary."""
-        nothing = "processed" if ended is not EndReason.FINISHED else "waiting"
-        return f"Session {session_id} ({ended or 'unknown'}): {self._summary(nothing, crawled_only=crawled_only)}"
+        """One line on the session: its number, its outcome, and what it did.
 
-    def _summary(self, nothing: str, *, crawled_only: bool) -> str:
-        """What it did: `3 submissions in 1.2 s: 2 valid, 1 failed (xsd); 5 documents; 1.4 MB received.`
-
-        `nothing`: what no submission was if it processed none. `crawled_only`: it was to process none.
+        Such as `3 submissions in 1.2 s: 2 valid, 1 failed (xsd); 5 documents; 1.4 MB received.` `crawled_only`: it was
+        to process none.
         """
-        seconds = time.monotonic() - self._began
+        took = f"in {time.monotonic() - self._began:.1f} s"
         changes = ", ".join(f"{count:,} {what}" for what, count in self.contexts.items() if count)
+        also = f"; contexts: {changes}" if changes else ""
         if crawled_only:
-            return f"Crawled only, up to zip_name: no submission was to be processed; done in {seconds:.1f} s."
-        if not self.zips:
-            also = f"; contexts: {changes}" if changes else ""
-            return f"No submission was {nothing}; done in {seconds:.1f} s{also}."
-        states = ", ".join(
-            click.style(f"{count:,} {phase.short_name} {status.short_name}", fg=COLOURS.get(status.short_name))
-            for (phase, status), count in sorted(Counter(self.zips.values()).items())
-        )
-        parts = [count_of(sum(map(len, self.documents.values())), "document"), f"{byte_size(self.received)} received"]
-        if self.data["measurements"]:
-            parts.append(f"{count_of(self.data['measurements'], 'measurement')} uploaded")
-        if changes:
-            parts.append(f"contexts: {changes}")
-        return f"{count_of(len(self.zips), 'submission')} in {seconds:.1f} s: {states}; {'; '.join(parts)}."
+            did = f"Crawled only, up to zip_name: no submission was to be processed; done {took}."
+        elif not self.zips:
+            nothing = "waiting" if ended is EndReason.FINISHED else "processed"
+            did = f"No submission was {nothing}; done {took}{also}."
+        else:
+            states = ", ".join(
+                click.style(f"{count:,} {phase.short_name} {status.short_name}", fg=COLOURS.get(status.short_name))
+                for (phase, status), count in sorted(Counter(self.zips.values()).items())
+            )
+            documents = count_of(sum(map(len, self.documents.values())), "document")
+            number = self.data["measurements"]
+            uploaded = f"; {count_of(number, 'measurement')} uploaded" if number else ""
+            received = f"{byte_size(self.received)} received"
+            did = f"{count_of(len(self.zips), 'submission')} {took}: {states}; {documents}; {received}{uploaded}{also}."
+        return f"Session {session_id} ({ended or 'unknown'}): {did}"
+
+    def waiting_lines(self) -> Iterator[str]:
+        """The lines for submissions that wait for room on a disk, with the reason of the first, and for documents that
+        wait for older archives.
+        """
+        mark = click.style("waits ", fg="yellow")
+        if number := len(self.without_room):
+            wait = "1 submission waits" if number == 1 else f"{number:,} submissions wait"
+            yield f"{mark}  {wait} for room on the disk: {printable(self.without_room[0]['message'])}"
+        for note in self._order_notes():
+            yield f"{mark}  {printable(note['message'])}"
+
+    def _order_notes(self) -> Iterator[_Entry]:
+        for (centre, older), count in sorted(self.in_order.items()):
+            text = (
+                f"{count_of(count, 'document')} of centre {centre} {'waits' if count == 1 else 'wait'} for {older}, an "
+                f"older archive. What that one waits for: dcc show {shlex.quote(older)}"
+            )
+            yield _note("waits", text)
 
 
 _LATE = (
@@ -207,12 +222,12 @@ _UNRESOLVED = "It had failed before and has not been mended: other documents of 
 
 
 @cache
-def _state(phase: Phase, status: Status) -> State:
+def _state(phase: Phase, status: Status) -> _State:
     """Equal states share one object."""
     return phase, status
 
 
-def _counts(states: Mapping[tuple[Phase, Status], int]) -> list[dict[str, object]]:
+def _counts(states: Mapping[tuple[Phase, Status], int]) -> list[_Entry]:
     return [{"phase": phase, "status": status, "count": count} for (phase, status), count in sorted(states.items())]
 
 
@@ -224,12 +239,12 @@ def _problem(
     *,
     source: int | None = None,
     errors: int = 1,
-) -> dict[str, object]:
+) -> _Entry:
     place = {"source": source, "zip": key, "document": document, "phase": phase, "errors": errors}
     return place | fields_of(problem, "kind", "message", "line", "column")
 
 
-def _note(kind: str, message: str, key: str | None = None, document: str | None = None) -> dict[str, object]:
+def _note(kind: str, message: str, key: str | None = None, document: str | None = None) -> _Entry:
     return {"zip": key, "document": document, "kind": kind, "message": message}
 
 
@@ -277,51 +292,155 @@ def crawl_lines(crawl: SourceCrawl) -> Iterator[str]:
         yield f"        {printable(finding)}"
 
 
-def problem_lines(problems: list[dict[str, object]]) -> Iterator[str]:
+def problem_lines(problems: list[_Entry]) -> Iterator[str]:
     """The lines for a submission's problems."""
     for problem in problems:
-        where = printable(problem["zip"])
-        if problem["document"]:
-            where += f": {printable(problem['document'])}"
-        if problem["line"] is not None:
-            where += f", line {problem['line']}"
-        if problem["column"] is not None:
-            where += f", column {problem['column']}"
-        phase = problem["phase"]
-        shown = Problem(str(problem["kind"]), str(problem["message"]))
+        parts = (("zip", ""), ("document", ": "), ("line", ", line "), ("column", ", column "))
+        where = "".join(f"{before}{printable(problem[name])}" for name, before in parts if problem[name] is not None)
+        stage = f" at {problem['phase'].short_name}" if problem["phase"] else ""
+        text = printable(Problem(problem["kind"], problem["message"]).text)
+        more = f" (and {problem['errors'] - 1:,} more)" if problem["errors"] > 1 else ""
         mark = click.style("held  ", fg="yellow") if problem["kind"] == HELD else click.style("failed", fg="red")
-        errors = problem["errors"]
-        more = f" (and {errors - 1:,} more)" if isinstance(errors, int) and errors > 1 else ""
-        stage = f" at {phase.short_name}" if isinstance(phase, Phase) else ""
-        yield f"{mark}  {where}{stage}: {printable(shown.text)}{more}"
+        yield f"{mark}  {where}{stage}: {text}{more}"
 
 
-def room_lines(without_room: list[dict[str, object]]) -> Iterator[str]:
-    """The line for submissions that wait for room on a disk, with the reason of the first."""
-    if without_room:
-        wait = "1 submission waits" if len(without_room) == 1 else f"{len(without_room):,} submissions wait"
-        mark = click.style("waits ", fg="yellow")
-        yield f"{mark}  {wait} for room on the disk: {printable(without_room[0]['message'])}"
-
-
-def order_lines(in_order: Mapping[tuple[str, str], int]) -> Iterator[str]:
-    """The lines for documents that wait for older archives, one for each centre."""
-    for note in _order_notes(in_order):
-        yield f"{click.style('waits ', fg='yellow')}  {printable(note['message'])}"
-
-
-def _order_notes(in_order: Mapping[tuple[str, str], int]) -> Iterator[dict[str, object]]:
-    for (centre, older), count in sorted(in_order.items()):
-        wait = "waits" if count == 1 else "wait"
-        text = (
-            f"{count_of(count, 'document')} of centre {centre} {wait} for {older}, an older archive. "
-            f"What that one waits for: dcc show {shlex.quote(older)}"
-        )
-        yield _note("waits", text)
-
-
-def note_lines(notes: list[dict[str, object]]) -> Iterator[str]:
+def note_lines(notes: list[_Entry]) -> Iterator[str]:
     """The lines for a wrangler's information."""
     for note in notes:
         mark = click.style(f"{note['kind']:<6}", fg="yellow")
         yield f"{mark}  {printable(note['zip'])}: {printable(note['document'])}: {printable(note['message'])}"
+
+
+_Lines = Callable[[list[_Entry]], Iterable[str]]
+_MAX_DOCUMENTS = 20
+_CRAWLING = "Crawling file sources"
+_PROCESSING = "Processing submissions"
+_PHASE_NAMES = {
+    Phase.UPLOAD: "Uploading documents",
+    Phase.DATA: "Checking what they say",
+    Phase.CONTEXT: "Building data contexts",
+    Phase.OVERVIEW: "Building overviews",
+    Phase.QC: "Handing over to quality control",
+}
+
+
+class SessionDisplay:
+    """Shows a session's events and collects them in `report`. `session`: the session, once it has begun.
+
+    `say` prints a line (None: print nothing); `bars` are drawn if given. `sources` is the number of sources to crawl,
+    `waiting` the number of submissions to process, or a function that returns how many still wait. `expected` returns
+    how long these should take, as a text, empty if nobody knows.
+    """
+
+    def __init__(
+        self,
+        say: Callable[[str], None] | None,
+        bars: Progress | None,
+        sources: int,
+        waiting: int | Callable[[], int],
+        expected: Callable[[], str] = str,
+    ) -> None:
+        self.report = SessionOutput()
+        self.session: Session | None = None
+        self._say = say or (lambda _line: None)
+        self._bars = bars
+        self._waiting = waiting
+        self._expected = expected
+        self._crawled = 0
+        self._sources = sources
+        self._processed = 0
+        self._total = 0
+        self._tasks: dict[str, TaskID] = {}
+        if sources:
+            self._show_bar(_CRAWLING, total=sources)
+        if isinstance(waiting, int):
+            self._count_waiting()
+
+    def listeners(self) -> Listeners:
+        """The functions that show a session."""
+        return Listeners(self.on_crawl, self.on_zip, self.on_data, self.on_begin)
+
+    def on_begin(self, session: Session) -> None:
+        """The session has begun."""
+        self.session = session
+        session.on_progress = self.on_listing
+
+    def on_listing(self, text: str) -> None:
+        """The progress of a long listing is `text`; called by the threads that list."""
+        if self._sources:
+            self._show_bar(_CRAWLING, description=f"{_CRAWLING} ({printable(text)})")
+
+    def on_crawl(self, crawl: SourceCrawl) -> None:
+        """A source was crawled."""
+        self.report.add_crawl(crawl)
+        self._crawled += 1
+        for line in crawl_lines(crawl):
+            self._say(line)
+        if self._sources:
+            self._show_bar(_CRAWLING, completed=self._crawled, description=_CRAWLING)
+        if self._crawled == self._sources:
+            self._count_waiting()
+
+    def on_zip(self, outcome: ZipOutcome) -> None:
+        """A submission was processed."""
+        before = len(self.report.problems)
+        self.report.add_zip(outcome)
+        self._processed += 1
+        self._print_of_archive(problem_lines, self.report.problems[before:])
+        if _PROCESSING not in self._tasks or self._processed == 1:
+            self._count_waiting()
+        self._total = max(self._total, self._processed)
+        self._show_bar(_PROCESSING, completed=self._processed, total=self._total)
+
+    def on_data(self, outcome: DataOutcome) -> None:
+        """The documents of a submission passed a phase after validation, or the contexts were built."""
+        problems, notes = len(self.report.problems), len(self.report.notes)
+        self.report.add_data(outcome)
+        self._print_of_archive(problem_lines, self.report.problems[problems:])
+        self._print_of_archive(note_lines, self.report.notes[notes:])
+        if isinstance(outcome, ZipData):
+            self._show_bar(_PHASE_NAMES[outcome.reached], advance=1)
+
+    def _print_of_archive(self, lines_of: _Lines, entries: list[_Entry]) -> None:
+        """Print the lines for the first entries of one archive, and how many more there are."""
+        for line in lines_of(entries[:_MAX_DOCUMENTS]):
+            self._say(line)
+        left = len(entries) - _MAX_DOCUMENTS
+        if left > 0:
+            self._say(f"        ... and {count_of(left, 'more document')}: dcc show {printable(entries[0]['zip'])}")
+
+    def _count_waiting(self) -> None:
+        """Show how many submissions wait to be processed, if there are bars."""
+        if self._bars is None:
+            return
+        waiting = self._waiting if isinstance(self._waiting, int) else self._waiting() + self._processed
+        # A processed submission may no longer wait, yet not be reported: the total never falls.
+        self._total = max(self._total, waiting)
+        if _PROCESSING not in self._tasks and (expected := self._expected()):
+            # On a line of its own: beside the bar, it would leave little of the bar on a narrow terminal.
+            self._bars.console.print(f"To fetch: {expected}", highlight=False)
+        self._show_bar(_PROCESSING, total=self._total)
+
+    def _show_bar(self, name: str, **changes: Any) -> None:
+        """Change a bar as `Progress.update` does, if there are bars; a new one is made."""
+        if self._bars is not None:
+            if name not in self._tasks:
+                self._tasks[name] = self._bars.add_task(name, total=None)
+            self._bars.update(self._tasks[name], **changes)
+
+
+@contextmanager
+def session_display(
+    sources: int, waiting: int | Callable[[], int], expected: Callable[[], str] = str, *, as_json: bool
+) -> Iterator[SessionDisplay]:
+    """The display for standard output and error; with `as_json` nothing goes to standard output."""
+    if not sys.stderr.isatty() or not (as_json or sys.stdout.isatty()):
+        yield SessionDisplay(None if as_json else click.echo, None, sources, waiting)
+        return
+    from rich.text import Text
+
+    def say(line: str) -> None:
+        bars.console.print(Text.from_ansi(line), soft_wrap=True)
+
+    with progress_bars() as bars:
+        yield SessionDisplay(None if as_json else say, bars, sources, waiting, expected)

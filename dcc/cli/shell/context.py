@@ -195,6 +195,18 @@ def absolute_path(path: str) -> str:
     return str(Path(path).expanduser().absolute())
 
 
+@contextmanager
+def writing_file(path: Path) -> Iterator[None]:
+    """Raise ConfigurationError if a file that a person named cannot be written in the block."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigurationError(
+            f"{path} cannot be written: {error.strerror or error}. See to its directory, its permissions and its disk, "
+            "or name another."
+        ) from error
+
+
 def at_terminal() -> bool:
     """Whether a person can be asked."""
     return sys.stdin.isatty()

@@ -10,12 +10,13 @@ import importlib
 import inspect
 import logging
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import click
 
@@ -43,7 +44,9 @@ _REFUSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAME
 """What a path itself, or who may use it, is wrong by: no fault of the platform."""
 _WHOLE = 200
 _NO_TEXT = "dcc.no_text"
+_NO_UTF_8 = re.compile("[\ud800-\udfff]")
 
+_PLATFORM_MISSING: Final = "This needs the whole platform, of which {} is not installed: `pip install 'dcc[platform]'`."
 _ENDS: Final = {
     0: "all well",
     1: "data problems were found",
@@ -116,53 +119,38 @@ def command(name: str | None = None, **attributes: Any) -> Callable[[Callable[..
 
 
 class CommandGroup(Command, click.Group):
-    """A group whose commands are imported on first use.
+    """A group of commands, which `--help` shows in their order.
 
-    `lazy_commands` maps a command's name to `module:attribute`; `--help` shows them in this order.
+    `lazy_commands` maps the name of a command that is imported on first use to `module:attribute`.
     """
 
     command_class = Command
 
-    def __init__(self, *args: Any, lazy_commands: Mapping[str, str] | None = None, **options: Any) -> None:
+    def __init__(self, *args: Any, lazy_commands: Mapping[str, Any] | None = None, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._lazy_commands = dict(lazy_commands or {})
+        self.commands.update(lazy_commands or {})
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples and exit codes of a group that does something by itself."""
         if self.invoke_without_command:
             super().format_epilog(ctx, formatter)
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """All command names, in the order given."""
-        return [*self._lazy_commands, *super().list_commands(ctx)]
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the arguments begin with; for a wrong name the error lists the nearest ones."""
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            from dcc.nearest_names import nearest_names
-
-            nearest = nearest_names(args[0], self.list_commands(ctx))
-            if not nearest:
-                raise
-            raise click.UsageError(f"{error.message} Did you mean {' or '.join(nearest)}?", ctx) from error
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - the signature of click
+        """All command names, in their order."""
+        return list(self.commands)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, imported; None if there is none."""
-        command = super().get_command(ctx, cmd_name)
-        place = self._lazy_commands.get(cmd_name)
-        if place is not None:
-            module, attribute = place.split(":")
-            command = getattr(importlib.import_module(module), attribute)
-        if command is not None and ctx.resilient_parsing:
+        found: Any = super().get_command(ctx, cmd_name)
+        if isinstance(found, str):
+            module, attribute = found.split(":")
+            found = self.commands[cmd_name] = getattr(importlib.import_module(module), attribute)
+        if found is not None and ctx.resilient_parsing:
             # Only a shell that completes parses in this way.
             from dcc.cli.shell.parameter_types import complete_values
 
-            complete_values(command)
-        return command
+            complete_values(found)
+        return cast("click.Command | None", found)
 
 
 class RootGroup(CommandGroup):
@@ -182,7 +170,9 @@ class RootGroup(CommandGroup):
     ) -> None:
         lazy_commands = {name: place for section in sections.values() for name, place in section.items()}
         super().__init__(*args, lazy_commands=lazy_commands, **options)
-        self._sections, self._light, self._light_help = sections, frozenset(light), light_help
+        self._sections, self._light = sections, frozenset(light)
+        if not has_platform():
+            self.help = inspect.cleandoc(light_help)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands in their sections, each with its short help in full."""
@@ -197,15 +187,6 @@ class RootGroup(CommandGroup):
             formatter.write_paragraph()
             formatter.write_text("All other commands need the whole platform: `pip install 'dcc[platform]'`.")
 
-    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write what `dcc` is for."""
-        if has_platform():
-            super().format_help_text(ctx, formatter)
-        else:
-            formatter.write_paragraph()
-            with formatter.indentation():
-                formatter.write_text(inspect.cleandoc(self._light_help))
-
     def runs_here(self, name: str) -> bool:
         """Whether the packages of a command are installed."""
         return name in self._light or has_platform()
@@ -216,7 +197,7 @@ class RootGroup(CommandGroup):
         """Find the command. Raises CommandFailedError if its packages are not installed."""
         found = super().resolve_command(ctx, args)
         if not self.runs_here(found[0] or ""):
-            raise CommandFailedError(_platform_missing(OF_PLATFORM))
+            raise CommandFailedError(ConfigurationError(_PLATFORM_MISSING.format(OF_PLATFORM)))
         return found
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -239,7 +220,7 @@ class RootGroup(CommandGroup):
         """
         if args[:1] == ["help"]:
             args = [*args[1:], "--help"]
-        ctx.meta[_NO_TEXT] = [argument for argument in args if not _is_text(argument)]
+        ctx.meta[_NO_TEXT] = [argument for argument in args if _NO_UTF_8.search(argument)]
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
@@ -342,14 +323,6 @@ def _silence_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _is_text(argument: str) -> bool:
-    try:
-        argument.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _is_of_stdout(error: OSError) -> bool:
     """Whether standard output could not be written."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
@@ -361,12 +334,6 @@ def _is_of_stdout(error: OSError) -> bool:
     except OSError:
         return True
     return False
-
-
-def _platform_missing(package: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"This needs the whole platform, of which {package} is not installed: `pip install 'dcc[platform]'`."
-    )
 
 
 def _as_dcc_error(error: Exception, *no_text: str) -> DccError:
@@ -396,7 +363,7 @@ def _as_dcc_error(error: Exception, *no_text: str) -> DccError:
             "it and of its directories, name another place, or change to a directory that you may use."
         )
     if isinstance(error, ModuleNotFoundError) and not (error.name or "dcc").startswith("dcc"):
-        return _platform_missing(error.name or "a package")
+        return ConfigurationError(_PLATFORM_MISSING.format(error.name or "a package"))
     sqlalchemy_errors = sys.modules.get("sqlalchemy.exc")
     if sqlalchemy_errors is not None and isinstance(error, sqlalchemy_errors.OperationalError):
         from dcc.databases.engines import is_contention

@@ -8,8 +8,10 @@ with DCC_SUGGESTIONS=false.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import string
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -32,185 +34,118 @@ class NextStep(NamedTuple):
     needs: str = ""
 
 
-_SHOW_CODES = (0, 1)
-_ANY = (0, 1, 4)
-_STATUS = NextStep("dcc status", "how far everything is")
-_CRAWL = NextStep("dcc crawl", "a session goes on from here")
-_CONTEXTS = NextStep("dcc qc contexts --waiting", "data that wait for quality control")
-_CENTRES = NextStep("dcc centre list", "all centres")
-_SOURCES = NextStep("dcc source list", "all file sources")
+_TABLE: Final = """
+init ?created: dcc source add  # registers a centre and its file source: it asks
+centre add: dcc source add --centre {code}  # registers where its archives are: it asks
+centre list: dcc source list  # where their archives are
+centre activate: dcc crawl  # collects what it has published since
+centre delegate: dcc centre delegations  # which centre speaks for which
+archive status: dcc archive audit  # reads the copies whose turn it is
+archive decline: dcc archive declined  # what was turned down, by whom and why
+archive list: dcc archive get {archive}  # writes it to a file
+archive get: dcc show {archive}  # what became of it
+archive declined: dcc status  # held documents
+source add: dcc source test {unusable}  # when it should be usable
+source add: dcc crawl --source {added}  # collects what is there
+source list: dcc source test {first}  # connects to the first of them, step by step
+source test: dcc crawl --source {source_id}  # collects what is there
+source why: dcc source test {source_id}  # connects to it, step by step
+source missing: dcc data proposals  # the withdrawals that are proposed
+source change: dcc source test {source_id}  # whether it can be used
+source resume: dcc crawl --source {source_id}  # crawls it now
+crawl 0,1,4: dcc show {problem}  # what stopped it
+crawl 4: dcc source test {down}  # why it could not be used
+crawl 0,1,4: dcc status  # how far everything is
+hold ?done: dcc zips --on-hold  # what is on hold
+release: dcc crawl  # a session goes on from here
+cancel: dcc retry {done}  # takes the first of them up again
+acknowledge ?done: dcc zips --acknowledged  # what nobody has to act on
+retry 0,1,4: dcc show {zip_actions}  # its whole story
+status: dcc data plan {held}  # what it would change, if you confirm it
+status ?failed: dcc zips --status failed  # which archives failed
+status: dcc source test {down}  # why its last crawl failed
+status ?without_sources: dcc source add  # registers a file source: it asks
+status: dcc session show {in_trouble}  # why the last session did not end well
+status ?waits_for_qc: dcc qc contexts --waiting  # data that wait for quality control
+status: dcc crawl  # collects new archives
+zips: dcc show {first}  # what happened to the first of them
+show: dcc data causes --zip {in_error}  # what is wrong in it, by its causes, and who acts
+show: dcc retry {faulty}  # processes it again, once the platform is corrected
+show: dcc report {failed}  # what to tell the centre
+show: dcc data plan {held}  # what it would change, if you confirm it
+show: dcc zips --centre {centre}  # the other archives of the centre
+report ?without_page: dcc report {zip_action} --html report.html  # the page to send to the centre
+report ?without_page: dcc report --centre {centre} --html report.html  # the page to send to the centre
+report: dcc report --centre {centre_of_zip}  # all that the centre has submitted
+report: dcc data causes --centre {centre} --spreadsheet {centre}.xlsx  # every finding, to be sent with it
+session list: dcc session show {last_session}  # what the last one did
+session show ?in_error: dcc report --session {session_id}  # what it found, and who acts
+notify ?dry_run: dcc notify  # sends the due messages
+notify ?listed: dcc status  # how far everything is
+notify: dcc notify --list  # which messages were sent, and to whom
+data plan: dcc data confirm {held} --reason ...  # lets it take effect
+data plan: dcc show {zip_action}  # what happened to it
+data confirm: dcc crawl  # goes on with it
+data confirm 1: dcc show {zip_action}  # what happened to it
+data undo 0,1: dcc show {zip_action}  # what became of it
+data proposals accept 0,1: dcc crawl  # brings data contexts and overviews up to date
+data proposals turn-down: dcc source missing  # what sources do not list any more
+data recheck: dcc crawl  # judges them again
+data causes ?found: dcc report {zip_action}  # the answer to the centre
+data causes ?unwritten: dcc data causes --centre {centre} --spreadsheet {centre}.xlsx  # every finding, for the centre
+data causes ?by_rules: dcc data findings --each  # every finding, with document, line and value
+data findings: dcc show {zip_action}  # what happened to the archive
+data findings ?counted: dcc data findings --each  # the same one by one, with document, line and value
+data findings: dcc rules list  # what each rule asks for
+data parameters ?parameter: dcc data export {parameter}.csv --parameter {parameter}  # writes its measurements
+data schema ?tables: dcc data schema {tables}  # the columns of a table
+data export: dcc data findings  # what is wrong with the data
+qc contexts: dcc qc done --help  # says that somebody is done with them
+qc expected ?unwritten: dcc qc expected --csv expected.csv  # each animal and colony that lacks a procedure
+rules list: dcc data findings  # what they found
+rules waivers: dcc data findings  # what rules found
+reference list: dcc reference refresh  # retrieves them again
+reference refresh: dcc crawl  # judges again what has findings by them
+validate 1: dcc explain {kind}  # what this means
+validate: dcc crawl  # collects what is uploaded
+replay ?unwritten: dcc replay --page replay.html  # the same as a page
+replay: dcc data causes  # what is wrong at present
+doctor 4 ?unmade: dcc init  # makes the databases
+doctor 1 ?without_sources: dcc source add  # registers a centre and its file source: it asks
+upgrade 1 ?pending: dcc init  # brings the databases up to date; back up first: dcc backup
+staging list: dcc staging clean --dry-run  # what would be removed
+staging clean: dcc staging list  # what is left
+backup: dcc backup --verify {directory}  # whether it could be restored
+restore: dcc instance rebuild  # has the Dagster UI show what was restored; then a crawl
+instance rebuild: dcc ui  # opens the Dagster UI on it
+explain: dcc data findings --each --rule {explained_rule}  # what it found
+explain: dcc zips --phase {explained_phase} --status {explained_status}  # the submissions there
+explain: dcc zips --phase {explained_phase}  # the submissions there
+explain: dcc zips --status {explained_status}  # the submissions there
+explain: dcc zips --code {explained_error}  # the submissions with it
+explain ?of_session: dcc session list  # why each session ended
+explain ?of_source: dcc source list  # all file sources
+explain ?of_platform: dcc doctor  # whether the installation is fit to work
+example: dcc validate {directory}  # checks its archives as the platform would
+manifest: dcc validate {path}  # checks the documents as the platform would
+init, hold, cancel, acknowledge, zips, show, report, session list, sessions: dcc status  # how far everything is
+data history, data record, doctor: dcc status  # how far everything is
+centre change, centre deactivate, centre delegations: dcc centre list  # all centres
+archive audit, archive repair 0,1,4: dcc archive status  # what each replica holds
+source why, source set-state, source pause, source remove: dcc source list  # all file sources
+qc done, qc issue, qc reopen, qc history, qc overview: dcc qc contexts --waiting  # data that wait for quality control
+qc plot, qc expected, qc recount: dcc qc contexts --waiting  # data that wait for quality control
+rules waive, rules revoke: dcc crawl  # judges what it concerns again
+upgrade, migrate-storage, settings: dcc doctor  # whether the installation is fit to work
+"""
+"""The steps after commands, a line for each; before the colon after which exit codes (else 0), and what it `?needs`."""
 
-NEXT: Final[Mapping[str, tuple[NextStep, ...]]] = {
-    "init": (NextStep("dcc source add", "registers a centre and its file source: it asks", needs="created"), _STATUS),
-    "centre add": (NextStep("dcc source add --centre {code}", "registers where its archives are: it asks"),),
-    "centre change": (_CENTRES,),
-    "centre list": (NextStep("dcc source list", "where their archives are"),),
-    "centre activate": (NextStep("dcc crawl", "collects what it has published since"),),
-    "centre deactivate": (_CENTRES,),
-    "centre delegate": (NextStep("dcc centre delegations", "which centre speaks for which"),),
-    "centre delegations": (_CENTRES,),
-    "archive status": (NextStep("dcc archive audit", "reads the copies whose turn it is"),),
-    "archive audit": (NextStep("dcc archive status", "what each replica holds", codes=_ANY),),
-    "archive repair": (NextStep("dcc archive status", "what each replica holds", codes=_ANY),),
-    "archive decline": (NextStep("dcc archive declined", "what was turned down, by whom and why"),),
-    "archive list": (NextStep("dcc archive get {archive}", "writes it to a file"),),
-    "archive get": (NextStep("dcc show {archive}", "what became of it"),),
-    "archive declined": (NextStep("dcc status", "held documents"),),
-    "source add": (
-        NextStep("dcc source test {unusable}", "when it should be usable"),
-        NextStep("dcc crawl --source {added}", "collects what is there"),
-    ),
-    "source list": (NextStep("dcc source test {first}", "connects to the first of them, step by step"),),
-    "source test": (NextStep("dcc crawl --source {source_id}", "collects what is there"),),
-    "source why": (NextStep("dcc source test {source_id}", "connects to it, step by step"), _SOURCES),
-    "source missing": (NextStep("dcc data proposals", "the withdrawals that are proposed"),),
-    "source change": (NextStep("dcc source test {source_id}", "whether it can be used"),),
-    "source set-state": (_SOURCES,),
-    "source pause": (_SOURCES,),
-    "source resume": (NextStep("dcc crawl --source {source_id}", "crawls it now"),),
-    "source remove": (_SOURCES,),
-    "crawl": (
-        NextStep("dcc show {problem}", "what stopped it", codes=_ANY),
-        NextStep("dcc source test {down}", "why it could not be used", codes=(4,)),
-        NextStep("dcc status", "how far everything is", codes=_ANY),
-    ),
-    "hold": (NextStep("dcc zips --on-hold", "what is on hold", needs="done"), _STATUS),
-    "release": (_CRAWL,),
-    "cancel": (NextStep("dcc retry {done}", "takes the first of them up again"), _STATUS),
-    "acknowledge": (NextStep("dcc zips --acknowledged", "what nobody has to act on", needs="done"), _STATUS),
-    "retry": (NextStep("dcc show {zip_actions}", "its whole story", codes=_ANY),),
-    "status": (
-        NextStep("dcc data plan {held}", "what it would change, if you confirm it"),
-        NextStep("dcc zips --status failed", "which archives failed", needs="failed"),
-        NextStep("dcc source test {down}", "why its last crawl failed"),
-        NextStep("dcc source add", "registers a file source: it asks", needs="without_sources"),
-        NextStep("dcc session show {in_trouble}", "why the last session did not end well"),
-        _CONTEXTS._replace(needs="waits_for_qc"),
-        NextStep("dcc crawl", "collects new archives"),
-    ),
-    "zips": (
-        NextStep("dcc show {first}", "what happened to the first of them"),
-        NextStep("dcc status", "how far everything is"),
-    ),
-    "show": (
-        NextStep("dcc data causes --zip {in_error}", "what is wrong in it, by its causes, and who acts"),
-        NextStep("dcc retry {faulty}", "processes it again, once the platform is corrected"),
-        NextStep("dcc report {failed}", "what to tell the centre"),
-        NextStep("dcc data plan {held}", "what it would change, if you confirm it"),
-        NextStep("dcc zips --centre {centre}", "the other archives of the centre"),
-        _STATUS,
-    ),
-    "report": (
-        NextStep("dcc report {zip_action} --html report.html", "the page to send to the centre", needs="without_page"),
-        NextStep(
-            "dcc report --centre {centre} --html report.html", "the page to send to the centre", needs="without_page"
-        ),
-        NextStep("dcc report --centre {centre_of_zip}", "all that the centre has submitted"),
-        NextStep("dcc data causes --centre {centre} --spreadsheet {centre}.xlsx", "every finding, to be sent with it"),
-        _STATUS,
-    ),
-    "session list": (NextStep("dcc session show {last_session}", "what the last one did"), _STATUS),
-    "session show": (NextStep("dcc report --session {session_id}", "what it found, and who acts", needs="in_error"),),
-    "sessions": (_STATUS,),
-    "notify": (
-        NextStep("dcc notify", "sends the due messages", needs="dry_run"),
-        NextStep("dcc status", "how far everything is", needs="listed"),
-        NextStep("dcc notify --list", "which messages were sent, and to whom"),
-    ),
-    "data plan": (
-        NextStep("dcc data confirm {held} --reason ...", "lets it take effect"),
-        NextStep("dcc show {zip_action}", "what happened to it"),
-    ),
-    "data confirm": (
-        NextStep("dcc crawl", "goes on with it"),
-        NextStep("dcc show {zip_action}", "what happened to it", codes=(1,)),
-    ),
-    "data undo": (NextStep("dcc show {zip_action}", "what became of it", codes=_SHOW_CODES),),
-    "data proposals accept": (
-        NextStep("dcc crawl", "brings data contexts and overviews up to date", codes=_SHOW_CODES),
-    ),
-    "data proposals turn-down": (NextStep("dcc source missing", "what sources do not list any more"),),
-    "data history": (_STATUS,),
-    "data recheck": (NextStep("dcc crawl", "judges them again"),),
-    "data causes": (
-        NextStep("dcc report {zip_action}", "the answer to the centre", needs="found"),
-        NextStep(
-            "dcc data causes --centre {centre} --spreadsheet {centre}.xlsx",
-            "the same with every finding, to be sent to the centre",
-            needs="unwritten",
-        ),
-        NextStep("dcc data findings --each", "every finding, with document, line and value", needs="by_rules"),
-    ),
-    "data findings": (
-        NextStep("dcc show {zip_action}", "what happened to the archive"),
-        NextStep("dcc data findings --each", "the same one by one, with document, line and value", needs="counted"),
-        NextStep("dcc rules list", "what each rule asks for"),
-    ),
-    "data record": (_STATUS,),
-    "data parameters": (
-        NextStep(
-            "dcc data export {parameter}.csv --parameter {parameter}", "writes its measurements", needs="parameter"
-        ),
-    ),
-    "data schema": (NextStep("dcc data schema {tables}", "the columns of a table", needs="tables"),),
-    "data export": (NextStep("dcc data findings", "what is wrong with the data"),),
-    "qc contexts": (NextStep("dcc qc done --help", "says that somebody is done with them"),),
-    "qc done": (_CONTEXTS,),
-    "qc issue": (_CONTEXTS,),
-    "qc reopen": (_CONTEXTS,),
-    "qc history": (_CONTEXTS,),
-    "qc overview": (_CONTEXTS,),
-    "qc plot": (_CONTEXTS,),
-    "qc expected": (
-        NextStep(
-            "dcc qc expected --csv expected.csv", "each animal and colony that lacks a procedure", needs="unwritten"
-        ),
-        _CONTEXTS,
-    ),
-    "qc recount": (_CONTEXTS,),
-    "rules list": (NextStep("dcc data findings", "what they found"),),
-    "rules waive": (NextStep("dcc crawl", "judges what it concerns again"),),
-    "rules revoke": (NextStep("dcc crawl", "judges what it concerns again"),),
-    "rules waivers": (NextStep("dcc data findings", "what rules found"),),
-    "reference list": (NextStep("dcc reference refresh", "retrieves them again"),),
-    "reference refresh": (NextStep("dcc crawl", "judges again what has findings by them"),),
-    "validate": (
-        NextStep("dcc explain {kind}", "what this means", codes=(1,)),
-        NextStep("dcc crawl", "collects what is uploaded"),
-    ),
-    "replay": (
-        NextStep("dcc replay --page replay.html", "the same as a page", needs="unwritten"),
-        NextStep("dcc data causes", "what is wrong at present"),
-    ),
-    "doctor": (
-        NextStep("dcc init", "makes the databases", (4,), needs="unmade"),
-        NextStep("dcc source add", "registers a centre and its file source: it asks", (1,), needs="without_sources"),
-        _STATUS,
-    ),
-    "upgrade": (
-        NextStep("dcc init", "brings the databases up to date; back up first: dcc backup", (1,), needs="pending"),
-        NextStep("dcc doctor", "whether the installation is fit to work"),
-    ),
-    "staging list": (NextStep("dcc staging clean --dry-run", "what would be removed"),),
-    "staging clean": (NextStep("dcc staging list", "what is left"),),
-    "backup": (NextStep("dcc backup --verify {directory}", "whether it could be restored"),),
-    "restore": (NextStep("dcc instance rebuild", "has the Dagster UI show what was restored; then a crawl"),),
-    "migrate-storage": (NextStep("dcc doctor", "whether the installation is fit to work"),),
-    "instance rebuild": (NextStep("dcc ui", "opens the Dagster UI on it"),),
-    "settings": (NextStep("dcc doctor", "whether the installation is fit to work"),),
-    "explain": (
-        NextStep("dcc data findings --each --rule {explained_rule}", "what it found"),
-        NextStep("dcc zips --phase {explained_phase} --status {explained_status}", "the submissions there"),
-        NextStep("dcc zips --phase {explained_phase}", "the submissions there"),
-        NextStep("dcc zips --status {explained_status}", "the submissions there"),
-        NextStep("dcc zips --code {explained_error}", "the submissions with it"),
-        NextStep("dcc session list", "why each session ended", needs="of_session"),
-        NextStep("dcc source list", "all file sources", needs="of_source"),
-        NextStep("dcc doctor", "whether the installation is fit to work", needs="of_platform"),
-    ),
-    "example": (NextStep("dcc validate {directory}", "checks its archives as the platform would"),),
-    "manifest": (NextStep("dcc validate {path}", "checks the documents as the platform would"),),
-}
+_LINE = re.compile(r"^([a-z ,-]+?)(?: ([\d,]+))?(?: \?(\w+))?: (.+)  # (.+)$", re.MULTILINE)
+NEXT: Final[dict[str, list[NextStep]]] = defaultdict(list)
+"""What is suggested after each command, the first one first that can be."""
+for _commands, _codes, _needs, _next, _why in _LINE.findall(_TABLE):
+    for _command in _commands.split(", "):
+        NEXT[_command].append(NextStep(_next, _why, tuple(map(int, (_codes or "0").split(","))), _needs))
 
 _FACTS = "dcc.facts"
 _RUN = "dcc.run"

@@ -18,7 +18,8 @@ from enum import Enum, IntEnum
 from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import NoneType
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,7 +28,10 @@ from dcc.runtime.legible_text import cell_width, legible, legible_json, wrapped
 from dcc.runtime.logging_setup import log_plan
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from dcc.tracker.session_statistics import ExpectedWork
+
 
 COLOURS = {
     "failed": "red",
@@ -63,7 +67,7 @@ def printable(value: object) -> str:
     return legible(text)
 
 
-def json_ready(value: object) -> object:
+def json_ready(value: object) -> Any:
     """A value in JSON's types: classes of data as objects, times in ISO 8601 and UTC, phases and statuses by name.
 
     Messages are in English.
@@ -95,14 +99,6 @@ def fields_of(value: object, *names: str, **renamed: str) -> dict[str, object]:
     return {key: getattr(value, attribute) for key, attribute in attributes.items()}
 
 
-def json_object(value: object) -> dict[str, object]:
-    """A dataclass or mapping as a JSON object (see `json_ready`)."""
-    ready = json_ready(value)
-    if not isinstance(ready, dict):
-        raise TypeError(f"{type(value).__name__} is no object in JSON.")
-    return ready
-
-
 def echo_json(value: object) -> None:
     """Print a value as indented JSON on standard output."""
     click.echo(legible_json(json.dumps(json_ready(value), indent=2, ensure_ascii=False)))
@@ -128,21 +124,37 @@ def echo_result(value: object, *lines: str, as_json: bool) -> None:
 
 
 def echo_list(
-    values: object,
-    headers: Sequence[str],
-    rows: Sequence[Sequence[object]],
+    entries: Sequence[Any],
+    columns: str,
     *,
-    as_json: bool,
+    as_json: bool = False,
+    as_object: Callable[[Any], object] | None = None,
+    indent: str = "",
     flexible: Sequence[str] = (),
     none: str = "",
+    **cells: Callable[[Any], object],
 ) -> None:
-    """Print a list: its values as JSON, or its rows as a table, or what to say of `none`."""
+    """Print a list: its entries as JSON, or as a table, or what to say of `none`.
+
+    `columns` are headers, each with the key or attribute whose values it shows if that has another name, such as
+    `code=short_name, revoked by`. `cells` makes what is neither; True and False are yes and no. JSON has `as_object` of
+    each entry. `flexible`: see `echo_table`.
+    """
     if as_json:
-        echo_json(values)
+        echo_json([as_object(entry) for entry in entries] if as_object else entries)
         return
-    echo_table(headers, rows, flexible=flexible)
+    named = [column.partition("=") for column in columns.split(", ")]
+    rows = [[_cell(entry, name or header.replace(" ", "_"), cells) for header, _, name in named] for entry in entries]
+    echo_table([header for header, _, _ in named], rows, indent=indent, flexible=flexible)
     if not rows and none:
         click.echo(none)
+
+
+def _cell(entry: Any, name: str, cells: Mapping[str, Callable[[Any], object]]) -> object:
+    if name in cells:
+        return cells[name](entry)
+    value = entry[name] if isinstance(entry, Mapping) else getattr(entry, name)
+    return ("yes" if value else "no") if isinstance(value, bool) else value
 
 
 def terminal_width() -> int | None:
@@ -197,7 +209,7 @@ def echo_table(
         _Column(
             header,
             [printable(row[i]) for row in rows],
-            all(isinstance(row[i], int | float) or row[i] is None for row in rows),
+            all(type(row[i]) in (int, float, NoneType) for row in rows),
             header in flexible,
         )
         for i, header in enumerate(headers)
@@ -283,15 +295,30 @@ def _line(
     return _GAP.join(parts).rstrip()
 
 
+def progress_bars() -> Progress:
+    """Bars on the terminal that standard error is, and a console to print above them; disabled if it is none."""
+    from rich import progress
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    return progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+        disable=not console.is_terminal,
+    )
+
+
 @contextmanager
 def progress_shown() -> Iterator[Callable[[str, int, int | None], None]]:
     """A function that shows what is done, how far and of how much, on a terminal only."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+    with progress_bars() as bars:
         bar = bars.add_task("", total=None)
 
         def show(what: str, done: int, total: int | None) -> None:
@@ -319,11 +346,9 @@ def expected_text(work: ExpectedWork) -> str:
     size = byte_size(work.bytes) if work.bytes else ""
     if work.seconds is None:
         return size
-    minutes = int(work.seconds // 60)
-    about = (
-        f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min" if minutes else "1 min at most"
-    )
-    return ", ".join(filter(None, [size, f"about {about}" if minutes else about]))
+    hours, minutes = divmod(int(work.seconds // 60), 60)
+    about = f"about {hours} h {minutes} min" if hours else f"about {minutes} min" if minutes else "1 min at most"
+    return ", ".join(filter(None, [size, about]))
 
 
 def byte_size(size: int | None) -> str:

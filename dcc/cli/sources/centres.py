@@ -85,11 +85,7 @@ def list_centres(as_json: bool) -> None:
         entries = centres.list_centres(connection)
     echo_list(
         entries,
-        ("code", "name", "iMits", "e-mail", "active", "sources"),
-        [
-            (e.short_name, e.full_name, e.imits_name, e.email, "yes" if e.is_active else "no", e.sources)
-            for e in entries
-        ],
+        "code=short_name, name=full_name, iMits=imits_name, e-mail=email, active=is_active, sources",
         as_json=as_json,
         none="No centre is registered. Add one: dcc centre add H",
     )
@@ -181,8 +177,7 @@ def list_delegations(everything: bool, as_json: bool) -> None:
         entries = centres.list_delegations(connection, everything=everything)
     echo_list(
         entries,
-        ("owner", "speaks for it", "recorded by", "since", "until", "revoked", "by"),
-        [(e.owner, e.delegate, e.recorded_by, e.created, e.until, e.revoked, e.revoked_by) for e in entries],
+        "owner, speaks for it=delegate, recorded by, since=created, until, revoked, by=revoked_by",
         as_json=as_json,
         none="No centre speaks for another one. To record that one does: dcc centre delegate H --to J",
     )

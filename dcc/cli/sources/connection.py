@@ -19,17 +19,26 @@ from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, fields_of, printable, terminal_width, warn
 from dcc.cli.shell.parameter_types import ID
-from dcc.cli.sources.add_dialog import AgreedSource, ask_for_source, protocols
-from dcc.cli.sources.source_options import checked_address, delta_option, listing_extent, source_options, tls_trust
-from dcc.cli.sources.trial import (
+from dcc.cli.sources.add_dialog import (
+    AgreedSource,
     Trial,
+    ask_for_source,
     echo_progress,
     host_key_to_pin,
     list_directories,
     listing_line,
+    protocols,
     told_without_folders,
 )
-from dcc.errors import ConfigurationError, HostKeyUnknownError, NotFoundError, SourceError, UnreachableError
+from dcc.cli.sources.source import (
+    checked_address,
+    delta_option,
+    listing_extent,
+    source_options,
+    stored_address,
+    tls_trust,
+)
+from dcc.errors import ConfigurationError, HostKeyUnknownError, SourceError, UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -77,12 +86,8 @@ _accept_option = click.option(
 @click.option("--no-test", is_flag=True, help="Register it without connecting to it.")
 @json_option
 def add(
-    centre: str,
     protocol: str | None,
-    hostname: str,
-    username: str,
     accesskey: str,
-    base_path: str,
     plain: bool,
     accept_host_key: bool,
     delta: str,
@@ -93,7 +98,10 @@ def add(
     tls_fingerprints: tuple[str, ...],
     no_test: bool,
     as_json: bool,
-    **policy: Any,
+    every: str | None,
+    schedule: str | None,
+    windows: str | None,
+    **place: Any,
 ) -> None:
     """Register a source; a program that reads the output gets its id.
 
@@ -124,20 +132,17 @@ def add(
     from dcc.tracker.register import file_sources
     from dcc.tracker.register.source_addresses import is_plain_password, policy_columns
 
+    policy = {"every": every, "schedule": schedule, "windows": windows}
     policy_columns(**policy)
     settings = settings_from_environment()
-    extent = listing_extent(depth, include, exclude)
-    missing = _missing_options(centre, protocol, hostname, base_path)
+    missing = _missing_options(protocol, **place)
     given = SourceAddress(
         id=0,
-        centre=centre,
         protocol=protocol or "",
-        hostname=hostname,
-        username=username,
         accesskey=SecretStr(read_accesskey(accesskey, plain=plain)),
-        base_path=base_path,
         delta=DeltaStrategy(delta),
-        extent=extent,
+        extent=listing_extent(depth, include, exclude),
+        **place,
     )
     trust = partial(tls_trust, authorities=tls_ca, fingerprints=tls_fingerprints)
     with open_tracker(settings) as tracker:
@@ -162,7 +167,7 @@ def add(
     _report_addition(source_id, keys, warnings, others, as_json)
 
 
-def _missing_options(centre: str, protocol: str | None, hostname: str, base_path: str) -> list[str]:
+def _missing_options(protocol: str | None, centre: str, hostname: str, base_path: str, **_: str) -> list[str]:
     """The options that a person must still give. Raises ConfigurationError without a terminal to ask at."""
     where = {"--base-path": base_path} if protocol == "file" else {"--hostname": hostname} if protocol else {}
     missing = [name for name, value in ({"--centre": centre, "--protocol": protocol} | where).items() if not value]
@@ -244,17 +249,6 @@ def _report_addition(
         echo_json({"id": source_id, "fingerprints": fingerprints, "warnings": [*warnings, *shared]})
     else:
         click.echo(source_id if terminal_width() is None else f"Registered file source {source_id}.")
-
-
-def stored_address(tracker: Engine, source_id: int) -> SourceAddress:
-    """The address of a registered source, whatever its state. Raises NotFoundError."""
-    from dcc.tracker.register.source_addresses import load_addresses
-
-    with tracker.connect() as connection:
-        found = load_addresses(connection, ids=[source_id], only_crawlable=False)
-    if not found:
-        raise NotFoundError(f"No file source {source_id} exists. See `dcc source list`.")
-    return found[0]
 
 
 @command(examples=["dcc source test 3"], exits={4: "it could not be reached, or refused a request"})

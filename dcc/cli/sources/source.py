@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -14,41 +17,130 @@ from dcc.cli.shell.context import (
     confirmed,
     json_option,
     open_tracker,
+    options,
     read_accesskey,
     reading_tracker,
     settings_from_environment,
     user_name,
     writing_tracker,
 )
-from dcc.cli.shell.group import CommandGroup, command
+from dcc.cli.shell.group import CommandGroup
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, echo_rows, json_object
+from dcc.cli.shell.output import echo_list, fields_of, json_ready, warn
 from dcc.cli.shell.parameter_types import ID
-from dcc.cli.sources.source_options import delta_option, listing_extent, source_options, tls_trust
-from dcc.errors import ConfigurationError
+from dcc.errors import ConfigurationError, NotFoundError
 from dcc.messages import count_of
 
 if TYPE_CHECKING:
-    from dcc.sources.base import Extent
+    from sqlalchemy import Engine
+
+    from dcc.reports.causes.skipped_archives import SkippedEntry
+    from dcc.sources.base import Extent, SourceAddress
     from dcc.sources.crawl_policy import CrawlDue
+    from dcc.tracker.register.file_sources import SourceEntry
+    from dcc.tracker.register.source_addresses import TlsTrust
+
+_Command = TypeVar("_Command", bound=Callable[..., None])
+_STRATEGIES = ("disabled", "initial", "additive", "full")
+source_options = options(
+    click.option("--depth", type=click.IntRange(0, 16), help="Levels of folders to list below add, edit, delete."),
+    click.option("--include", metavar="PATTERN", multiple=True, help="List only archives like 2024/*; repeatable."),
+    click.option("--exclude", metavar="PATTERN", multiple=True, help="Leave out archives and folders; repeatable."),
+    click.option("--every", metavar="AGE", help="List it once so often, such as 6h or 7d; else in every session."),
+    click.option("--schedule", metavar="TIMES", help="List it at these times, such as 'Mon 06:00 Europe/London'."),
+    click.option(
+        "--window", "windows", metavar="TIMES", help="When it may be used, such as '20:00-06:00 Europe/London'."
+    ),
+    click.option("--tls-ca", metavar="FILE", help="Trust the authorities in this PEM file, in place of the system's."),
+    click.option(
+        "--tls-fingerprint",
+        "tls_fingerprints",
+        metavar="SHA256:...",
+        multiple=True,
+        help="Trust this certificate of an ftps or https server; may be repeated.",
+    ),
+)
+"""What is listed and when, and the certificates that are trusted."""
+
+
+def checked_address(address: SourceAddress) -> SourceAddress:
+    """The address of a new source, a folder's as an absolute path. Raises ConfigurationError for an invalid one."""
+    from dcc.sources.access import parse_hostname
+
+    if address.protocol == "file":
+        if not address.base_path:
+            raise ConfigurationError("A source of the protocol file needs the folder's path: --base-path.")
+        base_path = absolute_path(address.base_path)
+        return replace(address, hostname=address.hostname or "localhost", base_path=base_path)
+    if not address.hostname:
+        raise ConfigurationError(
+            f"A source of the protocol {address.protocol} needs its server: --hostname HOST or HOST:PORT."
+        )
+    parse_hostname(address.hostname, 1)
+    return address
+
+
+def stored_address(tracker: Engine, source_id: int) -> SourceAddress:
+    """The address of a registered source, whatever its state. Raises NotFoundError."""
+    from dcc.tracker.register.source_addresses import load_addresses
+
+    with tracker.connect() as connection:
+        found = load_addresses(connection, ids=[source_id], only_crawlable=False)
+    if not found:
+        raise NotFoundError(f"No file source {source_id} exists. See `dcc source list`.")
+    return found[0]
+
+
+def listing_extent(
+    depth: int | None, include: tuple[str, ...], exclude: tuple[str, ...], present: Extent | None = None
+) -> Extent:
+    """The extent of the options; missing options leave the present value, and empty text removes it."""
+    from dcc.sources.base import PLAIN, Extent
+
+    before = PLAIN if present is None else present
+    return Extent(
+        before.depth if depth is None else depth,
+        tuple(filter(None, include)) if include else before.include,
+        tuple(filter(None, exclude)) if exclude else before.exclude,
+    )
+
+
+def delta_option(default: str | None = None) -> Callable[[_Command], _Command]:
+    """The option `--delta`."""
+    return click.option(
+        "--delta",
+        type=click.Choice(_STRATEGIES),
+        default=default,
+        show_default=default is not None,
+        help="What is recorded of archives fetched before: disabled, nothing; initial, how they are listed; additive, "
+        "what changed or went too; full: and the withdrawal of what went is proposed.",
+    )
+
+
+def tls_trust(protocol: str, authorities: str | None, fingerprints: tuple[str, ...]) -> TlsTrust:
+    """The trust of the options; empty text removes earlier trust.
+
+    Raises ConfigurationError for a protocol without TLS, a file without certificates, and an invalid fingerprint.
+    """
+    from dcc.sources.certificates import parse_fingerprint, read_authorities
+    from dcc.tracker.register.source_addresses import TlsTrust
+
+    if (authorities or any(fingerprints)) and protocol not in ("ftps", "https"):
+        raise ConfigurationError(
+            f"A source of the protocol {protocol} shows no TLS certificate. Leave --tls-ca and --tls-fingerprint out."
+        )
+    return TlsTrust(
+        None if authorities is None else read_authorities(Path(authorities).expanduser()) if authorities else [],
+        [parse_fingerprint(text) for text in fingerprints if text] if fingerprints else None,
+    )
+
 
 _TRUSTED = "host key or certificate"
 _STATES = ("available", "maintenance", "removed")
-_COMMANDS = {
-    "add": "dcc.cli.sources.connection:add",
-    "list": "dcc.cli.sources.source:list_sources",
-    "test": "dcc.cli.sources.connection:test",
-    "why": "dcc.cli.sources.ignored_archives:why",
-    "missing": "dcc.cli.sources.ignored_archives:missing",
-    "change": "dcc.cli.sources.source:change",
-    "set-state": "dcc.cli.sources.source:set_state",
-    "pause": "dcc.cli.sources.source:pause",
-    "resume": "dcc.cli.sources.source:resume",
-    "remove": "dcc.cli.sources.source:remove",
-}
+_CONNECTING = {"add": "dcc.cli.sources.connection:add", "test": "dcc.cli.sources.connection:test"}
 
 
-@click.command(cls=CommandGroup, lazy_commands=_COMMANDS)
+@click.group(cls=CommandGroup, lazy_commands=_CONNECTING)
 def source() -> None:
     """Register, list, test, change and remove sources.
 
@@ -57,7 +149,7 @@ def source() -> None:
     """
 
 
-@command("list")
+@source.command("list")
 @json_option
 def list_sources(as_json: bool) -> None:
     """List the registered sources.
@@ -80,30 +172,26 @@ def list_sources(as_json: bool) -> None:
     with reading_tracker(settings) as connection:
         entries = file_sources.list_sources(connection)
         dues = load_crawl_dues(connection, settings.source_failure_limit)
-    if as_json:
-        echo_json([{**json_object(entry), "due": due_json(dues.get(entry.id))} for entry in entries])
-        return
-    rows = [
-        {
-            "id": e.id,
-            "centre": e.centre,
-            "server": f"{e.protocol}://{e.hostname}",
-            "user": e.username,
-            "access key": e.accesskey,
-            "base path": e.base_path,
-            "state": e.state if e.centre_active else f"{e.state}, centre inactive",
-            "crawled": "" if e.id not in dues else dues[e.id].description,
-            "hosts": e.hosted,
-            "delta": e.delta,
-            "listed": _listed(e.extent),
-            _TRUSTED: " ".join([*e.fingerprints, *e.tls_fingerprints, *(f"CA {each}" for each in e.tls_authorities)]),
-        }
-        for e in entries
-    ]
-    echo_rows(rows, [_TRUSTED, "listed", "delta", "access key", "base path", "user", "crawled", "state"])
-    if not entries:
-        click.echo("No file source is registered. Add one: dcc source add")
+    echo_list(
+        entries,
+        "id, centre, server, user=username, access key=accesskey, base path, state, crawled, hosts=hosted, delta, "
+        f"listed, {_TRUSTED}=trusted",
+        as_json=as_json,
+        as_object=lambda e: {**json_ready(e), "due": due_json(dues.get(e.id))},
+        server=lambda e: f"{e.protocol}://{e.hostname}",
+        state=state_text,
+        crawled=lambda e: dues[e.id].description if e.id in dues else "",
+        listed=lambda e: _listed(e.extent),
+        trusted=lambda e: " ".join([*e.fingerprints, *e.tls_fingerprints, *(f"CA {one}" for one in e.tls_authorities)]),
+        flexible=[_TRUSTED, "listed", "delta", "access key", "base path", "user", "crawled", "state"],
+        none="No file source is registered. Add one: dcc source add",
+    )
     note_facts(first=next((e.id for e in entries if e.state != "removed"), None))
+
+
+def state_text(entry: SourceEntry) -> str:
+    """The state of a source, and whether its centre is inactive."""
+    return entry.state if entry.centre_active else f"{entry.state}, centre inactive"
 
 
 def due_json(due: CrawlDue | None) -> object:
@@ -117,7 +205,7 @@ def _listed(extent: Extent) -> str:
     return " ".join([*depth, *extent.include, *(f"not {pattern}" for pattern in extent.exclude)])
 
 
-@command("set-state", examples=["dcc source set-state 3 maintenance"])
+@source.command("set-state", examples=["dcc source set-state 3 maintenance"])
 @click.argument("source_id", metavar="ID", type=ID)
 @click.argument("state", type=click.Choice(_STATES))
 def set_state(source_id: int, state: str) -> None:
@@ -133,7 +221,7 @@ def set_state(source_id: int, state: str) -> None:
     click.echo(f"File source {source_id} is in the state {state}.")
 
 
-@command(
+@source.command(
     examples=[
         "dcc source change 3 --accesskey env:HARWELL_PASSWORD",
         "dcc source change 3 --tls-ca harwell-ca.pem",
@@ -209,7 +297,7 @@ def change(
     click.echo(f"Changed file source {source_id}.")
 
 
-@command(examples=["dcc source remove 3"])
+@source.command(examples=["dcc source remove 3"])
 @click.argument("source_id", metavar="ID", type=ID)
 @click.option("--purge", is_flag=True, help="Delete it, with the download attempts and documents that came from it.")
 @click.option("--yes", is_flag=True, help="Answer the question that --purge asks.")
@@ -240,7 +328,7 @@ def remove(source_id: int, purge: bool, yes: bool) -> None:
         click.echo(settings.labelled(text))
 
 
-@command(examples=['dcc source pause 3 --reason "Harwell moves its server" --until 2026-12-01'])
+@source.command(examples=['dcc source pause 3 --reason "Harwell moves its server" --until 2026-12-01'])
 @click.argument("source_id", metavar="ID", type=ID)
 @click.option("--reason", required=True, help="Why, for whoever wonders.")
 @click.option(
@@ -267,7 +355,7 @@ def pause(source_id: int, reason: str, until: datetime | None) -> None:
     click.echo(f"File source {source_id} is paused {ends}.")
 
 
-@command(examples=["dcc source resume 3"])
+@source.command(examples=["dcc source resume 3"])
 @click.argument("source_id", metavar="ID", type=ID)
 def resume(source_id: int) -> None:
     """Have source ID crawled again: end its pause, and forget its failures.
@@ -287,3 +375,102 @@ def resume(source_id: int) -> None:
     forgotten = "; its failures are forgotten" if before is not None and before.why is DueReason.FAILING else ""
     following = "The next session crawls it" if after is None or after.is_due else f"It is {after}"
     click.echo(f"File source {source_id} {was}{forgotten}. {following}.")
+
+
+@source.command(
+    examples=["dcc source why", "dcc source why 3", "dcc source why 3 --look", "dcc source why --centre H"],
+    exits={4: "--look could not reach one of them, all others are shown"},
+)
+@click.argument("source_id", metavar="[ID]", type=ID, required=False)
+@click.option("--centre", metavar="CODE", help="Of all sources of this centre.")
+@click.option("--look", is_flag=True, help="List the source now, to name entries that are ignored.")
+@click.option("--language", metavar="CODE", help="Such as de; DCC_LANGUAGE unless given.")
+@json_option
+@click.pass_context
+def why(
+    ctx: click.Context, source_id: int | None, centre: str | None, look: bool, language: str | None, as_json: bool
+) -> None:
+    """Show which archives of source ID were not fetched, and why.
+
+    Without ID, of all sources. A crawl fetches archives that are new and whose names conform. This shows the reason for
+    all others, and who must act. The source is not crawled or could not be listed. A name was refused, or an entry
+    is no archive. An archive failed, changed after it was fetched, or was fetched before.
+
+    \b
+    JSON: a list of {"source", "entry" (null: the source as a whole), "why", "reason", "acts", "number"}
+    """
+
+    from dcc.declarations import ACTOR_NAMES
+    from dcc.reports.causes.skipped_archives import ignored_entries, skipped_entries
+    from dcc.reports.languages import load_catalogue
+    from dcc.session.crawling import list_source
+    from dcc.tracker.queries.zip_action_lists import require_centre
+    from dcc.tracker.register import file_sources
+    from dcc.tracker.register.source_addresses import load_crawl_dues
+
+    if source_id is not None and centre is not None:
+        raise ConfigurationError("Give the ID of a file source, or --centre, not both.")
+    settings = settings_from_environment()
+    catalogue = load_catalogue(language, settings)
+    skipped: list[tuple[int, str, SkippedEntry]] = []
+    exit_code = 0
+    with open_tracker(settings) as tracker:
+        with tracker.connect() as connection:
+            if centre is not None:
+                require_centre(connection, centre)
+            entries = [] if source_id is not None else file_sources.list_sources(connection)
+        of_centre = [one.id for one in entries if centre in (None, one.centre) and one.state != "removed"]
+        for each in of_centre if source_id is None else [source_id]:
+            with tracker.connect() as connection:
+                due = load_crawl_dues(connection, settings.source_failure_limit).get(each)
+                rows = skipped_entries(connection, each, due=due)
+            if look:
+                listing = list_source(stored_address(tracker, each), settings)
+                rows += ignored_entries(listing.listings)
+                if listing.error is not None:
+                    warn(str(listing.error))
+                    exit_code = exit_code if listing.listings else max(exit_code, listing.error.exit_code)
+            skipped += [(each, row.reason(catalogue, for_wranglers=True), row) for row in rows]
+    why_not, who_acts = catalogue.say("why it was not taken"), catalogue.say("who acts")
+    echo_list(
+        [
+            {"source": source, "reason": reason, **fields_of(row, "entry", "why", "acts", "number")}
+            for source, reason, row in skipped
+        ],
+        f"{catalogue.say('source')}=source, {catalogue.say('entry')}=entry, {why_not}=reason, {who_acts}=acts",
+        acts=lambda one: catalogue.say(ACTOR_NAMES[one["acts"]]),
+        as_json=as_json,
+        flexible=[why_not, who_acts],
+        none=catalogue.say("Nothing was kept from being taken: every entry is new."),
+    )
+    ctx.exit(exit_code)
+
+
+@source.command(examples=["dcc source missing", "dcc source missing 3"])
+@click.argument("source_id", metavar="[ID]", type=ID, required=False)
+@json_option
+def missing(source_id: int | None, as_json: bool) -> None:
+    """List archives that source ID no longer lists.
+
+    Without ID, of all sources. A listing that lost many archives at once counts only after the next one confirms it.
+
+    \b
+    JSON: a list of {"source", "zip", "since", "believed" (false: the next listing decides), "loaded"
+      (documents of it stand), "elsewhere" (another source hosts it), "proposal" (state of the
+      proposal to withdraw it, or null)}
+    """
+    from dcc.tracker.hostings.changed_archives import missing_archives
+    from dcc.tracker.register import file_sources
+
+    with reading_tracker() as connection:
+        if source_id is not None:
+            file_sources.list_sources(connection, [source_id])
+        found = missing_archives(connection, source_id)
+    names = ("source", "since", "believed", "loaded", "elsewhere", "proposal")
+    echo_list(
+        [{"zip": str(archive.key), **fields_of(archive, *names)} for archive in found],
+        "source, submission=zip, missing since=since, loaded, elsewhere, withdrawal=proposal",
+        since=lambda one: one["since"] if one["believed"] else f"{one['since']}, not believed yet",
+        as_json=as_json,
+        none="Every archive that was listed before is listed now.",
+    )

@@ -1,4 +1,4 @@
-"""`dcc archive`: the bytes that centres submitted, and decisions on archives on another centre's source."""
+"""`dcc archive`, `dcc data document` and `record`: the archives that centres submitted, and what is in them."""
 
 from __future__ import annotations
 
@@ -7,30 +7,37 @@ import shutil
 import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dcc.cli.shell.context import (
     json_option,
+    open_tracker,
     options,
     parse_zip_key,
+    reading_qc,
     reading_tracker,
     settings_from_environment,
     user_name,
+    writing_file,
     writing_tracker,
 )
-from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import byte_size, echo_json, echo_list, echo_result, echo_table, fields_of, warn
-from dcc.cli.shell.parameter_types import ID
+from dcc.cli.shell.group import CommandGroup, command
+from dcc.cli.shell.output import byte_size, echo_json, echo_list, echo_result, echo_table, fields_of, printable, warn
+from dcc.cli.shell.parameter_types import COUNT, ID
 from dcc.errors import ArchiveError, ConfigurationError, NotFoundError, StoredObjectLostError
 from dcc.messages import count_of
 
 if TYPE_CHECKING:
-    from dcc.settings import Settings
-    from dcc.tracker.archive_access import Attempt
-    from dcc.tracker.hostings.foreign_archives import Decline
+    from collections.abc import Iterable
 
+    from dcc.operations.archive_audits import AuditResult
+    from dcc.operations.overview import LostArchive
+    from dcc.qc.rows.loading import FoundDocument, StoredRecord
+    from dcc.settings import Settings
+    from dcc.tracker.archive_access import Attempt, SubmittedDocument
+    from dcc.tracker.hostings.foreign_archives import Decline
 
 _CHUNK = 256 * 1024
 _CONTROLS = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")
@@ -43,14 +50,9 @@ _attempt_option = click.option(
     "--attempt", type=ID, metavar="ID", help="Of this attempt, as `dcc archive list` shows them; by default the last."
 )
 _archive_or_document = options(click.argument("archive"), click.argument("document", required=False), _attempt_option)
-_PLACES = {
-    "status": "dcc.cli.installation.archive_store:status",
-    "audit": "dcc.cli.installation.archive_store:audit",
-    "repair": "dcc.cli.installation.archive_store:repair",
-}
 
 
-@click.group(cls=CommandGroup, lazy_commands=_PLACES)
+@click.group(cls=CommandGroup)
 def archive() -> None:
     """Show stored archives; look after them; decline some.
 
@@ -86,26 +88,24 @@ def list_files(archive: str, attempt: int | None, as_json: bool) -> None:
 
     settings = settings_from_environment()
     attempts, chosen = _attempts(settings, archive, attempt)
-    files: list[tuple[str, int]] | None = None
-    problem: str | None = None
+    files, problem = None, None
     try:
         with _member(settings, chosen, None) as path:
             members = archive_members(path, chosen.key.file_name, ArchiveLimits.from_settings(settings))
-            files = [(member.path, member.size_bytes) for member in members]
+            files = [fields_of(member, "path", "size_bytes") for member in members]
     except (ArchiveError, StoredObjectLostError) as error:
         problem = str(error)
     if as_json:
-        named = None if files is None else [{"path": path, "size_bytes": size} for path, size in files]
-        echo_json({"attempts": attempts, "attempt": chosen.id, "files": named, "problem": problem})
+        echo_json({"attempts": attempts, "attempt": chosen.id, "files": files, "problem": problem})
     else:
-        shown = [
-            (one.id, str(one.key), one.source, one.requested, byte_size(one.size_bytes), one.sha256) for one in attempts
-        ]
-        headers = ("attempt", "archive", "source", "requested", "size", "sha256")
-        echo_table(headers, shown, flexible=["sha256", "source", "requested"])
+        columns, flexible = (
+            "attempt=id, archive=key, source, requested, size, sha256",
+            ["sha256", "source", "requested"],
+        )
+        echo_list(attempts, columns, flexible=flexible, size=lambda one: byte_size(one.size_bytes))
         if files is not None:
             click.echo(f"\n{count_of(len(files), 'file')} of attempt {chosen.id}:")
-            echo_table(("size", "path"), [(byte_size(size), name) for name, size in files], indent="  ")
+            echo_list(files, "size, path", indent="  ", size=lambda one: byte_size(one["size_bytes"]))
         if problem is not None:
             warn(problem)
     if problem is not None:
@@ -135,14 +135,8 @@ def get(archive: str, document: str | None, attempt: int | None, output: Path | 
     place = output or Path(chosen.key.file_name if document is None else document.rpartition("/")[2])
     if place.exists():
         raise ConfigurationError(f"{place} exists. Give another name with --output, or move it away.")
-    with _member(settings, chosen, document) as path:
-        try:
-            with place.open("xb") as file, path.open("rb") as content:
-                shutil.copyfileobj(content, file, _CHUNK)
-        except OSError as error:
-            raise ConfigurationError(
-                f"{place} cannot be written: {error.strerror or error}. Name another file."
-            ) from error
+    with _member(settings, chosen, document) as path, writing_file(place):
+        shutil.copyfile(path, place)
     click.echo(f"{place} written.")
 
 
@@ -243,8 +237,7 @@ def declined(everything: bool, as_json: bool) -> None:
         entries = list_declines(connection, everything=everything)
     echo_list(
         [_as_json(entry) for entry in entries],
-        ("submission", "by", "when", "reason", "taken back", "revoked by"),
-        [(str(e.key), e.declined_by, e.created, e.reason, e.revoked, e.revoked_by) for e in entries],
+        "submission=zip, by=declined_by, when=created, reason, taken back=revoked, revoked by",
         as_json=as_json,
         flexible=["reason", "revoked by", "taken back", "by", "when"],
         none="No archive is turned down. Held ones are listed by: dcc status",
@@ -256,3 +249,285 @@ def _as_json(entry: Decline) -> dict[str, object]:
         "zip": str(entry.key),
         **fields_of(entry, "owner", "declined_by", "reason", "created", "revoked", "revoked_by"),
     }
+
+
+@archive.command(
+    examples=["dcc archive audit", "dcc archive audit --all --replica s3://archives/dcc"],
+    exits={1: "a copy is bad or missing, or an archive is lost", 4: "a replica or the tracker cannot be reached"},
+)
+@click.option("--replica", metavar="URL", help="Only this one, as in DCC_ARCHIVE_REPLICAS.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="All copies, not only those whose turn it is. Where all are lost, begin again.",
+)
+@json_option
+def audit(replica: str | None, everything: bool, as_json: bool) -> None:
+    """Read copies of the archive store, and repair bad ones.
+
+    Those whose turn it is: each night's share lets every copy have its turn within DCC_ARCHIVE_AUDIT_DAYS. Copies that
+    a replica lacks are made first. A bad or missing copy is replaced from a good one, from staging or from its source;
+    the old bytes are put aside, below `bad` in the replica.
+
+    \b
+    JSON: {"audits": a list of {"replica", "started", "finished", "requested_by", "copies" (read),
+      "bad", "missing", "repaired", "message" (why it ended early)}, "kept" (archives from
+      staging), "copied" (pending copies made), "removed" (archives older than
+      DCC_ARCHIVE_KEEP_DAYS), "lacking": by replica, why it lacks copies,
+      "lost": a list of {"sha256", "size_bytes", "archives"}}
+    """
+    from dcc.operations.archive_audits import audit_archives
+
+    settings = settings_from_environment()
+    with open_tracker(settings) as tracker:
+        done = audit_archives(tracker, settings, user_name(), replica=replica, everything=everything)
+    _show(done, as_json=as_json)
+
+
+@archive.command(
+    exits={1: "a copy is bad or missing, or an archive is lost", 4: "a replica or the tracker cannot be reached"}
+)
+@json_option
+def repair(as_json: bool) -> None:
+    """Make pending copies, and repair bad and missing ones.
+
+    Archives that are only in staging are kept, too. It repairs what audits found: `dcc archive audit` finds more.
+
+    JSON: as `dcc archive audit`
+    """
+    from dcc.operations.archive_audits import repair_archives
+
+    settings = settings_from_environment()
+    with open_tracker(settings) as tracker:
+        done = repair_archives(tracker, settings, user_name())
+    _show(done, as_json=as_json)
+
+
+@archive.command(
+    examples=["dcc archive status", "dcc archive status --audits --limit 5"],
+    exits={1: "an archive has no good copy (not with --audits)"},
+)
+@click.option("--audits", "history", is_flag=True, help="List the audits so far instead, newest first.")
+@click.option("--limit", type=COUNT, default=20, show_default=True, help="With --audits: how many.")
+@json_option
+def status(history: bool, limit: int, as_json: bool) -> None:
+    """Show what the archive store holds, and which copies are bad.
+
+    \b
+    JSON: {"archives", "bytes", "week": {"archives", "bytes"} (of the last seven days), "replicas":
+      a list of {"replica", "required", "copies": by state (good, pending, bad, missing)
+      {"archives", "size_bytes"}, "oldest_check", "last_audit": null or as of
+      `dcc archive audit`}, "lost": as of `dcc archive audit`}; with --audits: a list, as
+      "audits" of `dcc archive audit`
+    """
+    from dcc.operations.overview import store_overview
+    from dcc.tracker.stored_archives import audits
+
+    settings = settings_from_environment()
+    with reading_tracker(settings) as connection:
+        if history:
+            columns = (
+                "replica, started, finished, requested by, read=copies, bad, missing, repaired, ended early=message"
+            )
+            flexible = ["ended early", "requested by", "finished"]
+            none = "No copy was audited so far. Read those whose turn it is: dcc archive audit"
+            echo_list(audits(connection, limit), columns, as_json=as_json, flexible=flexible, none=none)
+            return
+        found = store_overview(connection, settings)
+    if as_json:
+        week = fields_of(found.week, "archives", bytes="size_bytes")
+        of_all = fields_of(found.archives, "archives", bytes="size_bytes")
+        echo_json({**of_all, "week": week, "replicas": found.replicas, "lost": _lost(found.lost)})
+    else:
+        click.echo(
+            f"{count_of(found.archives.archives, 'archive')}, {byte_size(found.archives.size_bytes)}; "
+            f"{found.week.archives:,} of {byte_size(found.week.size_bytes)} in the last 7 days."
+        )
+        states = list(found.replicas[0].copies)
+        echo_table(
+            ("replica", "required", *states, "size", "oldest check", "last audit"),
+            [
+                (
+                    replica.replica,
+                    "yes" if replica.required else "no",
+                    *(replica.copies[state].archives for state in states),
+                    byte_size(replica.copies["good"].size_bytes),
+                    replica.oldest_check,
+                    replica.last_audit and replica.last_audit.started,
+                )
+                for replica in found.replicas
+            ],
+        )
+        _warn_of_lost(found.lost)
+    if found.lost:
+        raise click.exceptions.Exit(1)
+
+
+def _show(done: AuditResult, *, as_json: bool) -> None:
+    if as_json:
+        caught_up = fields_of(done.caught_up, "lacking", kept="archives", copied="copies")
+        echo_json({"audits": done.audits, **caught_up, "removed": done.removed, "lost": _lost(done.lost)})
+    else:
+        if done.caught_up.archives or done.caught_up.copies:
+            click.echo(
+                f"Kept {count_of(done.caught_up.archives, 'archive')} from staging, and made "
+                f"{count_of(done.caught_up.copies, 'pending copy')}."
+            )
+        if done.removed:
+            click.echo(f"Removed {count_of(done.removed, 'archive')} older than DCC_ARCHIVE_KEEP_DAYS.")
+        for one in done.audits:
+            click.echo(
+                f"{printable(one.replica)}: read {one.copies:,}; {one.bad:,} bad, {one.missing:,} missing, "
+                f"{one.repaired:,} repaired."
+            )
+            if one.message is not None:
+                warn(f"The audit of {one.replica} ended early: {one.message}")
+        if not done.audits:
+            click.echo("No copy is known to be bad or missing.")
+        for notice in done.caught_up.notices:
+            warn(notice)
+        _warn_of_lost(done.lost)
+    if not done.is_intact:
+        raise click.exceptions.Exit(1)
+    if done.unreachable:
+        raise click.exceptions.Exit(4)
+
+
+def _lost(lost: Iterable[LostArchive]) -> list[dict[str, object]]:
+    return [{**fields_of(one, "sha256", "size_bytes"), "archives": [str(key) for key in one.keys]} for one in lost]
+
+
+def _warn_of_lost(lost: Iterable[LostArchive]) -> None:
+    for one in lost:
+        warn(f"No copy is good of {one}. Ask the centre for it, or restore it: then dcc archive repair.")
+
+
+@command(
+    examples=[
+        "dcc data document 12 > document.xml",
+        "dcc data document H.2013-10-31.1.specimen.impc.xml --rebuilt",
+        "dcc data document 12 --diff",
+    ],
+    exits={
+        1: "with --diff, they differ, or its archive is broken",
+        4: "a database or the archive store cannot be reached",
+    },
+)
+@click.argument("document", metavar="ID")
+@click.option("--rebuilt", is_flag=True, help="Build it from the rows of the QC database.")
+@click.option("--diff", "differ", is_flag=True, help="Compare the submitted one with the rebuilt one.")
+def document(document: str, rebuilt: bool, differ: bool) -> None:
+    """Print the XML of document ID.
+
+    ID is a document_id of the QC database, or the name of a document: then its last one. The XML is that which the
+    centre submitted, from the archive store or from staging. A name also finds a document that never came to the QC
+    database. --diff compares what both say, and not white space, comments, or the order of attributes.
+    """
+    from dcc.documents.reading import read_document
+    from dcc.documents.writing_xml import differences, document_pieces
+    from dcc.qc.rows.loading import find_document, load_document
+    from dcc.tracker.archive_access import delivered_document, fetched_document
+
+    if rebuilt and differ:
+        raise click.UsageError("Give --rebuilt or --diff, not both.")
+    settings = settings_from_environment()
+    with reading_qc(settings) as connection:
+        try:
+            found = find_document(connection, document)
+        except NotFoundError as error:
+            # The tracker also knows one that is not valid.
+            with reading_tracker(settings) as tracker:
+                submitted = None if rebuilt or differ else delivered_document(tracker, document)
+            if submitted is None:
+                raise NotFoundError(
+                    f"{error} `dcc archive cat ACTION/ZIP NAME` prints any file of an archive."
+                ) from None
+            with fetched_document(settings, submitted) as path:
+                echo_file(path)
+            return
+        if rebuilt:
+            found.require_rows()
+            for piece in document_pieces(found.kind, load_document(connection, found.id)):
+                click.echo(piece, nl=False)
+            return
+        with fetched_document(settings, _submitted(settings, found)) as path:
+            if not differ:
+                echo_file(path)
+                return
+            found.require_rows()
+            stored = load_document(connection, found.id)
+            line = None
+            for line in differences(found.kind, read_document(path, found.kind), stored):
+                click.echo(printable(line))
+    if line is not None:
+        raise click.exceptions.Exit(1)
+
+
+@command(
+    examples=["dcc data record specimen H-M000001 --centre H", "dcc data record experiment E-0001 --centre H --all"]
+)
+@click.argument("kind", type=click.Choice(["specimen", "experiment"]))
+@click.argument("record", metavar="ID")
+@click.option("--centre", metavar="CODE", required=True, help="The centre that submitted it.")
+@click.option("--all", "everything", is_flag=True, help="Earlier versions too, not only the current one.")
+@json_option
+def record(kind: str, record: str, centre: str, everything: bool, as_json: bool) -> None:
+    """Print a specimen or experiment, with its place.
+
+    As XML from the QC database, after its archive, document and line. An experiment can be several, with a sequence id
+    each.
+
+    \b
+    JSON: a list of {"kind", "centre", "id", "is_current", "zip_action", "place" (path in the
+      archive), "document" (its name), "document_id", "line", "sha256" (of the archive, or null),
+      "xml"}, oldest first
+    """
+    from dcc.qc.rows.loading import stored_records
+
+    settings = settings_from_environment()
+    with reading_qc(settings) as connection:
+        found = stored_records(connection, kind, centre, record, everything=everything)
+    if not found:
+        raise NotFoundError(
+            f"Centre {centre!r} has no current {kind} {record!r}. Both are case-sensitive; --all shows withdrawn ones, "
+            "and dcc data history the story of a specimen."
+        )
+    records = [_record_json(settings, one) for one in found]
+    if as_json:
+        echo_json(records)
+        return
+    for one in records:
+        place = f"{one['zip_action']}, {one['place']}, line {one['line']} (document {one['document_id']})"
+        click.echo(f"{printable(place)}{'' if one['is_current'] else ', not current'}")
+        for line in one["xml"].split("\n"):
+            click.echo(f"  {printable(line)}")
+
+
+def _record_json(settings: Settings, one: StoredRecord) -> dict[str, Any]:
+    try:
+        submitted = _submitted(settings, one.document)
+        place, sha256 = submitted.place, submitted.attempt.sha256
+    except NotFoundError:
+        place, sha256 = one.document.file_name, None
+    return {
+        **fields_of(one, "kind", "centre", "id", "is_current", "line"),
+        **fields_of(one.document, document="file_name", document_id="id"),
+        "zip_action": str(one.document.key),
+        "place": place,
+        "sha256": sha256,
+        "xml": "\n".join(one.xml),
+    }
+
+
+def _submitted(settings: Settings, found: FoundDocument) -> SubmittedDocument:
+    from dcc.tracker.archive_access import delivered_document
+
+    with reading_tracker(settings) as connection:
+        submitted = delivered_document(connection, found.file_name, found.key, found.md5)
+    if submitted is None:
+        raise NotFoundError(
+            f"The tracker knows no download with document {found.id}, {found.file_name} of {found.key}. What the QC "
+            f"database has of it: dcc data document {found.id} --rebuilt."
+        )
+    return submitted

@@ -10,7 +10,7 @@ import click
 from dcc.cli.shell.context import json_option, parse_zip_key, reading_tracker, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import COLOURS, byte_size, echo_json, echo_table, echo_wrapped, json_object, printable
+from dcc.cli.shell.output import COLOURS, byte_size, echo_json, echo_list, echo_wrapped, json_ready, printable
 from dcc.errors import InternalFaultError
 from dcc.messages import count_of
 from dcc.outcomes import HELD
@@ -18,9 +18,11 @@ from dcc.phases import Phase, Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
     from dcc.outcomes import Problem
     from dcc.reports.causes.cause import FailedDocument
+    from dcc.tracker.decisions import Decision
     from dcc.tracker.queries.zip_stories import DocumentStory, DownloadStory, Host, ReopeningStory, ZipStory
 
 _ERRORS_SHOWN = 10
@@ -93,7 +95,7 @@ def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
         centre=story.centre,
     )
     if as_json:
-        echo_json({**json_object(story), "failed_documents": [document.as_json() for document in failed_documents]})
+        echo_json({**json_ready(story), "failed_documents": [document.as_json() for document in failed_documents]})
     else:
         _print_story(story, failed_documents, None if all_errors else _ERRORS_SHOWN)
 
@@ -101,9 +103,8 @@ def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
 def _print_story(story: ZipStory, failed_documents: Sequence[FailedDocument], max_errors: int | None) -> None:
     key = click.style(printable(f"{story.action}/{story.file_name}"), bold=True)
     click.echo(f"{key}  {state_text(story.phase.short_name, story.status.short_name)}")
-    size = (
-        "size not known" if story.size_bytes is None else f"{byte_size(story.size_bytes)} ({story.size_bytes:,} bytes)"
-    )
+    number = story.size_bytes
+    size = "size not known" if number is None else f"{byte_size(number)} ({number:,} bytes)"
     centre = (story.centre or "not clear from its name") + (f" ({printable(story.contact)})" if story.contact else "")
     echo_wrapped(f"  centre {centre}, {size}{f', MD5 {story.md5}' if story.md5 else ''}")
     for made in story.decisions:
@@ -119,24 +120,22 @@ def _print_story(story: ZipStory, failed_documents: Sequence[FailedDocument], ma
             animals = count_of(len(failed.specimens), "animal") if failed.specimens else "animals not known"
             place = f"{printable(failed.zip)}: {printable(failed.document)}"
             click.echo(f"  {place}, {state_text(failed.phase.short_name, 'failed')}, {animals}")
-    if story.reopenings:
-        click.echo("\nRe-opened")
-        for entry in story.reopenings:
-            echo_wrapped(f"  {printable(entry.created)}  from {_set_back_text(entry)}", _FURTHER)
-    if story.decisions:
-        click.echo("\nDecisions")
-        for made in story.decisions:
-            ended = "" if made.revoked is None else f" (until {printable(made.revoked)}, {printable(made.revoked_by)})"
-            who = f"{made.kind}, {printable(made.decided_by)}: {printable(made.reason)}"
-            echo_wrapped(f"  {printable(made.created)}  {who}{ended}", _FURTHER)
-    if story.removals:
-        click.echo("\nRemoved from staging")
-        for removal in story.removals:
-            echo_wrapped(f"  {printable(removal.recorded)}  {printable(removal.message)}", _FURTHER)
-    if story.findings:
-        click.echo("\nFindings")
-        for finding in story.findings:
-            echo_wrapped(f"  {printable(finding.created)}  {printable(finding.message)}", _FURTHER)
+    _print_moments("Re-opened", [(one.created, f"from {_set_back_text(one)}") for one in story.reopenings])
+    _print_moments("Decisions", [(made.created, _decision_text(made)) for made in story.decisions])
+    _print_moments("Removed from staging", [(one.recorded, printable(one.message)) for one in story.removals])
+    _print_moments("Findings", [(one.created, printable(one.message)) for one in story.findings])
+
+
+def _print_moments(title: str, moments: Sequence[tuple[datetime | None, str]]) -> None:
+    if moments:
+        click.echo(f"\n{title}")
+    for moment, text in moments:
+        echo_wrapped(f"  {printable(moment)}  {text}", _FURTHER)
+
+
+def _decision_text(made: Decision) -> str:
+    ended = "" if made.revoked is None else f" (until {printable(made.revoked)}, {printable(made.revoked_by)})"
+    return f"{made.kind}, {printable(made.decided_by)}: {printable(made.reason)}{ended}"
 
 
 def _set_back_text(entry: ReopeningStory) -> str:
@@ -203,17 +202,13 @@ def _print_documents(documents: Sequence[DocumentStory], max_errors: int | None)
     if not documents:
         return
     click.echo("\nDocuments")
-    rows = [
-        (
-            document.file_name,
-            document.phase.short_name,
-            document.status.short_name,
-            byte_size(document.size_bytes),
-            sum(error.is_error for error in document.errors),
-        )
-        for document in documents
-    ]
-    echo_table(("document", "phase", "status", "size", "errors"), rows, indent="  ")
+    echo_list(
+        documents,
+        "document=file_name, phase, status, size, errors",
+        size=lambda document: byte_size(document.size_bytes),
+        errors=lambda document: sum(error.is_error for error in document.errors),
+        indent="  ",
+    )
     for document in documents:
         if document.errors or document.reopenings or document.place:
             click.echo(f"\n{printable(document.file_name)}")

@@ -1,5 +1,6 @@
-"""Disks that are full under a session: what has no room waits, the session says so, and the next one goes on."""
+"""Disks that are full, can only be read or are not mounted: what has no room waits, and commands name the place."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,9 +10,11 @@ from dcc.cli.demo.submissions import specimen_document
 from tests.cli.conftest import Dcc
 from tests.support.databases import only_sqlite
 from tests.support.installations import specimens
-from tests.support.small_disks import SmallDisk, small_disk
+from tests.support.several_commands import OBEYING, run_commands
+from tests.support.small_disks import SmallDisk, read_only, small_disk
 from tests.support.trials import usually
 
+pytestmark = only_sqlite
 ARCHIVES, FEW = 10, 4
 KEYS = [f"add/H.2013-10-31.{inc}.impc.zip" for inc in range(1, ARCHIVES + 1)]
 
@@ -32,7 +35,6 @@ def states(dcc: Dcc) -> dict[tuple[str, str], int]:
     return {(state["phase"], state["status"]): state["count"] for state in dcc.json("status")["zip_actions"]}
 
 
-@only_sqlite
 @pytest.mark.parametrize(
     ("events", "reserve", "waiting"), [("true", "0", ("unzip", "running")), ("false", None, ("zip_name", "done"))]
 )
@@ -61,9 +63,8 @@ def test_what_has_no_room_in_staging_waits_and_comes_through_when_there_is(
     assert dcc.json("session", "list")[0]["outcome"] == "finished"
 
 
-@only_sqlite
 @pytest.mark.parametrize("size", [100_000, 800_000, 1_600_000])
-def test_validation_without_room_for_its_files_says_so(
+def test_validation_without_room_says_so(
     bare_dcc: Dcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     document = tmp_path / "H.2013-10-31.1.specimen.impc.xml"
@@ -76,7 +77,6 @@ def test_validation_without_room_for_its_files_says_so(
         assert list(disk.path.iterdir()) == []
 
 
-@only_sqlite
 def test_processes_that_extract_at_once_record_no_document_as_the_centres_fault(dcc: Dcc) -> None:
     """Each sees room for itself; together they have none, so that a write takes less than it was given."""
     with small_disk(dcc.root / "staging", 1_200_000) as disk:
@@ -91,7 +91,6 @@ def test_processes_that_extract_at_once_record_no_document_as_the_centres_fault(
         assert states(dcc) == {("xsd", "done"): 60}
 
 
-@only_sqlite
 @pytest.mark.parametrize(
     ("number", "leave", "events"),
     usually(
@@ -99,9 +98,7 @@ def test_processes_that_extract_at_once_record_no_document_as_the_centres_fault(
         [(1, 0, "true"), (1, 50_000, "false"), (FEW, 0, "false"), (FEW, 200_000, "true")],
     ),
 )
-def test_documents_for_whose_rows_staging_has_no_room_wait_and_come_through_when_there_is(
-    dcc: Dcc, number: int, leave: int, events: str
-) -> None:
+def test_documents_wait_for_room_for_their_rows_in_staging(dcc: Dcc, number: int, leave: int, events: str) -> None:
     with small_disk(dcc.root / "staging", 60_000_000) as disk:
         dcc.environment |= {"DCC_STAGING": str(disk.path), "DCC_MIN_FREE_BYTES": "0", "DCC_DAGSTER_EVENTS": events}
         folder = dcc.add_folder()
@@ -122,7 +119,6 @@ def test_documents_for_whose_rows_staging_has_no_room_wait_and_come_through_when
         assert states(dcc) == {("qc", "done"): number}
 
 
-@only_sqlite
 @pytest.mark.parametrize("leave", usually([0, 5_000], [0, 5_000, 60_000, 600_000, 1_500_000]))
 def test_workers_without_room_leave_it_to_the_session_to_say_so(dcc: Dcc, leave: int) -> None:
     with small_disk(dcc.root / "staging", 60_000_000) as disk:
@@ -145,7 +141,6 @@ def test_workers_without_room_leave_it_to_the_session_to_say_so(dcc: Dcc, leave:
         assert states(dcc) == {("qc", "done"): 2}
 
 
-@only_sqlite
 @pytest.mark.parametrize(
     ("events", "leave"),
     usually(
@@ -153,9 +148,7 @@ def test_workers_without_room_leave_it_to_the_session_to_say_so(dcc: Dcc, leave:
         [("false", 0), ("true", 0), ("false", 200_000), ("true", 500_000)],
     ),
 )
-def test_a_full_disk_under_dcc_home_is_said_to_be_that_and_costs_nothing(
-    bare_dcc: Dcc, tmp_path: Path, events: str, leave: int
-) -> None:
+def test_a_full_disk_under_dcc_home_costs_nothing(bare_dcc: Dcc, tmp_path: Path, events: str, leave: int) -> None:
     dcc = bare_dcc
     with small_disk(tmp_path / "home", 60_000_000) as disk:
         del dcc.environment["DCC_TRACKER_URL"], dcc.environment["DCC_QC_URL"]
@@ -177,3 +170,84 @@ def test_a_full_disk_under_dcc_home_is_said_to_be_that_and_costs_nothing(
         disk.make_room()
         assert dcc.forked("crawl").returncode == 0
         assert states(dcc) == {("qc", "done"): 1}
+
+
+AT_ONCE = 20.0
+"""Seconds, with room for a busy machine; a database that is away is waited for for a minute."""
+
+
+def test_a_database_on_a_read_only_disk_is_named(dcc: Dcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    dcc.environment["DCC_DATABASE_RETRY"] = "60"
+    home = Path(dcc.environment["DCC_HOME"])
+    began = time.monotonic()
+    with read_only(home):
+        for command in ("status", "crawl", "backup sets", "centre list"):
+            assert dcc.error(*command.split(), exit_code=4) == (
+                f"The tracker database {home}/tracker.db could not be reached: {home} cannot be written to. The disk "
+                "is mounted read-only, often after an error of it: see `dmesg`, mend it, and mount it again."
+            )
+    assert time.monotonic() - began < AT_ONCE
+
+
+def test_a_database_file_that_can_only_be_read_is_named(dcc: Dcc) -> None:
+    file = Path(dcc.environment["DCC_HOME"]) / "tracker.db"
+    with read_only(file):
+        said = dcc.error("centre", "add", "K", "--name", "KMPC", exit_code=4)
+    assert f"could not be reached: {file} cannot be written to. The disk is mounted read-only" in said
+
+
+def test_a_backup_of_no_installation_says_so_at_once(dcc: Dcc) -> None:
+    other = Dcc({"DCC_HOME": str(dcc.root / "other"), "DCC_DATABASE_RETRY": "60"}, dcc.root)
+    began = time.monotonic()
+    said = other.error("backup", dcc.root / "sets", exit_code=2)
+    assert time.monotonic() - began < AT_ONCE
+    assert said.startswith(f"No tracker database exists at {dcc.root}/other/tracker.db. Name the installation")
+
+
+def test_a_folder_that_is_closed_to_this_user_is_named(dcc: Dcc) -> None:
+    home = Path(dcc.environment["DCC_HOME"])
+    home.chmod(0)
+    try:
+        several = run_commands("status", "doctor --no-sources", environment=dcc.process_environment(), by=OBEYING)
+    finally:
+        home.chmod(0o700)
+    for ended in several:
+        assert ended.returncode == 4
+        assert f"tracker.db could not be reached: {home} cannot be written to. " in ended.stdout + ended.stderr
+        assert f"chown -R USER {home}" in ended.stdout + ended.stderr
+
+
+def test_a_link_to_a_disk_that_is_not_mounted_is_named(dcc: Dcc) -> None:
+    home, disk = Path(dcc.environment["DCC_HOME"]), dcc.root / "disk"
+    said = f" is a link to {disk}, which is missing: mount its disk, or correct it. "
+    other = dcc.root / "other"
+    other.symlink_to(disk)
+    assert f"tracker.db could not be created: {other}{said}" in Dcc({"DCC_HOME": str(other)}, dcc.root).error(
+        "init", exit_code=4
+    )
+    (home / "staging").symlink_to(disk)
+    dcc.add_folder().put("add/H.2013-10-31.1.impc.zip")
+    assert (
+        f"Archives cannot be put into staging ({home}/staging): {home}/staging{said}"
+        in dcc("crawl", exit_code=2).stderr
+    )
+    assert not disk.exists()
+
+
+def test_where_a_restoration_and_staging_cannot_write_is_named(dcc: Dcc) -> None:
+    folder = dcc.add_folder()
+    folder.put("add/H.2013-10-31.1.impc.zip")
+    dcc("backup", dcc.root / "sets")
+    other, staging = dcc.root / "other", dcc.root / "staging"
+    for place in (other, staging):
+        place.mkdir()
+    with read_only(other):
+        said = Dcc({"DCC_HOME": str(other)}, dcc.root).error("restore", dcc.root / "sets", exit_code=2)
+    assert (
+        f"could not be restored to the tracker database {other}/tracker.db and the QC database {other}/qc.db: " in said
+    )
+    dcc.environment["DCC_STAGING"] = str(staging)
+    with read_only(staging):
+        said = dcc("crawl", exit_code=2).stderr
+    assert f"into staging ({staging}): it cannot be written to. The disk is mounted read-only" in said
