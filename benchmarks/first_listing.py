@@ -61,12 +61,6 @@ def fill(folder: Path, archives: int) -> None:
         os.utime(path, (1_000_000_000 + number,) * 2)
 
 
-def _address(
-    protocol: SourceProtocol, hostname: str, base_path: str, username: str = "", key: str = ""
-) -> SourceAddress:
-    return SourceAddress(0, "H", protocol, hostname, username, SecretStr(key), base_path)
-
-
 @contextmanager
 def over_sftp(folder: Path, root: Path) -> Iterator[Listed]:
     """Behind OpenSSH."""
@@ -81,8 +75,8 @@ def over_ftp(folder: Path, root: Path) -> Iterator[Listed]:
     """Behind vsftpd, whose anonymous user must be able to reach `root`."""
     with Vsftpd(folder, root) as server:
         said = f"set cmd:fail-exit yes; open ftp://127.0.0.1:{server.port}; cls -l add"
-        address = _address(SourceProtocol.FTP, server.hostname, "/", "anonymous", "benchmark")
-        yield Listed(address, "lftp cls -l", f"lftp --norc -c {shlex.quote(said)}", "lftp --norc -c '...; cls -l add'")
+        script = f"lftp --norc -c {shlex.quote(said)}"
+        yield Listed(server.source("H"), "lftp cls -l", script, "lftp --norc -c '...; cls -l add'")
 
 
 @contextmanager
@@ -98,7 +92,7 @@ def over_http(folder: Path, root: Path) -> Iterator[Listed]:
         asked.write_text("".join(f"url={url}{name}\noutput=/dev/null\n" for name in newest))
         script = f'curl -sSf -o {folder}/page {url}; curl -sSfI -K {asked}; grep -o \'href="[^"]*zip"\' {folder}/page'
         tool = f"curl of the page, and curl -I of {len(newest):,} archives"
-        address = _address(SourceProtocol.HTTP, f"127.0.0.1:{port}", "/")
+        address = SourceAddress(0, "H", SourceProtocol.HTTP, f"127.0.0.1:{port}", "", SecretStr(""), "/")
         yield Listed(address, tool, script, "curl -o page URL/add/; curl -I -K urls")
 
 

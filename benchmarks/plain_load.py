@@ -10,10 +10,9 @@ import csv
 import itertools
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from pydantic import SecretStr
 
@@ -67,21 +66,6 @@ def finished_rows(database: Path, folder: Path) -> FinishedRows:
     return FinishedRows(counts, folder)
 
 
-class Databases(Protocol):
-    """A kind of database that rows are loaded into: its name, and what the plain load is called there."""
-
-    name: str
-    load: str
-
-    def script(self, rows: FinishedRows) -> str:
-        """The load as a script of the database's client."""
-        ...
-
-    def empty(self, rows: FinishedRows) -> AbstractContextManager[Empty]:
-        """A new QC database for the block, after which it must hold `rows`: else RuntimeError is raised."""
-        ...
-
-
 @dataclass(frozen=True)
 class Empty:
     """An empty QC database: its URL, its client, which reads scripts, and settings that put a session's work there."""
@@ -93,7 +77,7 @@ class Empty:
 
 @dataclass
 class OnSqlite:
-    """QC databases on SQLite, in files of a folder."""
+    """QC databases on SQLite, in files of a folder. `load` is what the plain load is called."""
 
     folder: Path
     name: str = "SQLite"
@@ -107,7 +91,7 @@ class OnSqlite:
 
     @contextmanager
     def empty(self, rows: FinishedRows) -> Iterator[Empty]:
-        """A new file; see `Databases`."""
+        """A new file for the block, after which it must hold `rows`. Raises RuntimeError otherwise."""
         place = self.folder / f"qc-{next(self._numbers)}.db"
         url = f"sqlite:///{place}"
         init_qc(url)
@@ -137,7 +121,7 @@ class OnMariaDb:
 
     @contextmanager
     def empty(self, rows: FinishedRows) -> Iterator[Empty]:
-        """A new database of the server, which a session's tracker is on too; see `Databases`."""
+        """A new database of the server, which a session's tracker is on too; see `OnSqlite`."""
         number = next(self._numbers)
         tracker, qc = f"tracker_{number}", f"qc_{number}"
         url = self.server.url(qc)
@@ -147,6 +131,10 @@ class OnMariaDb:
         _require_rows(rows, dict(self.server.query(" UNION ALL ".join(counted))))
         for database in (tracker, qc):
             self.server.query(f"DROP DATABASE IF EXISTS `{database}`")
+
+
+Databases = OnSqlite | OnMariaDb
+"""A kind of database that rows are loaded into."""
 
 
 def _require_rows(rows: FinishedRows, found: Mapping[str, int]) -> None:

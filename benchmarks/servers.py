@@ -236,6 +236,10 @@ class Vsftpd(ServerProcess):
         configuration.write_text("".join(f"{name}={value}\n" for name, value in options.items()))
         super().__init__([program("vsftpd"), str(configuration)], port, folder / "log")
 
+    def source(self, centre: str) -> SourceAddress:
+        """The file source of a centre at its root."""
+        return SourceAddress(0, centre, SourceProtocol.FTP, self.hostname, "anonymous", SecretStr("benchmark"), "/")
+
 
 class MariaDb:
     """A MariaDB server on a port of 127.0.0.1, with its data below `home`, and the user dcc, who may do everything."""

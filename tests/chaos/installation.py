@@ -2,17 +2,16 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import Engine, func, select
 
@@ -185,35 +184,27 @@ class ChaosInstallation:
         return folder / f"{self.home.name}-{self._sessions}.txt"
 
 
-@contextmanager
-def prepared_home(folder: Path) -> Iterator[Path]:
+def prepared_home(folder: Path) -> Path:
     """A home on SQLite, with a Dagster instance, to be copied."""
     home = folder / "prepared"
     home.mkdir()
-    installation = ChaosInstallation(home, environment_of(home, None, None))
+    installation = ChaosInstallation(home, environment_of(home))
     installation.prepare()
     with open_instance(installation.settings):
         pass
-    for engine in (installation.tracker, installation.qc):
-        with engine.connect() as connection:
-            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
     installation.close()
-    yield home
-    shutil.rmtree(home, ignore_errors=True)
+    return home
 
 
-def environment_of(
-    home: Path, tracker_url: str | None, qc_url: str | None, ca_file: Path | None = None
-) -> dict[str, str]:
-    settings: dict[str, Any] = {
+def environment_of(home: Path, **more: object) -> dict[str, str]:
+    """The settings of an installation, on SQLite unless `more` names other databases."""
+    settings: dict[str, object] = {
         "DCC_HOME": home,
-        "DCC_TRACKER_URL": tracker_url or f"sqlite:///{home / 'tracker.db'}",
-        "DCC_QC_URL": qc_url or f"sqlite:///{home / 'qc.db'}",
+        "DCC_TRACKER_URL": f"sqlite:///{home / 'tracker.db'}",
+        "DCC_QC_URL": f"sqlite:///{home / 'qc.db'}",
         "DCC_MIN_FREE_BYTES": 0,
         "DCC_RETRY_DELAY": 0.05,
         "DCC_QUIET_SECONDS": 0,
         "DCC_LEASE_TIMEOUT": 30,
     }
-    if ca_file is not None:
-        settings["DCC_TLS_CA_FILE"] = ca_file
-    return {name: str(value) for name, value in settings.items()}
+    return {name: str(value) for name, value in (settings | more).items()}

@@ -63,7 +63,7 @@ def world_of(database: str, *, own_disk: bool) -> Iterator[World]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dcc-chaos-")))
         servers = stack.enter_context(running_servers())
         proxy = stack.enter_context(FaultProxy(servers.ports, servers.listeners))
-        home = stack.enter_context(prepared_home(folder))
+        home = prepared_home(folder)
         mariadb = None
         if database == "mariadb":
             mariadb = DurableMariaDb()
@@ -174,16 +174,17 @@ def _twins(world: World, folder: Path) -> Iterator[tuple[ChaosInstallation, Chao
     databases: list[str] = []
     made = []
     for home in (folder / "disk" / "home", folder / "twin"):
-        urls: list[str | None] = [None, None]
+        urls: dict[str, object] = {}
         if world.mariadb is None:
             shutil.copytree(world.home, home)
         else:
             home.mkdir()
             shutil.copytree(world.home / "dagster", home / "dagster")
-            names = [f"chaos_{kind}_{uuid4().hex[:12]}" for kind in ("tracker", "qc")]
-            databases += names
-            urls = [world.mariadb.url(name) for name in names]
-        installation = ChaosInstallation(home, environment_of(home, *urls, world.servers.ca_file))
+            for kind in ("tracker", "qc"):
+                databases.append(f"chaos_{kind}_{uuid4().hex[:12]}")
+                urls[f"DCC_{kind.upper()}_URL"] = world.mariadb.url(databases[-1])
+        environment = environment_of(home, DCC_TLS_CA_FILE=world.servers.ca_file, **urls)
+        installation = ChaosInstallation(home, environment)
         made.append(installation)
         if world.mariadb is not None:
             installation.prepare()

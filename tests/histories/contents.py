@@ -79,11 +79,10 @@ def _first_of(group: int) -> int:
 
 
 def content_of(submission: Submission) -> bytes:
+    written = table_of if submission.are_tables else document_of
     documents = {
-        f"specimens-{place}.csv" if submission.are_tables else submission.document_name(place): (
-            table_of(document, submission.otherwise)
-            if submission.are_tables
-            else document_of(document, submission.otherwise)
+        f"specimens-{place}.csv" if submission.are_tables else submission.document_name(place): written(
+            document, submission.otherwise
         )
         for place, document in enumerate(submission.documents)
     }

@@ -15,7 +15,7 @@ from dcc.tracker.models import XmlLog, ZipActionLog, ZipLog
 from tests.hostile.archives import Member, accepted_archives, archive, refused_archives
 from tests.hostile.documents import hostile, pointing_at
 from tests.support.databases import only_sqlite
-from tests.support.environments import clean
+from tests.support.environments import clean, of_installation
 from tests.support.faulty_servers import FaultyFtpServer, PasswordSftpServer
 from tests.support.installations import Installation, specimens
 from tests.support.served_sources import register
@@ -119,10 +119,7 @@ def run_audited(installation: Installation, tmp_path: Path, folder: Path) -> tup
     home = installation.settings.home
     output, notes = tmp_path / "told.json", tmp_path / "notes"
     notes.touch()
-    environment = clean() | {
-        "DCC_HOME": str(home),
-        "DCC_TRACKER_URL": installation.settings.tracker_database_url,
-        "DCC_MIN_FREE_BYTES": "0",
+    environment = clean(**of_installation(installation.settings)) | {
         "DCC_MAX_RETRIES": "0",
         "TMPDIR": str(home),
         "PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "hostile" / "startup"), str(ROOT)]),

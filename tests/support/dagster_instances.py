@@ -33,6 +33,7 @@ from dcc_dagster.instance import open_instance
 from dcc_resources.code_location import platform_resources
 from dcc_resources.databases import QcDatabaseResource, TrackerResource
 from tests.support.data_installations import DataInstallation
+from tests.support.environments import of_installation
 from tests.support.installations import Installation
 
 
@@ -141,14 +142,12 @@ def asset_job(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Jo
 
 def set_environment(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have this process's environment name the installation, as that of Dagster's own processes does."""
-    monkeypatch.setenv("DCC_HOME", str(installation.settings.home))
-    monkeypatch.setenv("DCC_TRACKER_URL", installation.settings.tracker_database_url)
-    monkeypatch.setenv("DCC_QC_URL", installation.settings.qc_database_url)
-    if installation.settings.dagster_url is not None:
-        monkeypatch.setenv("DCC_DAGSTER_URL", installation.settings.dagster_url.get_secret_value())
-    monkeypatch.setenv("DCC_STAGING", str(installation.settings.staging_directory))
-    monkeypatch.setenv("DCC_RETRY_DELAY", "0.05")
-    monkeypatch.setenv("DCC_MIN_FREE_BYTES", "0")
+    settings = installation.settings
+    variables = of_installation(settings) | {"DCC_STAGING": str(settings.staging_directory)}
+    if settings.dagster_url is not None:
+        variables["DCC_DAGSTER_URL"] = settings.dagster_url.get_secret_value()
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
 
 
 def lose_instance(settings: Settings) -> None:

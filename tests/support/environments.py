@@ -7,10 +7,24 @@ from unittest.mock import patch
 
 import pytest
 
+from dcc.settings import Settings
+
 
 def clean(**variables: str) -> dict[str, str]:
     """This process's environment without settings of the platform and of Dagster, and with these variables."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("DCC_", "DAGSTER_"))} | variables
+
+
+def of_installation(settings: Settings) -> dict[str, str]:
+    """The settings that have a process work on an installation at once, on archives that have just been written."""
+    return {
+        "DCC_HOME": str(settings.home),
+        "DCC_TRACKER_URL": settings.tracker_database_url,
+        "DCC_QC_URL": settings.qc_database_url,
+        "DCC_MIN_FREE_BYTES": "0",
+        "DCC_RETRY_DELAY": "0.05",
+        "DCC_QUIET_SECONDS": "0",
+    }
 
 
 def forget_settings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from dcc.settings import Settings
+from tests.support.environments import of_installation
 
 FORKED: Final = get_context("forkserver")
 PRELOADED: Final = (
@@ -62,15 +63,7 @@ def run_in_process(
 
 def run_dying(work: Callable[[str], object], argument: str, settings: Settings) -> None:
     """Do `work` on the installation of these settings in a process, which kills itself by SIGKILL."""
-    environment = {
-        "DCC_HOME": str(settings.home),
-        "DCC_TRACKER_URL": settings.tracker_database_url,
-        "DCC_QC_URL": settings.qc_database_url,
-        "DCC_MIN_FREE_BYTES": "0",
-        "DCC_RETRY_DELAY": "0.05",
-        "DCC_QUIET_SECONDS": "0",
-    }
-    assert run_in_process(work, argument, environment) == -signal.SIGKILL
+    assert run_in_process(work, argument, of_installation(settings)) == -signal.SIGKILL
 
 
 def run_dcc(
