@@ -20,7 +20,7 @@ from dcc.operations.consistency.check import check_at_rest
 from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
-from dcc_assets.keys import CENTRES, FILE_SOURCES, ZIP_ACTIONS
+from dcc_assets.graph import CENTRES, FILE_SOURCES, ZIP_ACTIONS
 from dcc_assets.metadata.centres import contexts_reports, overviews_reports
 from dcc_assets.metadata.documents import data_reports
 from dcc_assets.metadata.file_sources import source_report

@@ -21,8 +21,7 @@ from dcc.rules.catalogue import CATALOGUE
 from dcc.settings import load_settings
 from dcc_assets.data import DATA_CHECKS, chosen_data
 from dcc_assets.definitions import asset_definitions
-from dcc_assets.jobs import LOAD_JOB, PROCESS_JOB, SHOW_JOB
-from dcc_assets.keys import (
+from dcc_assets.graph import (
     ARCHIVE_COPIES,
     ARCHIVE_REPLICAS,
     CENTRE_SILENT,
@@ -34,6 +33,7 @@ from dcc_assets.keys import (
     SUBMISSIONS_OVERDUE,
     UPLOAD_CHECK,
 )
+from dcc_assets.jobs import LOAD_JOB, PROCESS_JOB, SHOW_JOB
 from dcc_assets.quality_control import chosen_contexts, chosen_qc
 from dcc_dagster.instance import QC_DATABASE_POOL
 from dcc_sensors.notifications import WATCHED_JOBS

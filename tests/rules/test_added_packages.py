@@ -103,7 +103,7 @@ def test_rules_of_a_package_are_listed_and_explained(python: Python) -> None:
 EVALUATION = """
 import json
 from dcc.settings import load_settings
-from dcc_assets.keys import CHECK_OF_GROUP
+from dcc_assets.graph import CHECK_OF_GROUP
 from dcc_dagster.instance import open_instance
 
 check = CHECK_OF_GROUP["added_rules"]

@@ -14,7 +14,7 @@ from dcc.outcomes import HELD, CrawlOutcome, DocumentOutcome, Problem, SourceCra
 from dcc.phases import Phase, Status
 from dcc.store.staging import Staging
 from dcc.tracker.models import utc_now
-from dcc_assets.keys import XML_DOCUMENTS
+from dcc_assets.graph import XML_DOCUMENTS
 from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, zip_report
 from dcc_assets.metadata.file_sources import source_report
 from dcc_assets.metadata.links import (
