@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import dagster as dg
 
-from dcc_assets.keys import CENTRES, CONTEXTS, MEASUREMENTS, asset
+from dcc_assets.graph import CENTRES, CONTEXTS, MEASUREMENTS, asset
 from dcc_dagster.metadata import table
 from dcc_resources.databases import QcDatabaseResource
 

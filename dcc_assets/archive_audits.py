@@ -10,7 +10,7 @@ from dcc.operations.archive_audits import AuditResult, audit_archives
 from dcc.operations.overview import StoreOverview, store_overview
 from dcc.store.copies import CopyState
 from dcc_assets.collection import GROUP
-from dcc_assets.keys import ARCHIVE_COPIES, ARCHIVE_REPLICAS, ARCHIVE_STORE, asset, check
+from dcc_assets.graph import ARCHIVE_COPIES, ARCHIVE_REPLICAS, ARCHIVE_STORE, asset, check
 from dcc_dagster.metadata import Metadata, table
 from dcc_resources.databases import TrackerResource
 from dcc_resources.services import StoreResource

@@ -9,19 +9,7 @@ from dcc.databases.transactions import run_reading
 from dcc.operations.sessions import SessionWork
 from dcc.phases import Phase
 from dcc.store.staging import Staging
-from dcc_assets.keys import (
-    CHECK_OF_PHASE,
-    CRAWL_OVERDUE,
-    FILE_SOURCE_LISTINGS,
-    FILE_SOURCES,
-    REACHABLE,
-    ZIP_ACTIONS,
-    ZIP_ACTIONS_ASSET,
-    ZIP_DOWNLOADS,
-    asset,
-    check,
-    chosen_assets,
-)
+from dcc_assets import graph
 from dcc_assets.metadata.file_sources import found_zip_reports, source_report
 from dcc_assets.partitions import known_sources, source_partitions
 from dcc_assets.sync.archives import note_shown, show_missing
@@ -34,19 +22,19 @@ from dcc_resources.session import SessionResource
 
 GROUP: Final = "collection"
 
-FILE_SOURCE_SPEC: Final = asset(
-    FILE_SOURCE_LISTINGS,
+FILE_SOURCE_SPEC: Final = graph.asset(
+    graph.FILE_SOURCE_LISTINGS,
     GROUP,
     "The archives in the `add`, `edit` and `delete` directories of each file source, as of the last crawl.\n\n"
     "A partition is a file source, `<centre>-<id>` (see `dcc source list`). Materialise a partition to crawl that "
     "source now: new archives become submissions. A source that could not be listed fails its check *reachable*, with "
     "the reason. It does not hold up the others.",
     {"sftp", "ftp"},
-    FILE_SOURCES,
+    graph.FILE_SOURCES,
 )
 ARCHIVE_SPECS: Final = (
-    asset(
-        ZIP_ACTIONS_ASSET,
+    graph.asset(
+        graph.ZIP_ACTIONS_ASSET,
         GROUP,
         "Every archive that a centre has submitted, with its action: add, edit or delete.\n\nA partition is a "
         "submission, `<action>/<file name>`. It exists from the first crawl that finds the archive. A name that does "
@@ -55,27 +43,31 @@ ARCHIVE_SPECS: Final = (
         "The checks of a submission show each failure. Of a run with many submissions they show the first 100 passes: "
         "a later submission without a result has passed.",
         {"zip"},
-        ZIP_ACTIONS,
-        [dg.AssetDep(FILE_SOURCE_LISTINGS, partition_mapping=dg.AllPartitionMapping())],
+        graph.ZIP_ACTIONS,
+        [dg.AssetDep(graph.FILE_SOURCE_LISTINGS, partition_mapping=dg.AllPartitionMapping())],
     ),
-    asset(
-        ZIP_DOWNLOADS,
+    graph.asset(
+        graph.ZIP_DOWNLOADS,
         GROUP,
         "The archive of a submission in staging, complete, with its size and MD5 checked.\n\nIf one file source "
         "fails, the session tries the next source that hosts the archive. Materialise a partition to process that "
         "submission again, alone, from the download to the validation.",
         {"zip", "file"},
-        ZIP_ACTIONS,
-        [ZIP_ACTIONS_ASSET],
+        graph.ZIP_ACTIONS,
+        [graph.ZIP_ACTIONS_ASSET],
     ),
 )
-FILE_SOURCE_CHECKS: Final = (check(REACHABLE, FILE_SOURCES), check(CRAWL_OVERDUE, FILE_SOURCES))
+FILE_SOURCE_CHECKS: Final = (
+    graph.check(graph.REACHABLE, graph.FILE_SOURCES),
+    graph.check(graph.CRAWL_OVERDUE, graph.FILE_SOURCES),
+)
 ARCHIVE_CHECKS: Final = tuple(
-    check(CHECK_OF_PHASE[phase], ZIP_ACTIONS) for phase in (Phase.ZIP_NAME, Phase.DOWNLOAD, Phase.ZIP_MD5)
+    graph.check(graph.CHECK_OF_PHASE[phase], graph.ZIP_ACTIONS)
+    for phase in (Phase.ZIP_NAME, Phase.DOWNLOAD, Phase.ZIP_MD5)
 )
 
 
-@chosen_assets(
+@graph.chosen_assets(
     name="list_file_sources",
     specs=[FILE_SOURCE_SPEC],
     check_specs=FILE_SOURCE_CHECKS,
@@ -105,7 +97,7 @@ def crawl(
     """
     staging = Staging(work.settings.staging_directory)
     sources = run_reading(work.tracker, source_partitions)
-    recorder.instance.add_dynamic_partitions(str(FILE_SOURCES.name), list(sources))
+    recorder.instance.add_dynamic_partitions(str(graph.FILE_SOURCES.name), list(sources))
     show_missing(recorder, work)
     listed = []
     for outcome in work.crawl(source_ids):

@@ -12,18 +12,7 @@ from sqlalchemy import Engine
 
 from dcc.errors import NotFoundError
 from dcc.operations.sessions import SessionWork
-from dcc_assets.keys import (
-    CHECK_OF_GROUP,
-    DATA_INTEGRITY,
-    REFERENCE,
-    UPLOAD_CHECK,
-    UPLOADED_DATA,
-    VALIDATED_DOCUMENTS,
-    ZIP_ACTIONS,
-    asset,
-    check,
-    chosen_assets,
-)
+from dcc_assets import graph
 from dcc_assets.metadata.causes import causes_explained
 from dcc_assets.partitions import known_keys
 from dcc_assets.runs import session_work
@@ -40,33 +29,35 @@ from dcc_resources.session import SessionResource
 GROUP: Final = "data"
 
 DATA_SPECS: Final = (
-    asset(
-        UPLOADED_DATA,
+    graph.asset(
+        graph.UPLOADED_DATA,
         GROUP,
         "The archives whose documents are all in the QC database. The session uploads specimens before experiments, "
         "then by date, increment and centre, across all archives.\n\nA document that could not be uploaded, waits for "
         "`dcc data confirm`, or was withdrawn fails the check *upload*. Materialise a partition to upload and judge "
         "the documents of that submission again, alone.",
         {"xml", "table"},
-        ZIP_ACTIONS,
-        [VALIDATED_DOCUMENTS],
+        graph.ZIP_ACTIONS,
+        [graph.VALIDATED_DOCUMENTS],
     ),
-    asset(
-        DATA_INTEGRITY,
+    graph.asset(
+        graph.DATA_INTEGRITY,
         GROUP,
         "The archives whose data follow the integrity rules. The rules look at each document, at earlier "
         "submissions, and at IMPReSS.\n\nEach check is a group of rules (see `dcc rules list`). A check that fails "
         "lists the worst findings with document and line; `dcc data findings` lists all. A finding clears when the "
         "missing animal arrives, when you waive the rule, or when the reference data change.",
         {"table"},
-        ZIP_ACTIONS,
-        [UPLOADED_DATA, *REFERENCE.values()],
+        graph.ZIP_ACTIONS,
+        [graph.UPLOADED_DATA, *graph.REFERENCE.values()],
     ),
 )
-DATA_CHECKS: Final = tuple(check(key, ZIP_ACTIONS) for key in (UPLOAD_CHECK, *CHECK_OF_GROUP.values()))
+DATA_CHECKS: Final = tuple(
+    graph.check(key, graph.ZIP_ACTIONS) for key in (graph.UPLOAD_CHECK, *graph.CHECK_OF_GROUP.values())
+)
 
 
-@chosen_assets(
+@graph.chosen_assets(
     name="load_chosen_data",
     specs=DATA_SPECS,
     check_specs=DATA_CHECKS,

@@ -11,7 +11,7 @@ from dagster import OpExecutionContext, op
 
 from dcc_assets.collection import ARCHIVE_SPECS, crawl
 from dcc_assets.data import DATA_SPECS, load
-from dcc_assets.keys import FILE_SOURCE_LISTINGS, QC, ZIP_ACTIONS_ASSET
+from dcc_assets.graph import FILE_SOURCE_LISTINGS, QC, ZIP_ACTIONS_ASSET
 from dcc_assets.quality_control import CONTEXT_SPECS
 from dcc_assets.runs import session_work
 from dcc_assets.sync.changes import Mirror

@@ -6,20 +6,8 @@ from typing import Final
 from dagster import AllPartitionMapping, AssetDep, AssetExecutionContext
 
 from dcc.errors import NotFoundError
+from dcc_assets import graph
 from dcc_assets.data import load_chosen
-from dcc_assets.keys import (
-    CENTRE_SILENT,
-    CENTRES,
-    CONTEXTS,
-    DATA_INTEGRITY,
-    OVERVIEWS,
-    QC,
-    SUBMISSIONS_OVERDUE,
-    ZIP_ACTIONS,
-    asset,
-    check,
-    chosen_assets,
-)
 from dcc_assets.runs import session_work
 from dcc_assets.sync.changes import Mirror
 from dcc_assets.sync.overdue import overdue_changes
@@ -32,41 +20,44 @@ from dcc_resources.session import SessionResource
 GROUP: Final = "quality_control"
 
 CONTEXT_SPECS: Final = (
-    asset(
-        CONTEXTS,
+    graph.asset(
+        graph.CONTEXTS,
         GROUP,
         "The data contexts of each centre: for each pipeline, genotype, strain, procedure and parameter the number of "
         "valid measurements, and whether quality control is done.\n\nA partition is a centre, by its code. A context "
         "whose data change waits for a wrangler again. Materialise a partition to bring it up to date.",
         {"table"},
-        CENTRES,
-        [AssetDep(DATA_INTEGRITY, partition_mapping=AllPartitionMapping())],
+        graph.CENTRES,
+        [AssetDep(graph.DATA_INTEGRITY, partition_mapping=AllPartitionMapping())],
     ),
-    asset(
-        OVERVIEWS,
+    graph.asset(
+        graph.OVERVIEWS,
         GROUP,
         "What each centre has, in tables for the web site and analysts: genotypes, strains, the procedures of each "
         "animal, the measurements, and their experimental conditions.\n\nA partition is a centre, by its code. "
         "Materialise a partition to bring it up to date.",
         {"table"},
-        CENTRES,
-        [CONTEXTS],
+        graph.CENTRES,
+        [graph.CONTEXTS],
     ),
 )
-QC_SPEC: Final = asset(
-    QC,
+QC_SPEC: Final = graph.asset(
+    graph.QC,
     GROUP,
     "The archives that came to quality control, with all their data in contexts.\n\nThe status in the metadata is "
     "*done* when a wrangler is done with every context that holds data of the archive (`dcc qc done`). Until then, and "
     "when data of such a context change, it is *pending*.",
     {"table"},
-    ZIP_ACTIONS,
-    [AssetDep(OVERVIEWS, partition_mapping=AllPartitionMapping())],
+    graph.ZIP_ACTIONS,
+    [AssetDep(graph.OVERVIEWS, partition_mapping=AllPartitionMapping())],
 )
-CENTRE_CHECKS: Final = (check(CENTRE_SILENT, CENTRES), check(SUBMISSIONS_OVERDUE, CENTRES))
+CENTRE_CHECKS: Final = (
+    graph.check(graph.CENTRE_SILENT, graph.CENTRES),
+    graph.check(graph.SUBMISSIONS_OVERDUE, graph.CENTRES),
+)
 
 
-@chosen_assets(
+@graph.chosen_assets(
     name="build_chosen_contexts",
     specs=CONTEXT_SPECS,
     check_specs=CENTRE_CHECKS,
@@ -98,7 +89,7 @@ def chosen_contexts(
         )
 
 
-@chosen_assets(
+@graph.chosen_assets(
     name="settle_chosen_zip_actions",
     specs=[QC_SPEC],
     pool=QC_DATABASE_POOL,

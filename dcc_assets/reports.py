@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from dcc.outcomes import ZipKey
 from dcc.settings import Settings
-from dcc_assets.keys import QC, SUBMISSION_REPORTS, ZIP_ACTIONS, asset, chosen_assets
+from dcc_assets.graph import QC, SUBMISSION_REPORTS, ZIP_ACTIONS, asset, chosen_assets
 from dcc_assets.metadata.archives import links_to_steps
 from dcc_assets.metadata.causes import causes_table, wranglers_catalogue
 from dcc_assets.metadata.links import links, report_of_centre, report_of_zip

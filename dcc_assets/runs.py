@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import MappingProxyType
 from typing import Any, Final
 
 import dagster as dg
@@ -29,7 +28,6 @@ STARTED_BY_TAG: Final = "dcc/started_by"
 """Tag of every run that no sensor, schedule or person in the UI started: the command, or what else did."""
 
 _QUIET: Final = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-_NO_RESOURCES: Final[Mapping[str, Any]] = MappingProxyType({})
 
 PROCESS_TAG: Final = ".dagster/dcc_process"
 """Tag of every run of a session: its process. Dagster hides tags that begin with `.dagster/`."""
@@ -46,7 +44,7 @@ def run_here(
     job: dg.JobDefinition,
     instance: dg.DagsterInstance,
     tags: Mapping[str, str],
-    resources: Mapping[str, Any] = _NO_RESOURCES,
+    resources: Mapping[str, Any] | None = None,
 ) -> dg.ExecuteInProcessResult:
     """Execute a job in this process. Dagster prints nothing: the command prints instead.
 
@@ -55,9 +53,7 @@ def run_here(
     try:
         # Between steps, Dagster only notes interrupts, and forgets them with the run.
         with raise_missed_interrupts():
-            return job.execute_in_process(
-                instance=instance, run_config=_QUIET, tags=dict(tags), resources=dict(resources)
-            )
+            return job.execute_in_process(instance=instance, run_config=_QUIET, tags=dict(tags), resources=resources)
     except dg.DagsterExecutionInterruptedError:
         raise KeyboardInterrupt from None
 

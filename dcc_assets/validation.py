@@ -12,19 +12,9 @@ from dcc.operations.sessions import SessionWork
 from dcc.outcomes import ZipKey, ZipOutcome
 from dcc.phases import Phase
 from dcc.store.staging import Staging
+from dcc_assets import graph
 from dcc_assets.batches import workers_of
 from dcc_assets.collection import ARCHIVE_CHECKS, ARCHIVE_SPECS
-from dcc_assets.keys import (
-    CHECK_OF_PHASE,
-    VALIDATED_DOCUMENTS,
-    XML_DOCUMENTS,
-    ZIP_ACTIONS,
-    ZIP_ACTIONS_ASSET,
-    ZIP_DOWNLOADS,
-    asset,
-    check,
-    chosen_assets,
-)
 from dcc_assets.metadata.archives import complete_zip_report, zip_report
 from dcc_assets.metadata.causes import causes_explained
 from dcc_assets.partitions import known_keys
@@ -40,34 +30,34 @@ from dcc_resources.session import SessionResource
 GROUP: Final = "validation"
 
 DOCUMENT_SPECS: Final = (
-    asset(
-        XML_DOCUMENTS,
+    graph.asset(
+        graph.XML_DOCUMENTS,
         GROUP,
         "The XML documents of an archive, extracted to a folder of its own.\n\nThe session extracts the documents "
         "whose names follow the convention, also from sub-folders and inner archives, and lists all other entries. A "
         "damaged, encrypted or unsafe archive fails the check *unzip*: the centre must upload it again.",
         {"xml"},
-        ZIP_ACTIONS,
-        [ZIP_DOWNLOADS],
+        graph.ZIP_ACTIONS,
+        [graph.ZIP_DOWNLOADS],
     ),
-    asset(
-        VALIDATED_DOCUMENTS,
+    graph.asset(
+        graph.VALIDATED_DOCUMENTS,
         GROUP,
         "The archives whose documents are all valid against the XML schemas. An archive that fails is "
         "shown here with the reason and a failed check.\n\nIf a document is not valid, the check "
         "*xsd* fails. It lists the documents, with the line, the column and the reason of each error. A centre can run "
         "the same check before it uploads: `dcc validate`.",
         {"xml", "xsd"},
-        ZIP_ACTIONS,
-        [XML_DOCUMENTS],
+        graph.ZIP_ACTIONS,
+        [graph.XML_DOCUMENTS],
     ),
 )
 DOCUMENT_CHECKS: Final = tuple(
-    check(CHECK_OF_PHASE[phase], ZIP_ACTIONS) for phase in (Phase.UNZIP, Phase.XML_NAME, Phase.XSD)
+    graph.check(graph.CHECK_OF_PHASE[phase], graph.ZIP_ACTIONS) for phase in (Phase.UNZIP, Phase.XML_NAME, Phase.XSD)
 )
 
 
-@chosen_assets(
+@graph.chosen_assets(
     name="process_chosen_zip_actions",
     specs=[*ARCHIVE_SPECS, *DOCUMENT_SPECS],
     check_specs=[*ARCHIVE_CHECKS, *DOCUMENT_CHECKS],
@@ -88,14 +78,14 @@ def chosen_zip_actions(
     If the run chose only the asset of submissions, it shows the tracker's state and processes nothing.
     """
     run, chosen = context.op_execution_context, context.selected_asset_keys
-    if chosen == {ZIP_ACTIONS_ASSET}:
+    if chosen == {graph.ZIP_ACTIONS_ASSET}:
         settings, engine = tracker.settings_with(), tracker.ready()
         keys = known_keys(engine, context.partition_keys)
         yield from results(context, recorded_reports(engine, settings, keys), causes_explained(engine, settings))
         return
     with recorded_work(run, session, sftp, ftp, http, folder) as (work, recorder):
         keys = known_keys(work.tracker, context.partition_keys)
-        report = complete_zip_report if ZIP_ACTIONS_ASSET in chosen else zip_report
+        report = complete_zip_report if graph.ZIP_ACTIONS_ASSET in chosen else zip_report
         reports = process(work, recorder, store.staging(), keys, report)
         yield from results(context, reports, causes_explained(work.tracker, work.settings))
 

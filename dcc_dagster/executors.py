@@ -87,16 +87,12 @@ def execution_of(settings: Settings) -> dict[str, Any]:
         return {
             "job_image": settings.k8s_image,
             "job_namespace": settings.k8s_namespace,
-            "env_secrets": _named(settings.k8s_secret),
-            "env_config_maps": _named(settings.k8s_config_map),
+            "env_secrets": [settings.k8s_secret] if settings.k8s_secret else [],
+            "env_config_maps": [settings.k8s_config_map] if settings.k8s_config_map else [],
             "max_concurrent": settings.k8s_jobs,
             "step_k8s_config": _locked_in(),
         }
     return {}
-
-
-def _named(name: str | None) -> list[str]:
-    return [] if name is None else [name]
 
 
 def _locked_in() -> dict[str, Any]:

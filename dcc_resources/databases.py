@@ -9,9 +9,11 @@ from typing import ClassVar, Self
 
 from dagster import InitResourceContext
 from pydantic import PrivateAttr
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
+from dcc.databases.engines import disposed
 from dcc.databases.schema import require_current
+from dcc.errors import QcDatabaseOutdatedError
 from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
 from dcc.tracker.database import open_tracker
@@ -91,3 +93,16 @@ class QcDatabaseResource(DatabaseResource):
 
     def _open(self, settings: Settings) -> Engine:
         return open_qc_database(settings)
+
+
+@contextmanager
+def qc_if_made(settings: Settings) -> Iterator[Connection | None]:
+    """A connection to the QC database; None if it was not made yet. Raises QcDatabaseUnreachableError."""
+    with disposed(open_qc_database(settings)) as engine:
+        try:
+            require_current(engine)
+        except QcDatabaseOutdatedError:
+            yield None
+            return
+        with engine.connect() as connection:
+            yield connection

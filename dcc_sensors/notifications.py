@@ -20,8 +20,8 @@ from dcc.notify.notifications import notify_due, notify_tracker_outage
 from dcc.notify.outages import OutageEntry
 from dcc.settings import Settings
 from dcc_assets.archive_audits import AUDIT_JOB, LOST_TAG
+from dcc_assets.graph import REFERENCE_FRESH
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
-from dcc_assets.keys import REFERENCE_FRESH
 from dcc_assets.reference import REFERENCE_JOB
 from dcc_assets.runs import SESSION_TAG
 from dcc_assets.sync.overdue import OVERDUE_JOB, read_overdue, show_overdue

@@ -20,17 +20,7 @@ from dcc.outcomes import HELD, DocumentOutcome, Problem, ZipKey, ZipOutcome
 from dcc.phases import Phase, Status
 from dcc.reports.checks import OF_PHASES
 from dcc.store.staging import Staging
-from dcc_assets.keys import (
-    CHECK_OF_PHASE,
-    DATA_INTEGRITY,
-    FILE_SOURCE_LISTINGS,
-    UPLOADED_DATA,
-    VALIDATED_DOCUMENTS,
-    XML_DOCUMENTS,
-    ZIP_ACTIONS,
-    ZIP_ACTIONS_ASSET,
-    ZIP_DOWNLOADS,
-)
+from dcc_assets import graph
 from dcc_assets.metadata.links import (
     Link,
     board_of_centre,
@@ -50,11 +40,11 @@ ERRORS_SHOWN: Final = 100
 
 _OF_DOCUMENTS = (Phase.XML_NAME, Phase.XSD)
 _STEPS: Final = (
-    ("Download", ZIP_DOWNLOADS),
-    ("Documents", XML_DOCUMENTS),
-    ("Validation", VALIDATED_DOCUMENTS),
-    ("Data", UPLOADED_DATA),
-    ("Integrity", DATA_INTEGRITY),
+    ("Download", graph.ZIP_DOWNLOADS),
+    ("Documents", graph.XML_DOCUMENTS),
+    ("Validation", graph.VALIDATED_DOCUMENTS),
+    ("Data", graph.UPLOADED_DATA),
+    ("Integrity", graph.DATA_INTEGRITY),
 )
 
 
@@ -65,7 +55,7 @@ def zip_report(outcome: ZipOutcome, staging: Staging) -> PartitionReport:
         tuple(_materialised(outcome, staging)),
         tuple(_verdicts(outcome, staging)),
         utc_timestamp(outcome.finished),
-        ZIP_ACTIONS.name,
+        graph.ZIP_ACTIONS.name,
     )
 
 
@@ -75,16 +65,16 @@ def complete_zip_report(outcome: ZipOutcome, staging: Staging) -> PartitionRepor
     if outcome.phase is Phase.ZIP_NAME and outcome.failed:
         return replace(report, whole=True)
     name = CheckVerdict(
-        CHECK_OF_PHASE[Phase.ZIP_NAME], True, OF_PHASES[Phase.ZIP_NAME].passed, about(outcome), always=False
+        graph.CHECK_OF_PHASE[Phase.ZIP_NAME], True, OF_PHASES[Phase.ZIP_NAME].passed, about(outcome), always=False
     )
     others = tuple(verdict for verdict in report.verdicts if verdict.check != name.check)
     materialised = MaterialisedPartition(
-        ZIP_ACTIONS_ASSET,
+        graph.ZIP_ACTIONS_ASSET,
         about(outcome)
         | {"action": outcome.key.action.value}
         | ({} if outcome.source is None else {"file source": outcome.source})
         | _decisions(outcome)
-        | _links(outcome, ZIP_ACTIONS_ASSET),
+        | _links(outcome, graph.ZIP_ACTIONS_ASSET),
         None if outcome.source is None else f"Found on {outcome.source}.",
     )
     return replace(report, materialised=(materialised, *report.materialised), verdicts=(name, *others), whole=True)
@@ -94,11 +84,11 @@ def _materialised(outcome: ZipOutcome, staging: Staging) -> Iterator[Materialise
     held = next((reason.message for reason in outcome.reasons if reason.kind == HELD), None)
     if held is not None:
         known = about(outcome) | {"action": outcome.key.action.value, "held": held}
-        yield MaterialisedPartition(ZIP_ACTIONS_ASSET, known | _links(outcome, ZIP_ACTIONS_ASSET))
+        yield MaterialisedPartition(graph.ZIP_ACTIONS_ASSET, known | _links(outcome, graph.ZIP_ACTIONS_ASSET))
     if outcome.downloaded:
         yield MaterialisedPartition(
-            ZIP_DOWNLOADS,
-            about(outcome) | _transfer(outcome) | _place(outcome, staging) | _links(outcome, ZIP_DOWNLOADS),
+            graph.ZIP_DOWNLOADS,
+            about(outcome) | _transfer(outcome) | _place(outcome, staging) | _links(outcome, graph.ZIP_DOWNLOADS),
             _received(outcome),
         )
     if outcome.extracted:
@@ -108,18 +98,18 @@ def _materialised(outcome: ZipOutcome, staging: Staging) -> Iterator[Materialise
             "folder": MetadataValue.path(str(staging.contents(outcome.key))),
         }
         documents = linked_documents(outcome.key, [document.file_name for document in outcome.documents])
-        known = about(outcome) | counts | documents | _ignored(outcome) | _links(outcome, XML_DOCUMENTS)
-        yield MaterialisedPartition(XML_DOCUMENTS, known)
+        known = about(outcome) | counts | documents | _ignored(outcome) | _links(outcome, graph.XML_DOCUMENTS)
+        yield MaterialisedPartition(graph.XML_DOCUMENTS, known)
     if outcome.succeeded:
         valid: Metadata = {"valid": len(outcome.documents), "errors": 0}
-        known = about(outcome) | valid | _documents(outcome) | _links(outcome, VALIDATED_DOCUMENTS)
-        yield MaterialisedPartition(VALIDATED_DOCUMENTS, known)
+        known = about(outcome) | valid | _documents(outcome) | _links(outcome, graph.VALIDATED_DOCUMENTS)
+        yield MaterialisedPartition(graph.VALIDATED_DOCUMENTS, known)
 
 
 def _verdicts(outcome: ZipOutcome, staging: Staging) -> Iterator[CheckVerdict]:
     failed = {outcome.phase} if outcome.failed else set()
     failed |= {document.phase for document in outcome.documents if document.status is Status.FAILED}
-    for phase, check in CHECK_OF_PHASE.items():
+    for phase, check in graph.CHECK_OF_PHASE.items():
         if phase in failed:
             headline = _headline(outcome, phase)
             failure = _failure(outcome, phase, headline, staging)
@@ -162,7 +152,7 @@ def _failure(outcome: ZipOutcome, phase: Phase, headline: str, staging: Staging)
         "Who acts": ACTOR_NAMES[acts_in(phase, Status.FAILED)],
         "What to do": OF_PHASES[phase].to_do,
         **_decisions(outcome),
-        **_links(outcome, CHECK_OF_PHASE[phase].asset_key),
+        **_links(outcome, graph.CHECK_OF_PHASE[phase].asset_key),
     }
     if phase in _OF_DOCUMENTS:
         faulty = _failed_documents(outcome, phase)
@@ -204,8 +194,8 @@ def _decisions(outcome: ZipOutcome) -> Metadata:
 def _links(outcome: ZipOutcome, excluding: AssetKey) -> Metadata:
     """Links from a submission's event to its report, source and board, and to the steps before a failure."""
     wanted = [("Submission report", report_of_zip(outcome.key))]
-    if outcome.source_partition is not None and excluding in {ZIP_ACTIONS_ASSET, ZIP_DOWNLOADS}:
-        wanted.append(("File source", page_of_partition(FILE_SOURCE_LISTINGS, outcome.source_partition)))
+    if outcome.source_partition is not None and excluding in {graph.ZIP_ACTIONS_ASSET, graph.ZIP_DOWNLOADS}:
+        wanted.append(("File source", page_of_partition(graph.FILE_SOURCE_LISTINGS, outcome.source_partition)))
     if outcome.centre is not None:
         wanted.append(("Tracking board", board_of_centre(outcome.centre)))
     if outcome.failed:

@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Connection, Engine
 
-from dcc.databases.engines import disposed
-from dcc.databases.schema import require_current
 from dcc.databases.transactions import run_reading
-from dcc.errors import DatabaseUnreachableError, QcDatabaseOutdatedError
+from dcc.errors import DatabaseUnreachableError
 from dcc.outcomes import ZipKey
-from dcc.qc.database import open_qc_database
 from dcc.rules.catalogue import CATALOGUE
 from dcc.settings import Settings
 from dcc_assets.partitions import plain_key
 from dcc_dagster.metadata import Metadata, table
 from dcc_dagster.partition_events import CheckVerdict, Explain, Failure
+from dcc_resources.databases import qc_if_made
 
 if TYPE_CHECKING:
     from dcc.reports.causes.cause import Cause
@@ -104,13 +101,5 @@ def _causes(tracker: Connection, keys: Sequence[ZipKey], settings: Settings) -> 
     """The causes of submissions by their partitions."""
     from dcc.reports.causes.collecting import causes_of
 
-    with disposed(open_qc_database(settings)) as engine:
-        try:
-            require_current(engine)
-        except QcDatabaseOutdatedError:
-            # Nothing was uploaded yet: the tracker has everything.
-            connected: AbstractContextManager[Connection | None] = nullcontext()
-        else:
-            connected = engine.connect()
-        with connected as qc:
-            return {key.partition: causes_of(tracker, qc, key, settings, limit=_CAUSES_READ) for key in keys}
+    with qc_if_made(settings) as qc:
+        return {key.partition: causes_of(tracker, qc, key, settings, limit=_CAUSES_READ) for key in keys}

@@ -7,7 +7,7 @@ from typing import Final
 
 from dcc.data_outcomes import ContextCounts, ContextsBuilt, OverviewsBuilt
 from dcc.vocabulary import ContextState
-from dcc_assets.keys import CONTEXTS, OVERVIEWS
+from dcc_assets.graph import CONTEXTS, OVERVIEWS
 from dcc_assets.metadata.links import (
     board_of_centre,
     expected_of_centre,

@@ -10,7 +10,7 @@ from dcc.errors import BadFileNameError
 from dcc.outcomes import CrawlOutcome, Problem, SourceCrawl, ZipOutcome
 from dcc.phases import Phase, Status
 from dcc.store.staging import Staging
-from dcc_assets.keys import FILE_SOURCE_LISTINGS, REACHABLE
+from dcc_assets.graph import FILE_SOURCE_LISTINGS, REACHABLE
 from dcc_assets.metadata.archives import complete_zip_report
 from dcc_assets.metadata.links import links, report_of_centre
 from dcc_dagster.metadata import Metadata, first_rows, utc_timestamp

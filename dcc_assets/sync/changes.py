@@ -30,7 +30,7 @@ from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.tracker.models import ZipAction, ZipFile
 from dcc.tracker.states import State
-from dcc_assets.keys import CENTRES
+from dcc_assets.graph import CENTRES
 from dcc_assets.metadata.centres import contexts_reports, overviews_reports
 from dcc_assets.metadata.documents import data_reports
 from dcc_assets.sync.document_records import (

@@ -6,21 +6,16 @@ It is compared with the events of a rebuilt instance (`rebuild`), so that the tw
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
 from functools import cache
 from typing import Final
 
 from dagster import DagsterInstance
 from sqlalchemy import Connection, Engine
 
-from dcc.databases.engines import disposed
-from dcc.databases.schema import require_current
-from dcc.errors import QcDatabaseOutdatedError
 from dcc.operations.consistency.check import check_at_rest
 from dcc.operations.consistency.inconsistency import Inconsistency
-from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
-from dcc_assets.keys import CENTRES, FILE_SOURCES, ZIP_ACTIONS
+from dcc_assets.graph import CENTRES, FILE_SOURCES, ZIP_ACTIONS
 from dcc_assets.metadata.centres import contexts_reports, overviews_reports
 from dcc_assets.metadata.documents import data_reports
 from dcc_assets.metadata.file_sources import source_report
@@ -29,6 +24,7 @@ from dcc_assets.sync.changes import DATA_SHOWN, ChangeMark, changes_since
 from dcc_assets.sync.document_records import recorded_contexts, recorded_data, recorded_overviews
 from dcc_assets.sync.horizon import read_archive
 from dcc_dagster.partition_events import PartitionReport, failing_partitions
+from dcc_resources.databases import qc_if_made
 
 _SHOW: Final = "Have Dagster shown everything again: dcc instance rebuild"
 
@@ -44,7 +40,7 @@ def check_events(tracker: Engine, settings: Settings, instance: DagsterInstance)
 
     def look(connection: Connection) -> Iterator[Inconsistency]:
         wanted = read_archive(instance).horizon.shows()
-        with _reading_qc(settings) as qc:
+        with qc_if_made(settings) as qc:
             changed = _changed_since_shown(connection, qc, settings, instance)
             shown = _ShownEvents(instance, changed)
             sources = map(source_report, recorded_crawls(connection, settings))
@@ -58,19 +54,6 @@ def check_events(tracker: Engine, settings: Settings, instance: DagsterInstance)
                 yield from shown.missing(CENTRES.name, overviews_reports(recorded_overviews(qc)))
 
     return check_at_rest(tracker, settings, look)
-
-
-@contextmanager
-def _reading_qc(settings: Settings) -> Iterator[Connection | None]:
-    """A connection to the QC database; None if it was not made yet."""
-    with disposed(open_qc_database(settings)) as qc:
-        try:
-            require_current(qc)
-        except QcDatabaseOutdatedError:
-            yield None
-            return
-        with qc.connect() as connection:
-            yield connection
 
 
 def _changed_since_shown(

@@ -28,17 +28,7 @@ from dcc.session.leases import active_sessions
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.tracker.models import ZipAction, ZipFile
-from dcc_assets.keys import (
-    DATA_INTEGRITY,
-    QC,
-    SUBMISSION_REPORTS,
-    UPLOADED_DATA,
-    VALIDATED_DOCUMENTS,
-    XML_DOCUMENTS,
-    ZIP_ACTIONS,
-    ZIP_ACTIONS_ASSET,
-    ZIP_DOWNLOADS,
-)
+from dcc_assets import graph
 from dcc_dagster.event_batches import remove_partitions
 
 _MARK: Final = "dcc/zip actions archived"
@@ -46,14 +36,14 @@ _AT_ONCE: Final = 500
 _SLACK: Final = 10
 """A tenth more than asked for may stay, so that not every session archives a few."""
 _ASSETS: Final = [
-    ZIP_ACTIONS_ASSET,
-    ZIP_DOWNLOADS,
-    XML_DOCUMENTS,
-    VALIDATED_DOCUMENTS,
-    UPLOADED_DATA,
-    DATA_INTEGRITY,
-    QC,
-    SUBMISSION_REPORTS,
+    graph.ZIP_ACTIONS_ASSET,
+    graph.ZIP_DOWNLOADS,
+    graph.XML_DOCUMENTS,
+    graph.VALIDATED_DOCUMENTS,
+    graph.UPLOADED_DATA,
+    graph.DATA_INTEGRITY,
+    graph.QC,
+    graph.SUBMISSION_REPORTS,
 ]
 _FAILED: Final = ZipAction.status_id == int(Status.FAILED)
 
@@ -136,7 +126,7 @@ def archive_older(
     while page := run_reading(tracker, partial(_page, condition=gone, after=last)):
         last = max(page)
         removed += remove_partitions(
-            instance.event_log_storage, str(ZIP_ACTIONS.name), _ASSETS, [key.partition for key in page.values()]
+            instance.event_log_storage, str(graph.ZIP_ACTIONS.name), _ASSETS, [key.partition for key in page.values()]
         )
     _write(instance, EventArchive(horizon, horizon))
     return removed

@@ -31,16 +31,7 @@ from dcc.reports.overdue import (
 from dcc.settings import Settings
 from dcc.sources.crawl_policy import DueReason
 from dcc.vocabulary import Actor
-from dcc_assets.keys import (
-    CENTRE_SILENT,
-    CENTRES,
-    CONTEXTS,
-    CRAWL_OVERDUE,
-    FILE_SOURCE_LISTINGS,
-    FILE_SOURCES,
-    SUBMISSIONS_OVERDUE,
-    VALIDATED_DOCUMENTS,
-)
+from dcc_assets import graph
 from dcc_assets.metadata.links import links, page_of_partition, report_of_centre
 from dcc_assets.runs import STARTED_BY_TAG, ready_made, run_here, step_of
 from dcc_dagster.event_recorder import EventRecorder
@@ -53,7 +44,11 @@ from dcc_resources.databases import TrackerResource
 _MARK: Final = "dcc/overdue told"
 _CHECKS: Final = {
     check: str(partitions.name)
-    for check, partitions in ((CRAWL_OVERDUE, FILE_SOURCES), (CENTRE_SILENT, CENTRES), (SUBMISSIONS_OVERDUE, CENTRES))
+    for check, partitions in (
+        (graph.CRAWL_OVERDUE, graph.FILE_SOURCES),
+        (graph.CENTRE_SILENT, graph.CENTRES),
+        (graph.SUBMISSIONS_OVERDUE, graph.CENTRES),
+    )
 }
 """The checks, and the set of partitions of each."""
 OVERDUE_JOB: Final = "show_overdue"
@@ -90,7 +85,7 @@ def _show(context: OpExecutionContext, tracker: TrackerResource) -> None:
 show_overdue_job: Final = job_of(
     _show,
     OVERDUE_JOB,
-    (FILE_SOURCE_LISTINGS, CONTEXTS),
+    (graph.FILE_SOURCE_LISTINGS, graph.CONTEXTS),
     "Updates the checks crawl_overdue, centre_silent and submissions_overdue.",
 )
 
@@ -173,10 +168,10 @@ def _crawled(source: CrawledSource, settings: Settings, now: datetime) -> CheckV
     within = f"{settings.crawl_overdue_hours:g} hours"
     metadata: Metadata = {"crawled": source.due.description, **_of_centre(source.centre)}
     if source.due.why is DueReason.PAUSED:
-        return CheckVerdict(CRAWL_OVERDUE, True, f"It is {source.due}", metadata)
+        return CheckVerdict(graph.CRAWL_OVERDUE, True, f"It is {source.due}", metadata)
     if not source.overdue:
         reason = f"It is listed within {within}, or new. It is crawled: {source.due.policy}."
-        return CheckVerdict(CRAWL_OVERDUE, True, reason, metadata)
+        return CheckVerdict(graph.CRAWL_OVERDUE, True, reason, metadata)
     when = "never" if source.listed is None else f"{source.listed:%Y-%m-%d %H:%M} UTC"
     reason = f"It was last listed as a whole: {when}; that is to be within {within} (DCC_CRAWL_OVERDUE_HOURS)."
     what = "See its check `reachable`, and `dcc source test`."
@@ -185,14 +180,18 @@ def _crawled(source: CrawledSource, settings: Settings, now: datetime) -> CheckV
     facts: Metadata = {"hours": int((now - source.since).total_seconds() // 3600), **metadata}
     # A server that is down is its centre's problem, missing sessions are ours.
     is_warning = source.is_tried
-    return _overdue(CRAWL_OVERDUE, reason, source.since, facts, ACTOR_NAMES[Actor.DCC], what, is_warning=is_warning)
+    return _overdue(
+        graph.CRAWL_OVERDUE, reason, source.since, facts, ACTOR_NAMES[Actor.DCC], what, is_warning=is_warning
+    )
 
 
 def _heard(centre: CentreActivity, settings: Settings, now: datetime) -> CheckVerdict:
     within = f"{centre.within_days} days"
     metadata = _of_centre(centre.centre)
     if not centre.silent:
-        return CheckVerdict(CENTRE_SILENT, True, f"It has submitted an archive within {within}, or is new.", metadata)
+        return CheckVerdict(
+            graph.CENTRE_SILENT, True, f"It has submitted an archive within {within}, or is new.", metadata
+        )
     when = "nothing yet" if centre.heard is None else f"its last new archive on {centre.heard:%Y-%m-%d}"
     why = "DCC_CENTRE_SILENT_DAYS"
     if centre.within_days != settings.centre_silent_days:
@@ -200,14 +199,14 @@ def _heard(centre: CentreActivity, settings: Settings, now: datetime) -> CheckVe
     reason = f"{centre.centre} has submitted {when}; it counts as silent after {within} ({why})."
     what = "Ask the centre whether it is to submit anything; `dcc centre deactivate` if it is not."
     facts: Metadata = {"days": (now - centre.since).days, **metadata}
-    return _overdue(CENTRE_SILENT, reason, centre.since, facts, ACTOR_NAMES[Actor.DCC], what, is_warning=True)
+    return _overdue(graph.CENTRE_SILENT, reason, centre.since, facts, ACTOR_NAMES[Actor.DCC], what, is_warning=True)
 
 
 def _through(centre: str, late: LateCentre | None, settings: Settings, now: datetime) -> CheckVerdict:
     within = f"{settings.overdue_days} days"
     if late is None:
         reason = f"Nothing older than {within} is left behind."
-        return CheckVerdict(SUBMISSIONS_OVERDUE, True, reason, {"waiting": 0, "failed": 0, **_of_centre(centre)})
+        return CheckVerdict(graph.SUBMISSIONS_OVERDUE, True, reason, {"waiting": 0, "failed": 0, **_of_centre(centre)})
     parts = []
     if late.waiting:
         parts.append(f"{late.waiting:,} older than {within} wait")
@@ -224,7 +223,7 @@ def _through(centre: str, late: LateCentre | None, settings: Settings, now: date
         (str(one.key), one.phase.short_name, one.status.short_name, (now - one.since).days, ACTOR_NAMES[_acts_on(one)])
         for one in late.zips
     ]
-    oldest = page_of_partition(VALIDATED_DOCUMENTS, late.zips[0].key.partition)
+    oldest = page_of_partition(graph.VALIDATED_DOCUMENTS, late.zips[0].key.partition)
     facts: Metadata = {
         "waiting": late.waiting,
         "failed": late.failed,
@@ -232,7 +231,7 @@ def _through(centre: str, late: LateCentre | None, settings: Settings, now: date
         "Links": links([("Report on the centre", report_of_centre(centre)), ("The oldest of them", oldest)]),
     }
     is_warning = not late.waiting
-    return _overdue(SUBMISSIONS_OVERDUE, reason, late.zips[0].since, facts, who, what, is_warning=is_warning)
+    return _overdue(graph.SUBMISSIONS_OVERDUE, reason, late.zips[0].since, facts, who, what, is_warning=is_warning)
 
 
 def _acts_on(late: LateZip) -> Actor:

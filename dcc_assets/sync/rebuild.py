@@ -15,7 +15,7 @@ from dcc.phases import Phase, Status
 from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
 from dcc.tracker.models import ZipAction
-from dcc_assets.keys import FILE_SOURCES
+from dcc_assets.graph import FILE_SOURCES
 from dcc_assets.metadata.file_sources import source_report
 from dcc_assets.partitions import source_partitions
 from dcc_assets.runs import STARTED_BY_TAG, finish_dead_runs, run_here

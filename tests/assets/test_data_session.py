@@ -12,7 +12,7 @@ from dcc.phases import Phase
 from dcc.session.sessions import Listeners
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker
-from dcc_assets.keys import CHECK_OF_GROUP, UPLOAD_CHECK
+from dcc_assets.graph import CHECK_OF_GROUP, UPLOAD_CHECK
 from dcc_assets.runs import finish_dead_runs
 from dcc_assets.sessions import run_session
 from dcc_dagster.instance import QC_DATABASE_POOL, dagster_environment, open_instance

@@ -1,9 +1,6 @@
 """The code location: what the web page's lineage shows, whatever state the installation is in."""
 
 import importlib
-import inspect
-import itertools
-import json
 import pkgutil
 import re
 from pathlib import Path
@@ -18,11 +15,9 @@ import dcc_sensors
 from dcc.cli.shell.dagster_side import LOCATION_NAME
 from dcc.errors import ConfigurationError
 from dcc.rules.catalogue import CATALOGUE
-from dcc.settings import load_settings
 from dcc_assets.data import DATA_CHECKS, chosen_data
 from dcc_assets.definitions import asset_definitions
-from dcc_assets.jobs import LOAD_JOB, PROCESS_JOB, SHOW_JOB
-from dcc_assets.keys import (
+from dcc_assets.graph import (
     ARCHIVE_COPIES,
     ARCHIVE_REPLICAS,
     CENTRE_SILENT,
@@ -34,9 +29,11 @@ from dcc_assets.keys import (
     SUBMISSIONS_OVERDUE,
     UPLOAD_CHECK,
 )
+from dcc_assets.jobs import LOAD_JOB, PROCESS_JOB, SHOW_JOB
 from dcc_assets.quality_control import chosen_contexts, chosen_qc
 from dcc_dagster.instance import QC_DATABASE_POOL
 from dcc_sensors.notifications import WATCHED_JOBS
+from dcc_sensors.sessions import automation_definitions
 from tests.support.prepared_processes import run_in_process
 
 ROOT = Path(__file__).parent.parent.parent
@@ -59,12 +56,13 @@ JOBS = (
 )
 UNWATCHED = {"__ASSET_JOB", "prepare_batches", "show_overdue"}
 """Jobs that people or sessions look at themselves, or of which people get a message by what they find."""
-NAMED = {
-    "sensor": (dg.SensorDefinition,),
-    "schedule": (dg.ScheduleDefinition,),
-    "job": (dg.JobDefinition, UnresolvedAssetJobDefinition),
-}
-KINDS = (dg.Definitions, dg.AssetsDefinition, *itertools.chain(*NAMED.values()))
+KINDS = (
+    dg.AssetsDefinition,
+    dg.JobDefinition,
+    UnresolvedAssetJobDefinition,
+    dg.SensorDefinition,
+    dg.ScheduleDefinition,
+)
 """What a code location is made of."""
 GROUPS = {"collection", "validation", "data", "quality_control", "reports", "analysis", "reference"}
 BY_CENTRE = {"contexts", "overviews"}
@@ -146,50 +144,20 @@ def test_people_get_messages_of_failed_runs() -> None:
     assert not unknown, f"Add {unknown} to WATCHED_JOBS in dcc_sensors/notifications.py, or to UNWATCHED above."
 
 
-def test_the_code_location_has_all_that_the_modules_define(tmp_path: Path) -> None:
-    told = tmp_path / "told"
-    assert run_in_process(compare, str(told), {"DCC_HOME": str(tmp_path / "home")}) == 0
-    defined, there = (set(names) for names in json.loads(told.read_text("utf-8")))
-    assert {"sensor overdue", "schedule crawl_schedule", "job refresh_reference_data", "asset qc"} <= defined
-    assert "check validated_documents:xsd" in defined
-    assert defined - there == set()
-    assert there - defined == set()
-
-
-def compare(told: str) -> None:
-    """What the modules of dcc_assets and dcc_sensors define, and what the code location has, as kinds and names."""
-    from dcc_definitions import defs
-
-    defined = set()
-    for package in (dcc_assets, dcc_sensors):
-        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            for thing in vars(importlib.import_module(found.name)).values():
-                if getattr(thing, "__module__", found.name) == found.name:
-                    defined |= set(names_of(made(thing)))
-    Path(told).write_text(json.dumps([sorted(defined), sorted(names_of(defs))]), "utf-8")
-
-
-def made(thing: object) -> object:
-    """A definition, or what a function that makes one makes; None for anything else."""
-    if not inspect.isfunction(thing):
-        return thing if isinstance(thing, KINDS) else None
-    result = thing.__annotations__.get("return")
-    if getattr(result, "__name__", result) not in {kind.__name__ for kind in KINDS}:
-        return None
-    needed = [one for one in inspect.signature(thing).parameters.values() if one.default is one.empty]
-    return thing(*(load_settings() for _ in needed))
-
-
-def names_of(thing: object) -> list[str]:
-    """The kinds and names of what a definition brings into a code location."""
-    if isinstance(thing, dg.Definitions):
-        parts = (thing.assets, thing.asset_checks, thing.jobs, thing.sensors, thing.schedules)
-        return [name for one in itertools.chain(*(part or () for part in parts)) for name in names_of(one)]
-    if isinstance(thing, dg.AssetsDefinition):
-        checks = [f"check {key.to_user_string()}" for key in thing.check_keys]
-        return [*(f"asset {key.to_user_string()}" for key in thing.keys), *checks]
-    kind = next((word for word, kinds in NAMED.items() if isinstance(thing, kinds)), None)
-    return [] if kind is None else [f"{kind} {thing.name}"]  # type: ignore[attr-defined]
+def test_the_code_location_has_all_that_the_modules_define() -> None:
+    location = dg.Definitions.merge(asset_definitions(), automation_definitions())
+    parts = (location.assets, location.jobs, location.sensors, location.schedules)
+    there = {id(thing) for part in parts for thing in part or ()}
+    modules = [
+        importlib.import_module(found.name)
+        for package in (dcc_assets, dcc_sensors)
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    ]
+    defined = {
+        id(thing): name for module in modules for name, thing in vars(module).items() if isinstance(thing, KINDS)
+    }
+    assert {"overdue", "refresh_reference", "refresh_reference_data", "chosen_qc"} <= set(defined.values())
+    assert [name for number, name in defined.items() if number not in there] == []
 
 
 def load(told: str) -> None:

@@ -1,7 +1,7 @@
 """The submissions of `dcc example` on the pages: what docs/quickstart.md and docs/wranglers.md say is seen there."""
 
 from dcc.cli.demo.examples import example_submission
-from dcc_assets.keys import CHECK_OF_GROUP
+from dcc_assets.graph import CHECK_OF_GROUP
 from dcc_assets.sessions import run_session
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation

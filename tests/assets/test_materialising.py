@@ -11,7 +11,7 @@ from sqlalchemy import select
 from dcc.operations.sessions import open_session
 from dcc.phases import Phase
 from dcc.tracker.models import Reopening, SessionLock
-from dcc_assets.keys import CHECK_OF_GROUP, CHECK_OF_PHASE, REACHABLE, UPLOAD_CHECK
+from dcc_assets.graph import CHECK_OF_GROUP, CHECK_OF_PHASE, REACHABLE, UPLOAD_CHECK
 from dcc_assets.runs import SESSION_TAG, run_here
 from dcc_assets.sessions import run_session
 from tests.support.asking import column_in, row_in

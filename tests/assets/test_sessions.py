@@ -12,7 +12,7 @@ from dcc.session.sessions import Listeners, Session
 from dcc.settings.workers import ExecutorKind
 from dcc.tracker.models import CrawlingSession
 from dcc_assets import sessions
-from dcc_assets.keys import CHECK_OF_PHASE, REACHABLE
+from dcc_assets.graph import CHECK_OF_PHASE, REACHABLE
 from dcc_assets.runs import SESSION_TAG, STARTED_BY_TAG
 from dcc_assets.sessions import run_session
 from dcc_dagster.event_recorder import EventRecorder

@@ -11,7 +11,7 @@ from sqlalchemy import make_url
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.settings import Settings
-from dcc_assets.keys import CHECK_OF_GROUP, CHECK_OF_PHASE, UPLOAD_CHECK
+from dcc_assets.graph import CHECK_OF_GROUP, CHECK_OF_PHASE, UPLOAD_CHECK
 from dcc_assets.sessions import run_session
 from dcc_assets.sync.consistency import check_events
 from dcc_assets.sync.rebuild import rebuild_instance

@@ -94,7 +94,7 @@ def python(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 EVALUATION = """
 import json
 from dcc.settings import load_settings
-from dcc_assets.keys import CHECK_OF_GROUP
+from dcc_assets.graph import CHECK_OF_GROUP
 from dcc_dagster.instance import open_instance
 
 check = CHECK_OF_GROUP["added_rules"]

@@ -11,8 +11,8 @@ from dcc.operations.archive_audits import audit_archives
 from dcc.tracker.register import centres
 from dcc_assets.archive_audits import AUDIT_JOB
 from dcc_assets.definitions import asset_definitions
+from dcc_assets.graph import REFERENCE_FRESH
 from dcc_assets.jobs import CRAWL_JOB
-from dcc_assets.keys import REFERENCE_FRESH
 from dcc_assets.reference import REFERENCE_JOB
 from dcc_assets.runs import SESSION_TAG
 from dcc_sensors.notifications import notifications

@@ -216,9 +216,15 @@ def test_a_tracker_that_is_not_there_yet_is_a_reason_to_wait(
 
 
 @pytest.fixture
-def valid(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> DataInstallation:
-    """An installation with two documents that wait to be taken up."""
+def data(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> DataInstallation:
+    """The installation, which the environment names."""
     set_environment(data.base, monkeypatch)
+    return data
+
+
+@pytest.fixture
+def valid(data: DataInstallation) -> DataInstallation:
+    """An installation with two documents that wait to be taken up."""
     data.put(ZIP, valid_specimens(), valid_experiments())
     data.validate()
     return data
@@ -242,8 +248,7 @@ def test_valid_documents_are_asked_for_once_in_the_session_that_validated_them_a
 
 
 @only_sqlite
-def test_the_three_jobs_of_daemons_hand_one_session_on(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
-    set_environment(data.base, monkeypatch)
+def test_the_three_jobs_of_daemons_hand_one_session_on(data: DataInstallation) -> None:
     data.put(ZIP, valid_specimens(), valid_experiments())
     sessions = []
     with open_instance(data.settings) as instance:
@@ -268,9 +273,8 @@ def test_the_three_jobs_of_daemons_hand_one_session_on(data: DataInstallation, m
 
 @only_sqlite
 def test_documents_that_wait_to_be_confirmed_are_not_asked_for(
-    data: DataInstallation, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    data: DataInstallation, instance: DagsterInstance
 ) -> None:
-    set_environment(data.base, monkeypatch)
     data.put(ZIP, valid_specimens())
     data.run()
     held = data.with_settings(hold_threshold=1)
@@ -282,9 +286,8 @@ def test_documents_that_wait_to_be_confirmed_are_not_asked_for(
 
 @only_sqlite
 def test_documents_that_wait_for_an_older_archive_are_asked_for_when_it_is_decided(
-    data: DataInstallation, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    data: DataInstallation, instance: DagsterInstance
 ) -> None:
-    set_environment(data.base, monkeypatch)
     data.put(ZIP, valid_specimens())
     data.run()
     held = data.with_settings(hold_threshold=1)
@@ -313,7 +316,6 @@ def test_what_changed_beside_sessions_is_asked_to_be_shown(valid: DataInstallati
 def test_what_withdrawals_and_waivers_give_cause_to_is_asked_for_though_no_document_waits(
     data: DataInstallation, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    set_environment(data.base, monkeypatch)
     data.put(ZIP, valid_experiments())
     data.put("add/H.2013-11-01.1.impc.zip", valid_specimens("2013-11-01.1", first=70))
     data.run()

@@ -1,6 +1,7 @@
 """What Dagster is shown of submissions and of crawls, and the links beside events."""
 
 import re
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from dcc.outcomes import HELD, CrawlOutcome, DocumentOutcome, Problem, SourceCra
 from dcc.phases import Phase, Status
 from dcc.store.staging import Staging
 from dcc.tracker.models import utc_now
-from dcc_assets.keys import XML_DOCUMENTS
+from dcc_assets.graph import XML_DOCUMENTS
 from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, zip_report
 from dcc_assets.metadata.file_sources import source_report
 from dcc_assets.metadata.links import (
@@ -83,14 +84,10 @@ PASSED = dict.fromkeys(("zip_name", "download", "zip_md5", "unzip", "xml_name", 
 )
 def test_an_archive_that_failed_got_so_far(ended: ZipOutcome, assets: int, failed: str, passed: int) -> None:
     reason = Problem("SomeError", "It is so.")
-    there, told, untold = shown(zip_report(ZipOutcome(**{**_fields(ended), "reasons": (reason,)}), STAGING))
+    there, told, untold = shown(zip_report(replace(ended, reasons=(reason,)), STAGING))
     assert there == ["zip_downloads", "xml_documents", "validated_documents"][:assets]
     assert told == {failed: False}
     assert untold == dict(list(PASSED.items())[:passed])
-
-
-def _fields(ended: ZipOutcome) -> dict[str, Any]:
-    return {name: getattr(ended, name) for name in ZipOutcome.__slots__}
 
 
 def test_a_valid_zip_action_materialises_all_and_tells_of_no_check() -> None:
@@ -179,24 +176,25 @@ def test_what_is_being_uploaded_is_beside_the_listing() -> None:
     assert [row.data["finding"] for row in records] == ["add/H.zip is being uploaded."]
 
 
-def test_a_listing_that_shrank_is_a_failed_check_that_says_why() -> None:
-    said = "the directory add is gone, and held 5 before"
-    report = source_report(crawl(CrawlOutcome.PARTIAL, Problem("ListingShrunkError", said)))
+ALONE = "failed 3 times in a row, left alone until 2026-11-01 13:00 UTC"
+
+
+@pytest.mark.parametrize(
+    ("ended", "kind", "reason", "then", "again"),
+    [
+        (CrawlOutcome.PARTIAL, "ListingShrunkError", "add is gone, and held 5", "", "The next session tries again."),
+        (CrawlOutcome.FAILED, "LoginError", "refused", "", "The next session tries again."),
+        (CrawlOutcome.FAILED, "LoginError", "refused", ALONE, f"At present: {ALONE}."),
+    ],
+)
+def test_a_source_that_could_not_be_listed_is_a_failed_check_that_says_why_and_what_comes_next(
+    ended: CrawlOutcome, kind: str, reason: str, then: str, again: str
+) -> None:
+    report = source_report(crawl(ended, Problem(kind, reason), then=then))
     assert report.materialised == ()
-    (verdict,) = report.verdicts
-    assert not verdict.passed
-    assert verdict.metadata["reason"] == said
-
-
-def test_a_source_that_is_left_alone_after_failures_is_not_said_to_be_tried_again() -> None:
-    def advice(then: str) -> object:
-        (verdict,) = source_report(crawl(CrawlOutcome.FAILED, Problem("LoginError", "refused"), then=then)).verdicts
-        return verdict.metadata["What to do"]
-
-    first = "Test the connection step by step: `dcc source test`."
-    alone = "failed 3 times in a row, left alone until 2026-11-01 13:00 UTC"
-    assert advice("") == f"{first} The next session tries again."
-    assert advice(alone) == f"{first} At present: {alone}."
+    verdict = failing(report)
+    assert verdict.metadata["reason"] == verdict.description == reason
+    assert verdict.metadata["What to do"] == f"Test the connection step by step: `dcc source test`. {again}"
 
 
 NAMES = [

@@ -12,7 +12,7 @@ from dcc.qc.models import CONTEXT, SNAPSHOT
 from dcc.session.data import data_session
 from dcc.session.data.corrections import recheck
 from dcc.session.data.quality_control import update_qc_states
-from dcc_assets.keys import CHECK_OF_GROUP, UPLOAD_CHECK
+from dcc_assets.graph import CHECK_OF_GROUP, UPLOAD_CHECK
 from dcc_assets.sync.changes import DATA_SHOWN, ChangeMark
 from dcc_dagster.event_recorder import EventRecorder
 from tests.assets.test_data_session import DATA_ASSETS, EXPERIMENT_CHECK, run

@@ -8,7 +8,7 @@ from dagster import AssetCheckEvaluation, AssetKey, DagsterEvent, DagsterEventTy
 
 from dcc.operations.consistency.inconsistency import CONSISTENCY_RULES
 from dcc.operations.sessions import open_session
-from dcc_assets.keys import ZIP_ACTIONS
+from dcc_assets.graph import ZIP_ACTIONS
 from dcc_assets.sessions import run_session
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance

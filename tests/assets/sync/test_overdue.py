@@ -11,7 +11,7 @@ from dcc.phases import Phase
 from dcc.sources.crawl_policy import Pause
 from dcc.tracker.register.file_sources import change_source
 from dcc.tracker.register.source_addresses import set_pause
-from dcc_assets.keys import CENTRE_SILENT, CRAWL_OVERDUE, SUBMISSIONS_OVERDUE
+from dcc_assets.graph import CENTRE_SILENT, CRAWL_OVERDUE, SUBMISSIONS_OVERDUE
 from dcc_assets.sessions import run_session
 from dcc_assets.sync import overdue
 from dcc_assets.sync.overdue import show_overdue

@@ -7,7 +7,7 @@ import pytest
 
 from dcc.errors import DagsterStorageError, TrackerUnreachableError
 from dcc.phases import Phase
-from dcc_assets.keys import CHECK_OF_PHASE, REACHABLE
+from dcc_assets.graph import CHECK_OF_PHASE, REACHABLE
 from dcc_assets.sessions import run_session
 from dcc_assets.sync.rebuild import rebuild_instance
 from dcc_dagster.instance import open_instance
