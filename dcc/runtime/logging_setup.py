@@ -123,14 +123,10 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _message(record: logging.LogRecord) -> str:
-    return redacted(_message_of(record))
-
-
-def _message_of(record: logging.LogRecord) -> str:
     # Dagster, which gets messages first, puts its run and step before them.
     meta = getattr(record, "dagster_meta", None)
     original = meta.get("orig_message") if isinstance(meta, Mapping) else None
-    return original if isinstance(original, str) else record.getMessage()
+    return redacted(original if isinstance(original, str) else record.getMessage())
 
 
 def _about() -> dict[str, str | int]:

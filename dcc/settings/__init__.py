@@ -252,14 +252,11 @@ def _problem(error: ErrorDetails, named: Callable[[str], str]) -> str:
     name = str(error["loc"][0])
     if error["type"] == "extra_forbidden":
         return _unknown(variable_of(name))
-    own = error.get("ctx", {}).get("error")
-    return f"{named(name)}: {own or _wrong_value(name, error)}"
-
-
-def _wrong_value(name: str, error: ErrorDetails) -> str:
+    if (own := error.get("ctx", {}).get("error")) is not None:
+        return f"{named(name)}: {own}"
     from dcc.settings.wanted_values import wanted_value
 
-    text = f"it must be {wanted_value(Settings.model_fields[name])}"
+    text = f"{named(name)}: it must be {wanted_value(Settings.model_fields[name])}"
     return text if name in SECRETS else f"{text}, and is {str(error['input'])[:_SHOWN]!r}"
 
 

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pydantic import SecretStr
 from sqlalchemy import (
     Boolean,
@@ -24,7 +22,6 @@ from sqlalchemy import (
     UniqueConstraint,
     insert,
     inspect,
-    select,
 )
 
 from dcc.databases.database import database_of
@@ -32,52 +29,19 @@ from dcc.databases.schema import create_database, exclusive_connection
 from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError, StorageNotEmptyError
 from dcc.operations.backups.backup import make_backup
-from dcc.operations.backups.database_files import (
-    TABLES_LEFT_OUT,
-    no_progress,
-    open_file,
-    patient_connection,
-    shape_of,
-    sum_tables,
-    write_file,
-)
+from dcc.operations.backups.database_files import TABLES_LEFT_OUT, no_progress, shape_of, sum_tables
 from dcc.operations.backups.restoration import restore_backup
-from dcc.operations.backups.targets import Target, drop_tables, load_rows, migrate_storage
+from dcc.operations.backups.targets import Target, drop_tables, migrate_storage
 from dcc.qc.database import QC_DATABASE
-from dcc.qc.models import MEASUREMENT
 from dcc.settings import Settings
 from dcc.tracker.database import TRACKER
 from tests.support.asking import in_reading, rows_in
-from tests.support.databases import MariaDb, seed_centre
+from tests.support.databases import seed_centre
 from tests.support.prepared_databases import PreparedFile
 from tests.support.stores import BOTH_KINDS, Store, content
 
-TEXTS = (
-    "",
-    " ",
-    "trailing  ",
-    "ä",
-    "𝔐😀",
-    "'\"\\%s%%:x",
-    "NULL",
-    "\t\r\n",
-    "a\u0000b",
-    "e\u0301",
-    "\u2028",
-    "2026-01-01",
-)
-NUMBERS = (
-    0.0,
-    1.0,
-    -1.5,
-    0.1,
-    1 / 3,
-    5e-324,
-    2.2250738585072014e-308,
-    1.7976931348623157e308,
-    -1e22,
-    123456789.123456789,
-)
+TEXTS = ("", " ", "trailing  ", "ä", "𝔐😀", "'\"\\%s%%:x", "NULL", "\t\r\n", "a\0b", "e\u0301", "\u2028", "2026-01-01")
+NUMBERS = (0.0, 1.0, -1.5, 0.1, 1 / 3, 5e-324, 2.2250738585072014e-308, 1.7976931348623157e308, -1e22, 123456789.123456)
 DAYS = (date(1000, 1, 1), date(2024, 2, 29), date(9999, 12, 31))
 MOMENTS = (datetime(1970, 1, 2), datetime(2026, 11, 21, 23, 59, 59), datetime(2038, 1, 18, 3, 14, 7))
 
@@ -168,55 +132,6 @@ def _next_id(engine: Engine) -> int:
         (number,) = connection.execute(insert(centre), row).inserted_primary_key
         connection.execute(centre.delete().where(centre.c.id == number))
     return int(number)
-
-
-whole_texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
-values = st.tuples(
-    st.none() | whole_texts,
-    st.none() | st.floats(allow_nan=False, allow_infinity=False).map(lambda number: number or 0.0),
-    st.none() | st.dates(date(1000, 1, 1)),
-    st.integers(0, 2**31 - 1),
-)
-
-
-@pytest.mark.servers
-@settings(max_examples=6)
-@given(rows=st.lists(values, min_size=1, max_size=30))
-def test_any_value_is_the_same_on_mariadb_and_in_a_file(
-    rows: list[tuple[Any, ...]], loaded: tuple[Store, Store], tmp_path: Path
-) -> None:
-    source, target = loaded
-    fixed = {"procedure_run_id": 1, "document_id": 1, "position": 1, "type": "t", "parameter_id": "p"}
-    fixed |= {"line": 1, "centre": "H", "pipeline": "x", "project": "x", "procedure_id": "x"}
-    with unchecked(source.qc) as connection:
-        connection.exec_driver_sql("DELETE FROM measurement")
-        connection.execute(
-            insert(MEASUREMENT),
-            [
-                fixed | {"id": row, "value": text, "number": number, "date": day, "fingerprint": whole}
-                for row, (text, number, day, whole) in enumerate(rows, start=1)
-            ],
-        )
-    with patient_connection(source.qc) as connection:
-        sums = load_rows(connection, target.qc, 10.0, no_progress)
-    path = tmp_path / "written.db"
-    path.unlink(missing_ok=True)
-    with patient_connection(target.qc) as connection:
-        assert write_file(connection, QC_DATABASE, QC_DATABASE.head, path, no_progress) == sums
-    expected = _measurements(source.qc)
-    assert _measurements(target.qc) == expected
-    with open_file(path, QC_DATABASE) as connection:
-        assert [tuple(row) for row in connection.execute(select(MEASUREMENT))] == expected
-
-
-def _measurements(engine: Engine) -> list[tuple[Any, ...]]:
-    return [tuple(row) for row in rows_in(engine, select(MEASUREMENT).order_by(MEASUREMENT.c.id))]
-
-
-@pytest.fixture
-def loaded(new_store: Callable[[str], Store], mariadb: MariaDb) -> tuple[Store, Store]:
-    """A pair of databases of each kind, with their tables."""
-    return new_store("sqlite").init(), new_store("mariadb").init()
 
 
 def test_a_checksum_tells_of_any_value_that_changes_and_not_of_the_order(new_store: Callable[[str], Store]) -> None:

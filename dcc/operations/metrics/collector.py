@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from prometheus_client import generate_latest
-from prometheus_client.registry import Collector, CollectorRegistry
+from prometheus_client.registry import Collector
 from sqlalchemy import Connection, Engine, text
 
 from dcc.databases.schema import current
@@ -112,9 +112,7 @@ class _Collected(Collector):
 
 def exposition(families: Iterable[Metric]) -> bytes:
     """Metrics in the text format, version 0.0.4, with escaped labels."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collected(list(families)))
-    return generate_latest(registry)
+    return generate_latest(_Collected(list(families)))
 
 
 def write_metrics_file(settings: Settings, path: Path) -> tuple[str, ...]:

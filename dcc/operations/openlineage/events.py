@@ -39,11 +39,14 @@ _ENTITIES: Final = ("specimen", "experiment", "line", "housing", "measurement")
 """The QC tables whose rows the document table counts, each in a column of its name with an s."""
 _CONTEXT_TABLES: Final = ("data_context", "context_member")
 _OVERVIEW_TABLES: Final = ("overview_genotype", "overview_animal_procedure")
-_END_STATES: Final = {
+_STATES: Final = {
+    "active": ol.RunState.RUNNING,
+    "open": ol.RunState.RUNNING,
     EndReason.FINISHED: ol.RunState.COMPLETE,
     EndReason.STOPPED: ol.RunState.ABORT,
     EndReason.TIME_LIMIT: ol.RunState.ABORT,
 }
+"""The states of runs by the outcomes of sessions; a session that ended otherwise failed."""
 
 ol.set_producer(f"urn:dcc:{version('dcc')}")
 
@@ -117,7 +120,8 @@ class SessionEvents:
     def __init__(self, settings: Settings, session_id: int) -> None:
         self._settings = settings
         self._namespace = "dcc" if settings.environment is None else f"dcc.{settings.environment}"
-        self._tracker = _without_credentials(settings.tracker_database_url)
+        url = make_url(settings.tracker_database_url)
+        self._tracker = f"{url.get_backend_name()}://{url.host or ''}:{url.port or ''}/{url.database}"
         self._session_id = session_id
 
     def begin(self) -> ol.RunEvent:
@@ -134,10 +138,9 @@ class SessionEvents:
         by_phase: dict[Phase, list[TaskEntry]] = {}
         for task in session.tasks:
             by_phase.setdefault(task.phase, []).append(task)
-        for phase, tasks in sorted(by_phase.items(), key=_began):
-            yield from self._step(phase, tasks, datasets)
-        known = session.outcome in set(EndReason)
-        state = _END_STATES.get(EndReason(session.outcome), ol.RunState.FAIL) if known else ol.RunState.RUNNING
+        for _, phase in sorted((min(task.started for task in tasks), phase) for phase, tasks in by_phase.items()):
+            yield from self._step(phase, by_phase[phase], datasets)
+        state = _STATES.get(session.outcome, ol.RunState.FAIL)
         reason = failure or (session.outcome if state is ol.RunState.FAIL else None)
         inputs, outputs = [self._source(address) for address in datasets.sources], self._opened_tables(datasets)
         ended = session.finished or datetime.now(UTC)
@@ -242,15 +245,6 @@ class SessionEvents:
 
 
 _STATISTICS: Final = facets.output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet
-
-
-def _began(step: tuple[Phase, Sequence[TaskEntry]]) -> tuple[datetime, Phase]:
-    return min(task.started for task in step[1]), step[0]
-
-
-def _without_credentials(database_url: str) -> str:
-    url = make_url(database_url)
-    return f"{url.get_backend_name()}://{url.host or ''}:{url.port or ''}/{url.database}"
 
 
 def _server(source: SourceAddress) -> str:

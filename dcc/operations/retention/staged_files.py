@@ -141,16 +141,12 @@ def _entries(root: Path, within: bool) -> Iterator[StagedEntry]:
             if found.name in _FILE_SYSTEMS_OWN or found.name.startswith(_OF_WORKERS):
                 continue
             if found.name in set(Action) and found.is_dir(follow_symlinks=False):
-                yield from _entries_of(root / found.name, found.name, within)
+                with os.scandir(found) as below:
+                    for each in below:
+                        yield from _entry(each, found.name, _kind(each), within)
             else:
                 kind = StagedKind.LEFT_OVER if _is_left_over(found.name) else StagedKind.UNKNOWN
                 yield from _entry(found, "", kind, within)
-
-
-def _entries_of(directory: Path, folder: str, within: bool) -> Iterator[StagedEntry]:
-    with os.scandir(directory) as entries:
-        for found in entries:
-            yield from _entry(found, folder, _kind(found), within)
 
 
 def _is_left_over(name: str) -> bool:
