@@ -86,31 +86,19 @@ def test_only_current_valid_numbers_in_one_unit_are_drawn(qc_database: Engine) -
     assert taken.other_units == {"kg": 1}
 
 
-def test_a_sample_is_told_to_be_of_what_may_be_drawn(qc_database: Engine) -> None:
-    """Not of what was edited, came later than the submission, or has no number."""
+def test_a_sample_is_as_large_of_an_old_archive_as_of_a_new_one_and_told_to_be_of_what_may_be_drawn(
+    qc_database: Engine,
+) -> None:
+    """What was edited, came later than the submission, or has no number takes no place in it, and is not counted."""
     submit_history(qc_database)
     weeks = [FIRST_DAY + timedelta(weeks=i % 4) for i in range(ANIMALS)]
     for value in ("24", "25", "26"):
         submit(qc_database, Action.EDIT, *(weighed(name(i), value, day=day) for i, day in enumerate(weeks)))
-    late = FIRST_DAY.replace(day=10)
-    submit_new(qc_database, *(weighed(name(i), "27", day=late) for i in range(ANIMALS)))
-    for day in (20, 21, 22):
-        later = FIRST_DAY.replace(day=day)
-        submit(qc_database, Action.ADD, *(weighed(name(i), "28", day=later) for i in range(ANIMALS)))
-    submit(qc_database, Action.ADD, *(weighed(name(i), "much", day=FIRST_DAY.replace(day=25)) for i in range(ANIMALS)))
-    of_centre = in_reading(qc_database, taken_of, key=None, limit=120).of
-    of_submission = in_reading(qc_database, taken_of, limit=25).of
-    assert of_centre == pytest.approx(5 * ANIMALS, rel=0.2)
-    assert of_submission == pytest.approx(2 * ANIMALS, rel=0.2)
-
-
-def test_a_sample_is_as_large_of_an_old_archive_as_of_a_new_one(qc_database: Engine) -> None:
-    """What came later, or was edited, takes no place in it."""
-    submit_history(qc_database)
     submit_new(qc_database, *(weighed(name(i), "27", day=FIRST_DAY.replace(day=10)) for i in range(ANIMALS)))
-    for day in range(11, 23):
-        later = FIRST_DAY.replace(day=day)
-        submit(qc_database, Action.ADD, *(weighed(name(i), "28", day=later) for i in range(ANIMALS)))
+    for number in range(11, 24):
+        later, value = FIRST_DAY.replace(day=number), "28" if number < 23 else "much"
+        submit(qc_database, Action.ADD, *(weighed(name(i), value, day=later) for i in range(ANIMALS)))
+    assert in_reading(qc_database, taken_of, key=None, limit=300).of == pytest.approx(14 * ANIMALS, rel=0.2)
     taken = in_reading(qc_database, taken_of, limit=24)
     earlier, new = drawn(taken)
     assert 18 <= len(earlier) < ANIMALS

@@ -464,6 +464,11 @@ def test_each_declared_case_of_a_rule_has_an_example() -> None:
     assert not missing, f"Give each of {sorted(missing)} an example that `breaks` it."
 
 
+def test_rules_that_the_existing_validator_lacks_have_an_x_before_their_number() -> None:
+    expected = {f"S{n}" for n in range(1, 15)} | {f"E{n}" for n in range(1, 10)} | {f"P{n}" for n in range(1, 21)}
+    assert [rule for rule in RULES if rule not in expected and not rule.startswith("X")] == []
+
+
 def test_each_rule_says_what_it_demands_and_of_what_severity_it_is() -> None:
     warnings = {rule.id for rule in RULES.values() if rule.severity is Severity.WARNING}
     assert {rule for rule in warnings if not rule.startswith("X")} == {"S12", "S14", "E2"}
