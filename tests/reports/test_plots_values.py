@@ -46,10 +46,7 @@ from tests.support.qc_contexts import submit
 def taken_of(connection: Connection, parameter_id: str = WEIGHT, **options: object) -> ParameterValues:
     given = {"key": NEW, "with_others": True, "limit": 1_000, "centre": "H", **options}
     parameter = parameter_named(connection, parameter_id)
-    assert parameter is not None
-    taken = load_values(connection, parameter, **given)  # type: ignore[arg-type]
-    assert taken is not None
-    return taken
+    return load_values(connection, parameter, **given)  # type: ignore[arg-type]
 
 
 def drawn(taken: ParameterValues) -> tuple[list[float], list[float]]:
@@ -147,14 +144,12 @@ def test_there_is_no_picture_of_what_is_not_there(qc_database: Engine, settings:
 
 def test_a_value_far_beyond_the_quartiles_is_an_outlier() -> None:
     box = box_of(numbers_of(range(1, 102)))
-    assert box is not None
     assert (box.first, box.median, box.third, box.low, box.high) == (26, 51, 76, -124, 226)
     assert box.outside(numbers_of([-125, -124, 226, 226.5])).tolist() == [True, False, False, True]
     assert box.ranges_from(176) == 2
     # Of few values, or of those without a range, none is.
     for values in ([*range(19)], [1.0] * 80 + [2.0, 50.0]):
         box = box_of(numbers_of(values))
-        assert box is not None
         assert not box.outside(numbers_of([-1e9, 1e9])).any()
 
 
@@ -191,8 +186,6 @@ def test_experiments_are_counted_by_week(qc_database: Engine) -> None:
     submit(qc_database, Action.ADD, weighed("A1", "21", day=FIRST_DAY.replace(year=2020)))
     counted = in_reading(qc_database, count_weeks, "H", NEW)
     later = in_reading(qc_database, count_weeks, "H", None)
-    assert counted is not None
-    assert later is not None
     weights = [8, 8, 7, 7]
     assert [(week.first, week.earlier, week.new) for week in counted.weeks] == [
         (FIRST_DAY.replace(day=day), number + (30 if day == 1 else 0), int(day == 22))
