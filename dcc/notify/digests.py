@@ -18,7 +18,7 @@ from dcc.notify.outages import centre_ids
 from dcc.outcomes import ZipKey
 from dcc.phases import Status
 from dcc.reports.causes.cause import Cause
-from dcc.reports.submissions.model import Outcome, Tone, ZipLine
+from dcc.reports.submissions.model import Outcome, ZipLine
 from dcc.reports.submissions.stored_reports import qc_at_hand
 from dcc.reports.submissions.zip_lines import zips_of_session
 from dcc.settings import Settings
@@ -77,12 +77,12 @@ class Digest:
     @property
     def accepted(self) -> tuple[ZipLine, ...]:
         """Accepted submissions."""
-        return tuple(line for line in self.lines if not needs_attention(line))
+        return tuple(line for line in self.lines if not line.tone.needs_somebody)
 
     @property
     def bad(self) -> tuple[ZipLine, ...]:
         """Submissions on which a person must act."""
-        return tuple(line for line in self.lines if needs_attention(line))
+        return tuple(line for line in self.lines if line.tone.needs_somebody)
 
     def only(self, items: Collection[Item]) -> Digest:
         """The digest of the submissions that are among `items`."""
@@ -96,11 +96,6 @@ def addresses_of(centre: CentreEntry) -> tuple[str, ...]:
         return parse_addresses(centre.email)
     except ValueError:
         return ()
-
-
-def needs_attention(line: ZipLine) -> bool:
-    """Whether a person must act on a submission."""
-    return line.tone in (Tone.BAD, Tone.WARN)
 
 
 def collect_digests(
@@ -157,7 +152,7 @@ def causes_of(
 
 
 def _item(line: ZipLine, md5: str | None, session_id: int, centre_id: int) -> Item:
-    outcome = str(line.outcome) if needs_attention(line) else _ACCEPTED
+    outcome = str(line.outcome) if line.tone.needs_somebody else _ACCEPTED
     changed = "" if line.changed is None else f" changed {line.changed}"
     if line.outcome is Outcome.CHANGED:
         # Each change is reported once, whatever becomes of its other data.
@@ -165,7 +160,7 @@ def _item(line: ZipLine, md5: str | None, session_id: int, centre_id: int) -> It
     # Documents that were corrected or submitted again are news as well.
     what = (
         f"{outcome} {line.phase.short_name} {line.failed}/{line.documents} {md5}{changed}"
-        if needs_attention(line)
+        if line.tone.needs_somebody
         else f"{outcome} {md5}"
     )
     return Item(MessageKind.ZIP, str(line.key), what, session_id, centre_id)

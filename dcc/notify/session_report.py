@@ -93,16 +93,6 @@ def write_to_directory(directory: Path, report: Report) -> str:
     return f"The report of session {report.session_id} was written to {path}."
 
 
-def ways_to_send(settings: Settings) -> list[Callable[[Report], str]]:
-    """The functions that send a report as the settings ask; by default none."""
-    ways: list[Callable[[Report], str]] = []
-    if settings.report_directory is not None:
-        ways.append(partial(write_to_directory, settings.report_directory))
-    if settings.report_addresses:
-        ways.append(partial(send_by_mail, settings))
-    return ways
-
-
 log = logging.getLogger(__name__)
 
 
@@ -114,7 +104,11 @@ def send_session_report(tracker: Engine, settings: Settings, session_id: int) ->
     """
     sentences: list[str] = []
     try:
-        ways = ways_to_send(settings)
+        ways: list[Callable[[Report], str]] = []
+        if settings.report_directory is not None:
+            ways.append(partial(write_to_directory, settings.report_directory))
+        if settings.report_addresses:
+            ways.append(partial(send_by_mail, settings))
         if not ways:
             return sentences
         with qc_at_hand(settings) as (qc, missing):

@@ -89,20 +89,14 @@ def mailing(installation: Installation, folder: Folder, mail_server: Starter) ->
     return notified(installation, folder, mail_server())
 
 
+def html_of(message: EmailMessage, kind: str = "html") -> str:
+    """The HTML of an e-mail."""
+    return message.get_body((kind,)).get_content()
+
+
 def text_of(message: EmailMessage) -> str:
     """The plain text of an e-mail on one line."""
-    part = message.get_body(("plain",))
-    assert part is not None
-    return " ".join(part.get_content().split())
-
-
-def html_of(message: EmailMessage) -> str:
-    """The HTML of an e-mail."""
-    part = message.get_body(("html",))
-    assert part is not None
-    content = part.get_content()
-    assert isinstance(content, str)
-    return content
+    return " ".join(html_of(message, "plain").split())
 
 
 def test_a_centre_is_told_what_came_through_and_what_did_not_in_one_message(mailing: Mailing) -> None:

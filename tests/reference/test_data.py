@@ -78,7 +78,6 @@ def write_bundle(folder: Path, answers: object = ANSWERS) -> None:
 def test_impress_is_what_its_api_answers(tmp_path: Path) -> None:
     write_bundle(tmp_path)
     impress = load_reference_data(tmp_path).impress
-    assert impress is not None
     procedure = impress.pipelines["IMPC_001"].procedures["IMPC_IPG_001"]
     assert procedure.required == {"IMPC_IPG_002_001"}, "the retired one need not be submitted"
     assert procedure.parameters["IMPC_IPG_002_001"] == Parameter(
@@ -126,7 +125,6 @@ def test_a_procedure_is_due_when_its_schedules_say(
     answers["pipeline/7"]["scheduleCollection"] = [one | {"procedureCollection": [3]} for one in schedules]
     write_bundle(tmp_path, answers)
     impress = load_reference_data(tmp_path).impress
-    assert impress is not None
     assert impress.pipelines["IMPC_001"].due.get("IMPC_IPG_001") == due
     assert "IMPC_IPG_001" in impress.pipelines["IMPC_001"].procedures
 
@@ -167,13 +165,9 @@ def test_tables_are_read_whatever_the_order_of_their_columns(tmp_path: Path, suf
         (tmp_path / f"{name}.{suffix}").write_text(text, "utf-8-sig", newline="")
     data = load_reference_data(tmp_path)
     assert data.impress is None
-    assert data.status_codes is not None
     assert data.status_codes.meanings == {"IMPC_PSC_001": "died"}
-    assert data.projects is not None
     assert data.projects.names == {"BaSH"}
-    assert data.strains is not None
     assert data.strains.names == {"MGI:2159965": "C57BL/6N"}
-    assert data.colonies is not None
     first, second = data.colonies.find("c1")
     assert first == Colony("c1", "HMGU", "Phenotyping Complete", date(2012, 3, 4), gene_symbol="Nf1")
     assert (second.production_centre, second.created) == ("JAX", None)
@@ -184,7 +178,6 @@ def test_tables_are_read_whatever_the_order_of_their_columns(tmp_path: Path, suf
 def test_the_report_of_mgi_serves_as_the_strains(tmp_path: Path) -> None:
     (tmp_path / "MGI_Strain.rpt").write_text("MGI:1\tA\tinbred strain\nMGI:2\tB\tcoisogenic\n")
     strains = load_reference_data(tmp_path).strains
-    assert strains is not None
     assert strains.names == {"MGI:1": "A", "MGI:2": "B"}
 
 
@@ -239,11 +232,8 @@ def test_a_snapshot_says_where_it_comes_from_and_when_it_was_retrieved(tmp_path:
 def test_the_shipped_set_has_everything_that_the_rules_need() -> None:
     data = load_shipped()
     assert len(list(data)) == 5
-    assert data.status_codes is not None
     assert data.status_codes.rows == 37
-    assert data.colonies is not None
     centres = {colony.production_centre for found in data.colonies.productions.values() for colony in found}
     assert {centre.short_name for centre in KNOWN_CENTRES} <= centres
-    assert data.impress is not None
     assert len(data.impress.pipelines["IMPC_001"].procedures) == 14
     assert all(snapshot.retrieved >= datetime(2026, 11, 1) for snapshot in data)

@@ -130,7 +130,6 @@ def test_only_what_has_changed_is_sent_and_told(served: Served) -> None:
     assert served.server.statuses()[200] == 3
     assert refreshed.snapshot_id != first["impress"].snapshot_id
     active = in_reading(served.qc, load_active)
-    assert active.data.impress is not None
     procedure = active.data.impress.pipelines["IMPC_001"].procedures["IMPC_IPG_001"]
     assert set(procedure.parameters) == {"IMPC_IPG_002_001", "IMPC_IPG_006_001", "IMPC_IPG_011_001"}
     assert active.snapshot_ids["projects"] == first["projects"].snapshot_id
@@ -397,7 +396,6 @@ def test_what_a_server_had_and_was_refused_is_told_at_once_and_until_it_is_heale
         served.server.pages["/tables/projects.csv"] = spoilt
     served.refresh()
     message = served.freshness()["projects"].message
-    assert message is not None
     assert f"projects could not be refreshed on {utc_now():%Y-%m-%d}" in message
     assert f"{served.server.url}/tables/projects.csv" in message
     assert why in message

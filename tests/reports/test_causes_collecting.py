@@ -63,7 +63,6 @@ def catalogue(tmp_path: Path) -> Catalogue:
 
 def _misspelt(colonies: Colonies | None) -> Colonies:
     """The colonies, but that the first one of H is spelt otherwise."""
-    assert colonies is not None
     productions = dict(colonies.productions)
     first = next(name for name in productions if name.startswith("H-"))
     productions[first.lower()] = productions.pop(first)

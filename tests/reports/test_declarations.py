@@ -43,7 +43,6 @@ def test_causes_and_remedies_name_only_what_findings_of_one_cause_share() -> Non
 )
 def test_what_no_later_archive_clears_says_who_ends_it(code: str) -> None:
     declaration = declaration_of(code)
-    assert declaration is not None
     assert declaration.what_to_do(at_centre=False)[-1].endswith("until you acknowledge it: `dcc acknowledge`.")
     assert declaration.what_to_do(at_centre=True)[-1].endswith("until the Data Coordination Centre acknowledges it.")
     assert not any("dcc " in text for text in declaration.what_to_do(at_centre=True))

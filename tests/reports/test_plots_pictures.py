@@ -63,8 +63,6 @@ def test_a_picture_is_an_svg_element_for_any_page(kind: str, catalogue: Catalogu
     assert picture.svg.startswith("<svg ")
     assert root.attrib["role"] == "img"
     title, description = (root.find(f"{{http://www.w3.org/2000/svg}}{tag}") for tag in ("title", "desc"))
-    assert title is not None
-    assert description is not None
     assert (title.text, description.text) == (picture.title, picture.alt)
     assert root.attrib["aria-labelledby"] == f"{title.attrib['id']} {description.attrib['id']}"
     tags = {element.tag.rpartition("}")[2] for element in root.iter()}

@@ -46,10 +46,7 @@ from tests.support.qc_contexts import submit
 def taken_of(connection: Connection, parameter_id: str = WEIGHT, **options: object) -> ParameterValues:
     given = {"key": NEW, "with_others": True, "limit": 1_000, "centre": "H", **options}
     parameter = parameter_named(connection, parameter_id)
-    assert parameter is not None
-    taken = load_values(connection, parameter, **given)  # type: ignore[arg-type]
-    assert taken is not None
-    return taken
+    return load_values(connection, parameter, **given)  # type: ignore[arg-type]
 
 
 def drawn(taken: ParameterValues) -> tuple[list[float], list[float]]:
@@ -86,31 +83,19 @@ def test_only_current_valid_numbers_in_one_unit_are_drawn(qc_database: Engine) -
     assert taken.other_units == {"kg": 1}
 
 
-def test_a_sample_is_told_to_be_of_what_may_be_drawn(qc_database: Engine) -> None:
-    """Not of what was edited, came later than the submission, or has no number."""
+def test_a_sample_is_as_large_of_an_old_archive_as_of_a_new_one_and_told_to_be_of_what_may_be_drawn(
+    qc_database: Engine,
+) -> None:
+    """What was edited, came later than the submission, or has no number takes no place in it, and is not counted."""
     submit_history(qc_database)
     weeks = [FIRST_DAY + timedelta(weeks=i % 4) for i in range(ANIMALS)]
     for value in ("24", "25", "26"):
         submit(qc_database, Action.EDIT, *(weighed(name(i), value, day=day) for i, day in enumerate(weeks)))
-    late = FIRST_DAY.replace(day=10)
-    submit_new(qc_database, *(weighed(name(i), "27", day=late) for i in range(ANIMALS)))
-    for day in (20, 21, 22):
-        later = FIRST_DAY.replace(day=day)
-        submit(qc_database, Action.ADD, *(weighed(name(i), "28", day=later) for i in range(ANIMALS)))
-    submit(qc_database, Action.ADD, *(weighed(name(i), "much", day=FIRST_DAY.replace(day=25)) for i in range(ANIMALS)))
-    of_centre = in_reading(qc_database, taken_of, key=None, limit=120).of
-    of_submission = in_reading(qc_database, taken_of, limit=25).of
-    assert of_centre == pytest.approx(5 * ANIMALS, rel=0.2)
-    assert of_submission == pytest.approx(2 * ANIMALS, rel=0.2)
-
-
-def test_a_sample_is_as_large_of_an_old_archive_as_of_a_new_one(qc_database: Engine) -> None:
-    """What came later, or was edited, takes no place in it."""
-    submit_history(qc_database)
     submit_new(qc_database, *(weighed(name(i), "27", day=FIRST_DAY.replace(day=10)) for i in range(ANIMALS)))
-    for day in range(11, 23):
-        later = FIRST_DAY.replace(day=day)
-        submit(qc_database, Action.ADD, *(weighed(name(i), "28", day=later) for i in range(ANIMALS)))
+    for number in range(11, 24):
+        later, value = FIRST_DAY.replace(day=number), "28" if number < 23 else "much"
+        submit(qc_database, Action.ADD, *(weighed(name(i), value, day=later) for i in range(ANIMALS)))
+    assert in_reading(qc_database, taken_of, key=None, limit=300).of == pytest.approx(14 * ANIMALS, rel=0.2)
     taken = in_reading(qc_database, taken_of, limit=24)
     earlier, new = drawn(taken)
     assert 18 <= len(earlier) < ANIMALS
@@ -159,14 +144,12 @@ def test_there_is_no_picture_of_what_is_not_there(qc_database: Engine, settings:
 
 def test_a_value_far_beyond_the_quartiles_is_an_outlier() -> None:
     box = box_of(numbers_of(range(1, 102)))
-    assert box is not None
     assert (box.first, box.median, box.third, box.low, box.high) == (26, 51, 76, -124, 226)
     assert box.outside(numbers_of([-125, -124, 226, 226.5])).tolist() == [True, False, False, True]
     assert box.ranges_from(176) == 2
     # Of few values, or of those without a range, none is.
     for values in ([*range(19)], [1.0] * 80 + [2.0, 50.0]):
         box = box_of(numbers_of(values))
-        assert box is not None
         assert not box.outside(numbers_of([-1e9, 1e9])).any()
 
 
@@ -203,8 +186,6 @@ def test_experiments_are_counted_by_week(qc_database: Engine) -> None:
     submit(qc_database, Action.ADD, weighed("A1", "21", day=FIRST_DAY.replace(year=2020)))
     counted = in_reading(qc_database, count_weeks, "H", NEW)
     later = in_reading(qc_database, count_weeks, "H", None)
-    assert counted is not None
-    assert later is not None
     weights = [8, 8, 7, 7]
     assert [(week.first, week.earlier, week.new) for week in counted.weeks] == [
         (FIRST_DAY.replace(day=day), number + (30 if day == 1 else 0), int(day == 22))

@@ -127,10 +127,8 @@ ACCEPTED = {
 def test_a_report_tells_what_was_accepted(desk: Desk) -> None:
     for key in OUTCOMES:
         accepted = desk.report(key).accepted
-        assert accepted is not None
         assert counts_of(accepted) == ACCEPTED.get(key, {}), key
     good = desk.report(world.GOOD).accepted
-    assert good is not None
     assert [(one.procedure, one.accepted, one.measurements) for one in good.procedures] == [("IMPC_BWT_001", 3, 3)]
     page = desk.page(world.WITH_FINDINGS)
     assert page.table("Animals, experiments and the like") == [
@@ -150,7 +148,6 @@ def test_the_same_is_collected_on_mariadb(data: DataInstallation) -> None:
         for key in first:
             report = desk.report(key)
             assert report.outcome is OUTCOMES[key]
-            assert report.accepted is not None
             assert counts_of(report.accepted) == ACCEPTED.get(key, {})
         centre = collect_centre(tracker, qc, "H", data.settings, max_pictures=0)
         assert {str(line.key) for line in centre.zips} == set(first)
@@ -193,7 +190,6 @@ def test_the_summary_of_a_session_tells_of_what_it_had_to_do_with(desk: Desk) ->
 def test_the_summary_of_a_session_tells_what_it_did_with_each_source(desk: Desk) -> None:
     report = collect_session(desk.tracker, desk.qc, 3, desk.data.settings)
     (done,) = [source.done for source in report.sources]
-    assert done is not None
     told = f"Archives fetched: 3 ({desk.catalogue().size(done.bytes)}); documents: {done.documents}; errors and "
     told += f"findings: {done.findings}; archives that failed: {done.failed}."
     for text in (desk.page_of(report).text, render_text(report, desk.catalogue())):
@@ -290,7 +286,6 @@ def test_what_was_refused_before_another_attempt_is_not_counted_with_it(data: Da
 
     def counted() -> dict[str, tuple[int, int, int]]:
         accepted = in_both(data, collect_submission, key_of(delete), data.settings).accepted
-        assert accepted is not None
         return {one.kind: (one.named, one.ended, one.refused) for one in accepted.entities}
 
     data.put(delete, specimens("2013-11-02.1"))

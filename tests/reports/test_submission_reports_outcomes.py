@@ -164,7 +164,6 @@ def test_an_archive_that_only_waits_for_animals_is_not_to_be_corrected(data: Dat
     assert f"{EARLY}: Waits for other data\n" in text
     assert f"{MIXED}: Accepted in part, 2 of 2 documents to be corrected\n" in text
     row = re.search(rf"<code>{EARLY}</code>.*?To be corrected\">(\d+)", render_html(summary, catalogue, data.settings))
-    assert row is not None
     assert row[1] == "0"
     data.put("add/H.2013-11-03.1.impc.zip", specimens("2013-11-03.1", mice=3))
     data.run()

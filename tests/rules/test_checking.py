@@ -31,7 +31,9 @@ from tests.support.integrity_cases import (
     experiments,
     line,
     mutant,
+    ontology,
     picture,
+    procedure,
     series,
     simple,
     specimens,
@@ -71,6 +73,12 @@ def test_without_any_reference_data_no_document_fails_that_only_they_could_judge
     found = check(document, reference=ReferenceData())
     assert not any(one.severity.fails for one in found)
     assert sorted(map(str, unchecked(found))) == ["colonies", "impress", "projects", "status_codes", "strains"]
+
+
+def test_everything_is_found_in_a_document_with_many_faults() -> None:
+    done = procedure(simple("RANGED", "x", status="?"), simple("??"), ontology("TERM", "x"))
+    document = experiments(experiment(done, date="2030-01-01", specimen_ids=("M9",)))
+    assert {finding.rule for finding in check(document)} == {"E4", "E8", "P3", "P7", "P9", "P12"}
 
 
 TEXTS = {"message": "It is odd.", "cause": "Odd animals", "remedy": "Correct them."}

@@ -35,7 +35,6 @@ INCREMENTS = (
 
 def impress_of(contents: list[Content]) -> Impress:
     """An IMPReSS that has the procedures and parameters of a document, with all sorts of values and increments."""
-    assert REFERENCE.impress is not None
     types, increments = cycle([*ValueType, "COLOUR", ""]), cycle(INCREMENTS)
     options = cycle([(), (Option("1.5", True), Option("x", False))])
     pipelines: dict[str, dict[str, impress.Procedure]] = {}

@@ -14,7 +14,6 @@ import json
 import ssl
 import time
 from collections.abc import Sequence
-from http import HTTPStatus
 from typing import Final
 
 from pydantic import SecretStr
@@ -107,7 +106,10 @@ class WebhookChannel:
         """
         if seconds <= 0:
             return "did not answer in time", False, False
-        connection = self._connection(seconds)
+        hook, connection = self._hook, http.client.HTTPConnection(self._hook.host, self._hook.port, timeout=seconds)
+        if hook.encrypted:
+            context = tls_context(self._settings)
+            connection = http.client.HTTPSConnection(hook.host, hook.port, timeout=seconds, context=context)
         sent = False
         try:
             with time_limit(seconds, lambda: shut_down(connection.sock)):
@@ -131,21 +133,7 @@ class WebhookChannel:
             connection.close()
         if 200 <= status < 300:
             return "", False, False
+        answered = f"answered {status} {http.client.responses.get(status, '')}".rstrip()
         if 300 <= status < 400:
-            return f"answered {_phrase(status)}, and redirects are not followed", False, False
-        return f"answered {_phrase(status)}", status in _TRY_AGAIN, False
-
-    def _connection(self, seconds: float) -> http.client.HTTPConnection:
-        hook = self._hook
-        if hook.encrypted:
-            return http.client.HTTPSConnection(
-                hook.host, hook.port, timeout=seconds, context=tls_context(self._settings)
-            )
-        return http.client.HTTPConnection(hook.host, hook.port, timeout=seconds)
-
-
-def _phrase(status: int) -> str:
-    try:
-        return f"{status} {HTTPStatus(status).phrase}"
-    except ValueError:
-        return str(status)
+            return f"{answered}, and redirects are not followed", False, False
+        return answered, status in _TRY_AGAIN, False

@@ -100,7 +100,12 @@ def skipped_entries(
     (source,) = list_sources(connection, [source_id])
     crawl = latest_crawls(connection, sources=[source_id]).get(source_id)
     held = held_archives(connection, source_id=source_id)
-    uploading = _uploading(connection, source_id)
+    still_uploading = select(FileSourceHasZip.za_id).where(
+        FileSourceHasZip.file_source_id == source_id,
+        FileSourceHasZip.gone_since.is_(None),
+        FileSourceHasZip.uploading_since.is_not(None),
+    )
+    uploading = set(connection.scalars(still_uploading))
     noticed: dict[bool, list[SkippedEntry]] = {False: [], True: []}
     for finding in latest_findings(connection, sources=[source_id])[:limit]:
         if finding.kind in _NOTICED and (finding.kind != "uploading" or finding.za_id in uploading):
@@ -220,16 +225,6 @@ def _failed(connection: Connection, source_id: int, limit: int) -> Iterator[Skip
         problem = Message("") if fact is None else fact.message
         acts = acts_in(phase, Status.FAILED) if fact is None else fact.acts
         yield SkippedEntry(str(key), why, acts, message(text, phase=phase.short_name, problem=problem), za_id=za_id)
-
-
-def _uploading(connection: Connection, source_id: int) -> set[int]:
-    """The submissions of archives that are still being uploaded to a source."""
-    hosting = select(FileSourceHasZip.za_id).where(
-        FileSourceHasZip.file_source_id == source_id,
-        FileSourceHasZip.gone_since.is_(None),
-        FileSourceHasZip.uploading_since.is_not(None),
-    )
-    return set(connection.scalars(hosting))
 
 
 _COUNTED: Final = {

@@ -140,13 +140,17 @@ def _numbers(qc: Connection, query: Select[*tuple[Any, ...]]) -> dict[Any, int]:
 
 def _procedures(mine: Any) -> Select[*tuple[Any, ...]]:
     """The fields of `ProcedureCount` for each procedure that these documents have runs of."""
+    counting = (("is_current", 1), ("validity", Validity.VALID))
+    of_counting_owner = [
+        func.coalesce(*(table.c[name] for table in _OWNERS.values())) == value for name, value in counting
+    ]
     query = (
         select(
             RUN.c.procedure_id,
             _name_of(RUN.c.procedure_id),
             func.count(RUN.c.id.distinct()),
             func.count(MEASUREMENT.c.id),
-            func.count(case((and_(*(_of_owner(name) == value for name, value in _COUNTS)), MEASUREMENT.c.id))),
+            func.count(case((and_(*of_counting_owner), MEASUREMENT.c.id))),
         )
         .join(DOCUMENT, DOCUMENT.c.id == RUN.c.document_id)
         .outerjoin(MEASUREMENT, MEASUREMENT.c.procedure_run_id == RUN.c.id)
@@ -154,14 +158,6 @@ def _procedures(mine: Any) -> Select[*tuple[Any, ...]]:
     for kind, table in _OWNERS.items():
         query = query.outerjoin(table, (RUN.c.owner_kind == kind.value) & (table.c.id == RUN.c.owner_id))
     return query.where(mine).group_by(RUN.c.procedure_id)
-
-
-_COUNTS: Final = (("is_current", 1), ("validity", Validity.VALID))
-
-
-def _of_owner(name: str) -> ColumnElement[int]:
-    """A column of the experiment, line or housing of a run."""
-    return func.coalesce(*(table.c[name] for table in _OWNERS.values()))
 
 
 def _name_of(procedure: ColumnElement[str]) -> ScalarSelect[str]:

@@ -36,6 +36,11 @@ class Tone(StrEnum):
     WARN = "warn"
     BAD = "bad"
 
+    @property
+    def needs_somebody(self) -> bool:
+        """Whether a person must act."""
+        return self in (Tone.WARN, Tone.BAD)
+
 
 class Outcome(StrEnum):
     """What became of a submission, as a data manager sees it, and how good or bad that is."""

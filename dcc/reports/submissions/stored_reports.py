@@ -162,7 +162,6 @@ def _tell(session_id: int, error: Exception, key: ZipKey | None = None) -> str:
 
 def _write_all(tracker: Engine, settings: Settings, session_id: int) -> tuple[int, int, list[str]]:
     """Write the reports that a session is to keep; how many were written, how many there would be, and what failed."""
-    from dcc.reports.submissions.model import Tone
     from dcc.reports.submissions.zip_lines import zips_of_session
     from dcc.tracker.crawls import list_sessions
 
@@ -171,7 +170,7 @@ def _write_all(tracker: Engine, settings: Settings, session_id: int) -> tuple[in
         sessions = list_sessions(connection, ids=[session_id])
         lines = zips_of_session(connection, sessions[0]) if sessions else []
     only_bad = settings.submission_reports == "failed"
-    keys = [line.key for line in lines if not only_bad or line.tone in (Tone.BAD, Tone.WARN)]
+    keys = [line.key for line in lines if not only_bad or line.tone.needs_somebody]
     written = in_a_row = 0
     faults: list[str] = []
     if not keys:

@@ -190,7 +190,7 @@ def outcome_of(
         outcome = Outcome.IN_ORDER
     elif outcome in (Outcome.NOTHING_TAKEN, Outcome.PARTLY_TAKEN) and waits_for_data:
         outcome = Outcome.WAITS_FOR_DATA
-    return Outcome.CHANGED if changed and outcome.tone not in (Tone.BAD, Tone.WARN) else outcome
+    return Outcome.CHANGED if changed and not outcome.tone.needs_somebody else outcome
 
 
 def _outcome_of_state(
