@@ -83,8 +83,9 @@ class SettingsGroup(BaseModel):
         """Have the docstring of each field describe it; pydantic's own way takes a tenth of a short command."""
         if "section" not in vars(cls):
             return
-        definition = ast.parse(Path(str(sys.modules[cls.__module__].__file__)).read_text("utf-8")).body[-1]
-        for field, text in pairwise(getattr(definition, "body", ())):
+        module = ast.parse(Path(str(sys.modules[cls.__module__].__file__)).read_text("utf-8"))
+        (definition,) = (one for one in module.body if isinstance(one, ast.ClassDef) and one.name == cls.__name__)
+        for field, text in pairwise(definition.body):
             match field, text:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(description))):
                     cls.model_fields[name].description = description
