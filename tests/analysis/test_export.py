@@ -248,12 +248,14 @@ def test_incomplete_files_of_others_stay_in_a_refused_folder_and_in_an_export(fi
 
 
 @only_sqlite
-def test_a_leftover_that_cannot_be_removed_is_told(filled: Engine, tmp_path: Path) -> None:
-    directory = tmp_path / "export"
+def test_a_directory_that_cannot_be_made_or_cleared_is_told(filled: Engine, tmp_path: Path) -> None:
+    directory, in_file = tmp_path / "export", tmp_path / "file" / "export"
+    in_file.parent.write_text("")
     export_measurements(filled, directory)
     (directory / f".{'0' * 32}.part").mkdir()
-    with pytest.raises(ExportError, match="could not be written"):
-        export_measurements(filled, directory)
+    for place in (directory, in_file):
+        with pytest.raises(ExportError, match="could not be written"):
+            export_measurements(filled, place)
 
 
 @only_sqlite
@@ -290,13 +292,6 @@ def test_what_does_not_go_on_with_an_export_is_refused(filled: Engine, tmp_path:
             export_measurements(filled, directory)
     assert files(directory) == before
     assert mine.exists()
-
-
-@only_sqlite
-def test_a_directory_that_cannot_be_made_is_told(filled: Engine, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ExportError, match="could not be written"):
-        export_measurements(filled, tmp_path / "file" / "export")
 
 
 def test_an_export_of_the_past_is_of_the_past(filled: Engine, tmp_path: Path) -> None:

@@ -273,13 +273,21 @@ def test_a_document_that_there_is_none_of_is_refused(qc_database: Engine) -> Non
             load_measurements(qc_database, MeasurementFilter(as_of_document=number))
 
 
-def test_a_filter_that_contradicts_itself_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="Name one"):
-        MeasurementFilter(as_of_document=1, as_of_date=date(2026, 1, 1))
-    with pytest.raises(ConfigurationError, match="before"):
-        MeasurementFilter(date_from=date(2026, 1, 2), date_until=date(2026, 1, 1))
-    with pytest.raises(ConfigurationError, match="10,000 values of specimen"):
-        MeasurementFilter(specimen=[str(number) for number in range(10_001)])
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ({"as_of_document": 1, "as_of_date": date(2026, 1, 1)}, "Name one"),
+        ({"date_from": date(2026, 1, 2), "date_until": date(2026, 1, 1)}, "before"),
+        ({"specimen": [str(number) for number in range(10_001)]}, "10,000 values of specimen"),
+        ({"latest_valid": True, "as_of_document": 3}, "latest valid"),
+        ({"latest_valid": True, "as_of_date": date(2026, 1, 2)}, "latest valid"),
+        ({"latest_valid": True, "only_valid": False}, "latest valid"),
+    ],
+    ids=["two pasts", "no day", "too many", "past document", "past date", "invalid"],
+)
+def test_a_filter_that_contradicts_itself_is_refused(wanted: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        MeasurementFilter(**wanted)
 
 
 @pytest.mark.both_databases

@@ -1,6 +1,5 @@
 """The latest valid data: what replaced them with errors does not hide them."""
 
-from datetime import date
 from typing import Any
 
 import pytest
@@ -8,7 +7,6 @@ from sqlalchemy import Engine, update
 
 from dcc.analysis.export import ExportFormat, export_measurements
 from dcc.analysis.measurements import MeasurementFilter, load_measurements
-from dcc.errors import ConfigurationError
 from dcc.naming import Action
 from dcc.qc.apply.upload_lock import lock_all
 from dcc.qc.contexts.experiment_validity import update_all_validity
@@ -89,12 +87,6 @@ def test_a_directory_follows_a_change_with_errors(filled: Engine, tmp_path: Any)
     edit(filled, "9999", Validity.INVALID)
     again = export_measurements(filled, tmp_path / "out", ExportFormat.PARQUET, wanted)
     assert again.rows == before.rows
-
-
-@pytest.mark.parametrize("other", [{"as_of_document": 3}, {"as_of_date": date(2026, 1, 2)}, {"only_valid": False}])
-def test_it_excludes_the_past_and_what_is_not_valid(other: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match="latest valid"):
-        MeasurementFilter(latest_valid=True, **other)
 
 
 def test_a_filter_without_it_is_described_as_before_it_was_there() -> None:

@@ -18,22 +18,12 @@ from tests.support.qc_documents import apply, apply_document, block, contents, e
 ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
 NUMBERS = {
     "NaN": None,
-    "INF": None,
     "1e400": None,
-    "-1e400": None,
     "1e308": 1e308,
     "5e-324": 5e-324,
     "١٢": None,
-    "１２": None,
     "12": 12.0,
-    "1_000": None,
     "2,643": 2643.0,
-    "-1,002,643.85": -1_002_643.85,
-    "0,123": None,
-    "1,5": None,
-    "1,23,456": None,
-    "2,643e5": None,
-    "0x10": None,
     "": None,
 }
 DATES = ["0001-01-01", "9999-12-31", "12013-01-01", "-0044-03-15", "2013-02-28Z", "2013-02-28+14:00"]

@@ -21,8 +21,7 @@ from dcc.qc.database import open_qc_database
 from dcc.qc.models import DOCUMENT
 from dcc.settings import Settings
 from tests.qc.test_model import _empty_database
-from tests.qc.test_overviews import forget_overviews, overviews_of, under
-from tests.qc.test_overviews_in_parts import build_both
+from tests.qc.test_overviews import build, forget_overviews, overviews_of, under
 from tests.support.asking import column_in, in_writing
 from tests.support.qc_contexts import assert_contexts_are_right, judge, know_colonies, know_important_metadata, submit
 from tests.support.qc_documents import housing, line, specimen, undo_documents
@@ -125,7 +124,7 @@ class Contexts(RuleBasedStateMachine):
 
     @rule()
     def build_contexts_and_overviews(self) -> None:
-        build_both(self.engine)
+        build(self.engine)
         assert_contexts_are_right(self.engine)
 
     @rule()

