@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from sqlalchemy import (
@@ -179,30 +180,24 @@ def table_options(
     return (*keys, options)
 
 
-def small_id() -> MappedColumn[int]:
-    """A generated id, for tables that stay small."""
-    return mapped_column(SMALL, primary_key=True, autoincrement=True)
+def _generated_id(kind: TypeEngine[Any]) -> MappedColumn[int]:
+    return mapped_column(kind, primary_key=True, autoincrement=True)
 
 
-def big_id() -> MappedColumn[int]:
-    """A generated id, for tables that grow without end."""
-    return mapped_column(BIG, primary_key=True, autoincrement=True)
+small_id = partial(_generated_id, SMALL)
+"""A generated id, for tables that stay small."""
+big_id = partial(_generated_id, BIG)
+"""A generated id, for tables that grow without end."""
 
 
-def small_reference(target: str, ondelete: str, **options: Any) -> MappedColumn[Any]:
-    """A reference to a `small_id`; `ondelete` is what happens to this row when that one is deleted.
+def _reference(kind: TypeEngine[Any], target: str, ondelete: str, **options: Any) -> MappedColumn[Any]:
+    """A reference to a generated id; `ondelete` is what happens to this row when that one is deleted.
 
     It has an index of its own, unless it is unique, part of the key, or another index begins with it (`index=False`).
     """
-    return _reference(SMALL, target, ondelete, options)
-
-
-def big_reference(target: str, ondelete: str, **options: Any) -> MappedColumn[Any]:
-    """A reference to a `big_id`, as `small_reference`."""
-    return _reference(BIG, target, ondelete, options)
-
-
-def _reference(kind: TypeEngine[Any], target: str, ondelete: str, options: dict[str, Any]) -> MappedColumn[Any]:
     is_indexed = not (options.get("primary_key") or options.get("unique"))
     key = ForeignKey(target, ondelete=ondelete, onupdate="CASCADE")
     return mapped_column(kind, key, **{"index": is_indexed, **options})
+
+
+small_reference, big_reference = partial(_reference, SMALL), partial(_reference, BIG)

@@ -137,7 +137,7 @@ def run_writing(engine: Engine, work: Callable[[Connection], T], *, patience_sec
             return cast(T, rolled_back.result)
         else:
             if receipt is not None:
-                receipt.give_back()
+                _shared(engine).writers.append((receipt.writer, receipt.token))
             return outcome[0]
 
 
@@ -234,13 +234,10 @@ class _Receipt:
     """A row that each transaction of a writer changes; it shows whether the last one was committed."""
 
     def __init__(self, engine: Engine) -> None:
-        self._shared = _shared(engine)
         try:
-            self._writer, self._token = self._shared.writers.popleft()
-            self._new = False
+            self.writer, self.token = _shared(engine).writers.popleft()
         except IndexError:
-            self._writer, self._token = uuid4().hex, 0
-            self._new = True
+            self.writer, self.token = uuid4().hex, 0
 
     def confirms_or_writes(self, connection: Connection, *, maybe_committed: bool) -> bool:
         """True if the last try, which may have been committed, was; else write this try's receipt and return False.
@@ -249,21 +246,17 @@ class _Receipt:
         """
         if maybe_committed:
             row = _RECEIPTS.c
-            found = connection.scalar(select(row.token).where(row.writer == self._writer).with_for_update())
-            if found == self._token:
+            found = connection.scalar(select(row.token).where(row.writer == self.writer).with_for_update())
+            if found == self.token:
                 return True
-        if self._new:
+        if self.token == 0:
             _remove_old_receipts(connection)
-        self._token += 1
-        statement = mysql.insert(_RECEIPTS).values(writer=self._writer, token=self._token, written=utc_now())
+        self.token += 1
+        statement = mysql.insert(_RECEIPTS).values(writer=self.writer, token=self.token, written=utc_now())
         connection.execute(
             statement.on_duplicate_key_update(token=statement.inserted.token, written=statement.inserted.written)
         )
         return False
-
-    def give_back(self) -> None:
-        """Let another transaction of this process use the row."""
-        self._shared.writers.append((self._writer, self._token))
 
 
 def _remove_old_receipts(connection: Connection) -> None:

@@ -111,13 +111,6 @@ def test_experiments_lines_and_housings_are_added_edited_and_deleted(qc_database
     assert current() == [[], ["4"], ["1"]]
 
 
-@pytest.mark.parametrize("action", [EDIT, DELETE])
-def test_an_edit_or_delete_of_something_unknown_is_an_error(qc_database: Engine, action: Action) -> None:
-    applied = apply(qc_database, action, specimen("S1"))
-    assert (applied.state, [finding.rule for finding in applied.findings]) == (DocumentState.REFUSED, ["Q3"])
-    assert litters(qc_database) == {}
-
-
 def test_ids_are_compared_to_the_letter(qc_database: Engine) -> None:
     apply(qc_database, ADD, specimen("S1", "a"), specimen("s1", "b"), specimen("S1 ", "c"), specimen("Ｓ1", "d"))
     assert litters(qc_database) == {"S1": "a", "s1": "b", "S1 ": "c", "Ｓ1": "d"}

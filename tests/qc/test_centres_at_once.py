@@ -20,7 +20,6 @@ from sqlalchemy.types import TypeDecorator
 
 from dcc.analysis.filters import MeasurementFilter
 from dcc.analysis.measurements import load_measurements
-from dcc.databases import engines
 from dcc.databases.transactions import writing
 from dcc.documents.contents import Entity, Metadata
 from dcc.naming import Action, DocumentKind
@@ -38,6 +37,7 @@ from dcc.qc.rows.documents import DocumentToApply
 from dcc.settings import Settings
 from dcc.vocabulary import ContextEvent
 from tests.qc.test_applying import OF_LOCKS
+from tests.qc.test_uploaders import open_impatient
 from tests.support.asking import column_in, in_writing
 from tests.support.databases import only_mariadb
 from tests.support.qc_child import before_statement, die, finish, start
@@ -141,15 +141,6 @@ def session(engine: Engine, centre: str, handed: list[Handed], part: str = "", p
     decide_on_contexts(engine, ContextEvent.DONE, ContextFilter(centre=centre), author="anna", reason="well")
 
 
-def open_impatient(settings: Settings, seconds: int = 1) -> Engine:
-    """An engine whose server refuses to let a statement wait for longer than a second, or at all."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engines, "_SESSION", engines._SESSION.replace("timeout = 30", f"timeout = {seconds}"))
-        engine = open_qc_database(settings)
-        with engine.connect():
-            return engine
-
-
 @contextmanager
 def held_before(engine: Engine, place: int | str) -> Iterator[tuple[threading.Event, threading.Event]]:
     """What `engine` does stops before its statement of this number, or with this text, until the second event.
@@ -223,7 +214,7 @@ def statements_of(engine: Engine, work: Callable[[], object]) -> int:
 
 def test_whatever_one_centre_is_at_another_does_not_wait(qc: Engine, qc_settings: Settings) -> None:
     chance = random.Random("held")
-    impatient = open_impatient(qc_settings)
+    impatient = open_impatient(qc_settings, seconds=1)
 
     def work(engine: Engine, centre: str, handed: list[Handed], part: str, patience: float = PATIENCE) -> None:
         refused_twice(engine, centre, part, patience)
@@ -346,7 +337,7 @@ def test_two_centres_at_once_come_to_what_one_after_the_other_does(
 
 class TestLocks:
     def test_who_waits_for_whom(self, qc: Engine, qc_settings: Settings) -> None:
-        impatient = open_impatient(qc_settings, 0)
+        impatient = open_impatient(qc_settings)
 
         def lock(connection: Connection, centres: list[str] | None) -> None:
             if centres is None:

@@ -93,14 +93,6 @@ def test_all_views_show_what_is_current_and_say_the_same_of_an_experiment_on_an_
             assert [tuple(row) for row in rows] == [*of_line, ("E1", 0), ("E2", 1)], view
 
 
-def _judged_again(engine: Engine, first: int) -> None:
-    judge(engine, first)
-
-
-def _corrected(engine: Engine, first: int) -> None:
-    submit(engine, Action.EDIT, specimen("bad"))
-
-
 def _corrected_and_back(engine: Engine, first: int) -> None:
     edited = submit(engine, Action.EDIT, specimen("bad", "L2"), faulty=[1])
     assert built(engine) == {"E1": {False}}
@@ -108,7 +100,11 @@ def _corrected_and_back(engine: Engine, first: int) -> None:
     undo_documents(engine, [edited.document_id], patience_seconds=5)
 
 
-@pytest.mark.parametrize("heal", [_judged_again, _corrected, _corrected_and_back])
+@pytest.mark.parametrize(
+    "heal",
+    [judge, lambda engine, _: submit(engine, Action.EDIT, specimen("bad")), _corrected_and_back],
+    ids=["judged again", "corrected", "corrected and back"],
+)
 def test_an_experiment_heals_with_its_animal(qc_database: Engine, heal: Callable[[Engine, int], None]) -> None:
     first = submit(qc_database, Action.ADD, BAD, faulty=[1]).document_id
     submit(qc_database, Action.ADD, experiment("E1", ["bad"]))
@@ -117,14 +113,6 @@ def test_an_experiment_heals_with_its_animal(qc_database: Engine, heal: Callable
     heal(qc_database, first)
     assert built(qc_database) == {"E1": {True}}
     assert [state for _, state in states_of(qc_database).values()] == ["dataadded"]
-
-
-def _fails(engine: Engine, first: int) -> None:
-    judge(engine, first, [1])
-
-
-def _edited_badly(engine: Engine, first: int) -> None:
-    submit(engine, Action.EDIT, specimen("bad", "L2"), faulty=[1])
 
 
 def _mended_version_withdrawn(engine: Engine, first: int) -> None:
@@ -136,7 +124,15 @@ def _mended_version_withdrawn(engine: Engine, first: int) -> None:
     undo_documents(engine, [edited.document_id], patience_seconds=5)
 
 
-@pytest.mark.parametrize("fail", [_fails, _edited_badly, _mended_version_withdrawn])
+@pytest.mark.parametrize(
+    "fail",
+    [
+        lambda engine, first: judge(engine, first, [1]),
+        lambda engine, _: submit(engine, Action.EDIT, specimen("bad", "L2"), faulty=[1]),
+        _mended_version_withdrawn,
+    ],
+    ids=["judged", "edited badly", "mended version withdrawn"],
+)
 def test_an_experiment_that_counted_goes_with_its_animal(
     qc_database: Engine, fail: Callable[[Engine, int], None]
 ) -> None:

@@ -58,16 +58,6 @@ def test_what_touches_a_document_of_the_same_build_is_the_newest_of_both(qc_data
     assert sorted(runs.values()) == documents[1:]
 
 
-def test_animals_that_come_after_their_experiments_are_looked_for(qc_database: Engine) -> None:
-    """Also where documents of experiments wait that came later, which are not looked at for their animals."""
-    submit(qc_database, Action.ADD, experiment("E1", ["S1"]))
-    build(qc_database)
-    submit(qc_database, Action.ADD, specimen("S1", colony_id="C1"))
-    submit(qc_database, Action.ADD, experiment("E2", ["S1"], "2"))
-    build(qc_database)
-    assert_contexts_are_right(qc_database)
-
-
 def test_animals_that_come_back_are_looked_for(qc_database: Engine) -> None:
     """A withdrawal opens versions of animals, experiments and lines that are not its own."""
     submit(qc_database, Action.ADD, specimen("S1", colony_id="C1"), specimen("S2", colony_id="C1"))

@@ -93,7 +93,7 @@ def lock_h(connection: Connection) -> None:
 
 def wait_until_held(engine: Engine, settings: Settings) -> None:
     """Until another process holds the upload lock."""
-    with closing_all(open_short(settings)) as probe:
+    with closing_all(open_impatient(settings)) as probe:
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             try:
@@ -108,15 +108,14 @@ def wait_until_held(engine: Engine, settings: Settings) -> None:
     raise AssertionError("Nobody took the lock.")
 
 
-def open_short(settings: Settings) -> Engine:
-    """An engine whose database gives up after `SHORT` seconds, or at once, when others are in the way."""
-    patch = pytest.MonkeyPatch()
-    patch.setattr(engines, "BUSY_SECONDS", SHORT)
-    patch.setattr(engines, "_SESSION", engines._SESSION.replace("timeout = 30", "timeout = 0"))
-    engine = open_qc_database(settings)
-    with engine.connect():
-        patch.undo()
-    return engine
+def open_impatient(settings: Settings, seconds: int = 0) -> Engine:
+    """An engine whose server lets no statement wait for longer than some seconds; SQLite gives up after `SHORT`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engines, "BUSY_SECONDS", SHORT)
+        patch.setattr(engines, "_SESSION", engines._SESSION.replace("timeout = 30", f"timeout = {seconds}"))
+        engine = open_qc_database(settings)
+        with engine.connect():
+            return engine
 
 
 def test_who_waits_for_another_uploader_waits_for_as_long_as_patience_says(
@@ -124,7 +123,7 @@ def test_who_waits_for_another_uploader_waits_for_as_long_as_patience_says(
 ) -> None:
     with qc_database.begin() as connection:
         lock_h(connection)
-    waiting, released = open_short(qc_settings), event()
+    waiting, released = open_impatient(qc_settings), event()
 
     def hold(engine: Engine) -> None:
         with writing(engine) as connection:

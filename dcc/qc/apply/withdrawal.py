@@ -252,20 +252,11 @@ def _withdraw(
 ) -> int:
     undo_id = reserved.following[DOCUMENT.name]
     reserved.following[DOCUMENT.name] += 1
-    same = {name: getattr(row, name) for name in ("zip_action", "zip_file", "file_name", "kind", "centre", "created")}
-    connection.execute(
-        insert(DOCUMENT).values(
-            id=undo_id,
-            inc=row.inc,
-            action=DocumentAction.UNDO.value,
-            state=DocumentState.APPLIED.value,
-            applied_at=reserved.at,
-            undoes=row.id,
-            author=author,
-            reason=reason,
-            **same,
-        )
-    )
+    same = ("zip_action", "zip_file", "file_name", "kind", "centre", "created", "inc")
+    undo = {name: getattr(row, name) for name in same}
+    undo |= {"action": DocumentAction.UNDO.value, "state": DocumentState.APPLIED.value, "applied_at": reserved.at}
+    undo |= {"id": undo_id, "undoes": row.id, "author": author, "reason": reason}
+    connection.execute(insert(DOCUMENT), undo)
     for kind, table in ENTITY_TABLES.items():
         opened = select(table.c.id).where(table.c.document_id == row.id, table.c.is_current)
         end_versions(connection, kind, connection.scalars(opened).all(), undo_id)

@@ -70,13 +70,6 @@ def recorded_basis(connection: Connection, build: Build) -> Basis:
     return dict(connection.execute(statement).all())
 
 
-def _record_basis(connection: Connection, build: Build, basis: Basis) -> None:
-    """Record the snapshots of a build."""
-    connection.execute(delete(BUILD_BASIS).where(BUILD_BASIS.c.build == build.value))
-    rows = [{"build": build.value, "name": name, "snapshot_id": row_id} for name, row_id in basis.items()]
-    connection.execute(insert(BUILD_BASIS), rows)
-
-
 def follow_basis(connection: Connection, build: Build, names: Iterable[str], renew: Callable[[Basis], None]) -> None:
     """Have a build follow the active snapshots of these sets: `renew` if it was built with others; record them."""
     if active_basis(connection, names) == recorded_basis(connection, build):
@@ -86,7 +79,9 @@ def follow_basis(connection: Connection, build: Build, names: Iterable[str], ren
     if basis != recorded:
         if recorded:
             renew(basis)
-        _record_basis(connection, build, basis)
+        connection.execute(delete(BUILD_BASIS).where(BUILD_BASIS.c.build == build.value))
+        rows = [{"build": build.value, "name": name, "snapshot_id": row_id} for name, row_id in basis.items()]
+        connection.execute(insert(BUILD_BASIS), rows)
 
 
 DOCUMENTS_AT_ONCE: Final = 2_500

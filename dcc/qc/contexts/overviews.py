@@ -202,9 +202,9 @@ def renew_animals(connection: Connection, run_ids: Iterable[int], basis: Basis) 
         found = connection.execute(_PRESENT_ANIMALS, {"runs": runs, "colonies": basis[COLONIES]}).all()
         circumstances = [Circumstances(row[0], row.pipeline, row.procedure_id, *row[-2:]) for row in found]
         groups = groups_of(connection, basis[IMPRESS], circumstances)
-        shown = connection.scalars(_SHOWN_ANIMALS, {"runs": runs}).all()
+        shown = dict(connection.execute(_SHOWN_ANIMALS, {"runs": runs}).all())
         if shown:
-            connection.execute(_FORGET_ANIMALS, {"runs": portion})
+            connection.execute(_FORGET_ANIMALS, {"runs": list(shown)})
         save_groups(connection, groups)
         rows = []
         for (run_id, position, *same, day, measurements, _, _), group in zip(found, groups, strict=True):
@@ -212,7 +212,7 @@ def renew_animals(connection: Connection, run_ids: Iterable[int], basis: Basis) 
             rows.append((run_id, int(position), *same, day and str(day), measurements, group.checksum))
         if rows:
             insert_bulk(connection, OVERVIEW_ANIMAL, rows)
-        centres.update(shown, (row.centre for row in found))
+        centres.update(shown.values(), (row.centre for row in found))
     return centres
 
 
@@ -269,7 +269,7 @@ _MEASURED: Final = (
     .scalar_subquery()
 )
 """The number of a run's measurements."""
-_SHOWN_ANIMALS: Final = select(OVERVIEW_ANIMAL.c.centre).where(_GIVEN.in_(numbers_in("runs"))).distinct()
+_SHOWN_ANIMALS: Final = select(_GIVEN, OVERVIEW_ANIMAL.c.centre).where(_GIVEN.in_(numbers_in("runs"))).distinct()
 _FORGET_ANIMALS: Final = delete(OVERVIEW_ANIMAL).where(_GIVEN.in_(bindparam("runs", expanding=True)))
 _PRESENT_ANIMALS: Final = _present_animals()
 

@@ -312,21 +312,17 @@ class Freshness:
 
 def freshness(connection: Connection, settings: Settings, now: datetime) -> list[Freshness]:
     """The sets in the order of SETS, including missing ones; `now` is naive and in UTC."""
-    active = active_snapshots(connection)
+    active, refused = active_snapshots(connection), refusals(connection)
     limit = timedelta(days=settings.reference_max_age_days)
-    refused = refusals(connection)
-    sources = settings.reference_sources
-    return [
-        _freshness(name, active.get(name), sources[name], _refusal_text(refused.get(name), sources[name]), now, limit)
-        for name in SETS
-    ]
-
-
-def _refusal_text(refusal: SourceRefusal | None, configured: str | None) -> str | None:
-    """Why the set that the setting names was refused; None for another source."""
-    if refusal is None or configured is None or refusal.source != source_of(configured):
-        return None
-    return f"{refusal.name} could not be refreshed on {refusal.refused:%Y-%m-%d at %H:%M} UTC: {refusal.reason}"
+    found = []
+    for name in SETS:
+        configured, refusal = settings.reference_sources[name], refused.get(name)
+        why = None
+        # A refusal of another source than the setting names counts no more.
+        if refusal is not None and configured is not None and refusal.source == source_of(configured):
+            why = f"{name} could not be refreshed on {refusal.refused:%Y-%m-%d at %H:%M} UTC: {refusal.reason}"
+        found.append(_freshness(name, active.get(name), configured, why, now, limit))
+    return found
 
 
 def _freshness(

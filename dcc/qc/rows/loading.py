@@ -132,8 +132,8 @@ def _alteration(row: Row[Any], regions: Iterable[Row[Any]]) -> contents.Chromoso
 
 
 def _strain(row: Row[Any]) -> contents.ParentalStrain:
-    percentage = _written(row, "percentage", row.percentage)
-    return _made(contents.ParentalStrain, row, percentage=percentage, level=_written(row, "level", row.level))
+    written = {name: _written(row, name, getattr(row, name)) for name in ("percentage", "level")}
+    return _made(contents.ParentalStrain, row, **written)
 
 
 def load_experiments(connection: Connection, rows: list[Row[Any]]) -> Iterator[contents.Experiment]:
@@ -149,7 +149,7 @@ def load_experiments(connection: Connection, rows: list[Row[Any]]) -> Iterator[c
             date=_written(row, "dateOfExperiment", row.date),
             specimen_ids=tuple(one.specimen_id for one in named[row.id]),
             procedure=procedures.get(row.id),
-            status_codes=_codes(codes[row.id]),
+            status_codes=codes.get(row.id, ()),
         )
 
 
@@ -158,7 +158,7 @@ def _lines(connection: Connection, rows: list[Row[Any]]) -> Iterator[contents.Li
     codes = _status_codes(connection, EntityKind.LINE, ids)
     procedures = _load_procedures(connection, EntityKind.LINE, ids)
     for row in rows:
-        yield _made(contents.Line, row, procedure=procedures[row.id], status_codes=_codes(codes[row.id]))
+        yield _made(contents.Line, row, procedure=procedures[row.id], status_codes=codes.get(row.id, ()))
 
 
 def _housings(connection: Connection, rows: list[Row[Any]]) -> Iterator[contents.Housing]:
@@ -169,17 +169,15 @@ def _housings(connection: Connection, rows: list[Row[Any]]) -> Iterator[contents
         yield _made(contents.Housing, row, from_lims=from_lims, last_updated=updated, procedure=procedures[row.id])
 
 
-def _status_codes(connection: Connection, kind: EntityKind, ids: list[int]) -> Rows:
-    of_kind = (
-        select(models.STATUS_CODE)
-        .where(models.STATUS_CODE.c.owner_kind == kind.value)
-        .order_by(models.STATUS_CODE.c.position)
-    )
-    return _rows_by(connection, of_kind, models.STATUS_CODE.c.owner_id, ids)
-
-
-def _codes(rows: Iterable[Row[Any]]) -> tuple[contents.StatusCode, ...]:
-    return tuple(contents.StatusCode(row.line, _written(row, "date", row.date), row.code) for row in rows)
+def _status_codes(
+    connection: Connection, kind: EntityKind, ids: list[int]
+) -> dict[int, tuple[contents.StatusCode, ...]]:
+    own = models.STATUS_CODE.c
+    of_kind = select(models.STATUS_CODE).where(own.owner_kind == kind.value).order_by(own.position)
+    return {
+        owner_id: tuple(contents.StatusCode(row.line, _written(row, "date", row.date), row.code) for row in rows)
+        for owner_id, rows in _rows_by(connection, of_kind, own.owner_id, ids).items()
+    }
 
 
 def _load_procedures(connection: Connection, kind: EntityKind, ids: list[int]) -> dict[int, contents.Procedure]:

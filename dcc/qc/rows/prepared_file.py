@@ -208,7 +208,9 @@ class DocumentWriter:
             return
         self._tables[kind.value].append(row.values)
         self._note(kind, content.line, path, key, row.id, None)
-        if self._is_full():
+        rows, text = self._flushed
+        held_rows, held_text = self._builder.held_rows - rows, self._builder.held_text - text
+        if held_rows > self._writer.rows_held or held_text > _TEXT_HELD:
             self._flush()
 
     def finish(self, file_name: str, md5: str, findings: Sequence[Any] | None, origin: str | None = None) -> None:
@@ -236,10 +238,6 @@ class DocumentWriter:
     ) -> None:
         self._whole = self._whole and (kind is None or row_id is not None)
         self._entries[kind].append((line, path, key, row_id, excess))
-
-    def _is_full(self) -> bool:
-        rows, text = self._flushed
-        return self._builder.held_rows - rows > self._writer.rows_held or self._builder.held_text - text > _TEXT_HELD
 
     def _flush(self) -> None:
         for table, rows in self._tables.items():

@@ -53,7 +53,8 @@ class MeasurementRows:
         """
         found = _measured_in(procedure)
         self._heads.bound()
-        self._add_rows(run_id, found, _fingerprint_of(tail))
+        # What measurements repeat of their run begins their fingerprints.
+        self._add_rows(run_id, found, crc32("\x1f".join(map(str, tail)).encode()))
         self.too_long = self._heads.first_too_long(found)
         self.held_text += sum([len(value) for _, _, _, value, _ in found if value])
 
@@ -85,11 +86,6 @@ def _measured_in(procedure: contents.Procedure) -> list[_Measured]:
         if not values:
             found.append((place, None, (_SERIES, name, sequence, None, None, unit, status), None, first_line))
     return found
-
-
-def _fingerprint_of(tail: Row) -> int:
-    """A CRC-32 of what measurements repeat of their run; it begins their fingerprints."""
-    return crc32("\x1f".join(map(str, tail)).encode())
 
 
 class _Heads(dict[_Head, tuple[str, str]]):

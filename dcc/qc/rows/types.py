@@ -154,11 +154,12 @@ def with_fields(lines: bytes, fields: Iterable[Value]) -> bytes:
 def rows_of_lines(lines: bytes) -> Iterator[tuple[str | None, ...]]:
     """The fields of each line as texts; None for nulls."""
     for line in lines.decode().split("\n")[:-1]:
-        yield tuple([None if field == _NULL else _ESCAPED.sub(_meant, field) for field in line.split("\t")])
-
-
-def _meant(match: re.Match[str]) -> str:
-    return _MEANT[match[1]]
+        yield tuple(
+            [
+                None if field == _NULL else _ESCAPED.sub(lambda match: _MEANT[match[1]], field)
+                for field in line.split("\t")
+            ]
+        )
 
 
 def _fields_of(values: Iterable[Value]) -> str:
