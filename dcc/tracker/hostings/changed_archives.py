@@ -40,7 +40,15 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.register.source_addresses import PERSON_LENGTH, SourceState
 from dcc.tracker.states import UPLOADED, WITHDRAWN, State
-from dcc.tracker.submission_rows import KEY, is_at, last_attempts, latest_downloads, object_of, zip_key_of
+from dcc.tracker.submission_rows import (
+    KEY,
+    is_at,
+    last_attempts,
+    latest_downloads,
+    object_of,
+    with_archives,
+    zip_key_of,
+)
 
 LOADED = or_(
     XmlFile.phase_id > int(Phase.UPLOAD),
@@ -244,14 +252,10 @@ def list_proposals(
     """The proposals in some states, the oldest archive first; with `source` or `centre`, of that source, or of that
     centre's archives.
     """
-    query = (
-        select(ProposedWithdrawal, *KEY, Centre.short_name.label("centre"))
-        .join(ZipAction, ZipAction.id == ProposedWithdrawal.za_id)
-        .join(ZipFile)
-        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-        .where(ProposedWithdrawal.state.in_(states))
-        .order_by(ZipFile.created, ZipFile.inc, ProposedWithdrawal.id)
-    )
+    proposed = select(ProposedWithdrawal, *KEY, Centre.short_name.label("centre"))
+    query = with_archives(proposed.join(ZipAction, ZipAction.id == ProposedWithdrawal.za_id))
+    query = query.where(ProposedWithdrawal.state.in_(states))
+    query = query.order_by(ZipFile.created, ZipFile.inc, ProposedWithdrawal.id)
     if source is not None:
         query = query.where(ProposedWithdrawal.file_source_id == source)
     if centre is not None:
@@ -270,15 +274,8 @@ def list_proposals(
 
 def count_open(connection: Connection) -> dict[str | None, int]:
     """The number of open proposals, by the centre of the archive's name."""
-    query = (
-        select(Centre.short_name, func.count())
-        .select_from(ProposedWithdrawal)
-        .join(ZipAction)
-        .join(ZipFile)
-        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-        .where(ProposedWithdrawal.state == ProposalState.OPEN)
-        .group_by(Centre.short_name)
-    )
+    counted = select(Centre.short_name, func.count()).select_from(ProposedWithdrawal).join(ZipAction)
+    query = with_archives(counted).where(ProposedWithdrawal.state == ProposalState.OPEN).group_by(Centre.short_name)
     return {row[0]: row[1] for row in connection.execute(query)}
 
 

@@ -54,6 +54,7 @@ from dcc.tracker.submission_rows import (
     named_after,
     object_of,
     state_of,
+    with_archives,
     zip_key_of,
 )
 
@@ -246,26 +247,12 @@ def staged_zip(row: Any, **given: object) -> StagedZip:
 
 def select_staged(*columns: Any) -> Select[*tuple[Any, ...]]:
     """Attempts, with their submissions and what arrived; and these columns."""
-    return (
-        select(
-            ZipAction.id.label("za_id"),
-            ZipAction.zip_id,
-            *KEY,
-            Centre.short_name.label("centre"),
-            ZipDownload.id.label("download_id"),
-            archive_size().label("archive_bytes"),
-            archive_md5().label("md5"),
-            ZipDownload.listed_size_bytes,
-            ZipDownload.listed_modified,
-            *HOSTING,
-            *columns,
-        )
-        .select_from(ZipDownload)
-        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
-        .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
-        .join(ZipFile)
-        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-    )
+    submission = ZipAction.id.label("za_id"), ZipAction.zip_id, *KEY, Centre.short_name.label("centre")
+    arrived = ZipDownload.id.label("download_id"), archive_size().label("archive_bytes"), archive_md5().label("md5")
+    listed = ZipDownload.listed_size_bytes, ZipDownload.listed_modified, *HOSTING
+    attempts = select(*submission, *arrived, *listed, *columns).select_from(ZipDownload)
+    hosted = attempts.join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+    return with_archives(hosted.join(ZipAction, ZipAction.id == FileSourceHasZip.za_id))
 
 
 def _interrupted_query() -> Select[*tuple[Any, ...]]:

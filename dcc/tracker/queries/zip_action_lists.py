@@ -61,6 +61,7 @@ from dcc.tracker.submission_rows import (
     named_after,
     newest_downloads,
     object_of,
+    with_archives,
     zip_key_of,
 )
 
@@ -80,21 +81,9 @@ _SIZE = case((_OF_TWO_ACTIONS, func.coalesce(_LISTED_SIZE, ZipFile.size_bytes)),
 
 def select_zip_actions() -> Select[*tuple[Any, ...]]:
     """Submissions: id, todo_id, state, last_update, archive's name, size and MD5, its centre and contact if known."""
-    return (
-        select(
-            ZipAction.id,
-            *KEY,
-            ZipAction.phase_id,
-            ZipAction.status_id,
-            ZipAction.last_update,
-            _SIZE.label("size_bytes"),
-            ZipFile.content_md5,
-            Centre.short_name.label("centre"),
-            CONTACT,
-        )
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-    )
+    submission = ZipAction.id, *KEY, ZipAction.phase_id, ZipAction.status_id, ZipAction.last_update
+    archive = _SIZE.label("size_bytes"), ZipFile.content_md5, Centre.short_name.label("centre"), CONTACT
+    return with_archives(select(*submission, *archive).select_from(ZipAction))
 
 
 _AnySelect = Select[*tuple[Any, ...]]
@@ -503,20 +492,9 @@ def count_cells(connection: Connection, criteria: ZipFilter) -> list[Cell]:
     if criteria.centre:
         require_centre(connection, criteria.centre)
     state = ZipAction.phase_id, ZipAction.status_id
-    query = (
-        select(
-            _centre(criteria).label("centre"),
-            *state,
-            func.count(),
-            func.min(ZipAction.todo_id),
-            func.min(ZipFile.file_name),
-        )
-        .select_from(ZipAction)
-        .join(ZipFile)
-        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-        .where(*conditions_of(criteria))
-        .group_by("centre", *state)
-    )
+    one = func.min(ZipAction.todo_id), func.min(ZipFile.file_name)
+    counted = select(_centre(criteria).label("centre"), *state, func.count(), *one).select_from(ZipAction)
+    query = with_archives(counted).where(*conditions_of(criteria)).group_by("centre", *state)
     cells = []
     for centre, phase, status, count, todo, name in connection.execute(query):
         only = ZipKey(ACTIONS_BY_ID[todo], name) if count == 1 else None
