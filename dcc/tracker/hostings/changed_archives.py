@@ -57,6 +57,13 @@ LOADED = or_(
 """Condition on a document: the QC database has it."""
 
 
+def is_loaded(za_id: Any) -> ColumnElement[bool]:
+    """Whether the QC database has a document, of any download, of the submission with an id, which is a column."""
+    of_any = FileSourceHasZip.__table__.alias("loaded_hosting")
+    documents = select(XmlFile.id).join(ZipDownload).join(of_any, of_any.c.id == ZipDownload.zf_id)
+    return exists(documents.where(of_any.c.za_id == za_id, LOADED).correlate(ZipAction, FileSourceHasZip))
+
+
 def loaded_zips(connection: Connection, za_ids: Collection[int]) -> set[int]:
     """The submissions with a document in the QC database, of any download."""
     query = select(FileSourceHasZip.za_id).join(ZipDownload).join(XmlFile).distinct()
@@ -298,32 +305,20 @@ class MissingArchive:
 
 def missing_archives(connection: Connection, source: int | None = None) -> list[MissingArchive]:
     """What the file sources, or one of them, listed before and do not now; by source, the longest missing first."""
-    of_any = FileSourceHasZip.__table__.alias("any_hosting")
-    loaded = exists(
-        select(XmlFile.id)
-        .join(ZipDownload)
-        .join(of_any, of_any.c.id == ZipDownload.zf_id)
-        .where(of_any.c.za_id == FileSourceHasZip.za_id, LOADED)
-        .correlate(FileSourceHasZip)
-    )
-    latest = (
-        select(func.max(ProposedWithdrawal.id))
+    proposal = (
+        select(ProposedWithdrawal.state)
         .where(ProposedWithdrawal.za_id == FileSourceHasZip.za_id)
+        .order_by(ProposedWithdrawal.id.desc())
+        .limit(1)
         .correlate(FileSourceHasZip)
         .scalar_subquery()
     )
-    proposal = select(ProposedWithdrawal.state).where(ProposedWithdrawal.id == latest).scalar_subquery()
+    loaded, elsewhere = is_loaded(FileSourceHasZip.za_id), hosted_elsewhere(FileSourceHasZip)
     since = func.coalesce(FileSourceHasZip.gone_since, FileSourceHasZip.missed_since)
+    believed = FileSourceHasZip.gone_since.is_not(None).label("believed")
+    facts = believed, loaded.label("loaded"), elsewhere.label("elsewhere"), proposal.label("state")
     query = (
-        select(
-            FileSourceHasZip.file_source_id.label("source"),
-            *KEY,
-            since.label("since"),
-            FileSourceHasZip.gone_since.is_not(None).label("believed"),
-            loaded.label("loaded"),
-            hosted_elsewhere(FileSourceHasZip).label("elsewhere"),
-            proposal.label("state"),
-        )
+        select(FileSourceHasZip.file_source_id.label("source"), *KEY, since.label("since"), *facts)
         .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
         .join(ZipFile)
         .where(since.is_not(None))

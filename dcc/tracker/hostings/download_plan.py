@@ -250,9 +250,9 @@ def select_staged(*columns: Any) -> Select[*tuple[Any, ...]]:
     submission = ZipAction.id.label("za_id"), ZipAction.zip_id, *KEY, Centre.short_name.label("centre")
     arrived = ZipDownload.id.label("download_id"), archive_size().label("archive_bytes"), archive_md5().label("md5")
     listed = ZipDownload.listed_size_bytes, ZipDownload.listed_modified, *HOSTING
-    attempts = select(*submission, *arrived, *listed, *columns).select_from(ZipDownload)
-    hosted = attempts.join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
-    return with_archives(hosted.join(ZipAction, ZipAction.id == FileSourceHasZip.za_id))
+    downloads = select(*submission, *arrived, *listed, *columns).select_from(ZipDownload)
+    attempts = downloads.join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+    return with_archives(attempts.join(ZipAction, ZipAction.id == FileSourceHasZip.za_id))
 
 
 def _interrupted_query() -> Select[*tuple[Any, ...]]:
@@ -302,25 +302,14 @@ def _planned() -> Select[*tuple[Any, ...]]:
     )
     failures = func.coalesce(FileSourceStatistics.failures, 0)
     speed = func.coalesce(FileSourceStatistics.bytes / func.nullif(FileSourceStatistics.seconds, 0), 0)
-    columns = select(
-        ZipAction.id,
-        ZipAction.zip_id,
-        *KEY,
-        Centre.short_name.label("centre"),
-        *HOSTING,
-        FileSourceHasZip.num_retries,
-        failed_before.label("failed_before"),
-        (FileSource.centre_id == ZipFile.centre_id).label("own"),
-        BadCopy.size_bytes.label("bad_size"),
-        BadCopy.modified.label("bad_modified"),
-        BadCopy.md5.label("bad_md5"),
-        BadCopy.reason.label("bad_reason"),
-        _Host.short_name.label("host"),
-        may_be_taken().label("may_be_taken"),
-        is_delegated().label("is_delegated"),
-    )
+    own = FileSource.centre_id == ZipFile.centre_id
+    submission = ZipAction.id, ZipAction.zip_id, *KEY, Centre.short_name.label("centre")
+    hosting = *HOSTING, FileSourceHasZip.num_retries, failed_before.label("failed_before"), own.label("own")
+    listed_bad = BadCopy.size_bytes.label("bad_size"), BadCopy.modified.label("bad_modified")
+    bad = *listed_bad, BadCopy.md5.label("bad_md5"), BadCopy.reason.label("bad_reason")
+    rights = may_be_taken().label("may_be_taken"), is_delegated().label("is_delegated")
     return (
-        hosted(columns)
+        hosted(select(*submission, *hosting, *bad, _Host.short_name.label("host"), *rights))
         .outerjoin(BadCopy)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
         .outerjoin(FileSourceStatistics)
@@ -329,7 +318,7 @@ def _planned() -> Select[*tuple[Any, ...]]:
             ZipFile.inc.desc(),
             Centre.short_name,
             ZipAction.id,
-            case((FileSource.centre_id == ZipFile.centre_id, 0), else_=1),
+            case((own, 0), else_=1),
             failures,
             speed.desc(),
             FileSource.id,

@@ -195,16 +195,9 @@ _LISTED_SIZE: Final = (
     .correlate(ZipAction)
     .scalar_subquery()
 )
+_SUBMISSION: Final = (ZipAction.id.label("za_id"), ZipAction.phase_id, ZipAction.status_id)
 _KNOWN: Final = (
-    select(
-        *KEY,
-        ZipFile.id.label("zip_id"),
-        ZipFile.centre_id,
-        ZipAction.id.label("za_id"),
-        ZipAction.phase_id,
-        ZipAction.status_id,
-        _LISTED_SIZE.label("size_bytes"),
-    )
+    select(*KEY, ZipFile.id.label("zip_id"), ZipFile.centre_id, *_SUBMISSION, _LISTED_SIZE.label("size_bytes"))
     .select_from(ZipFile)
     .outerjoin(ZipAction)
     .where(ZipFile.file_name.in_(IDS))

@@ -31,6 +31,7 @@ from dcc.tracker.decisions import (
     is_unfinished,
     needs_nobody,
 )
+from dcc.tracker.hostings.changed_archives import is_loaded
 from dcc.tracker.hostings.foreign_archives import may_be_taken
 from dcc.tracker.models import (
     AnException,
@@ -49,7 +50,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import FAILING, OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, problem_of
 from dcc.tracker.register.source_addresses import in_use
-from dcc.tracker.states import NOT_ARRIVED, UPLOADED, WAITING, State
+from dcc.tracker.states import NOT_ARRIVED, WAITING, State
 from dcc.tracker.submission_rows import (
     CENTRE,
     CONTACT,
@@ -363,18 +364,8 @@ def select_zips(connection: Connection, criteria: ZipFilter, names: Sequence[str
     """
     if criteria.centre:
         require_centre(connection, criteria.centre)
-    loaded = exists(
-        select(XmlFile.id)
-        .join(ZipDownload)
-        .join(FileSourceHasZip)
-        .where(
-            FileSourceHasZip.za_id == ZipAction.id,
-            or_(XmlFile.phase_id > int(Phase.UPLOAD), is_at(XmlFile, UPLOADED)),
-        )
-    ).correlate(ZipAction)
-    query = select_zip_actions().add_columns(
-        is_on_hold().label("on_hold"), is_acknowledged().label("acknowledged"), loaded.label("loaded")
-    )
+    facts = is_on_hold().label("on_hold"), is_acknowledged().label("acknowledged")
+    query = select_zip_actions().add_columns(*facts, is_loaded(ZipAction.id).label("loaded"))
     query = query.where(*conditions_of(criteria)).order_by(*OLDEST_FIRST)
     rows = connection.execute(query) if names is None else _rows_named(connection, query, names)
     return [object_of(SelectedZip, row) for row in rows]
