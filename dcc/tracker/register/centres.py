@@ -269,8 +269,9 @@ def revoke_delegation(connection: Connection, owner: str, to: str, *, revoked_by
 
 
 def _latest(connection: Connection, owner: str, to: str) -> DelegationEntry:
-    between = [one for one in list_delegations(connection, everything=True) if (one.owner, one.delegate) == (owner, to)]
-    return between[-1]
+    return [one for one in list_delegations(connection, everything=True) if (one.owner, one.delegate) == (owner, to)][
+        -1
+    ]
 
 
 def _revoke(connection: Connection, owner: str, to: str, revoked_by: str) -> int:
