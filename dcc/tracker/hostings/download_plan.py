@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
@@ -400,15 +400,11 @@ def _plan(rows: Sequence[Any], hostings: Sequence[Hosting], published: str | Non
         return replace(plan, hostings=tuple(wanted), bad=bad)
     same: list[Hosting] = []
     for hosting in hostings:
-        if _same_size(hosting, same):
+        known = {other.size_bytes for other in same} - {None}
+        # A source may not list sizes.
+        if hosting.size_bytes is None or not known or hosting.size_bytes in known:
             same.append(hosting)
     return replace(plan, hostings=tuple(same), others=tuple(one for one in hostings if one not in same))
-
-
-def _same_size(hosting: Hosting, preferred: Iterable[Hosting]) -> bool:
-    """Whether a hosting may have the same file as the preferred ones; a source may not list sizes."""
-    known = {other.size_bytes for other in preferred} - {None}
-    return hosting.size_bytes is None or not known or hosting.size_bytes in known
 
 
 _ORPHANS: Final = (
