@@ -9,11 +9,7 @@ import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
-from dcc.errors import (
-    ConfigurationError,
-    ListingFailedError,
-    SourceUnreachableError,
-)
+from dcc.errors import ConfigurationError, ListingFailedError, SourceUnreachableError
 from dcc.messages import Message, mark
 from dcc.naming import Action
 from dcc.settings import Settings
