@@ -101,15 +101,8 @@ class RecordedListing:
 
     def counts(self, ignored: int) -> CrawlCounts:
         """The counts of the crawl, which also `ignored` entries."""
-        return CrawlCounts(
-            listed=self.listed,
-            new=len(self.new_zips),
-            known=self.known,
-            changed=self.changed,
-            refused=len(self.refused_zips),
-            ignored=ignored,
-            gone=self.gone,
-        )
+        known = {name: getattr(self, name) for name in ("listed", "known", "changed", "gone")}
+        return CrawlCounts(new=len(self.new_zips), refused=len(self.refused_zips), ignored=ignored, **known)
 
 
 @dataclass(frozen=True)
@@ -305,12 +298,8 @@ class _Part:
 
     def _add_hostings(self, ids: Mapping[ZipKey, int], result: RecordedListing) -> None:
         rows = [
-            {
-                "za_id": ids[key],
-                "file_source_id": self._address.id,
-                "num_retries": 0,
-                "uploading_since": self._basis.now if key in result.unsettled else None,
-            }
+            {"za_id": ids[key], "file_source_id": self._address.id, "num_retries": 0}
+            | {"uploading_since": self._basis.now if key in result.unsettled else None}
             | dict(zip(ATTRIBUTES, attributes(file), strict=True))
             for key, file in self._new.items()
         ]
