@@ -406,7 +406,7 @@ class PlatformConnection(BlockwiseConnection):
     def _failed(self, error: BaseException, doing: Message, failed: type[SourceError]) -> SourceError:
         is_sent, kind = failed is TransferFailedError, failed
         text = mark("{doing} failed ({reason}). Ask whoever runs the server, or try again.")
-        if isinstance(error, FileNotFoundError | NotADirectoryError):
+        if isinstance(error, FileNotFoundError) or (is_sent and isinstance(error, NotADirectoryError)):
             kind = FileMissingError if is_sent else failed
             text = mark("{doing} failed: it is not there. Check the base path, and whether it was moved.")
         elif isinstance(error, PermissionError):
