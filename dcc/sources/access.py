@@ -20,7 +20,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pydantic import SecretStr
 
@@ -113,7 +113,13 @@ def resolve_accesskey(accesskey: SecretStr, fallback_passphrase: SecretStr | Non
         return Credential(origin=message(mark("an empty access key")))
     _refuse_public_key(re.sub(r"\A(?:file|key):|\?passphrase=.*\Z", "", text))
     if is_reference(text):
-        return _credential(read_reference(text, _ACCESS_KEY), _reference_name(text), fallback_passphrase)
+        kind, _, name = text.partition(":")
+        origin = mark("the environment variable {name}") if kind == "env" else mark("the file {name}")
+        known: dict[str, Any] = {"origin": message(origin, name=name)}
+        value = read_reference(text, _ACCESS_KEY)
+        if _PRIVATE_KEY.match(value) is None:
+            return Credential(password=SecretStr(value), **known)
+        return Credential(private_key=SecretStr(value + "\n"), passphrase=fallback_passphrase, **known)
     if text.startswith("key:"):
         path, _, passphrase_reference = text.removeprefix("key:").partition("?passphrase=")
         passphrase = (
@@ -131,18 +137,6 @@ def resolve_accesskey(accesskey: SecretStr, fallback_passphrase: SecretStr | Non
             private_key=SecretStr(found), passphrase=fallback_passphrase, origin=message(_KEY_FILE, path=text)
         )
     return Credential(password=accesskey)
-
-
-def _credential(value: str, origin: Message, passphrase: SecretStr | None) -> Credential:
-    if _PRIVATE_KEY.match(value) is not None:
-        return Credential(private_key=SecretStr(value + "\n"), passphrase=passphrase, origin=origin)
-    return Credential(password=SecretStr(value), origin=origin)
-
-
-def _reference_name(reference: str) -> Message:
-    kind, _, name = reference.partition(":")
-    text = mark("the environment variable {name}") if kind == "env" else mark("the file {name}")
-    return message(text, name=name)
 
 
 def _refuse_public_key(text: str) -> None:

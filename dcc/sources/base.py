@@ -406,7 +406,7 @@ class PlatformConnection(BlockwiseConnection):
     def _failed(self, error: BaseException, doing: Message, failed: type[SourceError]) -> SourceError:
         is_sent, kind = failed is TransferFailedError, failed
         text = mark("{doing} failed ({reason}). Ask whoever runs the server, or try again.")
-        if isinstance(error, FileNotFoundError | NotADirectoryError):
+        if isinstance(error, FileNotFoundError) or (is_sent and isinstance(error, NotADirectoryError)):
             kind = FileMissingError if is_sent else failed
             text = mark("{doing} failed: it is not there. Check the base path, and whether it was moved.")
         elif isinstance(error, PermissionError):
@@ -468,14 +468,17 @@ def parse_md5(content: bytes, name: str, label: Message | str | None = None) -> 
     archive counts. Raises BadChecksumFileError (naming the source's `label`) without a checksum of it.
     """
     name = name.rpartition("/")[2]
+    is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     found = []
-    for line in _text(content[:MAX_SIDECAR_BYTES]).splitlines():
+    for line in content[:MAX_SIDECAR_BYTES].decode("utf-16" if is_utf16 else "utf-8-sig", "replace").splitlines():
         match = _DIGEST.search(line)
         if match is not None and not line.lstrip().startswith("#"):
             found.append((match[1].lower(), line[: match.start()] + line[match.end() :]))
     if len({digest for digest, _ in found}) == 1:
         return found[0][0]
-    named = {digest for digest, rest in found if _names(rest, name)}
+    # The name may have a path before it.
+    is_named = re.compile(rf"(?:^|[\s*(/\\]){re.escape(name)}(?:$|[\s)])")
+    named = {digest for digest, rest in found if is_named.search(rest)}
     if len(named) == 1:
         return named.pop()
     text = mark("{name}.md5 holds no MD5 checksum. Write it with md5sum {name} > {name}.md5, or remove it.")
@@ -485,17 +488,6 @@ def parse_md5(content: bytes, name: str, label: Message | str | None = None) -> 
             "or remove it."
         )
     raise BadChecksumFileError(text, source=label, name=name)
-
-
-def _text(content: bytes) -> str:
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return content.decode("utf-16", "replace")
-    return content.decode("utf-8-sig", "replace")
-
-
-def _names(rest: str, name: str) -> bool:
-    """Whether the text beside the digits is this name, perhaps with a path before it."""
-    return re.search(rf"(?:^|[\s*(/\\]){re.escape(name)}(?:$|[\s)])", rest) is not None
 
 
 class CopyFault(StrEnum):

@@ -138,7 +138,9 @@ class _DirectoryContent:
             if plain and entry.kind is _FILE and name.endswith(ARCHIVE_ENDINGS) and _is_possible(name):
                 # Nearly all of them, if there are many.
                 zips.setdefault(name, entry)
-            elif entry.kind is EntryKind.LINK and self._may_matter(entry):
+            elif entry.kind is EntryKind.LINK and (
+                _reason_to_ignore(entry) is None or (self._extent.depth > 0 and _is_possible(name))
+            ):
                 links.append(entry)
             else:
                 self._add(folder, entry)
@@ -165,9 +167,6 @@ class _DirectoryContent:
     def note_twice(self, twice: DuplicateEntry) -> None:
         if len(self._twice) < _EXAMPLES:
             self._twice.append(twice)
-
-    def _may_matter(self, link: Entry) -> bool:
-        return _reason_to_ignore(link) is None or (self._extent.depth > 0 and _is_possible(link.name))
 
     def _add(self, folder: bytes, entry: Entry, *, is_link: bool = False) -> None:
         """Sort in one entry that is no link."""

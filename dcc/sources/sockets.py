@@ -175,16 +175,12 @@ _all: Final[dict[tuple[str, float], Turns]] = {}
 _lock: Final = threading.Lock()
 
 
-def _ignore() -> None:
-    """No limit."""
-
-
 def turn_of(server: str, settings: Settings) -> Callable[[], None]:
     """What every request to a server calls before it is sent."""
     name = server.casefold()
     per_second = settings.limits_of(name).requests_per_second
     if per_second is None:
-        return _ignore
+        return lambda: None
     with _lock:
         return _all.setdefault((name, per_second), Turns(name, per_second)).await_turn
 

@@ -212,17 +212,9 @@ def _converted(settings: Settings, document: SubmittedDocument, path: Path) -> P
     return made
 
 
-_COLUMNS: Final[tuple[Any, ...]] = (
-    ZipDownload.id,
-    *KEY,
-    Centre.short_name,
-    FileSource.id.label("source_id"),
-    ZipDownload.request,
-    ZipDownload.content_size_bytes,
-    ZipDownload.content_md5,
-    ZipDownload.sha256,
-    ZipDownload.outcome,
-)
+_STORED: Final = (ZipDownload.content_size_bytes, ZipDownload.content_md5, ZipDownload.sha256, ZipDownload.outcome)
+_SOURCE: Final = (Centre.short_name, FileSource.id.label("source_id"))
+_COLUMNS: Final[tuple[Any, ...]] = (ZipDownload.id, *KEY, *_SOURCE, ZipDownload.request, *_STORED)
 
 
 def _documents() -> Select[Any]:

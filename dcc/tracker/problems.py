@@ -18,15 +18,7 @@ FAILING: Final = ~func.coalesce(XmlLog.severity.in_(NOT_FAILING), false())
 """Whether an entry of `xml_log` has a severity that fails its document, as one without any has."""
 
 KIND: Final = AnException.short_name.label("kind")
-OF_DOCUMENT: Final = (
-    KIND,
-    XmlLog.message,
-    XmlLog.line,
-    XmlLog.col,
-    XmlLog.code,
-    XmlLog.details,
-    XmlLog.severity,
-)
+OF_DOCUMENT: Final = (KIND, XmlLog.message, XmlLog.line, XmlLog.col, XmlLog.code, XmlLog.details, XmlLog.severity)
 OF_DOWNLOAD: Final = (KIND, ZipLog.message, ZipLog.code, ZipLog.details)
 OF_ACTION: Final = (KIND, ZipActionLog.message, ZipActionLog.code, ZipActionLog.details)
 

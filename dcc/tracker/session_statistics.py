@@ -1,4 +1,4 @@
-"""What sessions did with each file source and which submissions, and how long what waits should take the next one."""
+"""What sessions did with file sources and submissions, and how long the next one should take."""
 
 from __future__ import annotations
 

@@ -94,6 +94,13 @@ CONTACT: Final = case((ZipFile.centre_id.is_(None), of_host(Centre.email)), else
 """The e-mail addresses of a submission's centre; without one in the archive's name, of that on whose source it lies."""
 
 
+def with_archives(query: Any) -> Select[*tuple[Any, ...]]:
+    """Join the archives of submissions, and the centres of their names, if any, to a query of submissions."""
+    joined = query.join(ZipFile, ZipFile.id == ZipAction.zip_id)
+    of_centres: Select[*tuple[Any, ...]] = joined.outerjoin(Centre, Centre.id == ZipFile.centre_id)
+    return of_centres
+
+
 def zip_key_of(row: Any) -> ZipKey:
     """The key of the submission in a row with the columns `KEY`."""
     return ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name)

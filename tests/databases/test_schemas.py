@@ -93,7 +93,7 @@ def test_a_change_of_the_models_has_a_revision(database: Database) -> None:
     revision, checksum = KNOWN_SCHEMAS[database.name]
     now = checksum_of(database)
     assert now == checksum or database.head != revision, (
-        f"A model changed. Add a revision after {revision} in upgrades.py, and list what came with it in "
+        f"A model changed. Add a revision after {revision} to REVISIONS, and list what came with it in "
         "tests/support/earlier_schemas.py."
     )
     assert (database.head, now) == (revision, checksum), f"Write {(database.head, now)} into KNOWN_SCHEMAS."

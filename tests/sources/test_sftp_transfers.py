@@ -4,13 +4,12 @@ import dataclasses
 import random
 import shutil
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dcc.errors import FileNotReadableError, SourceTimeoutError, TransferFailedError
+from dcc.errors import FileNotReadableError, SourceError, SourceTimeoutError, TransferFailedError
 from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources.connect import connect
@@ -19,6 +18,7 @@ from dcc.sources.sftp.client import FileReader
 from tests.support.raising import raising
 from tests.support.servers import SftpServer, Share
 
+CHANGED_AT = [200_000, 400_000, 700_001]
 SIZES = [0, 1, 32_755, 32_768, 261_119, 261_120, 261_121, 5_000_000]
 
 
@@ -104,35 +104,33 @@ class TestOpenSsh:
         assert fetch(sftp_server, source_settings, 40_000_000) == bytes_of(40_000_000)
         assert len(agreed_keys) > 2
 
-    @pytest.mark.parametrize("at", [200_000, 400_000, 700_001])
-    def test_all_is_passed_on_but_what_was_changed_on_its_way_and_what_follows(
-        self, at: int, sftp_server: Share, cutting_proxy: Callable[..., Share], source_settings: Settings
+    @pytest.mark.parametrize(
+        ("fault", "at", "error", "said", "least"),
+        [
+            *(("flip_at", at, TransferFailedError, "broke off while sending", at - 150_000) for at in CHANGED_AT),
+            ("cut_after", 100_000, TransferFailedError, r"broke off while sending .*closed the connection", 0),
+            ("cut_after", 700_001, TransferFailedError, r"broke off while sending .*closed the connection", 0),
+            ("stall_after", 700_001, SourceTimeoutError, "stalled while sending", 0),
+        ],
+    )
+    def test_what_is_passed_on_before_a_fault_is_what_the_server_sent(
+        self,
+        fault: str,
+        at: int,
+        error: type[SourceError],
+        said: str,
+        least: int,
+        sftp_server: Share,
+        cutting_proxy: Callable[..., Share],
+        source_settings: Settings,
     ) -> None:
-        proxy = cutting_proxy(sftp_server, flip_at=at)
-        told = pytest.raises(TransferFailedError, match="broke off while sending")
-        assert self._check_prefix(proxy, source_settings, at, told) > at - 150_000
-
-    @pytest.mark.parametrize("at", [100_000, 700_001])
-    def test_what_is_passed_on_of_a_server_that_goes_away_is_what_it_sent(
-        self, at: int, sftp_server: Share, cutting_proxy: Callable[..., Share], source_settings: Settings
-    ) -> None:
-        told = pytest.raises(TransferFailedError, match=r"broke off while sending .*closed the connection")
-        self._check_prefix(cutting_proxy(sftp_server, cut_after=at), source_settings, at, told)
-
-    def test_a_server_that_goes_silent_within_a_packet_is_not_waited_for(
-        self, sftp_server: Share, cutting_proxy: Callable[..., Share], source_settings: Settings
-    ) -> None:
-        settings = source_settings.model_copy(update={"idle_timeout": 0.5})
-        proxy = cutting_proxy(sftp_server, stall_after=700_001)
-        self._check_prefix(proxy, settings, 700_001, pytest.raises(SourceTimeoutError))
-
-    @staticmethod
-    def _check_prefix(share: Share, settings: Settings, at: int, told: AbstractContextManager[object]) -> int:
+        """Neither what was changed on its way nor what follows; a server that goes silent is not waited for."""
+        settings = source_settings.model_copy(update={"idle_timeout": 0.5} if fault == "stall_after" else {})
+        share = cutting_proxy(sftp_server, **{fault: at})
         content = bytes_of(1_000_000)
         share.put("add/a.zip", content)
         received = bytearray()
-        with connect(share.address(), settings) as connection, told:
+        with connect(share.address(), settings) as connection, pytest.raises(error, match=said):
             connection.fetch(Action.ADD, "a.zip", received.extend, size=len(content))
-        assert len(received) < at
+        assert least <= len(received) < at
         assert content.startswith(received)
-        return len(received)

@@ -11,25 +11,12 @@ from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.tracker import progress
 from dcc.tracker.hostings.copies import TransferStatistics, record_transfer_statistics
-from dcc.tracker.hostings.download_plan import (
-    PlannedZip,
-    load_interrupted,
-    load_waiting,
-    reopen_failed_downloads,
-)
-from dcc.tracker.models import (
-    Centre,
-    FileSource,
-    FileSourceHasZip,
-    FileSourceStatistics,
-    ZipDownload,
-    ZipFile,
-    utc_now,
-)
+from dcc.tracker.hostings.download_plan import PlannedZip, load_interrupted, load_waiting, reopen_failed_downloads
+from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, FileSourceStatistics, ZipDownload, ZipFile, utc_now
 from dcc.tracker.progress import Proposal, Subject
 from dcc.tracker.register import centres
-from dcc.tracker.states import State
-from tests.support.asking import execute_in, in_reading, in_writing, row_in
+from dcc.tracker.states import DOWNLOADING, EXTRACTING, NOT_DOWNLOADED, VALID, State
+from tests.support.asking import execute_in, in_reading, in_writing
 from tests.support.databases import (
     SeededZip,
     only_sqlite,
@@ -42,11 +29,6 @@ from tests.support.databases import (
 )
 
 NAME = "H.2013-10-31.1.impc.zip"
-RUNNING = State(Phase.DOWNLOAD, Status.RUNNING)
-NOT_DOWNLOADED = State(Phase.DOWNLOAD, Status.FAILED)
-WRONG_CHECKSUM = State(Phase.ZIP_MD5, Status.FAILED)
-EXTRACTING = State(Phase.UNZIP, Status.RUNNING)
-VALID = State(Phase.XSD, Status.DONE)
 
 
 def _update(tracker: Engine, model: type, row_id: int, **values: object) -> None:
@@ -70,12 +52,6 @@ def _order(tracker: Engine, sources: set[int] | None = None) -> list[int]:
     return [hosting.source_id for hosting in plan.hostings]
 
 
-def _state(tracker: Engine, model: type, row_id: int) -> State:
-    table = model.__table__  # type: ignore[attr-defined]
-    row = row_in(tracker, select(table.c.phase_id, table.c.status_id).where(table.c.id == row_id))
-    return State(Phase(row.phase_id), Status(row.status_id))
-
-
 def _rows(tracker: Engine, model: type) -> list[Row[tuple[object, ...]]]:
     with tracker.connect() as connection:
         return list(connection.execute(select(model.__table__)))  # type: ignore[attr-defined]
@@ -94,8 +70,6 @@ def _reopened(tracker: Engine, sources: set[int] | None) -> int:
 
 
 class TestPreference:
-    """One source only was ever tried, and the last in preference."""
-
     def test_the_producer_s_own_sources_come_first_then_few_failures_then_speed_then_age(self, tracker: Engine) -> None:
         centre, other = seed_centre(tracker, "H"), seed_centre(tracker, "J")
         failing = seed_source(tracker, other)
@@ -235,7 +209,7 @@ class TestInterrupted:
             State(Phase.UPLOAD, Status.RUNNING),
             State(Phase.UNZIP, Status.FAILED),
             State(Phase.XSD, Status.FAILED),
-            RUNNING,
+            DOWNLOADING,
             State(Phase.DOWNLOAD, Status.DONE),
         ]
         for state in taken_up + left_alone:

@@ -22,7 +22,7 @@ from dcc.tracker import progress
 from dcc.tracker.database import open_tracker
 from dcc.tracker.models import DocumentReopening, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile, utc_now
 from dcc.tracker.progress import Proposal, Subject
-from dcc.tracker.states import REQUESTED, WAITING, State, advance, roll_up
+from dcc.tracker.states import EXTRACTED, NOT_DOWNLOADED, REQUESTED, VALID, WAITING, State, advance, roll_up
 from tests.support.asking import execute_in, in_writing, row_in, rows_in
 from tests.support.databases import (
     SeededZip,
@@ -42,11 +42,6 @@ MODELS: dict[Subject, type[ZipAction] | type[ZipDownload] | type[XmlFile]] = {
     Subject.XML_FILE: XmlFile,
 }
 
-NOT_DOWNLOADED = State(Phase.DOWNLOAD, Status.FAILED)
-EXTRACTED = State(Phase.UNZIP, Status.DONE)
-REFUSED = State(Phase.XML_NAME, Status.FAILED)
-CHECKING = State(Phase.XSD, Status.RUNNING)
-VALID = State(Phase.XSD, Status.DONE)
 INVALID = State(Phase.XSD, Status.FAILED)
 
 

@@ -15,13 +15,7 @@ from dcc.errors import ConfigurationError, NotFoundError
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.crawl_policy import DueReason, Pause
 from dcc.sources.host_keys import HostKey
-from dcc.tracker.models import (
-    CrawlingSession,
-    FileSource,
-    FileSourceHasZip,
-    SourceCrawlRow,
-    utc_now,
-)
+from dcc.tracker.models import CrawlingSession, FileSource, FileSourceHasZip, SourceCrawlRow, utc_now
 from dcc.tracker.register import centres, file_sources, source_addresses
 from dcc.tracker.register.centres import NewCentre
 from dcc.tracker.register.file_sources import SourceEntry, change_source, list_sources

@@ -7,25 +7,12 @@ import ftplib
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 
-from dcc.errors import (
-    ConfigurationError,
-    FileMissingError,
-    FileNotReadableError,
-    SourceError,
-    SourceUnreachableError,
-)
+from dcc.errors import ConfigurationError, FileMissingError, FileNotReadableError, SourceError, SourceUnreachableError
 from dcc.messages import Message, mark, message
 from dcc.naming import Action, manifest_beside
 from dcc.settings import Settings
 from dcc.sources.access import USUAL_PORTS, parse_hostname, resolve_accesskey
-from dcc.sources.base import (
-    ActionListing,
-    Block,
-    ListedFile,
-    PlatformConnection,
-    SourceAddress,
-    SourceProtocol,
-)
+from dcc.sources.base import ActionListing, Block, ListedFile, PlatformConnection, SourceAddress, SourceProtocol
 from dcc.sources.ftp.session import FAILURES, FtpSession, describe, open_ftp_session, parse_list_line, parse_mlsd_line
 from dcc.sources.listing import MAX_ENTRIES, Entry, EntryKind, folder_listing, too_many
 from dcc.sources.remote_names import join_base, joined, printable, raw

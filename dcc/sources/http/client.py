@@ -150,7 +150,9 @@ class HttpClient:
             answer = HttpResponse(response.status, response.headers, target, response.length, self, response)
             try:
                 if not follow or answer.status not in REDIRECTS:
-                    _check_encoding(answer)
+                    encoding = answer.headers.get("Content-Encoding", "identity").strip().lower()
+                    if encoding not in ("", "identity") and answer.status in (200, 206):
+                        raise UnusableAnswerError(mark("it compresses what it sends although it was asked not to"))
                     yield answer
                     return
                 target = self._redirected(answer)
@@ -289,12 +291,6 @@ class HttpClient:
         parts = urlsplit(url)
         shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"[:200]
         return redact(printable(shown.encode("utf-8", "replace")), self._site.credential.secrets)
-
-
-def _check_encoding(answer: HttpResponse) -> None:
-    encoding = answer.headers.get("Content-Encoding", "identity").strip().lower()
-    if encoding not in ("", "identity") and answer.status in (200, 206):
-        raise UnusableAnswerError(mark("it compresses what it sends although it was asked not to"))
 
 
 def describe(error: BaseException) -> Message:

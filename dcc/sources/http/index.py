@@ -82,8 +82,12 @@ def read_page(content: bytes, encoding: str | None) -> Page:
         else:
             position = _end_of(content, found)
             name = found["name"].lower() if found["name"] else b""
-            if position and not found["close"]:
-                _take(page, name, content[found.end() : position - 1], encoding)
+            if position and not found["close"] and name in (b"a", b"base"):
+                link = _href(content[found.end() : position - 1], encoding)
+                if name == b"a":
+                    _keep(page, link)
+                else:
+                    page.base = page.base or link
         if position and not found["close"]:
             if name in _TITLE_TAGS and not page.is_index and titles < _MAX_TITLES:
                 titles += 1
@@ -98,27 +102,12 @@ def read_page(content: bytes, encoding: str | None) -> Page:
 
 def _end_of(content: bytes, found: re.Match[bytes]) -> int:
     """The end of what begins here; 0 if it has none."""
-    if found["comment"]:
-        return _after(content, b"-->", found.end())
-    if found["other"]:
-        return _after(content, b">", found.end())
+    if found["comment"] or found["other"]:
+        end = b"-->" if found["comment"] else b">"
+        place = content.find(end, found.end())
+        return place + len(end) if place >= 0 else 0
     rest = _REST_OF_TAG.match(content, found.end())
     return rest.end() if rest else 0
-
-
-def _after(content: bytes, what: bytes, start: int) -> int:
-    place = content.find(what, start)
-    return place + len(what) if place >= 0 else 0
-
-
-def _take(page: Page, name: bytes, attributes: bytes, encoding: str) -> None:
-    if name not in (b"a", b"base"):
-        return
-    link = _href(attributes, encoding)
-    if name == b"base":
-        page.base = page.base or link
-    else:
-        _keep(page, link)
 
 
 def _keep(page: Page, link: str, size: int | None = None) -> None:

@@ -15,13 +15,7 @@ from typing import Any
 import paramiko
 from pydantic import SecretStr
 
-from dcc.errors import (
-    ConfigurationError,
-    LoginRefusedError,
-    SourceError,
-    SourceTimeoutError,
-    SourceUnreachableError,
-)
+from dcc.errors import ConfigurationError, LoginRefusedError, SourceError, SourceTimeoutError, SourceUnreachableError
 from dcc.messages import Message, mark, message
 from dcc.redaction import redact
 from dcc.settings import Settings

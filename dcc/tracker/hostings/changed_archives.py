@@ -40,13 +40,28 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.register.source_addresses import PERSON_LENGTH, SourceState
 from dcc.tracker.states import UPLOADED, WITHDRAWN, State
-from dcc.tracker.submission_rows import KEY, is_at, last_attempts, latest_downloads, object_of, zip_key_of
+from dcc.tracker.submission_rows import (
+    KEY,
+    is_at,
+    last_attempts,
+    latest_downloads,
+    object_of,
+    with_archives,
+    zip_key_of,
+)
 
 LOADED = or_(
     XmlFile.phase_id > int(Phase.UPLOAD),
     is_at(XmlFile, State(Phase.UPLOAD, Status.RUNNING), UPLOADED),
 )
 """Condition on a document: the QC database has it."""
+
+
+def is_loaded(za_id: Any) -> ColumnElement[bool]:
+    """Whether the QC database has a document, of any download, of the submission with an id, which is a column."""
+    of_any = FileSourceHasZip.__table__.alias("loaded_hosting")
+    documents = select(XmlFile.id).join(ZipDownload).join(of_any, of_any.c.id == ZipDownload.zf_id)
+    return exists(documents.where(of_any.c.za_id == za_id, LOADED).correlate(ZipAction, FileSourceHasZip))
 
 
 def loaded_zips(connection: Connection, za_ids: Collection[int]) -> set[int]:
@@ -244,14 +259,10 @@ def list_proposals(
     """The proposals in some states, the oldest archive first; with `source` or `centre`, of that source, or of that
     centre's archives.
     """
-    query = (
-        select(ProposedWithdrawal, *KEY, Centre.short_name.label("centre"))
-        .join(ZipAction, ZipAction.id == ProposedWithdrawal.za_id)
-        .join(ZipFile)
-        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-        .where(ProposedWithdrawal.state.in_(states))
-        .order_by(ZipFile.created, ZipFile.inc, ProposedWithdrawal.id)
-    )
+    proposed = select(ProposedWithdrawal, *KEY, Centre.short_name.label("centre"))
+    query = with_archives(proposed.join(ZipAction, ZipAction.id == ProposedWithdrawal.za_id))
+    query = query.where(ProposedWithdrawal.state.in_(states))
+    query = query.order_by(ZipFile.created, ZipFile.inc, ProposedWithdrawal.id)
     if source is not None:
         query = query.where(ProposedWithdrawal.file_source_id == source)
     if centre is not None:
@@ -270,15 +281,8 @@ def list_proposals(
 
 def count_open(connection: Connection) -> dict[str | None, int]:
     """The number of open proposals, by the centre of the archive's name."""
-    query = (
-        select(Centre.short_name, func.count())
-        .select_from(ProposedWithdrawal)
-        .join(ZipAction)
-        .join(ZipFile)
-        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-        .where(ProposedWithdrawal.state == ProposalState.OPEN)
-        .group_by(Centre.short_name)
-    )
+    counted = select(Centre.short_name, func.count()).select_from(ProposedWithdrawal).join(ZipAction)
+    query = with_archives(counted).where(ProposedWithdrawal.state == ProposalState.OPEN).group_by(Centre.short_name)
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
@@ -301,32 +305,20 @@ class MissingArchive:
 
 def missing_archives(connection: Connection, source: int | None = None) -> list[MissingArchive]:
     """What the file sources, or one of them, listed before and do not now; by source, the longest missing first."""
-    of_any = FileSourceHasZip.__table__.alias("any_hosting")
-    loaded = exists(
-        select(XmlFile.id)
-        .join(ZipDownload)
-        .join(of_any, of_any.c.id == ZipDownload.zf_id)
-        .where(of_any.c.za_id == FileSourceHasZip.za_id, LOADED)
-        .correlate(FileSourceHasZip)
-    )
-    latest = (
-        select(func.max(ProposedWithdrawal.id))
+    proposal = (
+        select(ProposedWithdrawal.state)
         .where(ProposedWithdrawal.za_id == FileSourceHasZip.za_id)
+        .order_by(ProposedWithdrawal.id.desc())
+        .limit(1)
         .correlate(FileSourceHasZip)
         .scalar_subquery()
     )
-    proposal = select(ProposedWithdrawal.state).where(ProposedWithdrawal.id == latest).scalar_subquery()
+    loaded, elsewhere = is_loaded(FileSourceHasZip.za_id), hosted_elsewhere(FileSourceHasZip)
     since = func.coalesce(FileSourceHasZip.gone_since, FileSourceHasZip.missed_since)
+    believed = FileSourceHasZip.gone_since.is_not(None).label("believed")
+    facts = believed, loaded.label("loaded"), elsewhere.label("elsewhere"), proposal.label("state")
     query = (
-        select(
-            FileSourceHasZip.file_source_id.label("source"),
-            *KEY,
-            since.label("since"),
-            FileSourceHasZip.gone_since.is_not(None).label("believed"),
-            loaded.label("loaded"),
-            hosted_elsewhere(FileSourceHasZip).label("elsewhere"),
-            proposal.label("state"),
-        )
+        select(FileSourceHasZip.file_source_id.label("source"), *KEY, since.label("since"), *facts)
         .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
         .join(ZipFile)
         .where(since.is_not(None))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
@@ -54,6 +54,7 @@ from dcc.tracker.submission_rows import (
     named_after,
     object_of,
     state_of,
+    with_archives,
     zip_key_of,
 )
 
@@ -246,26 +247,12 @@ def staged_zip(row: Any, **given: object) -> StagedZip:
 
 def select_staged(*columns: Any) -> Select[*tuple[Any, ...]]:
     """Attempts, with their submissions and what arrived; and these columns."""
-    return (
-        select(
-            ZipAction.id.label("za_id"),
-            ZipAction.zip_id,
-            *KEY,
-            Centre.short_name.label("centre"),
-            ZipDownload.id.label("download_id"),
-            archive_size().label("archive_bytes"),
-            archive_md5().label("md5"),
-            ZipDownload.listed_size_bytes,
-            ZipDownload.listed_modified,
-            *HOSTING,
-            *columns,
-        )
-        .select_from(ZipDownload)
-        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
-        .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
-        .join(ZipFile)
-        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-    )
+    submission = ZipAction.id.label("za_id"), ZipAction.zip_id, *KEY, Centre.short_name.label("centre")
+    arrived = ZipDownload.id.label("download_id"), archive_size().label("archive_bytes"), archive_md5().label("md5")
+    listed = ZipDownload.listed_size_bytes, ZipDownload.listed_modified, *HOSTING
+    downloads = select(*submission, *arrived, *listed, *columns).select_from(ZipDownload)
+    attempts = downloads.join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+    return with_archives(attempts.join(ZipAction, ZipAction.id == FileSourceHasZip.za_id))
 
 
 def _interrupted_query() -> Select[*tuple[Any, ...]]:
@@ -315,25 +302,14 @@ def _planned() -> Select[*tuple[Any, ...]]:
     )
     failures = func.coalesce(FileSourceStatistics.failures, 0)
     speed = func.coalesce(FileSourceStatistics.bytes / func.nullif(FileSourceStatistics.seconds, 0), 0)
-    columns = select(
-        ZipAction.id,
-        ZipAction.zip_id,
-        *KEY,
-        Centre.short_name.label("centre"),
-        *HOSTING,
-        FileSourceHasZip.num_retries,
-        failed_before.label("failed_before"),
-        (FileSource.centre_id == ZipFile.centre_id).label("own"),
-        BadCopy.size_bytes.label("bad_size"),
-        BadCopy.modified.label("bad_modified"),
-        BadCopy.md5.label("bad_md5"),
-        BadCopy.reason.label("bad_reason"),
-        _Host.short_name.label("host"),
-        may_be_taken().label("may_be_taken"),
-        is_delegated().label("is_delegated"),
-    )
+    own = FileSource.centre_id == ZipFile.centre_id
+    submission = ZipAction.id, ZipAction.zip_id, *KEY, Centre.short_name.label("centre")
+    hosting = *HOSTING, FileSourceHasZip.num_retries, failed_before.label("failed_before"), own.label("own")
+    listed_bad = BadCopy.size_bytes.label("bad_size"), BadCopy.modified.label("bad_modified")
+    bad = *listed_bad, BadCopy.md5.label("bad_md5"), BadCopy.reason.label("bad_reason")
+    rights = may_be_taken().label("may_be_taken"), is_delegated().label("is_delegated")
     return (
-        hosted(columns)
+        hosted(select(*submission, *hosting, *bad, _Host.short_name.label("host"), *rights))
         .outerjoin(BadCopy)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
         .outerjoin(FileSourceStatistics)
@@ -342,7 +318,7 @@ def _planned() -> Select[*tuple[Any, ...]]:
             ZipFile.inc.desc(),
             Centre.short_name,
             ZipAction.id,
-            case((FileSource.centre_id == ZipFile.centre_id, 0), else_=1),
+            case((own, 0), else_=1),
             failures,
             speed.desc(),
             FileSource.id,
@@ -424,15 +400,11 @@ def _plan(rows: Sequence[Any], hostings: Sequence[Hosting], published: str | Non
         return replace(plan, hostings=tuple(wanted), bad=bad)
     same: list[Hosting] = []
     for hosting in hostings:
-        if _same_size(hosting, same):
+        known = {other.size_bytes for other in same} - {None}
+        # A source may not list sizes.
+        if hosting.size_bytes is None or not known or hosting.size_bytes in known:
             same.append(hosting)
     return replace(plan, hostings=tuple(same), others=tuple(one for one in hostings if one not in same))
-
-
-def _same_size(hosting: Hosting, preferred: Iterable[Hosting]) -> bool:
-    """Whether a hosting may have the same file as the preferred ones; a source may not list sizes."""
-    known = {other.size_bytes for other in preferred} - {None}
-    return hosting.size_bytes is None or not known or hosting.size_bytes in known
 
 
 _ORPHANS: Final = (

@@ -42,7 +42,16 @@ from dcc.tracker.models import (
 from dcc.tracker.register.centres import in_force
 from dcc.tracker.register.source_addresses import PERSON_LENGTH
 from dcc.tracker.states import WAITING
-from dcc.tracker.submission_rows import KEY, group_pairs, is_at, is_named, object_of, require_zip_action, zip_key_of
+from dcc.tracker.submission_rows import (
+    KEY,
+    group_pairs,
+    is_at,
+    is_named,
+    object_of,
+    require_zip_action,
+    with_archives,
+    zip_key_of,
+)
 
 _MOST: Final = 1_000
 _Owner = aliased(Centre)
@@ -119,23 +128,10 @@ def add_notices(connection: Connection, notices: Sequence[NewNotice], *, repeat:
 
 def notices_since(connection: Connection, since: datetime, owner: str | None = None) -> list[Notice]:
     """Notices for all centres, or one, since a time, oldest first; the newest thousand."""
-    query = (
-        select(
-            OwnerNotice,
-            _Owner.short_name.label("owner"),
-            ZipAction.todo_id,
-            ZipFile.file_name.label("archive"),
-            Centre.short_name.label("centre"),
-        )
-        .select_from(OwnerNotice)
-        .join(_Owner, _Owner.id == OwnerNotice.owner_id)
-        .join(ZipAction)
-        .join(ZipFile)
-        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-        .where(OwnerNotice.created >= since)
-        .order_by(OwnerNotice.id.desc())
-        .limit(_MOST)
-    )
+    archive = ZipAction.todo_id, ZipFile.file_name.label("archive"), Centre.short_name.label("centre")
+    noticed = select(OwnerNotice, _Owner.short_name.label("owner"), *archive).select_from(OwnerNotice)
+    query = with_archives(noticed.join(_Owner, _Owner.id == OwnerNotice.owner_id).join(ZipAction))
+    query = query.where(OwnerNotice.created >= since).order_by(OwnerNotice.id.desc()).limit(_MOST)
     if owner is not None:
         query = query.where(_Owner.short_name == owner)
     found = [
@@ -197,13 +193,9 @@ def list_declines(connection: Connection, *, everything: bool = False) -> list[D
     return [object_of(Decline, row) for row in connection.execute(query)]
 
 
-_DECLINES: Final = (
-    select(ArchiveDecline, *KEY, Centre.short_name.label("owner"))
-    .join(ZipAction, ZipAction.id == ArchiveDecline.za_id)
-    .join(ZipFile)
-    .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-    .order_by(ArchiveDecline.id)
-)
+_DECLINES: Final = with_archives(
+    select(ArchiveDecline, *KEY, Centre.short_name.label("owner")).join(ZipAction, ZipAction.id == ArchiveDecline.za_id)
+).order_by(ArchiveDecline.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,12 +326,10 @@ def held_archives(
     Only those of `za_ids` (ids, or a query of them), those that a source hosts, or those on one source, if given.
     """
     centre, host = Centre.short_name.label("centre"), _Host.short_name.label("host")
+    columns = select(ZipAction.id, *KEY, centre, host, may_be_taken().label("may_be_taken"))
     query = (
-        select(ZipAction.id, *KEY, centre, host, may_be_taken().label("may_be_taken"))
-        .select_from(ZipAction)
-        .join(ZipFile)
-        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-        .join(FileSourceHasZip)
+        with_archives(columns.select_from(ZipAction))
+        .join(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)
         .join(FileSource)
         .join(_Host, _Host.id == FileSource.centre_id)
         .where(is_at(ZipAction, WAITING), FileSourceHasZip.gone_since.is_(None))

@@ -27,15 +27,7 @@ from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.tracker.decisions import archives_on_hold, is_on_hold
 from dcc.tracker.hostings.download_plan import at_sources_in_use, load_plans
 from dcc.tracker.hostings.foreign_archives import may_be_taken
-from dcc.tracker.models import (
-    AnException,
-    Centre,
-    FileSourceHasZip,
-    XmlFile,
-    ZipAction,
-    ZipDownload,
-    ZipFile,
-)
+from dcc.tracker.models import AnException, Centre, FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.problems import submissions_with_entries
 from dcc.tracker.states import NOT_DOWNLOADED, NOT_UPLOADED, VALID
 from dcc.tracker.submission_rows import DOCUMENTS_COUNT, group_pairs, is_at, newest_downloads, zip_key_of
@@ -171,15 +163,8 @@ def _moment(row: Any) -> _Moment:
     return row.created, row.inc, row.todo_id
 
 
-_COLUMNS: Final = (
-    ZipAction.id,
-    ZipAction.todo_id,
-    ZipAction.phase_id,
-    ZipAction.status_id,
-    ZipFile.centre_id,
-    ZipFile.created,
-    ZipFile.inc,
-)
+_SUBMISSION: Final = (ZipAction.id, ZipAction.todo_id, ZipAction.phase_id, ZipAction.status_id)
+_COLUMNS: Final = (*_SUBMISSION, ZipFile.centre_id, ZipFile.created, ZipFile.inc)
 _NAMED: Final = (ZipFile.centre_id.is_not(None), ZipFile.created.is_not(None), ZipFile.inc.is_not(None))
 _YOUNGER: Final = select(*_COLUMNS).join(ZipFile, ZipFile.id == ZipAction.zip_id).where(ZipAction.id.in_(IDS), *_NAMED)
 

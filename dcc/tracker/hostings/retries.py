@@ -199,20 +199,12 @@ def unavailable_error(connection: Connection, key: ZipKey) -> ConfigurationError
 
 def not_hosted_error(connection: Connection, key: ZipKey) -> NotFoundError:
     """The error that no source offers a submission now, with what became of its sources."""
+    hosting = FileSourceHasZip.gone_since, FileSourceHasZip.missed_since, FileSourceHasZip.uploading_since
+    source = FileSource.id, ResourceStateRow.short_name.label("state"), is_paused().label("paused"), Centre.is_active
+    centres = Centre.short_name.label("centre"), _Named.short_name.label("owner")
     query = (
-        select(
-            FileSource.id,
-            FileSourceHasZip.gone_since,
-            FileSourceHasZip.missed_since,
-            FileSourceHasZip.uploading_since,
-            ResourceStateRow.short_name.label("state"),
-            is_paused().label("paused"),
-            Centre.short_name.label("centre"),
-            Centre.is_active,
-            _Named.short_name.label("owner"),
-            may_be_taken().label("may_be_taken"),
-            FileSourceHasZip.za_id,
-        )
+        select(*source, *hosting, *centres, FileSourceHasZip.za_id, may_be_taken().label("may_be_taken"))
+        .select_from(FileSource)
         .join(FileSourceHasZip)
         .join(ResourceStateRow)
         .join(Centre, Centre.id == FileSource.centre_id)

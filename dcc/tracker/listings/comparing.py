@@ -18,6 +18,7 @@ from dcc.sources.base import ActionListing, ListedFile
 from dcc.tracker.archive_names import stored_name
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipFile
 from dcc.tracker.states import NOT_ARRIVED, REFUSED, WAITING, State
+from dcc.tracker.submission_rows import KEY
 
 _LARGEST_SIZE: Final = 2**63 - 1
 _LATEST_TIME: Final = 253_402_300_799
@@ -160,18 +161,9 @@ ATTRIBUTES: Final = ("size_bytes", "modified", "has_md5", "folder", "manifest", 
 """What is listed of an archive: attributes of a ListedFile and a KnownHosting, and columns of FileSourceHasZip."""
 
 attributes: Final = attrgetter(*ATTRIBUTES)
+_SUBMISSION: Final = (ZipAction.id, ZipFile.id, ZipAction.phase_id, ZipAction.status_id)
 _KNOWN: Final = (
-    select(
-        ZipAction.todo_id,
-        ZipFile.file_name,
-        _STANDING,
-        FileSourceHasZip.id,
-        ZipAction.id,
-        ZipFile.id,
-        ZipAction.phase_id,
-        ZipAction.status_id,
-        *attributes(FileSourceHasZip),
-    )
+    select(*KEY, _STANDING, FileSourceHasZip.id, *_SUBMISSION, *attributes(FileSourceHasZip))
     .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
     .join(ZipFile)
 )

@@ -31,6 +31,7 @@ from dcc.tracker.decisions import (
     is_unfinished,
     needs_nobody,
 )
+from dcc.tracker.hostings.changed_archives import is_loaded
 from dcc.tracker.hostings.foreign_archives import may_be_taken
 from dcc.tracker.models import (
     AnException,
@@ -49,7 +50,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import FAILING, OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, problem_of
 from dcc.tracker.register.source_addresses import in_use
-from dcc.tracker.states import NOT_ARRIVED, UPLOADED, WAITING, State
+from dcc.tracker.states import NOT_ARRIVED, WAITING, State
 from dcc.tracker.submission_rows import (
     CENTRE,
     CONTACT,
@@ -61,6 +62,7 @@ from dcc.tracker.submission_rows import (
     named_after,
     newest_downloads,
     object_of,
+    with_archives,
     zip_key_of,
 )
 
@@ -80,21 +82,9 @@ _SIZE = case((_OF_TWO_ACTIONS, func.coalesce(_LISTED_SIZE, ZipFile.size_bytes)),
 
 def select_zip_actions() -> Select[*tuple[Any, ...]]:
     """Submissions: id, todo_id, state, last_update, archive's name, size and MD5, its centre and contact if known."""
-    return (
-        select(
-            ZipAction.id,
-            *KEY,
-            ZipAction.phase_id,
-            ZipAction.status_id,
-            ZipAction.last_update,
-            _SIZE.label("size_bytes"),
-            ZipFile.content_md5,
-            Centre.short_name.label("centre"),
-            CONTACT,
-        )
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-    )
+    submission = ZipAction.id, *KEY, ZipAction.phase_id, ZipAction.status_id, ZipAction.last_update
+    archive = _SIZE.label("size_bytes"), ZipFile.content_md5, Centre.short_name.label("centre"), CONTACT
+    return with_archives(select(*submission, *archive).select_from(ZipAction))
 
 
 _AnySelect = Select[*tuple[Any, ...]]
@@ -374,18 +364,8 @@ def select_zips(connection: Connection, criteria: ZipFilter, names: Sequence[str
     """
     if criteria.centre:
         require_centre(connection, criteria.centre)
-    loaded = exists(
-        select(XmlFile.id)
-        .join(ZipDownload)
-        .join(FileSourceHasZip)
-        .where(
-            FileSourceHasZip.za_id == ZipAction.id,
-            or_(XmlFile.phase_id > int(Phase.UPLOAD), is_at(XmlFile, UPLOADED)),
-        )
-    ).correlate(ZipAction)
-    query = select_zip_actions().add_columns(
-        is_on_hold().label("on_hold"), is_acknowledged().label("acknowledged"), loaded.label("loaded")
-    )
+    facts = is_on_hold().label("on_hold"), is_acknowledged().label("acknowledged")
+    query = select_zip_actions().add_columns(*facts, is_loaded(ZipAction.id).label("loaded"))
     query = query.where(*conditions_of(criteria)).order_by(*OLDEST_FIRST)
     rows = connection.execute(query) if names is None else _rows_named(connection, query, names)
     return [object_of(SelectedZip, row) for row in rows]
@@ -503,20 +483,9 @@ def count_cells(connection: Connection, criteria: ZipFilter) -> list[Cell]:
     if criteria.centre:
         require_centre(connection, criteria.centre)
     state = ZipAction.phase_id, ZipAction.status_id
-    query = (
-        select(
-            _centre(criteria).label("centre"),
-            *state,
-            func.count(),
-            func.min(ZipAction.todo_id),
-            func.min(ZipFile.file_name),
-        )
-        .select_from(ZipAction)
-        .join(ZipFile)
-        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-        .where(*conditions_of(criteria))
-        .group_by("centre", *state)
-    )
+    one = func.min(ZipAction.todo_id), func.min(ZipFile.file_name)
+    counted = select(_centre(criteria).label("centre"), *state, func.count(), *one).select_from(ZipAction)
+    query = with_archives(counted).where(*conditions_of(criteria)).group_by("centre", *state)
     cells = []
     for centre, phase, status, count, todo, name in connection.execute(query):
         only = ZipKey(ACTIONS_BY_ID[todo], name) if count == 1 else None

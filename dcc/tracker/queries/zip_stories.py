@@ -47,6 +47,7 @@ from dcc.tracker.submission_rows import (
     latest_downloads,
     not_found_error,
     object_of,
+    with_archives,
 )
 
 
@@ -178,12 +179,8 @@ class ZipStory:
 def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = True) -> ZipStory:
     """The story of a submission, or all of it without its documents. Raises NotFoundError."""
     state = ZipAction.phase_id, ZipAction.status_id
-    row = connection.execute(
-        select(ZipAction.id, *state, ZipFile, Centre.short_name.label("centre"), CONTACT)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-        .where(is_named(key))
-    ).one_or_none()
+    columns = select(ZipAction.id, *state, ZipFile, Centre.short_name.label("centre"), CONTACT)
+    row = connection.execute(with_archives(columns.select_from(ZipAction)).where(is_named(key))).one_or_none()
     if row is None:
         raise not_found_error(connection, key)
     za_id = row[0]
@@ -332,9 +329,7 @@ def _reasons(
 def _reopenings(connection: Connection, model: Any, of: Any, ids: Any) -> Mapping[int, list[ReopeningStory]]:
     """The re-openings of submissions or documents, by the column `of`."""
     query = select(model, of.label("of")).where(of.in_(ids)).order_by(model.id)
-    return group_pairs((row.of, _reopening(row)) for row in connection.execute(query))
-
-
-def _reopening(row: Any) -> ReopeningStory:
-    state = {"from_phase": Phase(row.from_phase_id), "from_status": Status(row.from_status_id)}
-    return object_of(ReopeningStory, row, **state)
+    found = [(row, Phase(row.from_phase_id), Status(row.from_status_id)) for row in connection.execute(query)]
+    return group_pairs(
+        (row.of, object_of(ReopeningStory, row, from_phase=phase, from_status=status)) for row, phase, status in found
+    )

@@ -25,9 +25,9 @@ from dcc.outcomes import ZipKey
 from dcc.rights import Delegations
 from dcc.settings import LANGUAGE_CODE
 from dcc.settings.recipients import parse_addresses
-from dcc.tracker.models import Centre, Delegation, FileSource, ResourceStateRow, ZipAction, ZipFile, utc_now
+from dcc.tracker.models import Centre, Delegation, FileSource, ResourceStateRow, ZipAction, utc_now
 from dcc.tracker.register.source_addresses import PERSON_LENGTH, SourceState, require_fit
-from dcc.tracker.submission_rows import is_named, object_of
+from dcc.tracker.submission_rows import is_named, object_of, with_archives
 
 _CODE = re.compile(r"[A-Za-z_]{1,32}")
 _LANGUAGE = re.compile(LANGUAGE_CODE)
@@ -212,12 +212,7 @@ class SubmissionOwner(NamedTuple):
 
 def find_archive(connection: Connection, key: ZipKey) -> SubmissionOwner:
     """The submission as the tracker knows it."""
-    query = (
-        select(ZipAction.id, Centre.short_name)
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-        .where(is_named(key))
-    )
+    query = with_archives(select(ZipAction.id, Centre.short_name).select_from(ZipAction)).where(is_named(key))
     found = connection.execute(query).one_or_none()
     return SubmissionOwner(None, None) if found is None else SubmissionOwner(*found)
 
@@ -274,8 +269,9 @@ def revoke_delegation(connection: Connection, owner: str, to: str, *, revoked_by
 
 
 def _latest(connection: Connection, owner: str, to: str) -> DelegationEntry:
-    between = [one for one in list_delegations(connection, everything=True) if (one.owner, one.delegate) == (owner, to)]
-    return between[-1]
+    return [one for one in list_delegations(connection, everything=True) if (one.owner, one.delegate) == (owner, to)][
+        -1
+    ]
 
 
 def _revoke(connection: Connection, owner: str, to: str, revoked_by: str) -> int:
