@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from dcc.outcomes import ZipKey
     from dcc.qc.judging.finding_reports import FindingFilter, FindingRecord
     from dcc.reports.causes.cause import Cause
     from dcc.reports.causes.collecting import Subject
@@ -240,6 +239,7 @@ def findings(
         count_findings,
         find_findings,
     )
+    from dcc.reports.languages import load_catalogue
 
     settings = settings_from_environment()
     key = parse_zip_key(zip_action) if zip_action else None
@@ -249,7 +249,10 @@ def findings(
                 "A spreadsheet has all findings of a centre, of a submission, or of all: filter it when it is open. "
                 "Name one of --centre and --zip, and leave --json out."
             )
-        _save_findings(settings, key or centre, spreadsheet)
+        with reading_tracker(settings) as tracker, reading_qc(settings) as qc:
+            causes_of_it = _collect(tracker, qc, settings, key or centre)
+            catalogue = load_catalogue(None, settings)
+            _write_spreadsheet(spreadsheet, tracker, qc, key or centre, causes_of_it, catalogue)
         return
     require_centres(settings, centre)
     criteria = FindingFilter(
@@ -287,14 +290,6 @@ def findings(
             f"Not counted, because an animal has an error: {count_of(uncounted, 'experiment')} without a finding. "
             "They count by themselves once the animal is corrected or its colony registered."
         )
-
-
-def _save_findings(settings: Settings, subject: ZipKey | str | None, path: Path) -> None:
-    from dcc.reports.languages import load_catalogue
-
-    with reading_tracker(settings) as tracker, reading_qc(settings) as qc:
-        found = _collect(tracker, qc, settings, subject)
-        _write_spreadsheet(path, tracker, qc, subject, found, load_catalogue(None, settings))
 
 
 def _require_known(settings: Settings, criteria: FindingFilter, uncounted: int) -> None:

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from dcc.qc.contexts.listings import ContextFilter
     from dcc.qc.contexts.states import DecisionResult
     from dcc.qc.expected_procedures import LackingProcedure, ProcedureDeliveries
-    from dcc.settings import Settings
 
 _FILTERS = (
     ("--centre", "Only of this centre (ILAR code)."),
@@ -407,6 +406,8 @@ def expected(
       IMPReSS says nothing}
     """
     from dcc.qc.expected_procedures import Deliveries, DeliveryCriteria, lacking_procedures, require_pipeline
+    from dcc.reports.languages import load_catalogue
+    from dcc.reports.plots import draw_expected, use_font_cache
 
     settings = settings_from_environment()
     criteria = DeliveryCriteria(day or datetime.now(UTC).date(), centre, pipeline)
@@ -422,20 +423,13 @@ def expected(
             _write(csv_file, lacking)
     counted = deliveries.by_procedure()
     if plot is not None:
-        _draw(counted, settings, language, plot)
+        use_font_cache(settings)
+        draw_expected(counted, load_catalogue(language, settings)).write(plot)
     note_facts(unwritten=csv_file is None and bool(counted))
     uncovered = [(*which, number) for which, number in sorted(deliveries.uncovered.items())]
     _show(criteria.day, counted, uncovered, as_json=as_json)
     for file in () if as_json else filter(None, (csv_file, plot)):
         click.echo(f"{file} written.", err=True)
-
-
-def _draw(counted: Sequence[ProcedureDeliveries], settings: Settings, language: str | None, path: Path) -> None:
-    from dcc.reports.languages import load_catalogue
-    from dcc.reports.plots import draw_expected, use_font_cache
-
-    use_font_cache(settings)
-    draw_expected(counted, load_catalogue(language, settings)).write(path)
 
 
 def _show(

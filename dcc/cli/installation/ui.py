@@ -210,6 +210,7 @@ def metrics(serve: str | None, as_json: bool) -> None:
     JSON: a list of {"name", "type" (gauge, counter), "help", "samples": [{"name", "labels", "value"}]}
     """
     from dcc.operations.metrics.collector import Collection, exposition
+    from dcc.operations.metrics.server import Answers, open_server
 
     settings = settings_from_environment()
     if serve is not None:
@@ -218,7 +219,12 @@ def metrics(serve: str | None, as_json: bool) -> None:
         host, _, port = serve.rpartition(":")
         if not host or not port.isascii() or not port.isdecimal() or int(port) > 65_535:
             raise ConfigurationError(f"{serve!r} is no address. Write it as HOST:PORT, such as 127.0.0.1:9377.")
-        _serve(settings, host.strip("[]"), int(port))
+        with open_server(host.strip("[]"), int(port), Answers.of(settings)) as server:
+            click.echo(f"The metrics are at http://{host}:{server.server_address[1]}/metrics (Ctrl-C stops it).")
+            sys.stdout.flush()
+            with stop_signals():
+                server.serve_forever()
+        click.echo("Stopped.", err=True)
         return
     families = Collection(settings).collect()
     if as_json:
@@ -233,15 +239,3 @@ def metrics(serve: str | None, as_json: bool) -> None:
     if not any(family.name == "dcc_zip_actions" for family in families):
         # The tracker is away.
         sys.exit(4)
-
-
-def _serve(settings: Settings, host: str, port: int) -> None:
-    from dcc.operations.metrics.server import Answers, open_server
-
-    with open_server(host, port, Answers.of(settings)) as server:
-        shown = f"[{host}]" if ":" in host else host
-        click.echo(f"The metrics are at http://{shown}:{server.server_address[1]}/metrics (Ctrl-C stops it).")
-        sys.stdout.flush()
-        with stop_signals():
-            server.serve_forever()
-    click.echo("Stopped.", err=True)

@@ -145,6 +145,7 @@ def crawl(
     """
     from dcc.databases.transactions import run_reading
     from dcc.tracker.expected_work import all_of, expected_work
+    from dcc.tracker.hostings.urgent_archives import urgent_keys
     from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
 
     _check_use(zip_actions, urgent=urgent, sources=bool(source_ids), group=group, everything=everything)
@@ -163,7 +164,12 @@ def crawl(
         crawlable = sources_to_crawl(tracker, settings, source_ids, group=group, even_if_not_due=everything)
         wanted = crawlable if everything else list(source_ids) or None
         if not crawlable:
-            _warn_of_no_source(group, everything=everything)
+            of_group = " of this group" if group else ""
+            due, others = ("there", "") if everything else ("due", "; `dcc crawl --all` crawls those that are not due")
+            warn(
+                f"No available file source of an active centre{of_group} is {due}. See `dcc source list` and "
+                f"`dcc centre list`{others}; `dcc source add` asks for one."
+            )
         shown = session_display(
             len(crawlable),
             lambda: len(run_reading(tracker, waiting_zip_actions)),
@@ -178,7 +184,8 @@ def crawl(
                 raise
             warn(f"{error} It, or the next session, fetches first what you named.")
             return
-        for key in still_urgent(tracker, keys) if keys else ():
+        waiting = set(run_reading(tracker, urgent_keys)) if keys else set()
+        for key in filter(waiting.__contains__, keys):
             warn(f"{key} could not be fetched yet. The next session that finds it fetches it first.")
     ctx.exit(exit_code)
 
@@ -194,15 +201,6 @@ def _check_use(zip_actions: Sequence[str], *, urgent: bool, sources: bool, group
         )
     if urgent and (not zip_actions or group or everything):
         raise click.UsageError("--urgent takes the archives to process first, and neither --group nor --all.")
-
-
-def _warn_of_no_source(group: str | None, *, everything: bool) -> None:
-    of_group = " of this group" if group else ""
-    due, others = ("there", "") if everything else ("due", "; `dcc crawl --all` crawls those that are not due")
-    warn(
-        f"No available file source of an active centre{of_group} is {due}. See `dcc source list` and "
-        f"`dcc centre list`{others}; `dcc source add` asks for one."
-    )
 
 
 @command(
@@ -410,15 +408,6 @@ def request_urgent(
         return wanted, [address.id for address in available if is_known or address.centre in centres], done
 
     return run_writing(tracker, request)
-
-
-def still_urgent(tracker: Engine, keys: Sequence[ZipKey]) -> list[ZipKey]:
-    """Those of some submissions that are wanted first and could not be fetched yet."""
-    from dcc.databases.transactions import run_reading
-    from dcc.tracker.hostings.urgent_archives import urgent_keys
-
-    waiting = set(run_reading(tracker, urgent_keys))
-    return [key for key in keys if key in waiting]
 
 
 def run_session(tracker: Engine, settings: Settings, **request: Unpack[SessionRequest]) -> tuple[int | None, Notices]:

@@ -10,7 +10,7 @@ import click
 from dcc.cli.shell.context import json_option
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, echo_table, echo_wrapped, warn
+from dcc.cli.shell.output import echo_json, echo_list, echo_wrapped, warn
 from dcc.errors import DccError, FaultyDataError, NotFoundError, SourceError
 
 if TYPE_CHECKING:
@@ -55,14 +55,17 @@ def explain(error_or_rule: tuple[str, ...], as_json: bool) -> None:
             if place:
                 click.echo()
             click.secho(title, bold=True)
-            rows = [(explanation.id, explanation.meaning) for explanation in entries]
-            echo_table(("id", "meaning"), rows, indent="  ", flexible=["meaning"])
+            echo_list(entries, "id, meaning", indent="  ", flexible=["meaning"])
         return
     entry = _explained(names)
     if as_json:
         echo_json(entry)
-    else:
-        _print_explanation(entry)
+        return
+    click.echo(click.style(entry.id, bold=True) + (f" ({entry.name})" if entry.name else ""))
+    for title, text in (("means", entry.meaning), ("to do", entry.advice), ("who acts", entry.who)):
+        if text:
+            body = _LINK.sub(r"\1 (docs/\2)", text)
+            echo_wrapped(f"  {title:<9} {' '.join(body.split())}", " " * 12, elsewhere=_WIDTH)
 
 
 def _explained(names: Sequence[str]) -> Explanation:
@@ -103,12 +106,3 @@ def _explained(names: Sequence[str]) -> Explanation:
         of_session=entry is session,
     )
     return entry
-
-
-def _print_explanation(entry: Explanation) -> None:
-    click.echo(click.style(entry.id, bold=True) + (f" ({entry.name})" if entry.name else ""))
-    for title, text in (("means", entry.meaning), ("to do", entry.advice), ("who acts", entry.who)):
-        if not text:
-            continue
-        body = _LINK.sub(r"\1 (docs/\2)", text)
-        echo_wrapped(f"  {title:<9} {' '.join(body.split())}", " " * 12, elsewhere=_WIDTH)

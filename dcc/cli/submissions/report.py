@@ -176,6 +176,9 @@ def notify(
       "centre", "language", "subject", "text", "attachments"}; with --list a list of {"kind",
       "subject", "channel", "recipient", "session", "state", "attempts", "reason", "changed"}
     """
+    from dcc.notify.ledger import Ledger
+    from dcc.notify.notifications import notify_due, notify_session, send_test
+    from dcc.settings.recipients import parse_addresses
     from dcc.tracker.crawls import require_session
     from dcc.tracker.queries.zip_action_lists import require_centre
 
@@ -183,7 +186,12 @@ def notify(
         raise click.UsageError("Give one of --dry-run, --test and --list; --centre with --session.")
     settings = settings_from_environment()
     if address is not None:
-        _send_test(settings, address, as_json)
+        try:
+            (one,) = parse_addresses(address)
+        except ValueError:
+            raise ConfigurationError(f"{address!r} is not one e-mail address. Write name@host.") from None
+        told = send_test(settings, one)
+        echo_result({"sent": {"mail": 1}, "failed": 0, "sentences": [told]}, printable(told), as_json=as_json)
         return
     with open_tracker(settings) as tracker:
         with tracker.connect() as connection:
@@ -192,11 +200,24 @@ def notify(
             if centre is not None:
                 require_centre(connection, centre)
         if listed:
-            _list(tracker, session_id, as_json)
+            names = ("kind", "subject", "channel", "recipient", "state", "attempts", "reason", "changed")
+            echo_list(
+                [fields_of(one, *names, session="session_id") for one in Ledger(tracker).entries(session=session_id)],
+                "when=changed, what=kind, of=subject, by=channel, to=recipient, state, why=reason",
+                as_json=as_json,
+                flexible=["why", "to", "by", "of", "when"],
+                none="No message was sent yet.",
+            )
         elif dry_run:
             _show_plan(tracker, settings, session_id, centre, as_json)
         else:
-            ctx.exit(_send(tracker, settings, session_id, centre, as_json))
+            if session_id is None:
+                result = notify_due(tracker, settings)
+            else:
+                result = notify_session(tracker, settings, session_id, centre=centre)
+            lines = map(printable, result.sentences or (_nothing(settings),))
+            echo_result(fields_of(result, "sent", "failed", "sentences"), *lines, as_json=as_json)
+            ctx.exit(_NOT_SENT if result.failed else 0)
 
 
 @contextmanager
@@ -213,30 +234,6 @@ def notifying_tracker_outage(settings: Settings) -> Iterator[None]:
             for sentence in notify_tracker_outage(settings, error):
                 warn(sentence)
         raise
-
-
-def _send_test(settings: Settings, address: str, as_json: bool) -> None:
-    from dcc.notify.notifications import send_test
-    from dcc.settings.recipients import parse_addresses
-
-    try:
-        (one,) = parse_addresses(address)
-    except ValueError:
-        raise ConfigurationError(f"{address!r} is not one e-mail address. Write name@host.") from None
-    sentence = send_test(settings, one)
-    echo_result({"sent": {"mail": 1}, "failed": 0, "sentences": [sentence]}, printable(sentence), as_json=as_json)
-
-
-def _send(tracker: Engine, settings: Settings, session_id: int | None, centre: str | None, as_json: bool) -> int:
-    from dcc.notify.notifications import notify_due, notify_session
-
-    if session_id is None:
-        result = notify_due(tracker, settings)
-    else:
-        result = notify_session(tracker, settings, session_id, centre=centre)
-    lines = map(printable, result.sentences or (_nothing(settings),))
-    echo_result(fields_of(result, "sent", "failed", "sentences"), *lines, as_json=as_json)
-    return _NOT_SENT if result.failed else 0
 
 
 def _show_plan(tracker: Engine, settings: Settings, session_id: int | None, centre: str | None, as_json: bool) -> None:
@@ -275,17 +272,3 @@ def _nothing(settings: Settings) -> str:
     if notifies(settings):
         return "Nothing is due: all messages were sent."
     return "Nobody is notified. Set DCC_NOTIFY_CENTRES=true, DCC_NOTIFY_TO, DCC_NOTIFY_WEBHOOK or DCC_NOTIFY_LOG=true."
-
-
-def _list(tracker: Engine, session_id: int | None, as_json: bool) -> None:
-    from dcc.notify.ledger import Ledger
-
-    entries = Ledger(tracker).entries(session=session_id)
-    names = ("kind", "subject", "channel", "recipient", "state", "attempts", "reason", "changed")
-    echo_list(
-        [fields_of(entry, *names, session="session_id") for entry in entries],
-        "when=changed, what=kind, of=subject, by=channel, to=recipient, state, why=reason",
-        as_json=as_json,
-        flexible=["why", "to", "by", "of", "when"],
-        none="No message was sent yet.",
-    )

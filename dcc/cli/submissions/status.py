@@ -214,7 +214,7 @@ def _print_sources(sources: Sequence[SourceOverview]) -> None:
         "id, centre, server, state, due, hosts, last crawl, when, error",
         id=lambda source: source.entry.id,
         centre=lambda source: source.entry.centre,
-        server=lambda source: _server(source.entry),
+        server=lambda source: f"{source.entry.protocol}://{_place(source.entry)}",
         state=lambda source: state_text(source.entry),
         due=lambda source: "yes" if source.due is not None and source.due.is_due else str(source.due),
         hosts=lambda source: source.entry.hosted,
@@ -226,8 +226,8 @@ def _print_sources(sources: Sequence[SourceOverview]) -> None:
     )
 
 
-def _server(entry: SourceEntry) -> str:
-    return f"file://{entry.base_path}" if entry.protocol == "file" else f"{entry.protocol}://{entry.hostname}"
+def _place(entry: SourceEntry) -> str:
+    return entry.base_path if entry.protocol == "file" else entry.hostname
 
 
 def _print_list(title: str, messages: Sequence[str]) -> None:
