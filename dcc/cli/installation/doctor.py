@@ -14,7 +14,7 @@ from dcc.cli.shell import dagster_side
 from dcc.cli.shell.context import any_databases, json_option, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_result, fields_of, printable
+from dcc.cli.shell.output import echo_result, fields_of, printable, wants_json
 from dcc.messages import count_of
 from dcc.runtime.installed_packages import leaving_out_broken
 
@@ -45,7 +45,7 @@ _DEEP_SECONDS = 24 * 3600.0
 @click.option("--quiet", is_flag=True, help="Only warnings and failures.")
 @json_option
 @click.pass_context
-def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet: bool, as_json: bool) -> None:
+def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet: bool) -> None:
     """Examine the installation, and say what to do.
 
     Databases and their schemas, Dagster, sessions, sources, access keys, disks, staging, clocks, versions, limits,
@@ -70,7 +70,9 @@ def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet:
         rounds += [examine(settings, [dagster_side.doctor_depths()], seconds=_DEEP_SECONDS)] if deep else []
         for examined in chain.from_iterable(rounds):
             found.append(examined)
-            if not as_json and not (quiet and examined.finding.verdict in {CheckStatus.OK, CheckStatus.NOT_CHECKED}):
+            if not wants_json() and not (
+                quiet and examined.finding.verdict in {CheckStatus.OK, CheckStatus.NOT_CHECKED}
+            ):
                 finding = examined.finding
                 shown = click.style(f"{finding.verdict:<11}", fg=_COLOURS[finding.verdict])
                 subject = click.style(printable(finding.subject), bold=True)
@@ -89,7 +91,6 @@ def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet:
     echo_result(
         {"verdict": verdict, "seconds": round(found[-1].seconds, 3), "findings": findings},
         f"{count_of(len(found), 'finding')}: {text}.",
-        as_json=as_json,
     )
     ctx.exit({CheckStatus.FAILED: _FAILURES, CheckStatus.WARNING: _WARNINGS}.get(verdict, 0))
 
@@ -105,7 +106,7 @@ def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet:
 @click.option("--check", is_flag=True, help="Say what is to do, and change nothing.")
 @json_option
 @click.pass_context
-def upgrade(ctx: click.Context, check: bool, as_json: bool) -> None:
+def upgrade(ctx: click.Context, check: bool) -> None:
     """Say what is to do after another version of dcc was installed.
 
     The version and that of Dagster, what `dcc init` would do with each database and with dagster.yaml, and settings
@@ -151,7 +152,6 @@ def upgrade(ctx: click.Context, check: bool, as_json: bool) -> None:
         *(map(printable, changes) if changes else ["Dagster: nothing to do."]),
         # Renamed settings are warned of on standard error, as by every command.
         f"settings: {'renamed ones are set, see above.' if warnings else 'nothing to do.'}",
-        as_json=as_json,
     )
     ctx.exit(1 if to_do else 0)
 

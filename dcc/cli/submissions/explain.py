@@ -10,7 +10,7 @@ import click
 from dcc.cli.shell.context import json_option
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, echo_list, echo_wrapped, warn
+from dcc.cli.shell.output import echo_json, echo_list, echo_wrapped, wants_json, warn
 from dcc.errors import DccError, FaultyDataError, NotFoundError, SourceError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _LINK = re.compile(r"\[([^\]]+)\]\(([^)#]+)(?:#[^)]*)?\)")
 )
 @click.argument("error_or_rule", metavar="[ID]...", nargs=-1)
 @json_option
-def explain(error_or_rule: tuple[str, ...], as_json: bool) -> None:
+def explain(error_or_rule: tuple[str, ...]) -> None:
     """Explain the error, rule, phase, status or check ID.
 
     What it means, what to do about it and who does it.
@@ -48,7 +48,7 @@ def explain(error_or_rule: tuple[str, ...], as_json: bool) -> None:
     names = " ".join(error_or_rule).strip("()").split()
     if not names:
         sections = explanations.all_explanations()
-        if as_json:
+        if wants_json():
             echo_json([entry for entries in sections.values() for entry in entries])
             return
         for place, (title, entries) in enumerate(sections.items()):
@@ -58,7 +58,7 @@ def explain(error_or_rule: tuple[str, ...], as_json: bool) -> None:
             echo_list(entries, "id, meaning", indent="  ", flexible=["meaning"])
         return
     entry = _explained(names)
-    if as_json:
+    if wants_json():
         echo_json(entry)
         return
     click.echo(click.style(entry.id, bold=True) + (f" ({entry.name})" if entry.name else ""))

@@ -13,7 +13,16 @@ import click
 from dcc.cli.shell.context import json_option, open_tracker, parse_zip_key, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, echo_list, echo_result, fields_of, printable, terminal_width, warn
+from dcc.cli.shell.output import (
+    echo_json,
+    echo_list,
+    echo_result,
+    fields_of,
+    printable,
+    terminal_width,
+    wants_json,
+    warn,
+)
 from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ConfigurationError, ExportError, TrackerUnreachableError
 from dcc.messages import count_of
@@ -50,7 +59,6 @@ def report(
     spreadsheet: Path | None,
     language: str | None,
     pictures: int,
-    as_json: bool,
 ) -> None:
     """Report to a centre what happened to its submissions.
 
@@ -86,7 +94,7 @@ def report(
     from dcc.reports.submissions.stored_reports import json_text, qc_at_hand, write_page
 
     subject = _subject(zip_action, centre, session)
-    if as_json and html is not None and str(html) == "-":
+    if wants_json() and html is not None and str(html) == "-":
         raise ConfigurationError("The page and JSON cannot both go to standard output. Name a file with --html.")
     settings = settings_from_environment()
     if html and pictures and find_spec("matplotlib") is None:
@@ -111,7 +119,7 @@ def report(
             causes, scope = causes_of(tracker, qc, subject, settings, limit=None), scope_of(tracker, subject)
             written = write_findings_spreadsheet(_place(spreadsheet), tracker, qc, scope, causes, catalogue)
             click.echo(f"Wrote {spreadsheet}: {count_of(written.findings, 'finding')}.", err=True)
-        if as_json:
+        if wants_json():
             click.echo(json_text(found, catalogue), nl=False)
         elif html is None and spreadsheet is None:
             click.echo(render_text(found, catalogue, terminal_width() or WIDTH), nl=False)
@@ -157,13 +165,7 @@ _NOT_SENT = 4
 @json_option
 @click.pass_context
 def notify(
-    ctx: click.Context,
-    session_id: int | None,
-    centre: str | None,
-    dry_run: bool,
-    address: str | None,
-    listed: bool,
-    as_json: bool,
+    ctx: click.Context, session_id: int | None, centre: str | None, dry_run: bool, address: str | None, listed: bool
 ) -> None:
     """Send due notifications to centres and wranglers.
 
@@ -191,7 +193,7 @@ def notify(
         except ValueError:
             raise ConfigurationError(f"{address!r} is not one e-mail address. Write name@host.") from None
         told = send_test(settings, one)
-        echo_result({"sent": {"mail": 1}, "failed": 0, "sentences": [told]}, printable(told), as_json=as_json)
+        echo_result({"sent": {"mail": 1}, "failed": 0, "sentences": [told]}, printable(told))
         return
     with open_tracker(settings) as tracker:
         with tracker.connect() as connection:
@@ -204,19 +206,18 @@ def notify(
             echo_list(
                 [fields_of(one, *names, session="session_id") for one in Ledger(tracker).entries(session=session_id)],
                 "when=changed, what=kind, of=subject, by=channel, to=recipient, state, why=reason",
-                as_json=as_json,
                 flexible=["why", "to", "by", "of", "when"],
                 none="No message was sent yet.",
             )
         elif dry_run:
-            _show_plan(tracker, settings, session_id, centre, as_json)
+            _show_plan(tracker, settings, session_id, centre)
         else:
             if session_id is None:
                 result = notify_due(tracker, settings)
             else:
                 result = notify_session(tracker, settings, session_id, centre=centre)
             lines = map(printable, result.sentences or (_nothing(settings),))
-            echo_result(fields_of(result, "sent", "failed", "sentences"), *lines, as_json=as_json)
+            echo_result(fields_of(result, "sent", "failed", "sentences"), *lines)
             ctx.exit(_NOT_SENT if result.failed else 0)
 
 
@@ -236,11 +237,11 @@ def notifying_tracker_outage(settings: Settings) -> Iterator[None]:
         raise
 
 
-def _show_plan(tracker: Engine, settings: Settings, session_id: int | None, centre: str | None, as_json: bool) -> None:
+def _show_plan(tracker: Engine, settings: Settings, session_id: int | None, centre: str | None) -> None:
     from dcc.notify.notifications import plan
 
     planned, sentences = plan(tracker, settings, session_id, centre=centre)
-    if as_json:
+    if wants_json():
         message = ("kind", "session", "centre", "language", "subject", "text")
         told = [
             {
