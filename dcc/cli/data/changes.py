@@ -31,6 +31,7 @@ from dcc.cli.shell.output import (
     echo_wrapped,
     fields_of,
     printable,
+    wants_json,
 )
 from dcc.cli.shell.parameter_types import ID
 from dcc.cli.submissions.show import state_text
@@ -57,7 +58,7 @@ _OF_ITS_OWN_VERSION = frozenset({"added", "edited", "refused"})
 @click.argument("zip_action", metavar="ACTION/ZIP")
 @click.option("--all-changes", is_flag=True, help=f"Print all that would change, not only {_CHANGES_SHOWN} of a kind.")
 @json_option
-def plan(zip_action: str, all_changes: bool, as_json: bool) -> None:
+def plan(zip_action: str, all_changes: bool) -> None:
     """Show what the submission ACTION/ZIP would change, without changing it.
 
     For documents that wait for their upload, such as held ones: each is applied by itself and taken back at once.
@@ -77,7 +78,7 @@ def plan(zip_action: str, all_changes: bool, as_json: bool) -> None:
     with open_tracker(settings) as tracker, open_qc(settings) as qc:
         plans = plan_submission(tracker, qc, settings, key)
     note_facts(held=zip_action if any(one.is_held(settings.hold_threshold) for one in plans) else None)
-    if as_json:
+    if wants_json():
         echo_json([_plan_json(one, settings) for one in plans])
         return
     for one in plans:
@@ -146,7 +147,7 @@ def _counted(counts: Mapping[str, int]) -> str:
 @click.argument("zip_action", metavar="ACTION/ZIP")
 @reason_option
 @json_option
-def confirm(zip_action: str, reason: str, as_json: bool) -> None:
+def confirm(zip_action: str, reason: str) -> None:
     """Confirm the held documents of ACTION/ZIP.
 
     An edit or delete that would change more than DCC_HOLD_THRESHOLD entities waits for your confirmation, and so does
@@ -163,7 +164,7 @@ def confirm(zip_action: str, reason: str, as_json: bool) -> None:
     key, settings = parse_zip_key(zip_action), settings_from_environment()
     with open_tracker(settings) as tracker, open_qc(settings) as qc:
         documents = confirm_submission(tracker, qc, settings, key, author=user_name(), reason=reason)
-    if as_json:
+    if wants_json():
         echo_json([_confirmed_json(document) for document in documents])
     else:
         for document in documents:
@@ -200,7 +201,7 @@ def _confirmed_json(document: DocumentData) -> dict[str, object]:
 @reason_option
 @yes_option
 @json_option
-def undo(zip_action: str, reason: str, yes: bool, as_json: bool) -> None:
+def undo(zip_action: str, reason: str, yes: bool) -> None:
     """Withdraw all data of the submission ACTION/ZIP.
 
     Added data are removed, replaced or deleted data come back: all of them, or none if a later document builds on them.
@@ -225,9 +226,9 @@ def undo(zip_action: str, reason: str, yes: bool, as_json: bool) -> None:
             f"Withdrew {count_of(len(undone.withdrawn), 'document')} of {key}. The next session brings data contexts "
             "and overviews up to date: dcc crawl."
         )
-        echo_result(undone, settings.labelled(text), as_json=as_json)
+        echo_result(undone, settings.labelled(text))
         return
-    if as_json:
+    if wants_json():
         echo_json(undone)
         raise click.exceptions.Exit(BuiltOnError.exit_code)
     for builder in undone.builders[:_CHANGES_SHOWN]:
@@ -253,14 +254,7 @@ def undo(zip_action: str, reason: str, yes: bool, as_json: bool) -> None:
 @click.option("--all", "everything", is_flag=True, help="All documents.")
 @reason_option
 @json_option
-def recheck(
-    centre: str | None,
-    rule: str | None,
-    zip_actions: tuple[str, ...],
-    everything: bool,
-    reason: str,
-    as_json: bool,
-) -> None:
+def recheck(centre: str | None, rule: str | None, zip_actions: tuple[str, ...], everything: bool, reason: str) -> None:
     """Let the next session check documents again.
 
     After a change of reference data or waivers. Documents whose errors no longer hold go on; nobody submits them again.
@@ -279,7 +273,6 @@ def recheck(
     echo_result(
         {"documents": found.documents, "keys": [str(key) for key in found.keys]},
         f"{documents} of {of} will be checked again by the next session: dcc crawl.",
-        as_json=as_json,
     )
 
 
@@ -287,7 +280,7 @@ def recheck(
 @click.option("--centre", metavar="CODE", required=True, help="The centre that submitted the specimen.")
 @click.option("--specimen", metavar="ID", required=True, help="The specimen's id, as the centre writes it.")
 @json_option
-def history(centre: str, specimen: str, as_json: bool) -> None:
+def history(centre: str, specimen: str) -> None:
     """Show the story of one animal.
 
     What each document did to it and to its experiments, in the order of application.
@@ -310,7 +303,6 @@ def history(centre: str, specimen: str, as_json: bool) -> None:
     echo_list(
         events,
         "applied=applied_at, what, of, submission, document=file_name, line",
-        as_json=as_json,
         flexible=["document", "of", "submission"],
         what=lambda event: f"{event.happening.value}{', late' if event.late else ''}",
         of=lambda event: " ".join((event.entity_kind.value, *filter(None, map(printable, event.entity_key[1:])))),
@@ -318,7 +310,7 @@ def history(centre: str, specimen: str, as_json: bool) -> None:
         # The version that a document ends or restores is in another document.
         line=lambda event: event.line if event.happening.value in _OF_ITS_OWN_VERSION else None,
     )
-    if as_json:
+    if wants_json():
         return
     for event in events:
         for found in event.findings:
@@ -346,7 +338,7 @@ _STATES = ("open", "accepted", "turned_down", "came_back")
 @click.option("--state", type=click.Choice((*_STATES, "all")), default="open", show_default=True, help="Only of these.")
 @json_option
 @click.pass_context
-def proposals(ctx: click.Context, source_id: int | None, centre: str | None, state: str, as_json: bool) -> None:
+def proposals(ctx: click.Context, source_id: int | None, centre: str | None, state: str) -> None:
     """List proposed withdrawals; accept them or turn them down.
 
     A crawl of a source with `--delta full` proposes to withdraw the data of each archive that the source no longer
@@ -374,7 +366,6 @@ def proposals(ctx: click.Context, source_id: int | None, centre: str | None, sta
         [{"zip": str(proposal.key), **fields_of(proposal, *names)} for proposal in found],
         "submission=zip, source, missing since=since, documents, state, by=decided_by, reason",
         documents=lambda one: len(one["documents"]),
-        as_json=as_json,
         flexible=["reason", "by", "documents", "missing since"],
         none="No withdrawal is proposed. What sources list no more: dcc source missing",
     )
@@ -404,7 +395,7 @@ _choice = options(
     exits={1: "one of them stays open", 2: "no such proposal is open"},
 )
 @_choice
-def accept(zip_actions: tuple[str, ...], everything: bool, source_id: int | None, reason: str, as_json: bool) -> None:
+def accept(zip_actions: tuple[str, ...], everything: bool, source_id: int | None, reason: str) -> None:
     """Withdraw the data of missing archives.
 
     Like `dcc data undo`, the newest archive first. A proposal stays open if a later document builds on the data, or if
@@ -427,7 +418,7 @@ def accept(zip_actions: tuple[str, ...], everything: bool, source_id: int | None
         "contexts and overviews up to date: dcc crawl."
     )
     made = [{"zip": str(one.proposal.key), **fields_of(one, "withdrawn", "problem")} for one in decided]
-    echo_result(made, text, as_json=as_json)
+    echo_result(made, text)
     for one in left:
         click.echo(f"{one.proposal.key}: {printable(one.problem)}", err=True)
     if left:
@@ -440,9 +431,7 @@ def accept(zip_actions: tuple[str, ...], everything: bool, source_id: int | None
     exits={2: "no such proposal is open"},
 )
 @_choice
-def turn_down(
-    zip_actions: tuple[str, ...], everything: bool, source_id: int | None, reason: str, as_json: bool
-) -> None:
+def turn_down(zip_actions: tuple[str, ...], everything: bool, source_id: int | None, reason: str) -> None:
     """Keep the data of missing archives.
 
     The withdrawal is not proposed again, unless the archive comes back and disappears once more.
@@ -458,7 +447,7 @@ def turn_down(
             chosen = _chosen(connection, zip_actions, source_id, everything=everything)
         decide_proposals(tracker, chosen, ProposalState.TURNED_DOWN, author=user_name(), reason=reason)
     text = f"Turned down {count_of(len(chosen), 'proposal')}. Their data stay."
-    echo_result([str(proposal.key) for proposal in chosen], text, as_json=as_json)
+    echo_result([str(proposal.key) for proposal in chosen], text)
 
 
 def _chosen(

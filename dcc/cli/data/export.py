@@ -13,7 +13,16 @@ import click
 from dcc.cli.shell.context import json_option, open_qc, options, reading_qc, settings_from_environment, writing_file
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, echo_list, echo_table, fields_of, printable, progress_shown, warn
+from dcc.cli.shell.output import (
+    echo_json,
+    echo_list,
+    echo_table,
+    fields_of,
+    printable,
+    progress_shown,
+    wants_json,
+    warn,
+)
 from dcc.cli.shell.parameter_types import DAY
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.messages import count_of
@@ -85,7 +94,6 @@ def export(
     as_of: str | None,
     latest_valid: bool,
     include_invalid: bool,
-    as_json: bool,
     **texts: tuple[str, ...],
 ) -> None:
     """Export measurements to a file, standard output or a directory.
@@ -108,7 +116,7 @@ def export(
     from dcc.analysis.parameters import require_known
 
     suffix = _suffix(place, partitioned, format_name)
-    if place == _STDOUT and as_json:
+    if place == _STDOUT and wants_json():
         raise ConfigurationError("Standard output has the measurements. Leave out --json, or name a file.")
     past_document, past_date = _past(as_of)
     criteria = MeasurementFilter(
@@ -124,9 +132,9 @@ def export(
         with qc.connect() as connection:
             require_known(connection, criteria)
         if suffix is None:
-            _export_directory(qc, place, ExportFormat(format_name or "parquet"), criteria, as_json)
+            _export_directory(qc, place, ExportFormat(format_name or "parquet"), criteria)
         else:
-            _export_file(qc, place, ExportFormat(suffix), criteria, as_json)
+            _export_file(qc, place, ExportFormat(suffix), criteria)
 
 
 def _suffix(place: Path, partitioned: bool, format_name: str | None) -> str | None:
@@ -157,9 +165,7 @@ def _suffix(place: Path, partitioned: bool, format_name: str | None) -> str | No
     return suffix
 
 
-def _export_directory(
-    qc: Engine, place: Path, format_: ExportFormat, criteria: MeasurementFilter, as_json: bool
-) -> None:
+def _export_directory(qc: Engine, place: Path, format_: ExportFormat, criteria: MeasurementFilter) -> None:
     from dcc.analysis.export import export_measurements
 
     with progress_shown() as show:
@@ -167,7 +173,7 @@ def _export_directory(
         report = export_measurements(
             qc, directory, format_, criteria, on_progress=lambda at: show(_EXPORTING, at.rows, at.of_rows)
         )
-    if as_json:
+    if wants_json():
         names = ("directory", "format", "rows", "files", "rows_written", "unchanged", "removed", "written")
         echo_json({**fields_of(report, *names), "seconds": round(report.seconds, 3)})
         return
@@ -180,7 +186,7 @@ def _export_directory(
     click.echo(f"{changes}, in {report.seconds:.1f} s.", err=True)
 
 
-def _export_file(qc: Engine, place: Path, format_: ExportFormat, criteria: MeasurementFilter, as_json: bool) -> None:
+def _export_file(qc: Engine, place: Path, format_: ExportFormat, criteria: MeasurementFilter) -> None:
     from dcc.analysis.export import export_to_file, write_measurements
 
     if place == _STDOUT:
@@ -189,7 +195,7 @@ def _export_file(qc: Engine, place: Path, format_: ExportFormat, criteria: Measu
     file, began = place.expanduser().absolute(), time.monotonic()
     with progress_shown() as show:
         rows = export_to_file(qc, file, format_, criteria, on_rows=lambda rows: show(_EXPORTING, rows, None))
-    if as_json:
+    if wants_json():
         echo_json({"file": file, "format": format_, "rows": rows, "seconds": round(time.monotonic() - began, 3)})
     else:
         click.echo(f"{printable(file)} holds {count_of(rows, 'measurement')}.")
@@ -219,7 +225,7 @@ _TITLES: Final = {"tracker": "The tracker", "qc": "The QC database"}
 @click.argument("tables", nargs=-1, metavar="[TABLE]...")
 @click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write a page of all tables to FILE.")
 @json_option
-def schema(tables: tuple[str, ...], html: Path | None, as_json: bool) -> None:
+def schema(tables: tuple[str, ...], html: Path | None) -> None:
     """Describe the tables and columns of both databases.
 
     Without TABLE it lists the tables; with some, their columns. On MySQL and MariaDB the same descriptions are the
@@ -250,7 +256,7 @@ def schema(tables: tuple[str, ...], html: Path | None, as_json: bool) -> None:
         with writing_file(html):
             html.write_text(render("reports/tables.html", facts), "utf-8")
         click.echo(f"Wrote {printable(html)}.", err=True)
-    if as_json:
+    if wants_json():
         echo_json(
             [
                 {
@@ -279,7 +285,7 @@ def schema(tables: tuple[str, ...], html: Path | None, as_json: bool) -> None:
     elif html is None:
         for database, some in chosen.items():
             click.echo(click.style(_TITLES[database], bold=True))
-            echo_list(some, "table=name, description=comment", as_json=False, flexible=["description"])
+            echo_list(some, "table=name, description=comment", flexible=["description"])
             click.echo()
 
 
@@ -293,7 +299,7 @@ def _rows(table: Table) -> list[tuple[str, str, str, str]]:
 @command(examples=["dcc data parameters weight", "dcc data parameters body weight IMPC_BWT"])
 @click.argument("words", nargs=-1, metavar="[TEXT]")
 @json_option
-def parameters(words: tuple[str, ...], as_json: bool) -> None:
+def parameters(words: tuple[str, ...]) -> None:
     """List parameters, to find the key of one.
 
     Only those whose key, name or procedure has all words of TEXT. The number of measurements is that of current, valid
@@ -307,22 +313,21 @@ def parameters(words: tuple[str, ...], as_json: bool) -> None:
 
     with reading_qc() as connection:
         found = list_parameters(connection, " ".join(words))
-        every = [] if found or as_json else list_parameters(connection)
+        every = [] if found or wants_json() else list_parameters(connection)
     names = ("key", "name", "procedure", "procedure_name", "unit", "type", "measurements")
     echo_list(
         found,
         "key=parameter_id, name, procedure, unit, type, measurements",
-        as_json=as_json,
         as_object=lambda parameter: dict(zip(names, parameter, strict=True)),
         flexible=["name", "procedure"],
         procedure=lambda parameter: parameter.procedure or parameter.procedure_id,
     )
     if not found:
-        if not as_json:
+        if not wants_json():
             click.echo(f"No parameter has all of these words.{_nearest_words(words, every)}", err=True)
         return
     note_facts(parameter=max(found, key=lambda one: one.measurements).parameter_id)
-    if not as_json:
+    if not wants_json():
         click.echo(f"{count_of(len(found), 'parameter')}.", err=True)
 
 

@@ -19,7 +19,7 @@ from dcc.cli.shell.context import (
 )
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, echo_list, echo_wrapped, printable
+from dcc.cli.shell.output import echo_json, echo_list, echo_wrapped, printable, wants_json
 from dcc.cli.shell.parameter_types import COUNT, ID
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.messages import count_of, mark_plural
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from dcc.outcomes import ZipKey
     from dcc.qc.judging.finding_reports import FindingFilter, FindingRecord
     from dcc.reports.causes.cause import Cause
     from dcc.reports.causes.collecting import Subject
@@ -71,7 +70,6 @@ def causes(
     limit: int | None,
     language: str | None,
     spreadsheet: Path | None,
-    as_json: bool,
 ) -> None:
     """Show what is wrong, grouped by cause.
 
@@ -98,7 +96,7 @@ def causes(
 
     if sum(each is not None for each in (centre, zip_action, session_id)) > 1:
         raise ConfigurationError("Give one of --centre, --zip and --session.")
-    if spreadsheet is not None and as_json:
+    if spreadsheet is not None and wants_json():
         raise ConfigurationError("Give one of --json and --spreadsheet.")
     settings = settings_from_environment()
     catalogue = load_catalogue(language, settings)
@@ -115,7 +113,7 @@ def causes(
         if spreadsheet is not None:
             _write_spreadsheet(spreadsheet, tracker, qc, subject, found, catalogue)
             return
-    if as_json:
+    if wants_json():
         echo_json(causes_as_json(found[:limit], catalogue, addresses))
     else:
         _print_causes(found, limit or _MAX_CAUSES, catalogue, addresses)
@@ -218,7 +216,6 @@ def findings(
     each: bool,
     limit: int | None,
     spreadsheet: Path | None,
-    as_json: bool,
 ) -> None:
     """Show the findings of the integrity rules.
 
@@ -240,16 +237,20 @@ def findings(
         count_findings,
         find_findings,
     )
+    from dcc.reports.languages import load_catalogue
 
     settings = settings_from_environment()
     key = parse_zip_key(zip_action) if zip_action else None
     if spreadsheet is not None:
-        if rule or severity or document or inactive_too or as_json or (key and centre):
+        if rule or severity or document or inactive_too or wants_json() or (key and centre):
             raise ConfigurationError(
                 "A spreadsheet has all findings of a centre, of a submission, or of all: filter it when it is open. "
                 "Name one of --centre and --zip, and leave --json out."
             )
-        _save_findings(settings, key or centre, spreadsheet)
+        with reading_tracker(settings) as tracker, reading_qc(settings) as qc:
+            causes_of_it = _collect(tracker, qc, settings, key or centre)
+            catalogue = load_catalogue(None, settings)
+            _write_spreadsheet(spreadsheet, tracker, qc, key or centre, causes_of_it, catalogue)
         return
     require_centres(settings, centre)
     criteria = FindingFilter(
@@ -262,13 +263,13 @@ def findings(
     )
     with reading_qc(settings) as connection:
         counts = count_findings(connection, criteria)
-        most = limit if limit is not None or as_json else _SHOWN
+        most = limit if limit is not None or wants_json() else _SHOWN
         records = list(find_findings(connection, criteria, limit=most)) if each else []
-        uncounted = 0 if as_json else count_experiments_of_invalid_animals(connection, criteria)
+        uncounted = 0 if wants_json() else count_experiments_of_invalid_animals(connection, criteria)
     if not counts:
         _require_known(settings, criteria, uncounted)
     note_facts(counted=bool(counts) and not each)
-    if each and as_json:
+    if each and wants_json():
         echo_json(records)
     elif each and counts:
         _print_each(records, sum(one.findings for one in counts))
@@ -277,7 +278,6 @@ def findings(
             counts,
             "centre, rule, severity, findings, documents, such as=example",
             example=lambda one: textwrap.shorten(one.example, _LONGEST_EXAMPLE, placeholder="..."),
-            as_json=as_json,
             flexible=["such as", "documents", "severity"],
             none=f"No findings.{'' if inactive_too else ' --all shows also those that no longer hold.'}",
         )
@@ -287,14 +287,6 @@ def findings(
             f"Not counted, because an animal has an error: {count_of(uncounted, 'experiment')} without a finding. "
             "They count by themselves once the animal is corrected or its colony registered."
         )
-
-
-def _save_findings(settings: Settings, subject: ZipKey | str | None, path: Path) -> None:
-    from dcc.reports.languages import load_catalogue
-
-    with reading_tracker(settings) as tracker, reading_qc(settings) as qc:
-        found = _collect(tracker, qc, settings, subject)
-        _write_spreadsheet(path, tracker, qc, subject, found, load_catalogue(None, settings))
 
 
 def _require_known(settings: Settings, criteria: FindingFilter, uncounted: int) -> None:

@@ -25,7 +25,7 @@ from dcc.cli.shell.context import (
 )
 from dcc.cli.shell.group import CommandGroup
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, echo_list, echo_result, echo_rows, fields_of, warn
+from dcc.cli.shell.output import echo_json, echo_list, echo_result, echo_rows, fields_of, wants_json, warn
 from dcc.cli.shell.parameter_types import DAY
 from dcc.errors import ConfigurationError
 from dcc.messages import count_of
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from dcc.qc.contexts.listings import ContextFilter
     from dcc.qc.contexts.states import DecisionResult
     from dcc.qc.expected_procedures import LackingProcedure, ProcedureDeliveries
-    from dcc.settings import Settings
 
 _FILTERS = (
     ("--centre", "Only of this centre (ILAR code)."),
@@ -91,7 +90,7 @@ def qc() -> None:
 )
 @_filtered
 @json_option
-def contexts(as_json: bool, **filters: Any) -> None:
+def contexts(**filters: Any) -> None:
     """List data contexts.
 
     \b
@@ -103,8 +102,8 @@ def contexts(as_json: bool, **filters: Any) -> None:
 
     with reading_qc() as connection:
         entries = list_contexts(connection, _filter_of(connection, filters))
-    echo_list(entries, f"{_CONTEXT}, measurements, state, issues, changed", as_json=as_json, flexible=_FLEXIBLE[:4])
-    if not as_json:
+    echo_list(entries, f"{_CONTEXT}, measurements, state, issues, changed", flexible=_FLEXIBLE[:4])
+    if not wants_json():
         click.echo(f"{count_of(len(entries), 'data context')}.", err=True)
 
 
@@ -113,7 +112,7 @@ def contexts(as_json: bool, **filters: Any) -> None:
     exits={2: "no context was selected, an unknown centre, or the reason is empty"},
 )
 @_deciding
-def done(reason: str, every: bool, as_json: bool, **filters: Any) -> None:
+def done(reason: str, every: bool, **filters: Any) -> None:
     """Mark contexts as done.
 
     They are qcdone then, or nodata without any data, until a document changes something again. Contexts with open
@@ -125,7 +124,7 @@ def done(reason: str, every: bool, as_json: bool, **filters: Any) -> None:
     lines = [f"{count_of(decided.changed, 'data context')} done."]
     if decided.left:
         lines.append(f"{count_of(decided.left, 'data context')} left: there are open issues. See dcc qc issue --help.")
-    echo_result(decided, *lines, as_json=as_json)
+    echo_result(decided, *lines)
 
 
 @qc.command(
@@ -134,7 +133,7 @@ def done(reason: str, every: bool, as_json: bool, **filters: Any) -> None:
     exits={2: "no context was selected, an unknown centre, or the reason is empty"},
 )
 @_deciding
-def reopen_contexts(reason: str, every: bool, as_json: bool, **filters: Any) -> None:
+def reopen_contexts(reason: str, every: bool, **filters: Any) -> None:
     """Reopen contexts that were marked as done.
 
     They are dataadded then, or dataremoved without any data. The tracker follows.
@@ -142,7 +141,7 @@ def reopen_contexts(reason: str, every: bool, as_json: bool, **filters: Any) -> 
     JSON: {"changed", "left"}: how many contexts it was about, and how many were left because of open issues
     """
     decided = _decide(ContextEvent.REOPENED, filters, every, reason)
-    echo_result(decided, f"{count_of(decided.changed, 'data context')} reopened.", as_json=as_json)
+    echo_result(decided, f"{count_of(decided.changed, 'data context')} reopened.")
 
 
 @qc.command(
@@ -154,7 +153,7 @@ def reopen_contexts(reason: str, every: bool, as_json: bool, **filters: Any) -> 
 )
 @_deciding
 @click.option("--resolve", is_flag=True, help="Resolve all open issues of these contexts instead.")
-def issue(reason: str, every: bool, resolve: bool, as_json: bool, **filters: Any) -> None:
+def issue(reason: str, every: bool, resolve: bool, **filters: Any) -> None:
     """Raise an issue on contexts.
 
     They have issues then, whatever documents change, until all issues are resolved; the history shows the documents'
@@ -164,13 +163,13 @@ def issue(reason: str, every: bool, resolve: bool, as_json: bool, **filters: Any
     """
     decided = _decide(ContextEvent.ISSUE_RESOLVED if resolve else ContextEvent.ISSUE_RAISED, filters, every, reason)
     what = "issues resolved" if resolve else "an issue raised"
-    echo_result(decided, f"{count_of(decided.changed, 'data context')} with {what}.", as_json=as_json)
+    echo_result(decided, f"{count_of(decided.changed, 'data context')} with {what}.")
 
 
 @qc.command()
 @_filtered
 @json_option
-def history(as_json: bool, **filters: Any) -> None:
+def history(**filters: Any) -> None:
     """Show the history of data contexts, oldest first.
 
     \b
@@ -185,14 +184,14 @@ def history(as_json: bool, **filters: Any) -> None:
         entries = list_history(connection, _filter_of(connection, filters))
     columns = f"created, {_CONTEXT}, event, state, measurements, zip_action, document, author, reason"
     flexible = [name for name in ("reason", *_FLEXIBLE) if name != "changed"]
-    echo_list(entries, columns, as_json=as_json, flexible=flexible)
+    echo_list(entries, columns, flexible=flexible)
 
 
 @qc.command(examples=["dcc qc overview genotypes --centre H"])
 @click.argument("name", type=click.Choice(_OVERVIEWS))
 @click.option("--centre", help="Only of this centre (ILAR code).")
 @json_option
-def overview(name: str, centre: str | None, as_json: bool) -> None:
+def overview(name: str, centre: str | None) -> None:
     """Show an overview of current, valid data.
 
     genotypes and strains of the specimens; animals: the procedure runs with their animals; metadata-groups: the
@@ -217,7 +216,7 @@ def overview(name: str, centre: str | None, as_json: bool) -> None:
         require_centre_of_data(connection, settings, centre)
         rows = list_overview(connection, name, centre)
         covered = overview_coverage(connection, centre)
-    if as_json:
+    if wants_json():
         echo_json({"covers": covered, "rows": rows})
         return
     echo_rows(rows)
@@ -238,7 +237,7 @@ def overview(name: str, centre: str | None, as_json: bool) -> None:
 )
 @click.option("--reason", required=True, help="Why; kept in the history of what is corrected.")
 @json_option
-def recount(reason: str, as_json: bool) -> None:
+def recount(reason: str) -> None:
     """Recount all data contexts, and rebuild the overviews.
 
     For a QC database that was repaired by hand: sessions only count changes, and leave an error in place. Contexts that
@@ -255,7 +254,7 @@ def recount(reason: str, as_json: bool) -> None:
         recounted = recount_contexts(engine, author=author, reason=reason)
         update_qc_states(tracker, engine, settings, author=author, reason=reason)
     text = f"{count_of(recounted.contexts, 'data context')} counted, {recounted.corrected:,} corrected."
-    echo_result(recounted, text, as_json=as_json)
+    echo_result(recounted, text)
 
 
 def _filter_of(qc: Connection, filters: dict[str, Any]) -> ContextFilter:
@@ -313,9 +312,7 @@ def _decide(decision: ContextEvent, filters: dict[str, Any], every: bool, reason
 )
 @click.option("--language", help="Language of the picture, such as de; by default that of the installation.")
 @json_option
-def plot(
-    centre: str, parameter: str | None, zip_name: str | None, output: Path, language: str | None, as_json: bool
-) -> None:
+def plot(centre: str, parameter: str | None, zip_name: str | None, output: Path, language: str | None) -> None:
     """Draw a centre's data.
 
     A numeric parameter by centre, sex and zygosity; a parameter of a series by its increments, for females and males;
@@ -349,7 +346,7 @@ def plot(
     picture.write(output)
     facts = fields_of(picture, "title", "caption", "rule", "outliers", description="alt")
     lines = (f"{output} written.", picture.alt, f"{picture.caption} {picture.rule}".rstrip())
-    echo_result({"file": output, **facts}, *lines, as_json=as_json)
+    echo_result({"file": output, **facts}, *lines)
 
 
 _OF_PROCEDURE = ("pipeline", "procedure", "name", "level", "due")
@@ -366,9 +363,7 @@ _NUMBERS = ("expected", "delivered", "invalid", "explained", "missing")
 @click.option("--centre", help="Only of this centre (ILAR code).")
 @click.option("--pipeline", help="Only of this pipeline, such as IMPC_001.")
 @click.option(
-    "--day",
-    type=DAY,
-    help="The day on which the age of animals counts, such as 2026-11-21; by default today.",
+    "--day", type=DAY, help="The day on which the age of animals counts, such as 2026-11-21; by default today."
 )
 @click.option(
     "--csv",
@@ -386,7 +381,6 @@ def expected(
     csv_file: Path | None,
     plot: Path | None,
     language: str | None,
-    as_json: bool,
 ) -> None:
     """Show which procedures are due, and missing.
 
@@ -407,6 +401,8 @@ def expected(
       IMPReSS says nothing}
     """
     from dcc.qc.expected_procedures import Deliveries, DeliveryCriteria, lacking_procedures, require_pipeline
+    from dcc.reports.languages import load_catalogue
+    from dcc.reports.plots import draw_expected, use_font_cache
 
     settings = settings_from_environment()
     criteria = DeliveryCriteria(day or datetime.now(UTC).date(), centre, pipeline)
@@ -422,30 +418,21 @@ def expected(
             _write(csv_file, lacking)
     counted = deliveries.by_procedure()
     if plot is not None:
-        _draw(counted, settings, language, plot)
+        use_font_cache(settings)
+        draw_expected(counted, load_catalogue(language, settings)).write(plot)
     note_facts(unwritten=csv_file is None and bool(counted))
     uncovered = [(*which, number) for which, number in sorted(deliveries.uncovered.items())]
-    _show(criteria.day, counted, uncovered, as_json=as_json)
-    for file in () if as_json else filter(None, (csv_file, plot)):
+    _show(criteria.day, counted, uncovered)
+    for file in () if wants_json() else filter(None, (csv_file, plot)):
         click.echo(f"{file} written.", err=True)
 
 
-def _draw(counted: Sequence[ProcedureDeliveries], settings: Settings, language: str | None, path: Path) -> None:
-    from dcc.reports.languages import load_catalogue
-    from dcc.reports.plots import draw_expected, use_font_cache
-
-    use_font_cache(settings)
-    draw_expected(counted, load_catalogue(language, settings)).write(path)
-
-
-def _show(
-    day: date, counted: Sequence[ProcedureDeliveries], uncovered: Sequence[tuple[str, str, int]], *, as_json: bool
-) -> None:
+def _show(day: date, counted: Sequence[ProcedureDeliveries], uncovered: Sequence[tuple[str, str, int]]) -> None:
     """Print the procedures, and of how many specimens of a centre and pipeline IMPReSS says nothing."""
     procedures = [
         {"centre": one.centre, **fields_of(one.due, *_OF_PROCEDURE), **fields_of(one, *_NUMBERS)} for one in counted
     ]
-    if as_json:
+    if wants_json():
         not_covered = [dict(zip(("centre", "pipeline", "specimens"), one, strict=True)) for one in uncovered]
         echo_json({"day": day, "procedures": procedures, "not_covered": not_covered})
         return

@@ -28,6 +28,7 @@ from dcc.cli.shell.output import (
     fields_of,
     printable,
     progress_shown,
+    wants_json,
     warn,
 )
 from dcc.cli.shell.parameter_types import DAY, ID
@@ -56,7 +57,7 @@ def rules() -> None:
 
 @rules.command("list", offline=True)
 @json_option
-def list_rules(as_json: bool) -> None:
+def list_rules() -> None:
     """List the rules that data must satisfy.
 
     Needs no database: the rules are those of this version. A finding may be milder than its rule usually is.
@@ -72,7 +73,6 @@ def list_rules(as_json: bool) -> None:
         list(CATALOGUE.values()),
         "id, severity, needs, demand",
         needs=lambda rule: ", ".join(rule.needs),
-        as_json=as_json,
         flexible=["demand"],
     )
 
@@ -94,7 +94,6 @@ def waive(
     valid_from: date | None,
     valid_until: date | None,
     warn: bool,
-    as_json: bool,
 ) -> None:
     """Waive RULE, or lower it to a warning.
 
@@ -117,13 +116,13 @@ def waive(
         waiver_id = add_waiver(connection, waiver, today)
         told = f"Waiver {waiver_id}: rule {rule} {'only warns' if warn else 'is waived'}"
         entry, concerned = _entry(connection, waiver_id, today), _to_change(connection, waiver)
-    echo_result(entry, f"{told} {_scope(entry)}.", concerned, as_json=as_json)
+    echo_result(entry, f"{told} {_scope(entry)}.", concerned)
 
 
 @rules.command()
 @click.option("--all", "include_ended", is_flag=True, help="Also those that are over or revoked.")
 @json_option
-def waivers(include_ended: bool, as_json: bool) -> None:
+def waivers(include_ended: bool) -> None:
     """List present and future waivers.
 
     \b
@@ -143,7 +142,6 @@ def waivers(include_ended: bool, as_json: bool) -> None:
         centre=lambda one: one.centre or "all",
         procedure=lambda one: one.procedure or "all",
         reason=lambda one: f"{one.reason} (revoked: {one.revoked_reason})" if one.revoked_reason else one.reason,
-        as_json=as_json,
         flexible=["reason", "effect", "author", "findings", "procedure", "from", "until"],
         none="No rule is waived.",
     )
@@ -153,7 +151,7 @@ def waivers(include_ended: bool, as_json: bool) -> None:
 @click.argument("waiver_id", metavar="ID", type=ID)
 @reason_option
 @json_option
-def revoke(waiver_id: int, reason: str, as_json: bool) -> None:
+def revoke(waiver_id: int, reason: str) -> None:
     """End the waiver ID at once.
 
     It stays on record. The next session judges the documents that it affected again.
@@ -167,7 +165,7 @@ def revoke(waiver_id: int, reason: str, as_json: bool) -> None:
     with open_qc(settings_from_environment()) as qc, writing(qc) as connection:
         revoked = revoke_waiver(connection, waiver_id, author=user_name(), reason=reason)
         entry, concerned = _entry(connection, waiver_id, utc_now().date()), _to_change(connection, revoked)
-    echo_result(entry, f"Waiver {waiver_id} of rule {revoked.rule} is revoked.", concerned, as_json=as_json)
+    echo_result(entry, f"Waiver {waiver_id} of rule {revoked.rule} is revoked.", concerned)
 
 
 def _entry(connection: Connection, waiver_id: int, today: date) -> WaiverEntry:
@@ -208,7 +206,7 @@ def reference() -> None:
 
 @reference.command("list", exits={1: "a set is missing, stale, other or troubled"})
 @json_option
-def list_sets(as_json: bool) -> None:
+def list_sets() -> None:
     """List the sets of reference data and their age.
 
     A set is stale if it was last found at its source more than DCC_REFERENCE_MAX_AGE_DAYS ago. A shipped set is enough
@@ -236,7 +234,6 @@ def list_sets(as_json: bool) -> None:
         ],
         "name, state, rows, retrieved, checked, snapshot=snapshot_id, source",
         state=_state,
-        as_json=as_json,
         flexible=["source", "snapshot", "checked", "retrieved"],
     )
     for each in sets:
@@ -257,7 +254,7 @@ def list_sets(as_json: bool) -> None:
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--force", is_flag=True, help="Take over a set that has shrunk to less than half, too.")
 @json_option
-def refresh(names: tuple[str, ...], force: bool, as_json: bool) -> None:
+def refresh(names: tuple[str, ...], force: bool) -> None:
     """Read reference data again from their sources.
 
     The sets NAME, or all of them. If a set cannot be read, the one before stays in use, and the others are read
@@ -277,11 +274,10 @@ def refresh(names: tuple[str, ...], force: bool, as_json: bool) -> None:
     echo_list(
         refreshed,
         "name, outcome, rows, added, removed, changed, snapshot=snapshot_id, source",
-        as_json=as_json,
         flexible=["source", "snapshot", "rows", "added", "removed", "changed"],
     )
     new = sum(each.outcome == "new" for each in refreshed)
-    if new and not as_json:
+    if new and not wants_json():
         click.echo(f"{count_of(new, 'set')} changed. The next session judges documents with findings by them again.")
     failed = [each for each in refreshed if each.outcome == "failed"]
     for each in failed:
@@ -344,7 +340,6 @@ def replay(
     workers: int | None,
     page: Path | None,
     limit: int,
-    as_json: bool,
 ) -> None:
     """Show what proposed schemas, reference data or rules would change.
 
@@ -369,12 +364,7 @@ def replay(
     proposal = Proposal(xsd, dict(map(_reference, references)), rules)
     settings = settings_from_environment(workers=workers, k8s_jobs=workers)
     require_centres(settings, *centre)
-    with (
-        open_tracker(settings) as tracker,
-        open_qc(settings) as qc,
-        interrupted_by_sigterm(),
-        progress_shown() as show,
-    ):
+    with open_tracker(settings) as tracker, open_qc(settings) as qc, interrupted_by_sigterm(), progress_shown() as show:
         found = replay_archives(
             tracker,
             qc,
@@ -393,7 +383,7 @@ def replay(
 
         write_page(page.absolute(), render_replay(found, load_catalogue(None, settings), settings))
         click.echo(f"Wrote {page}.", err=True)
-    if as_json:
+    if wants_json():
         echo_json(_as_json(found))
     else:
         _print(found, limit or None)

@@ -89,8 +89,15 @@ EXPECTED: Mapping[ZipKey, ExpectedState] = {
 def demo_sources() -> tuple[DemoSource, ...]:
     """All file sources of the demonstration with their files."""
     sftp, ftp = SourceProtocol.SFTP, SourceProtocol.FTP
-    harwell_and_jackson = {"add/H.2013-10-31.2.impc.zip": _harwell_procedures()}
-    sanger_and_toronto = {"add/Wtsi.2013-11-02.3.impc.zip": _sanger_procedures()}
+    of_harwell = [
+        experiment_document("H", procedure=one, animals=24) for one in ("IMPC_IPG_001", "IMPC_GRS_001", "IMPC_BWT_001")
+    ]
+    of_sanger = [
+        experiment_document("Wtsi", procedure=one, animals=16, created=_november(2))
+        for one in ("IMPC_IPG_001", "IMPC_CBC_001")
+    ]
+    harwell_and_jackson = {"add/H.2013-10-31.2.impc.zip": _packed("H", _OCTOBER, 3, *of_harwell)}
+    sanger_and_toronto = {"add/Wtsi.2013-11-02.3.impc.zip": _packed("Wtsi", _november(2), 2, *of_sanger)}
     return (
         DemoSource("H", sftp, "harwell", _harwell() | harwell_and_jackson),
         DemoSource("J", ftp, "jax", _jackson() | harwell_and_jackson),
@@ -151,11 +158,6 @@ def _harwell() -> dict[str, bytes]:
     }
 
 
-def _harwell_procedures() -> bytes:
-    procedures = ("IMPC_IPG_001", "IMPC_GRS_001", "IMPC_BWT_001")
-    return _packed("H", _OCTOBER, 3, *(experiment_document("H", procedure=one, animals=24) for one in procedures))
-
-
 def _jackson() -> dict[str, bytes]:
     good = _packed("J", _OCTOBER, 26, specimen_document("J", mice=40), experiment_document("J", animals=40))
     first, fourth = _november(1), _november(4)
@@ -185,12 +187,6 @@ def _sanger() -> dict[str, bytes]:
         "add/Wtsi.2013-11-02.2.impc.zip": archive(misnamed, day),
         "edit/Wtsi.2013-11-03.5.impc.zip": _measured_again("Wtsi", _november(3), animals=4, first=5),
     }
-
-
-def _sanger_procedures() -> bytes:
-    day, procedures = _november(2), ("IMPC_IPG_001", "IMPC_CBC_001")
-    made = (experiment_document("Wtsi", procedure=one, animals=16, created=day) for one in procedures)
-    return _packed("Wtsi", day, 2, *made)
 
 
 def _toronto() -> dict[str, bytes]:

@@ -123,7 +123,11 @@ def _served(folder: Path, sources: Sequence[DemoSource]) -> Iterator[list[Source
 def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> list[str]:
     """Register everything and run one session; returns what is not as expected. Raises as these."""
     from dcc.databases.schema import init_database
+    from dcc.databases.transactions import writing
+    from dcc.sources.crawl_policy import Pause
+    from dcc.tracker.models import utc_now
     from dcc.tracker.queries.zip_action_lists import ZipFilter, find_zips
+    from dcc.tracker.register.source_addresses import load_addresses, set_pause
 
     display = SessionDisplay(click.echo, None, len(addresses), 0)
     with any_databases(settings) as (tracker, qc):
@@ -132,7 +136,10 @@ def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> list[str
         _register(tracker, settings, addresses)
         with dagster_side.open_instance(settings) as instance:
             dagster_side.run_session(settings, tracker, instance, listeners=display.listeners())
-        _pause_sources(tracker)
+        with writing(tracker) as connection:
+            # Later sessions keep away from the servers, which stop.
+            for address in load_addresses(connection):
+                set_pause(connection, address.id, Pause(_PAUSED, "dcc demo", utc_now(), None))
         if display.session is not None:
             click.echo(display.report.line(display.session.id, display.session.ended))
         with tracker.connect() as connection:
@@ -173,18 +180,6 @@ def _register(tracker: Engine, settings: Settings, addresses: Sequence[SourceAdd
             centres.add_centre(connection, centres.NewCentre(code, email=f"wrangler@{code.lower()}.example.org"))
         for address in addresses:
             file_sources.add_source(connection, address, host_keys.get(address.hostname, ()))
-
-
-def _pause_sources(tracker: Engine) -> None:
-    """Keep later sessions from the servers, which stop."""
-    from dcc.databases.transactions import writing
-    from dcc.sources.crawl_policy import Pause
-    from dcc.tracker.models import utc_now
-    from dcc.tracker.register.source_addresses import load_addresses, set_pause
-
-    with writing(tracker) as connection:
-        for address in load_addresses(connection):
-            set_pause(connection, address.id, Pause(_PAUSED, "dcc demo", utc_now(), None))
 
 
 def _print_next_steps(folder: Path, seconds: float) -> None:

@@ -153,11 +153,7 @@ def _status(status: Any) -> dict[str, str | None]:
 )
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 @click.option(
-    "--kind",
-    type=click.Choice(_KINDS),
-    default="valid",
-    show_default=True,
-    help="What is to become of the submission.",
+    "--kind", type=click.Choice(_KINDS), default="valid", show_default=True, help="What is to become of the submission."
 )
 @click.option("--centre", type=click.Choice(PROJECTS), default="H", show_default=True, help="Whose submission it is.")
 @click.option(
@@ -169,7 +165,7 @@ def _status(status: Any) -> dict[str, str | None]:
     help="XML documents, or CSV tables that say the same.",
 )
 @json_option
-def example(directory: Path, kind: str, centre: str, suffix: str, as_json: bool) -> None:
+def example(directory: Path, kind: str, centre: str, suffix: str) -> None:
     """Write an example submission into DIRECTORY.
 
     A zip archive of XML documents or CSV tables as centres publish them, in the directory add or edit of DIRECTORY, the
@@ -191,4 +187,4 @@ def example(directory: Path, kind: str, centre: str, suffix: str, as_json: bool)
     with writing_file(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-    echo_result({"path": path, "kind": kind, "centre": centre}, f"Wrote {printable(path)}.", as_json=as_json)
+    echo_result({"path": path, "kind": kind, "centre": centre}, f"Wrote {printable(path)}.")

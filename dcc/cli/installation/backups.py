@@ -17,7 +17,16 @@ from dcc.cli.shell.context import (
     settings_from_environment,
 )
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import byte_size, echo_json, echo_result, fields_of, printable, progress_shown, warn
+from dcc.cli.shell.output import (
+    byte_size,
+    echo_json,
+    echo_result,
+    fields_of,
+    printable,
+    progress_shown,
+    wants_json,
+    warn,
+)
 from dcc.cli.shell.parameter_types import COUNT
 from dcc.errors import ConfigurationError
 from dcc.messages import count_of
@@ -61,13 +70,7 @@ _DIRECTORY = _Directory(file_okay=False, path_type=Path)
 )
 @json_option
 def backup(
-    directory: Path,
-    with_staging: bool,
-    with_archives: bool,
-    without_secrets: bool,
-    keep: int | None,
-    verify: bool,
-    as_json: bool,
+    directory: Path, with_staging: bool, with_archives: bool, without_secrets: bool, keep: int | None, verify: bool
 ) -> None:
     """Back up both databases to a new directory in DIRECTORY.
 
@@ -98,7 +101,7 @@ def backup(
         with progress_shown() as on_progress:
             manifest = verify_backup(found, on_progress=on_progress)
             archives = verify_archives(found, manifest, on_progress=on_progress)
-        if as_json:
+        if wants_json():
             echo_json(_manifest_json(found, manifest) | {"archives": archives})
         else:
             archives_note = "" if archives is None else f"; {count_of(archives.good, 'archive')} beside it"
@@ -111,13 +114,13 @@ def backup(
     settings = settings_from_environment()
     with any_databases(settings) as (tracker, qc), progress_shown() as on_progress:
         report = make_backup(tracker, qc, settings, place, wanted, on_progress=on_progress)
-    _show_backup(report, as_json=as_json)
+    _show_backup(report)
     if report.not_removed or (report.archives is not None and report.archives.missing):
         raise click.exceptions.Exit(1)
 
 
-def _show_backup(report: BackupReport, *, as_json: bool) -> None:
-    if as_json:
+def _show_backup(report: BackupReport) -> None:
+    if wants_json():
         facts = _manifest_json(report.directory, report.manifest)
         echo_json(facts | {"archives": report.archives, "removed": report.removed, "not_removed": report.not_removed})
         return
@@ -171,7 +174,7 @@ def _manifest_json(directory: Path, manifest: BackupManifest) -> dict[str, objec
 @click.option("--replace", is_flag=True, help="Replace what the databases hold.")
 @click.option("--yes", is_flag=True, help="With --replace: do not ask.")
 @json_option
-def restore(directory: Path, replace: bool, yes: bool, as_json: bool) -> None:
+def restore(directory: Path, replace: bool, yes: bool) -> None:
     """Restore both databases from the backup in DIRECTORY.
 
     DIRECTORY is a backup, or contains backups: then the newest is used. The databases of the settings, of either
@@ -200,7 +203,7 @@ def restore(directory: Path, replace: bool, yes: bool, as_json: bool) -> None:
             directory.expanduser().absolute(), tracker, qc, settings, replace=replace, on_progress=on_progress
         )
     staging = report.staging
-    if as_json:
+    if wants_json():
         names = ("directory", "ended_sessions", "sources_without_key", "staging")
         echo_json(fields_of(report, *names) | fields_of(report.manifest, "created", "rows"))
         return
@@ -234,7 +237,7 @@ def restore(directory: Path, replace: bool, yes: bool, as_json: bool) -> None:
     },
 )
 @json_option
-def migrate_storage(as_json: bool) -> None:
+def migrate_storage() -> None:
     """Copy both databases to others, on SQLite or MariaDB.
 
     From SQLite to MariaDB or MySQL, or back. DCC_TARGET_TRACKER_URL and DCC_TARGET_QC_URL name the targets, so that no
@@ -279,5 +282,4 @@ def migrate_storage(as_json: bool) -> None:
         f"  set DCC_TRACKER_URL to {printable(shown_url(to_tracker_url))}",
         f"  set DCC_QC_URL to {printable(shown_url(to_qc_url))}",
         "  dcc instance rebuild",
-        as_json=as_json,
     )

@@ -14,7 +14,7 @@ from dcc.cli.shell import dagster_side
 from dcc.cli.shell.context import any_databases, json_option, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, fields_of, printable
+from dcc.cli.shell.output import echo_result, fields_of, printable, wants_json
 from dcc.messages import count_of
 from dcc.runtime.installed_packages import leaving_out_broken
 
@@ -45,7 +45,7 @@ _DEEP_SECONDS = 24 * 3600.0
 @click.option("--quiet", is_flag=True, help="Only warnings and failures.")
 @json_option
 @click.pass_context
-def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet: bool, as_json: bool) -> None:
+def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet: bool) -> None:
     """Examine the installation, and say what to do.
 
     Databases and their schemas, Dagster, sessions, sources, access keys, disks, staging, clocks, versions, limits,
@@ -70,37 +70,29 @@ def doctor(ctx: click.Context, sources: bool, deep: bool, seconds: float, quiet:
         rounds += [examine(settings, [dagster_side.doctor_depths()], seconds=_DEEP_SECONDS)] if deep else []
         for examined in chain.from_iterable(rounds):
             found.append(examined)
-            if not as_json and not (quiet and examined.finding.verdict in {CheckStatus.OK, CheckStatus.NOT_CHECKED}):
-                _echo(examined)
+            if not wants_json() and not (
+                quiet and examined.finding.verdict in {CheckStatus.OK, CheckStatus.NOT_CHECKED}
+            ):
+                finding = examined.finding
+                shown = click.style(f"{finding.verdict:<11}", fg=_COLOURS[finding.verdict])
+                subject = click.style(printable(finding.subject), bold=True)
+                click.echo(f"{shown}  {subject}: {printable(finding.message)}")
+                if finding.advice:
+                    click.echo(f"{'':11}  -> {printable(finding.advice)}")
     note_facts(
         unmade=any("dcc init" in one.finding.advice for one in found),
         without_sources=any(one.finding.advice == "dcc source add" for one in found),
     )
     verdict = worst(one.finding.verdict for one in found)
-    if as_json:
-        echo_json(
-            {
-                "verdict": verdict,
-                "seconds": round(found[-1].seconds, 3),
-                "findings": [
-                    {"check": one.check, **fields_of(one.finding, "subject", "verdict", "message", "advice")}
-                    for one in found
-                ],
-            }
-        )
-    else:
-        counts = Counter(str(one.finding.verdict) for one in found)
-        text = ", ".join(f"{counts[verdict]} {verdict}" for verdict in _COLOURS)
-        click.echo(f"{count_of(len(found), 'finding')}: {text}.")
+    names = ("subject", "verdict", "message", "advice")
+    findings = [{"check": one.check, **fields_of(one.finding, *names)} for one in found]
+    counts = Counter(str(one.finding.verdict) for one in found)
+    text = ", ".join(f"{counts[verdict]} {verdict}" for verdict in _COLOURS)
+    echo_result(
+        {"verdict": verdict, "seconds": round(found[-1].seconds, 3), "findings": findings},
+        f"{count_of(len(found), 'finding')}: {text}.",
+    )
     ctx.exit({CheckStatus.FAILED: _FAILURES, CheckStatus.WARNING: _WARNINGS}.get(verdict, 0))
-
-
-def _echo(one: CheckResult) -> None:
-    finding = one.finding
-    verdict = click.style(f"{finding.verdict:<11}", fg=_COLOURS[finding.verdict])
-    click.echo(f"{verdict}  {click.style(printable(finding.subject), bold=True)}: {printable(finding.message)}")
-    if finding.advice:
-        click.echo(f"{'':11}  -> {printable(finding.advice)}")
 
 
 @command(
@@ -114,7 +106,7 @@ def _echo(one: CheckResult) -> None:
 @click.option("--check", is_flag=True, help="Say what is to do, and change nothing.")
 @json_option
 @click.pass_context
-def upgrade(ctx: click.Context, check: bool, as_json: bool) -> None:
+def upgrade(ctx: click.Context, check: bool) -> None:
     """Say what is to do after another version of dcc was installed.
 
     The version and that of Dagster, what `dcc init` would do with each database and with dagster.yaml, and settings
@@ -143,27 +135,24 @@ def upgrade(ctx: click.Context, check: bool, as_json: bool) -> None:
     warnings = renaming_warnings(os.environ)
     to_do = bool(changes or warnings or any(plan.revisions for _, plan in plans.values()))
     note_facts(pending=to_do)
-    if as_json:
-        echo_json(
-            {
-                "version": version("dcc"),
-                "dagster": version("dagster"),
-                "to_do": to_do,
-                "databases": [
-                    {"name": name, "wanted": wanted, **fields_of(plan, "present", "revisions", "makes", "converts")}
-                    for name, (wanted, plan) in plans.items()
-                ],
-                "dagster_changes": changes,
-                "settings": warnings,
-            }
-        )
-    else:
-        click.echo(f"dcc {version('dcc')} with Dagster {version('dagster')}")
-        for name, (wanted, plan) in plans.items():
-            click.echo(f"{name}: {_planned(plan, wanted)}")
-        click.echo("\n".join(["Dagster: nothing to do." if not changes else "", *map(printable, changes)]).strip())
+    planned = ("present", "revisions", "makes", "converts")
+    echo_result(
+        {
+            "version": version("dcc"),
+            "dagster": version("dagster"),
+            "to_do": to_do,
+            "databases": [
+                {"name": name, "wanted": wanted, **fields_of(plan, *planned)} for name, (wanted, plan) in plans.items()
+            ],
+            "dagster_changes": changes,
+            "settings": warnings,
+        },
+        f"dcc {version('dcc')} with Dagster {version('dagster')}",
+        *(f"{name}: {_planned(plan, wanted)}" for name, (wanted, plan) in plans.items()),
+        *(map(printable, changes) if changes else ["Dagster: nothing to do."]),
         # Renamed settings are warned of on standard error, as by every command.
-        click.echo(f"settings: {'renamed ones are set, see above.' if warnings else 'nothing to do.'}")
+        f"settings: {'renamed ones are set, see above.' if warnings else 'nothing to do.'}",
+    )
     ctx.exit(1 if to_do else 0)
 
 

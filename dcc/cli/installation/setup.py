@@ -14,7 +14,7 @@ from dcc.cli.shell import dagster_side
 from dcc.cli.shell.context import any_databases, json_option, open_tracker, settings_from_environment, writing_file
 from dcc.cli.shell.group import CommandGroup, command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, echo_result, printable
+from dcc.cli.shell.output import echo_json, echo_result, printable, wants_json
 from dcc.configuration_file import NAME, VARIABLE, configuration_path
 from dcc.errors import ConfigurationError
 from dcc.runtime.private_files import PRIVATE_FILE, keep_earlier, make_directory, replacement_file
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 )
 @click.option("--force", is_flag=True, help="With --production: replace a dagster.yaml, which is kept beside it.")
 @json_option
-def init(production: bool, only_grants: bool, from_host: str | None, force: bool, as_json: bool) -> None:
+def init(production: bool, only_grants: bool, from_host: str | None, force: bool) -> None:
     """Make the databases, or upgrade older ones.
 
     Both are SQLite in DCC_HOME unless DCC_TRACKER_URL and DCC_QC_URL name databases on a MySQL or MariaDB server.
@@ -75,20 +75,20 @@ def init(production: bool, only_grants: bool, from_host: str | None, force: bool
     settings = settings_from_environment()
     if only_grants:
         lines = grant_statements(*_require_production(settings), from_host or "%")
-        echo_result({"grants": lines}, *lines, as_json=as_json)
+        echo_result({"grants": lines}, *lines)
         return
     # Before anything is made: it is refused if it uses other databases.
     configuration = _write_configuration(settings, replace=force) if production else {}
     with any_databases(settings) as (tracker, qc):
         of_tracker, of_qc = init_database(tracker), init_database(qc)
-    made = _made("tracker database", settings.tracker_database_url, of_tracker, as_json=as_json)
-    of_others = {"qc_database": _made("QC database", settings.qc_database_url, of_qc, as_json=as_json)}
+    made = _made("tracker database", settings.tracker_database_url, of_tracker)
+    of_others = {"qc_database": _made("QC database", settings.qc_database_url, of_qc)}
     if settings.dagster_home.is_dir():
         # The first session makes a missing instance.
         dagster_side.upgrade_instance(settings)
     if production:
-        of_others |= _init_production(settings, from_host, configuration, as_json=as_json)
-    if as_json:
+        of_others |= _init_production(settings, from_host, configuration)
+    if wants_json():
         echo_json({"tracker": made.pop("url"), **made, **of_others})
     note_facts(created=of_tracker.created)
 
@@ -106,21 +106,19 @@ def _write_configuration(settings: Settings, *, replace: bool) -> dict[str, obje
     return {"path": path, "written": not was_there or kept is not None, "kept": kept}
 
 
-def _init_production(
-    settings: Settings, from_host: str | None, configuration: dict[str, object], *, as_json: bool
-) -> dict[str, Any]:
+def _init_production(settings: Settings, from_host: str | None, configuration: dict[str, object]) -> dict[str, Any]:
     """Make or migrate Dagster's tables, and say what is left to do; raises as `init_dagster_database`."""
     from dcc.databases.grants import client_host_of, grant_statements
     from dcc.tracker.register.source_addresses import load_addresses
 
     urls = _require_production(settings)
     url = urls[-1].render_as_string(hide_password=False)
-    made = _made("Dagster database", url, dagster_side.init_dagster_database(url), as_json=as_json)
+    made = _made("Dagster database", url, dagster_side.init_dagster_database(url))
     with open_tracker(settings) as tracker, tracker.connect() as connection:
         grants = grant_statements(*urls, from_host or client_host_of(tracker))
         has_sources = bool(load_addresses(connection, only_crawlable=False))
     left = _left_to_do(settings, configuration_path(os.environ), has_sources=has_sources)
-    if not as_json:
+    if not wants_json():
         did = (
             f"Wrote {configuration['path']}." if configuration["written"] else f"Kept {configuration['path']} as it is."
         )
@@ -134,10 +132,10 @@ def _init_production(
     return {"dagster": made, "dagster_yaml": configuration, "grants": grants, "left": left}
 
 
-def _made(noun: str, url: str, report: InitReport, *, as_json: bool) -> dict[str, Any]:
+def _made(noun: str, url: str, report: InitReport) -> dict[str, Any]:
     """What became of a database as JSON, which is printed for people."""
     shown, before, after = shown_url(url), report.from_revision, report.to_revision
-    if not as_json:
+    if not wants_json():
         changed = f"Brought the {noun} {shown} from schema {before} to {after}."
         same = f"The {noun} {shown} is up to date (schema {after})."
         click.echo(f"Made the {noun} {shown}." if report.created else same if before == after else changed)
@@ -175,7 +173,7 @@ def shown_url(database_url: str) -> str:
     help="Write the configuration file with every setting, by default where commands read it.",
 )
 @json_option
-def show_settings(target: str | None, as_json: bool) -> None:
+def show_settings(target: str | None) -> None:
     """List every setting, its value and the value's origin.
 
     A setting comes from its environment variable, else from the configuration file, else it has its default. The file
@@ -189,13 +187,13 @@ def show_settings(target: str | None, as_json: bool) -> None:
     """
     settings = settings_from_environment()
     if target is not None:
-        _write_settings(settings, target, as_json=as_json)
+        _write_settings(settings, target)
         return
     from dcc.settings import configured_settings
 
     given = configured_settings(os.environ)
     entries = _setting_entries(settings, given)
-    if as_json:
+    if wants_json():
         echo_json(entries)
         return
     click.echo(f"Configuration file: {printable('none' if given.file is None else given.file.path)}")
@@ -206,7 +204,7 @@ def show_settings(target: str | None, as_json: bool) -> None:
         click.echo(f"    {entry['description']}")
 
 
-def _write_settings(settings: Settings, target: str, *, as_json: bool) -> None:
+def _write_settings(settings: Settings, target: str) -> None:
     from dcc.settings import configured_settings, variable_of
     from dcc.settings.settings_page import configuration_text
 
@@ -218,7 +216,7 @@ def _write_settings(settings: Settings, target: str, *, as_json: bool) -> None:
         make_directory(path.parent)
         with replacement_file(path, PRIVATE_FILE) as draft:
             draft.write_text(configuration_text(given, settings, path), "utf-8")
-    if as_json:
+    if wants_json():
         written = sorted({**given.of_file, **given.environment})
         echo_json({"path": str(path), "written": written, "kept": None if kept is None else str(kept)})
         return
@@ -266,7 +264,7 @@ def instance() -> None:
     examples=["rm -rf ~/.dcc/dagster && dcc instance rebuild"], exits={4: "it, or Dagster's storage, cannot be reached"}
 )
 @json_option
-def rebuild(as_json: bool) -> None:
+def rebuild() -> None:
     """Rebuild the Dagster instance from the tracker.
 
     For a lost instance. The tracker is the truth: this writes partitions, materialisations and failed checks for
@@ -275,10 +273,10 @@ def rebuild(as_json: bool) -> None:
     JSON: {"file_sources", "zip_actions", "failed", "run_id"}
     """
     settings = settings_from_environment()
-    say = None if as_json else lambda message: click.echo(printable(message), err=True)
+    say = None if wants_json() else lambda message: click.echo(printable(message), err=True)
     with open_tracker(settings) as tracker, dagster_side.open_instance(settings) as dagster:
         report = dagster_side.rebuild_instance(settings, tracker, dagster, say)
-    if as_json:
+    if wants_json():
         echo_json(report)
 
 

@@ -9,7 +9,7 @@ import click
 
 from dcc.cli.shell.context import json_option, open_tracker, options, settings_from_environment
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import byte_size, echo_json, echo_list, fields_of, printable, warn
+from dcc.cli.shell.output import byte_size, echo_json, echo_list, fields_of, printable, wants_json, warn
 from dcc.messages import count_of
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ _policy_options = options(
 @click.option("--files", is_flag=True, help="Each archive, part and other entry, with what becomes of it and why.")
 @_policy_options
 @json_option
-def list_staging(files: bool, as_json: bool, **policy: object) -> None:
+def list_staging(files: bool, **policy: object) -> None:
     """Say what staging holds and what can go, by centre and phase.
 
     \b
@@ -81,7 +81,7 @@ def list_staging(files: bool, as_json: bool, **policy: object) -> None:
         decisions = review_staging(tracker, settings, Policy.from_settings(settings))
     unknown = [decision for decision in decisions if decision.verdict is RetentionVerdict.UNKNOWN]
     going = [decision for decision in decisions if decision.verdict is RetentionVerdict.REMOVE]
-    if as_json:
+    if wants_json():
         report = {
             "staging": settings.staging_directory,
             "bytes": _bytes(decisions),
@@ -117,7 +117,7 @@ def list_staging(files: bool, as_json: bool, **policy: object) -> None:
 @click.option("--unknown", is_flag=True, help="What the platform has not put there goes too, whatever its age.")
 @_policy_options
 @json_option
-def clean(yes: bool, dry_run: bool, unknown: bool, as_json: bool, **policy: object) -> None:
+def clean(yes: bool, dry_run: bool, unknown: bool, **policy: object) -> None:
     """Remove archives from staging at the end of their time.
 
     Without --yes it only lists them. Nothing is removed while a session is active, nothing outside staging, and no link
@@ -142,7 +142,7 @@ def clean(yes: bool, dry_run: bool, unknown: bool, as_json: bool, **policy: obje
             wanted = (RetentionVerdict.REMOVE, RetentionVerdict.UNKNOWN) if unknown else (RetentionVerdict.REMOVE,)
             cleaned = CleaningResult([decision for decision in decisions if decision.verdict in wanted])
     left = [] if unknown else [decision for decision in decisions if decision.verdict is RetentionVerdict.UNKNOWN]
-    if as_json:
+    if wants_json():
         report = {
             "dry_run": not yes,
             "removed": _entries(cleaned.removed),

@@ -28,7 +28,7 @@ from dcc.cli.installation.dagster_processes import (
 from dcc.cli.shell import dagster_side
 from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import echo_json, fields_of
+from dcc.cli.shell.output import echo_json, fields_of, wants_json
 from dcc.errors import ConfigurationError
 from dcc.runtime.installed_packages import RULES, added_entries
 
@@ -199,7 +199,7 @@ def _answers(host: str, port: int) -> bool:
 )
 @click.option("--serve", metavar="HOST:PORT", help="Serve them until Ctrl-C, as /metrics, with /healthz for probes.")
 @json_option
-def metrics(serve: str | None, as_json: bool) -> None:
+def metrics(serve: str | None) -> None:
     """Print figures for Prometheus, or serve them.
 
     Sessions, sources, submissions and documents by phase and status, bytes and failures, findings, data contexts, and
@@ -210,18 +210,24 @@ def metrics(serve: str | None, as_json: bool) -> None:
     JSON: a list of {"name", "type" (gauge, counter), "help", "samples": [{"name", "labels", "value"}]}
     """
     from dcc.operations.metrics.collector import Collection, exposition
+    from dcc.operations.metrics.server import Answers, open_server
 
     settings = settings_from_environment()
     if serve is not None:
-        if as_json:
+        if wants_json():
             raise ConfigurationError("Metrics are served as text. Leave out --json or --serve.")
         host, _, port = serve.rpartition(":")
         if not host or not port.isascii() or not port.isdecimal() or int(port) > 65_535:
             raise ConfigurationError(f"{serve!r} is no address. Write it as HOST:PORT, such as 127.0.0.1:9377.")
-        _serve(settings, host.strip("[]"), int(port))
+        with open_server(host.strip("[]"), int(port), Answers.of(settings)) as server:
+            click.echo(f"The metrics are at http://{host}:{server.server_address[1]}/metrics (Ctrl-C stops it).")
+            sys.stdout.flush()
+            with stop_signals():
+                server.serve_forever()
+        click.echo("Stopped.", err=True)
         return
     families = Collection(settings).collect()
-    if as_json:
+    if wants_json():
         shown = [
             fields_of(one, "name", "type", help="documentation")
             | {"samples": [fields_of(sample, "name", "labels", "value") for sample in one.samples]}
@@ -233,15 +239,3 @@ def metrics(serve: str | None, as_json: bool) -> None:
     if not any(family.name == "dcc_zip_actions" for family in families):
         # The tracker is away.
         sys.exit(4)
-
-
-def _serve(settings: Settings, host: str, port: int) -> None:
-    from dcc.operations.metrics.server import Answers, open_server
-
-    with open_server(host, port, Answers.of(settings)) as server:
-        shown = f"[{host}]" if ":" in host else host
-        click.echo(f"The metrics are at http://{shown}:{server.server_address[1]}/metrics (Ctrl-C stops it).")
-        sys.stdout.flush()
-        with stop_signals():
-            server.serve_forever()
-    click.echo("Stopped.", err=True)

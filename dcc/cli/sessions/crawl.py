@@ -21,7 +21,7 @@ from dcc.cli.shell.context import (
 )
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, expected_text, printable, warn
+from dcc.cli.shell.output import echo_json, expected_text, printable, wants_json, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.cli.submissions.report import notifying_tracker_outage
 from dcc.cli.submissions.zips import Selection, ask_before_many, bulk_options, left_out_lines, print_chosen
@@ -101,7 +101,6 @@ def crawl(
     source_ids: tuple[int, ...],
     everything: bool,
     group: str | None,
-    as_json: bool,
     **overrides: Any,
 ) -> None:
     """Collect, check and load new archives: a crawling session.
@@ -144,6 +143,7 @@ def crawl(
                    others, told of by an earlier session, keep it failed
     """
     from dcc.databases.transactions import run_reading
+    from dcc.tracker.hostings.retries import urgent_keys
     from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
     from dcc.tracker.session_statistics import all_of, expected_work
 
@@ -163,22 +163,27 @@ def crawl(
         crawlable = sources_to_crawl(tracker, settings, source_ids, group=group, even_if_not_due=everything)
         wanted = crawlable if everything else list(source_ids) or None
         if not crawlable:
-            _warn_of_no_source(group, everything=everything)
+            of_group = " of this group" if group else ""
+            due, others = ("there", "") if everything else ("due", "; `dcc crawl --all` crawls those that are not due")
+            warn(
+                f"No available file source of an active centre{of_group} is {due}. See `dcc source list` and "
+                f"`dcc centre list`{others}; `dcc source add` asks for one."
+            )
         shown = session_display(
             len(crawlable),
             lambda: len(run_reading(tracker, waiting_zip_actions)),
             lambda: expected_text(all_of(run_reading(tracker, expected_work).values())),
-            as_json=as_json,
         )
         work = partial(run_session, tracker, settings, source_ids=wanted, group=group, urgent=keys)
         try:
-            exit_code = _show_session(shown, work, as_json)
+            exit_code = _show_session(shown, work)
         except SessionActiveError as error:
             if not keys:
                 raise
             warn(f"{error} It, or the next session, fetches first what you named.")
             return
-        for key in still_urgent(tracker, keys) if keys else ():
+        waiting = set(run_reading(tracker, urgent_keys)) if keys else set()
+        for key in filter(waiting.__contains__, keys):
             warn(f"{key} could not be fetched yet. The next session that finds it fetches it first.")
     ctx.exit(exit_code)
 
@@ -194,15 +199,6 @@ def _check_use(zip_actions: Sequence[str], *, urgent: bool, sources: bool, group
         )
     if urgent and (not zip_actions or group or everything):
         raise click.UsageError("--urgent takes the archives to process first, and neither --group nor --all.")
-
-
-def _warn_of_no_source(group: str | None, *, everything: bool) -> None:
-    of_group = " of this group" if group else ""
-    due, others = ("there", "") if everything else ("due", "; `dcc crawl --all` crawls those that are not due")
-    warn(
-        f"No available file source of an active centre{of_group} is {due}. See `dcc source list` and "
-        f"`dcc centre list`{others}; `dcc source add` asks for one."
-    )
 
 
 @command(
@@ -224,7 +220,6 @@ def retry(
     zip_actions: tuple[str, ...],
     dry_run: bool,
     yes: bool,
-    as_json: bool,
     downloaders: int | None,
     workers: int | None,
     max_retries: int | None,
@@ -244,16 +239,16 @@ def retry(
     """
     settings = settings_from_environment(downloaders=downloaders, workers=workers, max_retries=max_retries, until=until)
     with notifying_tracker_outage(settings), open_tracker(settings) as tracker:
-        keys = _keys_to_retry(tracker, zip_actions, filters, dry_run=dry_run, yes=yes, as_json=as_json)
+        keys = _keys_to_retry(tracker, zip_actions, filters, dry_run=dry_run, yes=yes)
         if not keys:
             return
-        shown = session_display(0, len(keys), as_json=as_json)
-        exit_code = _show_session(shown, partial(run_session, tracker, settings, keys=keys), as_json)
+        shown = session_display(0, len(keys))
+        exit_code = _show_session(shown, partial(run_session, tracker, settings, keys=keys))
     ctx.exit(exit_code)
 
 
 def _keys_to_retry(
-    tracker: Engine, zip_actions: Sequence[str], filters: dict[str, Any], *, dry_run: bool, yes: bool, as_json: bool
+    tracker: Engine, zip_actions: Sequence[str], filters: dict[str, Any], *, dry_run: bool, yes: bool
 ) -> list[ZipKey]:
     """The submissions to process again; none with --dry-run, which prints them."""
     from dcc.tracker.hostings.retries import why_not_retriable
@@ -270,7 +265,7 @@ def _keys_to_retry(
     taken = [one for one in chosen if one.key not in refused]
     left_out = [(one, refused[one.key]) for one in chosen if one.key in refused]
     if dry_run or not taken:
-        print_chosen("processed again", taken, left_out, dry_run=dry_run, as_json=as_json)
+        print_chosen("processed again", taken, left_out, dry_run=dry_run)
         return []
     ask_before_many(taken, "processed again", yes=yes)
     for line in left_out_lines(left_out):
@@ -279,9 +274,7 @@ def _keys_to_retry(
 
 
 def _show_session(
-    shown: AbstractContextManager[SessionDisplay],
-    work: Callable[..., tuple[int | None, Notices]],
-    as_json: bool,
+    shown: AbstractContextManager[SessionDisplay], work: Callable[..., tuple[int | None, Notices]]
 ) -> int:
     """Run a session and print its results, even if a database then stays away; returns the exit code."""
     with ExitStack() as stack:
@@ -292,16 +285,15 @@ def _show_session(
         except (DatabaseUnreachableError, SessionTimeLimitError) as error:
             stack.close()
             if display.session is not None:
-                _conclude(display, display.session.id, display.session.notices, as_json, broken_off=error)
+                _conclude(display, display.session.id, display.session.notices, broken_off=error)
             raise
-    return _conclude(display, session_id, notices, as_json)
+    return _conclude(display, session_id, notices)
 
 
 def _conclude(
     display: SessionDisplay,
     session_id: int | None,
     notices: Notices,
-    as_json: bool,
     broken_off: DatabaseUnreachableError | SessionTimeLimitError | None = None,
 ) -> int:
     """Print the results of a session; returns the exit code."""
@@ -315,7 +307,7 @@ def _conclude(
         problem=next((problem["zip"] for problem in report.problems if problem["zip"]), None),
         down=next((crawl["id"] for crawl in report.crawls if crawl["error"]), None),
     )
-    if as_json:
+    if wants_json():
         reason = () if broken_off is None else (f"The session broke off: {broken_off}",)
         echo_json(report.as_json(session_id, ended, (*notices, *reason)))
         return report.exit_code(ended)
@@ -409,15 +401,6 @@ def request_urgent(
         return wanted, [address.id for address in available if is_known or address.centre in centres], done
 
     return run_writing(tracker, request)
-
-
-def still_urgent(tracker: Engine, keys: Sequence[ZipKey]) -> list[ZipKey]:
-    """Those of some submissions that are wanted first and could not be fetched yet."""
-    from dcc.databases.transactions import run_reading
-    from dcc.tracker.hostings.retries import urgent_keys
-
-    waiting = set(run_reading(tracker, urgent_keys))
-    return [key for key in keys if key in waiting]
 
 
 def run_session(tracker: Engine, settings: Settings, **request: Unpack[SessionRequest]) -> tuple[int | None, Notices]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dcc.cli.shell.output import COLOURS, byte_size, fields_of, printable, progress_bars
+from dcc.cli.shell.output import COLOURS, byte_size, fields_of, printable, progress_bars, wants_json
 from dcc.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, ZipData
 from dcc.errors import BadFileNameError, DccError, UnreachableError
 from dcc.messages import count_of
@@ -431,11 +431,11 @@ class SessionDisplay:
 
 @contextmanager
 def session_display(
-    sources: int, waiting: int | Callable[[], int], expected: Callable[[], str] = str, *, as_json: bool
+    sources: int, waiting: int | Callable[[], int], expected: Callable[[], str] = str
 ) -> Iterator[SessionDisplay]:
-    """The display for standard output and error; with `as_json` nothing goes to standard output."""
-    if not sys.stderr.isatty() or not (as_json or sys.stdout.isatty()):
-        yield SessionDisplay(None if as_json else click.echo, None, sources, waiting)
+    """The display for standard output and error; with --json nothing goes to standard output."""
+    if not sys.stderr.isatty() or not (wants_json() or sys.stdout.isatty()):
+        yield SessionDisplay(None if wants_json() else click.echo, None, sources, waiting)
         return
     from rich.text import Text
 
@@ -443,4 +443,4 @@ def session_display(
         bars.console.print(Text.from_ansi(line), soft_wrap=True)
 
     with progress_bars() as bars:
-        yield SessionDisplay(None if as_json else say, bars, sources, waiting, expected)
+        yield SessionDisplay(None if wants_json() else say, bars, sources, waiting, expected)

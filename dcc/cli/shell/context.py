@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from dcc.cli.shell.output import warn
+from dcc.cli.shell.output import note_json, warn
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
@@ -29,7 +29,9 @@ _WARNED = "dcc.warned"
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
+json_option = click.option(
+    "--json", is_flag=True, expose_value=False, callback=note_json, help="Print JSON on standard output."
+)
 """The option of every command that reports."""
 
 reason_option = click.option("--reason", required=True, help="Why, for everybody to read.")

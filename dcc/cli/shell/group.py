@@ -235,7 +235,10 @@ class RootGroup(CommandGroup):
                 with _interrupts_as_exits():
                     return self._invoke(ctx)
             except CommandFailedError as error:
-                _log_failure(error)
+                if (plan := log_plan()) is not None:
+                    text = f"({error.error_id}) {error.message}"
+                    logging.getLogger("dcc.command").exception("%s", text, exc_info=error.__cause__)
+                    error.is_told = plan.is_json_on_stderr
                 raise
 
     def _invoke(self, ctx: click.Context) -> object:
@@ -303,14 +306,6 @@ def _log_messages_shown(level: int) -> Iterator[None]:
         yield
     finally:
         root.removeHandler(handler)
-
-
-def _log_failure(error: CommandFailedError) -> None:
-    plan = log_plan()
-    if plan is not None:
-        text = f"({error.error_id}) {error.message}"
-        logging.getLogger("dcc.command").error("%s", text, exc_info=error.__cause__)
-        error.is_told = plan.is_json_on_stderr
 
 
 def _show_traceback(ctx: click.Context) -> None:

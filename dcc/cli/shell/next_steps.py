@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from dcc.cli.shell.output import printable
+from dcc.cli.shell.output import printable, wants_json
 from dcc.configuration_file import configured_variables
 from dcc.runtime.logging_setup import log_plan
 
@@ -173,7 +173,7 @@ def suggest_next(root: click.Context, exit_code: int, runs_here: Callable[[str],
     ran = root.meta.get(_RUN)
     # Read without the settings, whose import takes longer than some commands.
     wanted = configured_variables(os.environ).get("DCC_SUGGESTIONS", "").lower() not in _NO
-    if ran is None or not wanted or ran.params.get("as_json"):
+    if ran is None or not wanted or wants_json():
         return
     plan = log_plan()
     if plan is not None and plan.file is None:

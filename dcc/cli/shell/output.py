@@ -49,6 +49,7 @@ COLOURS = {
     "died": "red",
 }
 """The colours of statuses and outcomes, for `click.style`."""
+_JSON = "dcc.json"
 _GAP = "  "
 _NARROW = 20
 """The least characters in a line of a column that is wrapped."""
@@ -99,6 +100,17 @@ def fields_of(value: object, *names: str, **renamed: str) -> dict[str, object]:
     return {key: getattr(value, attribute) for key, attribute in attributes.items()}
 
 
+def note_json(ctx: click.Context, _: click.Parameter, is_wanted: bool) -> None:
+    """Note whether a command was given --json, for `wants_json`."""
+    ctx.meta[_JSON] = is_wanted
+
+
+def wants_json() -> bool:
+    """Whether the running command was given --json: it prints its result as JSON."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(_JSON))
+
+
 def echo_json(value: object) -> None:
     """Print a value as indented JSON on standard output."""
     click.echo(legible_json(json.dumps(json_ready(value), indent=2, ensure_ascii=False)))
@@ -114,9 +126,9 @@ def echo_json_list(values: Iterable[object]) -> None:
     click.echo("[]" if before == "[" else "\n]")
 
 
-def echo_result(value: object, *lines: str, as_json: bool) -> None:
+def echo_result(value: object, *lines: str) -> None:
     """Print the result of a command: as JSON, or in lines for people."""
-    if as_json:
+    if wants_json():
         echo_json(value)
         return
     for line in lines:
@@ -127,7 +139,6 @@ def echo_list(
     entries: Sequence[Any],
     columns: str,
     *,
-    as_json: bool = False,
     as_object: Callable[[Any], object] | None = None,
     indent: str = "",
     flexible: Sequence[str] = (),
@@ -140,7 +151,7 @@ def echo_list(
     `code=short_name, revoked by`. `cells` makes what is neither; True and False are yes and no. JSON has `as_object` of
     each entry. `flexible`: see `echo_table`.
     """
-    if as_json:
+    if wants_json():
         echo_json([as_object(entry) for entry in entries] if as_object else entries)
         return
     named = [column.partition("=") for column in columns.split(", ")]

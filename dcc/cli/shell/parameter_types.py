@@ -12,12 +12,13 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from typing import Any, Final
 
 import click
 from click.shell_completion import CompletionItem
 
-from dcc.cli.shell.context import reading_tracker
+from dcc.cli.shell.context import reading_tracker, settings_from_environment
 
 LARGEST_NUMBER = 2**63 - 1
 """The largest number that the databases can store."""
@@ -131,24 +132,6 @@ def _column(model: str, column: str) -> Callable[[str], Iterable[str]]:
     return look
 
 
-def _groups(_: str) -> Iterable[str]:
-    from dcc.cli.shell.context import settings_from_environment
-
-    return settings_from_environment().centre_groups
-
-
-def _rules(_: str) -> Iterable[str]:
-    from dcc.rules.catalogue import CATALOGUE
-
-    return CATALOGUE
-
-
-def _explained(_: str) -> Iterable[str]:
-    from dcc.cli.shell.explanations import known_names
-
-    return known_names()
-
-
 _CENTRES = _column("Centre", "short_name")
 _SOURCES = _column("FileSource", "id")
 _SESSIONS = _column("CrawlingSession", "id")
@@ -161,10 +144,10 @@ VALUES: Final[Mapping[str, Callable[[str], Iterable[str]]]] = {
     "delegate_code": _CENTRES,
     "source_id": _SOURCES,
     "source_ids": _SOURCES,
-    "group": _groups,
+    "group": lambda _: settings_from_environment().centre_groups,
     "session": _SESSIONS,
     "session_id": _SESSIONS,
-    "rule": _rules,
-    "error_or_rule": _explained,
+    "rule": lambda _: import_module("dcc.rules.catalogue").CATALOGUE,
+    "error_or_rule": lambda _: import_module("dcc.cli.shell.explanations").known_names(),
 }
 """The values to offer for a parameter, by its name."""

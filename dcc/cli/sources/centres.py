@@ -51,7 +51,7 @@ def centre() -> None:
 @click.argument("code")
 @_details
 @json_option
-def add(code: str, as_json: bool, **details: str | None) -> None:
+def add(code: str, **details: str | None) -> None:
     """Register the centre with the ILAR code CODE.
 
     The next crawl accepts names that were refused because the centre was not registered.
@@ -66,12 +66,12 @@ def add(code: str, as_json: bool, **details: str | None) -> None:
     with writing_tracker(settings) as connection:
         centres.add_centre(connection, new)
         entry = next(entry for entry in centres.list_centres(connection) if entry.short_name == code)
-    echo_result(entry, f"Registered centre {entry.short_name}, {entry.full_name}.", as_json=as_json)
+    echo_result(entry, f"Registered centre {entry.short_name}, {entry.full_name}.")
 
 
 @centre.command("list")
 @json_option
-def list_centres(as_json: bool) -> None:
+def list_centres() -> None:
     """List the registered centres.
 
     \b
@@ -86,7 +86,6 @@ def list_centres(as_json: bool) -> None:
     echo_list(
         entries,
         "code=short_name, name=full_name, iMits=imits_name, e-mail=email, active=is_active, sources",
-        as_json=as_json,
         none="No centre is registered. Add one: dcc centre add H",
     )
 
@@ -95,7 +94,7 @@ def list_centres(as_json: bool) -> None:
 @click.argument("code")
 @_details
 @json_option
-def change(code: str, as_json: bool, **details: str | None) -> None:
+def change(code: str, **details: str | None) -> None:
     """Change the data of centre CODE.
 
     Missing options leave a value. An empty text ("") removes it: with --language "" the centre gets the language of
@@ -112,7 +111,7 @@ def change(code: str, as_json: bool, **details: str | None) -> None:
     with writing_tracker(settings) as connection:
         centres.change_centre(connection, code, **details)
         entry = next(entry for entry in centres.list_centres(connection) if entry.short_name == code)
-    echo_result(entry, f"Changed centre {entry.short_name}, {entry.full_name}.", as_json=as_json)
+    echo_result(entry, f"Changed centre {entry.short_name}, {entry.full_name}.")
 
 
 @centre.command(examples=["dcc centre activate H"])
@@ -138,7 +137,7 @@ def deactivate(code: str) -> None:
 @click.option("--until", type=DAY, metavar="DATE", help="The last day, in UTC [no end]")
 @click.option("--revoke", is_flag=True, help="End the delegation now.")
 @json_option
-def delegate(code: str, delegate_code: str, until: date | None, revoke: bool, as_json: bool) -> None:
+def delegate(code: str, delegate_code: str, until: date | None, revoke: bool) -> None:
     """Permit another centre to submit data of centre CODE.
 
     Its archives may then add, edit and delete data of CODE, and archives named for CODE may be on its sources. The
@@ -158,13 +157,13 @@ def delegate(code: str, delegate_code: str, until: date | None, revoke: bool, as
         else:
             entry = centres.delegate(connection, code, delegate_code, recorded_by=user_name(), until=until)
     end = " no more" if revoke else "" if entry.until is None else f" until {entry.until}"
-    echo_result(entry, f"Centre {delegate_code} speaks for centre {code}{end}.", as_json=as_json)
+    echo_result(entry, f"Centre {delegate_code} speaks for centre {code}{end}.")
 
 
 @centre.command("delegations")
 @click.option("--all", "everything", is_flag=True, help="Those that were revoked or are over too.")
 @json_option
-def list_delegations(everything: bool, as_json: bool) -> None:
+def list_delegations(everything: bool) -> None:
     """List which centre may submit whose data.
 
     \b
@@ -178,7 +177,6 @@ def list_delegations(everything: bool, as_json: bool) -> None:
     echo_list(
         entries,
         "owner, speaks for it=delegate, recorded by, since=created, until, revoked, by=revoked_by",
-        as_json=as_json,
         none="No centre speaks for another one. To record that one does: dcc centre delegate H --to J",
     )
 

@@ -17,7 +17,7 @@ from dcc.cli.shell.context import (
 )
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, fields_of, printable, terminal_width, warn
+from dcc.cli.shell.output import echo_json, fields_of, printable, terminal_width, wants_json, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.cli.sources.add_dialog import (
     AgreedSource,
@@ -97,7 +97,6 @@ def add(
     tls_ca: str | None,
     tls_fingerprints: tuple[str, ...],
     no_test: bool,
-    as_json: bool,
     every: str | None,
     schedule: str | None,
     windows: str | None,
@@ -164,7 +163,7 @@ def add(
                 warnings = [str(error)]
         with tracker.connect() as connection:
             others = file_sources.sources_of_same_place(connection, address)
-    _report_addition(source_id, keys, warnings, others, as_json)
+    _report_addition(source_id, keys, warnings, others)
 
 
 def _missing_options(protocol: str | None, centre: str, hostname: str, base_path: str, **_: str) -> list[str]:
@@ -229,7 +228,7 @@ def _as_given(
 
 
 def _report_addition(
-    source_id: int, keys: list[HostKey], warnings: list[str], others: Sequence[tuple[int, str]], as_json: bool
+    source_id: int, keys: list[HostKey], warnings: list[str], others: Sequence[tuple[int, str]]
 ) -> None:
     """Tell of a new source; centres that act for each other may share the place of `others`."""
     note_facts(added=source_id, unusable=source_id if warnings else None)
@@ -244,7 +243,7 @@ def _report_addition(
         )
     for note in shared:
         warn(note)
-    if as_json:
+    if wants_json():
         fingerprints = [key.fingerprint for key in keys]
         echo_json({"id": source_id, "fingerprints": fingerprints, "warnings": [*warnings, *shared]})
     else:
@@ -256,7 +255,7 @@ def _report_addition(
 @_accept_option
 @json_option
 @click.pass_context
-def test(ctx: click.Context, source_id: int, accept_host_key: bool, as_json: bool) -> None:
+def test(ctx: click.Context, source_id: int, accept_host_key: bool) -> None:
     """Connect to source ID and show its directories.
 
     It logs in and lists the directories. Nothing is recorded. Directories that do not exist yet are no error, but if
@@ -279,7 +278,7 @@ def test(ctx: click.Context, source_id: int, accept_host_key: bool, as_json: boo
         watch = ListingWatch(address.label, settings.list_timeout, echo_progress, PAUSE_OF_LINES)
         listing = list_source(stored_address(tracker, source_id), settings, watch)
     error = listing.error
-    if not as_json:
+    if not wants_json():
         for part in listing.listings:
             click.echo(listing_line(part))
         if error is not None:

@@ -151,7 +151,7 @@ def source() -> None:
 
 @source.command("list")
 @json_option
-def list_sources(as_json: bool) -> None:
+def list_sources() -> None:
     """List the registered sources.
 
     An access key that is a reference (env:NAME, file:PATH, key:PATH) is shown; a password never is.
@@ -176,7 +176,6 @@ def list_sources(as_json: bool) -> None:
         entries,
         "id, centre, server, user=username, access key=accesskey, base path, state, crawled, hosts=hosted, delta, "
         f"listed, {_TRUSTED}=trusted",
-        as_json=as_json,
         as_object=lambda e: {**json_ready(e), "due": due_json(dues.get(e.id))},
         server=lambda e: f"{e.protocol}://{e.hostname}",
         state=state_text,
@@ -387,9 +386,7 @@ def resume(source_id: int) -> None:
 @click.option("--language", metavar="CODE", help="Such as de; DCC_LANGUAGE unless given.")
 @json_option
 @click.pass_context
-def why(
-    ctx: click.Context, source_id: int | None, centre: str | None, look: bool, language: str | None, as_json: bool
-) -> None:
+def why(ctx: click.Context, source_id: int | None, centre: str | None, look: bool, language: str | None) -> None:
     """Show which archives of source ID were not fetched, and why.
 
     Without ID, of all sources. A crawl fetches archives that are new and whose names conform. This shows the reason for
@@ -439,7 +436,6 @@ def why(
         ],
         f"{catalogue.say('source')}=source, {catalogue.say('entry')}=entry, {why_not}=reason, {who_acts}=acts",
         acts=lambda one: catalogue.say(ACTOR_NAMES[one["acts"]]),
-        as_json=as_json,
         flexible=[why_not, who_acts],
         none=catalogue.say("Nothing was kept from being taken: every entry is new."),
     )
@@ -449,7 +445,7 @@ def why(
 @source.command(examples=["dcc source missing", "dcc source missing 3"])
 @click.argument("source_id", metavar="[ID]", type=ID, required=False)
 @json_option
-def missing(source_id: int | None, as_json: bool) -> None:
+def missing(source_id: int | None) -> None:
     """List archives that source ID no longer lists.
 
     Without ID, of all sources. A listing that lost many archives at once counts only after the next one confirms it.
@@ -471,6 +467,5 @@ def missing(source_id: int | None, as_json: bool) -> None:
         [{"zip": str(archive.key), **fields_of(archive, *names)} for archive in found],
         "source, submission=zip, missing since=since, loaded, elsewhere, withdrawal=proposal",
         since=lambda one: one["since"] if one["believed"] else f"{one['since']}, not believed yet",
-        as_json=as_json,
         none="Every archive that was listed before is listed now.",
     )

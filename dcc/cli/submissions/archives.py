@@ -24,7 +24,17 @@ from dcc.cli.shell.context import (
     writing_tracker,
 )
 from dcc.cli.shell.group import CommandGroup, command
-from dcc.cli.shell.output import byte_size, echo_json, echo_list, echo_result, echo_table, fields_of, printable, warn
+from dcc.cli.shell.output import (
+    byte_size,
+    echo_json,
+    echo_list,
+    echo_result,
+    echo_table,
+    fields_of,
+    printable,
+    wants_json,
+    warn,
+)
 from dcc.cli.shell.parameter_types import COUNT, ID
 from dcc.errors import ArchiveError, ConfigurationError, NotFoundError, StoredObjectLostError
 from dcc.messages import count_of
@@ -71,7 +81,7 @@ def archive() -> None:
 @click.argument("archive")
 @_attempt_option
 @json_option
-def list_files(archive: str, attempt: int | None, as_json: bool) -> None:
+def list_files(archive: str, attempt: int | None) -> None:
     """List the attempts of ARCHIVE, and the files in it.
 
     ARCHIVE is a submission (add/H.2013-10-31.1.impc.zip), a file name or a SHA-256. Each attempt has its own bytes: a
@@ -95,7 +105,7 @@ def list_files(archive: str, attempt: int | None, as_json: bool) -> None:
             files = [fields_of(member, "path", "size_bytes") for member in members]
     except (ArchiveError, StoredObjectLostError) as error:
         problem = str(error)
-    if as_json:
+    if wants_json():
         echo_json({"attempts": attempts, "attempt": chosen.id, "files": files, "problem": problem})
     else:
         columns, flexible = (
@@ -196,7 +206,7 @@ def _member(settings: Settings, attempt: Attempt, document: str | None) -> Abstr
 @click.option("--reason", help="Why; both centres get a message.")
 @click.option("--revoke", is_flag=True, help="Take that back: the archive is held again.")
 @json_option
-def decline(zip_action: str, reason: str | None, revoke: bool, as_json: bool) -> None:
+def decline(zip_action: str, reason: str | None, revoke: bool) -> None:
     """Decline ACTION/ZIP, which is held, so that it stops waiting.
 
     It stays declined, even if its centre delegates, until you revoke that. If a source of its own centre lists it, that
@@ -218,13 +228,13 @@ def decline(zip_action: str, reason: str | None, revoke: bool, as_json: bool) ->
     text = "turned down. Both centres get a message with the next notifications."
     if revoke:
         text = f"held again. Ask centre {made.owner}, whose name it bears."
-    echo_result(_as_json(made), f"{key} is {text}", as_json=as_json)
+    echo_result(_as_json(made), f"{key} is {text}")
 
 
 @archive.command()
 @click.option("--all", "everything", is_flag=True, help="Those of which it was taken back too.")
 @json_option
-def declined(everything: bool, as_json: bool) -> None:
+def declined(everything: bool) -> None:
     """List the declined archives.
 
     \b
@@ -238,7 +248,6 @@ def declined(everything: bool, as_json: bool) -> None:
     echo_list(
         [_as_json(entry) for entry in entries],
         "submission=zip, by=declined_by, when=created, reason, taken back=revoked, revoked by",
-        as_json=as_json,
         flexible=["reason", "revoked by", "taken back", "by", "when"],
         none="No archive is turned down. Held ones are listed by: dcc status",
     )
@@ -263,7 +272,7 @@ def _as_json(entry: Decline) -> dict[str, object]:
     help="All copies, not only those whose turn it is. Where all are lost, begin again.",
 )
 @json_option
-def audit(replica: str | None, everything: bool, as_json: bool) -> None:
+def audit(replica: str | None, everything: bool) -> None:
     """Read copies of the archive store, and repair bad ones.
 
     Those whose turn it is: each night's share lets every copy have its turn within DCC_ARCHIVE_AUDIT_DAYS. Copies that
@@ -282,14 +291,14 @@ def audit(replica: str | None, everything: bool, as_json: bool) -> None:
     settings = settings_from_environment()
     with open_tracker(settings) as tracker:
         done = audit_archives(tracker, settings, user_name(), replica=replica, everything=everything)
-    _show(done, as_json=as_json)
+    _show(done)
 
 
 @archive.command(
     exits={1: "a copy is bad or missing, or an archive is lost", 4: "a replica or the tracker cannot be reached"}
 )
 @json_option
-def repair(as_json: bool) -> None:
+def repair() -> None:
     """Make pending copies, and repair bad and missing ones.
 
     Archives that are only in staging are kept, too. It repairs what audits found: `dcc archive audit` finds more.
@@ -301,7 +310,7 @@ def repair(as_json: bool) -> None:
     settings = settings_from_environment()
     with open_tracker(settings) as tracker:
         done = repair_archives(tracker, settings, user_name())
-    _show(done, as_json=as_json)
+    _show(done)
 
 
 @archive.command(
@@ -311,7 +320,7 @@ def repair(as_json: bool) -> None:
 @click.option("--audits", "history", is_flag=True, help="List the audits so far instead, newest first.")
 @click.option("--limit", type=COUNT, default=20, show_default=True, help="With --audits: how many.")
 @json_option
-def status(history: bool, limit: int, as_json: bool) -> None:
+def status(history: bool, limit: int) -> None:
     """Show what the archive store holds, and which copies are bad.
 
     \b
@@ -332,10 +341,10 @@ def status(history: bool, limit: int, as_json: bool) -> None:
             )
             flexible = ["ended early", "requested by", "finished"]
             none = "No copy was audited so far. Read those whose turn it is: dcc archive audit"
-            echo_list(audits(connection, limit), columns, as_json=as_json, flexible=flexible, none=none)
+            echo_list(audits(connection, limit), columns, flexible=flexible, none=none)
             return
         found = store_overview(connection, settings)
-    if as_json:
+    if wants_json():
         week = fields_of(found.week, "archives", bytes="size_bytes")
         of_all = fields_of(found.archives, "archives", bytes="size_bytes")
         echo_json({**of_all, "week": week, "replicas": found.replicas, "lost": _lost(found.lost)})
@@ -364,8 +373,8 @@ def status(history: bool, limit: int, as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _show(done: AuditResult, *, as_json: bool) -> None:
-    if as_json:
+def _show(done: AuditResult) -> None:
+    if wants_json():
         caught_up = fields_of(done.caught_up, "lacking", kept="archives", copied="copies")
         echo_json({"audits": done.audits, **caught_up, "removed": done.removed, "lost": _lost(done.lost)})
     else:
@@ -472,7 +481,7 @@ def document(document: str, rebuilt: bool, differ: bool) -> None:
 @click.option("--centre", metavar="CODE", required=True, help="The centre that submitted it.")
 @click.option("--all", "everything", is_flag=True, help="Earlier versions too, not only the current one.")
 @json_option
-def record(kind: str, record: str, centre: str, everything: bool, as_json: bool) -> None:
+def record(kind: str, record: str, centre: str, everything: bool) -> None:
     """Print a specimen or experiment, with its place.
 
     As XML from the QC database, after its archive, document and line. An experiment can be several, with a sequence id
@@ -494,7 +503,7 @@ def record(kind: str, record: str, centre: str, everything: bool, as_json: bool)
             "and dcc data history the story of a specimen."
         )
     records = [_record_json(settings, one) for one in found]
-    if as_json:
+    if wants_json():
         echo_json(records)
         return
     for one in records:

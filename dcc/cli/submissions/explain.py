@@ -10,7 +10,7 @@ import click
 from dcc.cli.shell.context import json_option
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, echo_table, echo_wrapped, warn
+from dcc.cli.shell.output import echo_json, echo_list, echo_wrapped, wants_json, warn
 from dcc.errors import DccError, FaultyDataError, NotFoundError, SourceError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _LINK = re.compile(r"\[([^\]]+)\]\(([^)#]+)(?:#[^)]*)?\)")
 )
 @click.argument("error_or_rule", metavar="[ID]...", nargs=-1)
 @json_option
-def explain(error_or_rule: tuple[str, ...], as_json: bool) -> None:
+def explain(error_or_rule: tuple[str, ...]) -> None:
     """Explain the error, rule, phase, status or check ID.
 
     What it means, what to do about it and who does it.
@@ -48,21 +48,24 @@ def explain(error_or_rule: tuple[str, ...], as_json: bool) -> None:
     names = " ".join(error_or_rule).strip("()").split()
     if not names:
         sections = explanations.all_explanations()
-        if as_json:
+        if wants_json():
             echo_json([entry for entries in sections.values() for entry in entries])
             return
         for place, (title, entries) in enumerate(sections.items()):
             if place:
                 click.echo()
             click.secho(title, bold=True)
-            rows = [(explanation.id, explanation.meaning) for explanation in entries]
-            echo_table(("id", "meaning"), rows, indent="  ", flexible=["meaning"])
+            echo_list(entries, "id, meaning", indent="  ", flexible=["meaning"])
         return
     entry = _explained(names)
-    if as_json:
+    if wants_json():
         echo_json(entry)
-    else:
-        _print_explanation(entry)
+        return
+    click.echo(click.style(entry.id, bold=True) + (f" ({entry.name})" if entry.name else ""))
+    for title, text in (("means", entry.meaning), ("to do", entry.advice), ("who acts", entry.who)):
+        if text:
+            body = _LINK.sub(r"\1 (docs/\2)", text)
+            echo_wrapped(f"  {title:<9} {' '.join(body.split())}", " " * 12, elsewhere=_WIDTH)
 
 
 def _explained(names: Sequence[str]) -> Explanation:
@@ -103,12 +106,3 @@ def _explained(names: Sequence[str]) -> Explanation:
         of_session=entry is session,
     )
     return entry
-
-
-def _print_explanation(entry: Explanation) -> None:
-    click.echo(click.style(entry.id, bold=True) + (f" ({entry.name})" if entry.name else ""))
-    for title, text in (("means", entry.meaning), ("to do", entry.advice), ("who acts", entry.who)):
-        if not text:
-            continue
-        body = _LINK.sub(r"\1 (docs/\2)", text)
-        echo_wrapped(f"  {title:<9} {' '.join(body.split())}", " " * 12, elsewhere=_WIDTH)

@@ -13,7 +13,16 @@ import click
 from dcc.cli.shell.context import json_option, open_tracker, parse_zip_key, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, echo_list, echo_result, fields_of, printable, terminal_width, warn
+from dcc.cli.shell.output import (
+    echo_json,
+    echo_list,
+    echo_result,
+    fields_of,
+    printable,
+    terminal_width,
+    wants_json,
+    warn,
+)
 from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ConfigurationError, ExportError, TrackerUnreachableError
 from dcc.messages import count_of
@@ -50,7 +59,6 @@ def report(
     spreadsheet: Path | None,
     language: str | None,
     pictures: int,
-    as_json: bool,
 ) -> None:
     """Report to a centre what happened to its submissions.
 
@@ -86,7 +94,7 @@ def report(
     from dcc.reports.submissions.stored_reports import json_text, qc_at_hand, write_page
 
     subject = _subject(zip_action, centre, session)
-    if as_json and html is not None and str(html) == "-":
+    if wants_json() and html is not None and str(html) == "-":
         raise ConfigurationError("The page and JSON cannot both go to standard output. Name a file with --html.")
     settings = settings_from_environment()
     if html and pictures and find_spec("matplotlib") is None:
@@ -111,7 +119,7 @@ def report(
             causes, scope = causes_of(tracker, qc, subject, settings, limit=None), scope_of(tracker, subject)
             written = write_findings_spreadsheet(_place(spreadsheet), tracker, qc, scope, causes, catalogue)
             click.echo(f"Wrote {spreadsheet}: {count_of(written.findings, 'finding')}.", err=True)
-        if as_json:
+        if wants_json():
             click.echo(json_text(found, catalogue), nl=False)
         elif html is None and spreadsheet is None:
             click.echo(render_text(found, catalogue, terminal_width() or WIDTH), nl=False)
@@ -157,13 +165,7 @@ _NOT_SENT = 4
 @json_option
 @click.pass_context
 def notify(
-    ctx: click.Context,
-    session_id: int | None,
-    centre: str | None,
-    dry_run: bool,
-    address: str | None,
-    listed: bool,
-    as_json: bool,
+    ctx: click.Context, session_id: int | None, centre: str | None, dry_run: bool, address: str | None, listed: bool
 ) -> None:
     """Send due notifications to centres and wranglers.
 
@@ -176,6 +178,9 @@ def notify(
       "centre", "language", "subject", "text", "attachments"}; with --list a list of {"kind",
       "subject", "channel", "recipient", "session", "state", "attempts", "reason", "changed"}
     """
+    from dcc.notify.ledger import Ledger
+    from dcc.notify.notifications import notify_due, notify_session, send_test
+    from dcc.settings.recipients import parse_addresses
     from dcc.tracker.crawls import require_session
     from dcc.tracker.queries.zip_action_lists import require_centre
 
@@ -183,7 +188,12 @@ def notify(
         raise click.UsageError("Give one of --dry-run, --test and --list; --centre with --session.")
     settings = settings_from_environment()
     if address is not None:
-        _send_test(settings, address, as_json)
+        try:
+            (one,) = parse_addresses(address)
+        except ValueError:
+            raise ConfigurationError(f"{address!r} is not one e-mail address. Write name@host.") from None
+        told = send_test(settings, one)
+        echo_result({"sent": {"mail": 1}, "failed": 0, "sentences": [told]}, printable(told))
         return
     with open_tracker(settings) as tracker:
         with tracker.connect() as connection:
@@ -192,11 +202,23 @@ def notify(
             if centre is not None:
                 require_centre(connection, centre)
         if listed:
-            _list(tracker, session_id, as_json)
+            names = ("kind", "subject", "channel", "recipient", "state", "attempts", "reason", "changed")
+            echo_list(
+                [fields_of(one, *names, session="session_id") for one in Ledger(tracker).entries(session=session_id)],
+                "when=changed, what=kind, of=subject, by=channel, to=recipient, state, why=reason",
+                flexible=["why", "to", "by", "of", "when"],
+                none="No message was sent yet.",
+            )
         elif dry_run:
-            _show_plan(tracker, settings, session_id, centre, as_json)
+            _show_plan(tracker, settings, session_id, centre)
         else:
-            ctx.exit(_send(tracker, settings, session_id, centre, as_json))
+            if session_id is None:
+                result = notify_due(tracker, settings)
+            else:
+                result = notify_session(tracker, settings, session_id, centre=centre)
+            lines = map(printable, result.sentences or (_nothing(settings),))
+            echo_result(fields_of(result, "sent", "failed", "sentences"), *lines)
+            ctx.exit(_NOT_SENT if result.failed else 0)
 
 
 @contextmanager
@@ -215,35 +237,11 @@ def notifying_tracker_outage(settings: Settings) -> Iterator[None]:
         raise
 
 
-def _send_test(settings: Settings, address: str, as_json: bool) -> None:
-    from dcc.notify.notifications import send_test
-    from dcc.settings.recipients import parse_addresses
-
-    try:
-        (one,) = parse_addresses(address)
-    except ValueError:
-        raise ConfigurationError(f"{address!r} is not one e-mail address. Write name@host.") from None
-    sentence = send_test(settings, one)
-    echo_result({"sent": {"mail": 1}, "failed": 0, "sentences": [sentence]}, printable(sentence), as_json=as_json)
-
-
-def _send(tracker: Engine, settings: Settings, session_id: int | None, centre: str | None, as_json: bool) -> int:
-    from dcc.notify.notifications import notify_due, notify_session
-
-    if session_id is None:
-        result = notify_due(tracker, settings)
-    else:
-        result = notify_session(tracker, settings, session_id, centre=centre)
-    lines = map(printable, result.sentences or (_nothing(settings),))
-    echo_result(fields_of(result, "sent", "failed", "sentences"), *lines, as_json=as_json)
-    return _NOT_SENT if result.failed else 0
-
-
-def _show_plan(tracker: Engine, settings: Settings, session_id: int | None, centre: str | None, as_json: bool) -> None:
+def _show_plan(tracker: Engine, settings: Settings, session_id: int | None, centre: str | None) -> None:
     from dcc.notify.notifications import plan
 
     planned, sentences = plan(tracker, settings, session_id, centre=centre)
-    if as_json:
+    if wants_json():
         message = ("kind", "session", "centre", "language", "subject", "text")
         told = [
             {
@@ -275,17 +273,3 @@ def _nothing(settings: Settings) -> str:
     if notifies(settings):
         return "Nothing is due: all messages were sent."
     return "Nobody is notified. Set DCC_NOTIFY_CENTRES=true, DCC_NOTIFY_TO, DCC_NOTIFY_WEBHOOK or DCC_NOTIFY_LOG=true."
-
-
-def _list(tracker: Engine, session_id: int | None, as_json: bool) -> None:
-    from dcc.notify.ledger import Ledger
-
-    entries = Ledger(tracker).entries(session=session_id)
-    names = ("kind", "subject", "channel", "recipient", "state", "attempts", "reason", "changed")
-    echo_list(
-        [fields_of(entry, *names, session="session_id") for entry in entries],
-        "when=changed, what=kind, of=subject, by=channel, to=recipient, state, why=reason",
-        as_json=as_json,
-        flexible=["why", "to", "by", "of", "when"],
-        none="No message was sent yet.",
-    )

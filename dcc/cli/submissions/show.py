@@ -10,7 +10,16 @@ import click
 from dcc.cli.shell.context import json_option, parse_zip_key, reading_tracker, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import COLOURS, byte_size, echo_json, echo_list, echo_wrapped, json_ready, printable
+from dcc.cli.shell.output import (
+    COLOURS,
+    byte_size,
+    echo_json,
+    echo_list,
+    echo_wrapped,
+    json_ready,
+    printable,
+    wants_json,
+)
 from dcc.errors import InternalFaultError
 from dcc.messages import count_of
 from dcc.outcomes import HELD
@@ -38,7 +47,7 @@ _FAULTS = {
 @click.argument("zip_action", metavar="ACTION/ZIP")
 @click.option("--all-errors", is_flag=True, help=f"Print all errors of a document, not only {_ERRORS_SHOWN}.")
 @json_option
-def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
+def show(zip_action: str, all_errors: bool) -> None:
     """Show the whole story of the submission ACTION/ZIP.
 
     Its sources, every attempt, every document and error. The name of the archive is enough if it has one submission.
@@ -94,7 +103,7 @@ def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
         held=zip_action if HELD in kinds else None,
         centre=story.centre,
     )
-    if as_json:
+    if wants_json():
         echo_json({**json_ready(story), "failed_documents": [document.as_json() for document in failed_documents]})
     else:
         _print_story(story, failed_documents, None if all_errors else _ERRORS_SHOWN)

@@ -19,6 +19,7 @@ from dcc.cli.shell.output import (
     fields_of,
     json_ready,
     printable,
+    wants_json,
     warn,
 )
 from dcc.cli.shell.parameter_types import COUNT, ID
@@ -43,7 +44,7 @@ _COUNTS = "on_hold", "quarantined", "acknowledged", "refused_gone", "proposals"
 
 @command()
 @json_option
-def status(as_json: bool) -> None:
+def status() -> None:
     """Show the state of everything.
 
     Submissions and documents by phase and status, sources, documents to be confirmed, the last session. Documents are
@@ -91,7 +92,7 @@ def status(as_json: bool) -> None:
         without_sources=not overview.sources,
         waits_for_qc=any((state.phase, state.status) == (Phase.QC, Status.PENDING) for state in states),
     )
-    if as_json:
+    if wants_json():
         echo_json({"environment": settings.environment, **_json_of(overview)})
         return
     if settings.environment is not None:
@@ -213,7 +214,7 @@ def _print_sources(sources: Sequence[SourceOverview]) -> None:
         "id, centre, server, state, due, hosts, last crawl, when, error",
         id=lambda source: source.entry.id,
         centre=lambda source: source.entry.centre,
-        server=lambda source: _server(source.entry),
+        server=lambda source: f"{source.entry.protocol}://{_place(source.entry)}",
         state=lambda source: state_text(source.entry),
         due=lambda source: "yes" if source.due is not None and source.due.is_due else str(source.due),
         hosts=lambda source: source.entry.hosted,
@@ -225,8 +226,8 @@ def _print_sources(sources: Sequence[SourceOverview]) -> None:
     )
 
 
-def _server(entry: SourceEntry) -> str:
-    return f"file://{entry.base_path}" if entry.protocol == "file" else f"{entry.protocol}://{entry.hostname}"
+def _place(entry: SourceEntry) -> str:
+    return entry.base_path if entry.protocol == "file" else entry.hostname
 
 
 def _print_list(title: str, messages: Sequence[str]) -> None:
@@ -250,7 +251,7 @@ _LIMIT = click.option("--limit", type=COUNT, default=20, show_default=True, help
 @session.command("list", examples=["dcc session list --limit 5"])
 @_LIMIT
 @json_option
-def list_command(limit: int, as_json: bool) -> None:
+def list_command(limit: int) -> None:
     """List crawling sessions, newest first, with why each ended.
 
     \b
@@ -271,22 +272,22 @@ def list_command(limit: int, as_json: bool) -> None:
       crawls)}, "tasks": [{"phase", "comment", "started", "finished", "outcome"}],
       "crawls": [as last_crawl of `dcc status --json`]}
     """
-    _list_sessions(limit, as_json)
+    _list_sessions(limit)
 
 
 @command()
 @_LIMIT
 @json_option
-def sessions(limit: int, as_json: bool) -> None:
+def sessions(limit: int) -> None:
     """List crawling sessions: the former name of `dcc session list`.
 
     JSON: as of `dcc session list`.
     """
     warn("`dcc sessions` is `dcc session list` now. The next release no longer has the former name.")
-    _list_sessions(limit, as_json)
+    _list_sessions(limit)
 
 
-def _list_sessions(limit: int, as_json: bool) -> None:
+def _list_sessions(limit: int) -> None:
     from dcc.tracker.crawls import list_sessions
     from dcc.tracker.session_statistics import problems_of
 
@@ -303,7 +304,6 @@ def _list_sessions(limit: int, as_json: bool) -> None:
         sources=lambda entry: len(entry.crawls),
         new=lambda entry: sum(crawl.new for crawl in entry.crawls),
         refused=lambda entry: sum(crawl.refused for crawl in entry.crawls),
-        as_json=as_json,
         flexible=["failed in", "refused", "new", "sources", "group", "finished"],
         none="There has been no session. Run one: dcc crawl",
     )
@@ -312,7 +312,7 @@ def _list_sessions(limit: int, as_json: bool) -> None:
 @session.command(examples=["dcc session show 12"])
 @click.argument("session_id", metavar="ID", type=ID)
 @json_option
-def show(session_id: int, as_json: bool) -> None:
+def show(session_id: int) -> None:
     """Show why a session ended, and what it did with each file source.
 
     \b
@@ -335,7 +335,7 @@ def show(session_id: int, as_json: bool) -> None:
         in_error=any(crawl.error is not None or crawl.refused for crawl in entry.crawls)
         or any(work.findings or work.failed for work in statistics)
     )
-    if as_json:
+    if wants_json():
         echo_json({**session_json(entry, problems), "seconds": seconds, "statistics": statistics})
         return
     echo_wrapped(session_line(entry, problems))

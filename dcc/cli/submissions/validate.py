@@ -13,7 +13,7 @@ import click
 from dcc.cli.shell.context import json_option, settings_from_environment, writing_file
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, echo_json_list, echo_wrapped, fields_of, printable, warn
+from dcc.cli.shell.output import echo_json, echo_json_list, echo_wrapped, fields_of, printable, wants_json, warn
 from dcc.cli.submissions.show import print_errors
 from dcc.errors import ConfigurationError, DocumentError, EmptyArchiveError
 from dcc.messages import count_of
@@ -59,7 +59,6 @@ def validate(
     all_errors: bool,
     reference: str | None,
     schema_only: bool,
-    as_json: bool,
 ) -> None:
     """Check archives and documents as a session would, offline.
 
@@ -99,7 +98,7 @@ def validate(
             warn(f"{manifest} was not compared with the files: pack them, and validate the archive.")
     counts = _Counts()
     counted = map(counts.take, verdicts)
-    if as_json:
+    if wants_json():
         echo_json_list(fields_of(verdict, "path", "valid", "errors", "warnings", "missing") for verdict in counted)
     else:
         for verdict in counted:
@@ -192,7 +191,7 @@ def _print_verdict(verdict: PathVerdict, limit: int | None) -> None:
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
 @click.option("--format", "suffix", type=click.Choice(("json", "csv")), default="json", show_default=True)
 @json_option
-def manifest(path: Path, suffix: str, as_json: bool) -> None:
+def manifest(path: Path, suffix: str) -> None:
     """Write a manifest of the documents in PATH.
 
     If PATH is a folder, the manifest is written into it: pack it at the top of the archive. If PATH is an archive, the
@@ -212,7 +211,7 @@ def manifest(path: Path, suffix: str, as_json: bool) -> None:
         rows = [manifest_row(path.name, path), *_rows_inside(path, "", SchemaSet.load())]
     with writing_file(target):
         write_manifest(rows, target)
-    if as_json:
+    if wants_json():
         echo_json({"path": target, "files": rows})
         return
     documents = sum(row["file"] != path.name for row in rows)

@@ -22,7 +22,7 @@ from dcc.cli.shell.context import (
 )
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import byte_size, echo_json, echo_list, json_ready
+from dcc.cli.shell.output import byte_size, echo_json, echo_list, json_ready, wants_json
 from dcc.errors import NotFoundError
 from dcc.messages import count_of
 from dcc.naming import Action
@@ -148,7 +148,7 @@ _REASON = click.option("--reason", required=True, help="Why; `dcc show` tells it
 @click.option("--acknowledged", is_flag=True, help="Only failed ones that nobody has to act on (`dcc acknowledge`).")
 @click.option("--on-hold", is_flag=True, help="Only those on hold (`dcc hold`).")
 @json_option
-def zips(acknowledged: bool, on_hold: bool, as_json: bool, **filters: Any) -> None:
+def zips(acknowledged: bool, on_hold: bool, **filters: Any) -> None:
     """List submissions, oldest first.
 
     With the sources that host them now. Failed ones also have since when, why, and whom to write to. --status failed
@@ -168,7 +168,7 @@ def zips(acknowledged: bool, on_hold: bool, as_json: bool, **filters: Any) -> No
     criteria = replace(criteria, acknowledged=acknowledged if failing or criteria.faulty else None)
     with reading_tracker() as connection:
         entries = zip_action_lists.find_zips(
-            connection, criteria, with_reasons=as_json or failing or filters["quarantine"]
+            connection, criteria, with_reasons=wants_json() or failing or filters["quarantine"]
         )
     note_facts(first=next((f"{entry.action}/{entry.file_name}" for entry in entries), None))
     columns, flexible = "submission, centre, phase, status, size, sources", []
@@ -181,7 +181,6 @@ def zips(acknowledged: bool, on_hold: bool, as_json: bool, **filters: Any) -> No
     echo_list(
         entries,
         columns,
-        as_json=as_json,
         as_object=lambda entry: {**json_ready(entry), "reason": entry.reason and entry.reason.text},
         flexible=flexible,
         submission=lambda entry: f"{entry.action}/{entry.file_name}",
@@ -190,7 +189,7 @@ def zips(acknowledged: bool, on_hold: bool, as_json: bool, **filters: Any) -> No
         tried=lambda entry: "by the next session" if entry.is_tried_again else "by you: dcc retry",
         reason=lambda entry: entry.reason and entry.reason.text,
     )
-    if not as_json:
+    if not wants_json():
         click.echo(f"{count_of(len(entries), 'submission')}.", err=True)
 
 
@@ -327,7 +326,6 @@ def _do(
     *,
     dry_run: bool,
     yes: bool,
-    as_json: bool,
     reason: str | None = None,
     **filters: Any,
 ) -> None:
@@ -350,19 +348,14 @@ def _do(
             if taken and not dry_run:
                 work(connection, [submission.id for submission in taken], text)
     note_facts(done=str(taken[0].key) if taken and not dry_run else None)
-    print_chosen(done, taken, [one for one in chosen if one[1]], dry_run=dry_run, as_json=as_json)
+    print_chosen(done, taken, [one for one in chosen if one[1]], dry_run=dry_run)
 
 
 def print_chosen(
-    done: str,
-    taken: Sequence[SelectedZip],
-    left_out: Sequence[tuple[SelectedZip, str]],
-    *,
-    dry_run: bool,
-    as_json: bool = False,
+    done: str, taken: Sequence[SelectedZip], left_out: Sequence[tuple[SelectedZip, str]], *, dry_run: bool
 ) -> None:
     """Print of which submissions something was `done`, or would be, and how many were left out, and why."""
-    if as_json:
+    if wants_json():
         others = [{"zip": str(one.key), "why": why} for one, why in left_out]
         echo_json({"zips": [str(one.key) for one in taken], "left_out": others, "dry_run": dry_run})
         return
