@@ -38,7 +38,7 @@ from dcc.session.batches.exchange import (
     remove_old_replays,
     unpack,
 )
-from dcc.session.batches.planning import seconds_to_prepare, together
+from dcc.session.batches.planning import BATCH_SECONDS, MAX_ARCHIVES, MAX_BYTES, seconds_to_prepare, together
 from dcc.settings import Settings
 from dcc.settings.workers import ExecutorKind
 from dcc.store.copies import named_replicas
@@ -238,7 +238,8 @@ class ReplayWorkerResults(Exchange):
     def put_batches(self) -> list[str]:
         """Store the batches for workers; returns their names."""
         names = []
-        numbered = together(enumerate(self._parts), lambda one: _seconds(one[1]), lambda one: _size(one[1]))
+        sums = (lambda one: _seconds(one[1]), BATCH_SECONDS), (lambda one: _size(one[1]), MAX_BYTES)
+        numbered = together(enumerate(self._parts), MAX_ARCHIVES, *sums)
         with closing(ArchiveBytes(self._settings, self.scratch / "archives")) as stored:
             for number, batch in enumerate(numbered, 1):
                 names.append(f"batch_{number}")
@@ -264,15 +265,9 @@ class ReplayWorkerResults(Exchange):
         """The documents of a part's archives; None if this process has to prepare them."""
         if number not in self._keys:
             return None
-        result = self.scratch / f"{number}.tar"
-        try:
-            self.store.get(self._keys[number], result)
-            opened = take_result(result, self._replayer.root)
-            result.unlink()
-        except (DccError, OSError, ValueError) as error:
-            log.warning("What a worker left for the replay cannot be read, and is made again: %s", error)
-            return None
-        return opened if len(opened) == len(self._parts[number]) else None
+        bundle = self.scratch / f"{number}.tar"
+        opened = self.opened(self._keys[number], bundle, lambda result: take_result(result, self._replayer.root))
+        return opened if opened is not None and len(opened) == len(self._parts[number]) else None
 
 
 @contextmanager
@@ -295,9 +290,7 @@ def prepared_by_workers(
         try:
             remove_old_replays(results.store)
             bundle = results.put_bundle()
-            workers.run(bundle, results.put_batches(), lambda: on_progress(results.look()), results)
-            results.withdraw_plans()
-            results.look()
+            results.have_prepared(workers, bundle, results.put_batches(), lambda: on_progress(results.look()))
         except (StoreUnreachableError, StoreRefusedError) as error:
             log.warning("Workers cannot be used: %s", error, extra={NOTICE: True})
         of = sum(map(len, parts))
@@ -306,15 +299,13 @@ def prepared_by_workers(
             log.warning(text, results.archives, of, extra={NOTICE: True})
         yield results
     finally:
-        try:
-            results.remove()
-        except DccError as error:
-            log.warning("What workers left for the replay stays in the store for a day: %s", error)
+        results.remove()
 
 
 def parts_of(archives: Sequence[StoredArchive], limit: int) -> Iterator[Part]:
     """Archives in their order, at `limit` so many together, and not more than half a minute's work."""
-    return together(archives, lambda one: _seconds([one]), lambda one: _size([one]), limit)
+    sums = (lambda one: _seconds([one]), BATCH_SECONDS), (lambda one: _size([one]), MAX_BYTES)
+    return together(archives, limit, *sums)
 
 
 def _seconds(part: Part) -> float:

@@ -5,17 +5,21 @@ A batch is given as a plan, by its name. A worker looks for its plan before it l
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tarfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 from uuid import uuid4
 
-from dcc.errors import NotFoundError
+from dcc.errors import DccError, NotFoundError
 from dcc.store.objects import ObjectStore
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 LEFT_SINCE: Final = timedelta(days=1)
 """Age at which leftovers of killed processes are removed from the store; a batch takes half a minute."""
@@ -72,19 +76,40 @@ class Exchange(ABC):
         """Remove the plans of batches: a worker that still works on one stops."""
         delete_below(self.store, f"{self.folder}/{_PLANS}/")
 
+    def have_prepared(self, workers: Workers, work: str, names: Sequence[str], check: Callable[[], object]) -> int:
+        """Have `workers` prepare batches; returns the number of archives that are there then."""
+        workers.run(work, names, check, self)
+        self.withdraw_plans()
+        return self.look()
+
     def results(self) -> dict[str, str]:
         """The keys of the results that are there, by their names."""
         place = f"{self.folder}/{_RESULTS}/"
         return {key.removeprefix(place).rpartition(".")[0]: key for key in self.store.keys(place)}
+
+    def opened(self, key: str, bundle: Path, open_bundle: Callable[[Path], T]) -> T | None:
+        """A result, got as the file `bundle` and opened; None for what cannot be read, which is logged."""
+        try:
+            bundle.parent.mkdir(parents=True, exist_ok=True)
+            self.store.get(key, bundle)
+            found = open_bundle(bundle)
+            bundle.unlink()
+        except (DccError, OSError, ValueError) as error:
+            log.warning("What a worker left as %s cannot be read, and is made again: %s", key, error)
+            return None
+        return found
 
     @abstractmethod
     def look(self) -> int:
         """Look for results; returns the number of archives."""
 
     def remove(self) -> None:
-        """Remove all of it."""
+        """Remove all of it; what the store refuses to remove stays there for a day, or until the next session."""
         shutil.rmtree(self.scratch, ignore_errors=True)
-        delete_below(self.store, f"{self.folder}/")
+        try:
+            delete_below(self.store, f"{self.folder}/")
+        except DccError as error:
+            log.warning("What workers left stays in the store until later: %s", error)
 
 
 class WorkerBatch:

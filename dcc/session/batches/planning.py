@@ -1,17 +1,25 @@
-"""The archives of each batch: of one source, about half a minute's work."""
+"""The archives of each batch, of one source, about half a minute's work; and what a worker leaves of each."""
 
 from __future__ import annotations
 
+import tarfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import PlainSerializer, PlainValidator, TypeAdapter
 
-from dcc.outcomes import ZipKey
+from dcc.naming import MANIFEST_FORMATS, manifest_beside
+from dcc.outcomes import Problem, ZipKey
+from dcc.session.batches.exchange import unpack
+from dcc.sources.base import Validators
 from dcc.sources.hosting import EarlierCopy, Hosting
+from dcc.store.staging import PREPARED_FILE, Origin
 from dcc.tracker.hostings.download_plan import PlannedZip
+from dcc.tracker.problems import problem_columns, problem_of
 
 T = TypeVar("T")
 
@@ -77,7 +85,9 @@ def plan_round(planned: Iterable[PlannedZip], rates: Mapping[int, float], connec
 
 
 def _batches(source_id: int, archives: Iterable[BatchArchive], rate: float) -> Iterable[PlannedBatch]:
-    for group in together(archives, lambda one: one.expected_seconds(rate), lambda one: one.hosting.size_bytes or 0):
+    seconds = (lambda one: one.expected_seconds(rate)), BATCH_SECONDS
+    size = (lambda one: one.hosting.size_bytes or 0), MAX_BYTES
+    for group in together(archives, MAX_ARCHIVES, seconds, size):
         yield PlannedBatch(source_id, tuple(group))
 
 
@@ -90,18 +100,71 @@ def _size_or_guess(size_bytes: int | None) -> int:
     return _UNKNOWN_BYTES if size_bytes is None else size_bytes
 
 
-def together(
-    works: Iterable[T], seconds_of: Callable[[T], float], bytes_of: Callable[[T], int], limit: int = MAX_ARCHIVES
-) -> Iterator[list[T]]:
-    """Pieces of work in their order, so many together as make a batch, and at `limit` so many."""
+def together(works: Iterable[T], limit: int, *sums: tuple[Callable[[T], float], float]) -> Iterator[list[T]]:
+    """Pieces of work in their order, `limit` at most together, and as many as no sum exceeds its maximum for."""
     group: list[T] = []
-    seconds = size = 0.0
+    reached = [0.0 for _ in sums]
     for work in works:
-        seconds += seconds_of(work)
-        size += bytes_of(work)
-        if group and (seconds > BATCH_SECONDS or size > MAX_BYTES or len(group) == limit):
+        own = [measure(work) for measure, _ in sums]
+        reached = [so_far + more for so_far, more in zip(reached, own, strict=True)]
+        is_too_much = any(so_far > most for so_far, (_, most) in zip(reached, sums, strict=True))
+        if group and (is_too_much or len(group) == limit):
             yield group
-            group, seconds, size = [], seconds_of(work), bytes_of(work)
+            group, reached = [], own
         group.append(work)
     if group:
         yield group
+
+
+ARCHIVE: Final = "archive.zip"
+_FOUND: Final = "found.json"
+
+
+def _row(problem: Problem) -> dict[str, Any]:
+    """A problem as in the tracker's logs, with its kind and place."""
+    place = {"kind": problem.kind, "line": problem.line, "col": problem.column, "severity": problem.severity.value}
+    return place | problem_columns(problem)
+
+
+_ProblemRow = Annotated[Problem, PlainSerializer(_row), PlainValidator(lambda row: problem_of(SimpleNamespace(**row)))]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFindings:
+    """A worker's findings: the copy that it fetched, its checksums, and the problems of each document by its name.
+
+    `published` is the MD5 published beside the copy, and `validators` the server's tag and time of it. `problems` is
+    None if the archive could not be opened. `is_sent`: it is not the one that the session has.
+    """
+
+    copy: Origin
+    published: str | None
+    md5: str
+    problems: Mapping[str, tuple[_ProblemRow, ...]] | None
+    validators: Validators | None = None
+    is_sent: bool = True
+
+
+_FINDINGS_TYPE: Final = TypeAdapter(WorkerFindings)
+
+
+def write_bundle(bundle: Path, archive: Path, contents: Path, findings: WorkerFindings) -> None:
+    """Put an archive, its manifest, the prepared files among its `contents`, and what was found into one file."""
+    found_file = bundle.parent / _FOUND
+    found_file.write_bytes(_FINDINGS_TYPE.dump_json(findings))
+    with tarfile.open(bundle, "w") as tar:
+        if findings.is_sent:
+            tar.add(archive, ARCHIVE)
+        tar.add(found_file, _FOUND)
+        for suffix in MANIFEST_FORMATS:
+            manifest = archive.with_name(manifest_beside(archive.name, suffix))
+            if manifest.exists():
+                tar.add(manifest, manifest_beside(ARCHIVE, suffix))
+        for part in sorted(contents.glob(f"{PREPARED_FILE}*")):
+            tar.add(part, part.name)
+
+
+def open_bundle(bundle: Path) -> WorkerFindings:
+    """Unpack a bundle into its folder. Raises OSError and ValueError for other files."""
+    unpack(bundle, bundle.parent)
+    return _FINDINGS_TYPE.validate_json((bundle.parent / _FOUND).read_bytes())

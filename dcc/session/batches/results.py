@@ -12,7 +12,6 @@ from pathlib import Path
 
 from dcc.databases.schema import current
 from dcc.errors import (
-    DccError,
     FileMissingError,
     QcDatabaseOutdatedError,
     QcDatabaseUnreachableError,
@@ -25,7 +24,6 @@ from dcc.phases import Phase
 from dcc.qc.database import open_qc_database
 from dcc.qc.reference.refresh import ensure_reference
 from dcc.runtime.log_context import progress_log
-from dcc.session.batches.bundles import ARCHIVE, WorkerFindings, open_bundle
 from dcc.session.batches.exchange import (
     LEFT_SINCE,
     SESSION_SCRATCH,
@@ -35,7 +33,15 @@ from dcc.session.batches.exchange import (
     folder_of_session,
     remove_old_replays,
 )
-from dcc.session.batches.planning import BATCH_TYPE, BatchArchive, PlannedBatch, plan_round
+from dcc.session.batches.planning import (
+    ARCHIVE,
+    BATCH_TYPE,
+    BatchArchive,
+    PlannedBatch,
+    WorkerFindings,
+    open_bundle,
+    plan_round,
+)
 from dcc.session.fetching.archive_transfer import origin_of
 from dcc.session.leases import active_sessions
 from dcc.session.prepare.archive_checks import EarlierResults
@@ -122,7 +128,7 @@ class SessionWorkerResults(Exchange):
     def connection(self, key: ZipKey, hosting: Hosting) -> WorkerConnection | None:
         """The replacement of a connection, if a worker fetched this copy of an archive."""
         taken = self._take(key)
-        return None if taken is None or not taken[1].is_of(hosting) else WorkerConnection(*taken)
+        return None if taken is None or taken[1].copy != origin_of(hosting) else WorkerConnection(*taken)
 
     def ready(self, key: ZipKey) -> EarlierResults | None:
         """A worker's findings in an archive, and the place of its prepared files."""
@@ -137,15 +143,9 @@ class SessionWorkerResults(Exchange):
         with self._lock:
             if key in self._taken or key not in self._keys:
                 return self._taken.get(key)
-        taken = None
         folder = self.scratch / key.action / key.file_name
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self.store.get(self._keys[key], folder / "bundle")
-            taken = folder, open_bundle(folder / "bundle", folder)
-            (folder / "bundle").unlink()
-        except (DccError, OSError, ValueError) as error:
-            log.warning("What a worker left of %s cannot be read, and is made again: %s", key, error)
+        found = self.opened(self._keys[key], folder / "bundle", open_bundle)
+        taken = None if found is None else (folder, found)
         with self._lock:
             self._taken[key] = taken
         return taken
@@ -176,10 +176,7 @@ def prepared_by_workers(
     try:
         yield results
     finally:
-        try:
-            results.remove()
-        except DccError as error:
-            log.warning("What workers left for the session stays in the store until the next one: %s", error)
+        results.remove()
 
 
 def remove_leftovers_of_workers(session: Session) -> None:
@@ -245,9 +242,7 @@ def _have_prepared(
             number += 1
             names.append(f"batch_{number}")
             results.put_batch(names[-1], _with_held_copies(batch, staging, earlier))
-        workers.run(results.folder, names, session.check, results)
-        results.withdraw_plans()
-        prepared = results.look()
+        prepared = results.have_prepared(workers, results.folder, names, session.check)
         session_log.info("Workers have prepared %d archives in %d batches", prepared, number)
         if prepared == before:
             return

@@ -20,11 +20,10 @@ from dcc.qc.judging.documents import signature_of
 from dcc.qc.reference import snapshots
 from dcc.runtime.log_context import logging_about
 from dcc.runtime.private_files import scratch_directory
-from dcc.session.batches.bundles import WorkerFindings, write_bundle
 from dcc.session.batches.exchange import WORKER_SCRATCH, WorkerBatch
-from dcc.session.batches.planning import BATCH_TYPE, BatchArchive, PlannedBatch
+from dcc.session.batches.planning import BATCH_TYPE, BatchArchive, PlannedBatch, WorkerFindings, write_bundle
 from dcc.session.connection_slots import ConnectionSlots, for_seconds
-from dcc.session.fetching.archive_transfer import Transfer, receive
+from dcc.session.fetching.archive_transfer import Transfer, origin_of, receive
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup
 from dcc.session.prepare.documents import ArchiveToPrepare, PreparationBasis, prepare_archive, valid_documents
 from dcc.settings import Settings
@@ -51,7 +50,7 @@ def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session: str,
     with scratch_directory(settings.staging_directory / WORKER_SCRATCH) as folder:
         given = WorkerBatch(ObjectStore(settings), session, name, folder / "batch.json")
         batch = BATCH_TYPE.validate_json((folder / "batch.json").read_bytes())
-        address, centres = run_reading(tracker, lambda connection: _sources_and_centres(connection, batch))
+        address, centres = run_reading(tracker, lambda connection: _source_and_centres(connection, batch))
         basis = run_reading(qc, _basis)
         checker = ArchiveChecker(Setup.from_settings(settings, centres))
         connection_slots = ConnectionSlots(tracker, settings)
@@ -70,7 +69,7 @@ def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session: str,
         return done
 
 
-def _sources_and_centres(connection: Connection, batch: PlannedBatch) -> tuple[SourceAddress, frozenset[str]]:
+def _source_and_centres(connection: Connection, batch: PlannedBatch) -> tuple[SourceAddress, frozenset[str]]:
     addresses = load_addresses(connection, ids=[batch.source_id], only_crawlable=False)
     if not addresses:
         raise NotFoundError(f"The file source {batch.source_id} no longer exists. The session leaves it out.")
@@ -136,17 +135,14 @@ class _Worker:
             max_unsized=self._settings.max_unsized_bytes,
             on_published=note_published,
         )
-        hosting, contents = archive.hosting, self._staging.contents(key)
-        listed = hosting.source_id, hosting.size_bytes, hosting.modified
-        if not received.is_sent:
-            found = WorkerFindings(*listed, published, "", None, received.validators, is_sent=False)
-            write_bundle(self._bundle, received.path, contents, found)
-            return
-        checked = self._checker.check(received.path, contents, received.md5)
-        problems = None
-        if isinstance(checked, CheckedArchive):
-            problems = self._prepare_rows(archive, checked, contents)
-        found = WorkerFindings(*listed, published, checked.md5, problems, received.validators)
+        contents, md5, problems = self._staging.contents(key), "", None
+        if received.is_sent:
+            checked = self._checker.check(received.path, contents, received.md5)
+            md5 = checked.md5
+            if isinstance(checked, CheckedArchive):
+                problems = self._prepare_rows(archive, checked, contents)
+        copy, validators = origin_of(archive.hosting), received.validators
+        found = WorkerFindings(copy, published, md5, problems, validators, received.is_sent)
         write_bundle(self._bundle, received.path, contents, found)
 
     def _prepare_rows(

@@ -41,6 +41,7 @@ from dcc.rules.findings import Finding
 from dcc.rules.packed_findings import unpacked
 from dcc.rules.waivers import Waiver
 from dcc.runtime.log_context import logging_about
+from dcc.session.batches.planning import together
 from dcc.session.data.data_session import DataSession, current_basis, data_of, merged
 from dcc.session.data.document_problems import problems_of, worst_first
 from dcc.session.data.document_queries import (
@@ -207,7 +208,7 @@ def _uploaded(work: DataSession, due: list[DueDocument], applied: dict[int, QcDo
 def _check_all(work: DataSession, due: Sequence[DuePair], basis: JudgingBasis) -> Iterator[DocumentResult]:
     """Judge documents, in their order: together if their prepared findings are known, otherwise one by one."""
     with closing(PreparedFiles(work.staging, basis_of(basis, work.qc))) as files:
-        for portion in _portions(due):
+        for portion in together(due, _TOGETHER, (lambda one: one[0].size_bytes, _BYTES_TOGETHER)):
             work.session.check()
             known = {
                 stored.id: [unpacked(finding) for finding in findings]
@@ -224,20 +225,6 @@ def _check_all(work: DataSession, due: Sequence[DuePair], basis: JudgingBasis) -
                     yield _unjudged(*one, result)
                 else:
                     yield _result_of(work, *one, result, 0.0)
-
-
-def _portions(due: Sequence[DuePair]) -> Iterator[list[DuePair]]:
-    """The documents in their order, in groups for one transaction each."""
-    portion: list[DuePair] = []
-    size = 0
-    for one in due:
-        size += one[0].size_bytes
-        if portion and (len(portion) >= _TOGETHER or size > _BYTES_TOGETHER):
-            yield portion
-            portion, size = [], one[0].size_bytes
-        portion.append(one)
-    if portion:
-        yield portion
 
 
 def _prepared_findings(files: PreparedFiles, document: DueDocument) -> Sequence[Any] | None:

@@ -1,4 +1,4 @@
-"""Opens an archive, validates its documents, and compares it with its manifests, for a session that decides and records.
+"""Opens an archive, validates its documents, and compares it with its manifests: a session decides and records.
 
 Uses no database, and loads no settings, so that a process for it starts in a tenth of a second.
 """
