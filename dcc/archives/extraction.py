@@ -209,7 +209,8 @@ class _Extraction:
                 self.sizes[legible(f"{place}{entry.path}")] = entry.size_bytes
                 if entry.path in MANIFEST_NAMES and not place:
                     if self.expected is None or entry.path == MANIFEST_NAMES[0]:
-                        self.expected = _read_manifest(entry, label)
+                        require_short(entry.size_bytes, entry.path, label)
+                        self.expected = read_manifest(b"".join(entry.content()), entry.path, label)
                 else:
                     self._sort(entry, place, len(archives), inner, documents, files)
             written = (*inner, *files, *(entry for entry, _ in documents))
@@ -286,11 +287,6 @@ class _Extraction:
         md5 = write_entry(entry, self.directory / name.file_name)
         written = ExtractedDocument(name, self.target / name.file_name, entry.size_bytes, md5, inside, archives)
         self.documents[name.file_name] = written
-
-
-def _read_manifest(entry: ArchiveEntry, label: str) -> tuple[ManifestEntry, ...]:
-    require_short(entry.size_bytes, entry.path, label)
-    return read_manifest(b"".join(entry.content()), entry.path, label)
 
 
 def _not_opened(path: str, name: str) -> Problem:

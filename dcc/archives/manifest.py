@@ -124,9 +124,14 @@ def read_manifest(content: bytes, name: str, archive: str) -> tuple[ManifestEntr
     """What the manifest of that name in an archive says. Raises ManifestError."""
     try:
         text = content.decode("utf-8-sig")
-        _require_few_values(text, _SEPARATORS[name.rpartition(".")[2]])
-        rows = _rows_of_json(text) if name.endswith(".json") else _rows_of_csv(text)
-        return tuple(map(_expected, rows))
+        suffix = name.rpartition(".")[2]
+        if sum(map(text.count, _SEPARATORS[suffix])) >= _MAX_VALUES:
+            raise ValueError(f"it has more than {_MAX_VALUES:,} values")
+        if suffix == "json":
+            told = json.loads(text)
+            return tuple(map(_expected, told["files"] if isinstance(told, dict) else told))
+        separator = max(",;\t", key=text.partition("\n")[0].count)
+        return tuple(map(_expected, csv.DictReader(io.StringIO(text), delimiter=separator)))
     except (ValueError, TypeError, KeyError, AttributeError, csv.Error, RecursionError) as error:
         raise ManifestError(
             mark(
@@ -154,22 +159,6 @@ def write_manifest(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
         writer = csv.DictWriter(file, ("file", "size", "checksum", "specimens", "experiments"))
         writer.writeheader()
         writer.writerows(rows)
-
-
-def _require_few_values(text: str, separators: str) -> None:
-    if sum(map(text.count, separators)) >= _MAX_VALUES:
-        raise ValueError(f"it has more than {_MAX_VALUES:,} values")
-
-
-def _rows_of_json(text: str) -> Sequence[Mapping[str, Any]]:
-    content = json.loads(text)
-    rows: Sequence[Mapping[str, Any]] = content["files"] if isinstance(content, dict) else content
-    return rows
-
-
-def _rows_of_csv(text: str) -> Iterable[Mapping[str, Any]]:
-    separator = max(",;\t", key=text.partition("\n")[0].count)
-    return csv.DictReader(io.StringIO(text), delimiter=separator)
 
 
 def _expected(row: Mapping[str, Any]) -> ManifestEntry:

@@ -52,7 +52,9 @@ def tar_entries(file: BinaryIO, label: str, allowance: Allowance) -> list[Archiv
                 content = partial(_content, file, member.offset_data, member.size, label)
                 entries.append(ArchiveEntry(member.name, member.size, content))
         end = archive.offset
-    _check_end(file, end, label)
+    file.seek(end)
+    if file.read(_BLOCK) != bytes(_BLOCK):
+        raise damaged(label, mark("it has no end at byte {place}"), place=end)
     check_distinct([entry.path for entry in entries], label)
     allowance.take_bytes(sum(entry.size_bytes for entry in entries))
     return entries
@@ -88,12 +90,6 @@ def _content(file: BinaryIO, place: int, size: int, label: str) -> Iterator[byte
                 raise EOFError
             place, size = place + len(piece), size - len(piece)
             yield piece
-
-
-def _check_end(file: BinaryIO, place: int, label: str) -> None:
-    file.seek(place)
-    if file.read(_BLOCK) != bytes(_BLOCK):
-        raise damaged(label, mark("it has no end at byte {place}"), place=place)
 
 
 class _Headers:

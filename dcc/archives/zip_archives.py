@@ -74,7 +74,7 @@ def zip_entries(file: BinaryIO, label: str, allowance: Allowance) -> Iterator[li
         _check_places(entries, archive.start_dir, label)
         named = ((_decoded(entry), entry) for entry in entries)
         yield [
-            ArchiveEntry(path, entry.file_size, partial(_content, archive, entry, label))
+            ArchiveEntry(path, entry.file_size, partial(_read_member, archive, entry, label))
             for path, entry in named
             if not path.endswith("/")
         ]
@@ -106,11 +106,6 @@ def _check_places(entries: Sequence[zipfile.ZipInfo], directory_place: int, labe
     for entry, end in zip(placed, ends, strict=False):
         if entry.header_offset + _LOCAL_HEADER_BYTES + entry.compress_size > end:
             raise damaged(label, mark("its entry {entry} overlaps the next"), entry=printable_path(_decoded(entry)))
-
-
-def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, label: str) -> Iterator[bytes]:
-    with damage(label):
-        yield from _read_member(archive, entry)
 
 
 def _decoded(entry: zipfile.ZipInfo) -> str:
@@ -206,22 +201,22 @@ def _count_entries(file: BinaryIO, start: int, end: int, label: str, allowance: 
     return count
 
 
-def _read_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[bytes]:
+def _read_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, label: str) -> Iterator[bytes]:
     """The entry's content, in pieces of at most 256 kB: exactly as many bytes as it declares.
 
-    Raises as zipfile: BadZipFile, NotImplementedError for an unknown method or too large a dictionary, EOFError for
-    less content than declared, and the errors of the decompressors.
+    A dictionary that is too large is an error, as an unknown method is, and less content than declared.
     """
-    if entry.compress_type in {zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA}:
-        yield from _decompressed(archive, entry)
-        return
-    left = entry.file_size
-    with archive.open(entry) as content:
-        while data := content.read(_CHUNK):
-            left -= len(data)
-            yield data
-    if left:
-        raise EOFError
+    with damage(label):
+        if entry.compress_type in {zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA}:
+            yield from _decompressed(archive, entry)
+            return
+        left = entry.file_size
+        with archive.open(entry) as content:
+            while data := content.read(_CHUNK):
+                left -= len(data)
+                yield data
+        if left:
+            raise EOFError
 
 
 def _decompressed(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[bytes]:

@@ -112,7 +112,8 @@ class PruningParser:
         """The children so far of an element that is open or closed last; only the first if they are too many."""
         elements = list(element)
         known = (self._gone or {}).get(element, ())
-        return (*known, *_runs(str(child.tag) for child in (elements[:-1] if but_last else elements)))[:MAX_RUNS]
+        names = (str(child.tag) for child in (elements[:-1] if but_last else elements))
+        return (*known, *((name, sum(1 for _ in same)) for name, same in groupby(names)))[:MAX_RUNS]
 
     def _find_root(self) -> etree._Element | None:
         for _, element in self._parser.read_events():
@@ -123,10 +124,6 @@ class PruningParser:
     def close(self) -> None:
         """End the document. Raises lxml's XMLSyntaxError if it is incomplete or invalid."""
         self._parser.close()
-
-
-def _runs(names: Iterable[str]) -> Runs:
-    return tuple((name, sum(1 for _ in same)) for name, same in groupby(names))
 
 
 def stream(chunks: Iterable[bytes], root_tag: str, schema: etree.XMLSchema, enough: int) -> StreamedErrors:

@@ -127,14 +127,12 @@ class _Tandem:
         try:
             for number, chunk in enumerate(chunks):
                 # No longer, where expat waits for the end of a tag that is longer than allowed.
-                if (number > last and not (self._awaited or self._ended is not None)) or self._is_stuck():
+                is_stuck = self._base - max(self._expat.CurrentByteIndex, 0) > LONGEST_TOKEN
+                if (number > last and not (self._awaited or self._ended is not None)) or is_stuck:
                     break
                 self._take(chunk, number in errors_in_chunk)
         except (pyexpat.ExpatError, etree.XMLSyntaxError, NoElementError):
             pass  # The caller finds out for itself where the document stops being well-formed, and reports that.
-
-    def _is_stuck(self) -> bool:
-        return self._base - max(self._expat.CurrentByteIndex, 0) > LONGEST_TOKEN
 
     def _take(self, chunk: bytes, close_look: bool) -> None:
         """Read the next chunk; errors are recorded only with a close look. Raises both parsers' errors."""

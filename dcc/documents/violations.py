@@ -117,12 +117,12 @@ def _expected_after(declared: ElementDeclaration | None, children: Runs) -> list
 
 def violations_at(tag: Tag, entries: Sequence[etree._LogEntry]) -> list[Violation]:
     """What libxml2's errors after a tag say: at least one for each sort of error among them."""
-    by_look: dict[_Look, list[etree._LogEntry]] = {}
+    by_look: dict[_Look | None, list[etree._LogEntry]] = {}
     for entry in entries:
-        by_look.setdefault(_LOOKS.get(entry.type_name, _nothing_known), []).append(entry)
+        by_look.setdefault(_LOOKS.get(entry.type_name), []).append(entry)
     found = []
     for look, those in by_look.items():
-        found += look(tag) or [_sentence(tag, entry) for entry in those]
+        found += (look and look(tag)) or [_sentence(tag, entry) for entry in those]
     return found
 
 
@@ -183,10 +183,6 @@ def _choice(names: Sequence[str]) -> Message:
 
 def _tags(names: Sequence[str]) -> Message:
     return _choice([f"<{_local(name)}>" for name in names])
-
-
-def _nothing_known(_tag: Tag) -> list[Violation]:
-    return []
 
 
 def _content(tag: Tag) -> list[Violation]:

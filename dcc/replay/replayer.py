@@ -9,7 +9,7 @@ import shutil
 import sqlite3
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -63,7 +63,7 @@ from dcc.session.data.upload_order import (
     groups_to_apply,
     in_order_of_upload,
 )
-from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup, UnopenedArchive
+from dcc.session.prepare.archive_checks import ArchiveChecker, Setup, UnopenedArchive
 from dcc.session.prepare.documents import ArchiveToPrepare, PreparationBasis, prepare_into, valid_documents
 from dcc.store.staging import Staging
 from dcc.tracker.archive_names import stored_name
@@ -201,7 +201,10 @@ class Replayer:
                     raise self._unwritable(fault)
                 verdict = _failed_upload(fault)
             opened.append(OpenedDocument(one.name.file_name, one.name, one.size_bytes, one.md5, verdict))
-        return [*opened, *_refused(found)]
+        for file_name, size_bytes, problem in found.archive.refused:
+            verdict = _verdict(failed(Phase.XML_NAME), [problem])
+            opened.append(OpenedDocument(stored_name(file_name), None, size_bytes, None, verdict))
+        return opened
 
     def _unwritable(self, fault: Exception) -> DiskFullError:
         return DiskFullError(f"{self.root} cannot be written: {fault}. Free some space, or set TMPDIR.")
@@ -368,12 +371,6 @@ class _Judging:
         judged = judging.assess(self._connection, document, findings, self._basis)
         problems = problems_of(judged.findings, sum(judged.counts.values()), self._basis.limit)
         return _verdict(failed(Phase.DATA) if judged.failed else ACCEPTED, problems)
-
-
-def _refused(found: CheckedArchive) -> Iterator[OpenedDocument]:
-    for file_name, size_bytes, problem in found.archive.refused:
-        verdict = _verdict(failed(Phase.XML_NAME), [problem])
-        yield OpenedDocument(stored_name(file_name), None, size_bytes, None, verdict)
 
 
 def _failed_upload(error: Exception) -> ReplayVerdict:

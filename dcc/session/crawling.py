@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Connection, select
 
@@ -142,10 +142,12 @@ def list_in_parallel(
         threading.Thread(
             target=with_log_context(work), args=(address,), name=f"crawl {address.id}", daemon=True
         ).start()
-    limit = _longest_listing(addresses, settings)
+    own = [settings.for_protocol(address.protocol) for address in addresses]
+    longest = (one.connect_timeout + one.login_timeout + one.list_timeout for one in own)
+    limit = _SLACK_SECONDS + max(longest, default=0)
     if session.connection_slots is not None:
         # Each waits for a slot as long as its listing may take.
-        wait += max((settings.for_protocol(address.protocol).list_timeout for address in addresses), default=0)
+        wait += max((one.list_timeout for one in own), default=0)
     rounds = max((math.ceil(count / most[server]) for server, count in of_server.items()), default=1)
     deadline = time.monotonic() + (wait + limit) * rounds
     waiting = {address.id: address for address in addresses}
@@ -173,13 +175,6 @@ def _listed(
         fault = platform_fault(str(address.label), error, "its next session tries again")
         fault.__cause__ = error
         return SourceListing(address, error=fault)
-
-
-def _longest_listing(addresses: Sequence[SourceAddress], settings: Settings) -> float:
-    """The seconds after which the listing of any of these sources is given up."""
-    own = [settings.for_protocol(address.protocol) for address in addresses]
-    longest = (one.connect_timeout + one.login_timeout + one.list_timeout for one in own)
-    return _SLACK_SECONDS + max(longest, default=0)
 
 
 def _given_up(address: SourceAddress, limit: float) -> SourceListing:
@@ -235,21 +230,23 @@ def crawl_file_sources(
         following = _following(dues[crawl.source_id], crawl, session.settings.source_failure_limit)
         return replace(crawl, pace=str(following.policy), then="" if following.is_due else str(following))
 
-    unsettled: dict[int, tuple[SourceListing, SourceCrawl, Mapping[ZipKey, ListedFile]]] = {}
-    look = partial(list_source, connection_slots=session.connection_slots)
-    for listing in list_in_parallel(addresses, session, look):
+    unsettled: dict[int, SourceCrawl] = {}
+    looks: list[RelistedSource] = []
+    for listing in list_in_parallel(
+        addresses, session, partial(list_source, connection_slots=session.connection_slots)
+    ):
         session.check()
         with logging_about_source(listing.address):
             crawl, recent = _record(session, listing)
         if recent:
-            unsettled[crawl.source_id] = listing, crawl, recent
+            unsettled[crawl.source_id] = crawl
+            looks.append(RelistedSource(listing.address, listing.ended, recent))
         else:
             yield ended(crawl)
-    looks = [RelistedSource(listing.address, listing.ended, recent) for listing, _, recent in unsettled.values()]
-    for second in list_again(looks, session):
-        _, crawl, recent = unsettled[second.address.id]
-        with logging_about_source(second.address):
-            found = record_second_listing(session, second, recent)
+    for look, second in list_again(looks, session):
+        crawl = unsettled[look.address.id]
+        with logging_about_source(look.address):
+            found = record_second_listing(session, second, look.archives)
         yield ended(replace(crawl, notes=(*crawl.notes, *(finding.message for finding in found))))
 
 
@@ -293,14 +290,17 @@ def _following(before: CrawlDue, crawl: SourceCrawl, failure_limit: int) -> Craw
 
 @dataclass(frozen=True, slots=True)
 class RelistedSource:
-    """A source to list once more for some archives; `ended` is the time of its last listing (monotonic)."""
+    """A source to list once more for some archives, as they were listed before if that is known.
+
+    `ended` is the time of its last listing (monotonic).
+    """
 
     address: SourceAddress
     ended: float
-    archives: Collection[ZipKey]
+    archives: Mapping[ZipKey, Any]
 
 
-def list_again(looks: Collection[RelistedSource], session: Session) -> Iterator[SourceListing]:
+def list_again(looks: Collection[RelistedSource], session: Session) -> Iterator[tuple[RelistedSource, SourceListing]]:
     """List the directories of some archives again, after the quiet period of each source."""
     by_source = {look.address.id: look for look in looks}
 
@@ -316,7 +316,7 @@ def list_again(looks: Collection[RelistedSource], session: Session) -> Iterator[
             [look.address for look in looks], session, listed, wait=session.settings.quiet_seconds
         ):
             session.check()
-            yield listing
+            yield by_source[listing.address.id], listing
 
 
 def relist(session: Session, keys: Collection[ZipKey]) -> None:
@@ -328,20 +328,16 @@ def relist(session: Session, keys: Collection[ZipKey]) -> None:
     def look(connection: Connection) -> list[RelistedSource]:
         archives = archives_by_source(connection, keys)
         addresses = load_addresses(connection, ids=list(archives)) if archives else []
-        return [RelistedSource(address, -math.inf, archives[address.id]) for address in addresses]
+        return [RelistedSource(address, -math.inf, dict.fromkeys(archives[address.id])) for address in addresses]
 
-    looks = session.read(look)
-    archives = {look.address.id: look.archives for look in looks}
-    unsettled: dict[int, Mapping[ZipKey, ListedFile]] = {}
     again: list[RelistedSource] = []
-    for listing in list_again(looks, session):
+    for first, listing in list_again(session.read(look), session):
         if listing.error is not None:
             log.warning("%s", listing.error)
-        if recent := _record_archives(session, listing, archives[listing.address.id]):
-            unsettled[listing.address.id] = recent
+        if recent := _record_archives(session, listing, first.archives.keys()):
             again.append(RelistedSource(listing.address, listing.ended, recent))
-    for second in list_again(again, session):
-        record_second_listing(session, second, unsettled[second.address.id])
+    for second, listing in list_again(again, session):
+        record_second_listing(session, listing, second.archives)
 
 
 def _record_archives(session: Session, listing: SourceListing, keys: Collection[ZipKey]) -> Mapping[ZipKey, ListedFile]:

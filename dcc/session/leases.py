@@ -168,7 +168,9 @@ def acquire_lease(
         connection.execute(update(_LOCK).where(_LOCK.c.id == lock_id).values(holder=None, session_id=None))
     if resumed is None:
         lock_id = _free_lock(connection, group, [lock.id for lock in locks], leases.keys() - set(own))
-        session_id = _new_session(connection, group)
+        name, centres = (None, None) if group is None else (group.name, group.text)
+        row = start_columns() | {"centre_group": name, "centres": centres}
+        session_id = insert_rows(connection, CrawlingSession.__table__, [row])[0]
     else:
         lock_id, session_id = resumed, leases[resumed].session
     _hold(connection, lock_id, session_id, holder)
@@ -203,12 +205,6 @@ def _hold(connection: Connection, lock_id: int, session_id: int, holder: str) ->
             heartbeat=func.current_timestamp(),
         )
     )
-
-
-def _new_session(connection: Connection, group: CentreGroup | None) -> int:
-    name, centres = (None, None) if group is None else (group.name, group.text)
-    of_group: dict[str, object] = {"centre_group": name, "centres": centres}
-    return insert_rows(connection, CrawlingSession.__table__, [start_columns() | of_group])[0]
 
 
 def start_columns() -> dict[str, object]:

@@ -110,8 +110,8 @@ def _files_at(path: Path) -> list[Path]:
         raise NotFoundError(f"{path} does not exist. Name an archive, a document, a table, or a directory of them.")
     if not path.is_dir():
         return [] if _lies_beside(path.name) else [path]
-    below = (file for file in path.rglob("*") if file.is_file() and _is_checked(file.name))
-    files = sorted(below, key=lambda file: file.parts)
+    below = sorted((file for file in path.rglob("*") if file.is_file()), key=lambda file: file.parts)
+    files = [file for file in below if file.name.endswith(_SUFFIXES) or converter_for(file.name) is not None]
     if not files:
         raise NotFoundError(f"{path} holds no archive, no .xml file and no table. Name the files to check.")
     return files
@@ -121,10 +121,6 @@ def _lies_beside(name: str) -> bool:
     """Whether a file lies beside an archive and is checked with it: its checksum or manifest."""
     besides = (sidecar(""), *(manifest_beside("", suffix) for suffix in MANIFEST_FORMATS))
     return any(name.endswith(suffix) and name.removesuffix(suffix).endswith(ARCHIVE_SUFFIXES) for suffix in besides)
-
-
-def _is_checked(name: str) -> bool:
-    return name.endswith(_SUFFIXES) or converter_for(name) is not None
 
 
 @dataclass

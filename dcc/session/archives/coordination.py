@@ -99,13 +99,7 @@ class AfterFailure(Enum):
 def after_failure(error: Exception, state: State, *, is_planned: bool, has_others: bool) -> AfterFailure:
     """What becomes of a job after an attempt that failed with an error, which gave it a state.
 
-    The first that applies decides. `has_others`: staging has a copy, or another one was bad.
-
-    - `is_planned`, another attempt follows: TRIES_AGAIN.
-    - The disk is full: STAYS.
-    - The archive has not the published checksum: SET_ASIDE.
-    - It is another file than listed, without `has_others`: SET_ASIDE.
-    - All else: ENDS.
+    `is_planned`: another attempt follows. `has_others`: staging has a copy, or another one was bad.
     """
     if is_planned:
         return AfterFailure.TRIES_AGAIN
@@ -185,7 +179,10 @@ class Coordinator:
                 self._plan_or_leave(job)
         while self._unfinished or self._batch:
             self._session.check()
-            self._begin_attempts()
+            for job in self._attempts.take_stranded():
+                self._plan_or_leave(job)
+            # Not many more downloads begin than arrived archives are checked.
+            self._batch.downloads.extend(self._attempts.take(lambda: self._unchecked < _MAX_UNCHECKED))
             if self._batch and (not self._unfinished or self._until_commit() <= 0):
                 yield from self._commit()
             else:
@@ -248,12 +245,6 @@ class Coordinator:
         self._batch.concluded.append(job.za_id)
         self._finish(job)
 
-    def _begin_attempts(self) -> None:
-        """Begin downloads, but not many more than arrived archives are checked."""
-        for job in self._attempts.take_stranded():
-            self._plan_or_leave(job)
-        self._batch.downloads.extend(self._attempts.take(lambda: self._unchecked < _MAX_UNCHECKED))
-
     def _started(self, event: TransferStarted) -> None:
         number = event.transfer.download_id
         job = self._transferring[number]
@@ -286,7 +277,9 @@ class Coordinator:
         job.last_failure = self._failure_of(job, error)
         if job.last_failure not in _NOT_OF_SOURCE:
             job.failed_hostings.add(hosting.id)
-        job.fetched = _outcome_of(event)
+        # An interrupted attempt may be continued only if the file is still as listed.
+        is_other = isinstance(error, FileChangedError | SizeMismatchError | ChecksumMismatchError)
+        job.fetched = AttemptOutcome.ABORTED if event.begun and not is_other else AttemptOutcome.FAILED
         self._batch.end(number, job.fetched)
         has_room = not isinstance(error, DiskFullError)
         if not has_room:
@@ -583,12 +576,6 @@ _BAD_COPIES = {
     CopyFault.DAMAGED: mark("file source {source} (MD5 {md5}, damaged)"),
     CopyFault.CHECKSUM: mark("file source {source} (MD5 {md5}, not the MD5 published)"),
 }
-
-
-def _outcome_of(failed: TransferFailed) -> AttemptOutcome:
-    """Whether an interrupted attempt may be continued: only if the file is still as listed."""
-    is_other = isinstance(failed.error, FileChangedError | SizeMismatchError | ChecksumMismatchError)
-    return AttemptOutcome.ABORTED if failed.begun and not is_other else AttemptOutcome.FAILED
 
 
 def _log_outcome(job: Job, outcome: ZipOutcome) -> None:

@@ -312,13 +312,12 @@ class SourceQueue:
     def take(self, still_wanted: Callable[[], bool]) -> list[tuple[Job, Hosting]]:
         """The submissions whose attempts may begin now; calls `still_wanted` before each."""
         taken = []
-        while self._waiting and self._may_request(self._waiting[0][0]) and still_wanted():
+        while self._waiting and still_wanted():
+            if self._queued >= MAX_QUEUED and self._waiting[0][0].key not in self._urgent:
+                break
             taken.append(self._waiting.popleft())
             self._queued += 1
         return taken
-
-    def _may_request(self, job: Job) -> bool:
-        return self._queued < MAX_QUEUED or job.key in self._urgent
 
     def take_all(self) -> list[tuple[Job, Hosting]]:
         """All waiting submissions, for other sources."""

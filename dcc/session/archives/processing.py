@@ -287,9 +287,9 @@ def _still_uploading(session: Session, addresses: Mapping[int, SourceAddress], j
             )
     looks = [RelistedSource(addresses[source], -math.inf, archives) for source, archives in listed.items()]
     uploading: set[ZipKey] = set()
-    for second in list_again(looks, session):
+    for look, second in list_again(looks, session):
         if second.error is None:
-            found = record_second_listing(session, second, listed[second.address.id])
+            found = record_second_listing(session, second, look.archives)
             session.notices += tuple(finding.message for finding in found)
             uploading |= {finding.key for finding in found if isinstance(finding.key, ZipKey)}
     return uploading

@@ -166,7 +166,11 @@ class Batch:
     def _add_downloads(self, connection: Connection, session_id: int) -> list[int]:
         if not self.downloads:
             return []
-        retries = [{"number": hosting.id} for job, hosting in self.downloads if _is_retry(job, hosting)]
+        retries = [
+            {"number": hosting.id}
+            for job, hosting in self.downloads
+            if hosting.failed_before or hosting.id in job.failed_hostings
+        ]
         if retries:
             connection.execute(_COUNT_RETRY, retries)
         hostings = [hosting.id for _, hosting in self.downloads]
@@ -191,7 +195,3 @@ def _new_document(job: Job, document: ArchiveDocument, centres: Mapping[str, int
         place=document.place,
         archives=document.archives,
     )
-
-
-def _is_retry(job: Job, hosting: Hosting) -> bool:
-    return hosting.failed_before or hosting.id in job.failed_hostings

@@ -113,7 +113,8 @@ class _Worker:
                         self._prepare(archive, connection)
                     except SourceError as error:
                         log.warning("%s is left to the session: %s", archive.key, error)
-                        if not _may_go_on(error):
+                        # After an interruption the connection may still be sending.
+                        if not isinstance(error, ChecksumMismatchError | FileMissingError):
                             return
                         continue
                     yield archive, self._bundle
@@ -155,8 +156,3 @@ class _Worker:
             for name, error in prepare_archive(self._basis, to_prepare).items():
                 log.info("%s of %s is prepared by the session: %s", name, archive.key, error)
         return {one.name.file_name: problems for one, problems in checked.documents}
-
-
-def _may_go_on(error: SourceError) -> bool:
-    """Whether the connection can be used for the next archive: after an interruption it may still be sending."""
-    return isinstance(error, ChecksumMismatchError | FileMissingError)

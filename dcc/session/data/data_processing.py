@@ -121,15 +121,16 @@ def leave_out(work: DataSession, phase: Phase) -> Iterator[ZipData]:
     if not due:
         return
     task = work.session.start_task(phase, f"Left out, for {len(due):,} documents")
-    recorder = Recorder(work, phase, due)
-    for start in range(0, len(due), _PORTION):
-        work.session.check()
-        portion = due[start : start + _PORTION]
-        if phase is Phase.DATA:
-            _accept_unchecked(work, portion)
-        for document in portion:
-            recorder.add(_left_out_result(document, phase))
-        yield from recorder.write()
+
+    def results() -> Iterator[DocumentResult]:
+        for start in range(0, len(due), _PORTION):
+            work.session.check()
+            portion = due[start : start + _PORTION]
+            if phase is Phase.DATA:
+                _accept_unchecked(work, portion)
+            yield from (_left_out_result(document, phase) for document in portion)
+
+    yield from Recorder(work, phase, due).record(results())
     work.session.finish_task(task, failed=False)
 
 

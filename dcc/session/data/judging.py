@@ -93,20 +93,21 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
     faults = len(work.faults)
     recorder = Recorder(work, Phase.DATA, due)
     left = Counter(document.key for document in due)
-    try:
+
+    def results() -> Iterator[DocumentResult]:
         for result in _check_all(work, [(document, applied[document.xml_id]) for document in due], basis):
             key = result.document.key
             left[key] -= 1
             if left[key] == 0:
                 # Before it is recorded: nobody would look for them if the session were killed in between.
                 remove_prepared_files(work.staging, key)
-            recorder.add(result)
-            if recorder.is_due:
-                yield from recorder.write()
+            yield result
+
+    try:
+        yield from recorder.record(results())
     except QcDatabaseUnreachableError:
         recorder.break_off()
         raise
-    yield from recorder.write()
     if work.with_faults:
         work.session.write(lambda connection: quarantine(connection, work.session.id, work.settings.max_faults))
     work.session.finish_task(task, failed=len(work.faults) > faults)
@@ -139,7 +140,6 @@ def _set_back(work: DataSession, uploaded: list[int], basis: JudgingBasis) -> li
 
 
 def _judge_uncounted(work: DataSession, documents: list[QcDocument], basis: JudgingBasis) -> None:
-    """Judge documents that only the QC database counts."""
     for document in documents:
         work.session.check()
         try:
@@ -276,7 +276,7 @@ def _check(work: DataSession, document: DueDocument, stored: QcDocument, basis: 
 
 
 def _unjudged(document: DueDocument, stored: QcDocument, reason: Exception) -> DocumentResult:
-    return DocumentResult(document, data_of(document, document.state, document_id=stored.id, reason=str(reason)), None)
+    return DocumentResult.of_state(document, None, document_id=stored.id, reason=str(reason))
 
 
 def _faulty(work: DataSession, document: DueDocument, stored: QcDocument, error: Exception) -> DocumentResult:
@@ -319,7 +319,6 @@ def _judge(work: DataSession, document: DueDocument, stored: QcDocument, basis: 
 
 
 def _judge_rows(work: DataSession, stored: QcDocument, basis: JudgingBasis) -> Judgement:
-    """Judge a document from the QC database."""
     return run_writing(
         work.qc, lambda connection: judge_document(connection, stored.id, load_document(connection, stored.id), basis)
     )

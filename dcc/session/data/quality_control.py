@@ -20,7 +20,7 @@ from dcc.qc.contexts.affected_runs import documents_left_out
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.contexts.states import open_documents
-from dcc.session.data.data_session import DataSession, data_of
+from dcc.session.data.data_session import DataSession
 from dcc.session.data.document_queries import QcDocument, documents_of, load_documents, load_qc_states, load_unfinished
 from dcc.session.data.judging import GONE
 from dcc.session.data.result_recorder import DocumentResult, Recorder
@@ -146,11 +146,7 @@ def _gone(connection: Connection, settling: Iterable[tuple[DueDocument, State]])
 def _record(
     work: DataSession, phase: Phase, changed: list[tuple[DueDocument, State]], stored: Mapping[int, QcDocument]
 ) -> Iterator[ZipData]:
-    recorder = Recorder(work, phase, (document for document, _ in changed))
-    for document, state in changed:
-        found = stored.get(document.xml_id)
-        data = data_of(document, state, document_id=None if found is None else found.id)
-        recorder.add(DocumentResult(document, data, state))
-        if recorder.is_due:
-            yield from recorder.write()
-    yield from recorder.write()
+    ids = {xml_id: found.id for xml_id, found in stored.items()}
+    yield from Recorder(work, phase, (document for document, _ in changed)).record(
+        DocumentResult.of_state(document, state, document_id=ids.get(document.xml_id)) for document, state in changed
+    )

@@ -9,7 +9,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Connection
 
@@ -17,7 +17,7 @@ from dcc.data_outcomes import DocumentData, ZipData
 from dcc.messages import mark
 from dcc.outcomes import Problem
 from dcc.phases import Phase, Status
-from dcc.session.data.data_session import DataSession
+from dcc.session.data.data_session import DataSession, data_of
 from dcc.session.data.document_log import add_to_log, rewrite_log
 from dcc.session.data.upload_order import DueDocument
 from dcc.tracker import progress
@@ -49,6 +49,11 @@ class DocumentResult:
     seconds: float = 0.0
     notices: Sequence[NewNotice] = ()
     noted: Sequence[Problem] = ()
+
+    @classmethod
+    def of_state(cls, document: DueDocument, state: State | None, **more: Any) -> DocumentResult:
+        """The result of a document that gets a state, or (None) keeps its own; `more` are fields of its outcome."""
+        return cls(document, data_of(document, state or document.state, **more), state)
 
 
 class Recorder:
@@ -86,6 +91,14 @@ class Recorder:
         self._running.pop(result.document.xml_id, None)
         self._shown.discard(result.document.xml_id)
         self._batch.append(result)
+
+    def record(self, results: Iterable[DocumentResult]) -> Iterator[ZipData]:
+        """Add results as they come, and write them now and then; yields the submissions that are complete."""
+        for result in results:
+            self.add(result)
+            if self.is_due:
+                yield from self.write()
+        yield from self.write()
 
     @property
     def is_due(self) -> bool:

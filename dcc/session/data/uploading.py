@@ -151,9 +151,7 @@ class Uploader:
 
 def failed_upload(document: DueDocument, error: DccError) -> DocumentResult:
     """The result of a document that could not be applied: the QC database has nothing of it."""
-    return DocumentResult(
-        document, data_of(document, UPLOAD_FAILED, reason=str(error)), UPLOAD_FAILED, [Problem.of(error)]
-    )
+    return replace(DocumentResult.of_state(document, UPLOAD_FAILED, reason=str(error)), problems=[Problem.of(error)])
 
 
 def _notices(document: DueDocument, applied: AppliedDocument) -> list[NewNotice]:
@@ -244,25 +242,18 @@ def _older(work: DataSession, due: Sequence[DueDocument], held: Set[int]) -> dic
 
 
 def _changes(document: DueDocument) -> bool:
-    """Whether it edits or deletes."""
     return document.key.action is not Action.ADD
 
 
 def _waiting(document: DueDocument, older: OlderArchive) -> DocumentResult:
-    return DocumentResult(
-        document, data_of(document, NOT_UPLOADED, reason=older.message, waits_for=older.key), NOT_UPLOADED
-    )
+    return DocumentResult.of_state(document, NOT_UPLOADED, reason=older.message, waits_for=older.key)
 
 
-def _record_waiting(work: DataSession, waiting: Sequence[DocumentResult]) -> list[ZipData]:
+def _record_waiting(work: DataSession, waiting: Sequence[DocumentResult]) -> Iterator[ZipData]:
     """Show that documents wait for older archives, and report it once for each centre."""
-    documents = [one.document for one in waiting]
-    recorder = Recorder(work, Phase.UPLOAD, documents)
-    for one in waiting:
-        recorder.add(one)
     for (centre, older), count in Counter((one.document.centre, one.data.waits_for) for one in waiting).items():
         log.warning("%d documents of %s wait for %s, which is older and unfinished", count, centre, older)
-    return recorder.write()
+    yield from Recorder(work, Phase.UPLOAD, [one.document for one in waiting]).record(waiting)
 
 
 class _Upload:
@@ -303,9 +294,7 @@ class _Upload:
             self._work.session.check()
             if _changes(group[0]) and group[0].za_id in self._held:
                 # What is held would replace what is newer; and animals to delete would still have their experiments.
-                self.recorder.add(
-                    DocumentResult(group[0], data_of(group[0], NOT_UPLOADED, reason=_AFTER_HELD), NOT_UPLOADED)
-                )
+                self.recorder.add(DocumentResult.of_state(group[0], NOT_UPLOADED, reason=_AFTER_HELD))
                 continue
             waiting = self._waiting_among(group)
             for document in group:
@@ -372,7 +361,7 @@ class _Upload:
     def _apply_one(self, document: DueDocument) -> DocumentResult:
         with logging_about(zip_action=document.key, centre=document.centre, document=document.name.file_name):
             if document.za_id in self.lost:
-                return _untouched(document, self.lost[document.za_id])
+                return DocumentResult.of_state(document, None, reason=self.lost[document.za_id])
             stored = self._applied.get(document.xml_id)
             try:
                 if stored is not None and stored.state is DocumentState.REFUSED:
@@ -381,7 +370,7 @@ class _Upload:
             except StagedDocumentLostError as error:
                 self.lost[document.za_id] = str(error)
                 _download_again(self._work, document, error)
-                return _untouched(document, str(error))
+                return DocumentResult.of_state(document, None, reason=str(error))
             except STOPPING:
                 raise
             except DccError as error:
@@ -393,10 +382,6 @@ class _Upload:
 
 def _turn(document: DueDocument) -> tuple[date, int, int]:
     return (*document.moment, ACTION_IDS[document.key.action])
-
-
-def _untouched(document: DueDocument, reason: str) -> DocumentResult:
-    return DocumentResult(document, data_of(document, document.state, reason=reason), None)
 
 
 def _download_again(work: DataSession, document: DueDocument, error: StagedDocumentLostError) -> None:

@@ -221,7 +221,8 @@ def receive(
         except NotModified:
             if earlier is None:
                 raise
-            return _unchanged(staging.archive(key), earlier)
+            path, size, md5, same = staging.archive(key), earlier.size_bytes, earlier.md5, earlier.validators
+            return ReceivedArchive(path, size, md5, 0.0, resumed=False, is_sent=False, validators=same)
         path = staging.finish_part(key)
     seconds, validators = time.monotonic() - began, connection.validators()
     return ReceivedArchive(path, sink.received, md5, seconds, resumed=offset > 0, validators=validators)
@@ -251,13 +252,6 @@ def _fetch_rest(
                 modified=hosting.modified,
             )
     sink.end()
-
-
-def _unchanged(path: Path, earlier: EarlierCopy) -> ReceivedArchive:
-    """The earlier copy, which the source has still and staging holds."""
-    return ReceivedArchive(
-        path, earlier.size_bytes, earlier.md5, 0.0, resumed=False, is_sent=False, validators=earlier.validators
-    )
 
 
 class _EnoughError(Exception):

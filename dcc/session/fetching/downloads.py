@@ -115,10 +115,6 @@ def _utc_now() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None)
 
 
-def _bytes_of(item: Transfer) -> int | None:
-    return item.hosting.size_bytes
-
-
 class PrefetchedArchives(Protocol):
     """Archives that workers have fetched."""
 
@@ -150,7 +146,7 @@ class SourceDownloads:
         self.address = address
         settings = settings.for_protocol(address.protocol)
         self._settings, self._staging, self._allowance, self._tell = settings, staging, allowance, tell
-        self._transfers = TransferQueue[Transfer](settings.downloads_per_source, _bytes_of)
+        self._transfers = TransferQueue[Transfer](settings.downloads_per_source, lambda item: item.hosting.size_bytes)
         self._speed_limits = SpeedLimits.from_settings(settings)
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()

@@ -165,10 +165,13 @@ class DownloadSlots:
         """Take a slot, if it is the first in the queue and there is room."""
         with self._lock:
             slot.turn.clear()
-            if self._line[0] is not slot or self._moving() >= self._slots:
+            now = time.monotonic()
+            for taken in self._taken:
+                taken.look(now)
+            if self._line[0] is not slot or sum(not taken.slow for taken in self._taken) >= self._slots:
                 return False
             self._line.popleft()
-            slot.looked = time.monotonic()
+            slot.looked = now
             self._taken.append(slot)
             self._call_first()
             return True
@@ -176,12 +179,6 @@ class DownloadSlots:
     def _call_first(self) -> None:
         if self._line:
             self._line[0].turn.set()
-
-    def _moving(self) -> int:
-        now = time.monotonic()
-        for slot in self._taken:
-            slot.look(now)
-        return sum(not slot.slow for slot in self._taken)
 
 
 _FRESH_SECONDS = 30.0
