@@ -72,24 +72,6 @@ def test_every_entry_is_accounted_for(tmp_path: Path) -> None:
     }
 
 
-def test_documents_are_in_processing_order(tmp_path: Path) -> None:
-    names = [
-        "J.2013-10-31.2.experiment.impc.xml",
-        "J.2013-10-30.9.experiment.impc.xml",
-        "J.2013-10-31.10.specimen.impc.xml",
-        "J.2013-10-31.2.specimen.impc.xml",
-        "H.2013-10-31.2.specimen.impc.xml",
-    ]
-    found = extract(make_zip(tmp_path, dict.fromkeys(names, b"<a/>")))
-    assert [document.name.file_name for document in found.documents] == [
-        "H.2013-10-31.2.specimen.impc.xml",
-        "J.2013-10-31.2.specimen.impc.xml",
-        "J.2013-10-31.10.specimen.impc.xml",
-        "J.2013-10-30.9.experiment.impc.xml",
-        "J.2013-10-31.2.experiment.impc.xml",
-    ]
-
-
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_all_usual_compression_methods_are_read(tmp_path: Path, method: int) -> None:
     """Documents come with their size and checksum."""

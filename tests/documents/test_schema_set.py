@@ -9,6 +9,7 @@ from dcc.documents.schema_set import OWN_SCHEMAS, SCHEMA_FILES, SchemaSet
 from dcc.documents.validation import validate_document
 from dcc.errors import ConfigurationError
 from dcc.naming import DocumentKind
+from dcc.outcomes import Problem
 
 PROCEDURE = SCHEMA_FILES[DocumentKind.EXPERIMENT]
 
@@ -23,6 +24,14 @@ def change(xsd_dir: Path, name: str, old: str, new: str) -> None:
     text = path.read_text("utf-8")
     assert old in text
     path.write_text(text.replace(old, new), "utf-8")
+
+
+def problems_of(folder: Path, schemas: SchemaSet, centre: str) -> list[Problem]:
+    """The problems of a document with a `centre` of such attributes, on its second line."""
+    namespace = "http://www.mousephenotype.org/dcc/exportlibrary/datastructure/core/procedure"
+    path = folder / "document.xml"
+    path.write_text(f'<centreProcedureSet xmlns="{namespace}">\n<centre {centre} pipeline="p"/>\n</centreProcedureSet>')
+    return validate_document(path, DocumentKind.EXPERIMENT, schemas, max_errors=9, max_tree_bytes=999)
 
 
 def test_the_platforms_own_schemas_are_the_default() -> None:
@@ -43,17 +52,9 @@ def test_the_fingerprint_tells_schemas_apart(xsd_dir: Path) -> None:
 
 def test_an_installations_own_schemas_decide(xsd_dir: Path, tmp_path: Path) -> None:
     change(xsd_dir, "common_definition.xsd", '"Bcm"', '"Elsewhere"')
-    namespace = "http://www.mousephenotype.org/dcc/exportlibrary/datastructure/core/procedure"
-    path = tmp_path / "document.xml"
-    path.write_text(
-        f'<centreProcedureSet xmlns="{namespace}"><centre centreID="Elsewhere" pipeline="p" project="x"/>'
-        "</centreProcedureSet>"
-    )
-    verdicts = [
-        validate_document(path, DocumentKind.EXPERIMENT, schemas, max_errors=9, max_tree_bytes=999)
-        for schemas in (SchemaSet.load(), SchemaSet.load(xsd_dir))
-    ]
-    assert [len(problems) for problems in verdicts] == [1, 0]
+    centre = 'centreID="Elsewhere" project="x"'
+    assert len(problems_of(tmp_path, SchemaSet.load(), centre)) == 1
+    assert problems_of(tmp_path, SchemaSet.load(xsd_dir), centre) == []
 
 
 def test_other_roots_are_those_of_the_installations_schemas(xsd_dir: Path, tmp_path: Path) -> None:
@@ -82,14 +83,7 @@ def test_rules_that_only_an_installation_has_are_explained_too(xsd_dir: Path, tm
         '<xs:attribute name="project" use="required"><xs:simpleType><xs:restriction base="xs:string">'
         f"{facet}</xs:restriction></xs:simpleType></xs:attribute>",
     )
-    path = tmp_path / "document.xml"
-    namespace = "http://www.mousephenotype.org/dcc/exportlibrary/datastructure/core/procedure"
-    path.write_text(
-        f'<centreProcedureSet xmlns="{namespace}">\n<centre centreID="J" pipeline="p" project="{value}"/>\n'
-        "</centreProcedureSet>"
-    )
-    schemas = SchemaSet.load(xsd_dir)
-    (problem,) = validate_document(path, DocumentKind.EXPERIMENT, schemas, max_errors=9, max_tree_bytes=999)
+    (problem,) = problems_of(tmp_path, SchemaSet.load(xsd_dir), f'centreID="J" project="{value}"')
     assert problem.message == f'Attribute "project" of <centre> is "{value}"; expected {expected}. In centre "J".'
     assert (problem.line, problem.column) == (2, 1)
 

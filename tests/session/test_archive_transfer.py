@@ -28,30 +28,24 @@ def staging(tmp_path: Path) -> Staging:
 
 
 class TestReceiving:
-    def test_an_archive_arrives_under_its_name_with_its_size(self, staging: Staging) -> None:
-        received = receive(FakeConnection(), transfer_of(), staging, ignore)
+    @pytest.mark.parametrize("content", [CONTENT, b""], ids=["some bytes", "empty"])
+    def test_an_archive_arrives_under_its_name_with_its_size(self, staging: Staging, content: bytes) -> None:
+        received = receive(FakeConnection(content), transfer_of(len(content)), staging, ignore)
         assert received.path == staging.archive(KEY)
-        assert received.path.read_bytes() == CONTENT
-        assert (received.size_bytes, received.md5, received.resumed) == (len(CONTENT), None, False)
+        assert received.path.read_bytes() == content
+        assert (received.size_bytes, received.md5, received.resumed) == (len(content), None, False)
         assert [path.name for path in received.path.parent.iterdir()] == [KEY.file_name]
 
-    def test_an_empty_archive_arrives_too(self, staging: Staging) -> None:
-        received = receive(FakeConnection(b""), transfer_of(0), staging, ignore)
-        assert (received.size_bytes, received.path.read_bytes()) == (0, b"")
-
-    def test_too_few_bytes_are_no_success_and_nothing_stays(self, staging: Staging) -> None:
-        """A transfer cut short counted as success."""
-        half = CONTENT[: len(CONTENT) // 2]
-        with pytest.raises(SizeMismatchError, match=r"5,120 bytes arrived where 10,240 were listed"):
-            receive(FakeConnection(half), transfer_of(), staging, ignore)
-        assert list((staging.root / "add").iterdir()) == []
-
-    def test_too_many_bytes_are_cut_off_and_nothing_stays(self, staging: Staging) -> None:
+    @pytest.mark.parametrize(("content", "most"), [(CONTENT[: len(CONTENT) // 2], 6), (CONTENT * 1_000, 11)])
+    def test_too_few_or_too_many_bytes_are_no_success_and_nothing_stays(
+        self, staging: Staging, content: bytes, most: int
+    ) -> None:
+        """No more than one block beyond what was listed is received."""
         blocks = []
-        endless = FakeConnection(CONTENT * 1_000, before_block=lambda: blocks.append(1))
+        connection = FakeConnection(content, before_block=lambda: blocks.append(1))
         with pytest.raises(SizeMismatchError, match=r"bytes arrived where 10,240 were listed"):
-            receive(endless, transfer_of(), staging, ignore)
-        assert len(blocks) == 11, "no more than one block beyond what was listed"
+            receive(connection, transfer_of(), staging, ignore)
+        assert len(blocks) == most
         assert list((staging.root / "add").iterdir()) == []
 
     def test_the_centre_s_checksum_is_asked_for_where_there_is_one(self, staging: Staging) -> None:
@@ -119,31 +113,25 @@ class TestResuming:
         assert not staging.archive(KEY).exists()
 
     @pytest.mark.parametrize(
-        "second",
+        ("second", "content"),
         [
-            transfer_of(len(CONTENT), modified=MODIFIED + 1),
-            transfer_of(len(CONTENT), source_id=2),
-            transfer_of(len(CONTENT), modified=None),
-            transfer_of(None),
+            (transfer_of(len(CONTENT), modified=MODIFIED + 1), CONTENT),
+            (transfer_of(len(CONTENT), source_id=2), CONTENT),
+            (transfer_of(len(CONTENT), modified=None), CONTENT),
+            (transfer_of(None), CONTENT),
+            (transfer_of(len(CONTENT) + 4), CONTENT + b"more"),
         ],
-        ids=["time", "source", "unknown time", "unknown size"],
+        ids=["time", "source", "unknown time", "unknown size", "size"],
     )
     def test_what_may_be_another_archive_is_fetched_from_its_beginning(
-        self, second: Transfer, staging: Staging
+        self, second: Transfer, content: bytes, staging: Staging
     ) -> None:
         self._break_off(staging, transfer_of())
-        connection = FakeConnection()
+        connection = FakeConnection(content)
         received = receive(connection, second, staging, ignore)
         assert connection.fetched == [0]
         assert not received.resumed
-        assert received.path.read_bytes() == CONTENT
-
-    def test_another_size_is_another_archive(self, staging: Staging) -> None:
-        self._break_off(staging, transfer_of())
-        longer = CONTENT + b"more"
-        connection = FakeConnection(longer)
-        assert receive(connection, transfer_of(len(longer)), staging, ignore).path.read_bytes() == longer
-        assert connection.fetched == [0]
+        assert received.path.read_bytes() == content
 
     def test_a_resumed_archive_with_the_wrong_checksum_is_fetched_whole_the_next_time(self, staging: Staging) -> None:
         self._break_off(staging, transfer_of())

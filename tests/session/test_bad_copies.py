@@ -8,6 +8,7 @@ from collections.abc import Callable
 from itertools import product
 
 import pytest
+from sqlalchemy import select
 
 from dcc.cli.demo import submissions
 from dcc.cli.shell.error_advice import explanations
@@ -20,11 +21,11 @@ from dcc.reports.submissions.model import Outcome
 from dcc.sources.folder import LocalConnection
 from dcc.tracker import progress
 from dcc.tracker.hostings.retries import unavailable_error
-from dcc.tracker.models import Reopening
+from dcc.tracker.models import FileSourceHasZip, Reopening
 from dcc.tracker.register import delegations
 from dcc.vocabulary import Actor
 from tests.support import dying_session
-from tests.support.asking import in_reading, in_writing
+from tests.support.asking import in_reading, in_writing, value_in
 from tests.support.databases import only_sqlite
 from tests.support.installations import MODIFIED, Fetches, Folder, Installation, growing, md5, specimens
 from tests.support.prepared_processes import run_dying
@@ -220,6 +221,9 @@ def test_a_bad_copy_is_not_fetched_again_until_its_listing_changes(
     folder.put(KEY, GOOD, modified=MODIFIED + 60)
     assert installation.run_session().zips[KEY].succeeded
     assert fetches.folders == ["centre", "centre"]
+    # What counts as a retry is an attempt after one that failed; an archive that was bad is no failed download.
+    assert installation.process_again(KEY).zips[KEY].succeeded
+    assert value_in(installation.tracker, select(FileSourceHasZip.num_retries)) == 0
 
 
 def encrypted() -> bytes:
@@ -292,10 +296,8 @@ def test_a_retry_of_a_bad_archive_advises_the_command_that_takes_a_good_one(
 
 @pytest.mark.parametrize(
     "correct",
-    [
-        pytest.param(lambda folder: publish(folder, OTHER), id="corrected"),
-        pytest.param(lambda folder: (folder.path / f"{KEY}.md5").unlink(), id="removed"),
-    ],
+    [lambda folder: publish(folder, OTHER), lambda folder: (folder.path / f"{KEY}.md5").unlink()],
+    ids=["corrected", "removed"],
 )
 def test_a_checksum_that_is_corrected_lets_the_copy_be_fetched_again(
     installation: Installation, folder: Folder, fetches: Fetches, correct: Callable[[Folder], None]

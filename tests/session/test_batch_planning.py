@@ -42,32 +42,24 @@ def rounds(waiting: list[PlannedZip], rates: dict[int, float], connections: int)
 
 
 @given(archives(60), RATES, st.integers(1, 4))
-def test_every_archive_is_in_one_batch_in_its_order(
+def test_every_archive_is_in_one_batch_in_its_order_and_no_batch_is_more_than_one_worker_should_have(
     waiting: list[PlannedZip], rates: dict[int, float], connections: int
 ) -> None:
-    batches = [batch for some in rounds(waiting, rates, connections) for batch in some]
     given_out: dict[int, list[Hosting]] = {source: [] for source in (1, 2, 3)}
-    for batch in batches:
-        assert batch.archives
-        given_out[batch.source_id] += [archive.hosting for archive in batch.archives]
-    for source, hostings in given_out.items():
-        assert hostings == [
-            one.hostings[0] for one in waiting if one.hostings[0].bad is None and one.hostings[0].source_id == source
-        ]
-
-
-@given(archives(60), RATES, st.integers(1, 4))
-def test_no_batch_is_more_than_one_worker_should_have(
-    waiting: list[PlannedZip], rates: dict[int, float], connections: int
-) -> None:
     for batches in rounds(waiting, rates, connections):
         assert max(Counter(batch.source_id for batch in batches).values()) <= connections
         for batch in batches:
+            assert batch.archives
+            given_out[batch.source_id] += [archive.hosting for archive in batch.archives]
             # One that is too large by itself has a batch of its own.
             if len(batch.archives) > 1:
                 rate = rates.get(batch.source_id, planning._UNKNOWN_RATE)
                 assert sum(archive.expected_seconds(rate) for archive in batch.archives) <= BATCH_SECONDS + 1e-6
                 assert sum(archive.hosting.size_bytes or 0 for archive in batch.archives) <= MAX_BYTES
+    for source, hostings in given_out.items():
+        assert hostings == [
+            one.hostings[0] for one in waiting if one.hostings[0].bad is None and one.hostings[0].source_id == source
+        ]
 
 
 def test_batches_of_a_known_source_are_about_half_a_minute() -> None:

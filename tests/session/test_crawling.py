@@ -42,12 +42,13 @@ def crawl(installation: Installation) -> SessionResult:
     return result
 
 
+@pytest.mark.both_databases
 def test_the_three_directories_give_three_actions_and_all_else_is_left_aside_and_counted(
     installation: Installation,
 ) -> None:
     folder, other = installation.add_folder(), installation.add_folder(name="other")
-    for action in Action:
-        folder.put(f"{action}/{FIRST}")
+    for size, action in enumerate(Action, 1):
+        folder.put(f"{action}/{FIRST}", b"x" * 20 * size)
     (folder.path / "add" / "old.impc.zip").mkdir()
     (folder.path / "add" / "notes.txt").write_text("hello")
     other.put(f"edit/{SECOND}")
@@ -59,6 +60,10 @@ def test_the_three_directories_give_three_actions_and_all_else_is_left_aside_and
     assert installation.count(ZipFile) == 2
     assert (found.listed, found.ignored) == (3, 2)
     assert {name for name, _ in found.ignored_examples} == {"add/old.impc.zip", "add/notes.txt"}
+    # Archives of one name have their own sizes.
+    listed = [entry for entry in in_reading(installation.tracker, find_zips) if entry.file_name == FIRST]
+    sizes = {entry.action: entry.size_bytes for entry in listed}
+    assert sizes == {action: 20 * size for size, action in enumerate(Action, 1)}
     # That it has no other directories is no fault.
     assert (crawls[other.source_id].outcome, crawls[other.source_id].listed) == ("ok", 1)
 
@@ -166,18 +171,6 @@ def test_a_new_archive_of_unusual_size_is_noticed(installation: Installation) ->
     # One odd archive does not make others of its size usual.
     folder.put("add/H.2013-11-02.25.impc.zip", b"x" * 10_500)
     assert len(crawl(installation).crawls[folder.source_id].findings) == 1
-
-
-@pytest.mark.both_databases
-def test_archives_of_one_name_under_two_actions_have_their_own_sizes(installation: Installation) -> None:
-    folder = installation.add_folder()
-    sizes = {Action.ADD: 1_000, Action.EDIT: 20}
-    for action, size in sizes.items():
-        folder.put(f"{action}/{FIRST}", b"x" * size)
-    folder.put(f"delete/{SECOND}", b"x" * 30)
-    crawl(installation)
-    listed = in_reading(installation.tracker, find_zips)
-    assert {entry.action: entry.size_bytes for entry in listed} == sizes | {Action.DELETE: 30}
 
 
 def test_a_date_in_the_future_in_a_name_is_noted_and_the_archive_processed(installation: Installation) -> None:

@@ -13,12 +13,11 @@ from dcc.reports.submissions.sentences import next_sentences
 from dcc.session.data import corrections
 from dcc.session.data.corrections import plan_submission, recheck
 from dcc.session.data.quality_control import QcResult, update_qc_states
-from dcc.tracker.decisions import DecisionKind, record_decisions, revoke
 from dcc.tracker.hostings.changed_archives import loaded_zips
 from dcc.tracker.models import DocumentReopening
 from dcc.tracker.register.delegations import find_archive
 from dcc.vocabulary import ContextState
-from tests.support.asking import execute_in, in_both, in_reading, in_writing, rows_in
+from tests.support.asking import execute_in, in_both, rows_in
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.prepared_installations import PreparedInstallations
 
@@ -186,7 +185,14 @@ def test_animals_are_deleted_after_their_experiments_are_confirmed(data: DataIns
     assert data.states()[delete] == "qc done"
 
 
-def test_what_was_confirmed_and_not_applied_is_applied_by_the_next_session(held: DataInstallation) -> None:
+def test_nothing_is_confirmed_that_is_not_held_or_without_a_reason_and_what_was_not_applied_is_by_the_next_session(
+    held: DataInstallation,
+) -> None:
+    with pytest.raises(NotFoundError):
+        confirm(held, ZIP)
+    with pytest.raises(ConfigurationError):
+        held.confirm(EDIT, author="someone", reason=" ")
+    assert held.documents()[EDITED] == "upload pending"
     staged = held.settings.staging_directory / f"{EDIT}.contents" / EDITED
     kept = staged.read_bytes()
     staged.unlink()
@@ -195,14 +201,6 @@ def test_what_was_confirmed_and_not_applied_is_applied_by_the_next_session(held:
     staged.write_bytes(kept)
     held.take_up()
     assert held.documents()[EDITED] == "qc done"
-
-
-def test_nothing_is_confirmed_that_is_not_held_or_without_a_reason(held: DataInstallation) -> None:
-    with pytest.raises(NotFoundError):
-        confirm(held, ZIP)
-    with pytest.raises(ConfigurationError):
-        held.confirm(EDIT, author="someone", reason=" ")
-    assert held.documents()[EDITED] == "upload pending"
 
 
 def test_what_is_held_of_a_withdrawn_submission_cannot_be_confirmed_any_more(held: DataInstallation) -> None:
@@ -228,16 +226,13 @@ def test_what_waits_on_hold_can_be_planned_and_withdrawn_and_not_confirmed(held:
     held.put(EDIT, specimens("2013-11-01.1"), experiments("2013-11-01.1"))
     held.run()
     assert held.documents()[LATER_EXPERIMENTS] == "upload pending"
-    za_ids = [in_reading(held.tracker, find_archive, key_of(EDIT)).za_id]
-    in_writing(
-        held.tracker, record_decisions, DecisionKind.HOLD, za_ids, by="someone", reason="The centre asks to wait."
-    )
+    held.hold(EDIT)
     plans = plan_submission(held.tracker, held.qc, held.settings, key_of(EDIT))
     assert [plan.file_name for plan in plans] == [EDITED, LATER_EXPERIMENTS]
     with pytest.raises(ConfigurationError, match=f"{EDIT} is on hold. Release it first: dcc release {EDIT}"):
         confirm(held)
     held.withdraw(EDIT, **WHO)
-    in_writing(held.tracker, revoke, za_ids, DecisionKind.HOLD, by="someone")
+    held.hold(EDIT, is_held=False)
     held.take_up()
     assert {held.documents()[name] for name in (EDITED, LATER_EXPERIMENTS)} == {"upload cancelled"}
 

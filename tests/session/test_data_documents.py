@@ -41,10 +41,6 @@ def submissions(draw: st.DrawFn) -> list[DueDocument]:
     return documents
 
 
-def moment(document: DueDocument) -> tuple[date, int]:
-    return document.name.created, document.name.inc
-
-
 @given(submissions())
 def test_documents_of_a_kind_go_by_date_then_increment_then_centre(documents: list[DueDocument]) -> None:
     """Of experiments this holds for each centre: deletions may call some forward."""
@@ -54,25 +50,18 @@ def test_documents_of_a_kind_go_by_date_then_increment_then_centre(documents: li
     for centre in "HJ":
         own = [one for one in ordered if one.name.kind is DocumentKind.EXPERIMENT and one.name.centre == centre]
         assert own == sorted(own, key=lambda one: one.upload_order)
-
-
-@given(submissions())
-def test_experiments_follow_all_specimens_but_those_before_a_deletion_of_specimens(
-    documents: list[DueDocument],
-) -> None:
-    """With its one exception."""
-    ordered = in_order_of_upload(documents)
+    # Experiments follow all specimens, but for those before a deletion of specimens.
     for place, document in enumerate(ordered):
         before, after = ordered[:place], ordered[place + 1 :]
         if document.takes_away_specimens:
             experiments = [one for one in after if one.name.kind is DocumentKind.EXPERIMENT]
             late = [one for one in experiments if one.name.centre == document.name.centre]
-            assert all(moment(one) > moment(document) for one in late)
+            assert all(one.moment > document.moment for one in late)
         if document.name.kind is DocumentKind.EXPERIMENT and any(
             one.name.kind is DocumentKind.SPECIMEN for one in after
         ):
             causes = [one for one in after if one.takes_away_specimens and one.name.centre == document.name.centre]
-            assert any(moment(one) >= moment(document) for one in causes)
+            assert any(one.moment >= document.moment for one in causes)
             assert all(
                 one.upload_order < min(cause.upload_order for cause in causes)
                 for one in before
@@ -121,19 +110,9 @@ class Archive:
     def download(self, *states: State, name: str | None = None) -> list[int]:
         download = seed_download(self.tracker, self.seeded.hosting_id, EXTRACTED)
         kinds = ("specimen", "experiment")
-        rows = [
-            NewDocument(
-                download,
-                name or f"{self.stem}.{kind}.impc.xml",
-                None,
-                None,
-                None,
-                10,
-                "0" * 32,
-                State(Phase.XSD, Status.PENDING),
-            )
-            for kind, _ in zip(kinds, states, strict=False)
-        ]
+        names = [name or f"{self.stem}.{kind}.impc.xml" for kind, _ in zip(kinds, states, strict=False)]
+        rest = None, None, None, 10, "0" * 32, State(Phase.XSD, Status.PENDING)
+        rows = [NewDocument(download, each, *rest) for each in names]
         with writing(self.tracker) as connection:
             ids = progress.add_documents(connection, rows)
             progress.reopen_documents(connection, dict(zip(ids, states, strict=True)), "test", "As wanted.")

@@ -256,7 +256,9 @@ class TestStopping:
         assert sum(len(connection.fetched) for _, connection in sources.connections) == 2
 
 
-def test_fetching_loads_no_database() -> None:
-    program = "import sys, dcc.session.fetching.downloads; print('sqlalchemy' in sys.modules)"
+@pytest.mark.parametrize("module", ["dcc.session.fetching.downloads", "dcc.session.prepare.archive_checks"])
+def test_fetching_and_checking_load_no_database_and_checking_no_settings(module: str) -> None:
+    program = f"import sys, {module}; print(*{{name.partition('.')[0] for name in sys.modules}})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+    unwanted = {"sqlalchemy"} if "fetching" in module else {"sqlalchemy", "pydantic", "paramiko"}
+    assert not unwanted & set(done.stdout.split())

@@ -9,7 +9,6 @@ from dcc.qc import models
 from dcc.reports.submissions.collecting import collect_centre, collect_submission
 from dcc.reports.submissions.model import Outcome
 from dcc.tracker import progress
-from dcc.tracker.decisions import DecisionKind, record_decisions, revoke
 from dcc.tracker.queries.zip_action_lists import held_documents
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.register.delegations import find_archive
@@ -62,17 +61,29 @@ def test_the_newer_change_waits_for_the_decision_and_stands_after_it(careful: Da
     told = careful.run().document(LATER_DOCUMENT, Phase.UPLOAD)
     assert (told.waits_for, told.held) == (key_of(HELD), False)
     assert "waits to be confirmed" in (told.reason or "")
-    careful.run()
-    assert (careful.states()[HELD], careful.states()[LATER]) == (WAITING, WAITING)
+    for keys in (None, [LATER]):
+        careful.take_up(keys=keys)
+        assert (careful.states()[HELD], careful.states()[LATER]) == (WAITING, WAITING)
     careful.confirm(HELD, **WHO)
     careful.run()
     assert WAITING not in careful.states().values()
     assert sorted(archives_of_animals(careful).values()) == [HELD, HELD, LATER]
 
 
-def test_it_is_taken_when_the_held_one_is_withdrawn(careful: DataInstallation) -> None:
+def test_the_centre_and_the_wrangler_are_told_and_it_is_taken_when_the_held_one_is_withdrawn(
+    careful: DataInstallation,
+) -> None:
     hold_and_change_later(careful)
     careful.run()
+    report = in_reading(careful.tracker, collect_submission, None, key_of(LATER), careful.settings)
+    centre = in_reading(careful.tracker, collect_centre, None, "H", careful.settings)
+    assert report.outcome is Outcome.IN_ORDER
+    outcomes = {str(one.key): one.outcome for one in centre.zips if one.key in (key_of(HELD), key_of(LATER))}
+    assert outcomes == {HELD: Outcome.HELD, LATER: Outcome.IN_ORDER}
+    assert told_to_wait(careful, LATER) == [
+        f"It waits for {HELD}, an older archive of centre H that waits to be confirmed: applied later, that one would "
+        "replace what is newer. The session after the decision takes this one."
+    ]
     careful.withdraw(HELD, **WHO)
     careful.run()
     assert sorted(archives_of_animals(careful).values()) == [ADD, ADD, LATER]
@@ -112,13 +123,6 @@ def test_it_does_not_wait_for_what_was_held_of_a_former_content(careful: DataIns
     careful.put(LATER, specimens("2013-11-02.1", mice=1))
     careful.run()
     assert sorted(archives_of_animals(careful).values()) == [ADD, ADD, LATER]
-
-
-def test_it_waits_in_a_session_of_itself_alone(careful: DataInstallation) -> None:
-    hold_and_change_later(careful)
-    careful.run()
-    careful.take_up(keys=[LATER])
-    assert careful.states()[LATER] == WAITING
 
 
 def test_what_is_confirmed_while_the_upload_is_left_out_is_applied_and_goes_on(careful: DataInstallation) -> None:
@@ -185,16 +189,13 @@ def test_younger_changes_and_additions_of_what_is_there_wait_for_an_older_archiv
     careful.put(HELD, specimens("2013-11-01.1", mice=1))
     careful.base.run_session()
     younger = [LATER, "add/H.2013-11-03.1.impc.zip"]
-    za_ids = [in_reading(careful.tracker, find_archive, key_of(HELD)).za_id]
-    in_writing(
-        careful.tracker, record_decisions, DecisionKind.HOLD, za_ids, by="wrangler", reason="Harwell asks to wait"
-    )
+    careful.hold(HELD)
     careful.put(LATER, specimens("2013-11-02.1", mice=1))
     careful.put(younger[1], specimens("2013-11-03.1", mice=1))
     careful.run()
     assert [careful.states()[key] for key in (HELD, *younger)] == ["xsd done", WAITING, WAITING]
     assert [" that is on hold: " in message for message in told_to_wait(careful, LATER)] == [True]
-    in_writing(careful.tracker, revoke, za_ids, DecisionKind.HOLD, by="wrangler")
+    careful.hold(HELD, is_held=False)
     careful.run()
     assert sorted(archives_of_animals(careful).values()) == [ADD, ADD, LATER]
     assert careful.states()[younger[1]] == "upload failed"
@@ -207,16 +208,13 @@ def test_younger_changes_wait_for_the_other_documents_of_a_failed_archive_on_hol
     careful.put(HELD, specimens("2013-11-01.1", mice=1), {name: document.replace(b"gender=", b"sex=")})
     careful.base.run_session()
     assert careful.states()[HELD] == "xsd failed"
-    za_ids = [in_reading(careful.tracker, find_archive, key_of(HELD)).za_id]
-    in_writing(
-        careful.tracker, record_decisions, DecisionKind.HOLD, za_ids, by="wrangler", reason="Harwell asks to wait"
-    )
+    careful.hold(HELD)
     (careful.folder.path / HELD).unlink()
     careful.put(LATER, specimens("2013-11-02.1", mice=1))
     careful.run()
     assert (careful.states()[HELD], careful.states()[LATER]) == ("xsd failed", WAITING)
     assert [" that is on hold: " in message for message in told_to_wait(careful, LATER)] == [True]
-    in_writing(careful.tracker, revoke, za_ids, DecisionKind.HOLD, by="wrangler")
+    careful.hold(HELD, is_held=False)
     careful.run()
     assert (careful.states()[HELD], careful.states()[LATER]) == ("xsd failed", "qc done")
     assert sorted(archives_of_animals(careful).values()) == [ADD, ADD, LATER]
@@ -247,19 +245,3 @@ def test_additions_older_changes_and_other_centres_do_not_wait(careful: DataInst
     careful.put(older, specimens("2013-10-31.3", mice=1))
     careful.run()
     assert {key for key, state in careful.states().items() if not state.startswith("qc")} == {HELD}
-
-
-def test_the_centre_and_the_wrangler_are_told(careful: DataInstallation) -> None:
-    hold_and_change_later(careful)
-    careful.run()
-    report = in_reading(careful.tracker, collect_submission, None, key_of(LATER), careful.settings)
-    centre = in_reading(careful.tracker, collect_centre, None, "H", careful.settings)
-    assert report.outcome is Outcome.IN_ORDER
-    assert {one.outcome: str(one.key) for one in centre.zips if one.key in (key_of(HELD), key_of(LATER))} == {
-        Outcome.HELD: HELD,
-        Outcome.IN_ORDER: LATER,
-    }
-    assert told_to_wait(careful, LATER) == [
-        f"It waits for {HELD}, an older archive of centre H that waits to be confirmed: applied later, that one would "
-        "replace what is newer. The session after the decision takes this one."
-    ]

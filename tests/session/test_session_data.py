@@ -9,13 +9,15 @@ from sqlalchemy import Engine, update
 from dcc.cli.demo import submissions
 from dcc.databases.columns import utc_now
 from dcc.databases.transactions import writing
-from dcc.errors import QcDatabaseUnreachableError, SessionTimeLimitError
+from dcc.errors import InternalFaultError, QcDatabaseUnreachableError, SessionTimeLimitError
 from dcc.operations.consistency.check import check_consistency
 from dcc.phases import Phase
 from dcc.qc import models
 from dcc.reference.loading import SHIPPED
+from dcc.session.data import judging, quality_control, result_recorder, upload_order, uploading
 from dcc.session.data.document_queries import count_waiting
 from dcc.session.data.result_recorder import Recorder
+from dcc.session.prepare import documents
 from dcc.store.staging import PREPARED_FILE
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.decisions import DecisionKind, revoke
@@ -143,9 +145,6 @@ def test_a_document_whose_upload_fails_leaves_no_row_and_an_entry_in_the_log(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fault of the platform does not keep the others, and is raised in the end."""
-    from dcc.errors import InternalFaultError
-    from dcc.session.prepare import documents
-
     read = documents.read_document
 
     def break_half_way(path: Path, kind: object) -> object:
@@ -172,8 +171,6 @@ def test_a_document_whose_upload_fails_leaves_no_row_and_an_entry_in_the_log(
 
 
 def test_a_session_that_breaks_off_records_why(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dcc.session.data import quality_control
-
     monkeypatch.setattr(quality_control, "documents_left_out", lambda *_: 1 // 0)
     data.put(ZIP, specimens(), experiments())
     data.validate()
@@ -191,9 +188,6 @@ def test_a_document_that_cannot_be_judged_for_a_fault_of_the_platform_goes_on_wa
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is not blamed on the centre: only sessions fail, and the next ones judge it, until it is in quarantine."""
-    from dcc.errors import InternalFaultError
-    from dcc.session.data import judging
-
     judge = judging.judge_document
 
     def break_down(connection: object, document_id: int, *more: object) -> object:
@@ -223,8 +217,6 @@ def test_a_session_whose_time_is_up_judges_no_further_document(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not even of those that could not be judged together. The next session does."""
-    from dcc.session.data import judging
-
     judged: list[int] = []
     judge = judging.judge_document
 
@@ -370,8 +362,6 @@ def test_reference_data_that_can_be_read_by_now_or_have_changed_heal_findings_in
 def test_when_the_qc_database_is_away_the_session_fails_and_the_next_one_goes_on(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch, commit_seconds: float
 ) -> None:
-    from dcc.session.data import result_recorder, upload_order, uploading
-
     apply, calls = uploading.apply_documents, 0
 
     def away(engine: Engine, *arguments: object, **options: object) -> object:

@@ -60,9 +60,7 @@ def test_how_it_breaks_off_is_the_reason(installation: Installation) -> None:
         assert session is not None
         assert session.ended is reason
         assert end_of(installation, session.id) == (reason, phase)
-
-
-def test_a_task_that_failed_is_a_fault_and_a_time_limit_is_none(installation: Installation) -> None:
+    # A task that failed is a fault, and a time limit is none.
     with open_session(installation.tracker, installation.settings) as session:
         session.finish_task(session.start_task(Phase.ZIP_NAME, "a crawl"), failed=True)
     assert end_of(installation, session.id) == (EndReason.FAULTS, Phase.ZIP_NAME)

@@ -98,7 +98,7 @@ class TestOneAtATime:
 
 class TestOutcome:
     @pytest.mark.both_databases
-    def test_a_clean_session_is_a_success_with_its_times(self, tracker: Engine, settings: Settings) -> None:
+    def test_a_session_is_recorded_with_its_times_and_tasks(self, tracker: Engine, settings: Settings) -> None:
         before = utc_now()
         with open_session(tracker, settings) as session:
             session.finish_task(session.start_task(Phase.XSD, "Validation of 3 documents"), failed=False)
@@ -114,17 +114,13 @@ class TestOutcome:
         lock = _lock(tracker)
         assert (lock.holder, lock.session_id) == (None, None)
 
-    @only_sqlite
-    def test_failed_tasks_fail_the_session_with_the_earliest_phase(self, tracker: Engine, settings: Settings) -> None:
+        # Failed tasks fail the session with the earliest phase.
         with open_session(tracker, settings) as session:
             for phase, failed in ((Phase.XSD, True), (Phase.ZIP_NAME, True), (Phase.DOWNLOAD, False)):
                 session.finish_task(session.start_task(phase, "x" * 300), failed=failed)
         assert _session_row(tracker, session.id).status == Phase.ZIP_NAME
-        assert [(task.status, len(task.comment)) for task in _rows(tracker, SessionTask)] == [
-            (1, 256),
-            (1, 256),
-            (0, 256),
-        ]
+        found = [(task.status, len(task.comment)) for task in _rows(tracker, SessionTask)[1:]]
+        assert found == [(1, 256), (1, 256), (0, 256)]
 
 
 class TestDeadHolder:

@@ -14,20 +14,12 @@ def _queue(workers: int, *sizes: int | None) -> TransferQueue[int | None]:
     return queue
 
 
-def test_what_was_put_first_is_taken_first() -> None:
-    queue = _queue(2, 1, 2, 3)
-    assert [queue.take(0), queue.take(1), queue.take(0)] == [1, 2, 3]
-
-
 def test_what_is_kept_for_a_thread_is_its_share_and_no_more_than_it_may_have() -> None:
     assert _queue(2, *range(10)).keep(0, 8, 1_000) == (0, 1, 2, 3, 4)
     assert _queue(1, *range(10)).keep(0, 8, 1_000) == tuple(range(8))
     assert _queue(1, *[400] * 10).keep(0, 8, 1_000) == (400, 400, 400)
     assert _queue(4, 1, 2, 3).keep(0, 8, 1_000) == ()
-
-
-def test_what_has_no_size_is_not_kept() -> None:
-    assert _queue(1, 5, None, 6).keep(0, 8, 1_000) == (5,)
+    assert _queue(1, 5, None, 6).keep(0, 8, 1_000) == (5,), "what has no size is not kept"
 
 
 def test_nothing_is_added_while_half_is_left() -> None:
@@ -40,13 +32,10 @@ def test_nothing_is_added_while_half_is_left() -> None:
     assert queue.keep(0, 8, 1_000) == (4, 5, 6, 7, 8, 9, 10, 11)
 
 
-def test_a_thread_takes_what_is_kept_for_it_before_what_waits() -> None:
+def test_a_thread_takes_what_is_kept_for_it_then_what_waits_then_the_end_of_what_is_kept_for_another() -> None:
     queue = _queue(2, 1, 2, 3, 4)
     assert queue.keep(1, 8, 1_000) == (1, 2)
     assert [queue.take(0), queue.take(1)] == [3, 1]
-
-
-def test_a_thread_with_nothing_to_do_takes_from_the_end_of_what_is_kept_for_another() -> None:
     queue = _queue(2, 1, 2, 3, 4)
     queue.keep(1, 8, 1_000)
     assert [queue.take(0) for _ in range(4)] == [3, 4, 2, 1]

@@ -79,12 +79,3 @@ def _runs(number: int) -> bool:
         return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-def test_the_process_loads_no_database_and_no_settings() -> None:
-    program = (
-        "import sys, dcc.session.prepare.archive_checks;"
-        "print(sorted({name.partition('.')[0] for name in sys.modules} & {'sqlalchemy', 'pydantic', 'paramiko'}))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

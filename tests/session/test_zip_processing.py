@@ -30,6 +30,7 @@ from dcc.sources.base import ActionListing
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.models import CrawlingSession, Reopening, XmlLog, ZipFile, ZipLog
 from dcc.tracker.queries.zip_stories import zip_story
+from tests.session.test_bad_copies import encrypted, twice
 from tests.support import dying_session
 from tests.support.asking import column_in, in_reading, row_in, rows_in
 from tests.support.databases import only_sqlite
@@ -95,21 +96,8 @@ def test_an_archive_that_holds_what_is_not_opened_or_named_wrongly_is_not_throug
     assert "member-not-opened" in {cause.code for cause in causes}
 
 
-def _encrypted() -> bytes:
-    data = bytearray(submissions.archive(specimens()))
-    for signature, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
-        data[data.index(signature) + offset] |= 1
-    return bytes(data)
-
-
 def _bomb() -> bytes:
     return submissions.archive({SPECIMENS: b"<a>" + b" " * 30_000_000 + b"</a>"})
-
-
-def _duplicates() -> bytes:
-    twin = SPECIMENS.replace("H", "J", 1)
-    archive = submissions.archive({SPECIMENS: b"<a/>", twin: b"<a/>"})
-    return archive.replace(twin.encode(), SPECIMENS.encode())
 
 
 def _linked() -> bytes:
@@ -127,9 +115,9 @@ def test_an_archive_that_is_refused_is_tried_nowhere_else(installation: Installa
     documents = specimens()
     (valid,) = documents.values()
     cases = (
-        ("EncryptedArchiveError", "", _encrypted()),
+        ("EncryptedArchiveError", "", encrypted()),
         ("OversizedArchiveError", "", _bomb()),
-        ("DuplicateMemberError", "", _duplicates()),
+        ("DuplicateMemberError", "", twice()),
         ("UnsafeArchiveError", "", submissions.archive(documents | {"../../evil.xml": b"<a/>"})),
         ("UnsafeArchiveError", "absolute", submissions.archive({f"/etc/{SPECIMENS}": valid})),
         ("UnsafeArchiveError", "backslash", submissions.archive({f"data\\{SPECIMENS}": valid})),

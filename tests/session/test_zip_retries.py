@@ -107,16 +107,6 @@ def test_documents_left_beside_a_failed_one_are_validated_by_the_next_session(
     assert installation.run_session().zips == {}
 
 
-def test_an_archive_that_was_bad_is_no_failed_download(installation: Installation, folder: Folder) -> None:
-    """`num_retries` counts attempts after a download error."""
-    folder.put(KEY, b"no zip at all")
-    installation.run_session()
-    folder.put(KEY)
-    installation.run_session()
-    assert installation.process_again(KEY).zips[KEY].succeeded
-    assert value_in(installation.tracker, select(FileSourceHasZip.num_retries)) == 0
-
-
 @pytest.mark.both_databases
 def test_a_retry_fetches_the_changed_file_once_its_data_are_withdrawn_and_says_who_asked(
     installation: Installation, folder: Folder
@@ -188,32 +178,29 @@ def failed(installation: Installation, folder: Folder) -> Folder:
     return folder
 
 
-@pytest.mark.parametrize("how", ["breaks off", "is not there", "is away"])
+@pytest.mark.parametrize("how", ["breaks off", "is not there", "is away", "has no room"])
 def test_a_retry_that_fetches_nothing_keeps_what_the_last_attempt_came_to(
     installation: Installation, failed: Folder, fetches: Fetches, how: str
 ) -> None:
-    before = told(installation)
-    if how == "breaks off":
+    before, room = told(installation), 0
+    if how == "has no room":
+        room = 1 << 60
+    elif how == "breaks off":
         fetches.away.add("centre")
     elif how == "is not there":
         (failed.path / KEY).unlink()
     else:
         failed.path.rename(failed.path.with_name("elsewhere"))
 
-    outcome = installation.with_settings(max_retries=0).process_again(KEY).zips[KEY]
+    outcome = installation.with_settings(max_retries=0, min_free_bytes=room).process_again(KEY).zips[KEY]
 
     assert (outcome.kept, outcome.failed, len(outcome.reasons)) == (True, True, 1)
+    assert (outcome.reasons[-1].kind == "DiskFullError") == (how == "has no room")
     assert told(installation) == before
     assert [state for _, state in installation.attempts(KEY)] == ["xsd failed", "download failed"]
     assert value_in(installation.tracker, select(Reopening.fell_back)) is not None
-
-
-def test_a_retry_without_room_keeps_what_the_last_attempt_came_to(installation: Installation, failed: Folder) -> None:
-    before = told(installation)
-    outcome = installation.with_settings(min_free_bytes=1 << 60).process_again(KEY).zips[KEY]
-    assert (outcome.kept, outcome.reasons[-1].kind) == (True, "DiskFullError")
-    assert told(installation) == before
-    assert installation.process_again(KEY).zips[KEY].documents[0].errors
+    if room:
+        assert installation.process_again(KEY).zips[KEY].documents[0].errors
 
 
 def test_what_was_asked_for_again_is_tried_by_the_next_session(

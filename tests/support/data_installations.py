@@ -21,8 +21,10 @@ from dcc.qc.apply.withdrawal import WithdrawalResult
 from dcc.session.data.corrections import confirm_submission, withdraw_submission
 from dcc.session.data.data_processing import process_data
 from dcc.settings import Settings
+from dcc.tracker.decisions import DecisionKind, record_decisions, revoke
 from dcc.tracker.models import AnException, CrawlingSession, DocumentReopening, SessionTask, XmlFile, XmlLog
-from tests.support.asking import column_in, rows_in
+from dcc.tracker.register.delegations import find_archive
+from tests.support.asking import column_in, in_reading, in_writing, rows_in
 from tests.support.installations import Folder, Installation
 
 SPECIMENS = "H.2013-10-31.1.specimen.impc.xml"
@@ -143,6 +145,14 @@ class DataInstallation:
     def confirm(self, key: str | ZipKey, **who: str) -> list[DocumentData]:
         """Confirm the documents of a submission that wait for it."""
         return confirm_submission(self.tracker, self.qc, self.settings, key_of(key), **who)
+
+    def hold(self, key: str, *, is_held: bool = True) -> None:
+        """Let a wrangler put a submission on hold, or release it."""
+        za_ids = [in_reading(self.tracker, find_archive, key_of(key)).za_id]
+        if is_held:
+            in_writing(self.tracker, record_decisions, DecisionKind.HOLD, za_ids, by="wrangler", reason="They ask.")
+        else:
+            in_writing(self.tracker, revoke, za_ids, DecisionKind.HOLD, by="wrangler")
 
     def withdraw(self, key: str | ZipKey, **who: str) -> WithdrawalResult:
         """Withdraw a submission."""

@@ -76,13 +76,6 @@ def test_one_that_is_not_is_refused_and_its_documents_are_looked_at_all_the_same
     assert document.valid
 
 
-def test_an_unreadable_archive_gets_one_verdict(tmp_path: Path) -> None:
-    path = tmp_path / "J.2013-10-31.1.impc.zip"
-    path.write_bytes(b"not a zip")
-    (verdict,) = check(path)
-    assert kinds(verdict) == (["CorruptArchiveError"], [])
-
-
 @pytest.mark.parametrize(("centres", "valid"), [(None, True), ({"J"}, True), ({"H"}, False)])
 def test_centres_are_those_registered_or_those_of_the_convention(
     tmp_path: Path, centres: set[str] | None, valid: bool
@@ -120,11 +113,14 @@ def test_a_directory_with_nothing_to_check_is_an_error_of_use(tmp_path: Path) ->
         check(tmp_path)
 
 
-def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_archive_gets_one_verdict_and_nothing_is_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     check(make_zip(tmp_path / "J.2013-10-31.1.impc.zip", {EXPERIMENT: MINIMAL}))
-    (tmp_path / "bad.zip").write_bytes(b"")
-    check(tmp_path / "bad.zip")
+    (tmp_path / "bad.zip").write_bytes(b"not a zip")
+    (verdict,) = check(tmp_path / "bad.zip")
+    assert kinds(verdict) == (["BadFileNameError", "CorruptArchiveError"], [])
     assert {path.name for path in tmp_path.iterdir()} == {"J.2013-10-31.1.impc.zip", "bad.zip"}
 
 
