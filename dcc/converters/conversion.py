@@ -144,8 +144,6 @@ def convert_file(
 
 @dataclass
 class _FileConversion:
-    """The conversion of a file, with its problems."""
-
     converter: Converter
     file: SubmittedFile
     kind: DocumentKind
@@ -155,7 +153,6 @@ class _FileConversion:
 
     @property
     def origin(self) -> Origin:
-        """The origin of the document."""
         return Origin(self.file.place, self.converter.columns)
 
     def pieces(self) -> Iterator[bytes]:

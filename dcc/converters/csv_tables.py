@@ -263,7 +263,6 @@ class _Experiments(_Table):
 
 
 def _status(kind: DocumentKind, path: str, row: int, cells: Cells) -> tuple[Any, ...]:
-    """The status code of a row, if it has one."""
     if not any(name in cells for name in _STATUS):
         return ()
     values = {"": cells.get("statusCode"), "date": cells.get("statusCode.date")}

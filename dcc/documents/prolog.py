@@ -145,8 +145,6 @@ def with_short_tags(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 class _Tag:
-    """An open tag."""
-
     def __init__(self, start: int) -> None:
         self.start = start
         self.length = 0

@@ -137,7 +137,6 @@ def _legible(text: str, longest: int) -> str:
 
 
 def _sentence(tag: Tag, entry: etree._LogEntry) -> Violation:
-    """An error in libxml2's own words."""
     case = "other"
     if entry.type_name == _CONTENT and not (tag.begins and tag.ends):
         case = "out_of_place" if tag.begins else INCOMPLETE

@@ -70,7 +70,6 @@ def _without_caches(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def _replayer(store: ObjectStore, key: str, folder: Path) -> Replayer:
-    """The replayer of a bundle, for the worker's folder."""
     store.get(key, folder / "bundle.tar")
     unpack(folder / "bundle.tar", folder)
     replayer: Replayer = pickle.loads((folder / _REPLAYER).read_bytes())  # noqa: S301 - the run tells its checksum
@@ -147,8 +146,6 @@ def prepare_replay_batch(settings: Settings, bundle: str, name: str) -> int:
 
 @dataclass(frozen=True)
 class _Part:
-    """Prepares the archives of a part, one part at a time."""
-
     replayer: Replayer
     run: worker.Run
     stored: ArchiveBytes

@@ -256,7 +256,6 @@ class _Files:
             file.close()
 
     def document(self, one: ReplayDocument | StandingDocument) -> PreparedDocument:
-        """A prepared document."""
         file = self._open.pop(one.prepared, None) or PreparedFile(Path(one.prepared))
         self._open[one.prepared] = file
         if len(self._open) > _OPEN:
@@ -265,8 +264,6 @@ class _Files:
 
 
 class _Application:
-    """Documents that are applied to a scratch QC database."""
-
     def __init__(self, replayer: Replayer, engine: Engine, files: _Files) -> None:
         self._replayer, self._engine, self._files = replayer, engine, files
         self.verdicts: dict[int, ReplayVerdict] = {}
@@ -286,7 +283,6 @@ class _Application:
             self._apply([by_id[document.xml_id] for document in group], first_of_batch)
 
     def _apply(self, group: Sequence[ReplayDocument], first_of_batch: int) -> None:
-        """Apply documents together; if that fails, each by itself."""
         try:
             applied = apply_documents(
                 self._engine,

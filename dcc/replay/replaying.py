@@ -234,7 +234,6 @@ class _Work:
             self._verdicts |= {keys[xml_id]: verdict for xml_id, verdict in future.result().items()}
 
     def result(self, proposal: Proposal) -> Replay:
-        """The comparison with the present verdicts."""
         after: dict[ZipKey, dict[str, ReplayVerdict]] = defaultdict(dict)
         for key, verdict in self._verdicts.items():
             after[key.archive][key.file_name] = verdict
@@ -261,7 +260,6 @@ def _ready(opened: list[list[OpenedDocument]]) -> Future[list[list[OpenedDocumen
 
 
 def _parts(archives: Sequence[StoredArchive], processes: int) -> Iterator[Part]:
-    """The archives in their order, in parts of one action."""
     limit = min(_MAX_ARCHIVES, max(1, len(archives) // (_AHEAD * processes)))
     for _, same in groupby(archives, key=lambda one: one.key.action):
         yield from parts_of(list(same), limit)

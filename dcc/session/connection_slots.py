@@ -134,7 +134,6 @@ class ConnectionSlots:
 
     @contextmanager
     def _queued(self, address: SourceAddress, still_needed: Callable[[], bool]) -> Iterator[int]:
-        """Wait in the queue at the given position."""
         number = _outlasting(
             lambda: self._write(lambda connection: self._join_queue(connection, address)), still_needed
         )

@@ -60,6 +60,11 @@ class Slow:
     relay: Relay
     looks: int = 0
 
+    def begin_with_all(self) -> tuple[int, Running]:
+        """Register a source that has all archives; returns it with a session, as of `begin`."""
+        put_all(self.relay.share)
+        return register(self.installation, self.relay.share), self.begin()
+
     def begin(self) -> Running:
         """Begin a session; returns it once its first download has begun."""
         session = Running(self.installation)
@@ -125,10 +130,8 @@ def slow(quick: Installation, request: pytest.FixtureRequest, monkeypatch: pytes
 
 
 def test_an_archive_that_is_wanted_first_is_fetched_next(slow: Slow) -> None:
-    installation, relay = slow.installation, slow.relay
-    put_all(relay.share)
-    register(installation, relay.share)
-    session = slow.begin()
+    installation = slow.installation
+    _, session = slow.begin_with_all()
     with writing(installation.tracker) as connection:
         request_urgently(connection, [key_of(OLDEST)], "ann")
     slow.hurry_after_a_look()
@@ -141,10 +144,8 @@ def test_an_archive_that_is_wanted_first_is_fetched_next(slow: Slow) -> None:
 
 
 def test_a_paused_source_gets_no_further_download(slow: Slow) -> None:
-    installation, relay = slow.installation, slow.relay
-    put_all(relay.share)
-    source_id = register(installation, relay.share)
-    session = slow.begin()
+    installation = slow.installation
+    source_id, session = slow.begin_with_all()
     pause(installation, source_id)
     slow.hurry_after_a_look()
     fetched = session.end()
@@ -197,10 +198,8 @@ def test_what_a_paused_source_does_not_send_another_does(slow: Slow) -> None:
 
 def test_a_pause_that_ends_within_a_session_loses_nothing(slow: Slow) -> None:
     """What was left meanwhile is fetched by the next session."""
-    installation, relay = slow.installation, slow.relay
-    put_all(relay.share)
-    source_id = register(installation, relay.share)
-    session = slow.begin()
+    installation = slow.installation
+    source_id, session = slow.begin_with_all()
     pause(installation, source_id)
     slow.wait_for_a_look()
     resume(installation, source_id)

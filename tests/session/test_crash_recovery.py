@@ -27,6 +27,12 @@ ON_BOTH = {"in the second transaction", "in the middle of the validation"}
 """Points at which a database has an open transaction, or work that was begun."""
 
 
+def killed_at(point: str, installation: Installation) -> None:
+    """A session of two sources is killed at a point."""
+    fill([installation.add_folder("H", "one"), installation.add_folder("H", "two")])
+    run_dying(dying_session.main, point, installation.settings)
+
+
 def fill(folders: list[Folder]) -> None:
     """A valid zip on both sources, one with invalid documents, a bad archive, and a name that does not conform."""
     good = specimens() | experiments(at_least=300_000) | specimens(stem="2013-10-31.7")
@@ -81,8 +87,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, prepared_files: dict[s
 def test_a_killed_session_is_continued_with_nothing_lost_and_nothing_twice(
     installation: Installation, undisturbed: dict[str, Any], point: str
 ) -> None:
-    fill([installation.add_folder("H", "one"), installation.add_folder("H", "two")])
-    run_dying(dying_session.main, point, installation.settings)
+    killed_at(point, installation)
     result = installation.run_session()
     assert any("died" in notice for notice in result.notices)
     assert ending(installation) == undisturbed
@@ -100,8 +105,7 @@ def test_a_killed_session_is_continued_with_nothing_lost_and_nothing_twice(
 def test_a_killed_session_is_continued_by_processes_too(
     installation: Installation, undisturbed: dict[str, Any], point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fill([installation.add_folder("H", "one"), installation.add_folder("H", "two")])
-    run_dying(dying_session.main, point, installation.settings)
+    killed_at(point, installation)
     monkeypatch.setattr(processing, "MANY", 1)
     installation.run_session()
     assert ending(installation) == undisturbed

@@ -50,12 +50,8 @@ def whole_session(installation: DataInstallation, group: str | None) -> int:
     """Crawl, process and take up data in a session of a group, or of all centres; its id."""
     tracker, settings = installation.tracker, installation.settings
     with open_session(tracker, settings, group=group) as session:
-        for _ in crawl_file_sources(session):
-            pass
-        for _ in process_zip_actions(session):
-            pass
-        for _ in process_data(installation.qc, session):
-            pass
+        for work in (crawl_file_sources(session), process_zip_actions(session), process_data(installation.qc, session)):
+            list(work)
     return session.id
 
 
@@ -107,8 +103,7 @@ def test_two_groups_at_once_end_as_one_session_of_all(grouped: DataInstallation)
 def test_a_session_of_a_group_does_not_take_up_what_another_is_at(grouped: DataInstallation) -> None:
     """It leaves alone all that is of other centres, also what is left half done as by a dead session."""
     with open_session(grouped.tracker, grouped.settings, group=AMERICA) as session:
-        for _ in crawl_file_sources(session):
-            pass
+        list(crawl_file_sources(session))
         processing = process_zip_actions(session)
         next(processing)
         leftover = grouped.settings.staging_directory / "add" / ".J.2013-11-01.1.impc.zip.contents.unpacking-x"
@@ -118,8 +113,7 @@ def test_a_session_of_a_group_does_not_take_up_what_another_is_at(grouped: DataI
         assert {key: state for key, state in grouped.states().items() if "/J." in key} == before
         assert all(grouped.states()[key].startswith(("qc", "data")) for key in grouped.states().keys() - before.keys())
         assert leftover.is_dir()
-        for _ in processing:
-            pass
+        list(processing)
     downloads = column_in(grouped.tracker, select(ZipDownload.id))
     assert len(downloads) == 6
     whole_session(grouped, AMERICA)

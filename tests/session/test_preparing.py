@@ -105,30 +105,21 @@ def only(target: Path, content: bytes, name: str = NAME) -> PreparedDocument:
 def test_rows_are_the_same_however_often_they_are_written_and_after_whatever_document(
     prepare: Prepare, target: Path, monkeypatch: pytest.MonkeyPatch, kind: DocumentKind
 ) -> None:
+    """As rows for SQLite, and as lines for a server."""
     name, content = f"H.2013-10-31.1.{kind}.impc.xml", full_document(kind).render()[0]
-    assert prepare({name: content}) == {}
-    expected = rows_of(only(target, content, name))
-    monkeypatch.setattr(prepared_file, "_ROWS_HELD", 3)
     other = {"H.2013-10-30.1.experiment.impc.xml": experiment_document("H", animals=9)}
-    assert prepare(other | {name: content}) == {}
-    assert rows_of(only(target, content, name)) == expected
-    assert sum(map(len, expected.values())) > 10
-
-
-@pytest.mark.parametrize("kind", DocumentKind)
-def test_lines_are_the_same_however_often_they_are_written(
-    prepare: Prepare, target: Path, monkeypatch: pytest.MonkeyPatch, kind: DocumentKind
-) -> None:
-    name, content = f"H.2013-10-31.1.{kind}.impc.xml", full_document(kind).render()[0]
-    written = []
-    for rows_held in (20_000, 3):
+    written, sent = [], []
+    for rows_held, before in ((20_000, {}), (3, other)):
         monkeypatch.setattr(prepared_file, "_ROWS_HELD", rows_held)
+        assert prepare(before | {name: content}) == {}
+        written.append(rows_of(only(target, content, name)))
         assert prepare({name: content}, basis=ON_SERVER) == {}
         document = only(target, content, name)
         tables = {table: rows for table, rows in document.rows.items() if table != "entry"}
-        written.append({table: b"".join(document.file.lines(table, *rows)) for table, rows in tables.items()})
-    assert written[0] == written[1]
-    assert sum(lines.count(b"\n") for lines in written[0].values()) > 10
+        sent.append({table: b"".join(document.file.lines(table, *rows)) for table, rows in tables.items()})
+    assert (written[0], sent[0]) == (written[1], sent[1])
+    assert sum(map(len, written[0].values())) > 10
+    assert sum(lines.count(b"\n") for lines in sent[0].values()) > 10
 
 
 def test_what_is_too_long_has_no_row_and_is_told_of(prepare: Prepare, target: Path) -> None:

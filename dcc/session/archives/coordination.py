@@ -518,7 +518,6 @@ class Coordinator:
         self._batch.finished.append(job)
 
     def _leave(self, job: Job) -> None:
-        """Leave a job to the next session."""
         if job.staged is not None:
             self._batch.staged.append(job)
             return

@@ -248,14 +248,7 @@ class Job:
             seconds=time.monotonic() - self.began,
             finished=utc_now(),
             documents=tuple(
-                DocumentOutcome(
-                    document.file_name,
-                    document.state.phase,
-                    document.state.status,
-                    document.size_bytes,
-                    document.problems,
-                )
-                for document in self.documents
+                DocumentOutcome(one.file_name, *one.state, one.size_bytes, one.problems) for one in self.documents
             ),
             reasons=tuple(self.reasons),
             transfer_seconds=self.transfer_seconds,

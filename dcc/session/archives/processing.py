@@ -240,7 +240,6 @@ def _take_up_named(
 
 
 def _held_outcome(held: HeldArchive) -> ZipOutcome:
-    """The outcome of an archive that is held."""
     return ZipOutcome(
         key=held.key,
         centre=held.owner,

@@ -183,15 +183,6 @@ class Batch:
 
 def _new_document(job: Job, document: ArchiveDocument, centres: Mapping[str, int]) -> NewDocument:
     name = document.name
-    return NewDocument(
-        zip_download_id=job.download_id or 0,
-        file_name=document.file_name,
-        centre_id=None if name is None else centres.get(name.centre),
-        created=None if name is None else name.created,
-        inc=None if name is None else name.inc,
-        size_bytes=document.size_bytes,
-        md5=document.md5,
-        state=document.state,
-        place=document.place,
-        archives=document.archives,
-    )
+    named = (None, None, None) if name is None else (centres.get(name.centre), name.created, name.inc)
+    found = document.size_bytes, document.md5, document.state, document.place, document.archives
+    return NewDocument(job.download_id or 0, document.file_name, *named, *found)

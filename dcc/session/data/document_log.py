@@ -121,7 +121,6 @@ def kind_id(connection: Connection, kind: str) -> int:
 
 
 def _description(kind: str) -> str:
-    """A rule's demand, or the summary of the error of that name."""
     if kind in CATALOGUE:
         return CATALOGUE[kind].demand
     if kind == HELD:

@@ -224,19 +224,15 @@ class QcDocument(NamedTuple):
         mine = (self.xml_id, self.key, self.file_name, self.md5)
         return mine == (document.xml_id, document.key, document.name.file_name, document.md5 or "")
 
-    def with_names_of(self, document: DueDocument) -> QcDocument:
-        """The same, sharing equal names with the tracker's document to save memory."""
-        name, md5 = document.name.file_name, document.md5 or ""
-        return QcDocument(self.id, document.xml_id, self.state, self.author, document.key, name, md5)
-
 
 def documents_of(connection: Connection, documents: Iterable[DueDocument]) -> dict[int, QcDocument]:
     """The rows of these documents of the tracker, by the ids of their `xml_file`."""
+    # They share equal names with the tracker's documents, to save memory.
     wanted = {document.xml_id: document for document in documents}
     return {
-        found.xml_id: found.with_names_of(wanted[found.xml_id])
+        document.xml_id: found._replace(key=document.key, file_name=document.name.file_name, md5=document.md5 or "")
         for found in _documents_of_rows(rows_about(connection, _OF_TRACKER, wanted))
-        if found.xml_id and found.is_of(wanted[found.xml_id])
+        if found.xml_id and found.is_of(document := wanted[found.xml_id])
     }
 
 

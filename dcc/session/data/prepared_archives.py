@@ -155,7 +155,6 @@ class PreparedArchives:
             self._processes.stop()
 
     def _made(self, part: _Part, archive: ArchiveToPrepare) -> dict[str, Exception]:
-        """Prepare documents of an archive; returns their problems."""
         future = self._being_made.pop(part, None)
         if future is None and self._files.has(part, archive.documents):
             return {}

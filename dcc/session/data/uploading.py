@@ -155,7 +155,6 @@ def failed_upload(document: DueDocument, error: DccError) -> DocumentResult:
 
 
 def _notices(document: DueDocument, applied: AppliedDocument) -> list[NewNotice]:
-    """Notices for other centres about a document that was applied, held or refused."""
     outcome, done_by = _OUTCOMES.get(applied.state, NoticeOutcome.DONE), applied.confirmed_by
     if outcome is NoticeOutcome.DONE and done_by is not None and document.key.action is Action.ADD:
         outcome = NoticeOutcome.CONFIRMED
@@ -284,12 +283,10 @@ class _Upload:
         self._uploader = Uploader(work.qc, work.settings, work.delegations, first_of_batch)
 
     def close(self) -> None:
-        """Close the prepared files."""
         self.prepared.close()
         self._files.close()
 
     def all(self) -> Iterator[ZipData]:
-        """Apply all documents."""
         for group in groups_to_apply(self._due, self._is_addition, part_of, self._most_files):
             self._work.session.check()
             if _changes(group[0]) and group[0].za_id in self._held:

@@ -332,7 +332,6 @@ def _refuse_known_bad(transfer: Transfer, published: str | None) -> None:
 
 
 def _checked_md5(key: ZipKey, part: Path, published: str, is_resumed: bool) -> str:
-    """The MD5 of an archive, after comparing it with the published one."""
     received = md5_of(part)
     if published != received:
         error = ChecksumMismatchError(
