@@ -50,12 +50,12 @@ DEFECTS: Final[dict[int, tuple[str, tuple[str, ...]]]] = {
     ),
     8: (
         "a truncated transfer was a success, at the final path",
-        ("session/test_archive_transfer.py::test_too_few_bytes_are_no_success_and_nothing_stays",),
+        ("session/test_archive_transfer.py::test_too_few_or_too_many_bytes_are_no_success_and_nothing_stays",),
     ),
     9: (
         "an archive without a document stayed in work for ever",
         (
-            "archives/test_archives_inside.py::test_an_archive_of_archives_without_documents_is_empty",
+            "archives/test_archives_inside.py::test_an_archive_is_refused_whole_for",
             "session/test_zip_processing.py::test_an_archive_that_is_refused_is_tried_nowhere_else",
         ),
     ),
@@ -68,11 +68,11 @@ DEFECTS: Final[dict[int, tuple[str, tuple[str, ...]]]] = {
     ),
     11: (
         "of two documents with one name, the second overwrote the first",
-        ("archives/test_archives_inside.py::test_two_documents_of_one_name_refuse_the_archive_wherever_they_lie",),
+        ("archives/test_archives_inside.py::test_an_archive_is_refused_whole_for",),
     ),
     12: (
         "every session that checked a document was recorded as failed",
-        ("session/test_sessions.py::test_a_clean_session_is_a_success_with_its_times",),
+        ("session/test_sessions.py::test_a_session_is_recorded_with_its_times_and_tasks",),
     ),
     13: (
         "some findings did not say by which rule",
@@ -255,7 +255,7 @@ DEFECTS: Final[dict[int, tuple[str, tuple[str, ...]]]] = {
         "downloads came in any order, and threads tried to claim the same ones",
         (
             "tracker/test_download_plan.py::test_the_newest_comes_first_by_what_the_names_say",
-            "session/test_transfer_queue.py::test_what_was_put_first_is_taken_first",
+            "session/test_transfer_queue.py::test_a_thread_takes_what_is_kept_for_it_then_what_waits_then_the_end_of_what_is_kept_for_another",
         ),
     ),
     43: (

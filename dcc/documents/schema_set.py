@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,12 +29,10 @@ _XS = "{http://www.w3.org/2001/XMLSchema}"
 class SchemaSet:
     """The schemas of both kinds of document, compiled once a thread. Make one with `load`; threads may share it.
 
-    `fingerprint` is a digest of all `.xsd` files of the directory. `roots` are the root elements that a schema
-    declares, as (namespace, local name).
+    `roots` are the root elements that a schema declares, as (namespace, local name).
     """
 
     directory: Path
-    fingerprint: str
     roots: dict[DocumentKind, frozenset[tuple[str, str]]]
     _compiled: threading.local = field(default_factory=threading.local, repr=False, compare=False)
     _compiling: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
@@ -48,17 +45,14 @@ class SchemaSet:
         Raises ConfigurationError with the file, the line and the problem.
         """
         directory = OWN_SCHEMAS if xsd_dir is None else xsd_dir
-        digest = hashlib.sha256()
         try:
-            for path in sorted(directory.rglob("*.xsd")):
-                digest.update(f"{path.relative_to(directory)}\0".encode() + path.read_bytes())
             roots = {kind: _declared_roots(directory / name) for kind, name in SCHEMA_FILES.items()}
         except OSError as error:
             raise ConfigurationError(
                 f"The schema {error.filename} cannot be read ({error.strerror}). DCC_XSD_DIR must be a directory with "
                 f"{' and '.join(SCHEMA_FILES.values())}."
             ) from error
-        schemas = cls(directory, digest.hexdigest(), roots)
+        schemas = cls(directory, roots)
         for kind in DocumentKind:
             schemas.schema(kind)
         return schemas

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from dcc.errors import DccError, DiskFullError, StoredObjectLostError, StoreRefusedError, StoreUnreachableError
 from dcc.messages import mark
@@ -309,7 +309,6 @@ class ArchiveStore:
     """
 
     def __init__(self, settings: Settings, holding: Callable[[], Collection[str]] = frozenset) -> None:
-        self._settings = settings
         known = cache(holding)
         self.replicas = tuple(
             Replica(settings, url, required, lambda url=url: url in known())  # type: ignore[misc]
@@ -328,17 +327,6 @@ class ArchiveStore:
         copies = {replica.url: _copied(replica, sha256, path) for replica in self.replicas}
         stored = all(copies[replica.url].state is CopyState.GOOD for replica in self.replicas if replica.required)
         return StoredCopies(sha256, size_bytes, copies, stored)
-
-    def keep(self, path: Path) -> str:
-        """Put an archive into the store; returns its SHA-256.
-
-        Raises StoreUnreachableError, with the reasons, unless every required replica has it.
-        """
-        kept = self.put(path)
-        if not kept.is_stored:
-            reasons = "; ".join(copy.reason for copy in kept.copies.values() if copy.reason)
-            raise StoreUnreachableError(f"The archive {path.name} is not stored as required: {reasons}")
-        return kept.sha256
 
     def fetch(self, sha256: str, path: Path, *, without: Replica | None = None) -> None:
         """Write the bytes of an archive to a file, which appears once they are checked; from the first good copy.
@@ -363,14 +351,6 @@ class ArchiveStore:
             why = "; ".join(reasons) or "none other is named in DCC_ARCHIVE_REPLICAS."
             text = f"No replica has a good copy of the archive {sha256}: {why}"
             raise StoreUnreachableError(text) if is_away_somewhere else StoredObjectLostError(text)
-
-    @contextmanager
-    def open(self, sha256: str) -> Iterator[BinaryIO]:
-        """The checked bytes of an archive, for reading. Raises as `fetch`."""
-        with _temporary(self._settings) as path:
-            self.fetch(sha256, path)
-            with path.open("rb") as file:
-                yield file
 
     def close(self) -> None:
         """Close all connections."""

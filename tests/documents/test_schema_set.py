@@ -43,13 +43,6 @@ def test_the_platforms_own_schemas_are_the_default() -> None:
     }
 
 
-def test_the_fingerprint_tells_schemas_apart(xsd_dir: Path) -> None:
-    own, same = SchemaSet.load(), SchemaSet.load(xsd_dir)
-    assert own.fingerprint == same.fingerprint
-    change(xsd_dir, "common_definition.xsd", '"Bcm"', '"Bcn"')
-    assert SchemaSet.load(xsd_dir).fingerprint != own.fingerprint
-
-
 def test_an_installations_own_schemas_decide(xsd_dir: Path, tmp_path: Path) -> None:
     change(xsd_dir, "common_definition.xsd", '"Bcm"', '"Elsewhere"')
     centre = 'centreID="Elsewhere" project="x"'
