@@ -22,11 +22,11 @@ from dcc.session.fetching.archive_transfer import Transfer
 from dcc.session.fetching.downloads import (
     MAX_QUEUED,
     DownloadMessage,
+    DownloadSlots,
     SourceDownloads,
     TransferCompleted,
     TransferFailed,
 )
-from dcc.session.fetching.sharing import DownloadSlots
 from dcc.settings import Settings, load_settings
 from dcc.sources.base import ListedFile, SourceAddress
 from dcc.sources.hosting import Hosting

@@ -255,7 +255,7 @@ DEFECTS: Final[dict[int, tuple[str, tuple[str, ...]]]] = {
         "downloads came in any order, and threads tried to claim the same ones",
         (
             "tracker/test_download_plan.py::test_the_newest_comes_first_by_what_the_names_say",
-            "session/test_transfer_queue.py::test_a_thread_takes_what_is_kept_for_it_then_what_waits_then_the_end_of_what_is_kept_for_another",
+            "session/test_downloads.py::test_a_thread_takes_what_is_kept_for_it_then_what_waits_then_the_end_of_what_is_kept_for_another",
         ),
     ),
     43: (

@@ -16,8 +16,14 @@ from dcc.errors import SourceTimeoutError
 from dcc.operations.archive_audits import audit_archives, repair_archives
 from dcc.session.connection_slots import ConnectionSlots, for_seconds
 from dcc.session.fetching.archive_transfer import Transfer
-from dcc.session.fetching.downloads import DownloadMessage, SourceDownloads, TransferCompleted, TransferFailed
-from dcc.session.fetching.sharing import DownloadSlots, SourceConnections
+from dcc.session.fetching.downloads import (
+    DownloadMessage,
+    DownloadSlots,
+    SourceConnections,
+    SourceDownloads,
+    TransferCompleted,
+    TransferFailed,
+)
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.hosting import Hosting
@@ -105,7 +111,7 @@ def test_a_connection_that_was_not_used_for_long_is_replaced(monkeypatch: pytest
     connections.get(0)
     connections.release(0, keep=True)
     assert connections.get(0) is made[0]
-    monkeypatch.setattr("dcc.session.fetching.sharing._FRESH_SECONDS", 0.05)
+    monkeypatch.setattr("dcc.session.fetching.downloads._FRESH_SECONDS", 0.05)
     connections.release(0, keep=True)
     time.sleep(0.1)
     assert connections.get(0) is made[1]

@@ -12,8 +12,7 @@ import pytest
 from dcc.errors import LoginRefusedError, SourceError, SourceUnreachableError, TransferFailedError
 from dcc.session.fetching import archive_transfer, downloads
 from dcc.session.fetching.archive_transfer import receive
-from dcc.session.fetching.downloads import TransferCompleted, TransferFailed
-from dcc.session.fetching.sharing import DownloadSlots
+from dcc.session.fetching.downloads import DownloadSlots, TransferCompleted, TransferFailed, TransferQueue
 from dcc.settings import Settings
 from dcc.store.staging import Staging
 from tests.support.raising import raising
@@ -262,3 +261,58 @@ def test_fetching_and_checking_load_no_database_and_checking_no_settings(module:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     unwanted = {"sqlalchemy"} if "fetching" in module else {"sqlalchemy", "pydantic", "paramiko"}
     assert not unwanted & set(done.stdout.split())
+
+
+def _queued(workers: int, *sizes: int | None) -> TransferQueue[int | None]:
+    queue = TransferQueue[int | None](workers, lambda size: size)
+    for size in sizes:
+        queue.put(size)
+    return queue
+
+
+def test_what_is_kept_for_a_thread_is_its_share_and_no_more_than_it_may_have() -> None:
+    assert _queued(2, *range(10)).keep(0, 8, 1_000) == (0, 1, 2, 3, 4)
+    assert _queued(1, *range(10)).keep(0, 8, 1_000) == tuple(range(8))
+    assert _queued(1, *[400] * 10).keep(0, 8, 1_000) == (400, 400, 400)
+    assert _queued(4, 1, 2, 3).keep(0, 8, 1_000) == ()
+    assert _queued(1, 5, None, 6).keep(0, 8, 1_000) == (5,), "what has no size is not kept"
+
+
+def test_nothing_is_added_while_half_is_left() -> None:
+    queue = _queued(1, *range(20))
+    assert len(queue.keep(0, 8, 1_000)) == 8
+    for number in range(3):
+        assert queue.take(0) == number
+        assert queue.keep(0, 8, 1_000) == ()
+    assert queue.take(0) == 3
+    assert queue.keep(0, 8, 1_000) == (4, 5, 6, 7, 8, 9, 10, 11)
+
+
+def test_a_thread_takes_what_is_kept_for_it_then_what_waits_then_the_end_of_what_is_kept_for_another() -> None:
+    queue = _queued(2, 1, 2, 3, 4)
+    assert queue.keep(1, 8, 1_000) == (1, 2)
+    assert [queue.take(0), queue.take(1)] == [3, 1]
+    queue = _queued(2, 1, 2, 3, 4)
+    queue.keep(1, 8, 1_000)
+    assert [queue.take(0) for _ in range(4)] == [3, 4, 2, 1]
+
+
+def test_who_waits_gets_what_is_put_and_hears_of_the_end() -> None:
+    queue = _queued(1)
+    taken: list[int | None] = []
+
+    def take_all() -> None:
+        while (item := queue.take(0)) is not None:
+            taken.append(item)
+
+    thread = threading.Thread(target=take_all)
+    thread.start()
+    queue.put(7)
+    while not taken:
+        assert thread.is_alive()
+    queue.stop()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    assert taken == [7]
+    queue.put(8)
+    assert queue.take(0) is None

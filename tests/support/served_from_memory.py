@@ -11,12 +11,12 @@ from dcc.outcomes import ZipKey
 from dcc.session.fetching.archive_transfer import Transfer
 from dcc.session.fetching.downloads import (
     DownloadMessage,
+    DownloadSlots,
     PrefetchedArchives,
     SourceDownloads,
     TransferCompleted,
     TransferFailed,
 )
-from dcc.session.fetching.sharing import DownloadSlots
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, Block, Connection, SourceAddress, SourceProtocol
 from dcc.sources.hosting import Hosting

@@ -44,6 +44,7 @@ from dcc.session.batches.results import SessionWorkerResults
 from dcc.session.fetching.downloads import (
     ChecksumPublished,
     DownloadMessage,
+    DownloadSlots,
     SourceDownloads,
     TransferCompleted,
     TransferFailed,
@@ -51,7 +52,6 @@ from dcc.session.fetching.downloads import (
     TransferProgressed,
     TransferStarted,
 )
-from dcc.session.fetching.sharing import DownloadSlots
 from dcc.session.prepare.archive_checks import CheckedArchive, Setup, UnopenedArchive
 from dcc.session.sessions import Session
 from dcc.sources.base import SourceAddress, SourceProtocol
