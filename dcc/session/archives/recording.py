@@ -183,6 +183,6 @@ class Batch:
 
 def _new_document(job: Job, document: ArchiveDocument, centres: Mapping[str, int]) -> NewDocument:
     name = document.name
-    named = (None, None, None) if name is None else (centres.get(name.centre), name.created, name.inc)
+    centre_id, created, inc = (centres.get(name.centre), name.created, name.inc) if name else (None, None, None)
     found = document.size_bytes, document.md5, document.state, document.place, document.archives
-    return NewDocument(job.download_id or 0, document.file_name, *named, *found)
+    return NewDocument(job.download_id or 0, document.file_name, centre_id, created, inc, *found)
