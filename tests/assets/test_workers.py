@@ -22,7 +22,7 @@ from dcc_assets.batches import workers_of
 from tests.cli.test_replay import RULE
 from tests.replay.test_replay import proposed
 from tests.session.test_crash_recovery import fill
-from tests.session.test_session_data_processes import change
+from tests.session.test_session_data_faults import change
 from tests.support.asking import closing_all
 from tests.support.fake_kubernetes import NAMESPACE, fake_kubernetes
 from tests.support.installations import Installation, experiments, specimens

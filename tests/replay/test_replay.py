@@ -23,7 +23,7 @@ from dcc.replay.verdicts import ACCEPTED, Replay
 from dcc.rules.waivers import Waiver
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.vocabulary import WaiverEffect
-from tests.session.test_session_data_processes import change, mixed
+from tests.session.test_session_data_faults import change, mixed
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.prepared_databases import PreparedFile
 from tests.support.prepared_installations import opened_installation

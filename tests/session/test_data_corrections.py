@@ -1,4 +1,8 @@
-"""What people correct: submissions withdrawn, held documents confirmed, documents judged again; and quality control."""
+"""What people correct: withdrawals, confirmations, new judgements, quality control; also while a session runs."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import Engine, select, update
@@ -7,16 +11,19 @@ from dcc.errors import ConfigurationError, NotFoundError, StagedDocumentLostErro
 from dcc.operations.consistency.check import check_consistency
 from dcc.phases import Phase, Status
 from dcc.qc import models
+from dcc.qc.contexts.listings import ContextFilter
+from dcc.qc.contexts.states import decide_on_contexts as decide_on
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.sentences import next_sentences
 from dcc.session.data import corrections
-from dcc.session.data.corrections import plan_submission, recheck
+from dcc.session.data.corrections import plan_submission, recheck, withdraw_submission
 from dcc.session.data.quality_control import QcResult, update_qc_states
 from dcc.tracker.hostings.changed_archives import loaded_zips
 from dcc.tracker.models import DocumentReopening
 from dcc.tracker.register.delegations import find_archive
-from dcc.vocabulary import ContextState
+from dcc.vocabulary import ContextEvent, ContextState
+from tests.session.test_data_new_causes import rebuilt
 from tests.support.asking import execute_in, in_both, rows_in
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.prepared_installations import PreparedInstallations
@@ -299,3 +306,59 @@ def test_new_measurements_in_a_context_set_the_documents_that_are_done_back(data
     data.run()
     assert data.states() == {ZIP: "qc pending", LATER: "qc pending"}
     assert data.set_back() == [(EXPERIMENTS, "qc done", "qc pending")]
+
+
+def put(data: DataInstallation, numbers: range) -> None:
+    for number in numbers:
+        stem, first = f"2013-10-31.{number}", 10 * number + 1
+        data.put(f"add/H.{stem}.impc.zip", specimens(stem, first=first), experiments(stem, first=first))
+
+
+def test_nobody_is_in_the_way_of_a_session_or_it_of_them(data: DataInstallation) -> None:
+    """No deadlock and no error; in the end the contexts hold what stands, and nothing is found in what is withdrawn."""
+    put(data, range(6))
+    data.run()
+    put(data, range(6, 10))
+    for number in range(3):
+        stem, first = f"2013-11-0{number + 1}.1", 10 * number + 1
+        data.put(f"edit/H.{stem}.impc.zip", specimens(stem, first=first), experiments(stem, first=first))
+    data.validate()
+    over = threading.Event()
+    to_withdraw = [key_of(f"add/H.2013-10-31.{number}.impc.zip") for number in (3, 4, 5)]
+    both = (data.tracker, data.qc, data.settings)
+
+    def decide_on_contexts() -> None:
+        decide_on(data.qc, ContextEvent.DONE, ContextFilter(), author="a wrangler", reason="looks right")
+        update_qc_states(*both, author="a wrangler", reason="looks right")
+
+    def judge_again() -> None:
+        recheck(*both, author="a wrangler", reason="new rules")
+
+    def withdraw() -> None:
+        if to_withdraw:
+            assert withdraw_submission(*both, to_withdraw.pop(), author="a wrangler", reason="a mistake").withdrawn
+
+    def keep_at(work: Callable[[], None]) -> None:
+        while not over.is_set():
+            work()
+            over.wait(0.05)
+
+    with ThreadPoolExecutor(3) as pool:
+        others = [pool.submit(keep_at, work) for work in (decide_on_contexts, judge_again, withdraw)]
+        try:
+            data.take_up()
+        finally:
+            over.set()
+        for other in others:
+            other.result(60)
+    while to_withdraw:
+        withdraw()
+    data.take_up()
+    data.take_up()
+    assert set(data.documents().values()) <= {"qc pending", "qc done", "upload cancelled"}
+    states = data.states()
+    withdrawn = [number for number in range(10) if states[f"add/H.2013-10-31.{number}.impc.zip"].startswith("up")]
+    assert withdrawn == [3, 4, 5]
+    stands = {number for number, state in data.rows(models.DOCUMENT, "id", "state") if state == "applied"}
+    assert {number for number, active in data.rows(models.FINDING, "document_id", "is_active") if active} <= stands
+    rebuilt(data, 3 * 7)

@@ -1,16 +1,27 @@
-"""Sessions killed in the phases after validation, and several that upload at once."""
+"""Sessions that are killed after validation, whose documents are prepared by processes, or judged one by one: one end."""
 
+import os
+import signal
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from sqlalchemy import select
 
+from dcc.cli.demo.submissions import damaged
 from dcc.databases.engines import MAX_ATTACHED
-from dcc.session.data import prepared_archives, uploading
+from dcc.errors import SessionLostError
+from dcc.phases import Phase
+from dcc.qc import models
+from dcc.session.data import judging, prepared_archives, uploading
+from dcc.session.data.corrections import recheck
+from dcc.session.prepare import documents
+from dcc.session.prepare.documents import ArchiveToPrepare, PreparationBasis, prepare_archive
 from dcc.tracker.models import XmlLog
 from tests.support import dying_data_session
 from tests.support.asking import rows_in
-from tests.support.data_installations import DataInstallation, experiments, specimens
+from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, specimens
 from tests.support.databases import only_mariadb, only_sqlite
 from tests.support.prepared_databases import PreparedFile
 from tests.support.prepared_installations import begun_installation
@@ -127,3 +138,143 @@ def count_of_same_entries(data: DataInstallation) -> int:
     query = select(XmlLog.xml_id, XmlLog.message, XmlLog.line).where(XmlLog.cleared.is_(None))
     rows = [tuple(row) for row in rows_in(data.tracker, query)]
     return max(rows.count(row) for row in rows)
+
+
+ZIP = "add/H.2013-10-31.1.impc.zip"
+LATER = "add/H.2013-11-05.1.impc.zip"
+DEADLY = "add/H.2013-11-06.1.impc.zip"
+LATE_EXPERIMENTS = "H.2013-11-05.1.experiment.impc.xml"
+
+
+@pytest.fixture
+def many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any documents are worth processes, on any machine."""
+    monkeypatch.setattr(prepared_archives, "LARGE", 0)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+
+
+def findings(data: DataInstallation) -> list[tuple[Any, ...]]:
+    return data.rows(models.FINDING, "id", "document_id", "rule", "message", "line", "entity_id", "is_active")
+
+
+def change(documents: dict[str, bytes], old: str, new: str) -> dict[str, bytes]:
+    """The documents, with something else in each."""
+    return {name: damaged(content, old, new) for name, content in documents.items()}
+
+
+def mixed(data: DataInstallation) -> None:
+    """Have an archive with documents that are sound, and with all sorts of faults, of their own and with animals."""
+    animal = '<relatedSpecimen specimenID="H-M000001" relationship="littermate"/>'
+    of_date = 'dateOfExperiment="2013'
+    data.put(
+        ZIP,
+        specimens(mice=6),
+        experiments(animals=3),
+        change(experiments("2013-10-31.2", procedure="IMPC_GRS_001"), 'unit="g"', 'unit="kg"'),
+        change(experiments("2013-10-31.3", procedure="IMPC_IPG_001"), "IMPC_001", "NONE_001"),
+        experiments("2013-10-31.4", first=90, procedure="IMPC_CBC_001"),
+        change(experiments("2013-10-31.5", procedure="IMPC_HEM_001"), of_date, 'dateOfExperiment="2010'),
+        change(experiments("2013-10-31.6", first=4), of_date, 'dateOfExperiment="2113'),
+        change(specimens("2013-11-01.1", first=20), animal.replace("01", "20"), animal.replace("01", "77")),
+        change(specimens("2013-11-02.1", first=40), 'relationship="littermate"', 'relationship="mother"'),
+        change(specimens("2013-11-03.1", first=60), 'project="BaSH"', 'project="Nobody"'),
+    )
+
+
+@pytest.mark.usefixtures("many")
+def test_documents_judged_again_as_they_are_read_have_no_finding_more_or_less(data: DataInstallation) -> None:
+    mixed(data)
+    data.run()
+    ending, found = data.ending(), findings(data)
+    assert {row[2] for row in found} >= {"E1", "E4", "E8", "P11", "S12", "S14", "X8"}
+    assert list(data.settings.staging_directory.rglob("prepared.rows*")) == []
+
+    recheck(data.tracker, data.qc, data.settings, author="someone", reason="A test.")
+    data.take_up()
+    assert findings(data) == found
+    assert data.ending() == ending
+
+
+@only_sqlite
+def test_prepared_files_of_a_session_that_ended_early_are_used_if_they_are_whole(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data.put(ZIP, specimens(), experiments())
+    data.put(LATER, specimens("2013-11-05.1", first=40))
+    data.validate()
+    prepare, made = prepare_archive, []
+
+    def preparing(basis: PreparationBasis, archive: ArchiveToPrepare) -> dict[str, Exception]:
+        made.append(archive.target)
+        return prepare(basis, archive)
+
+    monkeypatch.setattr(prepared_archives, "prepare_archive", preparing)
+    with monkeypatch.context() as patched:
+        patched.setattr(prepared_archives.PreparedArchives, "document", _interrupted(3))
+        with pytest.raises(SessionLostError):
+            data.take_up()
+    first, damaged, experiment = (
+        data.settings.staging_directory / f"{name}.contents" / f"prepared.rows.{kind}"
+        for name, kind in ((ZIP, "specimen"), (LATER, "specimen"), (ZIP, "experiment"))
+    )
+    assert made == [first, damaged], "specimens of all archives come first"
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
+    data.take_up()
+    assert made[2:] == [damaged, experiment]
+    assert set(data.documents().values()) == {"qc done", "qc pending"}
+
+
+def _interrupted(call: int) -> Callable[..., Any]:
+    document, calls = prepared_archives.PreparedArchives.document, []
+
+    def interrupted(*given: Any) -> Any:
+        calls.append(1)
+        if len(calls) == call:
+            raise SessionLostError("Another took over.")
+        return document(*given)
+
+    return interrupted
+
+
+@only_sqlite
+def test_documents_that_cannot_be_judged_together_are_judged_one_by_one(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is at fault with one keeps nothing from the others, and leaves nothing behind; nor does a lost file."""
+
+    def break_down(connection: Any, *more: Any) -> Any:
+        judge_together(connection, *more)
+        return 1 // 0
+
+    judge_together = judging.judge_together
+    monkeypatch.setattr(judging, "judge_together", break_down)
+    data.put(ZIP, specimens(), experiments(), experiments("2013-11-05.1", first=9))
+    data.validate()
+    data.take_up(until=Phase.UPLOAD)
+    (data.settings.staging_directory / f"{ZIP}.contents" / EXPERIMENTS).unlink()
+    data.take_up(until=Phase.DATA)
+    assert data.documents() == {SPECIMENS: "data done", EXPERIMENTS: "data done", LATE_EXPERIMENTS: "data failed"}
+    assert [row[2] for row in findings(data)] == ["E4"] * 3
+
+
+def killed(basis: PreparationBasis, archive: ArchiveToPrepare) -> dict[str, Exception]:
+    """In the place of what a process does: it ends over one of the archives each time, and over another once."""
+    once = archive.target.parent.parent.parent / "once"
+    if archive.key.file_name in DEADLY or (archive.key.file_name in LATER and not once.exists()):
+        once.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return prepare_archive(basis, archive)
+
+
+@only_sqlite
+@pytest.mark.usefixtures("many")
+def test_when_a_process_is_killed_others_go_on_and_only_what_it_ends_over_each_time_is_failed(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepared_archives, "preparing", SimpleNamespace(begin=documents.begin, prepare_archive=killed))
+    data.put(ZIP, specimens(), experiments())
+    data.put(LATER, specimens("2013-11-05.1", first=40))
+    data.put(DEADLY, specimens("2013-11-06.1", first=70))
+    data.validate()
+    data.take_up()
+    assert data.states() == {ZIP: "qc pending", LATER: "qc done", DEADLY: "upload failed"}
