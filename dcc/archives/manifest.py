@@ -74,7 +74,7 @@ def differences(
             text = mark("{file} has {found} bytes, not {expected}")
             yield message(text, file=one.file, found=sizes[one.file], expected=one.size)
         elif one.file in files:
-            yield from of_content(one, files[one.file], count)
+            yield from _of_content(one, files[one.file], count)
     for file in (*files, *refused):
         if file not in listed:
             yield message(mark("{file} is not in the manifest"), file=shortened(file))
@@ -179,7 +179,7 @@ def _number(value: Any) -> int | None:
     return None if value in (None, "") else int(str(value))
 
 
-def of_content(one: ManifestEntry, path: Path, count: Callable[[str], Counts | None]) -> Iterator[Message]:
+def _of_content(one: ManifestEntry, path: Path, count: Callable[[str], Counts | None]) -> Iterator[Message]:
     """What the content of a file has otherwise than a manifest says, its checksum or its counts."""
     if one.checksum is not None:
         found = _digest(path, _CHECKSUMS[len(one.checksum)])

@@ -1,4 +1,4 @@
-"""Sessions that are killed after validation, whose documents are prepared by processes, or judged one by one: one end."""
+"""Sessions killed after validation, with documents prepared by processes, or judged one by one: they end alike."""
 
 import os
 import signal

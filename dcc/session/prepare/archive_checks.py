@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dcc.archives.extraction import ExtractedArchive, ExtractedDocument, extract_archive
 from dcc.archives.limits import ArchiveLimits
-from dcc.archives.manifest import Counts, ManifestEntry, conflicts, differences, of_content, read_beside
+from dcc.archives.manifest import Counts, ManifestEntry, conflicts, differences, read_beside
 from dcc.converters.base import SubmittedFile
 from dcc.converters.conversion import convert_file, convert_files, converter_for, kinds_of
 from dcc.documents.contents import Experiment, Specimen
@@ -32,7 +32,7 @@ from dcc.errors import (
     InternalFaultError,
     ManifestError,
 )
-from dcc.messages import Message, mark, message
+from dcc.messages import Message, mark
 from dcc.naming import ANY_CENTRE, DocumentKind, NamingConvention
 from dcc.outcomes import Problem
 from dcc.runtime.checksums import md5_of
@@ -131,7 +131,7 @@ class ArchiveChecker:
             if of_document is None:
                 of_document = tuple(self.validate(document.path, document.name.kind))
             problems.append(of_document)
-        difference = unlike_manifest(archive, taken, found, problems)
+        difference = unlike_manifest(archive, found, problems)
         for file in found.files:
             file.path.unlink()
         if difference is not None:
@@ -214,9 +214,9 @@ _DIFFERS_MUCH: Final = mark(
 
 
 def unlike_manifest(
-    archive: Path, md5: str, extracted: ExtractedArchive, problems: Sequence[Sequence[Problem]]
+    archive: Path, extracted: ExtractedArchive, problems: Sequence[Sequence[Problem]]
 ) -> ManifestError | None:
-    """What to tell of an archive of that MD5 that is not as its manifests say; None where it is, or has none.
+    """What to tell of an archive that is not as its manifests say; None where it is, or has none.
 
     `problems` are those of its documents, in their order. Raises OSError.
     """
@@ -227,7 +227,6 @@ def unlike_manifest(
     inside, held = extracted.manifest, manifest if manifest is not None else extracted.manifest
     if held is None:
         return None
-    of_archive = [one for one in held if one.file == archive.name]
     of_files = [one for one in held if one.file != archive.name]
     if (
         manifest is not None
@@ -239,7 +238,7 @@ def unlike_manifest(
             "the same, or leave the inner one out."
         )
         return ManifestError(text, archive=archive.name, file=different)
-    differing = [*_of_archive(of_archive, archive, md5), *_of_files(of_files, extracted, problems)]
+    differing = list(_differing(held, archive, extracted, problems))
     if not differing:
         return None
     return ManifestError(
@@ -250,32 +249,25 @@ def unlike_manifest(
     )
 
 
-def _of_archive(expected: Sequence[ManifestEntry], archive: Path, md5: str) -> Iterator[Message]:
-    """What an archive as a whole has otherwise than the manifest beside it says."""
-    size = archive.stat().st_size
-    for one in expected:
-        if one.size not in (None, size):
-            text = mark("{file} has {found} bytes, not {expected}")
-            yield message(text, file=one.file, found=size, expected=one.size)
-        elif one.checksum != md5:
-            yield from of_content(one._replace(specimens=None, experiments=None), archive, lambda _: None)
-
-
-def _of_files(
-    expected: Sequence[ManifestEntry], extracted: ExtractedArchive, problems: Sequence[Sequence[Problem]]
+def _differing(
+    expected: Sequence[ManifestEntry], archive: Path, extracted: ExtractedArchive, problems: Sequence[Sequence[Problem]]
 ) -> Iterator[Message]:
+    """What an archive and its files have otherwise than a manifest says, which may name the archive as a whole."""
     documents: dict[str, list[tuple[ExtractedDocument, Sequence[Problem]]]] = defaultdict(list)
     for document, of_document in zip(extracted.documents, problems, strict=True):
         documents[document.place].append((document, of_document))
 
     def count(place: str) -> Counts | None:
-        if any(of_document for _, of_document in documents[place]):
+        if place == archive.name or any(of_document for _, of_document in documents[place]):
             return None
         return _sum(count_entities(document.path, document.name.kind) for document, _ in documents[place])
 
-    files = {document.place: document.path for document in extracted.documents}
+    sizes, files = dict(extracted.sizes), {document.place: document.path for document in extracted.documents}
     files |= {file.place: file.path for file in extracted.files}
-    return differences(expected, extracted.sizes, files, count, [path for path, _, _ in extracted.refused])
+    if any(one.file == archive.name for one in expected):
+        sizes[archive.name], files[archive.name] = archive.stat().st_size, archive
+    expected = sorted(expected, key=lambda one: one.file != archive.name)
+    return differences(expected, sizes, files, count, [path for path, _, _ in extracted.refused])
 
 
 def count_entities(document: Path, kind: DocumentKind) -> Counts:
