@@ -13,7 +13,7 @@ from dcc.operations.archive_audits import audit_archives
 from dcc.outcomes import EndReason, ZipKey
 from dcc.tracker.models import ArchiveCopy, StoredArchive, ZipDownload
 from dcc.tracker.queries.zip_stories import zip_story
-from tests.support.asking import column_in, execute_in, rows_in
+from tests.support.asking import column_in, execute_in, in_reading, rows_in
 from tests.support.installations import Folder, Installation, md5, specimens
 
 KEY = "add/H.2013-10-31.1.impc.zip"
@@ -51,8 +51,7 @@ def test_what_arrived_is_kept_also_if_it_is_bad(installation: Installation, fold
     assert sorted(filter(None, delivered(installation))) == sorted(kept)
     assert copies(installation) == sorted((one, "archive", "good") for one in kept)
     assert in_store(installation.settings.home / "archive") == sorted(kept)
-    with installation.tracker.connect() as connection:
-        assert all(connection.scalars(select(StoredArchive.stored)))
+    assert all(column_in(installation.tracker, select(StoredArchive.stored)))
 
 
 def test_a_replica_that_was_away_is_caught_up_with(installation: Installation, folder: Folder) -> None:
@@ -69,8 +68,7 @@ def test_a_replica_that_was_away_is_caught_up_with(installation: Installation, f
     assert both.run_session().closing_notices == ()
     assert copies(both) == [(content, "one", "good"), (content, "two", "good")]
     assert in_store(two) == [content]
-    with both.tracker.connect() as connection:
-        assert all(connection.scalars(select(StoredArchive.stored)))
+    assert all(column_in(both.tracker, select(StoredArchive.stored)))
 
 
 def test_a_session_that_a_required_replica_kept_from_storing_archives_ends_by_faults(
@@ -98,8 +96,7 @@ def test_a_session_keeps_what_earlier_versions_left_in_staging(installation: Ins
     contents = [folder.put(str(key), specimens(mice=mice)) for mice, key in enumerate(keys, start=2)]
     folder.put(INVALID, submissions.archive(specimens(stem="2013-10-31.3")))
     installation.run_session()
-    with installation.tracker.connect() as connection:
-        stories = [zip_story(connection, key) for key in keys]
+    stories = [in_reading(installation.tracker, zip_story, key) for key in keys]
     assert [(story.size_bytes, story.md5) for story in stories] == [(len(one), md5(one)) for one in contents]
     execute_in(installation.tracker, delete(StoredArchive), update(ZipDownload).values(sha256=None))
     shutil.rmtree(installation.settings.home / "archive")

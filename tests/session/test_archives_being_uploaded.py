@@ -22,7 +22,7 @@ from dcc.sources.folder import LocalConnection
 from dcc.tracker.crawls import latest_findings
 from dcc.tracker.models import FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload
 from dcc.tracker.queries.zip_stories import zip_story
-from tests.support.asking import column_in, row_in
+from tests.support.asking import column_in, execute_in, row_in
 from tests.support.databases import only_sqlite
 from tests.support.installations import Folder, Installation, growing, md5, specimens
 from tests.support.served_sources import register
@@ -156,8 +156,8 @@ class TestYoungArchives:
         folder.put(KEY, modified=int(time.time()) - 60)
         with open_session(careful.tracker, careful.settings) as session:
             list(crawl_file_sources(session))
-        with careful.tracker.begin() as connection:
-            connection.execute(update(FileSourceHasZip).values(uploading_since=FileSourceHasZip.last_update))
+        since = FileSourceHasZip.last_update
+        execute_in(careful.tracker, update(FileSourceHasZip).values(uploading_since=since))
         assert careful.run_session().zips[KEY].succeeded
 
     @only_sqlite
@@ -289,14 +289,11 @@ class TestChangedAfterwards:
         folder.put(KEY)
         quick.run_session()
         withdrawn = {"phase_id": int(Phase.UPLOAD), "status_id": int(Status.CANCELLED)}
-        with quick.tracker.begin() as connection:
-            for model in (XmlFile, ZipDownload, ZipAction):
-                connection.execute(update(model).values(withdrawn))
+        execute_in(quick.tracker, *(update(model).values(withdrawn) for model in (XmlFile, ZipDownload, ZipAction)))
         folder.put(failed, broken_document(b""))
         quick.run_session()
         uploaded = update(XmlFile).where(XmlFile.phase_id != int(Phase.UPLOAD))
-        with quick.tracker.begin() as connection:
-            connection.execute(uploaded.values(phase_id=int(Phase.QC), status_id=int(Status.PENDING)))
+        execute_in(quick.tracker, uploaded.values(phase_id=int(Phase.QC), status_id=int(Status.PENDING)))
         for key in (KEY, failed):
             folder.put(key, submissions.archive(specimens(mice=3)))
         result = quick.run_session()

@@ -36,6 +36,7 @@ from dcc.sources.hosting import CopyFault, Hosting, KnownBadCopy
 from dcc.store.objects import ObjectStore
 from dcc.tracker.hostings.download_plan import PlannedZip
 from dcc.tracker.models import ZipDownload
+from tests.support.asking import rows_in
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, specimens
 from tests.support.databases import only_sqlite
 from tests.support.installations import MODIFIED, Folder, Installation
@@ -190,9 +191,8 @@ def test_a_worker_has_a_web_server_send_only_what_the_session_has_not(
             if (method, path.endswith(".zip")) == ("GET", True)
         ]
     assert asked == [None, "Tue, 13 May 2014 16:53:20 GMT"]
-    with first.tracker.connect() as connection:
-        query = select(ZipDownload.outcome, ZipDownload.etag).where(ZipDownload.content_size_bytes > 0)
-        ended = list(connection.execute(query.order_by(ZipDownload.id)))
+    query = select(ZipDownload.outcome, ZipDownload.etag).where(ZipDownload.content_size_bytes > 0)
+    ended = rows_in(first.tracker, query.order_by(ZipDownload.id))
     assert [one.outcome for one in ended if one.etag] == [
         "finished",
         "finished" if is_changed else "not_modified",

@@ -10,7 +10,6 @@ from datetime import datetime
 import pytest
 from sqlalchemy import select
 
-from dcc.databases.transactions import writing
 from dcc.outcomes import EndReason
 from dcc.session.archives import coordination
 from dcc.session.archives.jobs import Attempts
@@ -43,13 +42,11 @@ def put_all(share: Share) -> None:
 
 
 def pause(installation: Installation, source_id: int) -> None:
-    with writing(installation.tracker) as connection:
-        set_pause(connection, source_id, Pause("The server moves", "ann", datetime(2026, 1, 1), None))
+    in_writing(installation.tracker, set_pause, source_id, Pause("The server moves", "ann", datetime(2026, 1, 1), None))
 
 
 def resume(installation: Installation, source_id: int) -> None:
-    with writing(installation.tracker) as connection:
-        set_pause(connection, source_id, None)
+    in_writing(installation.tracker, set_pause, source_id, None)
 
 
 @dataclass
@@ -132,8 +129,7 @@ def slow(quick: Installation, request: pytest.FixtureRequest, monkeypatch: pytes
 def test_an_archive_that_is_wanted_first_is_fetched_next(slow: Slow) -> None:
     installation = slow.installation
     _, session = slow.begin_with_all()
-    with writing(installation.tracker) as connection:
-        request_urgently(connection, [key_of(OLDEST)], "ann")
+    in_writing(installation.tracker, request_urgently, [key_of(OLDEST)], "ann")
     slow.hurry_after_a_look()
     begun = session.begun
     assert sorted(session.end()) == KEYS

@@ -26,7 +26,7 @@ from dcc.tracker.models import CrawlFinding, CrawlingSession, FileSourceHasZip, 
 from dcc.tracker.queries.zip_action_lists import find_zips
 from dcc.tracker.register.file_sources import change_source
 from dcc.tracker.states import State
-from tests.support.asking import in_reading, in_writing, value_in
+from tests.support.asking import in_reading, in_writing, row_in, value_in
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation, SessionResult
 from tests.support.session_reports import session_report
@@ -205,9 +205,8 @@ def test_an_archive_that_is_listed_without_a_size_is_judged_on_arrival(installat
             connection.execute(update(ZipFile).where(ZipFile.file_name.in_(names)).values(size_bytes=None))
         for _ in range(2):
             deque(process_zip_actions(session), maxlen=0)
-    with installation.tracker.connect() as connection:
-        kind = CrawlFinding.kind == "unusual_size"
-        ((name, said),) = connection.execute(select(CrawlFinding.file_name, CrawlFinding.message).where(kind))
+    kind = CrawlFinding.kind == "unusual_size"
+    name, said = row_in(installation.tracker, select(CrawlFinding.file_name, CrawlFinding.message).where(kind))
     assert name == large
     assert "15,000 bytes; the median of the last " in said
 

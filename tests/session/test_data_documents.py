@@ -21,7 +21,7 @@ from dcc.tracker.models import AnException, XmlLog
 from dcc.tracker.progress import NewDocument
 from dcc.tracker.states import State
 from dcc.vocabulary import Severity
-from tests.support.asking import column_in, in_reading, in_writing
+from tests.support.asking import column_in, in_reading, in_writing, rows_in
 from tests.support.databases import seed_centre, seed_documents, seed_download, seed_hosting, seed_source, seed_zip
 
 VALID = State(Phase.XSD, Status.DONE)
@@ -178,9 +178,7 @@ def entries(tracker: Engine, xml_id: int, *, cleared: bool = False) -> list[tupl
     query = select(AnException.short_name, XmlLog.message, XmlLog.line).join(
         AnException, AnException.id == XmlLog.exception_id
     )
-    with tracker.connect() as connection:
-        rows = connection.execute(query.where(XmlLog.xml_id == xml_id, condition).order_by(XmlLog.id))
-        return [tuple(row) for row in rows]
+    return list(map(tuple, rows_in(tracker, query.where(XmlLog.xml_id == xml_id, condition).order_by(XmlLog.id))))
 
 
 def test_entries_are_written_under_the_ids_of_rules_with_what_they_demand(
@@ -191,9 +189,7 @@ def test_entries_are_written_under_the_ids_of_rules_with_what_they_demand(
     rewrite(tracker, {documents[0]: problems})
     assert entries(tracker, documents[0]) == [("E4", "No such animal.", 7), ("SchemaViolationError", "Wrong.", 1)]
     assert entries(tracker, documents[1]) == []
-    with tracker.connect() as connection:
-        query = select(AnException.short_name, AnException.description)
-        described = {row.short_name: row.description for row in connection.execute(query)}
+    described = dict(map(tuple, rows_in(tracker, select(AnException.short_name, AnException.description))))
     assert "specimen" in str(described["E4"])
     assert described["SchemaViolationError"] == "The document does not follow the XML schema."
 

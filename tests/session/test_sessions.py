@@ -26,7 +26,7 @@ from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, utc_now
-from tests.support.asking import execute_in, in_reading
+from tests.support.asking import execute_in, in_reading, rows_in
 from tests.support.databases import PASSWORD, MariaDb, only_mariadb, only_sqlite
 from tests.support.raising import raising
 from tests.support.waiting import wait_until
@@ -35,8 +35,7 @@ PATIENCE = 20.0
 
 
 def _rows(tracker: Engine, model: type) -> list[Row[Any]]:
-    with tracker.connect() as connection:
-        return list(connection.execute(select(model.__table__).order_by(model.__table__.c.id)))  # type: ignore[attr-defined]
+    return rows_in(tracker, select(model.__table__).order_by(model.__table__.c.id))  # type: ignore[attr-defined]
 
 
 def _session_row(tracker: Engine, session_id: int) -> Row[Any]:

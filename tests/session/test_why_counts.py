@@ -5,6 +5,7 @@ from collections import Counter
 
 from dcc.cli.demo import submissions
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
+from tests.support.asking import in_reading
 from tests.support.databases import only_sqlite
 from tests.support.installations import (
     MODIFIED,
@@ -29,9 +30,8 @@ TAKEN, CHANGED, UPLOADING, BROKEN, HELD, REFUSED = (
 def told(installation: Installation, source_id: int) -> dict[str | None, Counter[SkipReason]]:
     """How many archives are told under each reason, by name and (None) counted."""
     found: dict[str | None, Counter[SkipReason]] = {}
-    with installation.tracker.connect() as connection:
-        for row in skipped_entries(connection, source_id):
-            found.setdefault(row.entry, Counter())[row.why] += row.number
+    for row in in_reading(installation.tracker, skipped_entries, source_id):
+        found.setdefault(row.entry, Counter())[row.why] += row.number
     return found
 
 

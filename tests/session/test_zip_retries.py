@@ -17,7 +17,7 @@ from dcc.tracker.models import FileSourceHasZip, Reopening, XmlFile, XmlLog
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc_assets.sync.archives import recorded_zips
 from tests.support import dying_session
-from tests.support.asking import in_reading, value_in
+from tests.support.asking import execute_in, in_reading, value_in
 from tests.support.installations import (
     MODIFIED,
     Fetches,
@@ -90,8 +90,7 @@ def test_documents_left_beside_a_failed_one_are_validated_by_the_next_session(
     installation.run_session()
     # As a session of a former version left it that was killed when one document was validated and the other was not.
     pending = {"phase_id": int(Phase.XSD), "status_id": int(Status.PENDING)}
-    with installation.tracker.begin() as connection:
-        connection.execute(update(XmlFile).where(XmlFile.fname == SPECIMENS).values(**pending))
+    execute_in(installation.tracker, update(XmlFile).where(XmlFile.fname == SPECIMENS).values(**pending))
     assert installation.states() == {KEY: "xml_name failed"}
     states = {SPECIMENS: "xsd pending", name: "xsd failed", "results.xml": "xml_name failed"}
     assert dict(installation.documents()) == states

@@ -21,7 +21,7 @@ from dcc.rules.checking import JUDGED_TOGETHER, LEFT_TO_SESSIONS
 from dcc.validation.checking import check_paths
 from tests.rules.test_rules import EXAMPLES
 from tests.support import data_installations
-from tests.support.asking import column_in
+from tests.support.asking import column_in, rows_in
 from tests.support.data_installations import DataInstallation
 from tests.support.databases import only_sqlite
 from tests.support.integrity_cases import REFERENCE, TODAY, check, experiments, line, mutant, specimens
@@ -97,10 +97,9 @@ def found_by_session(data: DataInstallation) -> Found:
         DOCUMENT, DOCUMENT.c.id == FINDING.c.document_id
     )
     found: Found = defaultdict(Counter)
-    with data.qc.connect() as connection:
-        for name, code, severity, line in connection.execute(query.where(FINDING.c.is_active.is_(True))):
-            if rule_of(code) not in LEFT_TO_SESSIONS:
-                found[name][code, severity, line] += 1
+    for name, code, severity, at in rows_in(data.qc, query.where(FINDING.c.is_active.is_(True))):
+        if rule_of(code) not in LEFT_TO_SESSIONS:
+            found[name][code, severity, at] += 1
     return dict(found)
 
 
