@@ -14,9 +14,9 @@ from dcc.operations.consistency.check import check_consistency
 from dcc.phases import Phase
 from dcc.qc import models
 from dcc.reference.loading import SHIPPED
-from dcc.session.data import judging, quality_control, result_recorder, upload_order, uploading
+from dcc.session.data import data_session, judging, quality_control, upload_order, uploading
+from dcc.session.data.data_session import Recorder
 from dcc.session.data.document_queries import count_waiting
-from dcc.session.data.result_recorder import Recorder
 from dcc.session.prepare import documents
 from dcc.store.staging import PREPARED_FILE
 from dcc.tracker.crawls import list_sessions
@@ -374,8 +374,8 @@ def test_when_the_qc_database_is_away_the_session_fails_and_the_next_one_goes_on
     monkeypatch.setattr(uploading, "apply_documents", away)
     monkeypatch.setattr(upload_order, "MAX_DOCUMENTS", 1)
     # The document whose turn it was may have been shown to be running already, or not yet.
-    monkeypatch.setattr(result_recorder, "_COMMIT_SECONDS", commit_seconds)
-    monkeypatch.setattr(result_recorder, "_MAX_SECONDS", commit_seconds)
+    monkeypatch.setattr(data_session, "_COMMIT_SECONDS", commit_seconds)
+    monkeypatch.setattr(data_session, "_MAX_SECONDS", commit_seconds)
     data.put(ZIP, specimens(), experiments())
     data.validate()
     with pytest.raises(QcDatabaseUnreachableError):

@@ -9,8 +9,7 @@ from dcc.operations.sessions import open_session
 from dcc.qc.apply import documents
 from dcc.qc.database import open_qc_database
 from dcc.session.data import data_processing, judging, prepared_archives, quality_control, uploading
-from dcc.session.data.data_session import DataSession
-from dcc.session.data.result_recorder import Recorder
+from dcc.session.data.data_session import DataSession, Recorder
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker
 from tests.support.dying_session import _after, _before

@@ -37,8 +37,7 @@ from dcc.messages import mark, message
 from dcc.outcomes import AttemptOutcome, Problem, ZipOutcome
 from dcc.phases import Phase, Status
 from dcc.runtime.log_context import logging_about, progress_log
-from dcc.session.archives.jobs import Attempts, Job, SourceQueue
-from dcc.session.archives.pools import ArchivePools
+from dcc.session.archives.jobs import ArchivePools, Attempts, Job, SourceQueue
 from dcc.session.archives.recording import Batch, BatchResult
 from dcc.session.batches.results import SessionWorkerResults
 from dcc.session.fetching.downloads import (

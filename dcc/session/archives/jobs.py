@@ -1,29 +1,41 @@
 """Submissions on their way through a session: their attempts, in which order and where; their archives and documents.
 
-Only the coordinating thread uses them. Results of other threads reach it as messages.
+Only the coordinating thread uses jobs. Results of other threads reach it as messages. Threads store archives, open and
+validate them, a few at once; processes open and validate them if there are many. Threads share the interpreter with
+fetching and recording. Processes take a tenth of a second each to begin; there are no more of them than processors.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
 
 from dcc.archives.extraction import ignored_problem
+from dcc.converters.conversion import all_converters
 from dcc.errors import ChecksumMismatchError, SourceError
 from dcc.naming import DocumentName
 from dcc.outcomes import AttemptOutcome, DocumentOutcome, Problem, ZipKey, ZipOutcome, source_partition
 from dcc.phases import Phase, Status
-from dcc.runtime.log_context import logging_about
+from dcc.runtime.log_context import logging_about, with_log_context
+from dcc.runtime.worker_processes import WorkerProcesses
 from dcc.session.fetching.archive_transfer import ReceivedArchive, Transfer
 from dcc.session.fetching.downloads import MAX_QUEUED, SourceDownloads, TransferFailed
-from dcc.session.prepare.archive_checks import CheckedArchive
+from dcc.session.prepare import archive_checks
+from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, EarlierResults, Setup, UnopenedArchive
+from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.hosting import CopyFault, EarlierCopy, Hosting, KnownBadCopy
+from dcc.store.archive_store import ArchiveStore
+from dcc.store.copies import StoredCopies
 from dcc.tracker.archive_names import stored_name
 from dcc.tracker.hostings.copies import NewBadCopy, is_fault_of_centre
 from dcc.tracker.hostings.download_plan import KnownDocument, PlannedZip, StagedZip
@@ -422,3 +434,49 @@ class Attempts:
         deadline = time.monotonic() + seconds
         for source in self.sources.values():
             source.downloads.join(max(deadline - time.monotonic(), 0))
+
+
+_KEPT_AT_ONCE: Final = 4
+
+
+class ArchivePools:
+    """Work on archives begins in the order in which it is given. `holding` is as of `ArchiveStore`."""
+
+    def __init__(
+        self, settings: Settings, setup: Setup, holding: Callable[[], Collection[str]], *, in_processes: bool
+    ) -> None:
+        # A package that cannot be loaded ends the session, rather than each of its archives.
+        all_converters()
+        self._store = ArchiveStore(settings, holding)
+        self._keeping = ThreadPoolExecutor(_KEPT_AT_ONCE, thread_name_prefix="keep")
+        self._processes: WorkerProcesses | None = None
+        if in_processes:
+            number = min(settings.workers, os.cpu_count() or 1)
+            self._processes = WorkerProcesses(number, archive_checks.begin, setup)
+        else:
+            self._checker = ArchiveChecker(setup)
+            self._checking = ThreadPoolExecutor(settings.workers, thread_name_prefix="check")
+
+    def keep(self, job: Job, archive: Path) -> Future[StoredCopies]:
+        """Put a complete archive into the store; it must stay where it is until that is done."""
+        with job.as_subject():
+            return self._keeping.submit(with_log_context(self._store.put), archive)
+
+    def check(
+        self, job: Job, archive: Path, target: Path, ready: EarlierResults | None
+    ) -> Future[CheckedArchive | UnopenedArchive]:
+        """Check an archive, and write its documents to `target`; work that is `ready` is not repeated."""
+        given = archive, target, job.md5, ready
+        if self._processes is not None:
+            return self._processes.submit(str(job.key), archive_checks.ArchiveChecker.check, *given)
+        with job.as_subject():
+            return self._checking.submit(with_log_context(self._checker.check), *given)
+
+    def stop(self) -> None:
+        """Begin no more. Running threads finish theirs, within the time limits of the replicas."""
+        self._keeping.shutdown(wait=False, cancel_futures=True)
+        self._store.close()
+        if self._processes is not None:
+            self._processes.stop()
+        else:
+            self._checking.shutdown(wait=False, cancel_futures=True)

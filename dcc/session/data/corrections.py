@@ -27,7 +27,7 @@ from dcc.qc.apply.withdrawal import WithdrawalResult, undo_submission
 from dcc.qc.judging import rejudging
 from dcc.rights import Delegations
 from dcc.rules.upload import OWNERSHIP
-from dcc.session.data.data_session import DataSession
+from dcc.session.data.data_session import DataSession, record_results
 from dcc.session.data.document_log import clear_kinds, rewrite_log
 from dcc.session.data.document_queries import (
     QcDocument,
@@ -39,7 +39,6 @@ from dcc.session.data.document_queries import (
 )
 from dcc.session.data.judging import may_be_judged_again
 from dcc.session.data.prepared_archives import prepared_temporarily
-from dcc.session.data.result_recorder import record_results
 from dcc.session.data.upload_order import DueDocument, document_to_apply
 from dcc.session.data.uploading import Uploader, failed_upload
 from dcc.settings import Settings

@@ -22,7 +22,7 @@ from dcc.phases import Phase, Status
 from dcc.qc.judging.many_documents import ContentFindings, judge_together
 from dcc.runtime.log_context import logging_about, progress_log
 from dcc.session.data.corrections import record_missed_withdrawals
-from dcc.session.data.data_session import DataSession, current_basis, data_of
+from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis, data_of
 from dcc.session.data.document_log import clear_entries
 from dcc.session.data.document_queries import documents_of, load_documents
 from dcc.session.data.judging import check_documents
@@ -31,7 +31,6 @@ from dcc.session.data.quality_control import (
     build_overviews_of,
     update_document_states,
 )
-from dcc.session.data.result_recorder import DocumentResult, Recorder
 from dcc.session.data.upload_order import DueDocument
 from dcc.session.data.uploading import upload_documents
 from dcc.session.sessions import Session

@@ -42,7 +42,7 @@ from dcc.rules.packed_findings import unpacked
 from dcc.rules.waivers import Waiver
 from dcc.runtime.log_context import logging_about
 from dcc.session.batches.planning import together
-from dcc.session.data.data_session import DataSession, current_basis, data_of, merged
+from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis, data_of, merged
 from dcc.session.data.document_problems import problems_of, worst_first
 from dcc.session.data.document_queries import (
     QcDocument,
@@ -51,7 +51,6 @@ from dcc.session.data.document_queries import (
     documents_of,
 )
 from dcc.session.data.prepared_archives import PreparedFiles, basis_of, remove_prepared_files
-from dcc.session.data.result_recorder import DocumentResult, Recorder
 from dcc.session.data.upload_order import DueDocument
 from dcc.session.data.uploading import FINDINGS_TOLD
 from dcc.session.sessions import STOPPING

@@ -20,10 +20,9 @@ from dcc.qc.contexts.affected_runs import documents_left_out
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.contexts.states import open_documents
-from dcc.session.data.data_session import DataSession
+from dcc.session.data.data_session import DataSession, DocumentResult, Recorder
 from dcc.session.data.document_queries import QcDocument, documents_of, load_documents, load_qc_states, load_unfinished
 from dcc.session.data.judging import GONE
-from dcc.session.data.result_recorder import DocumentResult, Recorder
 from dcc.session.data.upload_order import DueDocument
 from dcc.settings import Settings
 from dcc.tracker import progress
