@@ -338,7 +338,10 @@ class _Judging:
                 contents = read_document(path, document.name.kind)
                 found = list(check_contents(contents, self._context(standing)))
             elif standing.id in questionable_ids:
-                found = self._with_others(standing, found)
+                # With those of the rules about specimens of other documents.
+                contents = load_document(self._connection, standing.id)
+                added = check_against_others(contents, self._context(standing), refused_blocks(found))
+                found = sorted([*found, *added], key=attrgetter("line"))
             is_clean = not (found or standing.is_noted)
             verdicts[document.xml_id] = ReplayVerdict(ACCEPTED) if is_clean else self._verdict(standing, found)
         return verdicts
@@ -355,12 +358,6 @@ class _Judging:
         name, reference, today = one.document.name, self._basis.reference.data, self._basis.today
         lookups = SqlLookups(self._connection)
         return DocumentContext(one.document.key.action, name.centre, today, reference, lookups, origin=origin)
-
-    def _with_others(self, one: StandingDocument, findings: Sequence[Finding]) -> list[Finding]:
-        """Findings with those of the rules about specimens of other documents."""
-        contents = load_document(self._connection, one.id)
-        added = check_against_others(contents, self._context(one), refused_blocks(findings))
-        return sorted([*findings, *added], key=attrgetter("line"))
 
     def _verdict(self, one: StandingDocument, findings: Sequence[Finding]) -> ReplayVerdict:
         document = lock_documents(self._connection, [one.id])[one.id]

@@ -163,12 +163,6 @@ class ObjectStore:
         name, _, md5 = key.rpartition(".")
         return f"{self._root}/{object_key(name, md5)}"
 
-    def _opened(self) -> AbstractFileSystem:
-        # Clients of servers have a thread, which a forked process lacks.
-        if self._files is None or self._process != os.getpid():
-            self._files, self._process = open_filesystem(self._settings, self._scheme), os.getpid()
-        return self._files
-
     def _do(self, doing: str, ask: Callable[[AbstractFileSystem], _T]) -> _T:
         """Call the store, again while it is away. Raises FileNotFoundError, and as the class says."""
         tries = Retrying(
@@ -178,9 +172,11 @@ class ObjectStore:
             before_sleep=self._log_first,
             reraise=True,
         )
-        files = self._opened()
+        # Clients of servers have a thread, which a forked process lacks.
+        if self._files is None or self._process != os.getpid():
+            self._files, self._process = open_filesystem(self._settings, self._scheme), os.getpid()
         with store_errors(self.url, doing, _REMEDY):
-            return tries(ask, files)
+            return tries(ask, self._files)
 
     def _log_first(self, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome is not None else None

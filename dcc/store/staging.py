@@ -88,7 +88,10 @@ class Staging:
             make_directory(self.root)
             usable = os.access(self.root, os.R_OK | os.W_OK | os.X_OK)
         except OSError as error:
-            raise _unusable(self.root, error.strerror or str(error)) from error
+            raise ConfigurationError(
+                f"Archives cannot be put into staging ({self.root}): {error.strerror or error}. Correct DCC_STAGING, "
+                "or the permissions there."
+            ) from error
         if not usable:
             raise ConfigurationError(
                 f"Archives cannot be put into staging ({self.root}): it cannot be written to. "
@@ -231,12 +234,6 @@ class Staging:
             log.warning("The archive %s in staging cannot be read: %s", key, os.strerror(error.errno or 0))
             return None
         return archive if md5 in (None, found) else None
-
-
-def _unusable(root: Path, reason: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"Archives cannot be put into staging ({root}): {reason}. Correct DCC_STAGING, or the permissions there."
-    )
 
 
 @contextmanager
