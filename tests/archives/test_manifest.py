@@ -163,6 +163,7 @@ BESIDE: dict[str, tuple[object, object, str]] = {
     "wrong size of the archive": ([OWN | {"size": 7}, *rows()], None, "bytes, not 7"),
     "wrong checksum of the archive": ([OWN | {"checksum": "0" * 64}, *rows()], None, f"not {'0' * 64}"),
     "wrong MD5 of the archive": ([OWN | {"checksum": "0" * 32}, *rows()], None, f"not {'0' * 32}"),
+    "counts of the archive": ([OWN | {"specimens": 7}, *rows()], None, ""),
     "wrong document": ([OWN, *rows(specimens={"specimens": 4})], None, "holds 3 specimens, not 4"),
     "document not named": ([OWN], None, "is not in the manifest"),
     "archive not named": (rows(), None, ""),
