@@ -7,7 +7,7 @@ from dcc.errors import NotFoundError
 from dcc.naming import Action, DocumentKind
 from dcc.qc.apply.withdrawal import WithdrawalResult, undo_submission
 from dcc.qc.models import DOCUMENT
-from dcc.qc.rows.loading import find_document
+from dcc.qc.stored_records import find_document
 from tests.qc.test_applying import all_rows, litters, values
 from tests.support.qc_documents import apply, apply_document, experiment, reading, specimen, to_apply, undo_documents
 

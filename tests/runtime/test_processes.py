@@ -210,7 +210,14 @@ def _own_surroundings(_: object) -> bytes:
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="Where there is no /proc, nobody looks there.")
 def test_the_process_that_reads_documents_is_given_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("DCC_TRACKER_URL", "DCC_QC_URL", "DCC_SMTP_URL", "DCC_KEY_PASSPHRASE", "CENTRE_PASSWORD", "SSH_AUTH_SOCK"):
+    for name in (
+        "DCC_TRACKER_URL",
+        "DCC_QC_URL",
+        "DCC_SMTP_URL",
+        "DCC_KEY_PASSPHRASE",
+        "CENTRE_PASSWORD",
+        "SSH_AUTH_SOCK",
+    ):
         monkeypatch.setenv(name, SECRET)
     monkeypatch.setenv("DCC_LOG_LEVEL", "debug")
     processes = WorkerProcesses(1, id, 0)

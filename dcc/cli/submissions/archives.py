@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from dcc.operations.archive_audits import AuditResult
     from dcc.operations.overview import LostArchive
-    from dcc.qc.rows.loading import FoundDocument, StoredRecord
+    from dcc.qc.stored_records import FoundDocument, StoredRecord
     from dcc.settings import Settings
     from dcc.tracker.archive_access import Attempt, SubmittedDocument
     from dcc.tracker.hostings.foreign_archives import Decline
@@ -435,7 +435,8 @@ def document(document: str, rebuilt: bool, differ: bool) -> None:
     """
     from dcc.documents.reading import read_document
     from dcc.documents.writing_xml import differences, document_pieces
-    from dcc.qc.rows.loading import find_document, load_document
+    from dcc.qc.rows.loading import load_document
+    from dcc.qc.stored_records import find_document
     from dcc.tracker.archive_access import delivered_document, fetched_document
 
     if rebuilt and differ:
@@ -492,7 +493,7 @@ def record(kind: str, record: str, centre: str, everything: bool) -> None:
       archive), "document" (its name), "document_id", "line", "sha256" (of the archive, or null),
       "xml"}, oldest first
     """
-    from dcc.qc.rows.loading import stored_records
+    from dcc.qc.stored_records import stored_records
 
     settings = settings_from_environment()
     with reading_qc(settings) as connection:

@@ -4,8 +4,8 @@ The table `context_member` records under what each procedure run is counted. Aff
 differently are removed from their former contexts and added to the new ones, by sums over their measurements. So the
 cost depends on the changes, not on the size of the database.
 
-An error in them would stay. So `recount_contexts`, for a database that was repaired by hand or restored in part,
-compares the recorded values with a count of the measurements, one procedure of a centre at a time, and corrects them.
+An error in them would stay, in a database that was repaired by hand or restored in part. `recount_contexts` compares
+the recorded values with a count of the measurements, one procedure of a centre at a time. It corrects what differs.
 """
 
 from __future__ import annotations
