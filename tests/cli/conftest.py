@@ -72,6 +72,11 @@ class Dcc:
         assert "Traceback" not in result.stderr
         return without_id(lines[0])
 
+    def states(self, *options: str) -> dict[str, str]:
+        """The phase and status of each submission that `dcc zips` lists."""
+        listed = self.json("zips", *options)
+        return {f"{one['action']}/{one['file_name']}": f"{one['phase']} {one['status']}" for one in listed}
+
     def forked(self, *arguments: object) -> subprocess.CompletedProcess[str]:
         """Run a command in a process that is forked from one that has imported what it needs."""
         output, errors = self.root / "forked.output", self.root / "forked.errors"

@@ -69,8 +69,8 @@ def test_who_speaks_for_whom_is_recorded_listed_and_revoked(dcc: Dcc) -> None:
     )
 
 
-def test_a_held_archive_is_told_by_the_session_and_shown_until_its_centre_delegates(dcc: Dcc) -> None:
-    """An archive named for another centre than its source's."""
+def test_a_held_archive_is_told_turned_down_held_again_and_fetched_when_its_centre_delegates(dcc: Dcc) -> None:
+    """An archive named for another centre than its source's; the tracker records who turned it down, when and why."""
     folder, planted = dcc.add_folder(), "add/J.2013-10-31.1.impc.zip"
     folder.put(planted, specimens("J"))
     report = dcc.json("crawl", exit_code=1)
@@ -82,16 +82,7 @@ def test_a_held_archive_is_told_by_the_session_and_shown_until_its_centre_delega
         assert "dcc centre delegate J --to H" in shown
     # It is told once; a session that has nothing else to tell is well.
     assert dcc.json("crawl")["problems"] == []
-    dcc("centre", "delegate", "J", "--to", "H")
-    assert dcc.json("crawl")["zip_actions"] == [{"phase": "xsd", "status": "done", "count": 1}]
-    assert dcc.json("status")["held_archives"] == []
 
-
-def test_a_held_archive_is_turned_down_listed_and_held_again(dcc: Dcc) -> None:
-    """The tracker records who turned it down, when and why."""
-    folder, planted = dcc.add_folder(), "add/J.2013-10-31.1.impc.zip"
-    folder.put(planted, specimens("J"))
-    dcc("crawl", exit_code=1)
     assert "dcc status" in dcc("archive", "declined").stdout
     assert "--reason" in dcc("archive", "decline", planted, exit_code=2).stderr
     made = dcc.json("archive", "decline", planted, "--reason", "says Harwell")
@@ -111,3 +102,7 @@ def test_a_held_archive_is_turned_down_listed_and_held_again(dcc: Dcc) -> None:
     assert [one["zip"] for one in dcc.json("status")["held_archives"]] == [planted]
     assert "dcc centre delegate J --to H" in dcc("source", "why").stdout
     assert "dcc centre delegate J --to H" in dcc("data", "causes").stdout
+
+    dcc("centre", "delegate", "J", "--to", "H")
+    assert dcc.json("crawl")["zip_actions"] == [{"phase": "xsd", "status": "done", "count": 1}]
+    assert dcc.json("status")["held_archives"] == []

@@ -153,7 +153,10 @@ def test_only_the_sources_named_are_crawled(dcc: Dcc) -> None:
     assert "set-state 1 available" in dcc.error("crawl", "--source", first.source_id, exit_code=2)
 
 
-def test_why_a_session_broke_off_is_told_once(dcc: Dcc) -> None:
+def test_without_any_source_a_crawl_says_so_and_why_it_broke_off_once(dcc: Dcc) -> None:
+    result = dcc("crawl")
+    assert "dcc source add" in result.stderr
+    assert "No submission was waiting" in result.stdout
     dcc.add_folder().put("add/H.2013-10-31.1.impc.zip")
     dcc.environment["DCC_STAGING"] = "/proc/none"
     said = dcc("crawl", exit_code=2).stderr
@@ -192,13 +195,6 @@ def test_a_group_that_cannot_be_crawled_is_told_with_the_nearest_names(dcc: Dcc)
     assert "Centre h of the group Asia is not registered. The nearest: H." in said
     assert "exclude each other" in dcc.error("crawl", "--group", "europe", "--source", source, exit_code=2)
     assert dcc.json("session", "list") == []
-
-
-@only_sqlite
-def test_a_crawl_without_any_source_says_so(dcc: Dcc) -> None:
-    result = dcc("crawl")
-    assert "dcc source add" in result.stderr
-    assert "No submission was waiting" in result.stdout
 
 
 @pytest.mark.both_databases

@@ -22,12 +22,6 @@ def listed(dcc: Dcc) -> Dcc:
     return dcc
 
 
-def states(dcc: Dcc, *options: str) -> dict[str, str]:
-    return {
-        f"{one['action']}/{one['file_name']}": f"{one['phase']} {one['status']}" for one in dcc.json("zips", *options)
-    }
-
-
 @pytest.mark.both_databases
 def test_a_session_leaves_alone_what_is_on_hold_until_it_is_released(listed: Dcc, tmp_path: Path) -> None:
     names = tmp_path / "list.txt"
@@ -35,7 +29,7 @@ def test_a_session_leaves_alone_what_is_on_hold_until_it_is_released(listed: Dcc
     dry = listed("hold", "--file", names, "--reason", "wait", "--dry-run").stdout
     assert NAMES[0] in dry
     assert "2 submissions would be put on hold." in dry
-    assert states(listed, "--on-hold") == {}
+    assert listed.states("--on-hold") == {}
     assert listed.json("hold", "--file", names, "--reason", "wait") == {
         "zips": NAMES[:2],
         "left_out": [],
@@ -44,14 +38,14 @@ def test_a_session_leaves_alone_what_is_on_hold_until_it_is_released(listed: Dcc
     again = listed("hold", NAMES[0], "--reason", "wait").stdout
     assert again == "0 submissions put on hold.\n1 left out: on hold already.\n"
     listed("crawl")
-    assert states(listed) == dict(zip(NAMES, ["zip_name done", "zip_name done", "xsd done"], strict=True))
-    assert list(states(listed, "--on-hold")) == NAMES[:2]
+    assert listed.states() == dict(zip(NAMES, ["zip_name done", "zip_name done", "xsd done"], strict=True))
+    assert list(listed.states("--on-hold")) == NAMES[:2]
     assert "(until it is released)" in listed("show", NAMES[0]).stdout.split("Hosted by")[0]
     assert listed.json("status")["on_hold"] == 2
     assert "is on hold" in listed.error("retry", NAMES[0], exit_code=2)
     listed("release", "--name", "*.1.impc.zip")
     listed("crawl")
-    assert set(states(listed, "--status", "done", "--phase", "xsd")) == {NAMES[0], NAMES[2]}
+    assert set(listed.states("--status", "done", "--phase", "xsd")) == {NAMES[0], NAMES[2]}
     (made,) = listed.json("show", NAMES[0])["decisions"]
     assert (made["kind"], made["reason"], made["revoked"] is None) == ("hold", "wait", False)
     assert "hold, " in listed("show", NAMES[1]).stdout
@@ -60,11 +54,11 @@ def test_a_session_leaves_alone_what_is_on_hold_until_it_is_released(listed: Dcc
 def test_what_is_cancelled_is_taken_up_only_by_a_retry(listed: Dcc) -> None:
     assert listed.json("cancel", "--centre", "H", "--reason", "sent again")["zips"] == NAMES
     listed("crawl")
-    assert set(states(listed).values()) == {"zip_name cancelled"}
+    assert set(listed.states().values()) == {"zip_name cancelled"}
     assert listed.json("show", NAMES[0])["reopenings"][0]["reason"] == "Cancelled: sent again"
     assert "The archive was withdrawn" in listed("report", NAMES[0]).stdout
     listed("retry", NAMES[0])
-    assert states(listed, "--status", "done") == {NAMES[0]: "xsd done"}
+    assert listed.states("--status", "done") == {NAMES[0]: "xsd done"}
     assert " 0 failed" in listed("doctor", "--deep", "--no-sources").stdout
 
 
@@ -79,16 +73,16 @@ def test_what_is_hopeless_waits_for_nobody_until_that_is_revoked(dcc: Dcc) -> No
     assert "filters such as --centre" in dcc("acknowledge", "--reason", "x", exit_code=2).stderr
     assert "1 left out: not failed." in dcc("acknowledge", NAMES[0], "--reason", "x").stdout
     assert dcc.json("acknowledge", *options, "--reason", "its server is gone")["zips"] == [BAD]
-    assert states(dcc, "--status", "failed") == {}
-    assert list(states(dcc, "--acknowledged")) == [BAD]
+    assert dcc.states("--status", "failed") == {}
+    assert list(dcc.states("--acknowledged")) == [BAD]
     assert dcc.json("status")["acknowledged"] == 1
     assert "1 submission acknowledged: dcc zips --acknowledged" in dcc("status").stdout
     dcc("acknowledge", BAD, "--revoke")
-    assert list(states(dcc, "--status", "failed")) == [BAD]
+    assert list(dcc.states("--status", "failed")) == [BAD]
     dcc("acknowledge", BAD, "--reason", "again")
     folder.put(BAD, specimens(stem="2013-11-01.1"), modified=1_500_000_000)
     dcc("crawl")
-    assert states(dcc)[BAD] == "xsd done"
+    assert dcc.states()[BAD] == "xsd done"
     assert [made["revoked_by"] for made in dcc.json("show", BAD)["decisions"]][1] == "crawl"
 
 
@@ -113,7 +107,7 @@ def test_what_standard_input_names_is_decided_on_and_tried_without_a_change(
         assert dry[-1] == f"2 submissions would be {done}."
         assert dcc.json("zips") == before
         assert dcc(*command, "--file", "-", input=names).stdout == f"2 submissions {done}.\n"
-        assert list(states(dcc, *option)) == expected
+        assert list(dcc.states(*option)) == expected
 
 
 @pytest.mark.both_databases
@@ -141,8 +135,8 @@ def test_what_meets_faults_of_the_platform_waits_in_quarantine(listed: Dcc, monk
         listed("crawl", exit_code=70)
         assert listed.json("zips", "--quarantine")[0]["on_hold"]
     listed("retry", "--quarantine")
-    assert states(listed) == dict.fromkeys(NAMES, "xsd done")
-    assert states(listed, "--quarantine") == {}
+    assert listed.states() == dict.fromkeys(NAMES, "xsd done")
+    assert listed.states("--quarantine") == {}
     kinds = [(made["kind"], made["revoked"] is None) for made in listed.json("show", NAMES[0])["decisions"]]
     assert kinds == [("quarantine", False)] * 2
 
@@ -159,7 +153,7 @@ def test_many_are_processed_again_by_filters_and_what_cannot_is_left_out(listed:
     }
     said = listed("retry", "--name", "*.2013-10-31.*")
     assert "1 left out: on hold." in said.stderr
-    assert states(listed, "--status", "done") == dict.fromkeys(NAMES[1:], "xsd done")
+    assert listed.states("--status", "done") == dict.fromkeys(NAMES[1:], "xsd done")
     nothing = listed("retry", "--centre", "H").stdout.splitlines()
     assert nothing[0] == "0 submissions processed again."
     assert nothing[1:] == ["1 left out: on hold.", "2 left out: neither failed nor set aside."]
@@ -175,7 +169,7 @@ def test_in_production_a_person_is_asked_before_much_is_changed(listed: Dcc, mon
     asked = listed(*hold, input="n\n", exit_code=2).output
     assert f"[production] 3 submissions, such as {NAMES[0]}, to be put on hold? [y/N]" in asked
     assert "Nothing was changed." in asked
-    assert states(listed, "--on-hold") == {}
+    assert listed.states("--on-hold") == {}
     assert "3 submissions would be" in listed(*hold, "--dry-run").stdout
     assert "?" not in listed("hold", NAMES[0], "--reason", "wait").output, "one submission"
     assert "2 submissions put on hold." in listed(*hold, "--yes").stdout

@@ -1,7 +1,5 @@
 """`dcc demo`: a whole session on real servers, from nothing, with the outcome that it announces."""
 
-import json
-import os
 import signal
 import subprocess
 import sys
@@ -9,14 +7,14 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from dcc.cli.demo.centres import EXPECTED
 from dcc.cli.main import dcc
-from tests.support.environments import clean
+from tests.cli.conftest import Dcc
+from tests.support.environments import clean, forget_settings
 from tests.support.waiting import wait_until
 
 pytest.importorskip("asyncssh", reason="The demonstration's servers are not installed: pip install 'dcc[demo]'")
@@ -50,16 +48,11 @@ def demo_with_servers(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
             demo.kill()
 
 
-def said_by(folder: Path, *command: str) -> str:
-    without = dict.fromkeys(set(os.environ) - set(clean()))
-    home = {"DCC_HOME": str(folder / ".demo" / "home")}
-    result = CliRunner(env=without | home).invoke(dcc, command)
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
-def told_by(folder: Path, *command: str) -> Any:
-    return json.loads(said_by(folder, *command, "--json"))
+@pytest.fixture
+def seen(demonstration: Demonstration, monkeypatch: pytest.MonkeyPatch) -> Dcc:
+    """`dcc` on what the demonstration left."""
+    forget_settings(monkeypatch)
+    return Dcc({"DCC_HOME": str(demonstration[0] / ".demo" / "home")}, demonstration[0])
 
 
 def test_it_ends_as_expected_and_tells_every_problem_once_and_where_to_look(demonstration: Demonstration) -> None:
@@ -80,28 +73,27 @@ def test_it_ends_as_expected_and_tells_every_problem_once_and_where_to_look(demo
     assert "Session 1 (faults): 13 submissions" in ended.stdout
 
 
-def test_the_commands_see_what_it_has_done(demonstration: Demonstration) -> None:
-    folder, _ = demonstration
-    status = told_by(folder, "status")
+def test_the_commands_see_what_it_has_done(seen: Dcc) -> None:
+    status = seen.json("status")
     states = Counter((key.phase.short_name, key.status.short_name) for key in EXPECTED.values())
     assert {(state["phase"], state["status"]): state["count"] for state in status["zip_actions"]} == states
     assert Counter(source["last_crawl"]["outcome"] for source in status["sources"]) == {"ok": 4, "failed": 1}
-    assert {source["pause"]["by"] for source in told_by(folder, "source", "list")} == {"dcc demo"}
-    told = told_by(folder, "show", "add/H.2013-11-04.3.impc.zip")
+    assert {source["pause"]["by"] for source in seen.json("source", "list")} == {"dcc demo"}
+    told = seen.json("show", "add/H.2013-11-04.3.impc.zip")
     errors = {document["file_name"]: len(document["errors"]) for document in told["documents"]}
     assert errors["H.2013-11-04.3.experiment.impc.xml"] == 8
     assert errors["H.2013-11-04.1.specimen.impc.xml"] >= 2
     assert errors["H.2013-11-04.2.experiment.impc.xml"] >= 1
     failed = {"document": "H.2013-11-04.1.specimen.impc.xml", "phase": "xsd"}
-    told_causes = told_by(folder, "data", "causes", "--zip", "add/H.2013-11-04.3.impc.zip")
+    told_causes = seen.json("data", "causes", "--zip", "add/H.2013-11-04.3.impc.zip")
     (waiting,) = [cause for cause in told_causes if cause["kind"] == "E4"]
     for documents in (told["failed_documents"], waiting["failed_documents"]):
         assert [{name: one[name] for name in failed} for one in documents] == [failed]
     assert waiting["acts"] == "centre"
-    (session,) = told_by(folder, "session", "list")
+    (session,) = seen.json("session", "list")
     assert (session["outcome"], session["failed_phase"], session["problems"]["failed"]) == ("faults", "zip_name", 6)
-    assert said_by(folder, "session", "show", "1").startswith("Session 1: faults (crawl), 6 failed")
-    assert said_by(folder, "report", "--session", "1").partition("\n")[0].count(" UTC: faults: a source") == 1
+    assert seen("session", "show", "1").stdout.startswith("Session 1: faults (crawl), 6 failed")
+    assert seen("report", "--session", "1").stdout.partition("\n")[0].count(" UTC: faults: a source") == 1
 
 
 def test_it_keeps_to_its_folder_and_shows_no_password(demonstration: Demonstration) -> None:

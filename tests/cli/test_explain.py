@@ -3,7 +3,9 @@
 import pytest
 
 from dcc import errors
+from dcc.messages import names_in
 from dcc.outcomes import EndReason
+from dcc.reports.causes.errors import ERROR_KINDS
 from dcc.rules.catalogue import CATALOGUE
 from tests.cli.conftest import IDS, Dcc
 from tests.support.databases import only_sqlite
@@ -21,6 +23,14 @@ def test_the_id_that_an_error_prints_is_explained(bare_dcc: Dcc) -> None:
     assert bare_dcc("explain", "TrackerOutdatedError").stdout == text
     assert bare_dcc("explain", "(tracker-outdated)").stdout == text
     assert bare_dcc.json("explain", "tracker-outdated")["name"] == "TrackerOutdatedError"
+
+
+def test_every_id_that_causes_have_is_explained(bare_dcc: Dcc) -> None:
+    for kind in (*CATALOGUE, *ERROR_KINDS):
+        entry = bare_dcc.json("explain", kind)
+        assert entry["id"] == kind
+        assert all((entry["meaning"], entry["advice"], entry["who"])), kind
+        assert not names_in(entry["meaning"] + entry["advice"]), kind
 
 
 def test_a_link_of_the_document_names_the_file(bare_dcc: Dcc) -> None:

@@ -73,17 +73,14 @@ def test_every_command_says_what_it_does_and_how_it_ends() -> None:
         assert max(map(len, result.stdout.splitlines())) <= 102, path
 
 
-def test_help_lists_every_command_and_the_exit_codes() -> None:
+def test_help_lists_every_command_and_the_exit_codes_and_the_version_is_the_packages() -> None:
+    told = CliRunner().invoke(command, ["--version"], prog_name="dcc")
+    assert told.stdout == f"dcc {version('dcc')}\n"
     for arguments in (["--help"], ["-h"]):
         result = CliRunner().invoke(command, arguments, prog_name="dcc")
         assert result.exit_code == 0
         assert all(f"\n  {name} " in result.stdout for name in COMMANDS.split())
         assert "3  another session is active" in result.stdout
-
-
-def test_the_version_is_that_of_the_package() -> None:
-    result = CliRunner().invoke(command, ["--version"], prog_name="dcc")
-    assert result.stdout == f"dcc {version('dcc')}\n"
 
 
 @pytest.mark.parametrize("path", [[], ["data"], ["data", "plan"]])

@@ -38,17 +38,12 @@ def folder(dcc: Dcc, request: pytest.FixtureRequest) -> Folder:
     return folder
 
 
-def states(dcc: Dcc, *keys: str) -> list[str]:
-    shown = {f"{one['action']}/{one['file_name']}": f"{one['phase']} {one['status']}" for one in dcc.json("zips")}
-    return [shown[key] for key in keys or (ANIMALS, WEIGHTS, OTHERS)]
-
-
 @pytest.mark.servers
 @pytest.mark.parametrize("folder", ["sftp_server"], indirect=True)
 def test_proposals_are_listed_and_carried_out_when_a_person_accepts_them(dcc: Dcc, folder: Folder) -> None:
     listed = dcc.json("source", "list")
     assert [one["delta"] for one in listed] == ["full"]
-    assert states(dcc, ANIMALS, WEIGHTS)[0] != "upload cancelled"
+    assert dcc.states()[ANIMALS] != "upload cancelled"
     missing = dcc.json("source", "missing", folder.source_id)
     assert [(one["zip"], one["loaded"], one["proposal"]) for one in missing] == [
         (ANIMALS, True, "open"),
@@ -80,7 +75,7 @@ def test_proposals_are_listed_and_carried_out_when_a_person_accepts_them(dcc: Dc
         {"zip": WEIGHTS, "withdrawn": 1, "problem": None},
         {"zip": ANIMALS, "withdrawn": 1, "problem": None},
     ]
-    assert states(dcc)[:2] == ["upload cancelled"] * 2
+    assert [dcc.states()[key] for key in (ANIMALS, WEIGHTS)] == ["upload cancelled"] * 2
     assert dcc.json("status")["proposals"] == 0
     ended = dcc.json("data", "proposals", "--state", "accepted")
     assert [(one["zip"], one["reason"]) for one in ended] == [(key, "taken back, says H") for key in (ANIMALS, WEIGHTS)]
@@ -98,10 +93,10 @@ def test_proposals_turned_down_keep_their_data_and_a_withdrawal_accepts(dcc: Dcc
     assert "Say which proposals" in dcc.error(*turn_down, ANIMALS, "--all", "--reason", "x", exit_code=2)
     assert f"No withdrawal of {OTHERS} is proposed" in dcc.error(*turn_down, OTHERS, "--reason", "x", exit_code=2)
     assert "reason is empty" in dcc.error(*turn_down, "--all", "--reason", " ", exit_code=2)
-    before = states(dcc)
+    before = dcc.states()
     assert dcc.json(*turn_down, ANIMALS, "--reason", "H cleared its server up") == [ANIMALS]
     dcc("data", "undo", WEIGHTS, "--reason", "wrong")
-    assert states(dcc) == [before[0], "upload cancelled", before[2]]
+    assert dcc.states() == before | {WEIGHTS: "upload cancelled"}
     assert {one["zip"]: one["state"] for one in dcc.json("data", "proposals", "--state", "all")} == {
         ANIMALS: "turned_down",
         WEIGHTS: "accepted",

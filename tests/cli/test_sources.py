@@ -1,5 +1,6 @@
 """`dcc source`: registering, testing, changing and removing file sources, with real SFTP and FTP servers."""
 
+import json
 import re
 import time
 from collections.abc import Callable
@@ -32,33 +33,21 @@ def free_share(tmp_path: Path) -> Share:
 
 
 @pytest.mark.servers
-def test_an_sftp_server_is_added_with_its_host_key_shown_and_pinned(dcc: Dcc, sftp_server: Share) -> None:
-    sftp_server.put("add/H.2013-10-31.1.impc.zip")
-    sftp_server.put("add/notes.txt")
-    result = dcc("source", "add", *place(sftp_server), "--accept-host-key")
-    assert result.stdout == "1\n"
-    assert f"shows the host key ssh-ed25519 {fingerprint(sftp_server)}" in result.stderr
-    assert "add: holds 1 archive, and 1 other entry, ignored" in result.stderr
-    (entry,) = dcc.json("source", "list")
-    assert entry["fingerprints"] == [fingerprint(sftp_server)]
-    assert entry["accesskey"] == sftp_server.accesskey
-    assert {name: entry[name] for name in ("id", "centre", "protocol", "state", "hosted")} == {
-        "id": 1,
-        "centre": "H",
-        "protocol": "sftp",
-        "state": "available",
-        "hosted": 0,
-    }
-
-
-@pytest.mark.servers
-def test_without_a_terminal_a_host_key_is_accepted_by_the_option_alone(dcc: Dcc, sftp_server: Share) -> None:
+def test_an_sftp_server_is_added_and_its_host_key_pinned_by_option(dcc: Dcc, sftp_server: Share) -> None:
     unasked = dcc.error("source", "add", *place(sftp_server), exit_code=2, input="y\n")
     assert unasked.startswith("Is it the fingerprint that the centre's administrator gives? Nobody is at a terminal")
     assert unasked.endswith("run the command again with --accept-host-key.")
     assert dcc.json("source", "list") == []
-    added = dcc.json("source", "add", *place(sftp_server), "--accept-host-key")
-    assert added == {"id": 1, "fingerprints": [fingerprint(sftp_server)], "warnings": []}
+    sftp_server.put("add/H.2013-10-31.1.impc.zip")
+    sftp_server.put("add/notes.txt")
+    result = dcc("source", "add", *place(sftp_server), "--accept-host-key", "--json")
+    assert json.loads(result.stdout) == {"id": 1, "fingerprints": [fingerprint(sftp_server)], "warnings": []}
+    assert f"shows the host key ssh-ed25519 {fingerprint(sftp_server)}" in result.stderr
+    assert "add: holds 1 archive, and 1 other entry, ignored" in result.stderr
+    (entry,) = dcc.json("source", "list")
+    assert (entry["fingerprints"], entry["accesskey"]) == ([fingerprint(sftp_server)], sftp_server.accesskey)
+    told = [entry[name] for name in ("id", "centre", "protocol", "state", "hosted")]
+    assert told == [1, "H", "sftp", "available", 0]
 
 
 def test_an_sftp_server_that_is_down_is_added_only_on_request(dcc: Dcc, free_share: Share) -> None:

@@ -219,8 +219,10 @@ def metrics(serve: str | None) -> None:
         host, _, port = serve.rpartition(":")
         if not host or not port.isascii() or not port.isdecimal() or int(port) > 65_535:
             raise ConfigurationError(f"{serve!r} is no address. Write it as HOST:PORT, such as 127.0.0.1:9377.")
-        with open_server(host.strip("[]"), int(port), Answers.of(settings)) as server:
-            click.echo(f"The metrics are at http://{host}:{server.server_address[1]}/metrics (Ctrl-C stops it).")
+        host = host.strip("[]")
+        with open_server(host, int(port), Answers.of(settings)) as server:
+            shown = f"[{host}]" if ":" in host else host
+            click.echo(f"The metrics are at http://{shown}:{server.server_address[1]}/metrics (Ctrl-C stops it).")
             sys.stdout.flush()
             with stop_signals():
                 server.serve_forever()
