@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dcc.cli.shell import dagster_side
 from dcc.cli.shell.context import (
     json_option,
     open_qc,
@@ -19,6 +18,7 @@ from dcc.cli.shell.context import (
     settings_from_environment,
     user_name,
 )
+from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.group import CommandGroup, command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import (
@@ -372,7 +372,7 @@ def replay(
             proposal,
             centres=centre,
             since=since,
-            workers=None if settings.executor is ExecutorKind.IN_PROCESS else dagster_side.workers_of(settings),
+            workers=None if settings.executor is ExecutorKind.IN_PROCESS else dagster_side().workers_of(settings),
             on_progress=lambda done, of: show("Preparing archives", done, of),
         )
     note_facts(unwritten=page is None)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import get_completion_class
 
-from dcc.cli.shell import dagster_side
 from dcc.cli.shell.context import any_databases, json_option, open_tracker, settings_from_environment, writing_file
+from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.group import CommandGroup, command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, echo_result, printable, wants_json
@@ -85,7 +85,7 @@ def init(production: bool, only_grants: bool, from_host: str | None, force: bool
     of_others = {"qc_database": _made("QC database", settings.qc_database_url, of_qc)}
     if settings.dagster_home.is_dir():
         # The first session makes a missing instance.
-        dagster_side.upgrade_instance(settings)
+        dagster_side().upgrade_instance(settings)
     if production:
         of_others |= _init_production(settings, from_host, configuration)
     if wants_json():
@@ -100,9 +100,9 @@ def _write_configuration(settings: Settings, *, replace: bool) -> dict[str, obje
     `replace`), and DagsterStorageError.
     """
     _require_production(settings)
-    path = dagster_side.configuration_path(settings)
+    path = dagster_side().configuration_path(settings)
     was_there = path.exists()
-    kept = dagster_side.write_configuration(settings, replace=replace)
+    kept = dagster_side().write_configuration(settings, replace=replace)
     return {"path": path, "written": not was_there or kept is not None, "kept": kept}
 
 
@@ -113,7 +113,7 @@ def _init_production(settings: Settings, from_host: str | None, configuration: d
 
     urls = _require_production(settings)
     url = urls[-1].render_as_string(hide_password=False)
-    made = _made("Dagster database", url, dagster_side.init_dagster_database(url))
+    made = _made("Dagster database", url, dagster_side().init_dagster_database(url))
     with open_tracker(settings) as tracker, tracker.connect() as connection:
         grants = grant_statements(*urls, from_host or client_host_of(tracker))
         has_sources = bool(load_addresses(connection, only_crawlable=False))
@@ -274,8 +274,8 @@ def rebuild() -> None:
     """
     settings = settings_from_environment()
     say = None if wants_json() else lambda message: click.echo(printable(message), err=True)
-    with open_tracker(settings) as tracker, dagster_side.open_instance(settings) as dagster:
-        report = dagster_side.rebuild_instance(settings, tracker, dagster, say)
+    with open_tracker(settings) as tracker, dagster_side().open_instance(settings) as dagster:
+        report = dagster_side().rebuild_instance(settings, tracker, dagster, say)
     if wants_json():
         echo_json(report)
 
