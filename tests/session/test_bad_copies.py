@@ -10,7 +10,7 @@ from itertools import product
 import pytest
 
 from dcc.cli.demo import submissions
-from dcc.cli.shell.explanations import explanations
+from dcc.cli.shell.error_advice import explanations
 from dcc.errors import ConfigurationError
 from dcc.outcomes import EndReason
 from dcc.reports.causes.collecting import causes_of
