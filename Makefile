@@ -32,7 +32,7 @@ languages: install ## Bring the catalogues in step with the texts in code and te
 	@$(BIN)/pybabel compile -d $(CATALOGUES) -D dcc --statistics
 
 pages: install ## The pages of docs that are made from the code: errors, rules, settings
-	@for page in errors=dcc.cli.shell.explanations rules=dcc.rules.rules_page settings=dcc.settings.settings_page; do \
+	@for page in errors=dcc.cli.shell.error_advice rules=dcc.rules.rules_page settings=dcc.settings.settings_page; do \
 		made=$$($(BIN)/python -m $${page#*=}) && printf '%s\n' "$$made" > docs/$${page%%=*}.md || exit 1; done
 
 chaos: install ## Real servers, processes, workers, disks and clocks that fail at seeded moments, some ten minutes: CHAOS_ARGS="--rounds 8"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dcc import errors
-from dcc.cli.shell.explanations import errors_page, explain, explanations
+from dcc.cli.shell.error_advice import errors_page, explain, explanations
 from dcc.declarations import ACTOR_NAMES, acting
 from dcc.errors import DccError
 from dcc.messages import names_in

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import select
 
 from dcc.cli.demo import submissions
-from dcc.cli.shell.explanations import explanations
+from dcc.cli.shell.error_advice import explanations
 from dcc.errors import ConfigurationError
 from dcc.outcomes import EndReason
 from dcc.reports.causes.collecting import causes_of

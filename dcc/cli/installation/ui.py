@@ -228,12 +228,12 @@ def metrics(serve: str | None) -> None:
         return
     families = Collection(settings).collect()
     if wants_json():
-        shown = [
+        told = [
             fields_of(one, "name", "type", help="documentation")
             | {"samples": [fields_of(sample, "name", "labels", "value") for sample in one.samples]}
             for one in families
         ]
-        echo_json(shown)
+        echo_json(told)
     else:
         click.echo(exposition(families), nl=False)
     if not any(family.name == "dcc_zip_actions" for family in families):

@@ -16,7 +16,7 @@ from dcc.errors import DccError, FaultyDataError, NotFoundError, SourceError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dcc.cli.shell.explanations import Explanation
+    from dcc.cli.shell.error_advice import Explanation
 
 _WIDTH = 100
 """The characters of a line where standard output is no terminal."""
@@ -70,7 +70,7 @@ def explain(error_or_rule: tuple[str, ...]) -> None:
 
 def _explained(names: Sequence[str]) -> Explanation:
     """What names mean, with the facts for what to look at next. Raises NotFoundError with what may be meant."""
-    from dcc.cli.shell import explanations
+    from dcc.cli.shell import error_advice, explanations
     from dcc.nearest_names import nearest_names
 
     (name, *further) = names
@@ -97,7 +97,7 @@ def _explained(names: Sequence[str]) -> Explanation:
         raise NotFoundError(
             f"No error, rule, phase, status, session's end or check is named {name!r}. {meant}`dcc explain` lists all."
         )
-    kind = explanations.error_kinds().get(entry.id, DccError)
+    kind = error_advice.error_kinds().get(entry.id, DccError)
     note_facts(
         explained_rule=rule and rule.id,
         explained_error=entry.id if issubclass(kind, FaultyDataError) else None,

@@ -76,7 +76,7 @@ def validate(
       each document (<archive>/<document>)
     """
     from dcc.archives.manifest import MANIFEST_NAMES
-    from dcc.cli.shell.explanations import explain
+    from dcc.cli.shell.error_advice import explain
     from dcc.documents.schema_set import SchemaSet
     from dcc.reference.loading import load_shipped
     from dcc.validation.checking import check_paths

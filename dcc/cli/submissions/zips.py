@@ -112,7 +112,7 @@ def filter_of(
     **others: Any,
 ) -> ZipFilter:
     """The filter that options make; `others` are as in `ZipFilter`. Raises NotFoundError for an unknown code."""
-    from dcc.cli.shell.explanations import explain
+    from dcc.cli.shell.error_advice import explain
     from dcc.tracker.queries.zip_action_lists import ZipFilter
 
     entry = None if code is None else explain(code)
