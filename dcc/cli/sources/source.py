@@ -428,14 +428,16 @@ def why(ctx: click.Context, source_id: int | None, centre: str | None, look: boo
                     warn(str(listing.error))
                     exit_code = exit_code if listing.listings else max(exit_code, listing.error.exit_code)
             skipped += [(each, row.reason(catalogue, for_wranglers=True), row) for row in rows]
+    of_source, entry = catalogue.say("source"), catalogue.say("entry")
     why_not, who_acts = catalogue.say("why it was not taken"), catalogue.say("who acts")
+    actors = {actor: catalogue.say(name) for actor, name in ACTOR_NAMES.items()}
     echo_list(
         [
             {"source": source, "reason": reason, **fields_of(row, "entry", "why", "acts", "number")}
             for source, reason, row in skipped
         ],
-        f"{catalogue.say('source')}=source, {catalogue.say('entry')}=entry, {why_not}=reason, {who_acts}=acts",
-        acts=lambda one: catalogue.say(ACTOR_NAMES[one["acts"]]),
+        f"{of_source}=source, {entry}=entry, {why_not}=reason, {who_acts}=acts",
+        acts=lambda one: actors[one["acts"]],
         flexible=[why_not, who_acts],
         none=catalogue.say("Nothing was kept from being taken: every entry is new."),
     )
