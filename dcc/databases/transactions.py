@@ -238,6 +238,7 @@ class _Receipt:
             self.writer, self.token = _shared(engine).writers.popleft()
         except IndexError:
             self.writer, self.token = uuid4().hex, 0
+        self._is_new = self.token == 0
 
     def confirms_or_writes(self, connection: Connection, *, maybe_committed: bool) -> bool:
         """True if the last try, which may have been committed, was; else write this try's receipt and return False.
@@ -249,7 +250,7 @@ class _Receipt:
             found = connection.scalar(select(row.token).where(row.writer == self.writer).with_for_update())
             if found == self.token:
                 return True
-        if self.token == 0:
+        if self._is_new:
             _remove_old_receipts(connection)
         self.token += 1
         statement = mysql.insert(_RECEIPTS).values(writer=self.writer, token=self.token, written=utc_now())

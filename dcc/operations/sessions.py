@@ -18,7 +18,8 @@ from dcc.errors import SessionTimeLimitError
 from dcc.outcomes import SourceCrawl, ZipKey, ZipOutcome
 from dcc.phases import Phase
 from dcc.redaction import clean, redacted
-from dcc.session.sessions import NOBODY, Listeners, Session, hold_session
+from dcc.session.listeners import NOBODY, Listeners
+from dcc.session.sessions import Session, hold_session
 from dcc.settings import Settings
 
 if TYPE_CHECKING:

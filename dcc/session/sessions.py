@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine, bindparam, func, select, update
 
@@ -343,26 +343,3 @@ def _release(session: Session, broke_off: EndReason | None, why: str) -> None:
         return finish_session(connection, session.id, broke_off, why) if keep is None else None
 
     session.ended = run_writing(session.tracker, release)
-
-
-if TYPE_CHECKING:
-    from dcc.data_outcomes import DataOutcome
-    from dcc.outcomes import SourceCrawl, ZipOutcome
-    from dcc.session.sessions import Session
-
-
-def _ignore(_outcome: object) -> None:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class Listeners:
-    """Functions called with each recorded outcome, in the session's thread; `on_begin` with the session itself."""
-
-    on_crawl: Callable[[SourceCrawl], None] = _ignore
-    on_zip: Callable[[ZipOutcome], None] = _ignore
-    on_data: Callable[[DataOutcome], None] = _ignore
-    on_begin: Callable[[Session], None] = _ignore
-
-
-NOBODY: Final = Listeners()

@@ -9,7 +9,7 @@ from dagster import DagsterRunStatus
 
 from dcc.data_outcomes import DataOutcome, ZipData
 from dcc.phases import Phase
-from dcc.session.sessions import Listeners
+from dcc.session.listeners import Listeners
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker
 from dcc_assets.graph import CHECK_OF_GROUP, UPLOAD_CHECK

@@ -8,7 +8,8 @@ from sqlalchemy import select
 
 from dcc.errors import ConfigurationError, DagsterStorageError, SessionLostError, TrackerUnreachableError
 from dcc.phases import Phase
-from dcc.session.sessions import Listeners, Session
+from dcc.session.listeners import Listeners
+from dcc.session.sessions import Session
 from dcc.settings.workers import ExecutorKind
 from dcc.tracker.models import CrawlingSession
 from dcc_assets import sessions

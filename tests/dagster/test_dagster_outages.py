@@ -14,7 +14,7 @@ from dcc.naming import Action
 from dcc.outcomes import ZipOutcome
 from dcc.phases import Phase
 from dcc.qc.models import SPECIMEN
-from dcc.session.sessions import Listeners
+from dcc.session.listeners import Listeners
 from dcc_assets.graph import VALIDATED_DOCUMENTS
 from dcc_assets.sessions import run_session
 from dcc_dagster.instance import open_instance

@@ -22,7 +22,7 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc.models import SPECIMEN
-from dcc.session.sessions import NOBODY
+from dcc.session.listeners import NOBODY
 from dcc.settings import Settings
 from dcc.sources.base import SourceProtocol
 from dcc.tracker.models import AnException, XmlFile, XmlLog

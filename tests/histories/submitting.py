@@ -31,7 +31,7 @@ from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.corrections import accept_proposals, confirm_submission, decide_proposals, withdraw_submission
 from dcc.session.data.data_processing import process_data
 from dcc.session.data.quality_control import update_qc_states
-from dcc.session.sessions import NOBODY
+from dcc.session.listeners import NOBODY
 from dcc.sources.base import DeltaStrategy
 from dcc.tracker import progress
 from dcc.tracker.decisions import DecisionKind, acknowledged_keys, is_on_hold, record_decisions, revoke

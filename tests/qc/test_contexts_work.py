@@ -10,9 +10,9 @@ from dcc.qc.contexts import affected_runs, building
 from dcc.qc.contexts.affected_runs import Build
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import affected_genotypes
-from dcc.qc.models import DOCUMENT, RUN
+from dcc.qc.models import DOCUMENT, HISTORY, RUN
 from tests.qc.test_overviews import build
-from tests.support.asking import execute_in, in_reading
+from tests.support.asking import execute_in, in_reading, rows_in
 from tests.support.databases import only_mariadb
 from tests.support.qc_contexts import assert_contexts_are_right, submit
 from tests.support.qc_documents import experiment, specimen, undo_documents
@@ -48,14 +48,42 @@ def test_what_documents_brought_does_not_depend_on_how_it_lies(qc_database: Engi
 
 
 def test_what_touches_a_document_of_the_same_build_is_the_newest_of_both(qc_database: Engine) -> None:
+    """A run whose own document waits too is not looked up by its animals, but for those that came later."""
     submitted = [
         submit(qc_database, Action.ADD, specimen("S1", colony_id="C1"), specimen("S2", colony_id="C1")),
         submit(qc_database, Action.ADD, experiment("E1", ["S1"]), experiment("E2", ["S2"])),
         submit(qc_database, Action.EDIT, specimen("S1", colony_id="C2")),
     ]
     documents = [one.document_id for one in submitted]
-    runs = in_reading(qc_database, affected_runs.affected_runs, documents)
+    runs = in_reading(qc_database, affected_runs.affected_runs, documents, Build.CONTEXTS)
+    assert runs == in_reading(qc_database, affected_runs.affected_runs, documents)
     assert sorted(runs.values()) == documents[1:]
+
+
+def test_animals_that_come_after_their_experiments_are_looked_for(qc_database: Engine) -> None:
+    """Also where documents of experiments wait that came later, which are not looked at for their animals."""
+    submit(qc_database, Action.ADD, experiment("E1", ["S1"]))
+    build(qc_database)
+    submit(qc_database, Action.ADD, specimen("S1", colony_id="C1"))
+    submit(qc_database, Action.ADD, experiment("E2", ["S1"], "2"))
+    build(qc_database)
+    assert_contexts_are_right(qc_database)
+
+
+def test_data_that_wait_for_a_later_transaction_are_not_counted_with_their_animals(
+    qc_database: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A context tells the document that brought its data, and data that are replaced are never counted twice."""
+    monkeypatch.setattr(affected_runs, "DOCUMENTS_AT_ONCE", 1)
+    submit(qc_database, Action.ADD, specimen("S1", colony_id="C1"))
+    measured = submit(qc_database, Action.ADD, experiment("E1", ["S1"]))
+    build(qc_database)
+    submit(qc_database, Action.EDIT, specimen("S1", "L2", colony_id="C1"))
+    edited = submit(qc_database, Action.EDIT, experiment("E1", ["S1"], value="9"))
+    build(qc_database)
+    query = select(HISTORY.c.event, HISTORY.c.document_id, HISTORY.c.measurements).order_by(HISTORY.c.id)
+    expected = [("dataadded", measured.document_id, 1), ("datachanged", edited.document_id, 1)]
+    assert list(map(tuple, rows_in(qc_database, query))) == expected
 
 
 def test_animals_that_come_back_are_looked_for(qc_database: Engine) -> None:

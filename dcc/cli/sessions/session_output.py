@@ -20,7 +20,7 @@ from dcc.errors import BadFileNameError, DccError, UnreachableError
 from dcc.messages import count_of
 from dcc.outcomes import HELD, AttemptOutcome, CrawlOutcome, EndReason, Problem, SourceCrawl, ZipOutcome
 from dcc.phases import Phase, Status
-from dcc.session.sessions import Listeners
+from dcc.session.listeners import Listeners
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -20,6 +20,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     delete,
+    exists,
     false,
     func,
     insert,
@@ -159,19 +160,27 @@ def mark_built(connection: Connection, document_ids: Sequence[int], build: Build
     change_rows(connection, DOCUMENT.c.id, document_ids, **values)
 
 
-def affected_runs(connection: Connection, document_ids: Collection[int]) -> dict[int, int]:
-    """The procedure runs that documents affect, each with the newest of these documents."""
+def affected_runs(connection: Connection, document_ids: Collection[int], build: Build | None = None) -> dict[int, int]:
+    """The procedure runs that documents affect, each with the newest of these documents.
+
+    For documents of `due_documents` for a build, without runs that come with the remaining ones: a new animal would
+    bring the runs of all documents that wait, into one transaction and as its own, before those that they replace go.
+    """
+    statement, by_specimens = _TOUCHING[build]
     found: dict[int, int] = {}
     # Documents are queried oldest first: those of a later portion are newer.
     for portion in sorted_chunks(document_ids):
         withdrawals, of_specimens = _roles(connection, portion)
+        if of_specimens and by_specimens is not None:
+            may = connection.scalar(by_specimens, {"newest": of_specimens[-1]}) is not None
+            of_specimens = of_specimens if may else []
         given = {
             **document_parameters("withdrawals", withdrawals),
             **document_parameters("of_specimens", of_specimens),
             **document_parameters("documents", portion),
         }
         found.update(connection.execute(_OWN, given).all())
-        for run_id, document_id in connection.execute(_TOUCHING, given):
+        for run_id, document_id in connection.execute(statement, given):
             found[run_id] = max(document_id, found.get(run_id, document_id))
     return found
 
@@ -193,8 +202,23 @@ def _roles(connection: Connection, document_ids: Collection[int]) -> tuple[list[
     return sorted(withdrawals), sorted(of_specimens)
 
 
-def _touching() -> Select[Any]:
-    """The runs of others that documents affect, each with the newest of these documents."""
+class _Touching(NamedTuple):
+    """How affected runs of other documents are found: a statement, and one that tells whether specimens may matter.
+
+    The latter is for specimens whose newest document is `newest`. It uses documents of experiments alone, newest first:
+    once all documents that are older than the waiting ones are included, it has seen all waiting ones.
+    """
+
+    statement: Select[Any]
+    by_specimens: Select[Any] | None
+
+
+def _touching(left: ColumnElement[bool] | None) -> _Touching:
+    """The runs of others that documents affect, each with the newest of these documents.
+
+    Runs affected by specimens are left out if their own document is `left` and newer: it is among these documents, and
+    then their cause, or comes later.
+    """
     parts = []
     owned = and_(RUN.c.owner_kind == LIFETIME.c.entity_kind, RUN.c.owner_id == LIFETIME.c.entity_id)
     is_specimen = only_compared(LIFETIME.c.entity_kind) == EntityKind.SPECIMEN.value
@@ -207,12 +231,20 @@ def _touching() -> Select[Any]:
         touched = select(RUN.c.id, changed_by.label("changed_by")).select_from(LIFETIME)
         others = touched.where(changed_by_documents(changed_by, given)).join(RUN, owned)
         of_specimens = touched.where(changed_by_documents(changed_by, given_of_specimens))
-        parts += [
-            others.where(RUN.c.document_id != changed_by, ~is_specimen),
-            _experiments_about(of_specimens.join(SPECIMEN, of_specimen)),
-        ]
+        about = _experiments_about(of_specimens.join(SPECIMEN, of_specimen))
+        if left is not None:
+            its_own = (DOCUMENT.c.id == EXPERIMENT.c.document_id) & (DOCUMENT.c.id > changed_by)
+            about = about.where(~exists().where(its_own & left))
+        parts += [others.where(RUN.c.document_id != changed_by, ~is_specimen), about]
     touching = union_all(*parts).subquery()
-    return select(touching.c.id, func.max(touching.c.changed_by)).group_by(touching.c.id)
+    statement = select(touching.c.id, func.max(touching.c.changed_by)).group_by(touching.c.id)
+    return _Touching(statement, None if left is None else _not_left(left))
+
+
+def _not_left(left: ColumnElement[bool]) -> Select[Any]:
+    older = DOCUMENT.c.id < bindparam("newest")
+    of_experiments = DOCUMENT.c.kind == DocumentKind.EXPERIMENT.value
+    return select(DOCUMENT.c.id).where(of_experiments, older | ~left).order_by(DOCUMENT.c.id.desc()).limit(1)
 
 
 def document_parameters(name: str, ordered: Sequence[int]) -> dict[str, object]:
@@ -269,4 +301,9 @@ _DUE: Final = {
     Build.CONTEXTS: documents_due_for_contexts(),
     Build.OVERVIEWS: DOCUMENT.c.contexts_built.is_(True) & DOCUMENT.c.overviews_built.is_(False),
 }
-_TOUCHING: Final = _touching()
+_TOUCHING: Final = {
+    None: _touching(None),
+    Build.CONTEXTS: _touching(_DUE[Build.CONTEXTS]),
+    # Overviews get what contexts include, after them.
+    Build.OVERVIEWS: _touching(_DUE[Build.CONTEXTS] | _DUE[Build.OVERVIEWS]),
+}

@@ -131,7 +131,7 @@ def _take_documents(connection: Connection, followed: Set[int], is_own: ArchiveF
         return 0, {}
     # The recorded strains are of this snapshot: a newer one is for the next build.
     basis = recorded_basis(connection, Build.CONTEXTS)
-    events = _recount(connection, affected_runs(connection, documents), basis)
+    events = _recount(connection, affected_runs(connection, documents, Build.CONTEXTS), basis)
     mark_built(connection, documents, Build.CONTEXTS)
     return len(documents), events
 

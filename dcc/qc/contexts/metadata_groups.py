@@ -63,12 +63,17 @@ EMPTY_GROUP: Final = group_of(()).checksum
 """The checksum of the group without items. People see the empty text instead."""
 
 
-def groups_of(connection: Connection, impress: int, circumstances: Sequence[Circumstances]) -> list[Group]:
-    """The groups of at most `AT_ONCE` procedure runs, in their order, by a snapshot of IMPReSS."""
-    procedures = {(one.pipeline, one.procedure_id) for one in circumstances}
-    names = {(pipeline, key): _important(connection, impress, pipeline, key) for pipeline, key in procedures}
+def groups_of(
+    connection: Connection, impress: int, circumstances: Sequence[Circumstances], names: dict[tuple[str, str], Names]
+) -> list[Group]:
+    """The groups of at most `AT_ONCE` procedure runs, in their order, by a snapshot of IMPReSS.
+
+    `names` are those of procedures that were looked up in it already; others are added.
+    """
+    for pipeline, key in {(one.pipeline, one.procedure_id) for one in circumstances} - names.keys():
+        names[pipeline, key] = _important(connection, impress, pipeline, key)
     of_runs = {one.run_id: names[one.pipeline, one.procedure_id] for one in circumstances}
-    wanted = {key for of_procedure in names.values() for key in of_procedure}
+    wanted = {key for of_procedure in of_runs.values() for key in of_procedure}
     items: dict[int, set[Item]] = defaultdict(set)
     if wanted:
         given = {"runs": as_json([run_id for run_id, some in of_runs.items() if some]), "wanted": sorted(wanted)}

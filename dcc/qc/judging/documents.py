@@ -200,9 +200,11 @@ def _judge(
     changed = _judge_upload(connection, document, tally)
     coming = iter(() if document.deletes or tally.is_copy else findings)
     while chunk := list(islice(coming, _CHUNK)):
-        judged = apply_waivers(chunk, basis.waivers, basis.today)
-        for each, place in zip(judged, find_places(connection, document.id, chunk), strict=True):
+        places = find_places(connection, document.id, chunk)
+        for each, place in zip(apply_waivers(chunk, basis.waivers, basis.today), places, strict=True):
             tally.take(each, place)
+        # Nothing of a chunk is kept while the next one is read.
+        del chunk, places, each, place
     return changed
 
 

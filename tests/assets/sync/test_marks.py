@@ -12,7 +12,7 @@ from dcc.databases.columns import utc_now
 from dcc.operations.sessions import open_session
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
-from dcc.session.sessions import Listeners
+from dcc.session.listeners import Listeners
 from dcc.tracker.database import exception_id
 from dcc.tracker.models import Reopening, ZipAction, ZipActionLog, ZipDecision, ZipFile
 from dcc_assets.sessions import run_session

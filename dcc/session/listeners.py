@@ -1,0 +1,29 @@
+"""Who hears of the outcomes of a session while it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from dcc.data_outcomes import DataOutcome
+    from dcc.outcomes import SourceCrawl, ZipOutcome
+    from dcc.session.sessions import Session
+
+
+def _ignore(_outcome: object) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """Functions called with each recorded outcome, in the session's thread; `on_begin` with the session itself."""
+
+    on_crawl: Callable[[SourceCrawl], None] = _ignore
+    on_zip: Callable[[ZipOutcome], None] = _ignore
+    on_data: Callable[[DataOutcome], None] = _ignore
+    on_begin: Callable[[Session], None] = _ignore
+
+
+NOBODY: Final = Listeners()
