@@ -9,11 +9,13 @@ The `dagster.yaml` that `dcc_dagster.instance` writes selects it.
 
 from __future__ import annotations
 
+import logging
 import os
+import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import lru_cache
+from contextlib import closing, contextmanager, suppress
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from dagster._serdes import ConfigurableClassData
     from sqlalchemy.engine import Connection, Engine
 
+log = logging.getLogger(__name__)
+
 _INDEX: Final = "index"
 _BUSY_SECONDS: Final = 30
 _ENGINES_KEPT: Final = 8
@@ -38,11 +42,15 @@ _MIRRORED: Final = ASSET_EVENTS | ASSET_CHECK_EVENTS | set(EVENT_TYPE_TO_PIPELIN
 _INSERT: Final = SqlEventLogStorageTable.insert()
 _TAKE_WRITE_LOCK: Final = "DELETE FROM event_logs WHERE 0"
 _LAST_ID: Final = sa.select(sa.func.max(SqlEventLogStorageTable.c.id))
+_SCHEMA: Final = (
+    "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY type DESC, rowid"
+)
 
 LEANED_ON: Final = event_batches.LEANED_ON | {
     "_connect": ("self", "shard"),
     "_initdb": ("self", "engine", "for_index_shard"),
     "conn_string_for_shard": ("self", "shard_name"),
+    "path_for_shard": ("self", "run_id"),
 }
 """The methods of Dagster's class that the batches need, with their parameters."""
 
@@ -55,7 +63,7 @@ class BatchingSqliteEventLogStorage(BatchingEventLog, SqliteEventLogStorage):
     """
 
     def __init__(self, base_dir: str, inst_data: ConfigurableClassData | None = None) -> None:
-        self._engine = lru_cache(maxsize=_ENGINES_KEPT)(self._new_engine)
+        self._engine_of_run = lru_cache(maxsize=_ENGINES_KEPT)(self._new_engine)
         self._lock = threading.RLock()
         self._held: dict[str, Connection] = {}
         super().__init__(base_dir, inst_data)
@@ -82,9 +90,10 @@ class BatchingSqliteEventLogStorage(BatchingEventLog, SqliteEventLogStorage):
             if shard in self._held:
                 yield self._held[shard]
                 return
-            engine = self._engine(shard)
+            engine = self._index_engine if shard == _INDEX else self._engine_of_run(shard)
             if shard not in self._initialized_dbs:
-                self._initdb(engine)
+                if shard == _INDEX or not self._make_alike(shard):
+                    self._initdb(engine)
                 self._initialized_dbs.add(shard)
             with engine.connect() as connection, connection.begin():
                 self._held[shard] = connection
@@ -93,9 +102,13 @@ class BatchingSqliteEventLogStorage(BatchingEventLog, SqliteEventLogStorage):
                 finally:
                     del self._held[shard]
 
+    @cached_property
+    def _index_engine(self) -> Engine:
+        return self._new_engine(_INDEX)
+
     def _new_engine(self, shard: str) -> Engine:
         # The web page follows a run by the changes of its file. In WAL mode the file changes when the last connection
-        # closes: so a run's engine is kept, its connections are not. The index is used most: it is the one that stays.
+        # closes: so a run's engine is kept, its connections are not.
         engine = sa.create_engine(
             self.conn_string_for_shard(shard),
             poolclass=StaticPool if shard == _INDEX else NullPool,
@@ -103,6 +116,37 @@ class BatchingSqliteEventLogStorage(BatchingEventLog, SqliteEventLogStorage):
         )
         sa.event.listen(engine, "connect", _relax_synchronous)
         return engine
+
+    def _make_alike(self, shard: str) -> bool:
+        """Make the database of a run: with the tables of the index, as Dagster does, but in one transaction.
+
+        False if there is one, which may be unfinished, or if that is impossible, as on a disk without hard links.
+        """
+        path = Path(self.path_for_shard(shard))
+        if path.exists():
+            return False
+        with self._connect(_INDEX) as index:
+            statements = index.exec_driver_sql(_SCHEMA).scalars().all()
+            revisions = index.exec_driver_sql("SELECT version_num FROM alembic_version").scalars().all()
+        draft = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
+        try:
+            with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+                connection.execute("PRAGMA synchronous=OFF")
+                connection.execute("PRAGMA journal_mode=WAL")
+                connection.execute("BEGIN")
+                for statement in statements:
+                    connection.execute(statement)
+                connection.executemany("INSERT INTO alembic_version VALUES (?)", [(r,) for r in revisions])
+                connection.execute("COMMIT")
+            # Another process was faster: its database stays.
+            with suppress(FileExistsError):
+                path.hardlink_to(draft)
+        except (OSError, sqlite3.Error):
+            log.debug("The database of run %s is left to Dagster", shard, exc_info=True)
+            return False
+        finally:
+            draft.unlink(missing_ok=True)
+        return True
 
     def store_event_batch(self, events: Sequence[EventLogEntry]) -> None:
         """Store events of any kinds and runs, in order, in one transaction for each database file."""
@@ -131,13 +175,17 @@ class BatchingSqliteEventLogStorage(BatchingEventLog, SqliteEventLogStorage):
 
     def wipe(self) -> None:
         """Delete every event."""
-        self._engine(_INDEX).dispose()
+        self._close()
         super().wipe()
 
     def dispose(self) -> None:
         """Close every connection."""
-        self._engine(_INDEX).dispose()
+        self._close()
         super().dispose()
+
+    def _close(self) -> None:
+        with self._lock:
+            self._index_engine.dispose()
 
 
 def _relax_synchronous(connection: Any, _record: object) -> None:

@@ -76,9 +76,9 @@ concurrency:
 # and so on) does not: it goes to the log alone.
 python_logs:
   managed_python_loggers: [
-    dcc.archives, dcc.databases, dcc.documents, dcc.notify, dcc.operations, dcc.qc, dcc.reference, dcc.reports,
-    dcc.rules, dcc.runtime, dcc.session, dcc.sources, dcc.store, dcc.tracker, dcc_assets, dcc_dagster,
-  ]
+      dcc.archives, dcc.databases, dcc.documents, dcc.notify, dcc.operations, dcc.qc, dcc.reference, dcc.reports,
+      dcc.rules, dcc.runtime, dcc.session, dcc.sources, dcc.store, dcc.tracker, dcc_assets, dcc_dagster,
+    ]
   python_log_level: WARNING
 
 # Ticks are kept for so many days.

@@ -1,8 +1,11 @@
 """The batching event logs beside Dagster's own classes: the same rows, the same answers, fewer transactions."""
 
+import os
+import sqlite3
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import dagster as dg
@@ -195,6 +198,82 @@ def test_threads_that_store_and_read_at_once_lose_nothing(fresh: Fresh) -> None:
     run_all([threading.Thread(target=store, args=(str(uuid.UUID(int=number)),)) for number in range(10)])
     assert failures == []
     assert len(storage.get_materialized_partitions(ASSETS[0])) == 10 * 4
+
+
+@pytest.fixture
+def on_sqlite(tmp_path: Path, instance: dg.DagsterInstance) -> Iterator[BatchingSqliteEventLogStorage]:
+    """A batching event log on SQLite, whichever database the tests are on."""
+    storage = BatchingSqliteEventLogStorage(str(tmp_path / "batching"))
+    storage.register_instance(instance)
+    yield storage
+    storage.dispose()
+
+
+@pytest.mark.parametrize("close", [BatchingSqliteEventLogStorage.dispose, BatchingSqliteEventLogStorage.wipe])
+def test_connections_are_closed_when_no_thread_is_in_a_transaction(
+    on_sqlite: BatchingSqliteEventLogStorage, close: Callable[[BatchingSqliteEventLogStorage], None]
+) -> None:
+    other = threading.Thread(target=close, args=(on_sqlite,))
+    with on_sqlite.index_connection() as connection:
+        other.start()
+        other.join(0.2)
+        assert other.is_alive()
+        connection.exec_driver_sql("SELECT 1")
+    other.join()
+
+
+def test_the_index_is_opened_once_however_many_runs_come_between(on_sqlite: BatchingSqliteEventLogStorage) -> None:
+    event = some_events()[1]
+    on_sqlite.store_event(event)
+    before = descriptors(on_sqlite)
+    assert before
+    for number in range(9):
+        on_sqlite.get_logs_for_run(str(uuid.UUID(int=number)))
+    on_sqlite.store_event(event)
+    assert descriptors(on_sqlite) == before
+    on_sqlite.dispose()
+    assert descriptors(on_sqlite) == []
+
+
+def descriptors(storage: SqliteEventLogStorage) -> list[str]:
+    """The open files of the index, as often as they are open."""
+    index = storage.path_for_shard("index")
+    names = (os.path.realpath(number) for number in Path("/proc/self/fd").iterdir())
+    return sorted(name for name in names if name.startswith(index))
+
+
+def test_the_database_of_a_run_is_made_in_one_step_as_dagster_makes_it(
+    on_sqlite: BatchingSqliteEventLogStorage,
+    tmp_path: Path,
+    instance: dg.DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = SqliteEventLogStorage(str(tmp_path / "own"))
+    own.register_instance(instance)
+    own.store_event(some_events()[0])
+    with monkeypatch.context() as patch:
+        patch.setattr(on_sqlite, "_initdb", raising(AssertionError("left to Dagster")))
+        on_sqlite.store_event(some_events()[0])
+    assert tables_of(on_sqlite) == tables_of(own)
+    assert on_sqlite.get_all_run_ids() == [RUNS[0]]
+
+
+def tables_of(storage: SqliteEventLogStorage) -> list[tuple[object, ...]]:
+    """The tables, revision and journal of the first run's file."""
+    with closing(sqlite3.connect(storage.path_for_shard(RUNS[0]))) as connection:
+        schema = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY 1, 2").fetchall()
+        revisions = connection.execute("SELECT * FROM alembic_version").fetchall()
+        return [*schema, *revisions, *connection.execute("PRAGMA journal_mode")]
+
+
+def test_on_a_disk_without_hard_links_dagster_makes_the_database_of_a_run(
+    on_sqlite: BatchingSqliteEventLogStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "hardlink_to", raising(PermissionError("Operation not permitted")))
+    on_sqlite.store_event(some_events()[0])
+    assert len(on_sqlite.get_logs_for_run(RUNS[0])) == 1
+    names = (path.name for path in Path(on_sqlite.path_for_shard("index")).parent.iterdir())
+    assert sorted(name for name in names if not name.endswith(("-wal", "-shm"))) == [f"{RUNS[0]}.db", "index.db"]
 
 
 def run_all(threads: Sequence[threading.Thread]) -> None:
