@@ -64,9 +64,8 @@ def complete_zip_report(outcome: ZipOutcome, staging: Staging) -> PartitionRepor
     report = zip_report(outcome, staging)
     if outcome.phase is Phase.ZIP_NAME and outcome.failed:
         return replace(report, whole=True)
-    name = CheckVerdict(
-        graph.CHECK_OF_PHASE[Phase.ZIP_NAME], True, OF_PHASES[Phase.ZIP_NAME].passed, about(outcome), always=False
-    )
+    passed = f"{outcome.key.file_name} follows the naming convention."
+    name = CheckVerdict(graph.CHECK_OF_PHASE[Phase.ZIP_NAME], True, passed, about(outcome), always=False)
     others = tuple(verdict for verdict in report.verdicts if verdict.check != name.check)
     materialised = MaterialisedPartition(
         graph.ZIP_ACTIONS_ASSET,
@@ -216,9 +215,11 @@ def _received(outcome: ZipOutcome) -> str | None:
 
 def _transfer(outcome: ZipOutcome) -> Metadata:
     size, seconds = outcome.size_bytes, outcome.transfer_seconds
+    # Not if it was only found; one that staging had already was processed without an attempt.
+    tried = outcome.attempts > 0 or outcome.downloaded
     facts: dict[str, float | int | str | None] = {
-        "attempts": outcome.attempts,
-        "seconds": float(round(outcome.seconds, 3)),
+        "attempts": outcome.attempts if tried else None,
+        "seconds": float(round(outcome.seconds, 3)) if tried else None,
         "transfer": None if outcome.fetched is None else outcome.fetched.replace("_", " "),
         "file source": outcome.source,
         "bytes": size,

@@ -193,12 +193,8 @@ def recorded_crawls(connection: Connection, settings: Settings) -> list[SourceCr
     ]
 
 
-def recorded_zips(
-    connection: Connection, keys: Collection[ZipKey] | None = None, ids: Sequence[int] | None = None
-) -> list[ZipOutcome]:
-    """Submissions in the order in which they were first seen: all, of `keys`, or of `ids`."""
-    if ids is None:
-        ids = zip_action_ids(connection, keys)
+def recorded_zips(connection: Connection, ids: Sequence[int]) -> list[ZipOutcome]:
+    """Submissions by their ids, in the order in which they were first seen."""
     sources = {address.id: address for address in load_addresses(connection, only_crawlable=False)}
     attempts = _latest_attempts(connection, ids)
     downloads = [attempt.id for attempt in attempts.values()]

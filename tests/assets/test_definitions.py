@@ -167,6 +167,7 @@ def load(told: str) -> None:
 
         repository = defs.get_repository_def()
         repository.load_all_definitions()
+        assert {"overdue", "new_zips"} <= {sensor.name for sensor in repository.sensor_defs}
         found = str(sorted(job.name for job in repository.get_all_jobs()))
     except ConfigurationError as error:
         found = f"{type(error).__name__}: {error}"

@@ -26,6 +26,7 @@ from dcc.tracker.queries.zip_action_lists import ZipFilter, select_zips
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.vocabulary import ContextState, Severity
 from dcc_assets.sync.archives import recorded_zips
+from dcc_assets.sync.document_records import zip_action_ids
 from tests.support.asking import column_in, execute_in, in_reading
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.sent_statements import sent_statements
@@ -118,7 +119,7 @@ def test_an_experiment_without_its_specimen_fails_and_heals_when_that_arrives(da
     assert data.set_back() == [(EXPERIMENTS, "data failed", "upload done")]
     assert [reached for reached, _ in healed.told(ZIP)] == PHASES[1:]
     (story,) = in_reading(data.tracker, zip_story, key_of(ZIP)).documents
-    (recorded,) = in_reading(data.tracker, recorded_zips, [key_of(ZIP)])
+    (recorded,) = in_reading(data.tracker, recorded_zips, in_reading(data.tracker, zip_action_ids, [key_of(ZIP)]))
     assert story.errors == ()
     assert [document.errors for document in recorded.documents] == [()]
     assert story.reopenings[0].from_phase is Phase.DATA

@@ -16,6 +16,7 @@ from dcc.reports.languages import load_catalogue
 from dcc.tracker.models import FileSourceHasZip, Reopening, XmlFile, XmlLog
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc_assets.sync.archives import recorded_zips
+from dcc_assets.sync.document_records import zip_action_ids
 from tests.support import dying_session
 from tests.support.asking import execute_in, in_reading, value_in
 from tests.support.installations import (
@@ -156,7 +157,7 @@ def told(installation: Installation) -> dict[str, Any]:
     key = ZipKey(Action.ADD, NAME)
     story = in_reading(installation.tracker, zip_story, key)
     causes = in_reading(installation.tracker, causes_of, None, key, installation.settings)
-    (shown,) = in_reading(installation.tracker, recorded_zips, [key])
+    (shown,) = in_reading(installation.tracker, recorded_zips, in_reading(installation.tracker, zip_action_ids, [key]))
     english = load_catalogue("en", installation.settings)
     return {
         "shown in Dagster": (shown.phase, shown.status, shown.documents, shown.reasons, shown.downloaded),

@@ -17,7 +17,7 @@ from dcc.store.staging import Staging
 from dcc.tracker.models import utc_now
 from dcc_assets.graph import XML_DOCUMENTS
 from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, zip_report
-from dcc_assets.metadata.file_sources import source_report
+from dcc_assets.metadata.file_sources import found_zip_reports, source_report
 from dcc_assets.metadata.links import (
     links,
     page_of_partition,
@@ -174,6 +174,18 @@ def test_what_is_being_uploaded_is_beside_the_listing() -> None:
     (materialised,) = source_report(crawl(CrawlOutcome.OK, notes=("add/H.zip is being uploaded.",))).materialised
     records = materialised.metadata["findings"].records  # type: ignore[union-attr]
     assert [row.data["finding"] for row in records] == ["add/H.zip is being uploaded."]
+
+
+def test_the_name_of_an_archive_that_was_found_is_accepted_or_refused_and_nothing_was_tried() -> None:
+    refused = ZipKey(Action.ADD, "bad name.zip")
+    found = replace(crawl(CrawlOutcome.OK), new_zips=(KEY,), refused_zips=((refused, "It has a blank."),))
+    accepted, failed = found_zip_reports(found, STAGING)
+    assert shown(accepted) == (["zip_actions"], {}, {"zip_name": True})
+    assert accepted.verdicts[0].description == f"{KEY.file_name} follows the naming convention."
+    assert shown(failed) == ([], {"zip_name": False}, {})
+    told = failing(failed).metadata
+    assert (told["reason"], told["file source"]) == ("It has a blank.", "file source 1")
+    assert not {"attempts", "seconds", "bytes"} & set(told)
 
 
 ALONE = "failed 3 times in a row, left alone until 2026-11-01 13:00 UTC"
