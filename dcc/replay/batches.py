@@ -38,7 +38,7 @@ from dcc.session.batches.exchange import (
     remove_old_replays,
     unpack,
 )
-from dcc.session.batches.planning import BATCH_SECONDS, MAX_ARCHIVES, MAX_BYTES, seconds_to_prepare, together
+from dcc.session.batches.planning import BATCH_SECONDS, MAX_ARCHIVES, MAX_BYTES, Bound, seconds_to_prepare, together
 from dcc.settings import Settings
 from dcc.settings.workers import ExecutorKind
 from dcc.store.copies import named_replicas
@@ -211,6 +211,8 @@ Part = list[StoredArchive]
 class ReplayWorkerResults(Exchange):
     """The results of workers for the `parts` of a replay. Threads may share it."""
 
+    OF, LEFT_UNTIL = "the replay", "for a day"
+
     def __init__(self, settings: Settings, replayer: Replayer, parts: Sequence[Part]) -> None:
         super().__init__(ObjectStore(settings), new_folder_of_replay(), replayer.root / "exchange")
         self._settings, self._replayer, self._parts = settings, replayer, parts
@@ -235,8 +237,9 @@ class ReplayWorkerResults(Exchange):
     def put_batches(self) -> list[str]:
         """Store the batches for workers; returns their names."""
         names = []
-        sums = (lambda one: _seconds(one[1]), BATCH_SECONDS), (lambda one: _size(one[1]), MAX_BYTES)
-        numbered = together(enumerate(self._parts), MAX_ARCHIVES, *sums)
+        seconds = Bound[tuple[int, Part]](lambda one: _seconds(one[1]), BATCH_SECONDS)
+        size = Bound[tuple[int, Part]](lambda one: _size(one[1]), MAX_BYTES)
+        numbered = together(enumerate(self._parts), MAX_ARCHIVES, seconds, size)
         with closing(ArchiveBytes(self._settings, self.scratch / "archives")) as stored:
             for number, batch in enumerate(numbered, 1):
                 names.append(f"batch_{number}")
@@ -263,8 +266,14 @@ class ReplayWorkerResults(Exchange):
         if number not in self._keys:
             return None
         bundle = self.scratch / f"{number}.tar"
-        opened = self.opened(self._keys[number], bundle, lambda result: take_result(result, self._replayer.root))
-        return opened if opened is not None and len(opened) == len(self._parts[number]) else None
+        part = self._parts[number]
+        opened = self.opened(
+            self._keys[number],
+            bundle,
+            lambda result: take_result(result, self._replayer.root),
+            what=f"{part[0].key} and those with it",
+        )
+        return opened if opened is not None and len(opened) == len(part) else None
 
 
 @contextmanager
@@ -301,8 +310,9 @@ def prepared_by_workers(
 
 def parts_of(archives: Sequence[StoredArchive], limit: int) -> Iterator[Part]:
     """Archives in their order, at `limit` so many together, and not more than half a minute's work."""
-    sums = (lambda one: _seconds([one]), BATCH_SECONDS), (lambda one: _size([one]), MAX_BYTES)
-    return together(archives, limit, *sums)
+    seconds = Bound[StoredArchive](lambda one: _seconds([one]), BATCH_SECONDS)
+    size = Bound[StoredArchive](lambda one: _size([one]), MAX_BYTES)
+    return together(archives, limit, seconds, size)
 
 
 def _seconds(part: Part) -> float:

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Final, Generic, TypeVar
 
 from sqlalchemy import Connection, select
 
@@ -43,7 +43,12 @@ from dcc.tracker.listings.recording import ListingBasis, ListingRecorder, Record
 from dcc.tracker.models import Centre, SourceCrawlRow, utc_now
 from dcc.tracker.register.source_addresses import load_addresses, load_crawl_dues
 
+log = logging.getLogger(__name__)
+session_log = progress_log(__name__)
+A = TypeVar("A", bound=Collection[ZipKey])
+
 _IGNORED_SHOWN: Final = 20
+_LEFT_SHOWN: Final = 20
 _SLACK_SECONDS: Final = 30
 
 
@@ -199,12 +204,6 @@ def progress_of(address: SourceAddress, on_progress: Callable[[str], object]) ->
     return lambda text: on_progress(f"{partition}: {text}")
 
 
-log = logging.getLogger(__name__)
-session_log = progress_log(__name__)
-
-_LEFT_SHOWN = 20
-
-
 def crawl_file_sources(
     session: Session, source_ids: Sequence[int] | None = None, *, only_scheduled: bool = False
 ) -> Iterator[SourceCrawl]:
@@ -229,7 +228,7 @@ def crawl_file_sources(
         return replace(crawl, pace=str(following.policy), then="" if following.is_due else str(following))
 
     unsettled: dict[int, SourceCrawl] = {}
-    looks: list[RelistedSource] = []
+    looks: list[RelistedSource[Mapping[ZipKey, ListedFile]]] = []
     for listing in list_in_parallel(
         addresses, session, partial(list_source, connection_slots=session.connection_slots)
     ):
@@ -287,18 +286,20 @@ def _following(before: CrawlDue, crawl: SourceCrawl, failure_limit: int) -> Craw
 
 
 @dataclass(frozen=True, slots=True)
-class RelistedSource:
-    """A source to list once more for some archives, as they were listed before if that is known.
+class RelistedSource(Generic[A]):
+    """A source to list once more for some archives, by their keys; some say how they were listed before, too.
 
     `ended` is the time of its last listing (monotonic).
     """
 
     address: SourceAddress
     ended: float
-    archives: Mapping[ZipKey, Any]
+    archives: A
 
 
-def list_again(looks: Collection[RelistedSource], session: Session) -> Iterator[tuple[RelistedSource, SourceListing]]:
+def list_again(
+    looks: Collection[RelistedSource[A]], session: Session
+) -> Iterator[tuple[RelistedSource[A], SourceListing]]:
     """List the directories of some archives again, after the quiet period of each source."""
     by_source = {look.address.id: look for look in looks}
 
@@ -323,16 +324,16 @@ def relist(session: Session, keys: Collection[ZipKey]) -> None:
     Recent archives are listed once more, as in a crawl: those that are still being uploaded cannot be fetched.
     """
 
-    def look(connection: Connection) -> list[RelistedSource]:
+    def look(connection: Connection) -> list[RelistedSource[set[ZipKey]]]:
         archives = archives_by_source(connection, keys)
         addresses = load_addresses(connection, ids=list(archives)) if archives else []
-        return [RelistedSource(address, -math.inf, dict.fromkeys(archives[address.id])) for address in addresses]
+        return [RelistedSource(address, -math.inf, archives[address.id]) for address in addresses]
 
-    again: list[RelistedSource] = []
+    again: list[RelistedSource[Mapping[ZipKey, ListedFile]]] = []
     for first, listing in list_again(session.read(look), session):
         if listing.error is not None:
             log.warning("%s", listing.error)
-        if recent := _record_archives(session, listing, first.archives.keys()):
+        if recent := _record_archives(session, listing, first.archives):
             again.append(RelistedSource(listing.address, listing.ended, recent))
     for second, listing in list_again(again, session):
         record_second_listing(session, listing, second.archives)

@@ -306,13 +306,15 @@ def test_on_a_terminal_progress_is_drawn(dcc: Dcc) -> None:
 @only_sqlite
 def test_what_a_session_did_is_told_though_the_qc_database_is_away(dcc: Dcc) -> None:
     dcc.add_folder().put(GOOD)
-    nobody_listens = "mysql://dcc:dcc@127.0.0.1:1/qc"
+    nobody_listens = f"mysql://dcc:{'s3cret-pass'}@127.0.0.1:1/qc"
     dcc.environment |= {"DCC_QC_URL": nobody_listens, "DCC_DATABASE_RETRY": "0.1", "DCC_UNTIL": "qc"}
     result = dcc("crawl", "--json", exit_code=4)
     report = json.loads(result.stdout)
     assert (report["session"], report["sources"][0]["new"], report["zip_actions"]) == (1, 1, [{**VALID, "count": 1}])
     (error,) = (without_id(line) for line in result.stderr.splitlines() if line.startswith("Error"))
     assert "127.0.0.1:1" in error
+    assert "DCC_QC_URL" in error
+    assert "s3cret-pass" not in result.stdout + result.stderr
     assert report["notices"][-1] == f"The session broke off: {error}"
 
     result = dcc("retry", GOOD, exit_code=4)

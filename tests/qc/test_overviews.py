@@ -1,6 +1,7 @@
 """What the overviews show, on each database; and that they are what a rebuild from nothing would show."""
 
 import json
+import random
 from hashlib import md5
 from typing import Any
 
@@ -11,10 +12,19 @@ from dcc.databases.transactions import writing
 from dcc.documents.contents import Experiment, Metadata
 from dcc.naming import Action
 from dcc.qc import models
+from dcc.qc.contexts import affected_runs
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.metadata_groups import group_of
 from dcc.qc.contexts.overviews import build_overviews
-from tests.support.qc_contexts import TABLES, know, know_colonies, know_important_metadata, submit
+from tests.support.databases import only_mariadb
+from tests.support.qc_contexts import (
+    TABLES,
+    assert_contexts_are_right,
+    know,
+    know_colonies,
+    know_important_metadata,
+    submit,
+)
 from tests.support.qc_documents import experiment, housing, line, specimen
 
 CENTRE = "H"
@@ -190,3 +200,39 @@ def forget_overviews(engine: Engine) -> None:
             if name in models.QcBase.metadata.tables:
                 connection.execute(delete(TABLES[name]))
         connection.execute(update(TABLES["document"]).values(overviews_built=False))
+
+
+def change(engine: Engine, chosen: random.Random) -> None:
+    """Add, edit and delete a few animals and experiments, of the newest documents and of old ones."""
+    for _ in range(chosen.randint(3, 6)):
+        action = chosen.choice([Action.ADD, Action.ADD, Action.EDIT, Action.DELETE])
+        numbers = chosen.sample(range(8), 3)
+        if chosen.random() < 0.4:
+            colony = chosen.choice(["C1", "C2", None])
+            submit(engine, action, *(specimen(f"S{number}", colony_id=colony) for number in numbers))
+        else:
+            equipment = chosen.choice(["Sysmex", "Advia"])
+            made = [under(f"E{one}", equipment, specimens=[f"S{one}"], value=str(one)) for one in numbers]
+            submit(engine, action, *made, faulty=chosen.sample([1, 2, 3], 1) if chosen.random() < 0.2 else ())
+
+
+@only_mariadb
+def test_built_in_parts_they_are_what_they_are_built_at_once(
+    qc_database: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However few documents a transaction takes, and whatever was known of colonies and metadata before."""
+    monkeypatch.setattr(affected_runs, "DOCUMENTS_AT_ONCE", 2)
+    chosen = random.Random(8)
+    for strain in ("MGI:1", "MGI:7", "MGI:7", "MGI:7"):
+        know_colonies(qc_database, C1=strain)
+        know_important_metadata(qc_database, IMPC_CBC_003_001="Equipment")
+        change(qc_database, chosen)
+        build(qc_database)
+        change(qc_database, chosen)
+        build(qc_database)
+        assert_contexts_are_right(qc_database)
+    in_part = overviews_of(qc_database)
+    assert in_part[0]
+    forget_overviews(qc_database)
+    build_overviews(qc_database)
+    assert overviews_of(qc_database) == in_part

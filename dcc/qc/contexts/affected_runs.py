@@ -163,8 +163,8 @@ def mark_built(connection: Connection, document_ids: Sequence[int], build: Build
 def affected_runs(connection: Connection, document_ids: Collection[int], build: Build | None = None) -> dict[int, int]:
     """The procedure runs that documents affect, each with the newest of these documents.
 
-    For documents of `due_documents` for a build, without runs that come with the remaining ones: a new animal would
-    bring the runs of all documents that wait, into one transaction and as its own, before those that they replace go.
+    For documents of `due_documents` for a build, without runs that come with the remaining ones. Otherwise a new animal
+    would bring the runs of all waiting documents into one transaction, as its own, before those that they replace go.
     """
     statement, by_specimens = _TOUCHING[build]
     found: dict[int, int] = {}

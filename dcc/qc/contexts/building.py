@@ -281,12 +281,12 @@ def _correct_sums(
         changes.add(*share)
     of_group = (CONTEXT.c.centre == centre) & (CONTEXT.c.procedure_id == procedure_id)
     for row in connection.execute(select(CONTEXT).where(of_group)):
-        change = changes[key_of(row)]
+        change = changes.of(key_of(row))
         change.measurements -= row.measurements
         change.fingerprints -= int(row.checksum, 16)
     parts = select(SHARE.c.document_id, SHARE.c.measurements.label("part"), CONTEXT)
     for row in connection.execute(parts.join(CONTEXT, CONTEXT.c.id == SHARE.c.context_id).where(of_group)):
-        changes[key_of(row)].parts[row.document_id] -= row.part
+        changes.of(key_of(row)).parts[row.document_id] -= row.part
     return write_changes(connection, changes, reason)
 
 
@@ -306,17 +306,21 @@ class ContextChange:
     parts: Counter[int] = field(default_factory=Counter)
 
 
-class ContextChanges(defaultdict[ContextKey, ContextChange]):
+class ContextChanges(dict[ContextKey, ContextChange]):
     """All changes of one transaction, by context."""
 
-    def __init__(self) -> None:
-        super().__init__(ContextChange)
+    def of(self, key: ContextKey) -> ContextChange:
+        """The change of a context, so far of nothing if it is new here."""
+        change = self.get(key)
+        if change is None:
+            change = self[key] = ContextChange()
+        return change
 
     def add(
         self, document_id: int, key: ContextKey, measurements: int, fingerprints: int, cause: int | None = None
     ) -> None:
         """Add a document's share to a context, negative for removed data, because of `cause`."""
-        change = self[key]
+        change = self.of(key)
         change.measurements += measurements
         change.fingerprints += fingerprints
         if cause is not None and (change.cause is None or change.cause < cause):

@@ -70,10 +70,10 @@ def groups_of(
 
     `names` are those of procedures that were looked up in it already; others are added.
     """
-    for pipeline, key in {(one.pipeline, one.procedure_id) for one in circumstances} - names.keys():
-        names[pipeline, key] = _important(connection, impress, pipeline, key)
+    for pipeline, procedure in {(one.pipeline, one.procedure_id) for one in circumstances} - names.keys():
+        names[pipeline, procedure] = _important(connection, impress, pipeline, procedure)
     of_runs = {one.run_id: names[one.pipeline, one.procedure_id] for one in circumstances}
-    wanted = {key for of_procedure in of_runs.values() for key in of_procedure}
+    wanted = {parameter for of_procedure in of_runs.values() for parameter in of_procedure}
     items: dict[int, set[Item]] = defaultdict(set)
     if wanted:
         given = {"runs": as_json([run_id for run_id, some in of_runs.items() if some]), "wanted": sorted(wanted)}

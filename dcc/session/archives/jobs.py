@@ -258,7 +258,14 @@ class Job:
             seconds=time.monotonic() - self.began,
             finished=utc_now(),
             documents=tuple(
-                DocumentOutcome(one.file_name, *one.state, one.size_bytes, one.problems) for one in self.documents
+                DocumentOutcome(
+                    file_name=one.file_name,
+                    phase=one.state.phase,
+                    status=one.state.status,
+                    size_bytes=one.size_bytes,
+                    errors=one.problems,
+                )
+                for one in self.documents
             ),
             reasons=tuple(self.reasons),
             transfer_seconds=self.transfer_seconds,

@@ -176,6 +176,15 @@ class Batch:
 
 def _new_document(job: Job, document: ArchiveDocument, centres: Mapping[str, int]) -> NewDocument:
     name = document.name
-    centre_id, created, inc = (centres.get(name.centre), name.created, name.inc) if name else (None, None, None)
-    found = document.size_bytes, document.md5, document.state, document.place, document.archives
-    return NewDocument(job.download_id or 0, document.file_name, centre_id, created, inc, *found)
+    return NewDocument(
+        zip_download_id=job.download_id or 0,
+        file_name=document.file_name,
+        centre_id=centres.get(name.centre) if name else None,
+        created=name.created if name else None,
+        inc=name.inc if name else None,
+        size_bytes=document.size_bytes,
+        md5=document.md5,
+        state=document.state,
+        place=document.place,
+        archives=document.archives,
+    )

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import ClassVar, Final, Protocol, TypeVar
 from uuid import uuid4
 
 from dcc.errors import DccError, NotFoundError
@@ -63,7 +63,13 @@ class Workers(Protocol):
 
 
 class Exchange(ABC):
-    """The side of the process that gives batches. All methods raise as the store."""
+    """The side of the process that gives batches. All methods raise as the store.
+
+    `OF` is the work in messages, and `LEFT_UNTIL` when leftovers in the store are removed.
+    """
+
+    OF: ClassVar[str]
+    LEFT_UNTIL: ClassVar[str]
 
     def __init__(self, store: ObjectStore, folder: str, scratch: Path) -> None:
         self.store, self.folder, self.scratch = store, folder, scratch
@@ -87,15 +93,15 @@ class Exchange(ABC):
         place = f"{self.folder}/{_RESULTS}/"
         return {key.removeprefix(place).rpartition(".")[0]: key for key in self.store.keys(place)}
 
-    def opened(self, key: str, bundle: Path, open_bundle: Callable[[Path], T]) -> T | None:
-        """A result, got as the file `bundle` and opened; None for what cannot be read, which is logged."""
+    def opened(self, key: str, bundle: Path, open_bundle: Callable[[Path], T], *, what: object) -> T | None:
+        """A result, got as the file `bundle` and opened; None for what cannot be read, which is logged as `what`."""
         try:
             bundle.parent.mkdir(parents=True, exist_ok=True)
             self.store.get(key, bundle)
             found = open_bundle(bundle)
             bundle.unlink()
         except (DccError, OSError, ValueError) as error:
-            log.warning("What a worker left as %s cannot be read, and is made again: %s", key, error)
+            log.warning("What a worker left of %s cannot be read, and is made again: %s", what, error)
             return None
         return found
 
@@ -104,12 +110,12 @@ class Exchange(ABC):
         """Look for results; returns the number of archives."""
 
     def remove(self) -> None:
-        """Remove all of it; what the store refuses to remove stays there for a day, or until the next session."""
+        """Remove all of it; what the store refuses to remove stays there for a while."""
         shutil.rmtree(self.scratch, ignore_errors=True)
         try:
             delete_below(self.store, f"{self.folder}/")
         except DccError as error:
-            log.warning("What workers left stays in the store until later: %s", error)
+            log.warning("What workers left for %s stays in the store %s: %s", self.OF, self.LEFT_UNTIL, error)
 
 
 class WorkerBatch:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, Generic, NamedTuple, TypeVar
 
 from pydantic import PlainSerializer, PlainValidator, TypeAdapter
 
@@ -84,8 +84,8 @@ def plan_round(planned: Iterable[PlannedZip], rates: Mapping[int, float], connec
 
 
 def _batches(source_id: int, archives: Iterable[BatchArchive], rate: float) -> Iterable[PlannedBatch]:
-    seconds = (lambda one: one.expected_seconds(rate)), BATCH_SECONDS
-    size = (lambda one: one.hosting.size_bytes or 0), MAX_BYTES
+    seconds = Bound[BatchArchive](lambda one: one.expected_seconds(rate), BATCH_SECONDS)
+    size = Bound[BatchArchive](lambda one: one.hosting.size_bytes or 0, MAX_BYTES)
     for group in together(archives, MAX_ARCHIVES, seconds, size):
         yield PlannedBatch(source_id, tuple(group))
 
@@ -99,14 +99,21 @@ def _size_or_guess(size_bytes: int | None) -> int:
     return _UNKNOWN_BYTES if size_bytes is None else size_bytes
 
 
-def together(works: Iterable[T], limit: int, *sums: tuple[Callable[[T], float], float]) -> Iterator[list[T]]:
-    """Pieces of work in their order, `limit` at most together, and as many as no sum exceeds its maximum for."""
+class Bound(NamedTuple, Generic[T]):
+    """A bound on pieces of work together: the `most` that the sum of a `measure` of each may be."""
+
+    measure: Callable[[T], float]
+    most: float
+
+
+def together(works: Iterable[T], limit: int, *bounds: Bound[T]) -> Iterator[list[T]]:
+    """Pieces of work in their order, `limit` at most together, and as many as all bounds permit."""
     group: list[T] = []
-    reached = [0.0 for _ in sums]
+    reached = [0.0 for _ in bounds]
     for work in works:
-        own = [measure(work) for measure, _ in sums]
+        own = [bound.measure(work) for bound in bounds]
         reached = [so_far + more for so_far, more in zip(reached, own, strict=True)]
-        is_too_much = any(so_far > most for so_far, (_, most) in zip(reached, sums, strict=True))
+        is_too_much = any(so_far > bound.most for so_far, bound in zip(reached, bounds, strict=True))
         if group and (is_too_much or len(group) == limit):
             yield group
             group, reached = [], own

@@ -102,6 +102,8 @@ class WorkerConnection(BlockwiseConnection):
 class SessionWorkerResults(Exchange):
     """The results of workers for a session. Threads may share it."""
 
+    OF, LEFT_UNTIL = "the session", "until the next one"
+
     def __init__(self, store: ObjectStore, session_id: int, scratch: Path) -> None:
         super().__init__(store, folder_of_session(session_id), scratch)
         self._keys: dict[ZipKey, str] = {}
@@ -142,7 +144,7 @@ class SessionWorkerResults(Exchange):
             if key in self._taken or key not in self._keys:
                 return self._taken.get(key)
         folder = self.scratch / key.action / key.file_name
-        found = self.opened(self._keys[key], folder / "bundle", open_bundle)
+        found = self.opened(self._keys[key], folder / "bundle", open_bundle, what=key)
         taken = None if found is None else (folder, found)
         with self._lock:
             self._taken[key] = taken

@@ -116,16 +116,13 @@ def leave_out(work: DataSession, phase: Phase) -> Iterator[ZipData]:
     if not due:
         return
     task = work.session.start_task(phase, f"Left out, for {len(due):,} documents")
-
-    def results() -> Iterator[DocumentResult]:
-        for start in range(0, len(due), _PORTION):
-            work.session.check()
-            portion = due[start : start + _PORTION]
-            if phase is Phase.DATA:
-                _accept_unchecked(work, portion)
-            yield from (_left_out_result(document, phase) for document in portion)
-
-    yield from Recorder(work, phase, due).record(results())
+    recorder = Recorder(work, phase, due)
+    for start in range(0, len(due), _PORTION):
+        work.session.check()
+        portion = due[start : start + _PORTION]
+        if phase is Phase.DATA:
+            _accept_unchecked(work, portion)
+        yield from recorder.record(_left_out_result(document, phase) for document in portion)
     work.session.finish_task(task, failed=False)
 
 

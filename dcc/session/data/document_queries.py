@@ -1,7 +1,7 @@
 """The documents that wait for the phases after validation, and their rows in the QC database.
 
 Only documents of a submission's latest download count, and none while it waits to be downloaded again. A row belongs
-to the document of its `xml_file` id only if it is of the same file: a tracker that was made again gives the ids of a
+to the document of its `xml_file` id only if it is of the same file. A tracker that was made again gives the ids of a
 lost one to other documents.
 """
 
@@ -227,8 +227,8 @@ class QcDocument(NamedTuple):
 
 def documents_of(connection: Connection, documents: Iterable[DueDocument]) -> dict[int, QcDocument]:
     """The rows of these documents of the tracker, by the ids of their `xml_file`."""
-    # They share equal names with the tracker's documents, to save memory.
     wanted = {document.xml_id: document for document in documents}
+    # They share equal names with the tracker's documents, to save memory.
     return {
         document.xml_id: found._replace(key=document.key, file_name=document.name.file_name, md5=document.md5 or "")
         for found in _documents_of_rows(rows_about(connection, _OF_TRACKER, wanted))

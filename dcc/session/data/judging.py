@@ -41,7 +41,7 @@ from dcc.rules.context import latest_day
 from dcc.rules.findings import Finding, unpacked
 from dcc.rules.waivers import Waiver
 from dcc.runtime.log_context import logging_about
-from dcc.session.batches.planning import together
+from dcc.session.batches.planning import Bound, together
 from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis, data_of, merged
 from dcc.session.data.document_problems import problems_of, worst_first
 from dcc.session.data.document_queries import QcDocument, counted_by_tracker, documents_by_id, documents_of
@@ -202,7 +202,7 @@ def _uploaded(work: DataSession, due: list[DueDocument], applied: dict[int, QcDo
 def _check_all(work: DataSession, due: Sequence[DuePair], basis: JudgingBasis) -> Iterator[DocumentResult]:
     """Judge documents, in their order: together if their prepared findings are known, otherwise one by one."""
     with closing(PreparedFiles(work.staging, basis_of(basis, work.qc))) as files:
-        for portion in together(due, _TOGETHER, (lambda one: one[0].size_bytes, _BYTES_TOGETHER)):
+        for portion in together(due, _TOGETHER, Bound(lambda one: one[0].size_bytes, _BYTES_TOGETHER)):
             work.session.check()
             known = {
                 stored.id: [unpacked(finding) for finding in findings]

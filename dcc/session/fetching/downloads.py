@@ -2,7 +2,7 @@
 
 Every source in use has a few threads of its own, each with its own connection. So two accounts on one server never
 share a login and a slow source delays no other. DownloadSlots limit all of them together. Servers are given up only
-after a long silence, and never if they send a little now and then: a download that hardly moves costs next to nothing,
+after a long silence, and never if they send a little now and then. A download that hardly moves costs next to nothing,
 so it does not count.
 
 A server may accept fewer connections than there are threads. A refused thread has then done nothing wrong, and neither
@@ -40,7 +40,25 @@ from dcc.sources.connect import connect
 from dcc.sources.sockets import SpeedLimits
 from dcc.store.staging import Staging
 
+if TYPE_CHECKING:
+    # Fetching needs no database.
+    from dcc.session.connection_slots import ConnectionSlots
+
+session_log = progress_log(__name__)
 T = TypeVar("T")
+
+_LOOK_SECONDS = 0.25
+_SLOW_SECONDS = 2.0
+_SLOW_RATE = 50_000
+_FRESH_SECONDS = 30.0
+_IDLE_SECONDS = 3.0
+_MAX_AHEAD, _MAX_BYTES_AHEAD = 32, 8 * 1024 * 1024
+
+MAX_QUEUED = 128
+"""The most attempts requested of one source at once: running ones, and those that wait for them."""
+
+HOPELESS = (LoginRefusedError, HostKeyUnknownError, HostKeyChangedError, CertificateRefusedError)
+"""Errors that another try in the same session cannot mend."""
 
 
 class TransferQueue(Generic[T]):
@@ -125,11 +143,6 @@ class TransferQueue(Generic[T]):
             return tuple(kept) if added else ()
 
 
-_LOOK_SECONDS = 0.25
-_SLOW_SECONDS = 2.0
-_SLOW_RATE = 50_000
-
-
 @dataclass(eq=False)
 class DownloadSlot:
     """One running download: its holder keeps `received`, the number of received bytes, up to date.
@@ -198,9 +211,6 @@ class DownloadSlots:
     def _call_first(self) -> None:
         if self._line:
             self._line[0].turn.set()
-
-
-_FRESH_SECONDS = 30.0
 
 
 class NoFurtherConnection(Exception):  # noqa: N818 - not an error: others have connections
@@ -300,22 +310,6 @@ class SourceConnections:
             self._changed.notify_all()
             self._changed.wait_for(lambda: others_do() or not self._being_made)
             return not others_do()
-
-
-if TYPE_CHECKING:
-    # Fetching needs no database.
-    from dcc.session.connection_slots import ConnectionSlots
-
-session_log = progress_log(__name__)
-
-_IDLE_SECONDS = 3.0
-_MAX_AHEAD, _MAX_BYTES_AHEAD = 32, 8 * 1024 * 1024
-
-MAX_QUEUED = 128
-"""The most attempts requested of one source at once: running ones, and those that wait for them."""
-
-HOPELESS = (LoginRefusedError, HostKeyUnknownError, HostKeyChangedError, CertificateRefusedError)
-"""Errors that another try in the same session cannot mend."""
 
 
 class DownloadsStopped(Exception):  # noqa: N818 - not an error: the session is ending
