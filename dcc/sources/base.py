@@ -394,9 +394,7 @@ class PlatformConnection(BlockwiseConnection):
             yield
         except BaseException as error:
             self._settle(error)
-            if isinstance(error, TimeoutError):
-                raise SourceTimeoutError(STALLED, source=self._label, doing=doing) from error
-            if isinstance(error, self._failures):
+            if isinstance(error, (TimeoutError, *self._failures)):
                 raise self._failed(error, doing, failed) from error
             raise
 
@@ -404,6 +402,8 @@ class PlatformConnection(BlockwiseConnection):
         """Close what cannot be used after an error."""
 
     def _failed(self, error: BaseException, doing: Message, failed: type[SourceError]) -> SourceError:
+        if isinstance(error, TimeoutError):
+            return SourceTimeoutError(STALLED, source=self._label, doing=doing)
         is_sent, kind = failed is TransferFailedError, failed
         text = mark("{doing} failed ({reason}). Ask whoever runs the server, or try again.")
         if isinstance(error, FileNotFoundError) or (is_sent and isinstance(error, NotADirectoryError)):
@@ -420,7 +420,9 @@ STALLED: Final = mark(
     "the server stalled while {doing}. Ask whoever runs it what it is doing; DCC_IDLE_TIMEOUT, DCC_LIST_TIMEOUT and "
     "DCC_LOGIN_TIMEOUT set the limits."
 )
-NOT_READABLE: Final = mark("{doing} failed: this user may not read it. Ask the centre to correct the permissions.")
+NOT_READABLE: Final = mark(
+    "{doing} failed: this user may not read it ({reason}). Ask the centre to correct the permissions."
+)
 LOGIN_REFUSED: Final = mark(
     "the server refused the login of '{username}' ({reason}). Check the user name and password."
 )

@@ -175,25 +175,26 @@ class ServerCertificates:
         what = message(mark("the server's TLS certificate"))
         if shown is not None:
             what = message(mark("the server's TLS certificate {fingerprint}"), fingerprint=shown)
-        advice, change = mark("Have it corrected, or name the authority that signed it in DCC_TLS_CA_FILE."), ""
-        if self._source_id:
-            change = f"dcc source change {self._source_id}"
-            advice = mark(
-                "Ask the centre for a valid one, or name the authority that signed it: {command} (DCC_TLS_CA_FILE: for "
-                "all sources)."
-            )
-        if self._source_id and shown is not None:
-            advice = mark(
-                "Ask the centre for a valid one, or name the authority that signed it: {command} (DCC_TLS_CA_FILE: for "
-                "all sources). Or compare the fingerprint with the one that the centre's administrator gives, and only "
-                "if they agree: {pin}"
-            )
-        refusal = CertificateRefusedError(
-            mark("{certificate} could not be verified ({reason}). Nothing was sent to it. {advice}"),
-            source=self._label,
-            certificate=what,
-            reason=Message(error.verify_message),
-            advice=message(advice, command=f"{change} --tls-ca FILE", pin=f"{change} --tls-fingerprint {shown}"),
+        change = f"dcc source change {self._source_id}"
+        details = {"command": f"{change} --tls-ca FILE", "pin": f"{change} --tls-fingerprint {shown}"}
+        text = mark(
+            "{certificate} could not be verified ({reason}). Nothing was sent to it. Ask the centre for a valid one, "
+            "or name the authority that signed it: {command} (DCC_TLS_CA_FILE: for all sources). Or compare the "
+            "fingerprint with the one that the centre's administrator gives, and only if they agree: {pin}"
         )
+        if not self._source_id:
+            details = {}
+            text = mark(
+                "{certificate} could not be verified ({reason}). Nothing was sent to it. Have it corrected, or name "
+                "the authority that signed it in DCC_TLS_CA_FILE."
+            )
+        elif shown is None:
+            del details["pin"]
+            text = mark(
+                "{certificate} could not be verified ({reason}). Nothing was sent to it. Ask the centre for a valid "
+                "one; or name the authority that signed it: {command} (DCC_TLS_CA_FILE: for all sources)"
+            )
+        reason = Message(error.verify_message)
+        refusal = CertificateRefusedError(text, source=self._label, certificate=what, reason=reason, **details)
         refusal.fingerprint = shown
         return refusal

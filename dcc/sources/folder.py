@@ -9,7 +9,13 @@ import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
-from dcc.errors import ConfigurationError, ListingFailedError, SourceUnreachableError
+from dcc.errors import (
+    ConfigurationError,
+    ListingFailedError,
+    SourceError,
+    SourceUnreachableError,
+    TransferFailedError,
+)
 from dcc.messages import Message, mark
 from dcc.naming import Action
 from dcc.settings import Settings
@@ -61,7 +67,7 @@ class LocalConnection(PlatformConnection):
         """Nothing to close; see `Connection.close`. A blocked read of the disk goes on."""
 
     def _shown(self, *parts: str) -> str:
-        return _printable_path(self._base.joinpath(*parts))
+        return _printable_path(self._base.joinpath(*(os.fsdecode(raw(part)) for part in parts)))
 
     def _listing(self, action: Action) -> ActionListing:
         directory = self._base / action
@@ -111,19 +117,30 @@ class LocalConnection(PlatformConnection):
 
     def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[bytes, None, None]:
         path = self._base / action / os.fsdecode(raw(name))
-        with self._sending(action, name):
-            if not self._inside(path) or not stat.S_ISREG(path.stat().st_mode):
-                raise FileNotFoundError(str(path))
-            with path.open("rb", buffering=0) as file:
-                file.seek(offset)
-                remaining = None if size is None else size - offset + 1
-                while remaining is None or remaining > 0:
-                    block = file.read(_BLOCK if remaining is None else min(_BLOCK, remaining))
-                    if not block:
-                        return
-                    if remaining is not None:
-                        remaining -= len(block)
-                    yield block
+        with self._sending(action, name), self._regular(path).open("rb", buffering=0) as file:
+            file.seek(offset)
+            remaining = None if size is None else size - offset + 1
+            while remaining is None or remaining > 0:
+                block = file.read(_BLOCK if remaining is None else min(_BLOCK, remaining))
+                if not block:
+                    return
+                if remaining is not None:
+                    remaining -= len(block)
+                yield block
+
+    def _regular(self, path: Path) -> Path:
+        """The path, if it leads to a regular file inside the base path; else it counts as missing."""
+        if not self._inside(path) or not stat.S_ISREG(path.stat().st_mode):
+            raise FileNotFoundError(str(path))
+        return path
+
+    def _failed(self, error: BaseException, doing: Message, failed: type[SourceError]) -> SourceError:
+        of_file = NotADirectoryError if failed is TransferFailedError else FileNotFoundError
+        if isinstance(error, FileNotFoundError | PermissionError | of_file):
+            return super()._failed(error, doing, failed)
+        # A mounted disk that does not answer in time is no server that stalls.
+        text = mark("{doing} failed ({reason}). Check the disk that holds it.")
+        return failed(text, source=self._label, doing=doing, reason=self._describe(error))
 
     def _describe(self, error: BaseException) -> Message:
         return Message((error.strerror if isinstance(error, OSError) else None) or "no such folder")

@@ -304,7 +304,7 @@ def test_what_may_not_be_listed_is_a_refused_login_and_what_cannot_be_read_a_fai
         with pytest.raises(LoginRefusedError, match=phrase):
             opened().list_action(Action.ADD)
         server.pages[f"/data/add/{NAME}"] = (status, {}, b"")
-        with pytest.raises(FileNotReadableError, match="permissions"):
+        with pytest.raises(FileNotReadableError, match=rf"may not read it \({phrase}\)\. .* permissions"):
             fetched(opened())
     server.pages[f"/data/add/{NAME}"] = (200, {"Content-Encoding": "gzip"}, b"\x1f\x8b")
     with pytest.raises(TransferFailedError, match="compresses"):

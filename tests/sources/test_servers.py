@@ -12,7 +12,14 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from dcc.errors import BadChecksumFileError, FileMissingError, FileNotReadableError, ListingFailedError, SourceError
+from dcc.errors import (
+    BadChecksumFileError,
+    FileMissingError,
+    FileNotReadableError,
+    ListingFailedError,
+    SourceError,
+    TransferFailedError,
+)
 from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, Connection, SourceAddress
@@ -126,6 +133,21 @@ def test_a_disk_that_goes_away_among_links_is_not_taken_for_broken_links(
             connection.list_action(Action.ADD)
 
 
+@pytest.mark.parametrize("number", [errno.ETIMEDOUT, errno.EIO])
+def test_a_disk_that_fails_is_no_server_and_costs_the_folder_no_patience(
+    local_folder: Share, source_settings: Settings, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    local_folder.put(f"add/{NAME}", b"x")
+    said = rf"failed \({os.strerror(number)}\)\. Check the disk that holds it"
+    with connect(local_folder.address(), source_settings) as connection:
+        monkeypatch.setattr(Path, "open", raising(OSError(number, os.strerror(number))))
+        with pytest.raises(TransferFailedError, match=said):
+            fetch(connection, NAME, 1)
+        monkeypatch.setattr(os, "scandir", raising(OSError(number, os.strerror(number))))
+        with pytest.raises(ListingFailedError, match=said):
+            connection.list_action(Action.ADD)
+
+
 def test_a_link_out_of_a_local_folder_is_not_followed(local_folder: Share, source_settings: Settings) -> None:
     local_folder.put("add/a.zip")
     (local_folder.root / "add" / "secret.zip").symlink_to("/etc/passwd")
@@ -157,6 +179,9 @@ def test_names_with_any_characters_are_shown_escaped_and_can_be_fetched(
         assert sorted(names(connection.list_action(Action.ADD))) == sorted(shown.values())
         for name, escaped in shown.items():
             assert fetch(connection, escaped, None) == os.fsencode(name)
+        (any_share.root / "add" / "caf\udce9.zip").unlink()
+        with pytest.raises(FileMissingError, match=r"/caf(\\xe9|%E9)\.zip"):
+            fetch(connection, "caf\\xe9.zip", None)
 
 
 def test_a_file_arrives_whole_and_from_any_offset(any_share: Share, source_settings: Settings) -> None:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from datetime import UTC
 from email.utils import formatdate, parsedate_to_datetime
 from http.client import HTTPMessage
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
 from dcc.errors import (
@@ -57,9 +57,15 @@ from dcc.sources.listing_watch import ListingWatch
 from dcc.sources.remote_names import join_base, printable, raw
 
 _MISSING = (404, 410)
-_UNCONDITIONAL: Final[tuple[int | None, int | None, Validators | None]] = (None, None, None)
-"""What a file is asked for without: a listed size and time, and known validators."""
 _STRONG_ETAG = re.compile(r'"[!#-~]{0,253}"')
+
+
+class _Listed(NamedTuple):
+    """What is known of a file that is asked for: its listed size and time, and its validators of an earlier time."""
+
+    size: int | None = None
+    modified: int | None = None
+    validators: Validators | None = None
 
 
 class HttpConnection(PlatformConnection):
@@ -79,7 +85,6 @@ class HttpConnection(PlatformConnection):
         self._client = self._connect()
         self._expected: Validators | None = None
         self._told: Validators | None = None
-        self._conditions = _UNCONDITIONAL
         try:
             self._log_in(address)
         except BaseException:
@@ -141,12 +146,12 @@ class HttpConnection(PlatformConnection):
         `modified` is the listed time: the request is conditional on it. Raises TransferFailedError, before anything
         is passed on, if the server tells another size or time, and NotModified (see `expect`).
         """
-        self._conditions = (size, modified, self._expected)
+        listed = _Listed(size, modified, self._expected)
         self._expected = self._told = None
-        try:
-            super().fetch(action, name, sink, size=size, offset=offset)
-        finally:
-            self._conditions = _UNCONDITIONAL
+        # Closed at once if `sink` fails: later it would close what the next transfer is using.
+        with contextlib.closing(self._blocks(action, name, offset, size, listed)) as blocks:
+            for block in blocks:
+                sink(block)
 
     def expect(self, known: Validators) -> None:
         """Let the next `fetch` be conditional; see `Connection.expect`."""
@@ -206,9 +211,12 @@ class HttpConnection(PlatformConnection):
                 shown, phrase = f"{self._shown()}/", Message(answer.phrase)
                 raise ListingFailedError(text, source=self._label, base=shown, phrase=phrase)
 
-    def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[bytes, None, None]:
+    def _blocks(
+        self, action: Action, name: str, offset: int, size: int | None, listed: _Listed | None = None
+    ) -> Generator[bytes, None, None]:
+        """The bytes of a file; see `BlockwiseConnection`. Raises NotModified and FileChangedError by what is known."""
         target, shown = self._target(action, name), self._shown(action, name)
-        listed_size, modified, known = self._conditions
+        listed_size, modified, known = listed or _Listed()
         headers = _headers(offset, modified, known)
         with self._sending(action, name), self._client.ask("GET", target, headers) as answer:
             if answer.status == 416 and _whole_size(answer) == offset:
@@ -275,7 +283,8 @@ class HttpConnection(PlatformConnection):
             # The login was accepted before: one file must not cost the source all the others.
             kind = FileNotReadableError
             text = NOT_READABLE
-        return kind(text, source=self._label, doing=doing, phrase=Message(answer.phrase))
+        phrase = Message(answer.phrase)
+        return kind(text, source=self._label, doing=doing, phrase=phrase, reason=phrase)
 
     def _settle(self, error: BaseException) -> None:
         if isinstance(error, FAILURES):

@@ -110,7 +110,8 @@ class SftpConnection(PlatformConnection):
         return Message(describe(error))
 
     def _failed(self, error: BaseException, doing: Message, failed: type[SourceError]) -> SourceError:
-        if self._connection.transport.is_active() or isinstance(error, FileNotFoundError | PermissionError):
+        told = isinstance(error, TimeoutError | FileNotFoundError | PermissionError)
+        if told or self._connection.transport.is_active():
             return super()._failed(error, doing, failed)
         # A reader gets only the end of the data: paramiko's thread knows why.
         reason = self._describe(self._connection.transport.get_exception() or error)

@@ -77,41 +77,55 @@ def change_message(
     loaded: bool = False,
 ) -> Message:
     """The message about an archive that changed on a source: whether it is fetched again, or its data were `loaded`."""
-    known = {"archive": str(key), "source": address.label}
+    return message(
+        _change_text(entry, file, taken_anew=taken_anew, loaded=loaded),
+        archive=str(key),
+        source=address.label,
+        size=_size(entry.size_bytes),
+        modified=_time(entry.modified),
+        new_size=_size(file.size_bytes),
+        new_modified=_time(file.modified),
+    )
+
+
+def _change_text(entry: KnownHosting, file: ListedFile, *, taken_anew: bool, loaded: bool) -> str:
     if not content_differs(entry, file):
-        text = mark(
-            "The manifest beside {archive} has changed on {source}. The earlier download still counts. "
-            "Compare it with the new manifest: dcc retry {archive}"
-        )
         if taken_anew:
-            text = mark(
+            return mark(
                 "The manifest beside {archive} has changed on {source}. No data of it were uploaded: it is taken by "
                 "itself, and held against the new manifest."
             )
-        return message(text, **known)
+        return mark(
+            "The manifest beside {archive} has changed on {source}. The earlier download still counts. "
+            "Compare it with the new manifest: dcc retry {archive}"
+        )
     if entry.to_download:
-        effect = mark("It has not been downloaded yet; the new content is.")
-    elif entry.state == REFUSED:
-        effect = mark("Its name was refused.")
-    elif taken_anew:
-        effect = mark("No data of it were uploaded: the new content is taken by itself.")
-    elif loaded or (entry.state.phase >= Phase.UPLOAD and entry.state not in _WITHOUT_DATA):
+        return mark(
+            "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
+            "{new_modified}. It has not been downloaded yet; the new content is."
+        )
+    if entry.state == REFUSED:
+        return mark(
+            "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
+            "{new_modified}. Its name was refused."
+        )
+    if taken_anew:
+        return mark(
+            "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
+            "{new_modified}. No data of it were uploaded: the new content is taken by itself."
+        )
+    if loaded or (entry.state.phase >= Phase.UPLOAD and entry.state not in _WITHOUT_DATA):
         # Otherwise the new documents would repeat existing data, and fail because of that.
-        effect = mark(
-            "The earlier download still counts, with its data. If the new content is meant, withdraw these with `dcc "
-            "data undo`, then take it with: dcc retry {archive}"
+        return mark(
+            "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, "
+            "modified {new_modified}. The earlier download still counts, with its data. If the new content "
+            "is meant, withdraw these with `dcc data undo`, then take it with: dcc retry {archive}"
         )
-    else:
-        effect = mark(
-            "The earlier download still counts. If the new content is meant, take it with: dcc retry {archive}"
-        )
-    text = mark(
-        "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
-        "{new_modified}. {effect}"
+    return mark(
+        "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, "
+        "modified {new_modified}. The earlier download still counts. If the new content is meant, take "
+        "it with: dcc retry {archive}"
     )
-    before = {"size": _size(entry.size_bytes), "modified": _time(entry.modified)}
-    after = {"new_size": _size(file.size_bytes), "new_modified": _time(file.modified)}
-    return message(text, effect=message(effect, archive=str(key)), **known, **before, **after)
 
 
 def size_message(address: SourceAddress, key: ZipKey, before: int | None, file: ListedFile) -> Message:
@@ -147,15 +161,18 @@ def uploading_message(
             "more. A later session takes it when it is complete."
         )
         return message(text, **known)
-    later = message(mark("was not there"))
-    if second is not None:
-        size, modified = _size(second.size_bytes), _time(second.modified)
-        later = message(mark("{size}, modified {modified},"), size=size, modified=modified)
+    known["size"] = _size(first.size_bytes)
+    if second is None:
+        text = mark(
+            "{archive} is being uploaded to {source}: it was {size}, modified {modified}, and was not there a little "
+            "later. A later session takes it when it is complete."
+        )
+        return message(text, **known)
     text = mark(
-        "{archive} is being uploaded to {source}: it was {size}, modified {modified}, and {later} a little later. A "
-        "later session takes it when it is complete."
+        "{archive} is being uploaded to {source}: it was {size}, modified {modified}, and {new_size}, modified "
+        "{new_modified}, a little later. A later session takes it when it is complete."
     )
-    return message(text, size=_size(first.size_bytes), later=later, **known)
+    return message(text, new_size=_size(second.size_bytes), new_modified=_time(second.modified), **known)
 
 
 def shrunk_message(listing: ActionListing, lost: AbsentHostings) -> Message:
