@@ -18,7 +18,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from io import TextIOWrapper
-from logging.handlers import WatchedFileHandler
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -165,7 +164,7 @@ class _ErrorOutput(logging.Handler):
             self.handleError(record)
 
 
-class _LogFile(WatchedFileHandler):
+class _LogFile(logging.FileHandler):
     """Appends complete messages to a file, beside other processes; the file may be moved away at any time.
 
     Dagster makes the library close all handlers, and goes on logging: a later message opens the file again.
@@ -178,6 +177,8 @@ class _LogFile(WatchedFileHandler):
     def emit(self, record: logging.LogRecord) -> None:
         """Append one message."""
         try:
+            if self.stream is not None and self._is_gone(self.stream.fileno()):
+                self.close()
             super().emit(record)
         except Exception:
             self.handleError(record)
@@ -206,6 +207,12 @@ class _LogFile(WatchedFileHandler):
         """Close the file; that its end could not be written was reported."""
         with suppress(OSError):
             super().close()
+
+    def _is_gone(self, opened: int) -> bool:
+        try:
+            return not os.path.samestat(os.fstat(opened), Path(self.baseFilename).stat())
+        except OSError:
+            return True
 
 
 _plan: LogPlan | None = None

@@ -123,21 +123,29 @@ def remove_access_of_others(path: Path) -> None:
         path.chmod(stat.S_IMODE(status.st_mode) & ~stat.S_IRWXO)
 
 
-def refuse_links_of_others(path: Path, links: int = _MAX_LINKS) -> None:
+def refuse_links_of_others(path: Path) -> None:
     """Raise ConfigurationError if a link on the way to `path` belongs to neither this user nor root.
 
-    Its owner could redirect what this user writes and reads. So many links are followed.
+    Its owner could redirect what this user writes and reads.
     """
-    for step in reversed([path.absolute(), *path.absolute().parents]):
+    here, pending, links = Path(path.anchor or "/"), list(reversed(path.absolute().parts[1:])), 0
+    while pending and links < _MAX_LINKS:
+        name = pending.pop()
+        step = here.parent if name == ".." else here / name
         try:
             status = step.lstat()
         except OSError:
             # A missing directory will be made; an inaccessible one makes its user fail with a message.
             return
-        if stat.S_ISLNK(status.st_mode) and links:
-            if status.st_uid not in (0, os.geteuid()):
-                raise ConfigurationError(
-                    f"{step}, on the way to {path}, is a link that another user (number {status.st_uid}) has made, and "
-                    "is not followed. Name another directory, or have a link of your own."
-                )
-            refuse_links_of_others(step.parent / step.readlink(), links - 1)
+        if not stat.S_ISLNK(status.st_mode):
+            here = step
+            continue
+        if status.st_uid not in (0, os.geteuid()):
+            raise ConfigurationError(
+                f"{step}, on the way to {path}, is a link that another user (number {status.st_uid}) has made, and is "
+                "not followed. Name another directory, or have a link of your own."
+            )
+        links += 1
+        target = step.readlink()
+        here = Path(target.anchor) if target.is_absolute() else here
+        pending += reversed(target.parts[1:] if target.is_absolute() else target.parts)

@@ -83,7 +83,10 @@ class SettingsGroup(BaseModel):
         """Have the docstring of each field describe it; pydantic's own way takes a tenth of a short command."""
         if "section" not in vars(cls):
             return
-        module = ast.parse(Path(str(sys.modules[cls.__module__].__file__)).read_text("utf-8"))
+        try:
+            module = ast.parse(Path(str(sys.modules[cls.__module__].__file__)).read_text("utf-8"))
+        except OSError:  # Where only compiled modules are installed.
+            return
         (definition,) = (one for one in module.body if isinstance(one, ast.ClassDef) and one.name == cls.__name__)
         for field, text in pairwise(definition.body):
             match field, text:

@@ -1,4 +1,4 @@
-"""The tracker database: its reference rows and revisions, how it is opened, and the kinds of errors in it.
+"""The tracker database: its tables and reference rows, how it is opened, and the kinds of errors in it.
 
 All writes happen inside `writing` or, better, `run_writing`; reads use `engine.connect()` (see
 `dcc.databases.transactions`). Only `dcc init` changes a schema (see `dcc.databases.schema`).
@@ -7,92 +7,19 @@ All writes happen inside `writing` or, better, `run_writing`; reads use `engine.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection, Engine, Transaction, bindparam, case, column, insert, select, table, update
+from sqlalchemy import Connection, Engine, Transaction, bindparam, insert, select
 from sqlalchemy.dialects import mysql, sqlite
 
 from dcc.databases import engines
-from dcc.databases.database import OUTAGE_SECONDS, Database, Revisions
+from dcc.databases.database import OUTAGE_SECONDS, Database
 from dcc.errors import ConfigurationError, TrackerOutdatedError, TrackerUnreachableError
-from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.tracker.models import AnException, Base, SessionLock
-
-
-@dataclass(frozen=True, slots=True)
-class ReferenceRow:
-    """A row of a reference table; `rgba` is a status's colour, None for all other rows."""
-
-    short_name: str
-    description: str
-    rgba: str | None = None
-
-
-REFERENCE_ROWS: Final[dict[str, tuple[ReferenceRow, ...]]] = {
-    "source_protocol": (
-        ReferenceRow("ftp", "File Transfer Protocol, unencrypted (RFC 959)."),
-        ReferenceRow("sftp", "SSH File Transfer Protocol: encrypted, the server known by its host key."),
-        ReferenceRow("http", "Hypertext Transfer Protocol, unencrypted."),
-        ReferenceRow("ftps", "File Transfer Protocol over explicit TLS (RFC 4217)."),
-        ReferenceRow("https", "Hypertext Transfer Protocol over TLS."),
-        ReferenceRow("file", "A folder that this machine can read."),
-    ),
-    "resource_state": (
-        ReferenceRow("available", "Crawled, and used for downloads, in every session."),
-        ReferenceRow("maintenance", "Left alone until its centre has it working again."),
-        ReferenceRow("removed", "Given up by its centre; kept for the history of what it delivered."),
-    ),
-    "processing_type": (
-        ReferenceRow(Action.ADD.value, "Take in the archive's data, which are new."),
-        ReferenceRow(Action.EDIT.value, "Replace earlier data by the archive's."),
-        ReferenceRow(Action.DELETE.value, "Withdraw the data that the archive names."),
-    ),
-    "phase": (
-        ReferenceRow("download", "The archive is fetched from a file source into the staging area."),
-        ReferenceRow("zip_name", "The archive's name is checked against the naming convention, while crawling."),
-        ReferenceRow("zip_md5", "The archive's size and checksum are compared with what its centre published."),
-        ReferenceRow("unzip", "The archive's documents are extracted into a folder of their own."),
-        ReferenceRow("xml_name", "The document's name is checked against the naming convention."),
-        ReferenceRow("xsd", "The document is validated against the XML schema of the exchange format."),
-        ReferenceRow("upload", "The document's contents are loaded into the QC database."),
-        ReferenceRow("data", "The integrity of the loaded data is checked."),
-        ReferenceRow("context", "The data are put into the context of earlier submissions."),
-        ReferenceRow("overview", "The overviews that displays and analyses read are built."),
-        ReferenceRow("qc", "Data wranglers check the quality of the data."),
-    ),
-    "a_status": (
-        ReferenceRow("pending", "Waits for the phase to begin.", "aaaaaa00"),
-        ReferenceRow("running", "The phase is under way.", "0000ff00"),
-        ReferenceRow("done", "The phase ended well.", "00ff0000"),
-        ReferenceRow("cancelled", "The phase was given up before its end, through no fault of the data.", "77007700"),
-        ReferenceRow("failed", "The phase ended with an error.", "ff000000"),
-    ),
-}
-
-_MARKS = {"Warning: ": "warning", "Not checked: ": "unchecked"}
-
-
-def _tell_severities(connection: Connection) -> None:
-    log = table("xml_log", column("message"), column("severity"))
-    for mark, severity in _MARKS.items():
-        connection.execute(update(log).where(log.c.message.like(f"{mark}%")).values(severity=severity))
-
-
-def _give_reasons(connection: Connection) -> None:
-    """Say why earlier sessions ended: by a person, or in the only two ways that DCC distinguished."""
-    session = table("crawling_session", column("status"), column("finish_time"), column("end_reason"))
-    reason = case((session.c.status == 0, "finished"), (session.c.status == -2, "stopped"), else_="faults")
-    ended = session.c.finish_time.is_not(None) & session.c.end_reason.is_(None)
-    connection.execute(update(session).where(ended).values(end_reason=reason))
-
-
-_CONVERSIONS: Final = {9: _tell_severities, 19: _give_reasons}
-REVISIONS: Final[Revisions] = {f"{number:04}": _CONVERSIONS.get(number) for number in range(1, 28)}
-"""All revisions, oldest first, and the function that converts the rows of the one before."""
-
+from dcc.tracker.reference_rows import REFERENCE_ROWS
+from dcc.tracker.upgrades import REVISIONS
 
 _ids_in: WeakKeyDictionary[Transaction, dict[str, int]] = WeakKeyDictionary()
 """The ids of kinds of errors that open transactions have looked up."""
@@ -170,3 +97,4 @@ TRACKER: Final = Database(
     unreachable=TrackerUnreachableError,
     fill=_add_rows,
 )
+"""The tracker database for `dcc.databases`."""

@@ -161,6 +161,8 @@ def test_every_attempt_is_listed_and_fetched_and_files_are_streamed(dcc: Dcc, fo
     dcc("archive", "get", KEY, "--attempt", attempt, "--output", output)
     assert output.read_bytes() == first
     assert "exists" in dcc.error("archive", "get", KEY, "--output", output, exit_code=2)
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    assert "File exists" in dcc.error("archive", "get", KEY, "--output", tmp_path / "link", exit_code=2)
     assert "no file 'none.xml'" in dcc.error("archive", "cat", KEY, "none.xml", exit_code=2)
     assert "no attempt 99" in dcc.error("archive", "cat", KEY, "--attempt", "99", exit_code=2)
     assert "No download brought" in dcc.error("archive", "list", "add/X.zip", exit_code=2)

@@ -90,7 +90,8 @@ def test_help_is_a_command_too(bare_dcc: Dcc, path: list[str]) -> None:
 
 
 def test_help_and_version_import_nothing_heavy() -> None:
-    commands = ("--help", "--version", "data --help", "data export --help", "qc plot --help")
+    helps = (f"{path} --help" for path in ("crawl", "retry", "data", "data export", "qc plot"))
+    commands = ("--help", "--version", *helps, "explain E4")
     assert imported_by(*commands).isdisjoint(HEAVY)
 
 
@@ -307,8 +308,15 @@ def test_an_interrupted_crawl_is_cancelled_and_the_next_one_goes_on(dcc: Dcc, ev
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"), [(["shw"], "show"), (["data", "xport"], "export"), (["centre", "ad"], "add")]
+    ("typed", "meant"),
+    [
+        (["shw"], "show"),
+        (["SHOW"], "show"),
+        (["retyr"], "retry or restore"),
+        (["data", "xport"], "export"),
+        (["centre", "ad"], "add"),
+    ],
 )
 def test_a_wrong_name_of_a_command_is_told_with_the_nearest(dcc: Dcc, typed: list[str], meant: str) -> None:
-    assert f"Did you mean {meant!r}" in dcc(*typed, exit_code=2).stderr
+    assert f"Did you mean {meant}" in dcc(*typed, exit_code=2).stderr
     assert "Did you mean" not in dcc(*typed[:-1], "zzzzzz", exit_code=2).stderr

@@ -200,6 +200,11 @@ def test_tables_come_to_the_same_as_documents(bare_dcc: Dcc) -> None:
 def test_an_example_replaces_nothing(bare_dcc: Dcc) -> None:
     bare_dcc("example", bare_dcc.root / "new" / "centre")
     assert "is there already" in bare_dcc.error("example", bare_dcc.root / "new" / "centre", exit_code=2)
+    (example,) = (bare_dcc.root / "new").rglob("*.zip")
+    example.unlink()
+    example.symlink_to(bare_dcc.root / "elsewhere")
+    assert "is there already" in bare_dcc.error("example", bare_dcc.root / "new" / "centre", exit_code=2)
+    assert not (bare_dcc.root / "elsewhere").exists()
     (bare_dcc.root / "file").write_bytes(b"")
     assert "cannot be written" in bare_dcc.error("example", bare_dcc.root / "file" / "below", exit_code=2)
 

@@ -41,7 +41,18 @@ from tests.support.prepared_databases import PreparedFile
 from tests.support.stores import BOTH_KINDS, Store, content
 
 TEXTS = ("", " ", "trailing  ", "ä", "𝔐😀", "'\"\\%s%%:x", "NULL", "\t\r\n", "a\0b", "e\u0301", "\u2028", "2026-01-01")
-NUMBERS = (0.0, 1.0, -1.5, 0.1, 1 / 3, 5e-324, 2.2250738585072014e-308, 1.7976931348623157e308, -1e22, 123456789.123456)
+NUMBERS = (
+    0.0,
+    1.0,
+    -1.5,
+    0.1,
+    1 / 3,
+    5e-324,
+    2.2250738585072014e-308,
+    1.7976931348623157e308,
+    -1e22,
+    123456789.1234567,
+)
 DAYS = (date(1000, 1, 1), date(2024, 2, 29), date(9999, 12, 31))
 MOMENTS = (datetime(1970, 1, 2), datetime(2026, 11, 21, 23, 59, 59), datetime(2038, 1, 18, 3, 14, 7))
 

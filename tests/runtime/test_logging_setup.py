@@ -192,6 +192,16 @@ def test_a_log_that_cannot_be_written_is_complained_of_once(capsys: pytest.Captu
     assert told == ["Warning: The log /dev/full could not be written ([Errno 28] No space left on device)."]
 
 
+def test_a_log_on_a_disk_that_was_full_goes_on_in_a_new_file(tmp_path: Path) -> None:
+    file = tmp_path / "dcc.log"
+    file.symlink_to("/dev/full")
+    with logging_as(LogPlan("json", logging.INFO, file)):
+        log.info("one")
+        file.unlink()
+        log.info("two")
+    assert json.loads(file.read_text())["message"] == "two"
+
+
 def test_work_goes_on_without_a_log_whose_folder_went(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "logs" / "dcc.log"
     file.parent.mkdir()

@@ -12,7 +12,7 @@ from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources.base import Connection, SourceAddress, SourceProtocol
 from dcc.sources.connect import OPENERS, open_added
-from dcc.tracker.database import REFERENCE_ROWS
+from dcc.tracker.reference_rows import REFERENCE_ROWS
 from tests.support.raising import raising
 from tests.support.served_from_memory import CONTENT, FakeConnection
 
@@ -95,4 +95,4 @@ def test_each_protocol_of_the_platform_can_be_opened_chosen_and_kept() -> None:
     kept = {row.short_name for row in REFERENCE_ROWS["source_protocol"]}
     assert set(OPENERS) == set(SourceProtocol), "Correct OPENERS in dcc/sources/connect.py."
     assert set(protocols()) == set(SourceProtocol), "Correct _PROTOCOLS in dcc/cli/sources/add_dialog.py."
-    assert kept == set(SourceProtocol), "Correct REFERENCE_ROWS in dcc/tracker/database.py."
+    assert kept == set(SourceProtocol), "Correct REFERENCE_ROWS in dcc/tracker/reference_rows.py."

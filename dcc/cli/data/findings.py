@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -277,7 +276,7 @@ def findings(
         echo_list(
             counts,
             "centre, rule, severity, findings, documents, such as=example",
-            example=lambda one: textwrap.shorten(one.example, _LONGEST_EXAMPLE, placeholder="..."),
+            example=lambda one: _shortened(one.example),
             flexible=["such as", "documents", "severity"],
             none=f"No findings.{'' if inactive_too else ' --all shows also those that no longer hold.'}",
         )
@@ -332,3 +331,7 @@ def _standing(record: FindingRecord) -> str:
     if record.waiver is None:
         return ""
     return f" ({'lowered' if record.is_active else 'waived'} by waiver {record.waiver})"
+
+
+def _shortened(example: str) -> str:
+    return example if len(example) <= _LONGEST_EXAMPLE else f"{example[: _LONGEST_EXAMPLE - 3]}..."

@@ -19,7 +19,7 @@ from pydantic import SecretStr
 from dcc.cli.demo.centres import BASE_PATH, CENTRES, EXPECTED, DemoSource, ExpectedState, demo_sources
 from dcc.cli.demo.servers import refusing_port, require_packages, serve_ftp, serve_sftp
 from dcc.cli.sessions.session_output import SessionDisplay, SessionOutput
-from dcc.cli.shell.context import any_databases, writing_file
+from dcc.cli.shell.context import any_databases
 from dcc.cli.shell.dagster_side import dagster_side
 from dcc.errors import ConfigurationError, SourceUnreachableError
 from dcc.outcomes import CrawlOutcome, ZipKey
@@ -68,11 +68,15 @@ def _start_over(folder: Path) -> None:
         raise ConfigurationError(
             f"{folder} holds something else than a demonstration. Move it away, or run `dcc demo` elsewhere."
         )
-    with writing_file(folder):
+    try:
         if folder.exists():
             shutil.rmtree(folder)
         folder.mkdir(mode=0o700, parents=True)
         (folder / _MARK).touch()
+    except OSError as error:
+        raise ConfigurationError(
+            f"{folder} cannot be made again: {error.strerror}. Run `dcc demo` in a directory that may be written."
+        ) from error
 
 
 @contextmanager

@@ -182,9 +182,13 @@ def example(directory: Path, kind: str, centre: str, suffix: str) -> None:
     """
     key, content = example_submission(kind, centre, tables=suffix == "csv")
     path = directory / key
-    if path.exists():
-        raise ConfigurationError(f"{path} is there already. Name another directory, or another --kind.")
     with writing_file(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+        try:
+            file = path.open("xb")
+        except FileExistsError as error:
+            text = f"{path} is there already. Name another directory, or another --kind."
+            raise ConfigurationError(text) from error
+        with file:
+            file.write(content)
     echo_result({"path": path, "kind": kind, "centre": centre}, f"Wrote {printable(path)}.")

@@ -442,5 +442,5 @@ def session_display(
     def say(line: str) -> None:
         bars.console.print(Text.from_ansi(line), soft_wrap=True)
 
-    with progress_bars() as bars:
+    with progress_bars(redirect=False) as bars:
         yield SessionDisplay(None if wants_json() else say, bars, sources, waiting, expected)

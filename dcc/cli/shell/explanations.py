@@ -20,7 +20,7 @@ from dcc.reports.causes.errors import ERROR_KINDS, LISTING
 from dcc.reports.checks import OF_GROUPS, OTHERS
 from dcc.rules.catalogue import CATALOGUE, GROUPS, UNWAIVABLE
 from dcc.runtime.installed_packages import has_platform
-from dcc.tracker.database import REFERENCE_ROWS
+from dcc.tracker.reference_rows import REFERENCE_ROWS
 from dcc.vocabulary import Actor
 
 PHASES: Final = {row.short_name: row.description for row in REFERENCE_ROWS["phase"]}

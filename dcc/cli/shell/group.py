@@ -139,6 +139,20 @@ class CommandGroup(Command, click.Group):
         """All command names, in their order."""
         return list(self.commands)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the arguments begin with; for a wrong name the error lists the nearest ones."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from dcc.nearest_names import nearest_names
+
+            nearest = nearest_names(args[0], self.list_commands(ctx))
+            if not nearest:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean {' or '.join(nearest)}?", ctx) from error
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, imported; None if there is none."""
         found: Any = super().get_command(ctx, cmd_name)

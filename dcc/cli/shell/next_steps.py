@@ -140,10 +140,14 @@ upgrade, migrate-storage, settings: dcc doctor  # whether the installation is fi
 """
 """The steps after commands, a line for each; before the colon after which exit codes (else 0), and what it `?needs`."""
 
-_LINE = re.compile(r"^([a-z ,-]+?)(?: ([\d,]+))?(?: \?(\w+))?: (.+)  # (.+)$", re.MULTILINE)
+_LINE = re.compile(r"([a-z ,-]+?)(?: ([\d,]+))?(?: \?(\w+))?: (.+)  # (.+)")
 NEXT: Final[dict[str, list[NextStep]]] = defaultdict(list)
 """What is suggested after each command, the first one first that can be."""
-for _commands, _codes, _needs, _next, _why in _LINE.findall(_TABLE):
+for _line in _TABLE.strip().splitlines():
+    _read = _LINE.fullmatch(_line)
+    if _read is None:
+        raise ValueError(_line)
+    _commands, _codes, _needs, _next, _why = _read.groups(default="")
     for _command in _commands.split(", "):
         NEXT[_command].append(NextStep(_next, _why, tuple(map(int, (_codes or "0").split(","))), _needs))
 

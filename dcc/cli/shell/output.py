@@ -137,7 +137,7 @@ def echo_result(value: object, *lines: str) -> None:
 
 def echo_list(
     entries: Sequence[Any],
-    columns: str,
+    columns: str | Sequence[tuple[str, str]],
     *,
     as_object: Callable[[Any], object] | None = None,
     indent: str = "",
@@ -148,15 +148,17 @@ def echo_list(
     """Print a list: its entries as JSON, or as a table, or what to say of `none`.
 
     `columns` are headers, each with the key or attribute whose values it shows if that has another name, such as
-    `code=short_name, revoked by`. `cells` makes what is neither; True and False are yes and no. JSON has `as_object` of
-    each entry. `flexible`: see `echo_table`.
+    `code=short_name, revoked by`; or pairs of both. `cells` makes what is neither; True and False are yes and no. JSON
+    has `as_object` of each entry. `flexible`: see `echo_table`.
     """
     if wants_json():
         echo_json([as_object(entry) for entry in entries] if as_object else entries)
         return
-    named = [column.partition("=") for column in columns.split(", ")]
-    rows = [[_cell(entry, name or header.replace(" ", "_"), cells) for header, _, name in named] for entry in entries]
-    echo_table([header for header, _, _ in named], rows, indent=indent, flexible=flexible)
+    if isinstance(columns, str):
+        named = [column.partition("=")[::2] for column in columns.split(", ")]
+        columns = [(header, name or header.replace(" ", "_")) for header, name in named]
+    rows = [[_cell(entry, name, cells) for _, name in columns] for entry in entries]
+    echo_table([header for header, _ in columns], rows, indent=indent, flexible=flexible)
     if not rows and none:
         click.echo(none)
 
@@ -306,8 +308,11 @@ def _line(
     return _GAP.join(parts).rstrip()
 
 
-def progress_bars() -> Progress:
-    """Bars on the terminal that standard error is, and a console to print above them; disabled if it is none."""
+def progress_bars(*, redirect: bool = True) -> Progress:
+    """Bars on the terminal that standard error is, and a console to print above them; disabled if it is none.
+
+    `redirect`: whether all else that is printed stands above them, too.
+    """
     from rich import progress
     from rich.console import Console
 
@@ -320,8 +325,8 @@ def progress_bars() -> Progress:
         progress.TimeRemainingColumn(),
         console=console,
         transient=True,
-        redirect_stdout=False,
-        redirect_stderr=False,
+        redirect_stdout=redirect,
+        redirect_stderr=redirect,
         disable=not console.is_terminal,
     )
 

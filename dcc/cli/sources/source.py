@@ -436,7 +436,7 @@ def why(ctx: click.Context, source_id: int | None, centre: str | None, look: boo
             {"source": source, "reason": reason, **fields_of(row, "entry", "why", "acts", "number")}
             for source, reason, row in skipped
         ],
-        f"{of_source}=source, {entry}=entry, {why_not}=reason, {who_acts}=acts",
+        [(of_source, "source"), (entry, "entry"), (why_not, "reason"), (who_acts, "acts")],
         acts=lambda one: actors[one["acts"]],
         flexible=[why_not, who_acts],
         none=catalogue.say("Nothing was kept from being taken: every entry is new."),

@@ -145,8 +145,13 @@ def get(archive: str, document: str | None, attempt: int | None, output: Path | 
     place = output or Path(chosen.key.file_name if document is None else document.rpartition("/")[2])
     if place.exists():
         raise ConfigurationError(f"{place} exists. Give another name with --output, or move it away.")
-    with _member(settings, chosen, document) as path, writing_file(place):
-        shutil.copyfile(path, place)
+    with (
+        _member(settings, chosen, document) as path,
+        path.open("rb") as content,
+        writing_file(place),
+        place.open("xb") as file,
+    ):
+        shutil.copyfileobj(content, file)
     click.echo(f"{place} written.")
 
 
@@ -446,9 +451,11 @@ def document(document: str, rebuilt: bool, differ: bool) -> None:
         try:
             found = find_document(connection, document)
         except NotFoundError as error:
-            # The tracker also knows one that is not valid.
-            with reading_tracker(settings) as tracker:
-                submitted = None if rebuilt or differ else delivered_document(tracker, document)
+            submitted = None
+            if not (rebuilt or differ):
+                # The tracker also knows one that is not valid.
+                with reading_tracker(settings) as tracker:
+                    submitted = delivered_document(tracker, document)
             if submitted is None:
                 raise NotFoundError(
                     f"{error} `dcc archive cat ACTION/ZIP NAME` prints any file of an archive."

@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from dcc.errors import ConfigurationError, NotificationNotSentError
-from dcc.notify.channels.mail import MailChannel
-from dcc.notify.channels.webhook import WebhookChannel
 from dcc.notify.messages import Audience, Message, MessageKind
 from dcc.runtime.installed_packages import CHANNELS as ADDED_CHANNELS
 from dcc.runtime.installed_packages import added_entries, added_names, error_of, load_entry
@@ -55,10 +53,22 @@ def notifies(settings: Settings) -> bool:
 _LONGEST_NAME = 16
 
 
+def _webhook(settings: Settings) -> Channel | None:
+    from dcc.notify.channels.webhook import WebhookChannel
+
+    return WebhookChannel(settings) if settings.notify_webhook else None
+
+
+def _mail(settings: Settings) -> Channel | None:
+    from dcc.notify.channels.mail import MailChannel
+
+    return MailChannel(settings) if settings.notify_centres or settings.notify_addresses else None
+
+
 CHANNELS: Final[Mapping[str, Callable[[Settings], Channel | None]]] = {
     "log": lambda settings: LogChannel() if settings.notify_log else None,
-    "webhook": lambda settings: WebhookChannel(settings) if settings.notify_webhook else None,
-    "mail": lambda settings: MailChannel(settings) if settings.notify_centres or settings.notify_addresses else None,
+    "webhook": _webhook,
+    "mail": _mail,
 }
 """Makes each channel from the settings; None if these do not ask for it."""
 

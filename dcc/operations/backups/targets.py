@@ -56,7 +56,8 @@ from dcc.operations.backups.database_files import (
 from dcc.runtime.private_files import make_directory
 from dcc.session.leases import refuse_during_session
 from dcc.settings import Settings
-from dcc.tracker.database import REFERENCE_ROWS, TRACKER
+from dcc.tracker.database import TRACKER
+from dcc.tracker.reference_rows import REFERENCE_ROWS
 
 _MADE_WITH_ROWS: Final = frozenset({*REFERENCE_ROWS, "session_lock", "upload_lock"})
 _MARK: Final = f"CREATE TABLE IF NOT EXISTS {UNFINISHED_COPY} (note VARCHAR(64))"

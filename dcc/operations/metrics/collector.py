@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -48,7 +49,7 @@ def database_bytes(engine: Engine) -> int:
     """A database's bytes on disk; on a server, its estimate."""
     if engine.dialect.name == "sqlite":
         path = str(Path(str(engine.url.database)).resolve())
-        return sum(filter(None, (_size(path + part) for part in ("", "-wal", "-shm"))))
+        return sum(_size(Path(path + part)) for part in ("", "-wal", "-shm"))
     with engine.connect() as connection:
         return int(connection.scalar(_MYSQL_SIZE) or 0)
 
@@ -80,23 +81,34 @@ def instance_families(settings: Settings) -> Iterator[Metric]:
 
 
 def tree_size(root: Path) -> tuple[int, int]:
-    """The number of files below a directory, and their bytes; 0 for a missing directory. Raises OSError."""
-    found = (_size(f"{folder}/{name}") for folder, _, names in os.walk(root, onerror=_raise) for name in names)
-    sizes = [size for size in found if size is not None]
-    return len(sizes), sum(sizes)
+    """The number of files below a directory, and their bytes; 0 for a missing directory."""
+    count = size = 0
+    pending = [str(root)]
+    while pending:
+        for entry in _entries(pending.pop()):
+            if entry.is_dir(follow_symlinks=False):
+                pending.append(entry.path)
+                continue
+            # Sessions add and remove files meanwhile.
+            with suppress(FileNotFoundError):
+                size += entry.stat(follow_symlinks=False).st_size
+                count += 1
+    return count, size
 
 
-def _raise(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
-        raise error
-
-
-def _size(path: str) -> int | None:
-    """The bytes of a file; None if it is gone, as sessions add and remove files meanwhile."""
+def _entries(directory: str) -> list[os.DirEntry[str]]:
     try:
-        return os.lstat(path).st_size
+        with os.scandir(directory) as found:
+            return list(found)
     except FileNotFoundError:
-        return None
+        return []
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 log = logging.getLogger(__name__)
