@@ -212,14 +212,29 @@ def _converted(settings: Settings, document: SubmittedDocument, path: Path) -> P
     return made
 
 
-_STORED: Final = (ZipDownload.content_size_bytes, ZipDownload.content_md5, ZipDownload.sha256, ZipDownload.outcome)
-_SOURCE: Final = (Centre.short_name, FileSource.id.label("source_id"))
-_COLUMNS: Final[tuple[Any, ...]] = (ZipDownload.id, *KEY, *_SOURCE, ZipDownload.request, *_STORED)
+_COLUMNS: Final[tuple[Any, ...]] = (
+    ZipDownload.id,
+    *KEY,
+    Centre.short_name,
+    FileSource.id.label("source_id"),
+    ZipDownload.request,
+    ZipDownload.content_size_bytes,
+    ZipDownload.content_md5,
+    ZipDownload.sha256,
+    ZipDownload.outcome,
+)
 
 
 def _documents() -> Select[Any]:
-    of_document = (XmlFile.id.label("document_id"), XmlFile.fname, XmlFile.content_md5.label("md5"), XmlFile.phase_id)
-    query = select(*_COLUMNS, *of_document, DocumentPlace.place, XmlFile.size_bytes.label("document_bytes"))
+    query = select(
+        *_COLUMNS,
+        XmlFile.id.label("document_id"),
+        XmlFile.fname,
+        XmlFile.content_md5.label("md5"),
+        XmlFile.phase_id,
+        DocumentPlace.place,
+        XmlFile.size_bytes.label("document_bytes"),
+    )
     joined = _joined(query.select_from(XmlFile).join(ZipDownload, ZipDownload.id == XmlFile.zip_id))
     return joined.outerjoin(DocumentPlace, DocumentPlace.xml_id == XmlFile.id)
 

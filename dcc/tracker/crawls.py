@@ -78,8 +78,14 @@ class CrawlFindingEntry:
 
     def as_json(self) -> dict[str, object]:
         """The finding in JSON."""
-        names = ("session", "source", "file_name", "kind", "message", "created")
-        return {name: getattr(self, name) for name in names}
+        return {
+            "session": self.session,
+            "source": self.source,
+            "file_name": self.file_name,
+            "kind": self.kind,
+            "message": self.message,
+            "created": self.created,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,9 +151,16 @@ def add_documents(connection: Connection, rows: Sequence[NewDocument]) -> list[i
         connection,
         XmlFile,
         [
-            {"zip_id": row.zip_download_id, "fname": row.file_name, "content_md5": row.md5, "centre_id": row.centre_id}
-            | {"created": row.created, "inc": row.inc, "size_bytes": row.size_bytes}
-            | _columns(row.state)
+            {
+                "zip_id": row.zip_download_id,
+                "fname": row.file_name,
+                "content_md5": row.md5,
+                "centre_id": row.centre_id,
+                "created": row.created,
+                "inc": row.inc,
+                "size_bytes": row.size_bytes,
+                **_columns(row.state),
+            }
             for row in rows
         ],
     )
@@ -278,12 +285,18 @@ def reopen_documents(
     former = {row_id: state for row_id, state in present.items() if states[row_id] != state}
     if not former:
         return {}
-    by, why = requested_by[:PERSON_LENGTH], reason[:_REASON_LENGTH]
-    asked: dict[str, object] = {"requested_by": by, "reason": why, "created": utc_now()}
+    now = utc_now()
     rows = [
-        asked
-        | {"xml_id": row_id, "from_phase_id": state.phase, "from_status_id": state.status}
-        | {"to_phase_id": states[row_id].phase, "to_status_id": states[row_id].status}
+        {
+            "xml_id": row_id,
+            "from_phase_id": state.phase,
+            "from_status_id": state.status,
+            "to_phase_id": states[row_id].phase,
+            "to_status_id": states[row_id].status,
+            "requested_by": requested_by[:PERSON_LENGTH],
+            "reason": reason[:_REASON_LENGTH],
+            "created": now,
+        }
         for row_id, state in former.items()
     ]
     insert_rows(connection, DocumentReopening, rows)

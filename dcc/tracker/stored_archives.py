@@ -84,9 +84,14 @@ _DELIVERED: Final = (
 _FAULTY: Final = (CopyState.BAD.value, CopyState.MISSING.value)
 _ARCHIVES: Final = select(StoredArchive.id, StoredArchive.sha256, StoredArchive.size_bytes)
 _WANTED: Final = _ARCHIVES.join(ArchiveCopy)
-_LISTED: Final = (FileSourceHasZip.folder, FileSourceHasZip.size_bytes, FileSourceHasZip.modified)
 _OFFERS: Final = (
-    select(FileSourceHasZip.file_source_id, *KEY, *_LISTED)
+    select(
+        FileSourceHasZip.file_source_id,
+        *KEY,
+        FileSourceHasZip.folder,
+        FileSourceHasZip.size_bytes,
+        FileSourceHasZip.modified,
+    )
     .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
     .join(ZipFile)
     .join(ZipDownload)

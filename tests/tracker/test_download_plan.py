@@ -5,14 +5,31 @@ from datetime import date
 import pytest
 from sqlalchemy import Engine, Row, select, update
 
-from dcc.databases.transactions import writing
+from dcc.databases.transactions import insert_rows, writing
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.tracker import progress
 from dcc.tracker.hostings.copies import TransferStatistics, record_transfer_statistics
-from dcc.tracker.hostings.download_plan import PlannedZip, load_interrupted, load_waiting, reopen_failed_downloads
-from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, FileSourceStatistics, ZipDownload, ZipFile, utc_now
+from dcc.tracker.hostings.download_plan import (
+    PlannedZip,
+    load_interrupted,
+    load_waiting,
+    reopen_failed_downloads,
+    sources_to_use,
+)
+from dcc.tracker.models import (
+    Centre,
+    CrawlingSession,
+    FileSource,
+    FileSourceHasZip,
+    FileSourceStatistics,
+    Reopening,
+    SourceCrawlRow,
+    ZipDownload,
+    ZipFile,
+    utc_now,
+)
 from dcc.tracker.progress import Proposal, Subject
 from dcc.tracker.register import centres
 from dcc.tracker.states import DOWNLOADING, EXTRACTING, NOT_DOWNLOADED, VALID, State
@@ -154,6 +171,28 @@ class TestWhatWaits:
         assert _plans(tracker) == []
 
 
+class TestSourcesOfASession:
+    @only_sqlite
+    def test_those_that_could_be_listed_are_used_or_all_where_none_was_crawled(self, tracker: Engine) -> None:
+        centre = seed_centre(tracker)
+        ok, partial, failed = (seed_source(tracker, centre) for _ in range(3))
+        now = utc_now()
+        with writing(tracker) as connection:
+            row = {"start_time": now, "status": -1, "created": now}
+            crawled, idle = insert_rows(connection, CrawlingSession, [row, row])
+            outcomes = [(ok, "ok"), (partial, "partial"), (failed, "failed")]
+            insert_rows(
+                connection,
+                SourceCrawlRow,
+                [
+                    {"session_id": crawled, "file_source_id": source, "start_time": now, "outcome": outcome}
+                    for source, outcome in outcomes
+                ],
+            )
+            assert sources_to_use(connection, crawled, None) == {ok, partial}
+            assert sources_to_use(connection, idle, None) is None
+
+
 class TestRetryPolicy:
     @only_sqlite
     def test_what_no_source_of_the_session_hosts_stays_failed(self, tracker: Engine) -> None:
@@ -170,6 +209,7 @@ class TestRetryPolicy:
         assert _reopened(tracker, None) == 0
         _update(tracker, Centre, centre, is_active=True)
         assert _reopened(tracker, {one}) == 1
+        assert [row.requested_by for row in _rows(tracker, Reopening)] == ["retry policy"]
 
 
 class TestInterrupted:

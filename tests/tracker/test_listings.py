@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
@@ -14,10 +14,12 @@ from dcc.databases.transactions import insert_rows, writing
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, Phase, Status
+from dcc.reports.languages import load_catalogue
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, DeltaStrategy, ListedFile, SourceAddress, SourceProtocol
 from dcc.tracker.archive_names import stored_name
 from dcc.tracker.hostings.changed_archives import ProposalState, decide_on_proposals, list_proposals, missing_archives
+from dcc.tracker.listings.findings import uploading_message
 from dcc.tracker.listings.recording import ListingBasis, ListingRecorder, RecordedListing
 from dcc.tracker.models import (
     AnException,
@@ -305,6 +307,23 @@ def test_an_archive_is_young_by_its_time_or_a_new_one_where_that_tells_nothing(s
     assert young(3, 0, 0, None) == [False, False]
     assert young(4, 5, 0, -3_600, None) == [True, True, True]
     assert young(4, 5, 0, -3_600, None) == [True, False, False], "listed as before"
+
+
+@pytest.mark.parametrize(
+    ("later", "told"),
+    [
+        (None, "Zuerst 100 Byte, geändert am {time}, wenig später war es nicht da."),
+        (
+            replace(A, size_bytes=200),
+            "Zuerst 100 Byte, geändert am {time}, wenig später 200 Byte, geändert am {time}.",
+        ),
+    ],
+    ids=["gone", "grown"],
+)
+def test_an_upload_is_told_in_whole_sentences_of_each_language(later: ListedFile | None, told: str) -> None:
+    address = SourceAddress(1, "H", SourceProtocol.FILE, "", "", SecretStr(""), "/data")
+    said = load_catalogue("de", Settings()).tell(uploading_message(address, KEY, A, later, looked=True))
+    assert told.format(time="2014-05-13 16:53:20 UTC") in said
 
 
 SECONDS = MANY / 5_000

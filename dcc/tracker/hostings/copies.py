@@ -103,9 +103,14 @@ def earlier_copies(connection: Connection, hosting_ids: Iterable[int]) -> dict[i
     }
 
 
-_VALIDATORS: Final = (ZipDownload.etag, ZipDownload.last_modified)
 _EARLIER: Final = (
-    select(ZipDownload.zf_id, *_VALIDATORS, ZipDownload.content_size_bytes, ZipDownload.content_md5)
+    select(
+        ZipDownload.zf_id,
+        ZipDownload.etag,
+        ZipDownload.last_modified,
+        ZipDownload.content_size_bytes,
+        ZipDownload.content_md5,
+    )
     .where(
         ZipDownload.zf_id.in_(IDS),
         ZipDownload.content_md5.is_not(None),

@@ -114,9 +114,14 @@ def add_notices(connection: Connection, notices: Sequence[NewNotice], *, repeat:
     wanted += [notice for notice in notices if notice.owner in ids and notice.outcome in _OF_ONE_MOMENT]
     now = utc_now()
     rows = [
-        {name: getattr(notice, name) for name in ("za_id", "xml_id", "file_name", "reason")}
-        | {"owner_id": ids[notice.owner], "outcome": str(notice.outcome), "created": now}
-        | {
+        {
+            "owner_id": ids[notice.owner],
+            "za_id": notice.za_id,
+            "xml_id": notice.xml_id,
+            "file_name": notice.file_name,
+            "outcome": str(notice.outcome),
+            "reason": notice.reason,
+            "created": now,
             "counts": json.dumps(dict(notice.counts), sort_keys=True),
             "done_by": (notice.done_by or "")[:PERSON_LENGTH] or None,
         }

@@ -163,8 +163,15 @@ def _moment(row: Any) -> _Moment:
     return row.created, row.inc, row.todo_id
 
 
-_SUBMISSION: Final = (ZipAction.id, ZipAction.todo_id, ZipAction.phase_id, ZipAction.status_id)
-_COLUMNS: Final = (*_SUBMISSION, ZipFile.centre_id, ZipFile.created, ZipFile.inc)
+_COLUMNS: Final = (
+    ZipAction.id,
+    ZipAction.todo_id,
+    ZipAction.phase_id,
+    ZipAction.status_id,
+    ZipFile.centre_id,
+    ZipFile.created,
+    ZipFile.inc,
+)
 _NAMED: Final = (ZipFile.centre_id.is_not(None), ZipFile.created.is_not(None), ZipFile.inc.is_not(None))
 _YOUNGER: Final = select(*_COLUMNS).join(ZipFile, ZipFile.id == ZipAction.zip_id).where(ZipAction.id.in_(IDS), *_NAMED)
 

@@ -70,14 +70,19 @@ def begin_from_staging(connection: Connection, session_id: int, archives: Sequen
     """Add an attempt of a session without a transfer for each of these archives; returns them with it, in order."""
     if not archives:
         return []
-    attempt: dict[str, object] = {"outcome": AttemptOutcome.NOT_MODIFIED.value, "session_id": session_id}
-    listed = [
-        attempt
-        | {"content_size_bytes": one.size_bytes, "content_md5": one.md5}
-        | {"listed_size_bytes": one.hosting.size_bytes, "listed_modified": one.hosting.modified}
+    attempts = [
+        {
+            "outcome": AttemptOutcome.NOT_MODIFIED.value,
+            "session_id": session_id,
+            "content_size_bytes": one.size_bytes,
+            "content_md5": one.md5,
+            "listed_size_bytes": one.hosting.size_bytes,
+            "listed_modified": one.hosting.modified,
+        }
         for one in archives
     ]
-    ids = progress.add_downloads(connection, [one.hosting.id for one in archives], utc_now(), EXTRACTING, more=listed)
+    hostings = [one.hosting.id for one in archives]
+    ids = progress.add_downloads(connection, hostings, utc_now(), EXTRACTING, more=attempts)
     return [replace(one, download_id=number) for one, number in zip(archives, ids, strict=True)]
 
 

@@ -161,9 +161,17 @@ ATTRIBUTES: Final = ("size_bytes", "modified", "has_md5", "folder", "manifest", 
 """What is listed of an archive: attributes of a ListedFile and a KnownHosting, and columns of FileSourceHasZip."""
 
 attributes: Final = attrgetter(*ATTRIBUTES)
-_SUBMISSION: Final = (ZipAction.id, ZipFile.id, ZipAction.phase_id, ZipAction.status_id)
 _KNOWN: Final = (
-    select(*KEY, _STANDING, FileSourceHasZip.id, *_SUBMISSION, *attributes(FileSourceHasZip))
+    select(
+        *KEY,
+        _STANDING,
+        FileSourceHasZip.id,
+        ZipAction.id,
+        ZipFile.id,
+        ZipAction.phase_id,
+        ZipAction.status_id,
+        *attributes(FileSourceHasZip),
+    )
     .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
     .join(ZipFile)
 )

@@ -294,9 +294,15 @@ def record_findings(
 ) -> None:
     """Record findings of a session, each with the id of its source."""
     rows = [
-        {"session_id": session_id, "file_source_id": source_id, "za_id": one.za_id, "kind": one.kind, "created": now}
-        | {"file_name": str(one.key)[:160]}
-        | message_columns(one.translatable)
+        {
+            "session_id": session_id,
+            "file_source_id": source_id,
+            "za_id": one.za_id,
+            "kind": one.kind,
+            "file_name": str(one.key)[:160],
+            "created": now,
+            **message_columns(one.translatable),
+        }
         for source_id, one in found
     ]
     insert_rows(connection, CrawlFinding, rows)

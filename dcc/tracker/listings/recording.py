@@ -101,8 +101,15 @@ class RecordedListing:
 
     def counts(self, ignored: int) -> CrawlCounts:
         """The counts of the crawl, which also `ignored` entries."""
-        known = {name: getattr(self, name) for name in ("listed", "known", "changed", "gone")}
-        return CrawlCounts(new=len(self.new_zips), refused=len(self.refused_zips), ignored=ignored, **known)
+        return CrawlCounts(
+            listed=self.listed,
+            new=len(self.new_zips),
+            known=self.known,
+            changed=self.changed,
+            refused=len(self.refused_zips),
+            ignored=ignored,
+            gone=self.gone,
+        )
 
 
 @dataclass(frozen=True)
@@ -188,9 +195,16 @@ _LISTED_SIZE: Final = (
     .correlate(ZipAction)
     .scalar_subquery()
 )
-_SUBMISSION: Final = (ZipAction.id.label("za_id"), ZipAction.phase_id, ZipAction.status_id)
 _KNOWN: Final = (
-    select(*KEY, ZipFile.id.label("zip_id"), ZipFile.centre_id, *_SUBMISSION, _LISTED_SIZE.label("size_bytes"))
+    select(
+        *KEY,
+        ZipFile.id.label("zip_id"),
+        ZipFile.centre_id,
+        ZipAction.id.label("za_id"),
+        ZipAction.phase_id,
+        ZipAction.status_id,
+        _LISTED_SIZE.label("size_bytes"),
+    )
     .select_from(ZipFile)
     .outerjoin(ZipAction)
     .where(ZipFile.file_name.in_(IDS))
@@ -298,9 +312,13 @@ class _Part:
 
     def _add_hostings(self, ids: Mapping[ZipKey, int], result: RecordedListing) -> None:
         rows = [
-            {"za_id": ids[key], "file_source_id": self._address.id, "num_retries": 0}
-            | {"uploading_since": self._basis.now if key in result.unsettled else None}
-            | dict(zip(ATTRIBUTES, attributes(file), strict=True))
+            {
+                "za_id": ids[key],
+                "file_source_id": self._address.id,
+                "num_retries": 0,
+                "uploading_since": self._basis.now if key in result.unsettled else None,
+                **dict(zip(ATTRIBUTES, attributes(file), strict=True)),
+            }
             for key, file in self._new.items()
         ]
         insert_rows(self._basis.connection, FileSourceHasZip, rows)

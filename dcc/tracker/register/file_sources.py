@@ -109,7 +109,9 @@ def add_source(
     row = {
         "centre_id": check_new_source(connection, address),
         "protocol_id": _protocol_id(connection, address.protocol) or _add_protocol(connection, address.protocol),
-        **{name: getattr(address, name) for name in ("hostname", "username", "delta")},
+        "hostname": address.hostname,
+        "username": address.username,
+        "delta": address.delta,
         **extent_columns(address.extent),
         "accesskey": address.accesskey.get_secret_value(),
         "base_path": address.base_path or None,
