@@ -132,7 +132,7 @@ def test_what_workers_cannot_do_the_replay_does(
     workers = HereAndNow(of_worker(filled, tmp_path), after=damage)
     assert run(filled, workers, tmp_path) == alone
     assert "Workers prepared 2 of 3 archives. This machine prepares the others." in caplog.text
-    assert "cannot be read, and is made again" in caplog.text
+    assert f"of {KEYS[2]} and those with it cannot be read, and is made again" in caplog.text
 
     shared = filled.with_settings(executor=ExecutorKind.MULTIPROCESS)
     lost = HereAndNow(of_worker(filled, tmp_path))

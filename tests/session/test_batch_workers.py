@@ -18,6 +18,7 @@ from pydantic import SecretStr
 from sqlalchemy import Engine, select
 
 from dcc.cli.demo import submissions
+from dcc.errors import StoreRefusedError
 from dcc.naming import Action
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
@@ -39,6 +40,7 @@ from tests.support.asking import rows_in
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, specimens
 from tests.support.databases import only_sqlite
 from tests.support.installations import MODIFIED, Folder, Installation
+from tests.support.raising import raising
 from tests.support.served_sources import register
 from tests.support.servers import Share
 from tests.support.web_server import WebServer
@@ -77,6 +79,23 @@ def test_a_worker_stops_when_its_session_no_longer_waits_for_it(
     assert done == 1
     assert len(store.keys()) == 1
     assert results.look() == 1
+
+
+@only_sqlite
+def test_what_cannot_be_read_or_removed_of_workers_is_named(
+    first: DataInstallation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = ObjectStore(first.settings)
+    results = SessionWorkerResults(store, 1, tmp_path / "scratch")
+    (archive,) = batch_of(first.folder, ["H.2013-10-31.1.impc.zip"]).archives
+    (tmp_path / "damaged").write_bytes(b"damaged")
+    store.put(f"{results.folder}/results/{archive.key}", tmp_path / "damaged")
+    assert results.look() == 1
+    assert results.connection(archive.key, archive.hosting) is None
+    assert f"What a worker left of {archive.key} cannot be read, and is made again" in caplog.text
+    monkeypatch.setattr(ObjectStore, "delete", raising(StoreRefusedError("no")))
+    results.remove()
+    assert "What workers left for the session stays in the store until the next one: no" in caplog.text
 
 
 @only_sqlite

@@ -1,5 +1,7 @@
 """Steps that settings leave out: cancelled with the reason; what follows goes on where it can; made up for later."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from dcc.errors import ConfigurationError
@@ -9,6 +11,9 @@ from dcc.phases import Phase
 from dcc.qc import models
 from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.model import Outcome, Standing
+from dcc.session.data import data_processing
+from dcc.session.data.data_session import DataSession
+from dcc.session.data.upload_order import DueDocument
 from dcc.settings import load_settings
 from dcc.tracker.hostings.changed_archives import loaded_zips
 from dcc.tracker.queries.zip_stories import zip_story
@@ -124,6 +129,24 @@ def test_what_the_upload_refused_in_part_contradicts_nothing_while_it_is_not_jud
     assert check_consistency(data.tracker, data.qc, data.settings) == []
     data.take_up()
     assert data.states() == {ZIP: "data failed"}
+
+
+def test_what_is_left_out_is_recorded_in_portions(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A killed session loses the last ones at most."""
+    accept = data_processing._accept_unchecked
+
+    def accept_the_first(work: DataSession, documents: Sequence[DueDocument]) -> None:
+        if documents[0].name.file_name != SPECIMENS:
+            raise KeyboardInterrupt
+        accept(work, documents)
+
+    monkeypatch.setattr(data_processing, "_PORTION", 1)
+    monkeypatch.setattr(data_processing, "_accept_unchecked", accept_the_first)
+    data.put(ZIP, specimens(), experiments())
+    data.validate()
+    with pytest.raises(KeyboardInterrupt):
+        data.with_settings(left_out_steps="data").take_up()
+    assert data.documents() == {SPECIMENS: "data cancelled", EXPERIMENTS: "upload done"}
 
 
 def test_without_checks_data_count_until_they_are_checked(data: DataInstallation) -> None:
