@@ -25,6 +25,10 @@ from dcc.qc.models.views import views
 from dcc.qc.upgrades import REVISIONS
 from dcc.settings import Settings
 
+log = logging.getLogger(__name__)
+
+_DENIED: Final = frozenset({1044, 1142, 1227})
+
 
 def open_qc_database(settings: Settings) -> Engine:
     """The engine of the QC database of the settings; it connects on first use.
@@ -83,11 +87,6 @@ def _forget_safety(connection: Any, record: object) -> None:  # noqa: ARG001
     connection.execute("PRAGMA synchronous = OFF")
     connection.execute("PRAGMA journal_mode = MEMORY")
     connection.execute("PRAGMA foreign_keys = OFF")
-
-
-log = logging.getLogger(__name__)
-
-_DENIED: Final = frozenset({1044, 1142, 1227})
 
 
 def update_statistics(engine: Engine) -> None:

@@ -48,10 +48,13 @@ from dcc.store.staging import Staging
 log = logging.getLogger(__name__)
 
 _REPLAYER: Final = "replayer"
+_BUNDLE: Final = "bundle"
 _SCHEMAS, _RULES, _SENT = "schemas", "rules", "sent"
 _PARTS, _OPENED = "parts.json", "opened.json"
 _PARTS_TYPE: Final = TypeAdapter(dict[int, list[FetchedArchive]])
 _OPENED_TYPE: Final = TypeAdapter(list[list[OpenedDocument]])
+
+Part = list[StoredArchive]
 
 
 def write_bundle(bundle: Path, replayer: Replayer) -> None:
@@ -201,11 +204,6 @@ def take_result(result: Path, root: Path) -> list[list[OpenedDocument]]:
         [one._replace(prepared=str(root / Path(one.prepared).name)) if one.prepared else one for one in some]
         for some in found
     ]
-
-
-_BUNDLE: Final = "bundle"
-
-Part = list[StoredArchive]
 
 
 class ReplayWorkerResults(Exchange):

@@ -26,6 +26,9 @@ BATCH_SECONDS: Final = 30.0
 MAX_ARCHIVES: Final = 500
 MAX_BYTES: Final = 500_000_000
 
+ARCHIVE: Final = "archive.zip"
+_FOUND: Final = "found.json"
+
 _EACH_SECONDS: Final = 0.05
 """Seconds for an archive besides its bytes: to fetch it, open it, and leave it in the store."""
 _PREPARE_RATE: Final = 1_000_000
@@ -120,10 +123,6 @@ def together(works: Iterable[T], limit: int, *bounds: Bound[T]) -> Iterator[list
         group.append(work)
     if group:
         yield group
-
-
-ARCHIVE: Final = "archive.zip"
-_FOUND: Final = "found.json"
 
 
 def _row(problem: Problem) -> dict[str, Any]:

@@ -47,6 +47,10 @@ _PHASES: Final[dict[Phase, Callable[[DataSession], Iterator[DataOutcome]]]] = {
 }
 """The phases in their order."""
 
+_PORTION: Final = 250
+_KINDS: Final = {kind: phase for phase, kind in LEFT_OUT.items()}
+_AGAIN: Final = mark("The step {step} is not left out any more.")
+
 
 def process_data(
     qc: Engine,
@@ -103,11 +107,6 @@ def _log_outcome(outcome: DataOutcome) -> None:
                 sum(document.finding_counts.values()),
                 f"; {document.reason}" if document.reason else "",
             )
-
-
-_PORTION: Final = 250
-_KINDS: Final = {kind: phase for phase, kind in LEFT_OUT.items()}
-_AGAIN: Final = mark("The step {step} is not left out any more.")
 
 
 def leave_out(work: DataSession, phase: Phase) -> Iterator[ZipData]:

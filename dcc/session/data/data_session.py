@@ -43,6 +43,13 @@ from dcc.tracker.submission_rows import action_states
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+_COMMIT_SECONDS: Final = 0.3
+_MAX_SECONDS: Final = 2.0
+_SHARE: Final = 0.05
+"""The least and most seconds between recordings; between these limits, recording takes this share of the time."""
+
+_MAX_DOCUMENTS: Final = 500
+
 
 @dataclass
 class DataSession:
@@ -170,14 +177,6 @@ def current_basis(work: DataSession) -> JudgingBasis:
     reference, basis = run_reading(work.qc, load)
     # One query is enough if nothing has to be read.
     return run_reading(work.qc, load)[1] if refresh_reference_data(work, reference) else basis
-
-
-_COMMIT_SECONDS: Final = 0.3
-_MAX_SECONDS: Final = 2.0
-_SHARE: Final = 0.05
-"""The least and most seconds between recordings; between these limits, recording takes this share of the time."""
-
-_MAX_DOCUMENTS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
