@@ -285,7 +285,7 @@ def file_name_of(*parts: str) -> str:
 
 
 _fonts: dict[str, Path] = {}
-"""Where the list of fonts is kept, if that was told."""
+"""Where matplotlib keeps its list of fonts, if a caller has said so."""
 
 
 def use_font_cache(settings: Settings) -> None:
