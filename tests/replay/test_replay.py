@@ -192,18 +192,17 @@ def test_an_interrupt_does_not_wait_for_archives_that_are_being_prepared(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data.put(LATER, specimens())
-    data.put("add/H.2013-11-21.1.impc.zip", specimens("2013-11-21.1", first=50))
+    last = "add/H.2013-11-21.1.impc.zip"
+    data.put(last, specimens("2013-11-21.1", first=50))
     data.run()
-    answers: list[Future[list[object]]] = [Future(), Future()]
+    answers: dict[str, Future[list[object]]] = {LATER: Future(), last: Future()}
     asked = Semaphore(0)
 
     @contextmanager
     def processes(*_: object) -> Iterator[object]:
-        tasks = iter(answers)
-
-        def begin(*_task: object) -> Future[list[object]]:
+        def begin(_task: str, archive: str, *_: object) -> Future[list[object]]:
             asked.release()
-            return next(tasks)
+            return answers[archive]
 
         yield begin
 
@@ -216,7 +215,7 @@ def test_an_interrupt_does_not_wait_for_archives_that_are_being_prepared(
         ended = thread.submit(run, data, Proposal(), on_progress=interrupt)
         try:
             assert asked.acquire(timeout=20)
-            answers[0].set_result([[]])
+            answers[LATER].set_result([[]])
             assert isinstance(ended.exception(20), KeyboardInterrupt)
         finally:
-            answers[1].set_result([[]])
+            answers[last].set_result([[]])
