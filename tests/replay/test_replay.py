@@ -192,6 +192,7 @@ def test_an_interrupt_does_not_wait_for_archives_that_are_being_prepared(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data.put(LATER, specimens())
+    data.run()
     last = "add/H.2013-11-21.1.impc.zip"
     data.put(last, specimens("2013-11-21.1", first=50))
     data.run()
