@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-import sys
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, ClassVar, Final, TypeVar
 
@@ -76,19 +73,5 @@ class SettingsGroup(BaseModel):
         validate_default=True,
         # Only `Settings` is made, which has them all.
         defer_build=True,
+        use_attribute_docstrings=True,
     )
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **_: object) -> None:
-        """Have the docstring of each field describe it; pydantic's own way takes a tenth of a short command."""
-        if "section" not in vars(cls):
-            return
-        try:
-            module = ast.parse(Path(str(sys.modules[cls.__module__].__file__)).read_text("utf-8"))
-        except OSError:  # Where only compiled modules are installed.
-            return
-        (definition,) = (one for one in module.body if isinstance(one, ast.ClassDef) and one.name == cls.__name__)
-        for field, text in pairwise(definition.body):
-            match field, text:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(description))):
-                    cls.model_fields[name].description = description
