@@ -30,8 +30,9 @@ from dcc.session.fetching.downloads import (
     TransferFailed,
 )
 from dcc.settings import Settings, load_settings
-from dcc.sources.base import Hosting, ListedFile, SourceAddress, SourceProtocol
+from dcc.sources.base import ListedFile, SourceAddress, SourceProtocol
 from dcc.sources.connect import connect
+from dcc.sources.hosting import Hosting
 from dcc.store.staging import Staging
 
 _GATHER_SECONDS = 0.005

@@ -35,7 +35,8 @@ def measurements(context: dg.AssetExecutionContext, qc_database: QcDatabaseResou
     """
     # Imported here, because these load large libraries.
     from dcc.analysis.columns import COLUMNS
-    from dcc.analysis.export import MeasurementFilter, export_measurements
+    from dcc.analysis.export import export_measurements
+    from dcc.analysis.filters import MeasurementFilter
 
     centre = context.partition_key
     directory = qc_database.settings_with().home / "measurements" / quote(centre, safe="")

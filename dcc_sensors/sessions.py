@@ -1,7 +1,6 @@
-"""What starts work: schedules of crawls and daily work, sensors for new submissions, failed downloads and valid data.
+"""What starts work: schedules of crawls, and sensors for new submissions, failed downloads and valid data.
 
-All run as soon as Dagster's daemon runs, and can be switched off in its web page. They only read the two databases, and
-never contact a source.
+All run as soon as Dagster's daemon runs, and can be switched off in its web page. They only read the two databases.
 """
 
 import time
@@ -15,7 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, func, or_, select, tru
 
 from dcc.databases.columns import utc_now
 from dcc.databases.schema import current
-from dcc.errors import DatabaseOutdatedError, QcDatabaseOutdatedError
+from dcc.errors import DatabaseOutdatedError
 from dcc.naming import Action
 from dcc.phases import Phase
 from dcc.qc.contexts.affected_runs import Build, count_due
@@ -30,18 +29,17 @@ from dcc.tracker.hostings.download_plan import count_not_arrived
 from dcc.tracker.hostings.older_archives import waiting_for_older
 from dcc.tracker.models import CrawlingSession, SessionTask, SourceCrawlRow
 from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
-from dcc.tracker.register.source_addresses import load_addresses, load_crawl_dues
+from dcc.tracker.register.source_addresses import load_addresses
+from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.states import AWAITING_QC
 from dcc.vocabulary import DocumentState
-from dcc_assets.archive_audits import AUDIT_JOB
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
-from dcc_assets.reference import REFERENCE_JOB
 from dcc_assets.runs import GROUP_TAG, SCHEDULED_TAG, SESSION_TAG, UNFINISHED, finish_dead_runs
 from dcc_assets.sync.changes import DATA_SHOWN, ChangeMark, changes_since
 from dcc_assets.sync.marks import Part
 from dcc_dagster.crawl_intervals import require_crawl_intervals
-from dcc_resources.databases import QcDatabaseResource
 from dcc_resources.session import SessionResource
+from dcc_sensors.daily import audit_schedule, refresh_reference
 from dcc_sensors.notifications import notifications, overdue
 
 NEW_ZIPS_SECONDS: Final = 15
@@ -351,41 +349,6 @@ def _crawl_schedule(settings: Settings, group: CentreGroup | None = None) -> dg.
         default_status=dg.DefaultScheduleStatus.RUNNING,
         description=f"Crawls {whose} that are due. {setting} says when.",
     )(crawl)
-
-
-REFRESH_TIME: Final = "20 3 * * *"
-"""The time of the refresh, in UTC: at night in Europe, where most of the sources are."""
-AUDIT_TIME: Final = "20 1 * * *"
-"""The time of the audit, in UTC."""
-
-
-@dg.schedule(
-    name="reference_schedule",
-    cron_schedule=REFRESH_TIME,
-    job_name=REFERENCE_JOB,
-    execution_timezone="UTC",
-    default_status=dg.DefaultScheduleStatus.RUNNING,
-    description="Brings all sets of reference data up to date, every day.",
-)
-def refresh_reference(
-    _context: dg.ScheduleEvaluationContext, qc_database: QcDatabaseResource
-) -> dg.RunRequest | dg.SkipReason:
-    """Request a refresh of all sets, once there is a QC database for them."""
-    try:
-        qc_database.ready(patience_seconds=0)
-    except QcDatabaseOutdatedError as error:
-        return dg.SkipReason(str(error))
-    return dg.RunRequest()
-
-
-audit_schedule: Final = dg.ScheduleDefinition(
-    name="archive_audit_schedule",
-    job_name=AUDIT_JOB,
-    cron_schedule=AUDIT_TIME,
-    execution_timezone="UTC",
-    default_status=dg.DefaultScheduleStatus.RUNNING,
-    description="Reads a share of the archive store's copies every night, and repairs bad ones.",
-)
 
 
 def automation_definitions(settings: Settings | None = None) -> dg.Definitions:

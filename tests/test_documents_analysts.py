@@ -10,7 +10,8 @@ import pytest
 from sqlalchemy import Engine, update
 
 from dcc.analysis.columns import COLUMNS
-from dcc.analysis.export import ExportFormat, MeasurementFilter, export_measurements
+from dcc.analysis.export import ExportFormat, export_measurements
+from dcc.analysis.filters import MeasurementFilter
 from dcc.qc.models import MEASUREMENT, OVERVIEW_ANIMAL
 from dcc.settings import Settings
 from tests.support.analysis_data import ANIMALS, WEIGHT

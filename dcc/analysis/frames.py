@@ -11,7 +11,8 @@ import pandas as pd
 from sqlalchemy import Engine
 
 from dcc.analysis.columns import PANDAS_TYPES
-from dcc.analysis.measurements import MeasurementFilter, load_measurements
+from dcc.analysis.filters import MeasurementFilter
+from dcc.analysis.measurements import load_measurements
 from dcc.analysis.parameters import ParameterEntry, list_parameters, parameter_names, require_known
 from dcc.databases.engines import open_database
 from dcc.databases.schema import current

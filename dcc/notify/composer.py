@@ -31,7 +31,7 @@ from dcc.reports.submissions.plain_text import example_line
 from dcc.reports.submissions.sentences import next_of_line, who_acts
 from dcc.reports.submissions.templates import render
 from dcc.settings import Settings
-from dcc.tracker.hostings.foreign_archives import Notice, NoticeOutcome
+from dcc.tracker.hostings.owner_notices import Notice, NoticeOutcome
 from dcc.tracker.register.centres import CentreEntry
 
 _OF_ARCHIVE: Final = {

@@ -25,7 +25,7 @@ from dcc.outcomes import ZipKey
 from dcc.reports.causes.cause import Cause
 from dcc.reports.overdue import LateCentre, late_centres
 from dcc.reports.submissions.stored_reports import qc_at_hand
-from dcc.tracker.hostings.foreign_archives import Notice, notices_since
+from dcc.tracker.hostings.owner_notices import Notice, notices_since
 from dcc.tracker.register.centres import CentreEntry, list_centres
 
 _LOOKED_BACK: Final = timedelta(days=30)

@@ -34,7 +34,9 @@ from dcc.store.archive_store import ArchiveStore, Replica
 from dcc.store.copies import Copy, CopyState, StoredCopies
 from dcc.store.staging import Staging
 from dcc.tracker.models import utc_now
-from dcc.tracker.register.source_addresses import PERSON_LENGTH, load_addresses, load_crawl_dues
+from dcc.tracker.register.column_texts import PERSON_LENGTH
+from dcc.tracker.register.source_addresses import load_addresses
+from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.stored_archives import (
     Audit,
     ListedCopy,

@@ -16,13 +16,14 @@ from dcc.store.copies import CopyState, named_replicas
 from dcc.tracker import crawls
 from dcc.tracker.crawls import CrawlEntry, SessionEntry
 from dcc.tracker.decisions import DecisionKind, count_decided, count_refused_and_gone
-from dcc.tracker.hostings import changed_archives, foreign_archives
+from dcc.tracker.expected_work import ExpectedWork, all_of, expected_work
+from dcc.tracker.hostings import foreign_archives, missing_archives
 from dcc.tracker.hostings.foreign_archives import HeldArchive
 from dcc.tracker.models import utc_now
 from dcc.tracker.queries.zip_action_lists import StateCount, count_documents, count_zip_actions, held_documents
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
-from dcc.tracker.register.source_addresses import load_crawl_dues
-from dcc.tracker.session_statistics import ExpectedWork, Problems, all_of, expected_work, problems_of
+from dcc.tracker.register.source_schedules import load_crawl_dues
+from dcc.tracker.session_statistics import Problems, problems_of
 from dcc.tracker.stored_archives import (
     ArchiveTotals,
     Audit,
@@ -183,7 +184,7 @@ def load_overview(connection: Connection, settings: Settings) -> Overview:
         quarantined=decided[DecisionKind.QUARANTINE],
         acknowledged=decided[DecisionKind.ACKNOWLEDGE],
         refused_gone=count_refused_and_gone(connection),
-        proposals=sum(changed_archives.count_open(connection).values()),
+        proposals=sum(missing_archives.count_open(connection).values()),
         silent=[centre for centre in activity_of_centres(connection, settings, utc_now()) if centre.silent],
         findings=crawls.latest_findings(connection),
     )

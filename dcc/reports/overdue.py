@@ -31,7 +31,8 @@ from dcc.tracker.models import (
     ZipDownload,
     ZipFile,
 )
-from dcc.tracker.register.source_addresses import SourceState, in_use, load_crawl_dues
+from dcc.tracker.register.source_addresses import SourceState, in_use
+from dcc.tracker.register.source_schedules import load_crawl_dues
 
 NAMED: Final = 50
 """The most submissions of a centre that are named, of those that wait and of those that failed."""

@@ -33,7 +33,7 @@ from dcc.settings.centre_groups import CentreGroup
 from dcc.settings.workers import ExecutorKind
 from dcc.sources.access import parse_hostname
 from dcc.sources.base import SourceAddress, SourceProtocol
-from dcc.sources.sockets import first_free, sharing
+from dcc.sources.request_turns import first_free, sharing
 from dcc.tracker.models import ConnectionSlot, ServerTurn
 
 log = logging.getLogger(__name__)

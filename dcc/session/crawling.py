@@ -41,7 +41,8 @@ from dcc.tracker.database import exception_id
 from dcc.tracker.listings.findings import ONLY_NOTED, ListingFinding
 from dcc.tracker.listings.recording import ListingBasis, ListingRecorder, RecordedListing, archives_by_source
 from dcc.tracker.models import Centre, SourceCrawlRow, utc_now
-from dcc.tracker.register.source_addresses import load_addresses, load_crawl_dues
+from dcc.tracker.register.source_addresses import load_addresses
+from dcc.tracker.register.source_schedules import load_crawl_dues
 
 log = logging.getLogger(__name__)
 session_log = progress_log(__name__)

@@ -1,4 +1,4 @@
-"""What every file source can do, whatever its protocol: one small interface, `Connection`; and what it tells of files.
+"""What every file source can do, whatever its protocol: one small interface, `Connection`.
 
 A `Connection` is used by one thread at a time. Opening, listing and fetching obey the time limits of the settings
 and raise only SourceError (or DiskFullError and the caller's own errors out of `sink`). `BlockwiseConnection` has what
@@ -7,8 +7,6 @@ protocols that read files in blocks share.
 
 from __future__ import annotations
 
-import codecs
-import re
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -16,12 +14,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from types import TracebackType
-from typing import ClassVar, Final, NamedTuple, Protocol, Self, TypeAlias
+from typing import ClassVar, Final, Protocol, Self, TypeAlias
 
 from pydantic import SecretStr
 
 from dcc.errors import (
-    BadChecksumFileError,
     FileMissingError,
     FileNotReadableError,
     ListingFailedError,
@@ -33,6 +30,7 @@ from dcc.messages import Message, mark, message
 from dcc.naming import Action
 from dcc.sources.crawl_policy import Windows
 from dcc.sources.listing_watch import ListingWatch, watch_listing
+from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5, sidecar
 from dcc.sources.remote_names import path_below
 
 Block: TypeAlias = bytes | bytearray | memoryview
@@ -451,100 +449,3 @@ ANSWERS: Final = (
     mark("Input/output error"),
 )
 """Known reasons by their words, for catalogues; others stay as they are."""
-
-
-MAX_SIDECAR_BYTES = 4 * 1024
-_DIGEST = re.compile(r"(?<![0-9A-Za-z])([0-9A-Fa-f]{32})(?![0-9A-Za-z])")
-
-
-def sidecar(name: str) -> str:
-    """The name of the checksum file of the archive `name`."""
-    return f"{name}.md5"
-
-
-def parse_md5(content: bytes, name: str, label: Message | str | None = None) -> str:
-    """The MD5 of the archive `name`, as 32 lower-case hexadecimal digits, from its checksum file.
-
-    Accepts a bare checksum, lines of `md5sum` (`<digits>  <name>`, `<digits> *<name>`), of BSD's md5 and `md5sum --tag`
-    (`MD5 (<name>) = <digits>`), in UTF-8 or, as PowerShell writes it, UTF-16. Of several lines, the one that names the
-    archive counts. Raises BadChecksumFileError (naming the source's `label`) without a checksum of it.
-    """
-    name = name.rpartition("/")[2]
-    is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    found = []
-    for line in content[:MAX_SIDECAR_BYTES].decode("utf-16" if is_utf16 else "utf-8-sig", "replace").splitlines():
-        match = _DIGEST.search(line)
-        if match is not None and not line.lstrip().startswith("#"):
-            found.append((match[1].lower(), line[: match.start()] + line[match.end() :]))
-    if len({digest for digest, _ in found}) == 1:
-        return found[0][0]
-    # The name may have a path before it.
-    is_named = re.compile(rf"(?:^|[\s*(/\\]){re.escape(name)}(?:$|[\s)])")
-    named = {digest for digest, rest in found if is_named.search(rest)}
-    if len(named) == 1:
-        return named.pop()
-    text = mark("{name}.md5 holds no MD5 checksum. Write it with md5sum {name} > {name}.md5, or remove it.")
-    if found:
-        text = mark(
-            "{name}.md5 holds several MD5 checksums and not one of {name}. Write it with md5sum {name} > {name}.md5, "
-            "or remove it."
-        )
-    raise BadChecksumFileError(text, source=label, name=name)
-
-
-class CopyFault(StrEnum):
-    """The fault of a bad copy of an archive: it cannot be opened, or its MD5 is not the published one."""
-
-    DAMAGED = "damaged"
-    CHECKSUM = "checksum"
-
-
-@dataclass(frozen=True, slots=True)
-class KnownBadCopy:
-    """A bad copy of an archive, with its MD5; its source lists it unchanged."""
-
-    md5: str
-    fault: CopyFault
-
-
-class EarlierCopy(NamedTuple):
-    """A copy of an archive that was fetched before, with its server's validators."""
-
-    validators: Validators
-    size_bytes: int
-    md5: str
-
-
-@dataclass(frozen=True, slots=True)
-class Hosting:
-    """A submission at one file source: a row of `file_source_has_zip` with what was listed there.
-
-    `failed_before`: an earlier download from there failed, so that the next one counts as a retry; an archive that
-    arrived and was bad does not. `own`: the source is one of the centre that the archive is named for. `bad`: the copy
-    there is known to be bad. `folder`: where below the action directory it lies. `manifest`: the format of the manifest
-    beside it, empty without one.
-    """
-
-    id: int
-    source_id: int
-    size_bytes: int | None
-    modified: int | None
-    has_md5: bool
-    failed_before: bool = False
-    own: bool = field(default=False, compare=False)
-    bad: KnownBadCopy | None = field(default=None, compare=False)
-    folder: str = field(default="", compare=False)
-    manifest: str = field(default="", compare=False)
-
-    def deserves_recheck(self, published: str | None) -> bool:
-        """Whether a known bad copy deserves another look at its checksum, although it is unchanged.
-
-        Only its checksum may have been wrong, and the checksum of the archive's own centre counts for other copies.
-        `published` is the MD5 of that centre, which replaces one beside another centre's copy.
-        """
-        if self.bad is None:
-            return False
-        if self.bad.fault is CopyFault.DAMAGED:
-            return self.own and self.has_md5 and published is None
-        bound = None if self.own and self.has_md5 else published
-        return bound in {None, self.bad.md5}

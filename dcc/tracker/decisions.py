@@ -37,7 +37,7 @@ from dcc.tracker.models import (
     ZipLog,
 )
 from dcc.tracker.problems import problem_columns
-from dcc.tracker.register.source_addresses import PERSON_LENGTH
+from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.states import UPLOADED, VALID, State
 from dcc.tracker.submission_rows import KEY, group_pairs, is_at, object_of, zip_key_of
 

@@ -53,7 +53,7 @@ from dcc.tracker.models import (
     ZipDownload,
     utc_now,
 )
-from dcc.tracker.register.source_addresses import PERSON_LENGTH
+from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.states import REQUESTED, SET_ASIDE, STATES, WAITING, State, advance, roll_up
 from dcc.tracker.submission_rows import actions_of, find_parents, group_pairs, has_archive_bytes, latest_downloads
 

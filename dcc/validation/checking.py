@@ -26,7 +26,7 @@ from dcc.outcomes import Problem
 from dcc.runtime.processes import give_threads_their_own_memory
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup, UnopenedArchive
 from dcc.settings import Settings
-from dcc.sources.base import MAX_SIDECAR_BYTES, parse_md5, sidecar
+from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5, sidecar
 from dcc.validation.verdicts import DocumentToJudge, DraftFile, DraftVerdict, PathVerdict
 
 if TYPE_CHECKING:

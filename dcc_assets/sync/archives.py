@@ -44,9 +44,10 @@ from dcc.tracker.models import (
     ZipLog,
 )
 from dcc.tracker.problems import OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, entries_that_hold, problem_of
+from dcc.tracker.queries.session_zips import of_centres
 from dcc.tracker.queries.zip_action_lists import select_zip_actions
-from dcc.tracker.register.source_addresses import load_addresses, load_crawl_dues
-from dcc.tracker.session_statistics import of_centres
+from dcc.tracker.register.source_addresses import load_addresses
+from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.submission_rows import LATEST, zip_key_of
 from dcc_assets.metadata.archives import ERRORS_SHOWN, complete_zip_report
 from dcc_assets.sync.document_records import PAGE, zip_action_ids

@@ -17,7 +17,8 @@ from pandas.testing import assert_frame_equal
 from sqlalchemy import Engine, update
 
 from dcc.analysis.columns import PANDAS_TYPES, SCHEMA, to_frame
-from dcc.analysis.export import ExportFormat, ExportReport, MeasurementFilter, Partition, export_measurements
+from dcc.analysis.export import ExportFormat, ExportReport, Partition, export_measurements
+from dcc.analysis.filters import MeasurementFilter
 from dcc.analysis.measurements import load_measurements
 from dcc.errors import ExportActiveError, ExportError
 from dcc.naming import Action

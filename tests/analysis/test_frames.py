@@ -15,7 +15,8 @@ from sqlalchemy import Engine, func, insert, select, update
 
 import dcc
 from dcc.analysis.columns import COLUMNS, PANDAS_TYPES
-from dcc.analysis.measurements import MeasurementFilter, iterate_measurements, load_measurements
+from dcc.analysis.filters import MeasurementFilter
+from dcc.analysis.measurements import iterate_measurements, load_measurements
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action
 from dcc.qc import models

@@ -6,7 +6,8 @@ import pytest
 from sqlalchemy import Engine, update
 
 from dcc.analysis.export import ExportFormat, export_measurements
-from dcc.analysis.measurements import MeasurementFilter, load_measurements
+from dcc.analysis.filters import MeasurementFilter
+from dcc.analysis.measurements import load_measurements
 from dcc.naming import Action
 from dcc.qc.apply.upload_lock import lock_all
 from dcc.qc.contexts.experiment_validity import update_all_validity

@@ -165,7 +165,7 @@ def test_in_production_a_person_is_asked_before_much_is_changed(listed: Dcc, mon
     assert "[production] 3 submissions put on hold." in listed(*hold).stdout, "a script is not asked"
     monkeypatch.setattr("dcc.cli.shell.context.at_terminal", lambda: True)
     listed("release", "--centre", "H")
-    monkeypatch.setattr("dcc.cli.submissions.zips.MANY", 2)
+    monkeypatch.setattr("dcc.cli.submissions.selection.MANY", 2)
     asked = listed(*hold, input="n\n", exit_code=2).output
     assert f"[production] 3 submissions, such as {NAMES[0]}, to be put on hold? [y/N]" in asked
     assert "Nothing was changed." in asked

@@ -16,7 +16,8 @@ from dcc.operations.doctor import examination
 from dcc.settings import Settings, load_settings
 from dcc_dagster.instance import make_instance
 from dcc_dagster.sqlite_instance import are_complete
-from tests.cli.conftest import PASSWORD, Dcc
+from tests.cli.conftest import Dcc
+from tests.cli.test_tokens_left_behind import PASSWORD
 from tests.support.databases import only_sqlite
 
 

@@ -28,12 +28,12 @@ from dcc.naming import Action, DocumentKind, NamingConvention
 from dcc.reference.loading import read_set
 from dcc.reference.snapshots import Provenance
 from dcc.sources.access import Credential, Endpoint
-from dcc.sources.base import parse_md5
 from dcc.sources.ftp.session import parse_list_line, parse_mlsd_line
 from dcc.sources.http.client import FAILURES, Site
 from dcc.sources.http.index import read_index
 from dcc.sources.http.source import read_facts
 from dcc.sources.listing import Entry, EntryKind, action_listing
+from dcc.sources.md5_sidecar import parse_md5
 from dcc.sources.remote_names import printable, raw
 from dcc.sources.sftp.bounds import StrictMessage
 from dcc.sources.sftp.client import SftpResponse

@@ -28,13 +28,14 @@ from dcc.outcomes import ZipKey
 from dcc.session.fetching.archive_transfer import Transfer, receive
 from dcc.settings import Settings
 from dcc.sources import listing
-from dcc.sources.base import ActionListing, Hosting, SourceAddress, SourceProtocol
+from dcc.sources.base import ActionListing, SourceAddress, SourceProtocol
 from dcc.sources.connect import connect
+from dcc.sources.hosting import Hosting
 from dcc.sources.http.client import UnusableAnswerError
 from dcc.sources.http.index import MAX_TAGS, read_page
 from dcc.sources.listing import Entry, EntryKind, action_listing
 from dcc.sources.sftp.bounds import LARGEST_BACKLOG, BoundedPackets
-from dcc.sources.sockets import SpeedLimits
+from dcc.sources.transfer_speed import SpeedLimits
 from dcc.store.staging import Staging
 from tests.hostile.servers import FLOOD, flooding, ftp, sftp
 from tests.support.memory import little_memory

@@ -30,7 +30,7 @@ from dcc.redaction import keep_secret
 from dcc.reports.submissions.model import Outcome as ArchiveOutcome
 from dcc.sources.base import DeltaStrategy
 from dcc.sources.folder import LocalConnection
-from dcc.tracker.hostings.foreign_archives import NewNotice, NoticeOutcome, add_notices
+from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome, add_notices
 from dcc.tracker.models import SessionLock, ZipAction
 from dcc.tracker.register import centres, file_sources
 from tests.support.asking import execute_in, in_reading, in_writing, value_in

@@ -16,7 +16,7 @@ from dcc.settings import load_settings
 from dcc.sources.crawl_policy import Pause
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.models import utc_now
-from dcc.tracker.register.source_addresses import set_pause
+from dcc.tracker.register.source_schedules import set_pause
 from tests.support.asking import in_reading, in_writing
 from tests.support.data_installations import DataInstallation, experiments
 from tests.support.data_installations import specimens as data_specimens

@@ -22,7 +22,7 @@ from dcc.databases.columns import utc_now
 from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError, StoreRefusedError
 from dcc.operations.archive_audits import audit_archives
-from dcc.operations.doctor import checks, machine, work
+from dcc.operations.doctor import checks, machine, sources, work
 from dcc.operations.doctor.checks import (
     CheckFinding,
     CheckStatus,
@@ -300,18 +300,18 @@ class TestSources:
     @only_sqlite
     def test_none_registered_none_crawled_and_one_that_failed(self, installation: Installation) -> None:
         settings = installation.settings
-        assert _found(work.check_registered, settings)["file sources"][:2] == ("warning", "None is registered.")
+        assert _found(sources.check_registered, settings)["file sources"][:2] == ("warning", "None is registered.")
         folder = installation.add_folder()
-        found = _found(work.check_registered, settings)
+        found = _found(sources.check_registered, settings)
         assert (found["file sources"][0], found["file source 1 (H)"][0]) == ("ok", "not checked")
         installation.run_session()
-        assert _verdicts(work.check_registered, settings)["file source 1 (H)"] == "ok"
+        assert _verdicts(sources.check_registered, settings)["file source 1 (H)"] == "ok"
         folder.path.rename(folder.path.with_name("moved"))
         installation.run_session()
-        verdict, message, _ = _found(work.check_registered, settings)["file source 1 (H)"]
+        verdict, message, _ = _found(sources.check_registered, settings)["file source 1 (H)"]
         assert (verdict, " failed: file source 1" in message) == ("warning", True)
         in_writing(installation.tracker, file_sources.set_source_state, 1, SourceState.MAINTENANCE)
-        assert _found(work.check_registered, settings)["file sources"][1] == "None of 1 is crawled."
+        assert _found(sources.check_registered, settings)["file sources"][1] == "None of 1 is crawled."
 
     @only_sqlite
     def test_access_keys_that_cannot_be_used_are_found(
@@ -334,7 +334,7 @@ class TestSources:
             ("sftp", f"key:{key}?passphrase=file:{tmp_path}/phrase"),
         ):
             seed_source(tracker, centre, protocol=protocol, hostname="h.example.org", accesskey=accesskey)
-        found = _found(work.check_access, settings)
+        found = _found(sources.check_access, settings)
         verdicts = [verdict for verdict, _, _ in found.values()]
         assert verdicts == ["ok", "failed", "failed", "failed", "failed", "failed"]
         said = [f"{message} {advice}" for _, message, advice in found.values()]
@@ -344,7 +344,7 @@ class TestSources:
         assert "Check its passphrase" in said[4]
         assert said[5].endswith("dcc source test 6 --accept-host-key")
         secret.chmod(0o644)
-        assert _verdicts(work.check_access, settings)["access to file source 1 (H)"] != "ok"
+        assert _verdicts(sources.check_access, settings)["access to file source 1 (H)"] != "ok"
 
     @only_sqlite
     def test_sources_are_logged_in_to_with_their_keys_and_listed(
@@ -365,7 +365,7 @@ class TestSources:
                     "VALUES (:source, :kind, :body, 'SHA256:x', '2026-01-01 00:00:00')"
                 )
                 connection.execute(statement, {"source": number, "kind": kind, "body": body})
-        found = _found(work.check_answers, installation.settings, seconds=60)
+        found = _found(sources.check_answers, installation.settings, seconds=60)
         by_id = {int(subject.split()[2]): told for subject, told in found.items()}
         assert {number: told[0] for number, told in by_id.items()} == {
             well: "ok",
@@ -383,8 +383,8 @@ class TestSources:
         with serving(greeting(b"")) as (hostname, _):
             address = SourceAddress(0, "H", SourceProtocol.FTP, hostname, "dcc", SecretStr("secret4711"), "/")
             installation.add_source(address)
-            found = _verdicts(work.check_answers, installation.settings, seconds=2)
-            hurried = _found(work.check_answers, installation.settings, seconds=1)
+            found = _verdicts(sources.check_answers, installation.settings, seconds=2)
+            hurried = _found(sources.check_answers, installation.settings, seconds=1)
         assert list(found.values()) == ["ok", "failed"]
         # Sources have some of a short time too.
         (message,) = (message for verdict, message, _ in hurried.values() if verdict == "failed")
@@ -395,7 +395,7 @@ class TestSources:
         with WebServer(tmp_path) as server:
             address = SourceAddress(1, "H", SourceProtocol.HTTP, server.hostname, "", SecretStr(""), "/")
             around = Environment(Settings(), time.monotonic() + 20)
-            assert [one.verdict for one in work._check_its_clock(around, address)] == [CheckStatus.OK]
+            assert [one.verdict for one in sources._check_its_clock(around, address)] == [CheckStatus.OK]
 
 
 class TestWork:

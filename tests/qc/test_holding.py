@@ -9,8 +9,8 @@ from dcc.documents.contents import Entity, StatusCode
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action, DocumentKind
 from dcc.qc.apply.decision import AppliedDocument
+from dcc.qc.apply.holding import confirm_held
 from dcc.qc.apply.planning import EntityChange, Plan, TouchedContext
-from dcc.qc.apply.withdrawal import confirm_held
 from dcc.qc.models import DOCUMENT
 from dcc.qc.rows.documents import DocumentToApply
 from dcc.vocabulary import DocumentState

@@ -13,8 +13,9 @@ from sqlalchemy import Column, Float, Integer, MetaData, Table, Text, create_eng
 from dcc.documents.contents import OntologyParameter, Procedure, SeriesParameter, SeriesValue, SimpleParameter
 from dcc.documents.lexical import parse_number
 from dcc.qc.rows.bulk import insert_bulk
+from dcc.qc.rows.lines import as_lines, rows_of_lines
 from dcc.qc.rows.procedures import MeasurementRows
-from dcc.qc.rows.types import Row, TooLong, as_lines, rows_of_lines
+from dcc.qc.rows.types import Row, TooLong
 
 TAIL = ("H", "PIPE", "µ\t", "PROC_001", None, "2013-10-31", "None")
 LIMITS = {"measurement": ((5, 4, "parameter_id"), (7, 4, "increment"), (11, 4, "unit"), (12, 4, "status"))}

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from sqlalchemy import Engine
 
+from dcc.documents.comparison import differences
 from dcc.documents.reading import read_document
 from dcc.documents.validation import validate_document
-from dcc.documents.writing_xml import differences, write_document
+from dcc.documents.writing_xml import write_document
 from dcc.naming import Action, DocumentKind
 from dcc.qc.rows import bulk
 from dcc.qc.rows.loading import load_document

@@ -23,7 +23,7 @@ from dcc.qc.reference import snapshots
 from dcc.reference.loading import load_shipped
 from dcc.reference.snapshots import Colonies
 from dcc.reports.causes import data_facts
-from dcc.reports.causes.cause import Actor, Cause, as_json
+from dcc.reports.causes.cause import Cause, as_json
 from dcc.reports.causes.collecting import Subject, causes_of, scope_of
 from dcc.reports.causes.scopes import Scope
 from dcc.reports.causes.skipped_archives import SkipReason, ignored_entries, skipped_entries
@@ -43,6 +43,7 @@ from dcc.tracker.models import CrawlFinding
 from dcc.tracker.queries.zip_action_lists import ZipFilter, find_zips, select_zips
 from dcc.tracker.register import centres, file_sources
 from dcc.tracker.register.source_addresses import SourceState, load_addresses
+from dcc.vocabulary import Actor
 from tests.support.asking import execute_in, in_reading
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.installations import note_withdrawn, until_the_next_second

@@ -14,8 +14,9 @@ from dcc.errors import ChecksumMismatchError, DiskFullError, SizeMismatchError, 
 from dcc.naming import Action
 from dcc.session.fetching.archive_transfer import DownloadSink, Transfer, receive
 from dcc.settings import Settings
-from dcc.sources.base import Hosting, SourceAddress
+from dcc.sources.base import SourceAddress
 from dcc.sources.connect import connect
+from dcc.sources.hosting import Hosting
 from dcc.store.staging import Origin, Staging
 from tests.hostile.audited_session import peak_megabytes
 from tests.support.prepared_processes import FORKED

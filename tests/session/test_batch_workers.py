@@ -32,7 +32,8 @@ from dcc.session.batches.worker import prepare_batch
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data import prepared_archives
 from dcc.settings import Settings
-from dcc.sources.base import CopyFault, Hosting, KnownBadCopy, SourceProtocol
+from dcc.sources.base import SourceProtocol
+from dcc.sources.hosting import CopyFault, Hosting, KnownBadCopy
 from dcc.store.objects import ObjectStore
 from dcc.tracker.hostings.download_plan import PlannedZip
 from dcc.tracker.models import ZipDownload

@@ -18,7 +18,7 @@ from dcc.store.staging import Staging
 from dcc.tracker.hostings.retries import request_urgently
 from dcc.tracker.models import ZipDownload
 from dcc.tracker.register.file_sources import change_source
-from dcc.tracker.register.source_addresses import set_pause
+from dcc.tracker.register.source_schedules import set_pause
 from tests.support.asking import column_in, in_writing
 from tests.support.data_installations import key_of
 from tests.support.databases import only_sqlite

@@ -25,7 +25,8 @@ from dcc.session.fetching.downloads import (
     TransferFailed,
 )
 from dcc.settings import Settings
-from dcc.sources.base import Hosting, SourceAddress
+from dcc.sources.base import SourceAddress
+from dcc.sources.hosting import Hosting
 from dcc.store.staging import Staging
 from dcc.tracker.database import open_tracker
 from dcc.tracker.models import ConnectionSlot

@@ -15,7 +15,8 @@ from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.session.data.document_log import rewrite_log
 from dcc.session.data.document_problems import problems_of, worst_first
-from dcc.session.data.document_queries import DueDocument, in_order_of_upload, load_due
+from dcc.session.data.document_queries import load_due
+from dcc.session.data.upload_order import DueDocument, in_order_of_upload
 from dcc.tracker import progress
 from dcc.tracker.models import AnException, XmlLog
 from dcc.tracker.progress import NewDocument

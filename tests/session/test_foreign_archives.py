@@ -5,7 +5,7 @@ from sqlalchemy import Connection
 
 from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError, NotFoundError
-from dcc.reports.causes.cause import Actor, Cause
+from dcc.reports.causes.cause import Cause
 from dcc.reports.causes.collecting import causes_of
 from dcc.reports.causes.skipped_archives import SkipReason
 from dcc.reports.languages import load_catalogue
@@ -18,6 +18,7 @@ from dcc.tracker.crawls import list_sessions
 from dcc.tracker.hostings.foreign_archives import accept_archive, decline_archive, list_declines
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.register import centres
+from dcc.vocabulary import Actor
 from tests.qc.test_ownership import notices
 from tests.support.asking import in_reading, in_writing
 from tests.support.data_installations import DataInstallation, key_of, specimens

@@ -10,9 +10,9 @@ from itertools import pairwise
 import pytest
 
 from dcc.session.connection_slots import QueuedProcess, rows_with_slots
-from dcc.sources import sockets
+from dcc.sources import request_turns
 from dcc.sources.crawl_policy import CrawlPolicy, DueReason, PastCrawls, Pause, Schedule, Windows, crawl_due
-from dcc.sources.sockets import Turns
+from dcc.sources.request_turns import Turns
 from dcc_sensors.sessions import DUE_SECONDS
 from tests.support.trials import trials
 
@@ -140,7 +140,7 @@ def test_a_month_of_many_sources_keeps_their_ages_and_windows_and_the_limits_of_
     between: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance, clock = random.Random(29), Clock()
-    monkeypatch.setattr(sockets, "time", clock)
+    monkeypatch.setattr(request_turns, "time", clock)
     all_sites = sites(chance)
     rates = [(1 + number % LIMIT, (0.5, 1.0, 3.0)[number % 3]) for number in range(HOSTS)]
     hosts = {f"server{number}": Host(*rate, Turns(f"server{number}", rate[1])) for number, rate in enumerate(rates)}

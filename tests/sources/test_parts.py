@@ -20,10 +20,11 @@ from dcc.naming import Action
 from dcc.redaction import redact
 from dcc.settings import load_settings
 from dcc.sources.access import Endpoint, parse_hostname, resolve_accesskey
-from dcc.sources.base import ListedFile, parse_md5
+from dcc.sources.base import ListedFile
 from dcc.sources.ftp.session import FtpSession, parse_list_line, parse_mlsd_line
 from dcc.sources.host_keys import HostKey, known_host_keys
 from dcc.sources.listing import Entry, EntryKind, action_listing
+from dcc.sources.md5_sidecar import parse_md5
 from dcc.sources.remote_names import printable, raw
 from tests.support.servers import server_program
 

@@ -11,7 +11,7 @@ from dcc.session.connection_slots import ConnectionSlots
 from dcc.settings import Settings
 from dcc.settings.sessions import ServerLimits, parse_server_limits
 from dcc.sources.connect import connect
-from dcc.sources.sockets import Reserve, Turns, sharing
+from dcc.sources.request_turns import Reserve, Turns, sharing
 from dcc.tracker.register.source_addresses import load_addresses
 from tests.support.asking import in_reading
 from tests.support.installations import Installation

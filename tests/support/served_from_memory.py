@@ -18,7 +18,8 @@ from dcc.session.fetching.downloads import (
     TransferFailed,
 )
 from dcc.settings import Settings
-from dcc.sources.base import ActionListing, Block, Connection, Hosting, SourceAddress, SourceProtocol
+from dcc.sources.base import ActionListing, Block, Connection, SourceAddress, SourceProtocol
+from dcc.sources.hosting import Hosting
 from dcc.store.staging import Staging
 
 KEY = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")

@@ -10,7 +10,6 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.tracker import progress
-from dcc.tracker.hostings.copies import TransferStatistics, record_transfer_statistics
 from dcc.tracker.hostings.download_plan import (
     PlannedZip,
     load_interrupted,
@@ -18,6 +17,7 @@ from dcc.tracker.hostings.download_plan import (
     reopen_failed_downloads,
     sources_to_use,
 )
+from dcc.tracker.hostings.source_statistics import TransferStatistics, record_transfer_statistics
 from dcc.tracker.models import (
     Centre,
     CrawlingSession,

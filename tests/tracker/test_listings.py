@@ -18,7 +18,7 @@ from dcc.reports.languages import load_catalogue
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, DeltaStrategy, ListedFile, SourceAddress, SourceProtocol
 from dcc.tracker.archive_names import stored_name
-from dcc.tracker.hostings.changed_archives import ProposalState, decide_on_proposals, list_proposals, missing_archives
+from dcc.tracker.hostings.missing_archives import ProposalState, decide_on_proposals, list_proposals, missing_archives
 from dcc.tracker.listings.findings import uploading_message
 from dcc.tracker.listings.recording import ListingBasis, ListingRecorder, RecordedListing
 from dcc.tracker.models import (

@@ -16,18 +16,11 @@ from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.crawl_policy import DueReason, Pause
 from dcc.sources.host_keys import HostKey
 from dcc.tracker.models import CrawlingSession, FileSource, FileSourceHasZip, SourceCrawlRow, utc_now
-from dcc.tracker.register import centres, file_sources, source_addresses
+from dcc.tracker.register import centres, column_texts, file_sources
 from dcc.tracker.register.centres import NewCentre
 from dcc.tracker.register.file_sources import SourceEntry, change_source, list_sources
-from dcc.tracker.register.source_addresses import (
-    SourceState,
-    load_addresses,
-    load_crawl_dues,
-    paused_sources,
-    pin_host_keys,
-    pinned_keys,
-    set_pause,
-)
+from dcc.tracker.register.source_addresses import SourceState, load_addresses, pin_host_keys, pinned_keys
+from dcc.tracker.register.source_schedules import load_crawl_dues, paused_sources, set_pause
 from tests.support.asking import in_reading, in_writing
 from tests.support.databases import seed_hosting, seed_source, seed_zip
 from tests.support.installations import Installation
@@ -89,7 +82,7 @@ def test_only_available_sources_are_crawled_and_removed_ones_stay_known(tracker:
     ],
 )
 def test_an_access_key_is_shown_only_as_a_reference(accesskey: str, shown: str) -> None:
-    assert source_addresses.shown_accesskey(SecretStr(accesskey)) == shown
+    assert column_texts.shown_accesskey(SecretStr(accesskey)) == shown
 
 
 def test_no_listing_or_message_holds_a_secret(tracker: Engine) -> None:

@@ -14,11 +14,11 @@ _COMMANDS = {
     "proposals": "dcc.cli.data.changes:proposals",
     "recheck": "dcc.cli.data.changes:recheck",
     "causes": "dcc.cli.data.findings:causes",
-    "document": "dcc.cli.submissions.archives:document",
-    "record": "dcc.cli.submissions.archives:record",
+    "document": "dcc.cli.data.documents:document",
+    "record": "dcc.cli.data.documents:record",
     "findings": "dcc.cli.data.findings:findings",
-    "parameters": "dcc.cli.data.export:parameters",
-    "schema": "dcc.cli.data.export:schema",
+    "parameters": "dcc.cli.data.schema:parameters",
+    "schema": "dcc.cli.data.schema:schema",
     "export": "dcc.cli.data.export:export",
 }
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from dcc.qc.apply.upload_findings import UploadFinding
     from dcc.session.data.corrections import DocumentPlan
     from dcc.settings import Settings
-    from dcc.tracker.hostings.changed_archives import WithdrawalProposal
+    from dcc.tracker.hostings.missing_archives import WithdrawalProposal
 
 _CHANGES_SHOWN = 20
 _OF_ITS_OWN_VERSION = frozenset({"added", "edited", "refused"})
@@ -352,7 +352,7 @@ def proposals(ctx: click.Context, source_id: int | None, centre: str | None, sta
     """
     if ctx.invoked_subcommand is not None:
         return
-    from dcc.tracker.hostings.changed_archives import ProposalState, list_proposals
+    from dcc.tracker.hostings.missing_archives import ProposalState, list_proposals
     from dcc.tracker.queries.zip_action_lists import require_centre
 
     states = tuple(ProposalState) if state == "all" else (ProposalState(state),)
@@ -439,7 +439,7 @@ def turn_down(zip_actions: tuple[str, ...], everything: bool, source_id: int | N
     JSON: a list of the submissions
     """
     from dcc.session.data.corrections import decide_proposals
-    from dcc.tracker.hostings.changed_archives import ProposalState
+    from dcc.tracker.hostings.missing_archives import ProposalState
 
     settings = settings_from_environment()
     with open_tracker(settings) as tracker:
@@ -457,7 +457,7 @@ def _chosen(
 
     Raises NotFoundError for one that is not open, and for an unknown file source.
     """
-    from dcc.tracker.hostings.changed_archives import list_proposals
+    from dcc.tracker.hostings.missing_archives import list_proposals
 
     if [bool(zip_actions), source_id is not None, everything].count(True) != 1:
         raise click.UsageError("Say which proposals: name archives, or give --source or --all.")

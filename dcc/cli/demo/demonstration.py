@@ -131,7 +131,8 @@ def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> list[str
     from dcc.sources.crawl_policy import Pause
     from dcc.tracker.models import utc_now
     from dcc.tracker.queries.zip_action_lists import ZipFilter, find_zips
-    from dcc.tracker.register.source_addresses import load_addresses, set_pause
+    from dcc.tracker.register.source_addresses import load_addresses
+    from dcc.tracker.register.source_schedules import set_pause
 
     display = SessionDisplay(click.echo, None, len(addresses), 0)
     with any_databases(settings) as (tracker, qc):

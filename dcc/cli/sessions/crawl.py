@@ -23,8 +23,9 @@ from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, expected_text, printable, wants_json, warn
 from dcc.cli.shell.parameter_types import ID
-from dcc.cli.submissions.report import notifying_tracker_outage
-from dcc.cli.submissions.zips import Selection, ask_before_many, bulk_options, left_out_lines, print_chosen
+from dcc.cli.submissions.decisions import left_out_lines, print_chosen
+from dcc.cli.submissions.notifications import notifying_tracker_outage
+from dcc.cli.submissions.selection import Selection, ask_before_many, bulk_options
 from dcc.errors import (
     ConfigurationError,
     DagsterStorageError,
@@ -143,9 +144,9 @@ def crawl(
                    others, told of by an earlier session, keep it failed
     """
     from dcc.databases.transactions import run_reading
+    from dcc.tracker.expected_work import all_of, expected_work
     from dcc.tracker.hostings.retries import urgent_keys
     from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
-    from dcc.tracker.session_statistics import all_of, expected_work
 
     _check_use(zip_actions, urgent=urgent, sources=bool(source_ids), group=group, everything=everything)
     keys = list(dict.fromkeys(parse_zip_key(text) for text in zip_actions))
@@ -336,7 +337,8 @@ def sources_to_crawl(
     from dcc.session.leases import named_group
     from dcc.tracker.register import file_sources
     from dcc.tracker.register.centres import list_centres
-    from dcc.tracker.register.source_addresses import load_addresses, load_crawl_dues
+    from dcc.tracker.register.source_addresses import load_addresses
+    from dcc.tracker.register.source_schedules import load_crawl_dues
 
     centres = None if group is None else named_group(settings, group).centres
     even_if_not_due = even_if_not_due or bool(source_ids)

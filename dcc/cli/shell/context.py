@@ -263,7 +263,7 @@ def read_accesskey(given: str, *, plain: bool) -> str:
     """
     from pydantic import SecretStr
 
-    from dcc.tracker.register.source_addresses import is_plain_password
+    from dcc.tracker.register.column_texts import is_plain_password
 
     if given != "-":
         accesskey = given

@@ -30,7 +30,7 @@ from dcc.runtime.logging_setup import log_plan
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from dcc.tracker.session_statistics import ExpectedWork
+    from dcc.tracker.expected_work import ExpectedWork
 
 
 COLOURS = {

@@ -129,7 +129,8 @@ def add(
 
     from dcc.sources.base import DeltaStrategy, SourceAddress
     from dcc.tracker.register import file_sources
-    from dcc.tracker.register.source_addresses import is_plain_password, policy_columns
+    from dcc.tracker.register.column_texts import is_plain_password
+    from dcc.tracker.register.source_schedules import policy_columns
 
     policy = {"every": every, "schedule": schedule, "windows": windows}
     policy_columns(**policy)

@@ -166,7 +166,7 @@ def list_sources() -> None:
       "due": null or {"why" (due, recent, closed, failing, paused), "until", "failures"}}
     """
     from dcc.tracker.register import file_sources
-    from dcc.tracker.register.source_addresses import load_crawl_dues
+    from dcc.tracker.register.source_schedules import load_crawl_dues
 
     settings = settings_from_environment()
     with reading_tracker(settings) as connection:
@@ -342,7 +342,7 @@ def pause(source_id: int, reason: str, until: datetime | None) -> None:
     """
     from dcc.sources.crawl_policy import Pause
     from dcc.tracker.models import utc_now
-    from dcc.tracker.register.source_addresses import set_pause
+    from dcc.tracker.register.source_schedules import set_pause
 
     now = utc_now()
     if until is not None and until <= now:
@@ -363,7 +363,7 @@ def resume(source_id: int) -> None:
     schedule allows that.
     """
     from dcc.sources.crawl_policy import DueReason
-    from dcc.tracker.register.source_addresses import load_crawl_dues, set_pause
+    from dcc.tracker.register.source_schedules import load_crawl_dues, set_pause
 
     settings = settings_from_environment()
     with writing_tracker(settings) as connection:
@@ -403,7 +403,7 @@ def why(ctx: click.Context, source_id: int | None, centre: str | None, look: boo
     from dcc.session.crawling import list_source
     from dcc.tracker.queries.zip_action_lists import require_centre
     from dcc.tracker.register import file_sources
-    from dcc.tracker.register.source_addresses import load_crawl_dues
+    from dcc.tracker.register.source_schedules import load_crawl_dues
 
     if source_id is not None and centre is not None:
         raise ConfigurationError("Give the ID of a file source, or --centre, not both.")
@@ -457,7 +457,7 @@ def missing(source_id: int | None) -> None:
       (documents of it stand), "elsewhere" (another source hosts it), "proposal" (state of the
       proposal to withdraw it, or null)}
     """
-    from dcc.tracker.hostings.changed_archives import missing_archives
+    from dcc.tracker.hostings.missing_archives import missing_archives
     from dcc.tracker.register import file_sources
 
     with reading_tracker() as connection:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from dcc.operations.doctor import machine, work
+from dcc.operations.doctor import machine, sources, work
 from dcc.operations.doctor.checks import CheckResult, DoctorCheck, Environment, run_all
 from dcc.redaction import redacted
 from dcc.settings import Settings
@@ -19,9 +19,9 @@ DOCTOR_CHECKS: Final = (
     DoctorCheck("databases", machine.check_databases),
     DoctorCheck("schemas", machine.check_schemas),
     DoctorCheck("sessions", work.check_sessions),
-    DoctorCheck("sources", work.check_registered),
-    DoctorCheck("access", work.check_access),
-    DoctorCheck("passwords", work.check_passwords),
+    DoctorCheck("sources", sources.check_registered),
+    DoctorCheck("access", sources.check_access),
+    DoctorCheck("passwords", sources.check_passwords),
     DoctorCheck("disks", machine.check_disks),
     DoctorCheck("staging", work.check_staging),
     DoctorCheck("store", work.check_store),
@@ -40,7 +40,7 @@ DOCTOR_CHECKS: Final = (
 )
 """Checks that need no source."""
 
-ANSWERS: Final = DoctorCheck("answers", work.check_answers)
+ANSWERS: Final = DoctorCheck("answers", sources.check_answers)
 """Logs into every active source."""
 
 

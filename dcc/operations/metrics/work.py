@@ -38,9 +38,11 @@ from dcc.tracker.models import (
     utc_now,
 )
 from dcc.tracker.queries import zip_action_lists
+from dcc.tracker.queries.session_zips import count_session_zips
 from dcc.tracker.register.file_sources import list_sources
-from dcc.tracker.register.source_addresses import SourceState, load_crawl_dues
-from dcc.tracker.session_statistics import count_session_zips, seconds_by_phase, statistics_of
+from dcc.tracker.register.source_addresses import SourceState
+from dcc.tracker.register.source_schedules import load_crawl_dues
+from dcc.tracker.session_statistics import seconds_by_phase, statistics_of
 from dcc.tracker.submission_rows import CENTRE, newest_downloads
 
 _HAS, _CRAWL = FileSourceHasZip.file_source_id, SourceCrawlRow.file_source_id

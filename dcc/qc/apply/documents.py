@@ -33,16 +33,9 @@ from dcc.databases.columns import utc_now
 from dcc.databases.list_parameters import change_rows, rows_with
 from dcc.databases.transactions import run_writing
 from dcc.naming import Action
-from dcc.qc.apply.decision import (
-    COUNTS,
-    AppliedDocument,
-    CurrentVersions,
-    Decision,
-    DocumentWithRows,
-    ForeignData,
-    OtherCentre,
-)
+from dcc.qc.apply.decision import COUNTS, AppliedDocument, CurrentVersions, Decision, DocumentWithRows
 from dcc.qc.apply.entity_rows import NUMBERED_TABLES, copy_rows, loader_on
+from dcc.qc.apply.ownership import ForeignData, OtherCentre
 from dcc.qc.apply.upload_findings import UploadFinding, duplicate, findings_of, late
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, IdReservation, lock_centres, reserve_ids
 from dcc.qc.apply.versions import end_versions, open_versions

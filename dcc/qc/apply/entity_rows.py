@@ -16,9 +16,9 @@ from dcc.databases.engines import attached
 from dcc.qc.models import DOCUMENT_TABLES, LIFETIME, MEASUREMENT, MEDIA, METADATA, RUN, STATUS_CODE
 from dcc.qc.rows.building import NUMBERED
 from dcc.qc.rows.bulk import LineLoader, LoadedLines
+from dcc.qc.rows.lines import with_fields
 from dcc.qc.rows.prepared_file import Columns, PreparedDocument, quoted
 from dcc.qc.rows.procedures import OF_RUN
-from dcc.qc.rows.types import with_fields
 from dcc.vocabulary import EntityKind, MetadataOwner, Validity
 
 _OWN_WORDS: Final = {"type", "owner_kind", "entity_kind"}

@@ -15,8 +15,9 @@ from sqlalchemy import ColumnElement, Connection, Engine, FromClause, RowMapping
 
 from dcc.databases.list_parameters import rows_with, sorted_chunks
 from dcc.databases.transactions import RollBackError, run_writing
-from dcc.qc.apply.decision import AppliedDocument, DocumentWithRows, ForeignData
+from dcc.qc.apply.decision import AppliedDocument, DocumentWithRows
 from dcc.qc.apply.documents import apply_on
+from dcc.qc.apply.ownership import ForeignData
 from dcc.qc.apply.versions import (
     UPDATED,
     is_lifetime_of,
@@ -27,7 +28,7 @@ from dcc.qc.apply.versions import (
     with_experiments,
 )
 from dcc.qc.models import ENTITY_TABLES, EXPERIMENT, LIFETIME, MEASUREMENT, NAMED, RUN, SPECIMEN
-from dcc.qc.rows.types import Key
+from dcc.qc.rows.entity_keys import Key
 from dcc.rules.upload import describe
 from dcc.vocabulary import EntityKind
 

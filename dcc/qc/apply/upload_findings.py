@@ -17,7 +17,8 @@ from dcc.naming import Action
 from dcc.qc.apply.versions import Version
 from dcc.qc.models import FINDING
 from dcc.qc.rows.documents import DocumentPlace
-from dcc.qc.rows.types import Key, TooLong
+from dcc.qc.rows.entity_keys import Key
+from dcc.qc.rows.types import TooLong
 from dcc.rules.findings import facts_of, with_value
 from dcc.rules.upload import (
     DUPLICATE,

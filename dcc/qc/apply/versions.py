@@ -29,7 +29,7 @@ from dcc.databases.list_parameters import as_json, change_rows, rows_with, sorte
 from dcc.qc.models import ENTITY_TABLES, EXPERIMENT, LIFETIME, NAMED, RUN, SPECIMEN
 from dcc.qc.models.base import ID_LENGTH
 from dcc.qc.rows.bulk import insert_bulk
-from dcc.qc.rows.types import Key, iso_day
+from dcc.qc.rows.entity_keys import Key, iso_day
 from dcc.vocabulary import EntityKind
 
 _KEY_COLUMNS: Final[dict[EntityKind, tuple[str, ...]]] = {

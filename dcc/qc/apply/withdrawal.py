@@ -1,7 +1,4 @@
-"""What people decide about documents: held ones are confirmed, applied ones withdrawn.
-
-Documents that would change many data, or other centres' data, are held. A document is withdrawn completely, if no later
-document builds on it.
+"""Withdraws documents from the QC database, completely, if no later document builds on them.
 
 A later applied document builds on one if it changed an entity that that one changed, or if it brought an experiment on
 a specimen that that one added. It also does if it deleted a specimen of an experiment that would come back. The
@@ -11,7 +8,6 @@ other ended, so that queries about the time before and in between still work.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -31,15 +27,13 @@ from sqlalchemy import (
     update,
 )
 
-from dcc.databases.columns import require_text
-from dcc.databases.list_parameters import rows_with
 from dcc.databases.transactions import RollBackError, run_writing
 from dcc.errors import NotDelegatedError, NotFoundError
 from dcc.naming import Action
 from dcc.qc.apply.documents import other_centres_of
+from dcc.qc.apply.holding import check_signature, owners_of_held_documents
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, IdReservation, centres_of, lock_centres_of, reserve_ids
 from dcc.qc.apply.versions import (
-    current_versions,
     end_versions,
     is_lifetime_of,
     reopen_versions,
@@ -47,77 +41,10 @@ from dcc.qc.apply.versions import (
     same_key,
     with_experiments,
 )
-from dcc.qc.models import DOCUMENT, ENTITY_TABLES, EXPERIMENT, FINDING, LIFETIME, NAMED, SPECIMEN
-from dcc.qc.rows.documents import DocumentToApply, close_findings, former_applications
-from dcc.qc.rows.prepared_file import PreparedDocument
-from dcc.qc.rows.types import Key
+from dcc.qc.models import DOCUMENT, ENTITY_TABLES, EXPERIMENT, LIFETIME, NAMED, SPECIMEN
+from dcc.qc.rows.documents import close_findings
 from dcc.rights import Rights
-from dcc.rules.upload import OWNERSHIP
 from dcc.vocabulary import DocumentAction, DocumentState, EntityKind
-
-
-def owners_of_held_documents(connection: Connection, document_ids: Sequence[int]) -> dict[int, set[str]]:
-    """The centres because of whose data documents are held, by the documents' ids."""
-    query = select(FINDING.c.document_id, FINDING.c.value).where(FINDING.c.rule == OWNERSHIP, FINDING.c.is_active)
-    found: dict[int, set[str]] = {}
-    for document_id, centre in rows_with(connection, query, FINDING.c.document_id, document_ids):
-        found.setdefault(document_id, set()).add(centre)
-    return found
-
-
-def additions_of_existing_entities(
-    connection: Connection, additions: Sequence[tuple[DocumentToApply, PreparedDocument, bool]]
-) -> list[bool]:
-    """Whether each of some additions may wait and names entities that are there already, or by one before it.
-
-    Each comes with whether it may wait. One that was applied before does not.
-    """
-    added: dict[EntityKind, set[Key]] = defaultdict(set)
-    waits = []
-    for document, prepared, may_wait in additions:
-        named = [(some.kind, some.keys) for some in prepared.entries() if some.kind is not None]
-        waits.append(
-            may_wait
-            and any(current_versions(connection, kind, keys) or added[kind] & set(keys) for kind, keys in named)
-            and all(row.state != DocumentState.APPLIED.value for row in former_applications(connection, document))
-        )
-        if not waits[-1]:
-            for kind, keys in named:
-                added[kind].update(keys)
-    return waits
-
-
-def confirm_held(engine: Engine, action: Action, zip_file: str, *, author: str, reason: str) -> tuple[int, ...]:
-    """Confirm the held documents of an archive, so that the next application takes effect; returns their ids.
-
-    It counts for these documents as they are: one with other contents is held again. The author and the reason are
-    recorded with each. Raises NotFoundError if none is held, ConfigurationError for an author or a reason that is empty
-    or too long, and as `run_writing`.
-    """
-    check_signature(author, reason)
-    of_zip = (DOCUMENT.c.zip_file == zip_file) & (DOCUMENT.c.zip_action == action.value)
-    held = of_zip & (DOCUMENT.c.state == DocumentState.HELD.value)
-
-    def work(connection: Connection) -> tuple[int, ...]:
-        lock_centres_of(connection, connection.scalars(select(DOCUMENT.c.id).where(of_zip)).all())
-        ids = connection.scalars(select(DOCUMENT.c.id).where(held).order_by(DOCUMENT.c.id)).all()
-        if not ids:
-            raise NotFoundError(
-                f"No document of {action.value}/{zip_file} is held. Check the action and the name; what was applied "
-                "or refused needs no confirmation."
-            )
-        connection.execute(update(DOCUMENT).where(held).values(author=author, reason=reason))
-        return tuple(ids)
-
-    return run_writing(engine, work)
-
-
-def check_signature(author: str | None, reason: str | None) -> None:
-    """Raise ConfigurationError for an author or a reason that is blank or longer than its column; None passes."""
-    for name, text in (("author", author), ("reason", reason)):
-        if text is not None:
-            require_text(name, text, DOCUMENT.c[name])
-
 
 _WITHDRAWN: Final[BindParameter[int]] = bindparam("withdrawn")
 """The parameter of the statements about one document."""

@@ -17,7 +17,8 @@ from sqlalchemy import Connection, Table
 from sqlalchemy.exc import DBAPIError
 
 from dcc.errors import InternalFaultError
-from dcc.qc.rows.types import FORMAT, Row, as_lines, rows_of_lines
+from dcc.qc.rows.lines import FORMAT, as_lines, rows_of_lines
+from dcc.qc.rows.types import Row
 
 _BYTES_HELD: Final = 8_000_000
 _LOADING_OFF: Final = frozenset({1148, 2068, 3948, 4166})

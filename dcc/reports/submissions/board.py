@@ -25,15 +25,8 @@ from dcc.reports.submissions.page import PageLocation, common_values
 from dcc.reports.submissions.sentences import decision_sentence
 from dcc.reports.submissions.templates import render
 from dcc.settings import Settings
-from dcc.tracker.queries.zip_action_lists import (
-    PAGE_SIZE,
-    BoardArchive,
-    Cell,
-    ZipFilter,
-    archives_on_page,
-    count_cells,
-    status_colours,
-)
+from dcc.tracker.queries.board import PAGE_SIZE, BoardArchive, Cell, archives_on_page, count_cells, status_colours
+from dcc.tracker.queries.zip_action_lists import ZipFilter
 from dcc.tracker.register.centres import list_centres
 
 Choice = TypeVar("Choice", bound=IntEnum)

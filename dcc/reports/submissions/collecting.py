@@ -48,27 +48,25 @@ from dcc.tracker.crawls import (
     require_session,
     session_findings,
 )
-from dcc.tracker.hostings.changed_archives import count_open
 from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
+from dcc.tracker.hostings.missing_archives import count_open
 from dcc.tracker.hostings.older_archives import zips_that_wait
 from dcc.tracker.models import AnException, Centre, DocumentPlace, XmlFile, XmlLog, ZipAction, ZipFile, utc_now
 from dcc.tracker.problems import KIND, NOT_FAILING, entries_that_hold
-from dcc.tracker.queries.zip_action_lists import StateCount, require_centre
-from dcc.tracker.queries.zip_stories import DownloadStory, ZipStory, zip_story
-from dcc.tracker.register.centres import list_centres
-from dcc.tracker.register.file_sources import SourceEntry, list_sources
-from dcc.tracker.register.source_addresses import load_crawl_dues
-from dcc.tracker.session_statistics import (
+from dcc.tracker.queries.session_zips import (
     SessionZip,
-    SourceStatistics,
-    seconds_by_phase,
     session_document_states,
     session_entries,
     session_zip_ids,
     session_zips,
-    statistics_of,
     zips_without_room,
 )
+from dcc.tracker.queries.zip_action_lists import StateCount, require_centre
+from dcc.tracker.queries.zip_stories import DownloadStory, ZipStory, zip_story
+from dcc.tracker.register.centres import list_centres
+from dcc.tracker.register.file_sources import SourceEntry, list_sources
+from dcc.tracker.register.source_schedules import load_crawl_dues
+from dcc.tracker.session_statistics import SourceStatistics, seconds_by_phase, statistics_of
 from dcc.tracker.submission_rows import is_named, of_host
 from dcc.vocabulary import DocumentAction
 

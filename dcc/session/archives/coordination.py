@@ -53,13 +53,14 @@ from dcc.session.fetching.downloads import (
 )
 from dcc.session.prepare.archive_checks import CheckedArchive, Setup, UnopenedArchive
 from dcc.session.sessions import Session
-from dcc.sources.base import CopyFault, SourceAddress, SourceProtocol
+from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.hosting import CopyFault
 from dcc.store.copies import StoredCopies
 from dcc.store.staging import Staging
-from dcc.tracker.hostings.copies import TransferStatistics
 from dcc.tracker.hostings.retries import urgent_keys
+from dcc.tracker.hostings.source_statistics import TransferStatistics
 from dcc.tracker.models import ZipDownload, utc_now
-from dcc.tracker.register.source_addresses import paused_sources
+from dcc.tracker.register.source_schedules import paused_sources
 from dcc.tracker.states import DOWNLOADING, EXTRACTED, EXTRACTING, NOT_DOWNLOADED, NOT_EXTRACTED, WRONG_CHECKSUM, State
 from dcc.tracker.stored_archives import replicas_with_copies
 

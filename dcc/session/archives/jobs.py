@@ -32,12 +32,14 @@ from dcc.session.fetching.downloads import MAX_QUEUED, SourceDownloads, Transfer
 from dcc.session.prepare import archive_checks
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, EarlierResults, Setup, UnopenedArchive
 from dcc.settings import Settings
-from dcc.sources.base import CopyFault, EarlierCopy, Hosting, KnownBadCopy, SourceAddress
+from dcc.sources.base import SourceAddress
+from dcc.sources.hosting import CopyFault, EarlierCopy, Hosting, KnownBadCopy
 from dcc.store.archive_store import ArchiveStore
 from dcc.store.copies import StoredCopies
 from dcc.tracker.archive_names import stored_name
-from dcc.tracker.hostings.copies import NewBadCopy, TransferStatistics, is_fault_of_centre
+from dcc.tracker.hostings.copies import NewBadCopy, is_fault_of_centre
 from dcc.tracker.hostings.download_plan import KnownDocument, PlannedZip, StagedZip
+from dcc.tracker.hostings.source_statistics import TransferStatistics
 from dcc.tracker.models import utc_now
 from dcc.tracker.states import VALID, WRONG_CHECKSUM, State
 

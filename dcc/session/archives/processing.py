@@ -33,7 +33,6 @@ from dcc.sources.base import ListedFile, SourceAddress
 from dcc.store.staging import Staging, remove_leftovers
 from dcc.tracker import progress
 from dcc.tracker.decisions import quarantine
-from dcc.tracker.hostings.copies import record_transfer_statistics
 from dcc.tracker.hostings.download_plan import (
     PlannedZip,
     StagedZip,
@@ -45,7 +44,8 @@ from dcc.tracker.hostings.download_plan import (
     reopen_failed_downloads,
     sources_to_use,
 )
-from dcc.tracker.hostings.foreign_archives import HeldArchive, add_notices, note_held
+from dcc.tracker.hostings.foreign_archives import HeldArchive, note_held
+from dcc.tracker.hostings.owner_notices import add_notices
 from dcc.tracker.hostings.retries import (
     begin_from_staging,
     reopen_named,
@@ -53,8 +53,10 @@ from dcc.tracker.hostings.retries import (
     take_urgent,
     unavailable_error,
 )
+from dcc.tracker.hostings.source_statistics import record_transfer_statistics
 from dcc.tracker.models import Centre, utc_now
-from dcc.tracker.register.source_addresses import load_addresses, load_crawl_dues
+from dcc.tracker.register.source_addresses import load_addresses
+from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.states import WAITING
 
 log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from dcc.outcomes import AttemptOutcome, Problem
 from dcc.session.archives.jobs import ArchiveDocument, Job
 from dcc.session.data.document_log import add_to_log, kind_id
 from dcc.session.fetching.archive_transfer import ReceivedArchive
-from dcc.sources.base import EarlierCopy, Hosting
+from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.store.copies import StoredCopies
 from dcc.tracker import progress
 from dcc.tracker.hostings.copies import NewBadCopy, earlier_copies, record_bad_copies, record_published

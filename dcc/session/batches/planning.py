@@ -15,7 +15,8 @@ from pydantic import PlainSerializer, PlainValidator, TypeAdapter
 from dcc.naming import MANIFEST_FORMATS, manifest_beside
 from dcc.outcomes import Problem, ZipKey
 from dcc.session.batches.exchange import unpack
-from dcc.sources.base import EarlierCopy, Hosting, Validators
+from dcc.sources.base import Validators
+from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.store.staging import PREPARED_FILE, Origin
 from dcc.tracker.hostings.download_plan import PlannedZip
 from dcc.tracker.problems import problem_columns, problem_of

@@ -47,11 +47,13 @@ from dcc.session.leases import active_sessions
 from dcc.session.prepare.archive_checks import EarlierResults
 from dcc.session.sessions import Session
 from dcc.settings import Settings
-from dcc.sources.base import ActionListing, Block, BlockwiseConnection, EarlierCopy, Hosting, NotModified, Validators
+from dcc.sources.base import ActionListing, Block, BlockwiseConnection, NotModified, Validators
+from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.store.objects import ObjectStore
 from dcc.store.staging import Staging, disk_errors
-from dcc.tracker.hostings.copies import earlier_copies, source_rates
+from dcc.tracker.hostings.copies import earlier_copies
 from dcc.tracker.hostings.download_plan import PlannedZip
+from dcc.tracker.hostings.source_statistics import source_rates
 
 log = logging.getLogger(__name__)
 session_log = progress_log(__name__)

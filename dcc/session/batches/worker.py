@@ -30,7 +30,7 @@ from dcc.settings import Settings
 from dcc.sources.base import Connection as SourceConnection
 from dcc.sources.base import SourceAddress
 from dcc.sources.connect import connect
-from dcc.sources.sockets import SpeedLimits
+from dcc.sources.transfer_speed import SpeedLimits
 from dcc.store.objects import ObjectStore
 from dcc.store.staging import Staging, prepared_place
 from dcc.tracker.models import Centre

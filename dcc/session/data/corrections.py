@@ -21,8 +21,9 @@ from dcc.messages import mark
 from dcc.naming import Action
 from dcc.outcomes import HELD, LEFT_OUT, ZipKey
 from dcc.qc.apply.decision import DocumentWithRows
+from dcc.qc.apply.holding import check_signature, confirm_held
 from dcc.qc.apply.planning import Plan, plan_document
-from dcc.qc.apply.withdrawal import WithdrawalResult, check_signature, confirm_held, undo_submission
+from dcc.qc.apply.withdrawal import WithdrawalResult, undo_submission
 from dcc.qc.judging import rejudging
 from dcc.rights import Delegations
 from dcc.rules.upload import OWNERSHIP
@@ -44,9 +45,11 @@ from dcc.settings import Settings
 from dcc.store.staging import Staging
 from dcc.tracker import progress
 from dcc.tracker.decisions import is_on_hold
-from dcc.tracker.hostings.changed_archives import LOADED, ProposalState, WithdrawalProposal, decide_on_proposals
-from dcc.tracker.hostings.foreign_archives import NewNotice, NoticeOutcome, add_notices, not_fetched
+from dcc.tracker.hostings.changed_archives import LOADED
+from dcc.tracker.hostings.foreign_archives import not_fetched
+from dcc.tracker.hostings.missing_archives import ProposalState, WithdrawalProposal, decide_on_proposals
 from dcc.tracker.hostings.older_archives import waiting_for_older
+from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome, add_notices
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload
 from dcc.tracker.register.centres import find_archive, load_delegations
 from dcc.tracker.states import NOT_UPLOADED, SET_ASIDE, UPLOADED, WITHDRAWN

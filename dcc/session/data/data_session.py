@@ -34,7 +34,7 @@ from dcc.settings import Settings
 from dcc.settings.centre_groups import LeftOutSteps
 from dcc.store.staging import Staging
 from dcc.tracker import progress
-from dcc.tracker.hostings.foreign_archives import NewNotice, add_notices
+from dcc.tracker.hostings.owner_notices import NewNotice, add_notices
 from dcc.tracker.models import utc_now
 from dcc.tracker.progress import Proposal, Subject
 from dcc.tracker.states import State

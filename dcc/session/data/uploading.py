@@ -26,10 +26,11 @@ from dcc.messages import count_of
 from dcc.naming import Action
 from dcc.outcomes import Problem
 from dcc.phases import ACTION_IDS, Phase
-from dcc.qc.apply.decision import AppliedDocument, DocumentWithRows, OtherCentre
+from dcc.qc.apply.decision import AppliedDocument, DocumentWithRows
 from dcc.qc.apply.documents import apply_documents
+from dcc.qc.apply.holding import additions_of_existing_entities, owners_of_held_documents
+from dcc.qc.apply.ownership import OtherCentre
 from dcc.qc.apply.upload_findings import findings_of
-from dcc.qc.apply.withdrawal import additions_of_existing_entities, owners_of_held_documents
 from dcc.qc.database import update_statistics
 from dcc.qc.judging.documents import newest_document
 from dcc.qc.rows.prepared_file import PreparedDocument
@@ -44,8 +45,8 @@ from dcc.session.data.upload_order import MAX_DOCUMENTS, DueDocument, document_t
 from dcc.session.sessions import STOPPING
 from dcc.settings import Settings
 from dcc.tracker import progress
-from dcc.tracker.hostings.foreign_archives import NewNotice, NoticeOutcome
 from dcc.tracker.hostings.older_archives import OlderArchive, waiting_for_older
+from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome
 from dcc.tracker.register.centres import load_delegations
 from dcc.tracker.states import NOT_UPLOADED, UPLOAD_FAILED, UPLOADED
 from dcc.vocabulary import DocumentState

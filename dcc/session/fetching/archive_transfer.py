@@ -17,9 +17,10 @@ from dcc.naming import manifest_beside
 from dcc.outcomes import ZipKey
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.disk_space import write_all
-from dcc.sources.base import Block, Connection, CopyFault, EarlierCopy, Hosting, NotModified, Validators
+from dcc.sources.base import Block, Connection, NotModified, Validators
+from dcc.sources.hosting import CopyFault, EarlierCopy, Hosting
 from dcc.sources.remote_names import path_below
-from dcc.sources.sockets import SpeedLimits
+from dcc.sources.transfer_speed import SpeedLimits
 from dcc.store.staging import Origin, Staging, disk_errors
 
 _PROGRESS_SECONDS = 1.0

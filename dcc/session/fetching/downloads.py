@@ -35,9 +35,10 @@ from dcc.phases import Phase
 from dcc.runtime.log_context import logging_about, progress_log, with_log_context
 from dcc.session.fetching.archive_transfer import ReceivedArchive, Transfer, origin_of, receive
 from dcc.settings import Settings
-from dcc.sources.base import Connection, Hosting, SourceAddress, UpcomingFile
+from dcc.sources.base import Connection, SourceAddress, UpcomingFile
 from dcc.sources.connect import connect
-from dcc.sources.sockets import SpeedLimits
+from dcc.sources.hosting import Hosting
+from dcc.sources.transfer_speed import SpeedLimits
 from dcc.store.staging import Staging
 
 if TYPE_CHECKING:

@@ -26,7 +26,8 @@ from dcc.sources.base import LOGIN_REFUSED, SourceAddress
 from dcc.sources.certificates import ServerCertificates, unverified_context
 from dcc.sources.listing import Entry, EntryKind
 from dcc.sources.remote_names import printable
-from dcc.sources.sockets import open_socket, shut_down, turn_of
+from dcc.sources.request_turns import turn_of
+from dcc.sources.sockets import open_socket, shut_down
 
 _UNIX = re.compile(
     rb"(?P<kind>[-a-zA-Z])[-rwxsStTlL]{9}[.+@]?\s+"

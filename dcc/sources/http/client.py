@@ -27,7 +27,8 @@ from dcc.settings import Settings
 from dcc.sources.access import USUAL_PORTS, Credential, Endpoint
 from dcc.sources.certificates import ServerCertificates, unverified_context
 from dcc.sources.remote_names import printable
-from dcc.sources.sockets import open_socket, shut_down, turn_of
+from dcc.sources.request_turns import turn_of
+from dcc.sources.sockets import open_socket, shut_down
 
 FAILURES = (http.client.HTTPException, OSError, ValueError)
 """Exceptions of the client if a server breaks off, refuses, or answers with rubbish."""

@@ -23,9 +23,10 @@ from dcc.sources.access import Credential, Endpoint, parse_hostname, resolve_acc
 from dcc.sources.base import SourceAddress
 from dcc.sources.host_keys import SSH_PORT, HostKey, check_host_key, trusted_keys
 from dcc.sources.remote_names import printable
+from dcc.sources.request_turns import turn_of
 from dcc.sources.sftp.bounds import CHANNEL_WINDOW, BoundedTransport
 from dcc.sources.sftp.client import SftpClient
-from dcc.sources.sockets import open_socket, shut_down, turn_of
+from dcc.sources.sockets import open_socket, shut_down
 
 # By far the cheapest cipher for both sides on present processors; paramiko's preference costs twice the time.
 _FAST_CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")

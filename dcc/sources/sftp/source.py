@@ -12,16 +12,9 @@ from dcc.messages import Message, mark, message
 from dcc.naming import Action
 from dcc.runtime.time_limits import time_limit
 from dcc.settings import Settings
-from dcc.sources.base import (
-    MAX_SIDECAR_BYTES,
-    ActionListing,
-    Block,
-    PlatformConnection,
-    SourceAddress,
-    UpcomingFile,
-    sidecar,
-)
+from dcc.sources.base import ActionListing, Block, PlatformConnection, SourceAddress, UpcomingFile
 from dcc.sources.listing import Entry, EntryKind, folder_listing
+from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, sidecar
 from dcc.sources.remote_names import join_base, joined, printable, raw
 from dcc.sources.sftp.client import FilePart, FileReader
 from dcc.sources.sftp.connection import describe, open_ssh_connection

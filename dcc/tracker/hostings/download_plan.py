@@ -13,20 +13,20 @@ from dcc.databases.list_parameters import rows_with
 from dcc.messages import mark
 from dcc.outcomes import CrawlOutcome, Problem, ZipKey
 from dcc.phases import Phase, Status
-from dcc.sources.base import CopyFault, Hosting, KnownBadCopy
 from dcc.sources.crawl_policy import CrawlDue, DueReason
+from dcc.sources.hosting import CopyFault, Hosting, KnownBadCopy
 from dcc.tracker import progress
 from dcc.tracker.decisions import RETRY_POLICY, is_acknowledged, is_on_hold
 from dcc.tracker.hostings.copies import is_fault_of_centre, published_checksums
 from dcc.tracker.hostings.foreign_archives import (
     HeldArchive,
-    NewNotice,
     by_archive,
     delegated_of,
     is_delegated,
     may_be_taken,
     unfetchable_archives,
 )
+from dcc.tracker.hostings.owner_notices import NewNotice
 from dcc.tracker.models import (
     BadCopy,
     Centre,

@@ -16,7 +16,7 @@ from dcc.errors import BadFileNameError, ConfigurationError, CorruptArchiveError
 from dcc.messages import mark
 from dcc.outcomes import AttemptOutcome, ZipKey
 from dcc.phases import ACTION_IDS, Phase
-from dcc.sources.base import CopyFault
+from dcc.sources.hosting import CopyFault
 from dcc.tracker import progress
 from dcc.tracker.decisions import DecisionKind, is_decided
 from dcc.tracker.hostings.changed_archives import changed_where_fetched

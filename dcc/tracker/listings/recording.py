@@ -30,13 +30,8 @@ from dcc.tracker import progress
 from dcc.tracker.archive_names import stored_name
 from dcc.tracker.crawls import CHANGED, FUTURE_DATE, UNUSUAL_SIZE
 from dcc.tracker.database import exception_id
-from dcc.tracker.hostings.changed_archives import (
-    close_returned,
-    last_hostings,
-    loaded_zips,
-    propose_withdrawals,
-    withdrawn_zips,
-)
+from dcc.tracker.hostings.changed_archives import last_hostings, loaded_zips, withdrawn_zips
+from dcc.tracker.hostings.missing_archives import close_returned, propose_withdrawals
 from dcc.tracker.listings.comparing import (
     ATTRIBUTES,
     AbsentHostings,

@@ -15,7 +15,8 @@ from dcc.messages import Message, message_from_json
 from dcc.naming import Action
 from dcc.outcomes import WAITS, AttemptOutcome, Problem, ZipKey
 from dcc.phases import Phase, Status
-from dcc.sources.base import CopyFault, label_of
+from dcc.sources.base import label_of
+from dcc.sources.hosting import CopyFault
 from dcc.tracker.crawls import CrawlFindingEntry, zip_findings
 from dcc.tracker.decisions import Decision, decisions_of
 from dcc.tracker.hostings.foreign_archives import held_archives

@@ -26,7 +26,8 @@ from dcc.rights import Delegations
 from dcc.settings import LANGUAGE_CODE
 from dcc.settings.recipients import parse_addresses
 from dcc.tracker.models import Centre, Delegation, FileSource, ResourceStateRow, ZipAction, utc_now
-from dcc.tracker.register.source_addresses import PERSON_LENGTH, SourceState, require_fit
+from dcc.tracker.register.column_texts import PERSON_LENGTH, require_fit
+from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.submission_rows import is_named, object_of, with_archives
 
 _CODE = re.compile(r"[A-Za-z_]{1,32}")

@@ -36,6 +36,7 @@ from dcc.tracker.models import (
     utc_now,
 )
 from dcc.tracker.register.centres import centre_id_of
+from dcc.tracker.register.column_texts import require_fit, shown_accesskey
 from dcc.tracker.register.source_addresses import (
     SOURCES,
     SourceState,
@@ -44,13 +45,10 @@ from dcc.tracker.register.source_addresses import (
     extent_of,
     load_addresses,
     pin_host_keys,
-    policy_columns,
-    policy_of,
-    require_fit,
-    shown_accesskey,
     trust_certificates,
     trusted_certificates,
 )
+from dcc.tracker.register.source_schedules import policy_columns, policy_of
 from dcc.tracker.submission_rows import group_pairs, object_of
 
 _FIRST_ADDED_PROTOCOL: Final = 1000

@@ -1,4 +1,4 @@
-"""Sources with their addresses, credentials, trust and schedules; and texts that people enter in the register.
+"""Sources with their addresses, credentials and trust, ready to connect to.
 
 Trust is accepted SSH host keys and TLS certificates, of authorities or the server's own.
 """
@@ -6,37 +6,29 @@ Trust is accepted SSH host keys and TLS certificates, of authorities or the serv
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, Final
 
 from pydantic import SecretStr
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    ScalarSelect,
     and_,
     bindparam,
     delete,
     func,
     or_,
     select,
-    type_coerce,
     update,
 )
-from sqlalchemy.orm import aliased
 
 from dcc.databases.columns import UtcDateTime
 from dcc.databases.transactions import insert_rows
-from dcc.errors import ConfigurationError, NotFoundError
-from dcc.outcomes import CrawlOutcome
 from dcc.sources.base import DeltaStrategy, Extent, SourceAddress
 from dcc.sources.certificates import Authority, parse_fingerprint
-from dcc.sources.crawl_policy import CrawlDue, CrawlPolicy, PastCrawls, Pause, Schedule, Windows, crawl_due, parse_age
+from dcc.sources.crawl_policy import Windows
 from dcc.sources.host_keys import HostKey as ServerKey
 from dcc.tracker.models import (
     Centre,
@@ -44,7 +36,6 @@ from dcc.tracker.models import (
     HostKey,
     ProtocolRow,
     ResourceStateRow,
-    SourceCrawlRow,
     TlsCertificate,
     utc_now,
 )
@@ -196,145 +187,3 @@ _HOST_KEYS: Final = select(HostKey.file_source_id, HostKey.key_type, HostKey.key
 _TRUSTED: Final = select(
     TlsCertificate.file_source_id, TlsCertificate.fingerprint, TlsCertificate.authority_pem
 ).order_by(TlsCertificate.id)
-
-
-MASK = "***"
-PERSON_LENGTH: Final = 64
-"""The most characters of the person who did something; longer names are cut."""
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_REFERENCE = re.compile(r"(?:env|file|key):")
-_PASSPHRASE = re.compile(r"(passphrase=)(?!env:|file:)[^&]*")
-
-
-def shown_accesskey(accesskey: SecretStr) -> str:
-    """An access key for display: a reference or the path of an existing file as it is, else `***`."""
-    text = accesskey.get_secret_value()
-    if _REFERENCE.match(text):
-        return _PASSPHRASE.sub(rf"\1{MASK}", text)
-    if not text or (text.startswith(("/", "~/")) and Path(text).expanduser().is_file()):
-        return text
-    return MASK
-
-
-def is_plain_password(accesskey: SecretStr) -> bool:
-    """Whether an access key is a password itself, neither empty nor a reference."""
-    return shown_accesskey(accesskey) == MASK
-
-
-def require_fit(what: str, text: str | None, length: int, *, secret: bool = False) -> None:
-    """Raise ConfigurationError for a text that is longer than its column or holds a control character."""
-    shown = MASK if secret else repr(text)
-    if text is not None and len(text) > length:
-        raise ConfigurationError(f"The {what} {shown} has {len(text)} characters; the tracker holds {length}.")
-    if text is not None and _CONTROL.search(text):
-        raise ConfigurationError(f"The {what} {shown} holds a control character. Give it without.")
-
-
-_MINUTE: Final = timedelta(minutes=1)
-_CHANGED: Final = type_coerce(FileSource.last_update, UtcDateTime())
-_Good = aliased(SourceCrawlRow)
-
-
-def policy_of(row: Any) -> CrawlPolicy:
-    """The policy of a source, from its row."""
-    every = None if row.crawl_every is None else row.crawl_every * _MINUTE
-    pause = (
-        None if row.paused is None else Pause(row.pause_reason or "", row.paused_by or "", row.paused, row.paused_until)
-    )
-    windows = Windows.parse(row.crawl_windows) if row.crawl_windows else None
-    return CrawlPolicy(every, windows, pause, Schedule.parse(row.crawl_schedule) if row.crawl_schedule else None)
-
-
-def policy_columns(every: str | None, windows: str | None, schedule: str | None) -> dict[str, object]:
-    """The columns of an age, of windows and of a schedule; None leaves them, empty text removes them.
-
-    Raises ConfigurationError.
-    """
-    columns: dict[str, object] = {}
-    try:
-        if every is not None:
-            columns["crawl_every"] = parse_age(every) // _MINUTE if every else None
-        if windows is not None:
-            columns["crawl_windows"] = Windows.parse(windows).text if windows else None
-        if schedule is not None:
-            columns["crawl_schedule"] = Schedule.parse(schedule).text if schedule else None
-    except ValueError as error:
-        raise ConfigurationError(str(error)) from error
-    return columns
-
-
-def set_pause(connection: Connection, source_id: int, pause: Pause | None) -> None:
-    """Pause a source, or resume it: None. Its failures so far do not count any more. Raises NotFoundError."""
-    values = {
-        "paused": pause and pause.since,
-        "paused_until": pause and pause.until,
-        "paused_by": pause and pause.by[:PERSON_LENGTH],
-        "pause_reason": pause and pause.reason[:256],
-        # Also if nothing else changes, because failures before it do not count.
-        "last_update": func.current_timestamp(),
-    }
-    if not connection.execute(update(FileSource).where(FileSource.id == source_id).values(values)).rowcount:
-        raise NotFoundError(f"No file source {source_id} exists. See `dcc source list`.")
-
-
-def paused_sources(connection: Connection) -> set[int]:
-    """The ids of the sources that are paused now."""
-    return set(connection.scalars(select(FileSource.id).where(is_paused())))
-
-
-def load_crawl_dues(
-    connection: Connection, failure_limit: int, now: datetime | None = None, *, named: Collection[int] = ()
-) -> dict[int, CrawlDue]:
-    """Whether each source that is not removed is due, by id; those that a person has `named` override their schedule.
-
-    Failures before the source was last changed do not count.
-    """
-    now = now or utc_now()
-    return {
-        row.id: crawl_due(
-            policy_of(row),
-            PastCrawls(row.listed, row.failures, row.failed, row.changed),
-            now,
-            failure_limit,
-            is_named=row.id in named,
-        )
-        for row in connection.execute(_DUES)
-    }
-
-
-def _of_last_listing(column: Any) -> ScalarSelect[Any]:
-    return (
-        select(column)
-        .where(_Good.file_source_id == FileSource.id, _Good.outcome != CrawlOutcome.FAILED)
-        .order_by(_Good.id.desc())
-        .limit(1)
-        .correlate(FileSource)
-        .scalar_subquery()
-    )
-
-
-def _of_failures(column: Any) -> ScalarSelect[Any]:
-    return (
-        select(column)
-        .where(
-            SourceCrawlRow.file_source_id == FileSource.id,
-            SourceCrawlRow.id > func.coalesce(_of_last_listing(_Good.id), 0),
-            SourceCrawlRow.finish_time >= _CHANGED,
-        )
-        .correlate(FileSource)
-        .scalar_subquery()
-    )
-
-
-_DUES: Final = (
-    select(
-        FileSource,
-        _CHANGED.label("changed"),
-        _of_last_listing(_Good.start_time).label("listed"),
-        _of_failures(func.count()).label("failures"),
-        _of_failures(func.max(SourceCrawlRow.finish_time)).label("failed"),
-    )
-    .join(ResourceStateRow)
-    .where(ResourceStateRow.short_name != SourceState.REMOVED)
-    .order_by(FileSource.id)
-)

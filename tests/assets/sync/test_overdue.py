@@ -10,7 +10,7 @@ from dcc.databases.columns import utc_now
 from dcc.phases import Phase
 from dcc.sources.crawl_policy import Pause
 from dcc.tracker.register.file_sources import change_source
-from dcc.tracker.register.source_addresses import set_pause
+from dcc.tracker.register.source_schedules import set_pause
 from dcc_assets.graph import CENTRE_SILENT, CRAWL_OVERDUE, SUBMISSIONS_OVERDUE
 from dcc_assets.sessions import run_session
 from dcc_assets.sync import overdue

@@ -1,0 +1,230 @@
+"""Archives that their sources no longer list, and proposals to withdraw their data; a person decides each.
+
+A crawl proposes and never withdraws. An archive is proposed once for each time that it disappears, but not while
+another source hosts it; when a source lists it again, the proposal is closed. Functions that write expect the caller's
+write transaction.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, and_, exists, func, or_, select, update
+
+from dcc.databases.list_parameters import IDS, change_about
+from dcc.databases.transactions import insert_rows
+from dcc.outcomes import ZipKey
+from dcc.tracker.hostings.changed_archives import LOADED, is_loaded
+from dcc.tracker.models import (
+    Centre,
+    FileSource,
+    FileSourceHasZip,
+    ProposedWithdrawal,
+    ResourceStateRow,
+    XmlFile,
+    ZipAction,
+    ZipDownload,
+    ZipFile,
+    utc_now,
+)
+from dcc.tracker.register.column_texts import PERSON_LENGTH
+from dcc.tracker.register.source_addresses import SourceState
+from dcc.tracker.submission_rows import (
+    KEY,
+    object_of,
+    with_archives,
+    zip_key_of,
+)
+
+_REASON_LENGTH: Final = 255
+
+
+class ProposalState(StrEnum):
+    """The state of a proposal. `came_back`: a source lists the archive again."""
+
+    OPEN = "open"
+    ACCEPTED = "accepted"
+    TURNED_DOWN = "turned_down"
+    CAME_BACK = "came_back"
+
+
+@dataclass(frozen=True, slots=True)
+class WithdrawalProposal:
+    """A proposal to withdraw the data of an archive, which `source` has not listed since `since`.
+
+    `centre` is that of its name; `documents` were applied when it was proposed.
+    """
+
+    za_id: int
+    key: ZipKey
+    centre: str | None
+    source: int
+    since: datetime
+    documents: tuple[str, ...]
+    state: ProposalState
+    created: datetime
+    decided: datetime | None
+    decided_by: str | None
+    reason: str | None
+
+
+def hosted_elsewhere(hosting: Any) -> ColumnElement[bool]:
+    """Whether another source, not removed, lists the archive of a hosting now."""
+    other = FileSourceHasZip.__table__.alias("other_hosting")
+    return (
+        exists()
+        .where(other.c.za_id == hosting.za_id, other.c.gone_since.is_(None))
+        .where(other.c.file_source_id == FileSource.id, FileSource.state_id == ResourceStateRow.id)
+        .where(ResourceStateRow.short_name != SourceState.REMOVED)
+        .correlate(hosting.__table__)
+    )
+
+
+def propose_withdrawals(connection: Connection, source_id: int, now: datetime) -> list[ZipKey]:
+    """Propose withdrawals for all archives that a source no longer lists; returns the new proposals.
+
+    Call after a complete, believed listing. Archives that nobody hosts and that have applied documents are proposed,
+    unless that was decided since they disappeared.
+    """
+    of_any = FileSourceHasZip.__table__.alias("any_hosting")
+    known = exists().where(
+        ProposedWithdrawal.za_id == FileSourceHasZip.za_id,
+        or_(
+            ProposedWithdrawal.state == ProposalState.OPEN,
+            and_(
+                ProposedWithdrawal.created >= FileSourceHasZip.gone_since,
+                ProposedWithdrawal.state != ProposalState.CAME_BACK,
+            ),
+        ),
+    )
+    query = (
+        select(ZipAction.id, *KEY, FileSourceHasZip.gone_since, XmlFile.fname)
+        .select_from(FileSourceHasZip)
+        .join(ZipAction)
+        .join(ZipFile)
+        .join(of_any, of_any.c.za_id == ZipAction.id)
+        .join(ZipDownload, ZipDownload.zf_id == of_any.c.id)
+        .join(XmlFile)
+        .where(FileSourceHasZip.file_source_id == source_id, FileSourceHasZip.gone_since.is_not(None), LOADED)
+        .where(~hosted_elsewhere(FileSourceHasZip), ~known)
+        .distinct()
+        .order_by(ZipAction.id, XmlFile.fname)
+    )
+    found: dict[tuple[int, ZipKey, datetime | None], list[str]] = defaultdict(list)
+    for row in connection.execute(query):
+        found[row.id, zip_key_of(row), row.gone_since].append(row.fname)
+    proposal = {"file_source_id": source_id, "state": ProposalState.OPEN, "created": now}
+    rows = [
+        {"za_id": za_id, "since": since, "documents": json.dumps(documents)} | proposal
+        for (za_id, _, since), documents in found.items()
+    ]
+    insert_rows(connection, ProposedWithdrawal, rows)
+    return [key for _, key, _ in found]
+
+
+def close_returned(connection: Connection, now: datetime) -> None:
+    """Close the open proposals of archives that a source lists again."""
+    connection.execute(
+        update(ProposedWithdrawal)
+        .where(ProposedWithdrawal.state == ProposalState.OPEN, hosted_elsewhere(ProposedWithdrawal))
+        .values(state=ProposalState.CAME_BACK, decided=now)
+    )
+
+
+def decide_on_proposals(
+    connection: Connection, za_ids: Collection[int], state: ProposalState, *, author: str, reason: str
+) -> None:
+    """Record a person's decision on the open proposals of some submissions."""
+    by, why = author[:PERSON_LENGTH], reason[:_REASON_LENGTH]
+    values = {"state": state, "decided": utc_now(), "decided_by": by, "reason": why}
+    those = ProposedWithdrawal.za_id.in_(IDS), ProposedWithdrawal.state == ProposalState.OPEN
+    change_about(connection, update(ProposedWithdrawal).where(*those).values(values), za_ids)
+
+
+def list_proposals(
+    connection: Connection,
+    *,
+    states: Collection[ProposalState] = (ProposalState.OPEN,),
+    source: int | None = None,
+    centre: str | None = None,
+) -> list[WithdrawalProposal]:
+    """The proposals in some states, the oldest archive first; with `source` or `centre`, of that source, or of that
+    centre's archives.
+    """
+    proposed = select(ProposedWithdrawal, *KEY, Centre.short_name.label("centre"))
+    query = with_archives(proposed.join(ZipAction, ZipAction.id == ProposedWithdrawal.za_id))
+    query = query.where(ProposedWithdrawal.state.in_(states))
+    query = query.order_by(ZipFile.created, ZipFile.inc, ProposedWithdrawal.id)
+    if source is not None:
+        query = query.where(ProposedWithdrawal.file_source_id == source)
+    if centre is not None:
+        query = query.where(Centre.short_name == centre)
+    return [
+        object_of(
+            WithdrawalProposal,
+            row,
+            source=row.file_source_id,
+            documents=tuple(json.loads(row.documents)),
+            state=ProposalState(row.state),
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def count_open(connection: Connection) -> dict[str | None, int]:
+    """The number of open proposals, by the centre of the archive's name."""
+    counted = select(Centre.short_name, func.count()).select_from(ProposedWithdrawal).join(ZipAction)
+    query = with_archives(counted).where(ProposedWithdrawal.state == ProposalState.OPEN).group_by(Centre.short_name)
+    return {row[0]: row[1] for row in connection.execute(query)}
+
+
+@dataclass(frozen=True, slots=True)
+class MissingArchive:
+    """An archive that a file source listed before and does not now.
+
+    `believed`: it counts as gone; otherwise the next listing decides. `loaded`: documents of it stand. `elsewhere`:
+    another source hosts it. `proposal` is the state of the latest proposal to withdraw it, if there is any.
+    """
+
+    source: int
+    key: ZipKey
+    since: datetime
+    believed: bool
+    loaded: bool
+    elsewhere: bool
+    proposal: ProposalState | None
+
+
+def missing_archives(connection: Connection, source: int | None = None) -> list[MissingArchive]:
+    """What the file sources, or one of them, listed before and do not now; by source, the longest missing first."""
+    proposal = (
+        select(ProposedWithdrawal.state)
+        .where(ProposedWithdrawal.za_id == FileSourceHasZip.za_id)
+        .order_by(ProposedWithdrawal.id.desc())
+        .limit(1)
+        .correlate(FileSourceHasZip)
+        .scalar_subquery()
+    )
+    loaded, elsewhere = is_loaded(FileSourceHasZip.za_id), hosted_elsewhere(FileSourceHasZip)
+    since = func.coalesce(FileSourceHasZip.gone_since, FileSourceHasZip.missed_since)
+    believed = FileSourceHasZip.gone_since.is_not(None).label("believed")
+    facts = believed, loaded.label("loaded"), elsewhere.label("elsewhere"), proposal.label("state")
+    query = (
+        select(FileSourceHasZip.file_source_id.label("source"), *KEY, since.label("since"), *facts)
+        .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
+        .join(ZipFile)
+        .where(since.is_not(None))
+        .order_by(FileSourceHasZip.file_source_id, since, FileSourceHasZip.id)
+    )
+    if source is not None:
+        query = query.where(FileSourceHasZip.file_source_id == source)
+    return [
+        object_of(MissingArchive, row, proposal=row.state and ProposalState(row.state))
+        for row in connection.execute(query)
+    ]
