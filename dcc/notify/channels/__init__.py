@@ -1,1 +1,1 @@
-"""Channels: e-mail, webhook and log; and how session reports are sent."""
+"""Channels: e-mail, webhook and log."""

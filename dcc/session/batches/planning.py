@@ -1,25 +1,17 @@
-"""The archives of each batch, of one source, about half a minute's work; and what a worker leaves of each."""
+"""The batches of archives for workers: each of one source, about half a minute's work."""
 
 from __future__ import annotations
 
-import tarfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Annotated, Any, Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
-from pydantic import PlainSerializer, PlainValidator, TypeAdapter
+from pydantic import TypeAdapter
 
-from dcc.naming import MANIFEST_FORMATS, manifest_beside
-from dcc.outcomes import Problem, ZipKey
-from dcc.session.batches.exchange import unpack
-from dcc.sources.base import Validators
+from dcc.outcomes import ZipKey
 from dcc.sources.hosting import EarlierCopy, Hosting
-from dcc.store.staging import PREPARED_FILE, Origin
 from dcc.tracker.hostings.download_plan import PlannedZip
-from dcc.tracker.problems import problem_columns, problem_of
 
 T = TypeVar("T")
 
@@ -27,8 +19,6 @@ BATCH_SECONDS: Final = 30.0
 MAX_ARCHIVES: Final = 500
 MAX_BYTES: Final = 500_000_000
 
-ARCHIVE: Final = "archive.zip"
-_FOUND: Final = "found.json"
 
 _EACH_SECONDS: Final = 0.05
 """Seconds for an archive besides its bytes: to fetch it, open it, and leave it in the store."""
@@ -124,53 +114,3 @@ def together(works: Iterable[T], limit: int, *bounds: Bound[T]) -> Iterator[list
         group.append(work)
     if group:
         yield group
-
-
-def _row(problem: Problem) -> dict[str, Any]:
-    """A problem as in the tracker's logs, with its kind and place."""
-    place = {"kind": problem.kind, "line": problem.line, "col": problem.column, "severity": problem.severity.value}
-    return place | problem_columns(problem)
-
-
-_ProblemRow = Annotated[Problem, PlainSerializer(_row), PlainValidator(lambda row: problem_of(SimpleNamespace(**row)))]
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerFindings:
-    """A worker's findings: the copy that it fetched, its checksums, and the problems of each document by its name.
-
-    `published` is the MD5 published beside the copy, and `validators` the server's tag and time of it. `problems` is
-    None if the archive could not be opened. `is_sent`: it is not the one that the session has.
-    """
-
-    copy: Origin
-    published: str | None
-    md5: str
-    problems: Mapping[str, tuple[_ProblemRow, ...]] | None
-    validators: Validators | None = None
-    is_sent: bool = True
-
-
-_FINDINGS_TYPE: Final = TypeAdapter(WorkerFindings)
-
-
-def write_bundle(bundle: Path, archive: Path, contents: Path, findings: WorkerFindings) -> None:
-    """Put an archive, its manifest, the prepared files among its `contents`, and what was found into one file."""
-    found_file = bundle.parent / _FOUND
-    found_file.write_bytes(_FINDINGS_TYPE.dump_json(findings))
-    with tarfile.open(bundle, "w") as tar:
-        if findings.is_sent:
-            tar.add(archive, ARCHIVE)
-        tar.add(found_file, _FOUND)
-        for suffix in MANIFEST_FORMATS:
-            manifest = archive.with_name(manifest_beside(archive.name, suffix))
-            if manifest.exists():
-                tar.add(manifest, manifest_beside(ARCHIVE, suffix))
-        for part in sorted(contents.glob(f"{PREPARED_FILE}*")):
-            tar.add(part, part.name)
-
-
-def open_bundle(bundle: Path) -> WorkerFindings:
-    """Unpack a bundle into its folder. Raises OSError and ValueError for other files."""
-    unpack(bundle, bundle.parent)
-    return _FINDINGS_TYPE.validate_json((bundle.parent / _FOUND).read_bytes())

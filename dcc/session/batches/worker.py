@@ -20,8 +20,9 @@ from dcc.qc.judging.documents import signature_of
 from dcc.qc.reference import snapshots
 from dcc.runtime.log_context import logging_about
 from dcc.runtime.private_files import scratch_directory
+from dcc.session.batches.bundles import WorkerFindings, write_bundle
 from dcc.session.batches.exchange import WORKER_SCRATCH, WorkerBatch
-from dcc.session.batches.planning import BATCH_TYPE, BatchArchive, PlannedBatch, WorkerFindings, write_bundle
+from dcc.session.batches.planning import BATCH_TYPE, BatchArchive, PlannedBatch
 from dcc.session.connection_slots import ConnectionSlots, for_seconds
 from dcc.session.fetching.archive_transfer import Transfer, origin_of, receive
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup
