@@ -124,6 +124,15 @@ def test_an_animal_that_several_things_miss_is_counted_once(bare_dcc: Dcc, tmp_p
     assert told in bare_dcc("validate", of_one).stderr
 
 
+def test_animals_of_a_document_that_is_not_valid_are_told_apart_from_those_never_sent(
+    bare_dcc: Dcc, tmp_path: Path
+) -> None:
+    runs = put(tmp_path, "H.2013-10-31.2.impc.zip", submissions.archive(experiments("2013-10-31.2", animals=2)))
+    broken = put(tmp_path, NAME, specimens()[NAME].replace(b"gender=", b"sex="))
+    told = "They miss 2 animals: H-M000001, H-M000002. Some may be in the files that are not valid."
+    assert told in bare_dcc("validate", runs, broken, exit_code=1).stderr
+
+
 def test_a_copy_is_named_with_the_first(bare_dcc: Dcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     later = NAME.replace("2013-10-31", "2013-11-01")

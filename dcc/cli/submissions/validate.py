@@ -152,6 +152,8 @@ class _Counts:
         from dcc.rules.checking import JUDGED_TOGETHER, LEFT_TO_SESSIONS
 
         named = f" They miss {count_of(len(self.missing), 'animal')}: {self._missed}." if self.missing else ""
+        if self.missing and self.invalid:
+            named += " Some may be in the files that are not valid."
         rules, beyond = (", ".join(sorted(some)) for some in (LEFT_TO_SESSIONS, JUDGED_TOGETHER))
         return (
             f"Not checked, since it needs what was submitted before: {rules}, and {beyond} beyond these "
