@@ -140,9 +140,21 @@ class Coordinator:
         holding = partial(session.read, partial(replicas_with_copies, settings=settings))
         self._pools = ArchivePools(settings, setup, holding, in_processes=are_many)
         self._from_workers = from_workers
-        allowance, tell = DownloadSlots(settings.downloaders), self._events.put
-        given = settings, self._staging, allowance, tell, from_workers, session.connection_slots
-        sources = {number: SourceQueue(SourceDownloads(address, *given)) for number, address in addresses.items()}
+        slots = DownloadSlots(settings.downloaders)
+        sources = {
+            number: SourceQueue(
+                SourceDownloads(
+                    address,
+                    settings,
+                    self._staging,
+                    allowance=slots,
+                    tell=self._events.put,
+                    from_workers=from_workers,
+                    connection_slots=session.connection_slots,
+                )
+            )
+            for number, address in addresses.items()
+        }
         self._attempts = Attempts(sources, settings.retry_delay)
         self._unfinished: dict[int, Job] = {}
         self._transferring: dict[int, Job] = {}
@@ -173,7 +185,7 @@ class Coordinator:
         for job in jobs:
             self._unfinished[job.za_id] = job
             if job.downloaded:
-                self._keep(job)
+                self._store_archive(job)
             else:
                 self._plan_or_leave(job)
         while self._unfinished or self._batch:
@@ -209,7 +221,7 @@ class Coordinator:
     def _handle(self, event: CoordinatorEvent) -> None:
         match event:
             case TransferStarted():
-                self._started(event)
+                self._transfer_started(event)
             case TransferProgressed():
                 self._batch.change(ZipDownload, event.transfer.download_id, downloaded_size_bytes=event.received)
             case ChecksumPublished():
@@ -217,11 +229,11 @@ class Coordinator:
                 self._transferring[event.transfer.download_id].note_published(hosting, event.md5)
                 self._batch.published.append((hosting, event.md5))
             case TransferCompleted():
-                self._arrived(event)
+                self._transfer_completed(event)
             case TransferFailed():
-                self._failed(event)
+                self._transfer_failed(event)
             case TransferNotBegun():
-                self._not_begun(event)
+                self._transfer_not_begun(event)
             case partial():
                 event()
 
@@ -231,20 +243,20 @@ class Coordinator:
             return
         if job.download_id is not None and job.last_failure is not None:
             self._batch.propose(job.download_id, job.last_failure)
-            self._end_without(job)
+            self._end_without_archive(job)
         else:
-            self._leave(job)
+            self._leave_to_next_session(job)
 
-    def _end_without(self, job: Job) -> None:
+    def _end_without_archive(self, job: Job) -> None:
         """No attempt follows one without an archive: use staging's copy, or the result of an earlier attempt."""
         if job.staged is not None and not job.new_bad_copies:
             self._batch.staged.append(job)
             return
         self._add_reason_of_all_copies(job)
         self._batch.concluded.append(job.za_id)
-        self._finish(job)
+        self._end_submission(job)
 
-    def _started(self, event: TransferStarted) -> None:
+    def _transfer_started(self, event: TransferStarted) -> None:
         number = event.transfer.download_id
         job = self._transferring[number]
         job.attempts += 1
@@ -253,7 +265,7 @@ class Coordinator:
         self._batch.change(ZipDownload, number, request=now, received=now)
         self._batch.propose(number, DOWNLOADING, promote=False)
 
-    def _arrived(self, event: TransferCompleted) -> None:
+    def _transfer_completed(self, event: TransferCompleted) -> None:
         number, received = event.transfer.download_id, event.received
         job = self._transferring.pop(number)
         self._attempts.sources[event.transfer.hosting.source_id].note_arrival(received)
@@ -266,9 +278,9 @@ class Coordinator:
         job.fetched = AttemptOutcome.FINISHED if received.is_sent else AttemptOutcome.NOT_MODIFIED
         self._batch.end(number, job.fetched, received)
         self._batch.propose(number, EXTRACTING)
-        self._keep(job)
+        self._store_archive(job)
 
-    def _failed(self, event: TransferFailed) -> None:
+    def _transfer_failed(self, event: TransferFailed) -> None:
         number, hosting, error = event.transfer.download_id, event.transfer.hosting, event.error
         job = self._transferring.pop(number)
         self._attempts.sources[hosting.source_id].note_failure(event)
@@ -285,7 +297,7 @@ class Coordinator:
             # Larger archives have no room either: they are left to the next session.
             for large in self._attempts.take_large(hosting.size_bytes or 0):
                 large.staged = None
-                self._leave(large)
+                self._leave_to_next_session(large)
             # An earlier state stays: there is no room to extract the archive again either.
             job.staged = None
         is_planned = has_room and self._attempts.plan(job)
@@ -300,11 +312,11 @@ class Coordinator:
                 self._set_aside(job)
             case AfterFailure.STAYS if job.new_bad_copies:
                 # An untried copy may be good: the bad ones decide nothing yet.
-                self._finish(job)
+                self._end_submission(job)
             case AfterFailure.STAYS | AfterFailure.ENDS:
-                self._end_without(job)
+                self._end_without_archive(job)
 
-    def _not_begun(self, event: TransferNotBegun) -> None:
+    def _transfer_not_begun(self, event: TransferNotBegun) -> None:
         """The source was paused, or its window closed: another delivers the archive, or a later session."""
         number = event.transfer.download_id
         job = self._transferring.pop(number)
@@ -359,19 +371,19 @@ class Coordinator:
             if job.downloaded:
                 self._unchecked += 1
                 self._add_reason_of_all_copies(job)
-                self._finish(job)
+                self._end_submission(job)
             else:
-                self._end_without(job)
+                self._end_without_archive(job)
         yield from self.run(())
 
-    def _keep(self, job: Job) -> None:
+    def _store_archive(self, job: Job) -> None:
         """Put an archive into the store before it is checked: a bad one is removed from staging then."""
         self._unchecked += 1
         if job.may_be_damaged:
             # It may not be what arrived.
-            self._extract(job)
+            self._check_archive(job)
         else:
-            self._go_on_after(self._pools.keep(job, self._staging.archive(job.key)), self._kept, job)
+            self._go_on_after(self._pools.store(job, self._staging.archive(job.key)), self._archive_stored, job)
 
     def _go_on_after(self, step: Future[Any], go_on: Callable[[Job, Future[Any]], None], job: Job) -> None:
         def tell(done: Future[Any]) -> None:
@@ -380,31 +392,31 @@ class Coordinator:
 
         step.add_done_callback(tell)
 
-    def _kept(self, job: Job, done: Future[StoredCopies]) -> None:
+    def _archive_stored(self, job: Job, done: Future[StoredCopies]) -> None:
         try:
             self._batch.kept.append((job.download_id, done.result()))
         except Exception as error:
             with job.as_subject():
                 session_log.warning("%s is not in the archive store yet: %s", job.key, error)
-        self._extract(job)
+        self._check_archive(job)
 
-    def _extract(self, job: Job) -> None:
+    def _check_archive(self, job: Job) -> None:
         ready = None if self._from_workers is None else self._from_workers.ready(job.key)
         archive, contents = self._staging.archive(job.key), self._staging.contents(job.key)
-        self._go_on_after(self._pools.check(job, archive, contents, ready), self._extracted, job)
+        self._go_on_after(self._pools.check(job, archive, contents, ready), self._archive_checked, job)
 
-    def _extracted(self, job: Job, done: Future[CheckedArchive | UnopenedArchive]) -> None:
+    def _archive_checked(self, job: Job, done: Future[CheckedArchive | UnopenedArchive]) -> None:
         try:
             found = done.result()
         except Exception as error:
-            self._not_checked(job, error)
+            self._check_failed(job, error)
             return
         if isinstance(found, UnopenedArchive):
-            self._not_checked(job, found.error, found.md5)
+            self._check_failed(job, found.error, found.md5)
         else:
-            self._checked(job, found)
+            self._record_documents(job, found)
 
-    def _checked(self, job: Job, found: CheckedArchive) -> None:
+    def _record_documents(self, job: Job, found: CheckedArchive) -> None:
         self._note_md5(job, found.md5)
         logged = len(job.reasons)
         self._batch.checked.extend(job.take_documents(found))
@@ -412,12 +424,12 @@ class Coordinator:
             self._batch.problems.extend((job.download_id, reason) for reason in job.reasons[logged:])
         self._batch.extracted.append(job)
         self._batch.propose(job.download_id or 0, EXTRACTED)
-        self._finish(job)
+        self._end_submission(job)
 
-    def _not_checked(self, job: Job, error: Exception, md5: str | None = None) -> None:
+    def _check_failed(self, job: Job, error: Exception, md5: str | None = None) -> None:
         """Handle an archive that cannot be checked; `md5` is its checksum if that is the problem, else None."""
         if isinstance(error, CorruptArchiveError) and job.may_be_damaged:
-            self._give_back(job, error)
+            self._replan_damaged(job, error)
             return
         number = job.download_id or 0
         self._log_reason(job, error)
@@ -430,7 +442,7 @@ class Coordinator:
             self._note_bad(job, md5, CopyFault.DAMAGED)
             if self._attempts.plan(job):
                 self._batch.propose(number, NOT_EXTRACTED, promote=False)
-                self._drop(job, NOT_EXTRACTED)
+                self._discard_bad_archive(job, NOT_EXTRACTED)
                 return
             if job.attempts:
                 job.last_failure = NOT_EXTRACTED
@@ -441,14 +453,14 @@ class Coordinator:
             self._batch.propose(number, NOT_EXTRACTED)
         else:
             self.not_checked += 1
-        self._finish(job)
+        self._end_submission(job)
 
     def _note_md5(self, job: Job, md5: str) -> None:
         if job.md5 != md5:
             job.md5 = md5
             self._batch.note_archive(job)
 
-    def _give_back(self, job: Job, error: CorruptArchiveError) -> None:
+    def _replan_damaged(self, job: Job, error: CorruptArchiveError) -> None:
         """A damaged archive from staging that may have been intact on arrival: a new job fetches it again."""
         with job.as_subject():
             session_log.warning(
@@ -462,11 +474,11 @@ class Coordinator:
     def _fetch_again(self, job: Job) -> None:
         """An archive joined from two attempts is bad: fetch it in one piece before blaming the centre."""
         self._batch.propose(job.download_id or 0, PIECED_TOGETHER, promote=False)
-        self._drop(job, NOT_DOWNLOADED)
+        self._discard_bad_archive(job, NOT_DOWNLOADED)
         job.try_again_first()
         self._plan_or_leave(job)
 
-    def _drop(self, job: Job, failure: State) -> None:
+    def _discard_bad_archive(self, job: Job, failure: State) -> None:
         """Discard a bad archive; another attempt follows."""
         self._unchecked -= 1
         job.last_failure = failure
@@ -506,7 +518,7 @@ class Coordinator:
         if job.download_id is not None:
             self._batch.problems.append((job.download_id, problem))
 
-    def _finish(self, job: Job) -> None:
+    def _end_submission(self, job: Job) -> None:
         """End the job in this session; its outcome is yielded with the next commit."""
         del self._unfinished[job.za_id]
         if job.downloaded:
@@ -516,7 +528,8 @@ class Coordinator:
             self.not_downloaded += 1
         self._batch.finished.append(job)
 
-    def _leave(self, job: Job) -> None:
+    def _leave_to_next_session(self, job: Job) -> None:
+        """Begin no attempt in this session: staging's copy is used, or the submission keeps waiting."""
         if job.staged is not None:
             self._batch.staged.append(job)
             return
@@ -563,7 +576,7 @@ class Coordinator:
             # No source delivered the archive.
             job.take_from_staging(staged)
             job.fetched = AttemptOutcome.NOT_MODIFIED
-            self._keep(job)
+            self._store_archive(job)
         return deque(batch.finished), written.states
 
 

@@ -443,7 +443,7 @@ class Attempts:
             source.downloads.join(max(deadline - time.monotonic(), 0))
 
 
-_KEPT_AT_ONCE: Final = 4
+_STORED_AT_ONCE: Final = 4
 
 
 class ArchivePools:
@@ -455,7 +455,7 @@ class ArchivePools:
         # A package that cannot be loaded ends the session, rather than each of its archives.
         all_converters()
         self._store = ArchiveStore(settings, holding)
-        self._keeping = ThreadPoolExecutor(_KEPT_AT_ONCE, thread_name_prefix="keep")
+        self._storing = ThreadPoolExecutor(_STORED_AT_ONCE, thread_name_prefix="store")
         self._processes: WorkerProcesses | None = None
         if in_processes:
             number = min(settings.workers, os.cpu_count() or 1)
@@ -464,10 +464,10 @@ class ArchivePools:
             self._checker = ArchiveChecker(setup)
             self._checking = ThreadPoolExecutor(settings.workers, thread_name_prefix="check")
 
-    def keep(self, job: Job, archive: Path) -> Future[StoredCopies]:
+    def store(self, job: Job, archive: Path) -> Future[StoredCopies]:
         """Put a complete archive into the store; it must stay where it is until that is done."""
         with job.as_subject():
-            return self._keeping.submit(with_log_context(self._store.put), archive)
+            return self._storing.submit(with_log_context(self._store.put), archive)
 
     def check(
         self, job: Job, archive: Path, target: Path, ready: EarlierResults | None
@@ -481,7 +481,7 @@ class ArchivePools:
 
     def stop(self) -> None:
         """Begin no more. Running threads finish theirs, within the time limits of the replicas."""
-        self._keeping.shutdown(wait=False, cancel_futures=True)
+        self._storing.shutdown(wait=False, cancel_futures=True)
         self._store.close()
         if self._processes is not None:
             self._processes.stop()
