@@ -38,7 +38,7 @@ from dcc.outcomes import AttemptOutcome, Problem, ZipOutcome
 from dcc.phases import Phase, Status
 from dcc.runtime.log_context import logging_about, progress_log
 from dcc.session.archives.jobs import ArchivePools, Attempts, Job, SourceQueue
-from dcc.session.archives.recording import Batch, BatchResult
+from dcc.session.archives.unwritten_results import UnwrittenResults, WrittenResults
 from dcc.session.batches.results import SessionWorkerResults
 from dcc.session.fetching.downloads import (
     ChecksumPublished,
@@ -159,7 +159,7 @@ class Coordinator:
         self._unfinished: dict[int, Job] = {}
         self._transferring: dict[int, Job] = {}
         self._unchecked = 0
-        self._batch = Batch()
+        self._unwritten = UnwrittenResults()
         self._committed = 0.0
         self._asked = time.monotonic()
 
@@ -188,13 +188,13 @@ class Coordinator:
                 self._store_archive(job)
             else:
                 self._plan_or_leave(job)
-        while self._unfinished or self._batch:
+        while self._unfinished or self._unwritten:
             self._session.check()
             for job in self._attempts.take_stranded():
                 self._plan_or_leave(job)
             # Not many more downloads begin than arrived archives are checked.
-            self._batch.downloads.extend(self._attempts.take(lambda: self._unchecked < _MAX_UNCHECKED))
-            if self._batch and (not self._unfinished or self._until_commit() <= 0):
+            self._unwritten.downloads.extend(self._attempts.take(lambda: self._unchecked < _MAX_UNCHECKED))
+            if self._unwritten and (not self._unfinished or self._until_commit() <= 0):
                 yield from self._commit()
             else:
                 self._handle_events()
@@ -204,7 +204,7 @@ class Coordinator:
 
     def _handle_events(self) -> None:
         """Wait for an event, until the next due action at most; handle it and all others that have arrived."""
-        wait = self._until_commit() if self._batch else _IDLE_SECONDS
+        wait = self._until_commit() if self._unwritten else _IDLE_SECONDS
         delay = self._attempts.seconds_left()
         if delay is not None:
             wait = min(wait, delay)
@@ -223,11 +223,11 @@ class Coordinator:
             case TransferStarted():
                 self._transfer_started(event)
             case TransferProgressed():
-                self._batch.change(ZipDownload, event.transfer.download_id, downloaded_size_bytes=event.received)
+                self._unwritten.change(ZipDownload, event.transfer.download_id, downloaded_size_bytes=event.received)
             case ChecksumPublished():
                 hosting = event.transfer.hosting
                 self._transferring[event.transfer.download_id].note_published(hosting, event.md5)
-                self._batch.published.append((hosting, event.md5))
+                self._unwritten.published.append((hosting, event.md5))
             case TransferCompleted():
                 self._transfer_completed(event)
             case TransferFailed():
@@ -242,7 +242,7 @@ class Coordinator:
         if self._attempts.plan(job):
             return
         if job.download_id is not None and job.last_failure is not None:
-            self._batch.propose(job.download_id, job.last_failure)
+            self._unwritten.propose(job.download_id, job.last_failure)
             self._end_without_archive(job)
         else:
             self._leave_to_next_session(job)
@@ -250,10 +250,10 @@ class Coordinator:
     def _end_without_archive(self, job: Job) -> None:
         """No attempt follows one without an archive: use staging's copy, or the result of an earlier attempt."""
         if job.staged is not None and not job.new_bad_copies:
-            self._batch.staged.append(job)
+            self._unwritten.staged.append(job)
             return
         self._add_reason_of_all_copies(job)
-        self._batch.concluded.append(job.za_id)
+        self._unwritten.without_further_attempt.append(job.za_id)
         self._end_submission(job)
 
     def _transfer_started(self, event: TransferStarted) -> None:
@@ -262,8 +262,8 @@ class Coordinator:
         job.attempts += 1
         job.began = time.monotonic()
         now = utc_now()
-        self._batch.change(ZipDownload, number, request=now, received=now)
-        self._batch.propose(number, DOWNLOADING, promote=False)
+        self._unwritten.change(ZipDownload, number, request=now, received=now)
+        self._unwritten.propose(number, DOWNLOADING, promote=False)
 
     def _transfer_completed(self, event: TransferCompleted) -> None:
         number, received = event.transfer.download_id, event.received
@@ -273,11 +273,12 @@ class Coordinator:
         job.size_bytes, job.md5 = received.size_bytes, received.md5
         job.transfer_seconds = received.seconds if received.is_sent else None
         job.resumed = received.resumed and received.md5 is None
-        self._batch.note_archive(job)
-        self._batch.change(ZipDownload, number, downloaded_size_bytes=received.size_bytes if received.is_sent else 0)
+        self._unwritten.note_archive(job)
+        sent_bytes = received.size_bytes if received.is_sent else 0
+        self._unwritten.change(ZipDownload, number, downloaded_size_bytes=sent_bytes)
         job.fetched = AttemptOutcome.FINISHED if received.is_sent else AttemptOutcome.NOT_MODIFIED
-        self._batch.end(number, job.fetched, received)
-        self._batch.propose(number, EXTRACTING)
+        self._unwritten.end(number, job.fetched, received)
+        self._unwritten.propose(number, EXTRACTING)
         self._store_archive(job)
 
     def _transfer_failed(self, event: TransferFailed) -> None:
@@ -291,7 +292,7 @@ class Coordinator:
         # An interrupted attempt may be continued only if the file is still as listed.
         is_other = isinstance(error, FileChangedError | SizeMismatchError | ChecksumMismatchError)
         job.fetched = AttemptOutcome.ABORTED if event.begun and not is_other else AttemptOutcome.FAILED
-        self._batch.end(number, job.fetched)
+        self._unwritten.end(number, job.fetched)
         has_room = not isinstance(error, DiskFullError)
         if not has_room:
             # Larger archives have no room either: they are left to the next session.
@@ -306,7 +307,7 @@ class Coordinator:
         if following is AfterFailure.SET_ASIDE and job.last_failure == WRONG_CHECKSUM:
             self._set_aside(job)
             return
-        self._batch.propose(number, job.last_failure, promote=following is AfterFailure.ENDS)
+        self._unwritten.propose(number, job.last_failure, promote=following is AfterFailure.ENDS)
         match following:
             case AfterFailure.SET_ASIDE:
                 self._set_aside(job)
@@ -321,8 +322,8 @@ class Coordinator:
         number = event.transfer.download_id
         job = self._transferring.pop(number)
         self._attempts.sources[event.transfer.hosting.source_id].note_not_begun()
-        self._batch.end(number, AttemptOutcome.CANCELLED)
-        self._batch.propose(number, NOT_FETCHED, promote=False)
+        self._unwritten.end(number, AttemptOutcome.CANCELLED)
+        self._unwritten.propose(number, NOT_FETCHED, promote=False)
         job.forget_attempt()
         self._plan_or_leave(job)
 
@@ -332,8 +333,8 @@ class Coordinator:
         if job.downloaded:
             self._unchecked -= 1
         # Its reasons are recorded at its end: if this session dies before, they must not be recorded twice.
-        problems = [problem for problem in self._batch.problems if problem[0] == job.download_id]
-        self._batch.problems[:] = [problem for problem in self._batch.problems if problem[0] != job.download_id]
+        problems = [problem for problem in self._unwritten.problems if problem[0] == job.download_id]
+        self._unwritten.problems[:] = [problem for problem in self._unwritten.problems if problem[0] != job.download_id]
         self._reasons_kept[job.za_id] = problems
         self.changed.append(job)
 
@@ -360,14 +361,14 @@ class Coordinator:
     def _note_bad(self, job: Job, md5: str, fault: CopyFault) -> None:
         source = self._attempts.sources.get(job.source_id or 0)
         certain = source is not None and source.address.protocol not in _UNCHECKED_PROTOCOLS
-        self._batch.bad_copies.extend(job.note_bad(md5, fault, certain=certain))
+        self._unwritten.bad_copies.extend(job.note_bad(md5, fault, certain=certain))
 
     def fail(self, jobs: Iterable[Job]) -> Iterator[ZipOutcome]:
         """End the jobs of `changed` with the failure of their last attempt; yields their outcomes."""
         for job in jobs:
             self._unfinished[job.za_id] = job
-            self._batch.problems.extend(self._reasons_kept.pop(job.za_id, ()))
-            self._batch.propose(job.download_id or 0, job.last_failure or NOT_DOWNLOADED)
+            self._unwritten.problems.extend(self._reasons_kept.pop(job.za_id, ()))
+            self._unwritten.propose(job.download_id or 0, job.last_failure or NOT_DOWNLOADED)
             if job.downloaded:
                 self._unchecked += 1
                 self._add_reason_of_all_copies(job)
@@ -394,7 +395,7 @@ class Coordinator:
 
     def _archive_stored(self, job: Job, done: Future[StoredCopies]) -> None:
         try:
-            self._batch.kept.append((job.download_id, done.result()))
+            self._unwritten.stored.append((job.download_id, done.result()))
         except Exception as error:
             with job.as_subject():
                 session_log.warning("%s is not in the archive store yet: %s", job.key, error)
@@ -419,11 +420,11 @@ class Coordinator:
     def _record_documents(self, job: Job, found: CheckedArchive) -> None:
         self._note_md5(job, found.md5)
         logged = len(job.reasons)
-        self._batch.checked.extend(job.take_documents(found))
+        self._unwritten.checked.extend(job.take_documents(found))
         if not job.known_documents and job.download_id is not None:
-            self._batch.problems.extend((job.download_id, reason) for reason in job.reasons[logged:])
-        self._batch.extracted.append(job)
-        self._batch.propose(job.download_id or 0, EXTRACTED)
+            self._unwritten.problems.extend((job.download_id, reason) for reason in job.reasons[logged:])
+        self._unwritten.extracted.append(job)
+        self._unwritten.propose(job.download_id or 0, EXTRACTED)
         self._end_submission(job)
 
     def _check_failed(self, job: Job, error: Exception, md5: str | None = None) -> None:
@@ -441,7 +442,7 @@ class Coordinator:
         if isinstance(error, CorruptArchiveError) and md5 is not None:
             self._note_bad(job, md5, CopyFault.DAMAGED)
             if self._attempts.plan(job):
-                self._batch.propose(number, NOT_EXTRACTED, promote=False)
+                self._unwritten.propose(number, NOT_EXTRACTED, promote=False)
                 self._discard_bad_archive(job, NOT_EXTRACTED)
                 return
             if job.attempts:
@@ -450,7 +451,7 @@ class Coordinator:
                 return
             self._add_reason_of_all_copies(job)
         if isinstance(error, ArchiveError):
-            self._batch.propose(number, NOT_EXTRACTED)
+            self._unwritten.propose(number, NOT_EXTRACTED)
         else:
             self.not_checked += 1
         self._end_submission(job)
@@ -458,7 +459,7 @@ class Coordinator:
     def _note_md5(self, job: Job, md5: str) -> None:
         if job.md5 != md5:
             job.md5 = md5
-            self._batch.note_archive(job)
+            self._unwritten.note_archive(job)
 
     def _replan_damaged(self, job: Job, error: CorruptArchiveError) -> None:
         """A damaged archive from staging that may have been intact on arrival: a new job fetches it again."""
@@ -473,7 +474,7 @@ class Coordinator:
 
     def _fetch_again(self, job: Job) -> None:
         """An archive joined from two attempts is bad: fetch it in one piece before blaming the centre."""
-        self._batch.propose(job.download_id or 0, PIECED_TOGETHER, promote=False)
+        self._unwritten.propose(job.download_id or 0, PIECED_TOGETHER, promote=False)
         self._discard_bad_archive(job, NOT_DOWNLOADED)
         job.try_again_first()
         self._plan_or_leave(job)
@@ -499,7 +500,7 @@ class Coordinator:
         reason = message(template, archive=str(job.key), count=len(job.new_bad_copies), copies=copies)
         problem = Problem(job.reasons[-1].kind, reason, code=job.reasons[-1].code)
         job.reasons.append(problem)
-        self._batch.problems.append((job.download_id, problem))
+        self._unwritten.problems.append((job.download_id, problem))
 
     def _log_reason(self, job: Job, error: Exception) -> None:
         if not isinstance(error, DccError):
@@ -516,7 +517,7 @@ class Coordinator:
         problem = Problem.of(error)
         job.reasons.append(problem)
         if job.download_id is not None:
-            self._batch.problems.append((job.download_id, problem))
+            self._unwritten.problems.append((job.download_id, problem))
 
     def _end_submission(self, job: Job) -> None:
         """End the job in this session; its outcome is yielded with the next commit."""
@@ -526,22 +527,22 @@ class Coordinator:
         elif job.failed_hostings or job.last_failure not in _NOT_OF_SOURCE:
             # Else the centre corrects the copies or their checksums: nothing kept the session from fetching one.
             self.not_downloaded += 1
-        self._batch.finished.append(job)
+        self._unwritten.finished.append(job)
 
     def _leave_to_next_session(self, job: Job) -> None:
         """Begin no attempt in this session: staging's copy is used, or the submission keeps waiting."""
         if job.staged is not None:
-            self._batch.staged.append(job)
+            self._unwritten.staged.append(job)
             return
         del self._unfinished[job.za_id]
         if self._attempts.are_paused(job.hostings):
             self.left_to_pauses += 1
         else:
             self.not_downloaded += 1
-        self._batch.concluded.append(job.za_id)
+        self._unwritten.without_further_attempt.append(job.za_id)
 
     def _commit(self) -> Iterator[ZipOutcome]:
-        finished, states = self._write_batch()
+        finished, states = self._write_results()
         while finished:
             # Yielded jobs are released at once: there may be thousands more.
             job = finished.popleft()
@@ -550,34 +551,34 @@ class Coordinator:
             _log_outcome(job, outcome)
             yield outcome
 
-    def _write_batch(self) -> tuple[deque[Job], dict[int, State]]:
+    def _write_results(self) -> tuple[deque[Job], dict[int, State]]:
         """Write all results, and begin the requested attempts; returns the ended jobs, with their states."""
-        batch, self._batch = self._batch, Batch()
+        results, self._unwritten = self._unwritten, UnwrittenResults()
         asks = time.monotonic() - self._asked > _ASKING_SECONDS
 
-        def write(connection: Connection) -> BatchResult:
+        def write(connection: Connection) -> WrittenResults:
             if asks:
                 self._attempts.put_first(set(urgent_keys(connection)))
                 self._attempts.pause(paused_sources(connection))
                 self._asked = time.monotonic()
-            return batch.write(connection, self._session.id)
+            return results.write(connection, self._session.id)
 
         written = self._session.write(write)
         self._committed = time.monotonic()
-        for job, numbers in zip(batch.extracted, written.document_ids, strict=True):
+        for job, numbers in zip(results.extracted, written.document_ids, strict=True):
             for document, number in zip(job.documents, numbers, strict=True):
                 document.row_id = number
-        for (job, hosting), number in zip(batch.downloads, written.download_ids, strict=True):
+        for (job, hosting), number in zip(results.downloads, written.download_ids, strict=True):
             job.begin_attempt(number, hosting)
             self._transferring[number] = job
             transfer = job.transfer(number, hosting, written.earlier.get(hosting.id))
             self._attempts.sources[hosting.source_id].downloads.put(transfer)
-        for job, staged in zip(batch.staged, written.staged, strict=True):
+        for job, staged in zip(results.staged, written.staged, strict=True):
             # No source delivered the archive.
             job.take_from_staging(staged)
             job.fetched = AttemptOutcome.NOT_MODIFIED
             self._store_archive(job)
-        return deque(batch.finished), written.states
+        return deque(results.finished), written.states
 
 
 _UNCHECKED_PROTOCOLS = {SourceProtocol.FTP, SourceProtocol.HTTP}

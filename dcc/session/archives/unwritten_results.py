@@ -1,7 +1,7 @@
 """Results of submissions since the last commit, written to the tracker in one transaction.
 
-A `Batch` collects results in memory and is written as a whole. So a failed write can be repeated from the start, and
-many submissions at once need few statements.
+They are collected in memory and written as a whole. So a failed write can be repeated from the start, and many
+submissions at once need few statements.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _COUNT_RETRY: Final = (
 
 
 @dataclass
-class BatchResult:
-    """The result of writing a batch: ids of new downloads, earlier attempts by hosting, and states of submissions."""
+class WrittenResults:
+    """The result of writing: ids of new downloads, earlier attempts by hosting, and states of submissions."""
 
     download_ids: list[int]
     earlier: dict[int, EarlierCopy]
@@ -53,12 +53,12 @@ class BatchResult:
 
 
 @dataclass
-class Batch:
+class UnwrittenResults:
     """Results to be written together. All times are in UTC.
 
-    `changes` are the new values of columns, by row. `concluded`: the submissions without a further attempt whose last
-    one had no bytes. `staged`: the jobs that use the copy in staging. `kept`: what the
-    archive store received from which attempt. `arrived`: archives whose size is known by now.
+    `changes` are the new values of columns, by row. `without_further_attempt`: the submissions whose last attempt
+    had no bytes. `staged`: the jobs that use the copy in staging. `stored`: what the archive store received from which
+    attempt. `arrived`: archives whose size is known by now.
     """
 
     proposals: dict[int, Proposal] = field(default_factory=dict)
@@ -69,14 +69,14 @@ class Batch:
     downloads: list[tuple[Job, Hosting]] = field(default_factory=list)
     bad_copies: list[NewBadCopy] = field(default_factory=list)
     published: list[tuple[Hosting, str]] = field(default_factory=list)
-    concluded: list[int] = field(default_factory=list)
+    without_further_attempt: list[int] = field(default_factory=list)
     staged: list[Job] = field(default_factory=list)
-    kept: list[tuple[int | None, StoredCopies]] = field(default_factory=list)
+    stored: list[tuple[int | None, StoredCopies]] = field(default_factory=list)
     finished: list[Job] = field(default_factory=list)
     arrived: list[ArrivedArchive] = field(default_factory=list)
 
     def propose(self, number: int, state: State, *, promote: bool = True) -> None:
-        """Propose a state for a download; a later proposal for the same one replaces an earlier one in the batch."""
+        """Propose a state for a download; a later proposal for the same one replaces an earlier one."""
         self.proposals[number] = Proposal(Subject.ZIP_DOWNLOAD, number, state, promote)
 
     def change(self, model: type[ZipDownload | ZipFile], number: int, **values: object) -> None:
@@ -107,7 +107,7 @@ class Batch:
     def __bool__(self) -> bool:
         return any(vars(self).values())
 
-    def write(self, connection: Connection, session_id: int) -> BatchResult:
+    def write(self, connection: Connection, session_id: int) -> WrittenResults:
         """Write everything for a session, in the caller's transaction. Changes nothing in memory."""
         progress.report(connection, list(self.proposals.values()))
         note_arrived(connection, session_id, self.arrived)
@@ -123,10 +123,10 @@ class Batch:
         )
         record_bad_copies(connection, self.bad_copies)
         record_published(connection, self.published)
-        record_stored_archives(connection, self.kept)
-        if self.concluded:
-            progress.conclude(connection, self.concluded)
-        return BatchResult(
+        record_stored_archives(connection, self.stored)
+        if self.without_further_attempt:
+            progress.conclude(connection, self.without_further_attempt)
+        return WrittenResults(
             self._add_downloads(connection, session_id),
             earlier_copies(connection, [hosting.id for _, hosting in self.downloads]),
             document_ids,
