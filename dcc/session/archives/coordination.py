@@ -13,9 +13,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
 from sqlalchemy import Connection
 
@@ -66,6 +67,7 @@ from dcc.tracker.stored_archives import replicas_with_copies
 
 log = logging.getLogger(__name__)
 session_log = progress_log(__name__)
+T = TypeVar("T")
 
 _COMMIT_SECONDS, _IDLE_SECONDS, _GATHER_SECONDS = 0.2, 0.5, 0.005
 _MAX_UNCHECKED = 256
@@ -79,8 +81,23 @@ _NOT_OF_SOURCE = (WRONG_CHECKSUM, NOT_FETCHED)
 PIECED_TOGETHER = State(Phase.UNZIP, Status.CANCELLED)
 
 
-CoordinatorEvent = DownloadMessage | partial[None]
-"""What a source's thread tells, or what to do about a step of an archive that has ended."""
+@dataclass(frozen=True, slots=True)
+class StoringEnded:
+    """A job's archive was put into the store, or that failed."""
+
+    job: Job
+    done: Future[StoredCopies]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckEnded:
+    """A job's archive was opened and its documents validated, or that failed."""
+
+    job: Job
+    done: Future[CheckedArchive | UnopenedArchive]
+
+
+CoordinatorEvent = DownloadMessage | StoringEnded | CheckEnded
 
 
 class AfterFailure(Enum):
@@ -234,8 +251,10 @@ class Coordinator:
                 self._transfer_failed(event)
             case TransferNotBegun():
                 self._transfer_not_begun(event)
-            case partial():
-                event()
+            case StoringEnded():
+                self._storing_ended(event.job, event.done)
+            case CheckEnded():
+                self._check_ended(event.job, event.done)
 
     def _plan_or_leave(self, job: Job) -> None:
         """Queue the job for its next attempt; if there is none, the result of the last one stands."""
@@ -384,16 +403,18 @@ class Coordinator:
             # It may not be what arrived.
             self._check_archive(job)
         else:
-            self._go_on_after(self._pools.store(job, self._staging.archive(job.key)), self._archive_stored, job)
+            self._tell_when_done(self._pools.store(job, self._staging.archive(job.key)), StoringEnded, job)
 
-    def _go_on_after(self, step: Future[Any], go_on: Callable[[Job, Future[Any]], None], job: Job) -> None:
-        def tell(done: Future[Any]) -> None:
+    def _tell_when_done(
+        self, step: Future[T], event: Callable[[Job, Future[T]], StoringEnded | CheckEnded], job: Job
+    ) -> None:
+        def tell(done: Future[T]) -> None:
             if not done.cancelled():
-                self._events.put(partial(go_on, job, done))
+                self._events.put(event(job, done))
 
         step.add_done_callback(tell)
 
-    def _archive_stored(self, job: Job, done: Future[StoredCopies]) -> None:
+    def _storing_ended(self, job: Job, done: Future[StoredCopies]) -> None:
         try:
             self._unwritten.stored.append((job.download_id, done.result()))
         except Exception as error:
@@ -404,9 +425,9 @@ class Coordinator:
     def _check_archive(self, job: Job) -> None:
         ready = None if self._from_workers is None else self._from_workers.ready(job.key)
         archive, contents = self._staging.archive(job.key), self._staging.contents(job.key)
-        self._go_on_after(self._pools.check(job, archive, contents, ready), self._archive_checked, job)
+        self._tell_when_done(self._pools.check(job, archive, contents, ready), CheckEnded, job)
 
-    def _archive_checked(self, job: Job, done: Future[CheckedArchive | UnopenedArchive]) -> None:
+    def _check_ended(self, job: Job, done: Future[CheckedArchive | UnopenedArchive]) -> None:
         try:
             found = done.result()
         except Exception as error:
