@@ -203,7 +203,7 @@ class TestSourceThreads:
         ends = sources.ends(5)
         assert {end.transfer for end in ends if isinstance(end, TransferCompleted)} == set(transfers[:2])
         broken = sorted(
-            (end for end in ends if isinstance(end, TransferFailed)), key=lambda end: end.transfer.download_id
+            (end for end in ends if isinstance(end, TransferFailed)), key=lambda end: end.transfer.attempt_id
         )
         assert broken == [TransferFailed(transfer, reason) for transfer in transfers[2:]]
         assert sources.most == {1: 2}

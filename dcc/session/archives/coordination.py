@@ -240,10 +240,10 @@ class Coordinator:
             case TransferStarted():
                 self._transfer_started(event)
             case TransferProgressed():
-                self._unwritten.change(ZipDownload, event.transfer.download_id, downloaded_size_bytes=event.received)
+                self._unwritten.change(ZipDownload, event.transfer.attempt_id, downloaded_size_bytes=event.received)
             case ChecksumPublished():
                 hosting = event.transfer.hosting
-                self._transferring[event.transfer.download_id].note_published(hosting, event.md5)
+                self._transferring[event.transfer.attempt_id].note_published(hosting, event.md5)
                 self._unwritten.published.append((hosting, event.md5))
             case TransferCompleted():
                 self._transfer_completed(event)
@@ -276,7 +276,7 @@ class Coordinator:
         self._end_submission(job)
 
     def _transfer_started(self, event: TransferStarted) -> None:
-        number = event.transfer.download_id
+        number = event.transfer.attempt_id
         job = self._transferring[number]
         job.attempts += 1
         job.began = time.monotonic()
@@ -285,7 +285,7 @@ class Coordinator:
         self._unwritten.propose(number, DOWNLOADING, promote=False)
 
     def _transfer_completed(self, event: TransferCompleted) -> None:
-        number, received = event.transfer.download_id, event.received
+        number, received = event.transfer.attempt_id, event.received
         job = self._transferring.pop(number)
         self._attempts.sources[event.transfer.hosting.source_id].note_arrival(received)
         job.downloaded = True
@@ -301,7 +301,7 @@ class Coordinator:
         self._store_archive(job)
 
     def _transfer_failed(self, event: TransferFailed) -> None:
-        number, hosting, error = event.transfer.download_id, event.transfer.hosting, event.error
+        number, hosting, error = event.transfer.attempt_id, event.transfer.hosting, event.error
         job = self._transferring.pop(number)
         self._attempts.sources[hosting.source_id].note_failure(event)
         self._log_reason(job, error)
@@ -338,7 +338,7 @@ class Coordinator:
 
     def _transfer_not_begun(self, event: TransferNotBegun) -> None:
         """The source was paused, or its window closed: another delivers the archive, or a later session."""
-        number = event.transfer.download_id
+        number = event.transfer.attempt_id
         job = self._transferring.pop(number)
         self._attempts.sources[event.transfer.hosting.source_id].note_not_begun()
         self._unwritten.end(number, AttemptOutcome.CANCELLED)
@@ -387,7 +387,7 @@ class Coordinator:
         for job in jobs:
             self._unfinished[job.za_id] = job
             self._unwritten.problems.extend(self._reasons_kept.pop(job.za_id, ()))
-            self._unwritten.propose(job.download_id or 0, job.last_failure or NOT_DOWNLOADED)
+            self._unwritten.propose(job.attempt_id, job.last_failure or NOT_DOWNLOADED)
             if job.downloaded:
                 self._unchecked += 1
                 self._add_reason_of_all_copies(job)
@@ -441,11 +441,11 @@ class Coordinator:
     def _record_documents(self, job: Job, found: CheckedArchive) -> None:
         self._note_md5(job, found.md5)
         logged = len(job.reasons)
-        self._unwritten.checked.extend(job.take_documents(found))
+        self._unwritten.checked.update(job.take_documents(found))
         if not job.known_documents and job.download_id is not None:
             self._unwritten.problems.extend((job.download_id, reason) for reason in job.reasons[logged:])
         self._unwritten.extracted.append(job)
-        self._unwritten.propose(job.download_id or 0, EXTRACTED)
+        self._unwritten.propose(job.attempt_id, EXTRACTED)
         self._end_submission(job)
 
     def _check_failed(self, job: Job, error: Exception, md5: str | None = None) -> None:
@@ -453,7 +453,7 @@ class Coordinator:
         if isinstance(error, CorruptArchiveError) and job.may_be_damaged:
             self._replan_damaged(job, error)
             return
-        number = job.download_id or 0
+        number = job.attempt_id
         self._log_reason(job, error)
         if isinstance(error, CorruptArchiveError) and job.resumed:
             self._fetch_again(job)
@@ -495,7 +495,7 @@ class Coordinator:
 
     def _fetch_again(self, job: Job) -> None:
         """An archive joined from two attempts is bad: fetch it in one piece before blaming the centre."""
-        self._unwritten.propose(job.download_id or 0, PIECED_TOGETHER, promote=False)
+        self._unwritten.propose(job.attempt_id, PIECED_TOGETHER, promote=False)
         self._discard_bad_archive(job, NOT_DOWNLOADED)
         job.try_again_first()
         self._plan_or_leave(job)

@@ -21,7 +21,7 @@ from typing import Final
 
 from dcc.archives.extraction import ignored_problem
 from dcc.converters.conversion import all_converters
-from dcc.errors import ChecksumMismatchError, SourceError
+from dcc.errors import ChecksumMismatchError, InternalFaultError, SourceError
 from dcc.naming import DocumentName
 from dcc.outcomes import AttemptOutcome, DocumentOutcome, Problem, ZipKey, ZipOutcome, source_partition
 from dcc.phases import Phase, Status
@@ -130,6 +130,13 @@ class Job:
         self.download_id, self.hosting, self.source_id = staged.download_id, staged.hosting, staged.source_id
         self.size_bytes, self.md5, self.staged, self.downloaded = staged.size_bytes, staged.md5, None, True
 
+    @property
+    def attempt_id(self) -> int:
+        """The row of the latest attempt. Raises InternalFaultError if none was requested."""
+        if self.download_id is None:
+            raise InternalFaultError(f"{self.key} has no attempt. The next session takes it up again.")
+        return self.download_id
+
     def as_subject(self) -> AbstractContextManager[None]:
         """The job as the subject of messages."""
         return logging_about(source=self.source_id, centre=self.centre, zip_action=self.key)
@@ -211,10 +218,10 @@ class Job:
         if self.hosting is not None:
             self.untried = itertools.chain([(0, self.hosting)], self.untried)
 
-    def take_documents(self, checked: CheckedArchive) -> list[ArchiveDocument]:
+    def take_documents(self, checked: CheckedArchive) -> dict[int, ArchiveDocument]:
         """Record the archive's documents and their problems, in their order.
 
-        What a dead session recorded of a document stands. Returns the unfinished documents that it knew.
+        What a dead session recorded of a document stands. Returns the unfinished documents that it knew, by row.
         """
         self.extracted = True
         for found, of_document in checked.documents:
@@ -231,18 +238,18 @@ class Job:
                 ArchiveDocument(stored_name(file_name), size_bytes, None, None, REFUSED_BY_NAME, (problem,))
             )
         self.reasons.extend(ignored_problem(member, reason) for member, reason in checked.archive.ignored)
-        return [document for document in self.documents if self._recall(document)]
+        return {number: document for document in self.documents if (number := self._recall(document)) is not None}
 
-    def _recall(self, document: ArchiveDocument) -> bool:
-        """Whether a dead session recorded the document without finishing it."""
+    def _recall(self, document: ArchiveDocument) -> int | None:
+        """The row of a document that a dead session recorded without finishing it; None for any other."""
         known = self.known_documents.get(document.file_name)
         if known is None:
-            return False
+            return None
         document.row_id = known.id
         if known.state in {VALID, INVALID, REFUSED_BY_NAME}:
             document.state, document.problems = known.state, known.problems
-            return False
-        return True
+            return None
+        return known.id
 
     def outcome(self, state: State, source: SourceAddress | None) -> ZipOutcome:
         """The outcome of the submission, which ended in `state`; `source` delivered it."""

@@ -56,16 +56,17 @@ class WrittenResults:
 class UnwrittenResults:
     """Results to be written together. All times are in UTC.
 
-    `changes` are the new values of columns, by row. `without_further_attempt`: the submissions whose last attempt
-    had no bytes. `staged`: the jobs that use the copy in staging. `stored`: what the archive store received from which
-    attempt. `arrived`: archives whose size is known by now.
+    `changes` are the new values of columns, by row. `checked`: documents that a dead session recorded, by row.
+    `without_further_attempt`: the submissions whose last attempt had no bytes. `staged`: the jobs that use the copy in
+    staging. `stored`: what the archive store received from which attempt. `arrived`: archives whose size is known by
+    now.
     """
 
     proposals: dict[int, Proposal] = field(default_factory=dict)
     changes: dict[tuple[type[ZipDownload | ZipFile], int], dict[str, object]] = field(default_factory=dict)
     problems: list[tuple[int, Problem]] = field(default_factory=list)
     extracted: list[Job] = field(default_factory=list)
-    checked: list[ArchiveDocument] = field(default_factory=list)
+    checked: dict[int, ArchiveDocument] = field(default_factory=dict)
     downloads: list[tuple[Job, Hosting]] = field(default_factory=list)
     bad_copies: list[NewBadCopy] = field(default_factory=list)
     published: list[tuple[Hosting, str]] = field(default_factory=list)
@@ -146,7 +147,7 @@ class UnwrittenResults:
         new = [(job, document) for job in self.extracted for document in job.documents if document.row_id is None]
         centres = {name: number for number, name in connection.execute(_CENTRES)} if new else {}
         ids = progress.add_documents(connection, [_new_document(*found, centres) for found in new])
-        known = [(document.row_id or 0, document) for document in self.checked]
+        known = list(self.checked.items())
         progress.report(connection, [Proposal(Subject.XML_FILE, number, document.state) for number, document in known])
         written = [(number, document) for number, (_, document) in zip(ids, new, strict=True)] + known
         add_to_log(connection, {number: document.problems for number, document in written if document.problems})
@@ -177,7 +178,7 @@ class UnwrittenResults:
 def _new_document(job: Job, document: ArchiveDocument, centres: Mapping[str, int]) -> NewDocument:
     name = document.name
     return NewDocument(
-        zip_download_id=job.download_id or 0,
+        zip_download_id=job.attempt_id,
         file_name=document.file_name,
         centre_id=centres.get(name.centre) if name else None,
         created=name.created if name else None,
