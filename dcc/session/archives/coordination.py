@@ -104,7 +104,7 @@ class AfterFailure(Enum):
     """What becomes of a job after a failed attempt."""
 
     TRIES_AGAIN = "tries again"
-    SET_ASIDE = "set aside"
+    AWAITS_LISTING = "awaits listing"
     """Its source shows first whether the archive is still being uploaded."""
     STAYS = "stays"
     """Its submission keeps its state, and waits for the next session."""
@@ -123,15 +123,16 @@ def after_failure(error: Exception, state: State, *, is_planned: bool, has_other
         return AfterFailure.STAYS
     is_other = isinstance(error, FileChangedError | SizeMismatchError)
     is_unfinished = state == WRONG_CHECKSUM or (is_other and not has_others)
-    return AfterFailure.SET_ASIDE if is_unfinished else AfterFailure.ENDS
+    return AfterFailure.AWAITS_LISTING if is_unfinished else AfterFailure.ENDS
 
 
 class Coordinator:
     """Takes jobs from their beginning to their end. Used by one thread; a context manager that stops its threads.
 
     If the jobs `are_many`, processes extract archives and validate documents. Work in `from_workers` is not repeated.
-    `changed` are the jobs whose last attempt found another file than listed, or a bad one: they have no outcome until
-    `fail` is called. `left_to_pauses` counts those that people left to a later session by pausing all their sources.
+    `awaiting_listing` are the jobs whose last attempt found another file than listed, or a bad one: they have no
+    outcome until `fail` is called. `left_to_pauses` counts those that people left to a later session by pausing all
+    their sources.
     """
 
     def __init__(
@@ -149,7 +150,7 @@ class Coordinator:
         self.not_checked = 0
         self.lacked_room = False
         self.damaged: list[int] = []
-        self.changed: list[Job] = []
+        self.awaiting_listing: list[Job] = []
         self._reasons_kept: dict[int, list[tuple[int, Problem]]] = {}
         self._session, settings = session, session.settings
         self._staging = Staging(settings.staging_directory, min_free_bytes=settings.min_free_bytes)
@@ -323,13 +324,13 @@ class Coordinator:
         is_planned = has_room and self._attempts.plan(job)
         has_others = bool(job.staged or job.new_bad_copies)
         following = after_failure(error, job.last_failure, is_planned=is_planned, has_others=has_others)
-        if following is AfterFailure.SET_ASIDE and job.last_failure == WRONG_CHECKSUM:
-            self._set_aside(job)
+        if following is AfterFailure.AWAITS_LISTING and job.last_failure == WRONG_CHECKSUM:
+            self._await_listing(job)
             return
         self._unwritten.propose(number, job.last_failure, promote=following is AfterFailure.ENDS)
         match following:
-            case AfterFailure.SET_ASIDE:
-                self._set_aside(job)
+            case AfterFailure.AWAITS_LISTING:
+                self._await_listing(job)
             case AfterFailure.STAYS if job.new_bad_copies:
                 # An untried copy may be good: the bad ones decide nothing yet.
                 self._end_submission(job)
@@ -346,7 +347,7 @@ class Coordinator:
         job.forget_attempt()
         self._plan_or_leave(job)
 
-    def _set_aside(self, job: Job) -> None:
+    def _await_listing(self, job: Job) -> None:
         """Let the source show whether the job failed, or its archive is still being uploaded."""
         del self._unfinished[job.za_id]
         if job.downloaded:
@@ -355,7 +356,7 @@ class Coordinator:
         problems = [problem for problem in self._unwritten.problems if problem[0] == job.download_id]
         self._unwritten.problems[:] = [problem for problem in self._unwritten.problems if problem[0] != job.download_id]
         self._reasons_kept[job.za_id] = problems
-        self.changed.append(job)
+        self.awaiting_listing.append(job)
 
     def _failure_of(self, job: Job, error: Exception) -> State:
         """The state of a failed attempt; what it means for the copy on the source is recorded."""
@@ -383,7 +384,7 @@ class Coordinator:
         self._unwritten.bad_copies.extend(job.note_bad(md5, fault, certain=certain))
 
     def fail(self, jobs: Iterable[Job]) -> Iterator[ZipOutcome]:
-        """End the jobs of `changed` with the failure of their last attempt; yields their outcomes."""
+        """End the jobs of `awaiting_listing` with the failure of their last attempt; yields their outcomes."""
         for job in jobs:
             self._unfinished[job.za_id] = job
             self._unwritten.problems.extend(self._reasons_kept.pop(job.za_id, ()))
@@ -468,7 +469,7 @@ class Coordinator:
                 return
             if job.attempts:
                 job.last_failure = NOT_EXTRACTED
-                self._set_aside(job)
+                self._await_listing(job)
                 return
             self._add_reason_of_all_copies(job)
         if isinstance(error, ArchiveError):

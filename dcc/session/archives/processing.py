@@ -148,12 +148,12 @@ def _process(
         if coordinator.damaged:
             replanned = _plan_again(session, coordinator.damaged)
             yield from coordinator.run(Job.planned(plan, settings.max_retries) for plan in replanned)
-        if coordinator.changed:
-            uploading = _still_uploading(session, addresses, coordinator.changed)
-            left = [job for job in coordinator.changed if job.key in uploading]
+        if coordinator.awaiting_listing:
+            uploading = _still_uploading(session, addresses, coordinator.awaiting_listing)
+            left = [job for job in coordinator.awaiting_listing if job.key in uploading]
             if left:
                 _leave_uploading(session, left, named=named)
-            yield from coordinator.fail(job for job in coordinator.changed if job.key not in uploading)
+            yield from coordinator.fail(job for job in coordinator.awaiting_listing if job.key not in uploading)
     session.write(
         lambda connection: record_transfer_statistics(connection, coordinator.transfer_statistics), alone=True
     )
