@@ -11,12 +11,19 @@ import pytest
 
 from dcc.errors import LoginRefusedError, SourceError, SourceUnreachableError, TransferFailedError
 from dcc.session.fetching import archive_transfer, downloads
-from dcc.session.fetching.archive_transfer import receive
 from dcc.session.fetching.downloads import DownloadSlots, TransferCompleted, TransferFailed, TransferQueue
 from dcc.settings import Settings
 from dcc.store.staging import Staging
 from tests.support.raising import raising
-from tests.support.served_from_memory import KEY, PATIENCE, FakeConnection, Sources, ignore, transfer_of, transfers_of
+from tests.support.served_from_memory import (
+    KEY,
+    PATIENCE,
+    FakeConnection,
+    Sources,
+    receive_from,
+    transfer_of,
+    transfers_of,
+)
 from tests.support.waiting import wait_until
 
 
@@ -242,7 +249,7 @@ class TestStopping:
         assert sources.connections[0][1].closed
 
         again = FakeConnection()
-        assert receive(again, transfer_of(), sources.staging, ignore).resumed
+        assert receive_from(again, transfer_of(), sources.staging).resumed
         assert again.fetched == [4_000]
 
     def test_what_waits_is_not_begun(self, sources: Sources) -> None:

@@ -8,7 +8,7 @@ from pydantic import SecretStr
 
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
-from dcc.session.fetching.archive_transfer import Transfer
+from dcc.session.fetching.archive_transfer import ReceivedArchive, Transfer, receive
 from dcc.session.fetching.downloads import (
     DownloadMessage,
     DownloadSlots,
@@ -20,6 +20,7 @@ from dcc.session.fetching.downloads import (
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, Block, Connection, SourceAddress, SourceProtocol
 from dcc.sources.hosting import Hosting
+from dcc.sources.transfer_speed import SpeedLimits
 from dcc.store.staging import Staging
 
 KEY = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
@@ -101,8 +102,24 @@ def with_md5(transfer: Transfer) -> Transfer:
     return Transfer(transfer.download_id, transfer.key, checked)
 
 
-def ignore(_received: int) -> None:
-    pass
+def receive_from(
+    connection: Connection,
+    transfer: Transfer,
+    staging: Staging,
+    *,
+    speed_limits: SpeedLimits | None = None,
+    max_unsized: int = 1 << 32,
+) -> ReceivedArchive:
+    """Receive an archive, without anybody to tell about it."""
+    return receive(
+        connection,
+        transfer,
+        staging,
+        lambda _: None,
+        speed_limits=speed_limits or SpeedLimits(),
+        max_unsized=max_unsized,
+        on_published=lambda _: None,
+    )
 
 
 def transfers_of(count: int, source_id: int = 1) -> list[Transfer]:

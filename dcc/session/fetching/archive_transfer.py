@@ -130,9 +130,6 @@ class DownloadSink:
             )
 
 
-_MAX_UNSIZED = 4 * 1024 * 1024 * 1024
-
-
 @dataclass(frozen=True, slots=True)
 class Transfer:
     """One download attempt that must be carried out: a row of `zip_download`, or that of a worker, which has none.
@@ -195,9 +192,9 @@ def receive(
     staging: Staging,
     on_bytes: Callable[[int], object],
     *,
-    speed_limits: SpeedLimits | None = None,
-    max_unsized: int = _MAX_UNSIZED,
-    on_published: Callable[[str], object] = lambda _: None,
+    speed_limits: SpeedLimits,
+    max_unsized: int,
+    on_published: Callable[[str], object],
 ) -> ReceivedArchive:
     """Fetch an archive into staging, continuing an interrupted attempt, and check it.
 
@@ -206,7 +203,7 @@ def receive(
     ChecksumMismatchError (after dropping the part), any SourceError of the connection and SourceTimeoutError if it is
     slower than `speed_limits` (the part is kept), and DiskFullError.
     """
-    key, hosting, speed_limits = transfer.key, transfer.hosting, speed_limits or SpeedLimits()
+    key, hosting = transfer.key, transfer.hosting
     began = time.monotonic()
     published = transfer.published
     if transfer.reads_checksum:
