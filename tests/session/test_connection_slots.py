@@ -5,7 +5,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -107,7 +107,7 @@ def test_a_connection_that_was_not_used_for_long_is_replaced(monkeypatch: pytest
         made.append(FakeConnection())
         return made[-1]
 
-    connections = SourceConnections("a source", make)
+    connections = SourceConnections("a source", make, lambda _: nullcontext())
     connections.get(0)
     connections.release(0, keep=True)
     assert connections.get(0) is made[0]

@@ -228,7 +228,7 @@ class SourceConnections:
         self,
         label: Message | str,
         make: Callable[[], Connection],
-        place: Callable[[Callable[[], bool]], AbstractContextManager[None]] = lambda _: nullcontext(),
+        place: Callable[[Callable[[], bool]], AbstractContextManager[None]],
     ) -> None:
         self._label, self._make, self._place = label, make, place
         self._of_thread: dict[int, tuple[Connection, ExitStack, float]] = {}
