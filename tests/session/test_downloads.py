@@ -11,7 +11,9 @@ import pytest
 
 from dcc.errors import LoginRefusedError, SourceError, SourceUnreachableError, TransferFailedError
 from dcc.session.fetching import archive_transfer, downloads
-from dcc.session.fetching.downloads import DownloadSlots, TransferCompleted, TransferFailed, TransferQueue
+from dcc.session.fetching.download_slots import DownloadSlots
+from dcc.session.fetching.transfer_events import TransferCompleted, TransferFailed
+from dcc.session.fetching.transfer_queue import TransferQueue
 from dcc.settings import Settings
 from dcc.store.staging import Staging
 from tests.support.raising import raising
@@ -111,7 +113,7 @@ class TestSourceThreads:
         assert sources.most == {1: 2}
 
     def test_no_more_downloads_at_once_than_allowed_in_all(self, sources: Sources) -> None:
-        sources.allowance = DownloadSlots(3)
+        sources.download_slots = DownloadSlots(3)
         sources.go.clear()
         for number in (1, 2, 3):
             sources.asked(2, number)
@@ -123,7 +125,7 @@ class TestSourceThreads:
 
     def test_sources_take_turns_however_many_downloads_one_has(self, sources: Sources) -> None:
         """A source with much to send holds up no other."""
-        sources.allowance = DownloadSlots(1)
+        sources.download_slots = DownloadSlots(1)
         sources.go.clear()
         laden, other = sources.source(1), sources.source(2)
         for transfer in transfers_of(40, 1):
@@ -131,7 +133,7 @@ class TestSourceThreads:
         wait_until(lambda: sources.most_in_all == 1)
         for transfer in transfers_of(2, 2):
             other.put(transfer)
-        wait_until(lambda: len(sources.allowance._line) == 3)
+        wait_until(lambda: len(sources.download_slots._line) == 3)
         sources.go.set()
         order = [message.transfer.hosting.source_id for message in sources.ends(42)]
         assert [place for place, source_id in enumerate(order) if source_id == 2][-1] < 8

@@ -9,14 +9,9 @@ from pydantic import SecretStr
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.session.fetching.archive_transfer import ReceivedArchive, Transfer, receive
-from dcc.session.fetching.downloads import (
-    DownloadMessage,
-    DownloadSlots,
-    PrefetchedArchives,
-    SourceDownloads,
-    TransferCompleted,
-    TransferFailed,
-)
+from dcc.session.fetching.download_slots import DownloadSlots
+from dcc.session.fetching.downloads import PrefetchedArchives, SourceDownloads
+from dcc.session.fetching.transfer_events import TransferCompleted, TransferEvent, TransferFailed
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, Block, Connection, SourceAddress, SourceProtocol
 from dcc.sources.hosting import Hosting
@@ -132,8 +127,8 @@ class Sources:
 
     def __init__(self, staging: Staging, settings: Settings, slots: int = 8) -> None:
         self.staging, self.settings = staging, settings
-        self.allowance = DownloadSlots(slots)
-        self.messages: queue.SimpleQueue[DownloadMessage] = queue.SimpleQueue()
+        self.download_slots = DownloadSlots(slots)
+        self.messages: queue.SimpleQueue[TransferEvent] = queue.SimpleQueue()
         self.go = threading.Event()
         self.go.set()
         self.connections: list[tuple[int, FakeConnection]] = []
@@ -168,7 +163,7 @@ class Sources:
     def source(self, number: int = 1, from_workers: PrefetchedArchives | None = None) -> SourceDownloads:
         address = SourceAddress(number, "H", SourceProtocol.SFTP, "same.host", f"user{number}", SecretStr("x"), "")
         downloads = SourceDownloads(
-            address, self.settings, self.staging, self.allowance, self.messages.put, from_workers
+            address, self.settings, self.staging, self.download_slots, self.messages.put, from_workers
         )
         self._all.append(downloads)
         return downloads

@@ -41,12 +41,12 @@ from dcc.runtime.log_context import logging_about, progress_log
 from dcc.session.archives.jobs import ArchivePools, Attempts, Job, SourceQueue
 from dcc.session.archives.unwritten_results import UnwrittenResults, WrittenResults
 from dcc.session.batches.results import SessionWorkerResults
-from dcc.session.fetching.downloads import (
+from dcc.session.fetching.download_slots import DownloadSlots
+from dcc.session.fetching.downloads import SourceDownloads
+from dcc.session.fetching.transfer_events import (
     ChecksumPublished,
-    DownloadMessage,
-    DownloadSlots,
-    SourceDownloads,
     TransferCompleted,
+    TransferEvent,
     TransferFailed,
     TransferNotBegun,
     TransferProgressed,
@@ -97,7 +97,7 @@ class CheckEnded:
     done: Future[CheckedArchive | UnopenedArchive]
 
 
-CoordinatorEvent = DownloadMessage | StoringEnded | CheckEnded
+CoordinatorEvent = TransferEvent | StoringEnded | CheckEnded
 
 
 class AfterFailure(Enum):
@@ -165,7 +165,7 @@ class Coordinator:
                     address,
                     settings,
                     self._staging,
-                    allowance=slots,
+                    download_slots=slots,
                     tell=self._events.put,
                     from_workers=from_workers,
                     connection_slots=session.connection_slots,

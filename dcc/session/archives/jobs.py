@@ -28,7 +28,8 @@ from dcc.phases import Phase, Status
 from dcc.runtime.log_context import logging_about, with_log_context
 from dcc.runtime.worker_processes import WorkerProcesses
 from dcc.session.fetching.archive_transfer import ReceivedArchive, Transfer
-from dcc.session.fetching.downloads import MAX_QUEUED, SourceDownloads, TransferFailed
+from dcc.session.fetching.downloads import MAX_QUEUED, SourceDownloads
+from dcc.session.fetching.transfer_events import TransferFailed
 from dcc.session.prepare import archive_checks
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, EarlierResults, Setup, UnopenedArchive
 from dcc.settings import Settings
@@ -356,12 +357,12 @@ class SourceQueue:
         """Record that an attempt was requested and did not begin."""
         self._queued -= 1
 
-    def note_failure(self, message: TransferFailed) -> None:
+    def note_failure(self, event: TransferFailed) -> None:
         """Record a failed attempt, unless it was not made because the copy is known to be bad."""
         self._queued -= 1
-        if isinstance(message.error, ChecksumMismatchError) and message.error.received is None:
+        if isinstance(event.error, ChecksumMismatchError) and event.error.received is None:
             return
-        if isinstance(message.error, SourceError) and not self._is_given_up:
+        if isinstance(event.error, SourceError) and not self._is_given_up:
             self.transfer_statistics.failures += 1
             self._is_given_up = self.downloads.given_up
 
