@@ -55,7 +55,7 @@ from dcc.session.fetching.transfer_events import (
 from dcc.session.prepare.archive_checks import CheckedArchive, Setup, UnopenedArchive
 from dcc.session.sessions import Session
 from dcc.sources.base import SourceAddress, SourceProtocol
-from dcc.sources.hosting import CopyFault
+from dcc.sources.hosting import CopyFault, Hosting
 from dcc.store.copies import StoredCopies
 from dcc.store.staging import Staging
 from dcc.tracker.hostings.retries import urgent_keys
@@ -244,7 +244,7 @@ class Coordinator:
                 self._unwritten.change(ZipDownload, event.transfer.attempt_id, downloaded_size_bytes=event.received)
             case ChecksumPublished():
                 hosting = event.transfer.hosting
-                self._transferring[event.transfer.attempt_id].note_published(hosting, event.md5)
+                self._transferring[event.transfer.attempt_id].choice.note_published(hosting, event.md5)
                 self._unwritten.published.append((hosting, event.md5))
             case TransferCompleted():
                 self._transfer_completed(event)
@@ -261,15 +261,15 @@ class Coordinator:
         """Queue the job for its next attempt; if there is none, the result of the last one stands."""
         if self._attempts.plan(job):
             return
-        if job.download_id is not None and job.last_failure is not None:
-            self._unwritten.propose(job.download_id, job.last_failure)
+        if job.last_failure is not None:
+            self._unwritten.propose(job.attempt.id, job.last_failure)
             self._end_without_archive(job)
         else:
             self._leave_to_next_session(job)
 
     def _end_without_archive(self, job: Job) -> None:
         """No attempt follows one without an archive: use staging's copy, or the result of an earlier attempt."""
-        if job.staged is not None and not job.new_bad_copies:
+        if job.staged is not None and not job.choice.new_bad_copies:
             self._unwritten.staged.append(job)
             return
         self._add_reason_of_all_copies(job)
@@ -306,7 +306,7 @@ class Coordinator:
         job = self._transferring.pop(number)
         self._attempts.sources[hosting.source_id].note_failure(event)
         self._log_reason(job, error)
-        job.last_failure = self._failure_of(job, error)
+        job.last_failure = self._failure_of(job, hosting, error)
         if job.last_failure not in _NOT_OF_SOURCE:
             job.failed_hostings.add(hosting.id)
         # An interrupted attempt may be continued only if the file is still as listed.
@@ -322,7 +322,7 @@ class Coordinator:
             # An earlier state stays: there is no room to extract the archive again either.
             job.staged = None
         is_planned = has_room and self._attempts.plan(job)
-        has_others = bool(job.staged or job.new_bad_copies)
+        has_others = bool(job.staged or job.choice.new_bad_copies)
         following = after_failure(error, job.last_failure, is_planned=is_planned, has_others=has_others)
         if following is AfterFailure.AWAITS_LISTING and job.last_failure == WRONG_CHECKSUM:
             self._await_listing(job)
@@ -331,7 +331,7 @@ class Coordinator:
         match following:
             case AfterFailure.AWAITS_LISTING:
                 self._await_listing(job)
-            case AfterFailure.STAYS if job.new_bad_copies:
+            case AfterFailure.STAYS if job.choice.new_bad_copies:
                 # An untried copy may be good: the bad ones decide nothing yet.
                 self._end_submission(job)
             case AfterFailure.STAYS | AfterFailure.ENDS:
@@ -353,42 +353,40 @@ class Coordinator:
         if job.downloaded:
             self._unchecked -= 1
         # Its reasons are recorded at its end: if this session dies before, they must not be recorded twice.
-        problems = [problem for problem in self._unwritten.problems if problem[0] == job.download_id]
-        self._unwritten.problems[:] = [problem for problem in self._unwritten.problems if problem[0] != job.download_id]
+        problems = [problem for problem in self._unwritten.problems if problem[0] == job.attempt.id]
+        self._unwritten.problems[:] = [problem for problem in self._unwritten.problems if problem[0] != job.attempt.id]
         self._reasons_kept[job.za_id] = problems
         self.awaiting_listing.append(job)
 
-    def _failure_of(self, job: Job, error: Exception) -> State:
+    def _failure_of(self, job: Job, hosting: Hosting, error: Exception) -> State:
         """The state of a failed attempt; what it means for the copy on the source is recorded."""
-        hosting = job.hosting
-        if hosting is None:
-            return NOT_DOWNLOADED
         if isinstance(error, FileMissingError | FileNotReadableError | BadChecksumFileError):
-            job.lost_hostings.add(hosting.id)
+            job.choice.lost.add(hosting.id)
         if isinstance(error, BadChecksumFileError):
             return WRONG_CHECKSUM
         if not isinstance(error, ChecksumMismatchError):
             return NOT_DOWNLOADED
         if error.received is None:
-            job.lost_hostings.add(hosting.id)
+            job.choice.lost.add(hosting.id)
             return NOT_FETCHED
         if error.is_resumed:
-            job.try_again_first()
+            job.choice.try_again_first(hosting)
             return NOT_DOWNLOADED
         self._note_bad(job, error.received, CopyFault.CHECKSUM)
         return WRONG_CHECKSUM
 
     def _note_bad(self, job: Job, md5: str, fault: CopyFault) -> None:
-        source = self._attempts.sources.get(job.source_id or 0)
+        hosting = job.attempt.hosting
+        source = self._attempts.sources.get(hosting.source_id)
         certain = source is not None and source.address.protocol not in _UNCHECKED_PROTOCOLS
-        self._unwritten.bad_copies.extend(job.note_bad(md5, fault, certain=certain))
+        self._unwritten.bad_copies.extend(job.choice.note_bad(hosting, md5, fault, certain=certain))
 
     def fail(self, jobs: Iterable[Job]) -> Iterator[ZipOutcome]:
         """End the jobs of `awaiting_listing` with the failure of their last attempt; yields their outcomes."""
         for job in jobs:
             self._unfinished[job.za_id] = job
             self._unwritten.problems.extend(self._reasons_kept.pop(job.za_id, ()))
-            self._unwritten.propose(job.attempt_id, job.last_failure or NOT_DOWNLOADED)
+            self._unwritten.propose(job.attempt.id, job.last_failure or NOT_DOWNLOADED)
             if job.downloaded:
                 self._unchecked += 1
                 self._add_reason_of_all_copies(job)
@@ -417,7 +415,7 @@ class Coordinator:
 
     def _storing_ended(self, job: Job, done: Future[StoredCopies]) -> None:
         try:
-            self._unwritten.stored.append((job.download_id, done.result()))
+            self._unwritten.stored.append((job.attempt.id, done.result()))
         except Exception as error:
             with job.as_subject():
                 session_log.warning("%s is not in the archive store yet: %s", job.key, error)
@@ -443,10 +441,10 @@ class Coordinator:
         self._note_md5(job, found.md5)
         logged = len(job.reasons)
         self._unwritten.checked.update(job.take_documents(found))
-        if not job.known_documents and job.download_id is not None:
-            self._unwritten.problems.extend((job.download_id, reason) for reason in job.reasons[logged:])
+        if not job.known_documents:
+            self._unwritten.problems.extend((job.attempt.id, reason) for reason in job.reasons[logged:])
         self._unwritten.extracted.append(job)
-        self._unwritten.propose(job.attempt_id, EXTRACTED)
+        self._unwritten.propose(job.attempt.id, EXTRACTED)
         self._end_submission(job)
 
     def _check_failed(self, job: Job, error: Exception, md5: str | None = None) -> None:
@@ -454,7 +452,7 @@ class Coordinator:
         if isinstance(error, CorruptArchiveError) and job.may_be_damaged:
             self._replan_damaged(job, error)
             return
-        number = job.attempt_id
+        number = job.attempt.id
         self._log_reason(job, error)
         if isinstance(error, CorruptArchiveError) and job.resumed:
             self._fetch_again(job)
@@ -496,9 +494,9 @@ class Coordinator:
 
     def _fetch_again(self, job: Job) -> None:
         """An archive joined from two attempts is bad: fetch it in one piece before blaming the centre."""
-        self._unwritten.propose(job.attempt_id, PIECED_TOGETHER, promote=False)
+        self._unwritten.propose(job.attempt.id, PIECED_TOGETHER, promote=False)
         self._discard_bad_archive(job, NOT_DOWNLOADED)
-        job.try_again_first()
+        job.choice.try_again_first(job.attempt.hosting)
         self._plan_or_leave(job)
 
     def _discard_bad_archive(self, job: Job, failure: State) -> None:
@@ -510,19 +508,19 @@ class Coordinator:
 
     def _add_reason_of_all_copies(self, job: Job) -> None:
         """If several copies were bad, name them in one further reason."""
-        if len(job.new_bad_copies) < 2 or job.download_id is None:
+        if len(job.choice.new_bad_copies) < 2:
             return
         copies = [
             message(_BAD_COPIES[found.fault], source=str(found.hosting.source_id), md5=found.md5)
-            for found in job.new_bad_copies.values()
+            for found in job.choice.new_bad_copies.values()
         ]
         template = mark(
             "{archive} is bad at {count} file sources: {copies}. Replace it with a good archive, under the same name."
         )
-        reason = message(template, archive=str(job.key), count=len(job.new_bad_copies), copies=copies)
+        reason = message(template, archive=str(job.key), count=len(job.choice.new_bad_copies), copies=copies)
         problem = Problem(job.reasons[-1].kind, reason, code=job.reasons[-1].code)
         job.reasons.append(problem)
-        self._unwritten.problems.append((job.download_id, problem))
+        self._unwritten.problems.append((job.attempt.id, problem))
 
     def _log_reason(self, job: Job, error: Exception) -> None:
         if not isinstance(error, DccError):
@@ -538,8 +536,7 @@ class Coordinator:
         self.lacked_room = self.lacked_room or isinstance(error, DiskFullError)
         problem = Problem.of(error)
         job.reasons.append(problem)
-        if job.download_id is not None:
-            self._unwritten.problems.append((job.download_id, problem))
+        self._unwritten.problems.append((job.attempt.id, problem))
 
     def _end_submission(self, job: Job) -> None:
         """End the job in this session; its outcome is yielded with the next commit."""
@@ -557,7 +554,7 @@ class Coordinator:
             self._unwritten.staged.append(job)
             return
         del self._unfinished[job.za_id]
-        if self._attempts.are_paused(job.hostings):
+        if self._attempts.are_paused(job.choice.hostings):
             self.left_to_pauses += 1
         else:
             self.not_downloaded += 1
@@ -568,7 +565,7 @@ class Coordinator:
         while finished:
             # Yielded jobs are released at once: there may be thousands more.
             job = finished.popleft()
-            source = self._attempts.sources.get(job.source_id or 0) if job.downloaded else None
+            source = self._attempts.sources.get(job.attempt.hosting.source_id) if job.downloaded else None
             outcome = job.outcome(states[job.za_id], None if source is None else source.address)
             _log_outcome(job, outcome)
             yield outcome

@@ -12,12 +12,12 @@ import itertools
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from dcc.archives.extraction import ignored_problem
 from dcc.converters.conversion import all_converters
@@ -27,6 +27,7 @@ from dcc.outcomes import AttemptOutcome, DocumentOutcome, Problem, ZipKey, ZipOu
 from dcc.phases import Phase, Status
 from dcc.runtime.log_context import logging_about, with_log_context
 from dcc.runtime.worker_processes import WorkerProcesses
+from dcc.session.archives.hosting_choice import HostingChoice
 from dcc.session.fetching.archive_transfer import ReceivedArchive, Transfer
 from dcc.session.fetching.downloads import MAX_QUEUED, SourceDownloads
 from dcc.session.fetching.transfer_events import TransferFailed
@@ -34,11 +35,10 @@ from dcc.session.prepare import archive_checks
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, EarlierResults, Setup, UnopenedArchive
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
-from dcc.sources.hosting import CopyFault, EarlierCopy, Hosting, KnownBadCopy
+from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.store.archive_store import ArchiveStore
 from dcc.store.copies import StoredCopies
 from dcc.tracker.archive_names import stored_name
-from dcc.tracker.hostings.copies import NewBadCopy, is_fault_of_centre
 from dcc.tracker.hostings.download_plan import KnownDocument, PlannedZip, StagedZip
 from dcc.tracker.hostings.source_statistics import TransferStatistics
 from dcc.tracker.models import utc_now
@@ -66,23 +66,26 @@ class ArchiveDocument:
     archives: tuple[tuple[str, str], ...] = ()
 
 
+class Attempt(NamedTuple):
+    """An attempt to fetch an archive from a hosting: a row of `zip_download`."""
+
+    id: int
+    hosting: Hosting
+
+
 @dataclass
 class Job:
     """A submission that is being processed, with the session's knowledge of it.
 
     `may_be_damaged`: a killed session left its archive in staging before its MD5 was known; a crash may have damaged
-    it. `bad_md5s` are the checksums of bad copies, by hosting. `published` is the MD5 that the archive's own centre
-    published. `staged` is the copy in staging to use if no source can be reached.
+    it. `staged` is the copy in staging to use if no source can be reached.
     """
 
     za_id: int
     zip_id: int
     key: ZipKey
     centre: str | None
-    untried: Iterator[tuple[int, Hosting]] = field(default_factory=lambda: iter(()))
-    download_id: int | None = None
-    source_id: int | None = None
-    hosting: Hosting | None = None
+    choice: HostingChoice = field(default_factory=HostingChoice)
     last_failure: State | None = None
     attempts: int = 0
     began: float = field(default_factory=time.monotonic)
@@ -98,23 +101,15 @@ class Job:
     known_documents: dict[str, KnownDocument] = field(default_factory=dict)
     reasons: list[Problem] = field(default_factory=list)
     failed_hostings: set[int] = field(default_factory=set)
-    lost_hostings: set[int] = field(default_factory=set)
-    hostings: tuple[Hosting, ...] = ()
-    others: tuple[Hosting, ...] = ()
-    max_retries: int = 0
-    published: str | None = None
-    bad_md5s: dict[int, str] = field(default_factory=dict)
-    new_bad_copies: dict[int, NewBadCopy] = field(default_factory=dict)
-    has_published_md5: bool = False
     staged: StagedZip | None = None
-    _before: tuple[int | None, int | None, Hosting | None] = (None, None, None)
+    _attempt: Attempt | None = None
+    _before: Attempt | None = None
 
     @classmethod
     def planned(cls, plan: PlannedZip, max_retries: int, staged: StagedZip | None = None) -> Job:
         """A job that begins with a download: each hosting in order of preference, `max_retries` times over again."""
-        job = cls(plan.za_id, plan.zip_id, plan.key, plan.centre, staged=staged)
-        job.may_fetch(plan, max_retries)
-        return job
+        choice = HostingChoice.planned(plan, max_retries)
+        return cls(plan.za_id, plan.zip_id, plan.key, plan.centre, choice, staged=staged)
 
     @classmethod
     def from_staging(cls, staged: StagedZip, plan: PlannedZip | None = None, max_retries: int = 0) -> Job:
@@ -123,101 +118,43 @@ class Job:
         job.take_from_staging(staged)
         job.may_be_damaged = staged.md5 is None
         if plan is not None:
-            job.may_fetch(plan, max_retries)
+            job.choice = HostingChoice.planned(plan, max_retries)
         return job
 
     def take_from_staging(self, staged: StagedZip) -> None:
         """Go on with an archive in staging, of an attempt that has begun."""
-        self.download_id, self.hosting, self.source_id = staged.download_id, staged.hosting, staged.source_id
+        self._attempt = Attempt(staged.download_id, staged.hosting)
         self.size_bytes, self.md5, self.staged, self.downloaded = staged.size_bytes, staged.md5, None, True
 
     @property
-    def attempt_id(self) -> int:
-        """The row of the latest attempt. Raises InternalFaultError if none was requested."""
-        if self.download_id is None:
+    def attempt(self) -> Attempt:
+        """The latest attempt. Raises InternalFaultError if none was requested."""
+        if self._attempt is None:
             raise InternalFaultError(f"{self.key} has no attempt. The next session takes it up again.")
-        return self.download_id
+        return self._attempt
 
     def as_subject(self) -> AbstractContextManager[None]:
         """The job as the subject of messages."""
-        return logging_about(source=self.source_id, centre=self.centre, zip_action=self.key)
-
-    def may_fetch(self, plan: PlannedZip, max_retries: int) -> None:
-        """Set the hostings to try: each in turn, `max_retries` times over again."""
-        self.hostings, self.others, self.published = plan.hostings, plan.others, plan.published
-        self.bad_md5s = {hosting.id: hosting.bad.md5 for hosting in plan.bad if hosting.bad is not None}
-        self.max_retries = max_retries
-        self.untried = self._rounds(plan.hostings)
-
-    def _rounds(self, hostings: tuple[Hosting, ...]) -> Iterator[tuple[int, Hosting]]:
-        return ((turn, hosting) for turn in range(self.max_retries + 1) for hosting in hostings)
+        source_id = None if self._attempt is None else self._attempt.hosting.source_id
+        return logging_about(source=source_id, centre=self.centre, zip_action=self.key)
 
     def transfer(self, download_id: int, hosting: Hosting, earlier: EarlierCopy | None) -> Transfer:
         """The attempt to fetch the archive from a hosting; `earlier` is the last one there."""
         is_producer = hosting.own and hosting.has_md5
-        return Transfer(download_id, self.key, hosting, None if is_producer else self.published, earlier)
+        return Transfer(download_id, self.key, hosting, None if is_producer else self.choice.published, earlier)
 
     def begin_attempt(self, download_id: int, hosting: Hosting) -> None:
         """Take a requested attempt as the latest."""
-        self._before = self.download_id, self.source_id, self.hosting
-        self.download_id, self.source_id, self.hosting = download_id, hosting.source_id, hosting
+        self._before, self._attempt = self._attempt, Attempt(download_id, hosting)
 
     def forget_attempt(self) -> None:
         """Take the attempt before the latest, which did not begin, as the latest."""
-        self.download_id, self.source_id, self.hosting = self._before
-
-    def note_published(self, hosting: Hosting, md5: str) -> None:
-        """Record the MD5 published beside a copy; the first from the archive's own centre counts for other copies."""
-        if hosting.own and not self.has_published_md5:
-            self.published, self.has_published_md5 = md5, True
-            for other in self.hostings:
-                # Only the checksum beside it was wrong.
-                if other.bad == KnownBadCopy(md5, CopyFault.CHECKSUM):
-                    del self.bad_md5s[other.id]
-            if is_fault_of_centre(self.bad_md5s, md5):
-                self.untried = iter(())
-
-    def note_bad(self, md5: str, fault: CopyFault, *, certain: bool) -> list[NewBadCopy]:
-        """Record that the latest hosting's copy is bad; others may be tried. Returns the copies that are certainly bad.
-
-        These are not fetched again. Unless `certain`, the transfer may have changed the bytes: then a second transfer
-        with the same checksum is needed. No copy is tried any more if the centre is to blame: two sources delivered the
-        same, or one of them what the centre published.
-        """
-        hosting = self.hosting
-        if hosting is None:
-            return []
-        certain = certain or self.bad_md5s.get(hosting.id) == md5
-        self.new_bad_copies[hosting.id] = NewBadCopy(hosting, md5, fault)
-        self.bad_md5s[hosting.id] = md5
-        if is_fault_of_centre(self.bad_md5s, self.published):
-            self.untried = iter(())
-            return list(self.new_bad_copies.values())
-        further = [*self.untried, *self._rounds(self.others)]
-        self.hostings, self.others = (*self.hostings, *self.others), ()
-        self.untried = iter(sorted(further, key=lambda one: one[0]))
-        if not certain:
-            return []
-        self.lost_hostings.add(hosting.id)
-        return [self.new_bad_copies[hosting.id]]
+        self._attempt = self._before
 
     def tried_hostings(self) -> list[Hosting]:
         """The hosting of the last attempt, and those with bad copies."""
-        met = [*(found.hosting for found in self.new_bad_copies.values()), *([self.hosting] if self.hosting else [])]
+        met = [*(found.hosting for found in self.choice.new_bad_copies.values()), self.attempt.hosting]
         return list({hosting.id: hosting for hosting in met}.values())
-
-    def next_hosting(self) -> tuple[int, Hosting] | None:
-        """The hosting to try next, and the number of earlier tries there; None if there is none left."""
-        return next(((turn, hosting) for turn, hosting in self.untried if self._is_of_use(hosting)), None)
-
-    def _is_of_use(self, hosting: Hosting) -> bool:
-        is_bad = hosting.bad is not None and not hosting.deserves_recheck(self.published)
-        return hosting.id not in self.lost_hostings and not is_bad
-
-    def try_again_first(self) -> None:
-        """Try the latest hosting again next."""
-        if self.hosting is not None:
-            self.untried = itertools.chain([(0, self.hosting)], self.untried)
 
     def take_documents(self, checked: CheckedArchive) -> dict[int, ArchiveDocument]:
         """Record the archive's documents and their problems, in their order.
@@ -286,7 +223,7 @@ class Job:
 
     def _keeps(self, state: State) -> bool:
         """Whether nothing was fetched, and `state` is that of an earlier attempt with bytes."""
-        is_new = self.downloaded or self.new_bad_copies or self.last_failure == WRONG_CHECKSUM
+        is_new = self.downloaded or self.choice.new_bad_copies or self.last_failure == WRONG_CHECKSUM
         return not is_new and state.phase > Phase.ZIP_NAME
 
 
@@ -380,7 +317,7 @@ class Attempts:
 
     def plan(self, job: Job) -> bool:
         """Queue the job for its next attempt, at a source still in use; False if there is none."""
-        while (following := job.next_hosting()) is not None:
+        while (following := job.choice.next_hosting()) is not None:
             turn, hosting = following
             source = self.sources.get(hosting.source_id)
             if source is None or source.given_up:

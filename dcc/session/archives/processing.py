@@ -302,7 +302,7 @@ def _leave_uploading(session: Session, jobs: Sequence[Job], *, named: bool) -> N
             staging.archive(job.key).unlink(missing_ok=True)
 
     def write(connection: Connection) -> None:
-        halves = [job.za_id for job in jobs if job.new_bad_copies]
+        halves = [job.za_id for job in jobs if job.choice.new_bad_copies]
         progress.reopen(connection, halves, requested_by="crawl", reason="It is being uploaded to its file source.")
         if named:
             # A person opened them again: until they can be fetched, they keep their state.

@@ -72,7 +72,7 @@ class UnwrittenResults:
     published: list[tuple[Hosting, str]] = field(default_factory=list)
     without_further_attempt: list[int] = field(default_factory=list)
     staged: list[Job] = field(default_factory=list)
-    stored: list[tuple[int | None, StoredCopies]] = field(default_factory=list)
+    stored: list[tuple[int, StoredCopies]] = field(default_factory=list)
     finished: list[Job] = field(default_factory=list)
     arrived: list[ArrivedArchive] = field(default_factory=list)
 
@@ -100,10 +100,11 @@ class UnwrittenResults:
     def note_archive(self, job: Job) -> None:
         """Record the size and the MD5 of a job's archive, as far as they are known."""
         self.change(ZipFile, job.zip_id, size_bytes=job.size_bytes, content_md5=job.md5)
-        if job.size_bytes is not None and job.hosting is not None:
-            self.arrived.append(ArrivedArchive(job.zip_id, job.za_id, job.hosting.source_id, job.key, job.size_bytes))
-        if job.md5 and job.download_id is not None:
-            self.change(ZipDownload, job.download_id, content_md5=job.md5)
+        if job.size_bytes is not None:
+            source_id = job.attempt.hosting.source_id
+            self.arrived.append(ArrivedArchive(job.zip_id, job.za_id, source_id, job.key, job.size_bytes))
+        if job.md5:
+            self.change(ZipDownload, job.attempt.id, content_md5=job.md5)
 
     def __bool__(self) -> bool:
         return any(vars(self).values())
@@ -178,7 +179,7 @@ class UnwrittenResults:
 def _new_document(job: Job, document: ArchiveDocument, centres: Mapping[str, int]) -> NewDocument:
     name = document.name
     return NewDocument(
-        zip_download_id=job.attempt_id,
+        zip_download_id=job.attempt.id,
         file_name=document.file_name,
         centre_id=centres.get(name.centre) if name else None,
         created=name.created if name else None,
