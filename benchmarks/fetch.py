@@ -21,14 +21,9 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.runtime.processes import collect_cycles_rarely
 from dcc.session.fetching.archive_transfer import Transfer
-from dcc.session.fetching.downloads import (
-    MAX_QUEUED,
-    DownloadMessage,
-    DownloadSlots,
-    SourceDownloads,
-    TransferCompleted,
-    TransferFailed,
-)
+from dcc.session.fetching.download_slots import DownloadSlots
+from dcc.session.fetching.downloads import MAX_QUEUED, SourceDownloads
+from dcc.session.fetching.transfer_events import TransferCompleted, TransferEvent, TransferFailed
 from dcc.settings import Settings, load_settings
 from dcc.sources.base import ListedFile, SourceAddress, SourceProtocol
 from dcc.sources.connect import connect
@@ -63,7 +58,7 @@ def fetch_all(address: SourceAddress, settings: Settings, files: Sequence[Listed
     )
     place = Staging(settings.staging_directory, min_free_bytes=settings.min_free_bytes)
     place.make()
-    messages: queue.SimpleQueue[DownloadMessage] = queue.SimpleQueue()
+    messages: queue.SimpleQueue[TransferEvent] = queue.SimpleQueue()
     downloads = SourceDownloads(address, settings, place, DownloadSlots(settings.downloaders), messages.put)
     queued = 0
     while waiting or queued:

@@ -25,7 +25,7 @@ from dcc.errors import (
 )
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
-from dcc.session.fetching.archive_transfer import Transfer, receive
+from dcc.session.fetching.archive_transfer import Transfer
 from dcc.settings import Settings
 from dcc.sources import listing
 from dcc.sources.base import ActionListing, SourceAddress, SourceProtocol
@@ -39,6 +39,7 @@ from dcc.sources.transfer_speed import SpeedLimits
 from dcc.store.staging import Staging
 from tests.hostile.servers import FLOOD, flooding, ftp, sftp
 from tests.support.memory import little_memory
+from tests.support.served_from_memory import receive_from
 from tests.support.talking_servers import serving
 
 NAME = "H.2013-10-31.1.impc.zip"
@@ -286,13 +287,13 @@ class TestTransfers:
     ) -> None:
         connection: Any = Trickle(iter([b"0123456789"]))
         with pytest.raises(SourceTimeoutError, match=reason):
-            receive(connection, transfer(1_000), staging, lambda _: None, speed_limits=pace)
+            receive_from(connection, transfer(1_000), staging, speed_limits=pace)
         assert staging.part(KEY).read_bytes() == b"0123456789"
 
     def test_a_transfer_without_a_size_ends_at_the_limit_and_leaves_nothing(self, staging: Staging) -> None:
         endless: Any = Trickle(iter(lambda: b"x" * 100_000, b""))
         with pytest.raises(SizeMismatchError, match="more than 1,000,000 bytes arrived") as raised:
-            receive(endless, transfer(None), staging, lambda _: None, max_unsized=1_000_000)
+            receive_from(endless, transfer(None), staging, max_unsized=1_000_000)
         assert "DCC_MAX_UNSIZED_BYTES" in str(raised.value)
         assert not staging.part(KEY).exists()
 
@@ -311,5 +312,5 @@ class TestTransfers:
 
         endless: Any = Trickle(blocks())
         with pytest.raises(DiskFullError, match="larger than announced"):
-            receive(endless, transfer(None), Staging(tmp_path, min_free_bytes=1_000_000), lambda _: None)
+            receive_from(endless, transfer(None), Staging(tmp_path, min_free_bytes=1_000_000))
         assert sum(arrived) == 5_000_000

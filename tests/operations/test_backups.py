@@ -220,7 +220,7 @@ def test_links_and_what_is_unfinished_in_staging_are_left_out(healthy_copy: Insp
 APPLIED = "when documents are applied that the tracker has not heard of"
 POINTS: dict[str, tuple[Any, str, int, bool]] = {
     "in the middle of a transfer": (archive_transfer.DownloadSink, "__call__", 2, False),
-    "when archives arrived that the tracker has not heard of": (Coordinator, "_write_batch", 2, True),
+    "when archives arrived that the tracker has not heard of": (Coordinator, "_write_results", 2, True),
     "within the transaction of documents": (documents, "insert_documents", 1, False),
     APPLIED: (uploading, "apply_documents", 1, False),
     "within the transaction of a judgement": (judging, "judge_together", 1, False),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dcc.errors import ChecksumMismatchError, DiskFullError, SizeMismatchError, TransferFailedError
 from dcc.naming import Action
-from dcc.session.fetching.archive_transfer import DownloadSink, Transfer, receive
+from dcc.session.fetching.archive_transfer import DownloadSink, Transfer
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.connect import connect
@@ -20,7 +20,15 @@ from dcc.sources.hosting import Hosting
 from dcc.store.staging import Origin, Staging
 from tests.hostile.audited_session import peak_megabytes
 from tests.support.prepared_processes import FORKED
-from tests.support.served_from_memory import CONTENT, KEY, MODIFIED, FakeConnection, ignore, transfer_of, with_md5
+from tests.support.served_from_memory import (
+    CONTENT,
+    KEY,
+    MODIFIED,
+    FakeConnection,
+    receive_from,
+    transfer_of,
+    with_md5,
+)
 from tests.support.servers import Share
 from tests.support.trials import trials
 
@@ -37,7 +45,7 @@ def staging(tmp_path: Path) -> Staging:
 class TestReceiving:
     @pytest.mark.parametrize("content", [CONTENT, b""], ids=["some bytes", "empty"])
     def test_an_archive_arrives_under_its_name_with_its_size(self, staging: Staging, content: bytes) -> None:
-        received = receive(FakeConnection(content), transfer_of(len(content)), staging, ignore)
+        received = receive_from(FakeConnection(content), transfer_of(len(content)), staging)
         assert received.path == staging.archive(KEY)
         assert received.path.read_bytes() == content
         assert (received.size_bytes, received.md5, received.resumed) == (len(content), None, False)
@@ -51,28 +59,28 @@ class TestReceiving:
         blocks = []
         connection = FakeConnection(content, before_block=lambda: blocks.append(1))
         with pytest.raises(SizeMismatchError, match=r"bytes arrived where 10,240 were listed"):
-            receive(connection, transfer_of(), staging, ignore)
+            receive_from(connection, transfer_of(), staging)
         assert len(blocks) == most
         assert list((staging.root / "add").iterdir()) == []
 
     def test_the_centre_s_checksum_is_asked_for_where_there_is_one(self, staging: Staging) -> None:
         connection = FakeConnection(md5=_md5(CONTENT))
-        assert receive(connection, transfer_of(), staging, ignore).md5 is None
+        assert receive_from(connection, transfer_of(), staging).md5 is None
         assert connection.checksums == 0
-        assert receive(connection, with_md5(transfer_of()), staging, ignore).md5 == _md5(CONTENT)
+        assert receive_from(connection, with_md5(transfer_of()), staging).md5 == _md5(CONTENT)
         assert connection.checksums == 1
 
     def test_what_has_another_checksum_than_the_centre_published_is_dropped(self, staging: Staging) -> None:
         connection = FakeConnection(md5="0" * 32)
         with pytest.raises(ChecksumMismatchError, match=rf"MD5 {_md5(CONTENT)}, the centre published {'0' * 32}"):
-            receive(connection, with_md5(transfer_of()), staging, ignore)
+            receive_from(connection, with_md5(transfer_of()), staging)
         assert list((staging.root / "add").iterdir()) == []
 
     def test_an_archive_received_before_stands_until_the_new_one_is_whole(self, staging: Staging) -> None:
-        receive(FakeConnection(b"old"), transfer_of(3), staging, ignore)
+        receive_from(FakeConnection(b"old"), transfer_of(3), staging)
         broken = FakeConnection(fault_at=2_000, fault=TransferFailedError("broke off"))
         with pytest.raises(TransferFailedError):
-            receive(broken, transfer_of(), staging, ignore)
+            receive_from(broken, transfer_of(), staging)
         assert staging.archive(KEY).read_bytes() == b"old"
 
     def test_a_checksum_that_cannot_be_read_costs_no_transfer(self, staging: Staging) -> None:
@@ -82,7 +90,7 @@ class TestReceiving:
 
         first = Unreadable()
         with pytest.raises(TransferFailedError):
-            receive(first, with_md5(transfer_of()), staging, ignore)
+            receive_from(first, with_md5(transfer_of()), staging)
         assert first.fetched == []
         assert not staging.archive(KEY).exists()
 
@@ -91,14 +99,14 @@ class TestResuming:
     def _break_off(self, staging: Staging, transfer: Transfer) -> None:
         broken = FakeConnection(fault_at=4_000, fault=TransferFailedError("broke off"))
         with pytest.raises(TransferFailedError):
-            receive(broken, transfer, staging, ignore)
+            receive_from(broken, transfer, staging)
         assert staging.part(KEY).stat().st_size == 4_000
         assert not staging.archive(KEY).exists()
 
     def test_the_next_attempt_goes_on_where_the_last_one_broke_off(self, staging: Staging) -> None:
         self._break_off(staging, transfer_of())
         connection = FakeConnection()
-        received = receive(connection, transfer_of(number=2), staging, ignore)
+        received = receive_from(connection, transfer_of(number=2), staging)
         assert connection.fetched == [4_000]
         assert received.path.read_bytes() == CONTENT
         assert (received.resumed, received.md5, received.size_bytes) == (True, None, len(CONTENT))
@@ -116,7 +124,7 @@ class TestResuming:
 
         monkeypatch.setattr(DownloadSink, "take_in", losing)
         with pytest.raises((SizeMismatchError, FileNotFoundError)):
-            receive(FakeConnection(), transfer_of(), staging, ignore)
+            receive_from(FakeConnection(), transfer_of(), staging)
         assert not staging.archive(KEY).exists()
 
     @pytest.mark.parametrize(
@@ -135,7 +143,7 @@ class TestResuming:
     ) -> None:
         self._break_off(staging, transfer_of())
         connection = FakeConnection(content)
-        received = receive(connection, second, staging, ignore)
+        received = receive_from(connection, second, staging)
         assert connection.fetched == [0]
         assert not received.resumed
         assert received.path.read_bytes() == content
@@ -144,9 +152,9 @@ class TestResuming:
         self._break_off(staging, transfer_of())
         staging.part(KEY).write_bytes(b"x" * 4_000)
         with pytest.raises(ChecksumMismatchError):
-            receive(FakeConnection(md5=_md5(CONTENT)), with_md5(transfer_of()), staging, ignore)
+            receive_from(FakeConnection(md5=_md5(CONTENT)), with_md5(transfer_of()), staging)
         third = FakeConnection(md5=_md5(CONTENT))
-        assert receive(third, with_md5(transfer_of()), staging, ignore).path.read_bytes() == CONTENT
+        assert receive_from(third, with_md5(transfer_of()), staging).path.read_bytes() == CONTENT
         assert third.fetched == [0]
 
     @hypothesis_settings(max_examples=trials(60))
@@ -157,10 +165,10 @@ class TestResuming:
         for place in breaks:
             broken = FakeConnection(block=block, fault_at=place, fault=TransferFailedError("broke off"))
             try:
-                receive(broken, transfer_of(), staging, ignore)
+                receive_from(broken, transfer_of(), staging)
             except TransferFailedError:
                 assert staging.resumable(KEY, Origin(1, len(CONTENT), MODIFIED)) <= len(CONTENT)
-        received = receive(FakeConnection(block=block), transfer_of(), staging, ignore)
+        received = receive_from(FakeConnection(block=block), transfer_of(), staging)
         assert received.path.read_bytes() == CONTENT
 
 
@@ -169,7 +177,7 @@ class TestFullDisk:
         staging = Staging(tmp_path / "staging", min_free_bytes=1 << 60)
         connection = FakeConnection()
         with pytest.raises(DiskFullError, match="Free some space"):
-            receive(connection, transfer_of(), staging, ignore)
+            receive_from(connection, transfer_of(), staging)
         assert connection.fetched == []
 
     def test_a_disk_that_fills_up_on_the_way_is_told_and_nothing_is_left_held(
@@ -180,16 +188,16 @@ class TestFullDisk:
             with pytest.raises(
                 DiskFullError, match=r"filled up while add/H\.2013-10-31\.1\.impc\.zip was being written"
             ):
-                receive(FakeConnection(b"x" * 100_000, block=50_000), transfer_of(100_000), staging, ignore)
+                receive_from(FakeConnection(b"x" * 100_000, block=50_000), transfer_of(100_000), staging)
         assert not staging.archive(KEY).exists()
-        assert receive(FakeConnection(), transfer_of(), staging, ignore).path.read_bytes() == CONTENT
+        assert receive_from(FakeConnection(), transfer_of(), staging).path.read_bytes() == CONTENT
 
     def test_what_was_received_of_an_archive_stays_for_when_there_is_room(self, staging: Staging) -> None:
         full = FakeConnection(fault_at=4_000, fault=OSError(28, "No space left on device"))
         with pytest.raises(DiskFullError):
-            receive(full, transfer_of(), staging, ignore)
+            receive_from(full, transfer_of(), staging)
         again = FakeConnection()
-        receive(again, transfer_of(), staging, ignore)
+        receive_from(again, transfer_of(), staging)
         assert again.fetched == [4_000]
 
 
@@ -205,7 +213,7 @@ def receive_measured(address: SourceAddress, folder: Path, changes: Mapping[str,
     staging.make()
     before = peak_megabytes()
     with connect(address, settings) as connection:
-        received = receive(connection, Transfer(1, KEY, Hosting(1, 1, SIZE, None, False)), staging, lambda _: None)
+        received = receive_from(connection, Transfer(1, KEY, Hosting(1, 1, SIZE, None, False)), staging)
     assert received.size_bytes == SIZE
     (folder / "risen").write_text(f"{peak_megabytes() - before}")
 

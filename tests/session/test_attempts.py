@@ -205,7 +205,7 @@ def test_what_was_under_way_ends_with_its_session(installation: Installation, fo
     assert [state for _, state in installation.attempts(KEY)] == ["xsd done", *["download cancelled"] * 3]
 
 
-AGAIN, SET_ASIDE, STAYS, ENDS = AfterFailure
+AGAIN, AWAITS_LISTING, STAYS, ENDS = AfterFailure
 
 
 @pytest.mark.parametrize(
@@ -213,9 +213,9 @@ AGAIN, SET_ASIDE, STAYS, ENDS = AfterFailure
     [
         (TransferFailedError("broke off"), NOT_DOWNLOADED, ENDS, ENDS),
         (ZeroDivisionError(), NOT_DOWNLOADED, ENDS, ENDS),
-        (FileChangedError("changed"), NOT_DOWNLOADED, SET_ASIDE, ENDS),
-        (SizeMismatchError("short"), NOT_DOWNLOADED, SET_ASIDE, ENDS),
-        (ChecksumMismatchError("bad"), WRONG_CHECKSUM, SET_ASIDE, SET_ASIDE),
+        (FileChangedError("changed"), NOT_DOWNLOADED, AWAITS_LISTING, ENDS),
+        (SizeMismatchError("short"), NOT_DOWNLOADED, AWAITS_LISTING, ENDS),
+        (ChecksumMismatchError("bad"), WRONG_CHECKSUM, AWAITS_LISTING, AWAITS_LISTING),
         (ChecksumMismatchError("known to be bad"), NOT_FETCHED, ENDS, ENDS),
         (ChecksumMismatchError("bad, from two attempts"), NOT_DOWNLOADED, ENDS, ENDS),
         (DiskFullError("full"), NOT_DOWNLOADED, STAYS, STAYS),

@@ -5,7 +5,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -16,14 +16,10 @@ from dcc.errors import SourceTimeoutError
 from dcc.operations.archive_audits import audit_archives, repair_archives
 from dcc.session.connection_slots import ConnectionSlots, for_seconds
 from dcc.session.fetching.archive_transfer import Transfer
-from dcc.session.fetching.downloads import (
-    DownloadMessage,
-    DownloadSlots,
-    SourceConnections,
-    SourceDownloads,
-    TransferCompleted,
-    TransferFailed,
-)
+from dcc.session.fetching.download_slots import DownloadSlots
+from dcc.session.fetching.downloads import SourceDownloads
+from dcc.session.fetching.source_connections import SourceConnections
+from dcc.session.fetching.transfer_events import TransferCompleted, TransferEvent, TransferFailed
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.hosting import Hosting
@@ -107,11 +103,11 @@ def test_a_connection_that_was_not_used_for_long_is_replaced(monkeypatch: pytest
         made.append(FakeConnection())
         return made[-1]
 
-    connections = SourceConnections("a source", make)
+    connections = SourceConnections("a source", make, lambda _: nullcontext())
     connections.get(0)
     connections.release(0, keep=True)
     assert connections.get(0) is made[0]
-    monkeypatch.setattr("dcc.session.fetching.downloads._FRESH_SECONDS", 0.05)
+    monkeypatch.setattr("dcc.session.fetching.source_connections._FRESH_SECONDS", 0.05)
     connections.release(0, keep=True)
     time.sleep(0.1)
     assert connections.get(0) is made[1]
@@ -125,7 +121,7 @@ def test_a_thread_without_further_transfers_leaves_its_slot_to_others(
 ) -> None:
     monkeypatch.setattr("dcc.session.fetching.downloads._IDLE_SECONDS", 0.2)
     sftp_server.put(str(KEY))
-    told: queue.SimpleQueue[DownloadMessage] = queue.SimpleQueue()
+    told: queue.SimpleQueue[TransferEvent] = queue.SimpleQueue()
     downloads = SourceDownloads(
         address_of(installation, register(installation, sftp_server)),
         installation.settings,

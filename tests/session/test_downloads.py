@@ -11,12 +11,21 @@ import pytest
 
 from dcc.errors import LoginRefusedError, SourceError, SourceUnreachableError, TransferFailedError
 from dcc.session.fetching import archive_transfer, downloads
-from dcc.session.fetching.archive_transfer import receive
-from dcc.session.fetching.downloads import DownloadSlots, TransferCompleted, TransferFailed, TransferQueue
+from dcc.session.fetching.download_slots import DownloadSlots
+from dcc.session.fetching.transfer_events import TransferCompleted, TransferFailed
+from dcc.session.fetching.transfer_queue import TransferQueue
 from dcc.settings import Settings
 from dcc.store.staging import Staging
 from tests.support.raising import raising
-from tests.support.served_from_memory import KEY, PATIENCE, FakeConnection, Sources, ignore, transfer_of, transfers_of
+from tests.support.served_from_memory import (
+    KEY,
+    PATIENCE,
+    FakeConnection,
+    Sources,
+    receive_from,
+    transfer_of,
+    transfers_of,
+)
 from tests.support.waiting import wait_until
 
 
@@ -104,7 +113,7 @@ class TestSourceThreads:
         assert sources.most == {1: 2}
 
     def test_no_more_downloads_at_once_than_allowed_in_all(self, sources: Sources) -> None:
-        sources.allowance = DownloadSlots(3)
+        sources.download_slots = DownloadSlots(3)
         sources.go.clear()
         for number in (1, 2, 3):
             sources.asked(2, number)
@@ -116,7 +125,7 @@ class TestSourceThreads:
 
     def test_sources_take_turns_however_many_downloads_one_has(self, sources: Sources) -> None:
         """A source with much to send holds up no other."""
-        sources.allowance = DownloadSlots(1)
+        sources.download_slots = DownloadSlots(1)
         sources.go.clear()
         laden, other = sources.source(1), sources.source(2)
         for transfer in transfers_of(40, 1):
@@ -124,7 +133,7 @@ class TestSourceThreads:
         wait_until(lambda: sources.most_in_all == 1)
         for transfer in transfers_of(2, 2):
             other.put(transfer)
-        wait_until(lambda: len(sources.allowance._line) == 3)
+        wait_until(lambda: len(sources.download_slots._line) == 3)
         sources.go.set()
         order = [message.transfer.hosting.source_id for message in sources.ends(42)]
         assert [place for place, source_id in enumerate(order) if source_id == 2][-1] < 8
@@ -203,7 +212,7 @@ class TestSourceThreads:
         ends = sources.ends(5)
         assert {end.transfer for end in ends if isinstance(end, TransferCompleted)} == set(transfers[:2])
         broken = sorted(
-            (end for end in ends if isinstance(end, TransferFailed)), key=lambda end: end.transfer.download_id
+            (end for end in ends if isinstance(end, TransferFailed)), key=lambda end: end.transfer.attempt_id
         )
         assert broken == [TransferFailed(transfer, reason) for transfer in transfers[2:]]
         assert sources.most == {1: 2}
@@ -242,7 +251,7 @@ class TestStopping:
         assert sources.connections[0][1].closed
 
         again = FakeConnection()
-        assert receive(again, transfer_of(), sources.staging, ignore).resumed
+        assert receive_from(again, transfer_of(), sources.staging).resumed
         assert again.fetched == [4_000]
 
     def test_what_waits_is_not_begun(self, sources: Sources) -> None:

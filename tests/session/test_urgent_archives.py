@@ -12,10 +12,11 @@ from dcc.databases.transactions import writing
 from dcc.naming import Action
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
-from dcc.session.archives.jobs import SourceQueue
+from dcc.session.archives.waiting_attempts import SourceQueue
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
-from dcc.session.fetching.downloads import DownloadSlots, SourceDownloads
+from dcc.session.fetching.download_slots import DownloadSlots
+from dcc.session.fetching.downloads import SourceDownloads
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.crawl_policy import Windows

@@ -19,7 +19,7 @@ from dcc.session import crawling
 from dcc.session.archives import processing
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.archives.processing import process_zip_actions
-from dcc.session.archives.recording import Batch
+from dcc.session.archives.unwritten_results import UnwrittenResults
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.fetching import archive_transfer, downloads
 from dcc.session.prepare.archive_checks import ArchiveChecker
@@ -70,11 +70,11 @@ def _mid_transfer() -> None:
     archive_transfer.DownloadSink.__call__ = dying  # type: ignore[method-assign]
 
 
-def _when_recorded(is_it: Callable[[Batch], bool]) -> None:
-    """Die when a batch of that kind is recorded."""
-    write = Batch.write
+def _when_recorded(is_it: Callable[[UnwrittenResults], bool]) -> None:
+    """Die when results of that kind are recorded."""
+    write = UnwrittenResults.write
 
-    def dying(self: Batch, connection: Any, session_id: int) -> Any:
+    def dying(self: UnwrittenResults, connection: Any, session_id: int) -> Any:
         due = is_it(self)
         result = write(self, connection, session_id)
         if due:
@@ -82,37 +82,37 @@ def _when_recorded(is_it: Callable[[Batch], bool]) -> None:
             _die()
         return result
 
-    Batch.write = dying  # type: ignore[method-assign]
+    UnwrittenResults.write = dying  # type: ignore[method-assign]
 
 
 def _before_the_checksum_is_taken() -> None:
     """Die when the arrival of an archive is recorded, and no MD5 has been taken."""
-    _when_recorded(lambda batch: any(model is ZipFile for model, _ in batch.changes))
+    _when_recorded(lambda results: any(model is ZipFile for model, _ in results.changes))
     ArchiveChecker.check = lambda *_: threading.Event().wait()  # type: ignore[method-assign,assignment]
 
 
 def _in_the_middle_of_the_validation() -> None:
     """Die when the documents of an archive are recorded, and others are validated."""
-    _when_recorded(lambda batch: bool(batch.extracted))
+    _when_recorded(lambda results: bool(results.extracted))
 
 
 def _while_processes_check() -> None:
     """Die when processes have checked an archive, and are at others."""
     processing.MANY = 1
-    _when_recorded(lambda batch: bool(batch.extracted))
+    _when_recorded(lambda results: bool(results.extracted))
 
 
 def _when_a_copy_is_bad() -> None:
     """Die when a copy of an archive is recorded as bad, before the next source is asked."""
-    _when_recorded(lambda batch: bool(batch.bad_copies))
+    _when_recorded(lambda results: bool(results.bad_copies))
 
 
 POINTS: dict[str, Callable[[], None]] = {
     "before anything is recorded": lambda: _before(crawling, "_record"),
     "when one source is crawled": lambda: _after(crawling, "_record"),
     "when the downloads are planned": lambda: _before(Coordinator, "run"),
-    "in the first transaction": lambda: _after(Batch, "write"),
-    "in the second transaction": lambda: _after(Batch, "write", 2),
+    "in the first transaction": lambda: _after(UnwrittenResults, "write"),
+    "in the second transaction": lambda: _after(UnwrittenResults, "write", 2),
     "when the downloads are requested": lambda: _before(downloads.SourceDownloads, "put"),
     "in mid-transfer": _mid_transfer,
     "when the part is whole": lambda: _before(Staging, "finish_part"),

@@ -8,18 +8,14 @@ from pydantic import SecretStr
 
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
-from dcc.session.fetching.archive_transfer import Transfer
-from dcc.session.fetching.downloads import (
-    DownloadMessage,
-    DownloadSlots,
-    PrefetchedArchives,
-    SourceDownloads,
-    TransferCompleted,
-    TransferFailed,
-)
+from dcc.session.fetching.archive_transfer import ReceivedArchive, Transfer, receive
+from dcc.session.fetching.download_slots import DownloadSlots
+from dcc.session.fetching.downloads import PrefetchedArchives, SourceDownloads
+from dcc.session.fetching.transfer_events import TransferCompleted, TransferEvent, TransferFailed
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, Block, Connection, SourceAddress, SourceProtocol
 from dcc.sources.hosting import Hosting
+from dcc.sources.transfer_speed import SpeedLimits
 from dcc.store.staging import Staging
 
 KEY = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
@@ -101,8 +97,24 @@ def with_md5(transfer: Transfer) -> Transfer:
     return Transfer(transfer.download_id, transfer.key, checked)
 
 
-def ignore(_received: int) -> None:
-    pass
+def receive_from(
+    connection: Connection,
+    transfer: Transfer,
+    staging: Staging,
+    *,
+    speed_limits: SpeedLimits | None = None,
+    max_unsized: int = 1 << 32,
+) -> ReceivedArchive:
+    """Receive an archive, without anybody to tell about it."""
+    return receive(
+        connection,
+        transfer,
+        staging,
+        lambda _: None,
+        speed_limits=speed_limits or SpeedLimits(),
+        max_unsized=max_unsized,
+        on_published=lambda _: None,
+    )
 
 
 def transfers_of(count: int, source_id: int = 1) -> list[Transfer]:
@@ -115,8 +127,8 @@ class Sources:
 
     def __init__(self, staging: Staging, settings: Settings, slots: int = 8) -> None:
         self.staging, self.settings = staging, settings
-        self.allowance = DownloadSlots(slots)
-        self.messages: queue.SimpleQueue[DownloadMessage] = queue.SimpleQueue()
+        self.download_slots = DownloadSlots(slots)
+        self.messages: queue.SimpleQueue[TransferEvent] = queue.SimpleQueue()
         self.go = threading.Event()
         self.go.set()
         self.connections: list[tuple[int, FakeConnection]] = []
@@ -151,7 +163,7 @@ class Sources:
     def source(self, number: int = 1, from_workers: PrefetchedArchives | None = None) -> SourceDownloads:
         address = SourceAddress(number, "H", SourceProtocol.SFTP, "same.host", f"user{number}", SecretStr("x"), "")
         downloads = SourceDownloads(
-            address, self.settings, self.staging, self.allowance, self.messages.put, from_workers
+            address, self.settings, self.staging, self.download_slots, self.messages.put, from_workers
         )
         self._all.append(downloads)
         return downloads

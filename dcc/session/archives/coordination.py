@@ -13,9 +13,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
 from sqlalchemy import Connection
 
@@ -37,15 +38,17 @@ from dcc.messages import mark, message
 from dcc.outcomes import AttemptOutcome, Problem, ZipOutcome
 from dcc.phases import Phase, Status
 from dcc.runtime.log_context import logging_about, progress_log
-from dcc.session.archives.jobs import ArchivePools, Attempts, Job, SourceQueue
-from dcc.session.archives.recording import Batch, BatchResult
+from dcc.session.archives.active_submissions import ActiveSubmission
+from dcc.session.archives.archive_pools import ArchivePools
+from dcc.session.archives.unwritten_results import UnwrittenResults, WrittenResults
+from dcc.session.archives.waiting_attempts import SourceQueue, WaitingAttempts
 from dcc.session.batches.results import SessionWorkerResults
-from dcc.session.fetching.downloads import (
+from dcc.session.fetching.download_slots import DownloadSlots
+from dcc.session.fetching.downloads import SourceDownloads
+from dcc.session.fetching.transfer_events import (
     ChecksumPublished,
-    DownloadMessage,
-    DownloadSlots,
-    SourceDownloads,
     TransferCompleted,
+    TransferEvent,
     TransferFailed,
     TransferNotBegun,
     TransferProgressed,
@@ -54,18 +57,19 @@ from dcc.session.fetching.downloads import (
 from dcc.session.prepare.archive_checks import CheckedArchive, Setup, UnopenedArchive
 from dcc.session.sessions import Session
 from dcc.sources.base import SourceAddress, SourceProtocol
-from dcc.sources.hosting import CopyFault
+from dcc.sources.hosting import CopyFault, Hosting
 from dcc.store.copies import StoredCopies
 from dcc.store.staging import Staging
 from dcc.tracker.hostings.retries import urgent_keys
 from dcc.tracker.hostings.source_statistics import TransferStatistics
-from dcc.tracker.models import ZipDownload, utc_now
+from dcc.tracker.models import utc_now
 from dcc.tracker.register.source_schedules import paused_sources
 from dcc.tracker.states import DOWNLOADING, EXTRACTED, EXTRACTING, NOT_DOWNLOADED, NOT_EXTRACTED, WRONG_CHECKSUM, State
 from dcc.tracker.stored_archives import replicas_with_copies
 
 log = logging.getLogger(__name__)
 session_log = progress_log(__name__)
+T = TypeVar("T")
 
 _COMMIT_SECONDS, _IDLE_SECONDS, _GATHER_SECONDS = 0.2, 0.5, 0.005
 _MAX_UNCHECKED = 256
@@ -79,15 +83,30 @@ _NOT_OF_SOURCE = (WRONG_CHECKSUM, NOT_FETCHED)
 PIECED_TOGETHER = State(Phase.UNZIP, Status.CANCELLED)
 
 
-CoordinatorEvent = DownloadMessage | partial[None]
-"""What a source's thread tells, or what to do about a step of an archive that has ended."""
+@dataclass(frozen=True, slots=True)
+class StoringEnded:
+    """A submission's archive was put into the store, or that failed."""
+
+    submission: ActiveSubmission
+    done: Future[StoredCopies]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckEnded:
+    """A submission's archive was opened and its documents validated, or that failed."""
+
+    submission: ActiveSubmission
+    done: Future[CheckedArchive | UnopenedArchive]
+
+
+CoordinatorEvent = TransferEvent | StoringEnded | CheckEnded
 
 
 class AfterFailure(Enum):
-    """What becomes of a job after a failed attempt."""
+    """What becomes of a submission after a failed attempt."""
 
     TRIES_AGAIN = "tries again"
-    SET_ASIDE = "set aside"
+    AWAITS_LISTING = "awaits listing"
     """Its source shows first whether the archive is still being uploaded."""
     STAYS = "stays"
     """Its submission keeps its state, and waits for the next session."""
@@ -96,7 +115,7 @@ class AfterFailure(Enum):
 
 
 def after_failure(error: Exception, state: State, *, is_planned: bool, has_others: bool) -> AfterFailure:
-    """What becomes of a job after an attempt that failed with an error, which gave it a state.
+    """What becomes of a submission after an attempt that failed with an error, which gave it a state.
 
     `is_planned`: another attempt follows. `has_others`: staging has a copy, or another one was bad.
     """
@@ -106,15 +125,16 @@ def after_failure(error: Exception, state: State, *, is_planned: bool, has_other
         return AfterFailure.STAYS
     is_other = isinstance(error, FileChangedError | SizeMismatchError)
     is_unfinished = state == WRONG_CHECKSUM or (is_other and not has_others)
-    return AfterFailure.SET_ASIDE if is_unfinished else AfterFailure.ENDS
+    return AfterFailure.AWAITS_LISTING if is_unfinished else AfterFailure.ENDS
 
 
 class Coordinator:
-    """Takes jobs from their beginning to their end. Used by one thread; a context manager that stops its threads.
+    """Takes submissions from their beginning to their end. For one thread; a context manager that stops its threads.
 
-    If the jobs `are_many`, processes extract archives and validate documents. Work in `from_workers` is not repeated.
-    `changed` are the jobs whose last attempt found another file than listed, or a bad one: they have no outcome until
-    `fail` is called. `left_to_pauses` counts those that people left to a later session by pausing all their sources.
+    If they `are_many`, processes extract archives and validate documents. Work in `from_workers` is not repeated.
+    `awaiting_listing` are the submissions whose last attempt found another file than listed, or a bad one: they have no
+    outcome until `fail` is called. `left_to_pauses` counts those that people left to a later session by pausing all
+    their sources.
     """
 
     def __init__(
@@ -132,7 +152,7 @@ class Coordinator:
         self.not_checked = 0
         self.lacked_room = False
         self.damaged: list[int] = []
-        self.changed: list[Job] = []
+        self.awaiting_listing: list[ActiveSubmission] = []
         self._reasons_kept: dict[int, list[tuple[int, Problem]]] = {}
         self._session, settings = session, session.settings
         self._staging = Staging(settings.staging_directory, min_free_bytes=settings.min_free_bytes)
@@ -140,14 +160,26 @@ class Coordinator:
         holding = partial(session.read, partial(replicas_with_copies, settings=settings))
         self._pools = ArchivePools(settings, setup, holding, in_processes=are_many)
         self._from_workers = from_workers
-        allowance, tell = DownloadSlots(settings.downloaders), self._events.put
-        given = settings, self._staging, allowance, tell, from_workers, session.connection_slots
-        sources = {number: SourceQueue(SourceDownloads(address, *given)) for number, address in addresses.items()}
-        self._attempts = Attempts(sources, settings.retry_delay)
-        self._unfinished: dict[int, Job] = {}
-        self._transferring: dict[int, Job] = {}
+        slots = DownloadSlots(settings.downloaders)
+        sources = {
+            number: SourceQueue(
+                SourceDownloads(
+                    address,
+                    settings,
+                    self._staging,
+                    download_slots=slots,
+                    tell=self._events.put,
+                    from_workers=from_workers,
+                    connection_slots=session.connection_slots,
+                )
+            )
+            for number, address in addresses.items()
+        }
+        self._attempts = WaitingAttempts(sources, settings.retry_delay)
+        self._unfinished: dict[int, ActiveSubmission] = {}
+        self._transferring: dict[int, ActiveSubmission] = {}
         self._unchecked = 0
-        self._batch = Batch()
+        self._unwritten = UnwrittenResults()
         self._committed = 0.0
         self._asked = time.monotonic()
 
@@ -164,25 +196,25 @@ class Coordinator:
         """How each file source behaved, by id."""
         return {number: source.transfer_statistics for number, source in self._attempts.sources.items()}
 
-    def run(self, jobs: Iterable[Job]) -> Iterator[ZipOutcome]:
-        """Process the jobs; yields each submission's outcome once it is recorded.
+    def run(self, submissions: Iterable[ActiveSubmission]) -> Iterator[ZipOutcome]:
+        """Process the submissions; yields each submission's outcome once it is recorded.
 
         A submission that lost all its sources before any attempt has no outcome: it keeps waiting. Raises
         SessionLostError and TrackerUnreachableError; after these, as after a crash, the next session continues.
         """
-        for job in jobs:
-            self._unfinished[job.za_id] = job
-            if job.downloaded:
-                self._keep(job)
+        for submission in submissions:
+            self._unfinished[submission.za_id] = submission
+            if submission.downloaded:
+                self._store_archive(submission)
             else:
-                self._plan_or_leave(job)
-        while self._unfinished or self._batch:
+                self._plan_or_leave(submission)
+        while self._unfinished or self._unwritten:
             self._session.check()
-            for job in self._attempts.take_stranded():
-                self._plan_or_leave(job)
+            for submission in self._attempts.take_stranded():
+                self._plan_or_leave(submission)
             # Not many more downloads begin than arrived archives are checked.
-            self._batch.downloads.extend(self._attempts.take(lambda: self._unchecked < _MAX_UNCHECKED))
-            if self._batch and (not self._unfinished or self._until_commit() <= 0):
+            self._unwritten.downloads.extend(self._attempts.take(lambda: self._unchecked < _MAX_UNCHECKED))
+            if self._unwritten and (not self._unfinished or self._until_commit() <= 0):
                 yield from self._commit()
             else:
                 self._handle_events()
@@ -192,7 +224,7 @@ class Coordinator:
 
     def _handle_events(self) -> None:
         """Wait for an event, until the next due action at most; handle it and all others that have arrived."""
-        wait = self._until_commit() if self._batch else _IDLE_SECONDS
+        wait = self._until_commit() if self._unwritten else _IDLE_SECONDS
         delay = self._attempts.seconds_left()
         if delay is not None:
             wait = min(wait, delay)
@@ -209,291 +241,299 @@ class Coordinator:
     def _handle(self, event: CoordinatorEvent) -> None:
         match event:
             case TransferStarted():
-                self._started(event)
+                self._transfer_started(event)
             case TransferProgressed():
-                self._batch.change(ZipDownload, event.transfer.download_id, downloaded_size_bytes=event.received)
+                self._unwritten.change_download(event.transfer.attempt_id, downloaded_size_bytes=event.received)
             case ChecksumPublished():
                 hosting = event.transfer.hosting
-                self._transferring[event.transfer.download_id].note_published(hosting, event.md5)
-                self._batch.published.append((hosting, event.md5))
+                self._transferring[event.transfer.attempt_id].choice.note_published(hosting, event.md5)
+                self._unwritten.published.append((hosting, event.md5))
             case TransferCompleted():
-                self._arrived(event)
+                self._transfer_completed(event)
             case TransferFailed():
-                self._failed(event)
+                self._transfer_failed(event)
             case TransferNotBegun():
-                self._not_begun(event)
-            case partial():
-                event()
+                self._transfer_not_begun(event)
+            case StoringEnded():
+                self._storing_ended(event.submission, event.done)
+            case CheckEnded():
+                self._check_ended(event.submission, event.done)
 
-    def _plan_or_leave(self, job: Job) -> None:
-        """Queue the job for its next attempt; if there is none, the result of the last one stands."""
-        if self._attempts.plan(job):
+    def _plan_or_leave(self, submission: ActiveSubmission) -> None:
+        """Queue the submission for its next attempt; if there is none, the result of the last one stands."""
+        if self._attempts.plan(submission):
             return
-        if job.download_id is not None and job.last_failure is not None:
-            self._batch.propose(job.download_id, job.last_failure)
-            self._end_without(job)
+        if submission.last_failure is not None:
+            self._unwritten.propose(submission.attempt.id, submission.last_failure)
+            self._end_without_archive(submission)
         else:
-            self._leave(job)
+            self._leave_to_next_session(submission)
 
-    def _end_without(self, job: Job) -> None:
+    def _end_without_archive(self, submission: ActiveSubmission) -> None:
         """No attempt follows one without an archive: use staging's copy, or the result of an earlier attempt."""
-        if job.staged is not None and not job.new_bad_copies:
-            self._batch.staged.append(job)
+        if submission.staged is not None and not submission.choice.new_bad_copies:
+            self._unwritten.staged.append(submission)
             return
-        self._add_reason_of_all_copies(job)
-        self._batch.concluded.append(job.za_id)
-        self._finish(job)
+        self._add_reason_of_all_copies(submission)
+        self._unwritten.without_further_attempt.append(submission.za_id)
+        self._end_submission(submission)
 
-    def _started(self, event: TransferStarted) -> None:
-        number = event.transfer.download_id
-        job = self._transferring[number]
-        job.attempts += 1
-        job.began = time.monotonic()
+    def _transfer_started(self, event: TransferStarted) -> None:
+        number = event.transfer.attempt_id
+        submission = self._transferring[number]
+        submission.attempts += 1
+        submission.began = time.monotonic()
         now = utc_now()
-        self._batch.change(ZipDownload, number, request=now, received=now)
-        self._batch.propose(number, DOWNLOADING, promote=False)
+        self._unwritten.change_download(number, request=now, received=now)
+        self._unwritten.propose(number, DOWNLOADING, promote=False)
 
-    def _arrived(self, event: TransferCompleted) -> None:
-        number, received = event.transfer.download_id, event.received
-        job = self._transferring.pop(number)
+    def _transfer_completed(self, event: TransferCompleted) -> None:
+        number, received = event.transfer.attempt_id, event.received
+        submission = self._transferring.pop(number)
         self._attempts.sources[event.transfer.hosting.source_id].note_arrival(received)
-        job.downloaded = True
-        job.size_bytes, job.md5 = received.size_bytes, received.md5
-        job.transfer_seconds = received.seconds if received.is_sent else None
-        job.resumed = received.resumed and received.md5 is None
-        self._batch.note_archive(job)
-        self._batch.change(ZipDownload, number, downloaded_size_bytes=received.size_bytes if received.is_sent else 0)
-        job.fetched = AttemptOutcome.FINISHED if received.is_sent else AttemptOutcome.NOT_MODIFIED
-        self._batch.end(number, job.fetched, received)
-        self._batch.propose(number, EXTRACTING)
-        self._keep(job)
+        submission.downloaded = True
+        submission.size_bytes, submission.md5 = received.size_bytes, received.md5
+        submission.transfer_seconds = received.seconds if received.is_sent else None
+        submission.resumed = received.resumed and received.md5 is None
+        self._unwritten.note_archive(submission)
+        sent_bytes = received.size_bytes if received.is_sent else 0
+        self._unwritten.change_download(number, downloaded_size_bytes=sent_bytes)
+        submission.fetched = AttemptOutcome.FINISHED if received.is_sent else AttemptOutcome.NOT_MODIFIED
+        self._unwritten.end(number, submission.fetched, received)
+        self._unwritten.propose(number, EXTRACTING)
+        self._store_archive(submission)
 
-    def _failed(self, event: TransferFailed) -> None:
-        number, hosting, error = event.transfer.download_id, event.transfer.hosting, event.error
-        job = self._transferring.pop(number)
+    def _transfer_failed(self, event: TransferFailed) -> None:
+        number, hosting, error = event.transfer.attempt_id, event.transfer.hosting, event.error
+        submission = self._transferring.pop(number)
         self._attempts.sources[hosting.source_id].note_failure(event)
-        self._log_reason(job, error)
-        job.last_failure = self._failure_of(job, error)
-        if job.last_failure not in _NOT_OF_SOURCE:
-            job.failed_hostings.add(hosting.id)
+        self._log_reason(submission, error)
+        submission.last_failure = self._failure_of(submission, hosting, error)
+        if submission.last_failure not in _NOT_OF_SOURCE:
+            submission.failed_hostings.add(hosting.id)
         # An interrupted attempt may be continued only if the file is still as listed.
         is_other = isinstance(error, FileChangedError | SizeMismatchError | ChecksumMismatchError)
-        job.fetched = AttemptOutcome.ABORTED if event.begun and not is_other else AttemptOutcome.FAILED
-        self._batch.end(number, job.fetched)
+        submission.fetched = AttemptOutcome.ABORTED if event.begun and not is_other else AttemptOutcome.FAILED
+        self._unwritten.end(number, submission.fetched)
         has_room = not isinstance(error, DiskFullError)
         if not has_room:
             # Larger archives have no room either: they are left to the next session.
             for large in self._attempts.take_large(hosting.size_bytes or 0):
                 large.staged = None
-                self._leave(large)
+                self._leave_to_next_session(large)
             # An earlier state stays: there is no room to extract the archive again either.
-            job.staged = None
-        is_planned = has_room and self._attempts.plan(job)
-        has_others = bool(job.staged or job.new_bad_copies)
-        following = after_failure(error, job.last_failure, is_planned=is_planned, has_others=has_others)
-        if following is AfterFailure.SET_ASIDE and job.last_failure == WRONG_CHECKSUM:
-            self._set_aside(job)
+            submission.staged = None
+        is_planned = has_room and self._attempts.plan(submission)
+        has_others = bool(submission.staged or submission.choice.new_bad_copies)
+        following = after_failure(error, submission.last_failure, is_planned=is_planned, has_others=has_others)
+        if following is AfterFailure.AWAITS_LISTING and submission.last_failure == WRONG_CHECKSUM:
+            self._await_listing(submission)
             return
-        self._batch.propose(number, job.last_failure, promote=following is AfterFailure.ENDS)
+        self._unwritten.propose(number, submission.last_failure, promote=following is AfterFailure.ENDS)
         match following:
-            case AfterFailure.SET_ASIDE:
-                self._set_aside(job)
-            case AfterFailure.STAYS if job.new_bad_copies:
+            case AfterFailure.AWAITS_LISTING:
+                self._await_listing(submission)
+            case AfterFailure.STAYS if submission.choice.new_bad_copies:
                 # An untried copy may be good: the bad ones decide nothing yet.
-                self._finish(job)
+                self._end_submission(submission)
             case AfterFailure.STAYS | AfterFailure.ENDS:
-                self._end_without(job)
+                self._end_without_archive(submission)
 
-    def _not_begun(self, event: TransferNotBegun) -> None:
+    def _transfer_not_begun(self, event: TransferNotBegun) -> None:
         """The source was paused, or its window closed: another delivers the archive, or a later session."""
-        number = event.transfer.download_id
-        job = self._transferring.pop(number)
+        number = event.transfer.attempt_id
+        submission = self._transferring.pop(number)
         self._attempts.sources[event.transfer.hosting.source_id].note_not_begun()
-        self._batch.end(number, AttemptOutcome.CANCELLED)
-        self._batch.propose(number, NOT_FETCHED, promote=False)
-        job.forget_attempt()
-        self._plan_or_leave(job)
+        self._unwritten.end(number, AttemptOutcome.CANCELLED)
+        self._unwritten.propose(number, NOT_FETCHED, promote=False)
+        submission.forget_attempt()
+        self._plan_or_leave(submission)
 
-    def _set_aside(self, job: Job) -> None:
-        """Let the source show whether the job failed, or its archive is still being uploaded."""
-        del self._unfinished[job.za_id]
-        if job.downloaded:
+    def _await_listing(self, submission: ActiveSubmission) -> None:
+        """Let the source show whether the submission failed, or its archive is still being uploaded."""
+        del self._unfinished[submission.za_id]
+        if submission.downloaded:
             self._unchecked -= 1
         # Its reasons are recorded at its end: if this session dies before, they must not be recorded twice.
-        problems = [problem for problem in self._batch.problems if problem[0] == job.download_id]
-        self._batch.problems[:] = [problem for problem in self._batch.problems if problem[0] != job.download_id]
-        self._reasons_kept[job.za_id] = problems
-        self.changed.append(job)
+        attempt_id, problems = submission.attempt.id, self._unwritten.problems
+        self._reasons_kept[submission.za_id] = [problem for problem in problems if problem[0] == attempt_id]
+        problems[:] = [problem for problem in problems if problem[0] != attempt_id]
+        self.awaiting_listing.append(submission)
 
-    def _failure_of(self, job: Job, error: Exception) -> State:
+    def _failure_of(self, submission: ActiveSubmission, hosting: Hosting, error: Exception) -> State:
         """The state of a failed attempt; what it means for the copy on the source is recorded."""
-        hosting = job.hosting
-        if hosting is None:
-            return NOT_DOWNLOADED
         if isinstance(error, FileMissingError | FileNotReadableError | BadChecksumFileError):
-            job.lost_hostings.add(hosting.id)
+            submission.choice.lost.add(hosting.id)
         if isinstance(error, BadChecksumFileError):
             return WRONG_CHECKSUM
         if not isinstance(error, ChecksumMismatchError):
             return NOT_DOWNLOADED
         if error.received is None:
-            job.lost_hostings.add(hosting.id)
+            submission.choice.lost.add(hosting.id)
             return NOT_FETCHED
         if error.is_resumed:
-            job.try_again_first()
+            submission.choice.try_again_first(hosting)
             return NOT_DOWNLOADED
-        self._note_bad(job, error.received, CopyFault.CHECKSUM)
+        self._note_bad(submission, error.received, CopyFault.CHECKSUM)
         return WRONG_CHECKSUM
 
-    def _note_bad(self, job: Job, md5: str, fault: CopyFault) -> None:
-        source = self._attempts.sources.get(job.source_id or 0)
+    def _note_bad(self, submission: ActiveSubmission, md5: str, fault: CopyFault) -> None:
+        hosting = submission.attempt.hosting
+        source = self._attempts.sources.get(hosting.source_id)
         certain = source is not None and source.address.protocol not in _UNCHECKED_PROTOCOLS
-        self._batch.bad_copies.extend(job.note_bad(md5, fault, certain=certain))
+        self._unwritten.bad_copies.extend(submission.choice.note_bad(hosting, md5, fault, certain=certain))
 
-    def fail(self, jobs: Iterable[Job]) -> Iterator[ZipOutcome]:
-        """End the jobs of `changed` with the failure of their last attempt; yields their outcomes."""
-        for job in jobs:
-            self._unfinished[job.za_id] = job
-            self._batch.problems.extend(self._reasons_kept.pop(job.za_id, ()))
-            self._batch.propose(job.download_id or 0, job.last_failure or NOT_DOWNLOADED)
-            if job.downloaded:
+    def fail(self, submissions: Iterable[ActiveSubmission]) -> Iterator[ZipOutcome]:
+        """End the submissions of `awaiting_listing` with the failure of their last attempt; yields their outcomes."""
+        for submission in submissions:
+            self._unfinished[submission.za_id] = submission
+            self._unwritten.problems.extend(self._reasons_kept.pop(submission.za_id, ()))
+            self._unwritten.propose(submission.attempt.id, submission.last_failure or NOT_DOWNLOADED)
+            if submission.downloaded:
                 self._unchecked += 1
-                self._add_reason_of_all_copies(job)
-                self._finish(job)
+                self._add_reason_of_all_copies(submission)
+                self._end_submission(submission)
             else:
-                self._end_without(job)
+                self._end_without_archive(submission)
         yield from self.run(())
 
-    def _keep(self, job: Job) -> None:
+    def _store_archive(self, submission: ActiveSubmission) -> None:
         """Put an archive into the store before it is checked: a bad one is removed from staging then."""
         self._unchecked += 1
-        if job.may_be_damaged:
+        if submission.may_be_damaged:
             # It may not be what arrived.
-            self._extract(job)
+            self._check_archive(submission)
         else:
-            self._go_on_after(self._pools.keep(job, self._staging.archive(job.key)), self._kept, job)
+            step = self._pools.store(submission, self._staging.archive(submission.key))
+            self._tell_when_done(step, StoringEnded, submission)
 
-    def _go_on_after(self, step: Future[Any], go_on: Callable[[Job, Future[Any]], None], job: Job) -> None:
-        def tell(done: Future[Any]) -> None:
+    def _tell_when_done(
+        self,
+        step: Future[T],
+        event: Callable[[ActiveSubmission, Future[T]], StoringEnded | CheckEnded],
+        submission: ActiveSubmission,
+    ) -> None:
+        def tell(done: Future[T]) -> None:
             if not done.cancelled():
-                self._events.put(partial(go_on, job, done))
+                self._events.put(event(submission, done))
 
         step.add_done_callback(tell)
 
-    def _kept(self, job: Job, done: Future[StoredCopies]) -> None:
+    def _storing_ended(self, submission: ActiveSubmission, done: Future[StoredCopies]) -> None:
         try:
-            self._batch.kept.append((job.download_id, done.result()))
+            self._unwritten.stored.append((submission.attempt.id, done.result()))
         except Exception as error:
-            with job.as_subject():
-                session_log.warning("%s is not in the archive store yet: %s", job.key, error)
-        self._extract(job)
+            with submission.as_subject():
+                session_log.warning("%s is not in the archive store yet: %s", submission.key, error)
+        self._check_archive(submission)
 
-    def _extract(self, job: Job) -> None:
-        ready = None if self._from_workers is None else self._from_workers.ready(job.key)
-        archive, contents = self._staging.archive(job.key), self._staging.contents(job.key)
-        self._go_on_after(self._pools.check(job, archive, contents, ready), self._extracted, job)
+    def _check_archive(self, submission: ActiveSubmission) -> None:
+        ready = None if self._from_workers is None else self._from_workers.ready(submission.key)
+        archive, contents = self._staging.archive(submission.key), self._staging.contents(submission.key)
+        self._tell_when_done(self._pools.check(submission, archive, contents, ready), CheckEnded, submission)
 
-    def _extracted(self, job: Job, done: Future[CheckedArchive | UnopenedArchive]) -> None:
+    def _check_ended(self, submission: ActiveSubmission, done: Future[CheckedArchive | UnopenedArchive]) -> None:
         try:
             found = done.result()
         except Exception as error:
-            self._not_checked(job, error)
+            self._check_failed(submission, error)
             return
         if isinstance(found, UnopenedArchive):
-            self._not_checked(job, found.error, found.md5)
+            self._check_failed(submission, found.error, found.md5)
         else:
-            self._checked(job, found)
+            self._record_documents(submission, found)
 
-    def _checked(self, job: Job, found: CheckedArchive) -> None:
-        self._note_md5(job, found.md5)
-        logged = len(job.reasons)
-        self._batch.checked.extend(job.take_documents(found))
-        if not job.known_documents and job.download_id is not None:
-            self._batch.problems.extend((job.download_id, reason) for reason in job.reasons[logged:])
-        self._batch.extracted.append(job)
-        self._batch.propose(job.download_id or 0, EXTRACTED)
-        self._finish(job)
+    def _record_documents(self, submission: ActiveSubmission, found: CheckedArchive) -> None:
+        self._note_md5(submission, found.md5)
+        logged = len(submission.reasons)
+        self._unwritten.checked.update(submission.take_documents(found))
+        if not submission.known_documents:
+            self._unwritten.problems.extend((submission.attempt.id, reason) for reason in submission.reasons[logged:])
+        self._unwritten.extracted.append(submission)
+        self._unwritten.propose(submission.attempt.id, EXTRACTED)
+        self._end_submission(submission)
 
-    def _not_checked(self, job: Job, error: Exception, md5: str | None = None) -> None:
+    def _check_failed(self, submission: ActiveSubmission, error: Exception, md5: str | None = None) -> None:
         """Handle an archive that cannot be checked; `md5` is its checksum if that is the problem, else None."""
-        if isinstance(error, CorruptArchiveError) and job.may_be_damaged:
-            self._give_back(job, error)
+        if isinstance(error, CorruptArchiveError) and submission.may_be_damaged:
+            self._replan_damaged(submission, error)
             return
-        number = job.download_id or 0
-        self._log_reason(job, error)
-        if isinstance(error, CorruptArchiveError) and job.resumed:
-            self._fetch_again(job)
+        number = submission.attempt.id
+        self._log_reason(submission, error)
+        if isinstance(error, CorruptArchiveError) and submission.resumed:
+            self._fetch_again(submission)
             return
         if md5 is not None:
-            self._note_md5(job, md5)
+            self._note_md5(submission, md5)
         if isinstance(error, CorruptArchiveError) and md5 is not None:
-            self._note_bad(job, md5, CopyFault.DAMAGED)
-            if self._attempts.plan(job):
-                self._batch.propose(number, NOT_EXTRACTED, promote=False)
-                self._drop(job, NOT_EXTRACTED)
+            self._note_bad(submission, md5, CopyFault.DAMAGED)
+            if self._attempts.plan(submission):
+                self._unwritten.propose(number, NOT_EXTRACTED, promote=False)
+                self._discard_bad_archive(submission, NOT_EXTRACTED)
                 return
-            if job.attempts:
-                job.last_failure = NOT_EXTRACTED
-                self._set_aside(job)
+            if submission.attempts:
+                submission.last_failure = NOT_EXTRACTED
+                self._await_listing(submission)
                 return
-            self._add_reason_of_all_copies(job)
+            self._add_reason_of_all_copies(submission)
         if isinstance(error, ArchiveError):
-            self._batch.propose(number, NOT_EXTRACTED)
+            self._unwritten.propose(number, NOT_EXTRACTED)
         else:
             self.not_checked += 1
-        self._finish(job)
+        self._end_submission(submission)
 
-    def _note_md5(self, job: Job, md5: str) -> None:
-        if job.md5 != md5:
-            job.md5 = md5
-            self._batch.note_archive(job)
+    def _note_md5(self, submission: ActiveSubmission, md5: str) -> None:
+        if submission.md5 != md5:
+            submission.md5 = md5
+            self._unwritten.note_archive(submission)
 
-    def _give_back(self, job: Job, error: CorruptArchiveError) -> None:
-        """A damaged archive from staging that may have been intact on arrival: a new job fetches it again."""
-        with job.as_subject():
+    def _replan_damaged(self, submission: ActiveSubmission, error: CorruptArchiveError) -> None:
+        """A damaged archive from staging that may have been intact on arrival is planned and fetched again."""
+        with submission.as_subject():
             session_log.warning(
-                "%s was left in staging by a session that died, and is fetched again: %s", job.key, error
+                "%s was left in staging by a session that died, and is fetched again: %s", submission.key, error
             )
-        del self._unfinished[job.za_id]
+        del self._unfinished[submission.za_id]
         self._unchecked -= 1
-        self._staging.archive(job.key).unlink(missing_ok=True)
-        self.damaged.append(job.za_id)
+        self._staging.archive(submission.key).unlink(missing_ok=True)
+        self.damaged.append(submission.za_id)
 
-    def _fetch_again(self, job: Job) -> None:
+    def _fetch_again(self, submission: ActiveSubmission) -> None:
         """An archive joined from two attempts is bad: fetch it in one piece before blaming the centre."""
-        self._batch.propose(job.download_id or 0, PIECED_TOGETHER, promote=False)
-        self._drop(job, NOT_DOWNLOADED)
-        job.try_again_first()
-        self._plan_or_leave(job)
+        self._unwritten.propose(submission.attempt.id, PIECED_TOGETHER, promote=False)
+        self._discard_bad_archive(submission, NOT_DOWNLOADED)
+        submission.choice.try_again_first(submission.attempt.hosting)
+        self._plan_or_leave(submission)
 
-    def _drop(self, job: Job, failure: State) -> None:
+    def _discard_bad_archive(self, submission: ActiveSubmission, failure: State) -> None:
         """Discard a bad archive; another attempt follows."""
         self._unchecked -= 1
-        job.last_failure = failure
-        job.downloaded, job.resumed = False, False
-        self._staging.archive(job.key).unlink(missing_ok=True)
+        submission.last_failure = failure
+        submission.downloaded, submission.resumed = False, False
+        self._staging.archive(submission.key).unlink(missing_ok=True)
 
-    def _add_reason_of_all_copies(self, job: Job) -> None:
+    def _add_reason_of_all_copies(self, submission: ActiveSubmission) -> None:
         """If several copies were bad, name them in one further reason."""
-        if len(job.new_bad_copies) < 2 or job.download_id is None:
+        bad_copies = submission.choice.new_bad_copies
+        if len(bad_copies) < 2:
             return
         copies = [
             message(_BAD_COPIES[found.fault], source=str(found.hosting.source_id), md5=found.md5)
-            for found in job.new_bad_copies.values()
+            for found in bad_copies.values()
         ]
         template = mark(
             "{archive} is bad at {count} file sources: {copies}. Replace it with a good archive, under the same name."
         )
-        reason = message(template, archive=str(job.key), count=len(job.new_bad_copies), copies=copies)
-        problem = Problem(job.reasons[-1].kind, reason, code=job.reasons[-1].code)
-        job.reasons.append(problem)
-        self._batch.problems.append((job.download_id, problem))
+        reason = message(template, archive=str(submission.key), count=len(bad_copies), copies=copies)
+        problem = Problem(submission.reasons[-1].kind, reason, code=submission.reasons[-1].code)
+        submission.reasons.append(problem)
+        self._unwritten.problems.append((submission.attempt.id, problem))
 
-    def _log_reason(self, job: Job, error: Exception) -> None:
+    def _log_reason(self, submission: ActiveSubmission, error: Exception) -> None:
         if not isinstance(error, DccError):
-            with job.as_subject():
-                log.error("%s met a fault of the platform", job.key, exc_info=error)
-            fault = platform_fault(str(job.key), error, "its next session takes the archive up again")
+            with submission.as_subject():
+                log.error("%s met a fault of the platform", submission.key, exc_info=error)
+            fault = platform_fault(str(submission.key), error, "its next session takes the archive up again")
             if not self.faults:
                 # The one that is raised in the end: others would keep what their frames hold.
                 fault.__cause__ = error
@@ -502,69 +542,69 @@ class Coordinator:
             self.faults.append(error)
         self.lacked_room = self.lacked_room or isinstance(error, DiskFullError)
         problem = Problem.of(error)
-        job.reasons.append(problem)
-        if job.download_id is not None:
-            self._batch.problems.append((job.download_id, problem))
+        submission.reasons.append(problem)
+        self._unwritten.problems.append((submission.attempt.id, problem))
 
-    def _finish(self, job: Job) -> None:
-        """End the job in this session; its outcome is yielded with the next commit."""
-        del self._unfinished[job.za_id]
-        if job.downloaded:
+    def _end_submission(self, submission: ActiveSubmission) -> None:
+        """End the submission in this session; its outcome is yielded with the next commit."""
+        del self._unfinished[submission.za_id]
+        if submission.downloaded:
             self._unchecked -= 1
-        elif job.failed_hostings or job.last_failure not in _NOT_OF_SOURCE:
+        elif submission.failed_hostings or submission.last_failure not in _NOT_OF_SOURCE:
             # Else the centre corrects the copies or their checksums: nothing kept the session from fetching one.
             self.not_downloaded += 1
-        self._batch.finished.append(job)
+        self._unwritten.finished.append(submission)
 
-    def _leave(self, job: Job) -> None:
-        if job.staged is not None:
-            self._batch.staged.append(job)
+    def _leave_to_next_session(self, submission: ActiveSubmission) -> None:
+        """Begin no attempt in this session: staging's copy is used, or the submission keeps waiting."""
+        if submission.staged is not None:
+            self._unwritten.staged.append(submission)
             return
-        del self._unfinished[job.za_id]
-        if self._attempts.are_paused(job.hostings):
+        del self._unfinished[submission.za_id]
+        if self._attempts.are_paused(submission.choice.hostings):
             self.left_to_pauses += 1
         else:
             self.not_downloaded += 1
-        self._batch.concluded.append(job.za_id)
+        self._unwritten.without_further_attempt.append(submission.za_id)
 
     def _commit(self) -> Iterator[ZipOutcome]:
-        finished, states = self._write_batch()
+        finished, states = self._write_results()
         while finished:
-            # Yielded jobs are released at once: there may be thousands more.
-            job = finished.popleft()
-            source = self._attempts.sources.get(job.source_id or 0) if job.downloaded else None
-            outcome = job.outcome(states[job.za_id], None if source is None else source.address)
-            _log_outcome(job, outcome)
+            # Yielded submissions are released at once: there may be thousands more.
+            submission = finished.popleft()
+            source = self._attempts.sources.get(submission.attempt.hosting.source_id) if submission.downloaded else None
+            outcome = submission.outcome(states[submission.za_id], None if source is None else source.address)
+            _log_outcome(submission, outcome)
             yield outcome
 
-    def _write_batch(self) -> tuple[deque[Job], dict[int, State]]:
-        """Write all results, and begin the requested attempts; returns the ended jobs, with their states."""
-        batch, self._batch = self._batch, Batch()
+    def _write_results(self) -> tuple[deque[ActiveSubmission], dict[int, State]]:
+        """Write all results, and begin the requested attempts; returns the ended submissions, with their states."""
+        results, self._unwritten = self._unwritten, UnwrittenResults()
         asks = time.monotonic() - self._asked > _ASKING_SECONDS
 
-        def write(connection: Connection) -> BatchResult:
+        def write(connection: Connection) -> WrittenResults:
             if asks:
                 self._attempts.put_first(set(urgent_keys(connection)))
                 self._attempts.pause(paused_sources(connection))
                 self._asked = time.monotonic()
-            return batch.write(connection, self._session.id)
+            return results.write(connection, self._session.id)
 
         written = self._session.write(write)
         self._committed = time.monotonic()
-        for job, numbers in zip(batch.extracted, written.document_ids, strict=True):
-            for document, number in zip(job.documents, numbers, strict=True):
+        for submission, numbers in zip(results.extracted, written.document_ids, strict=True):
+            for document, number in zip(submission.documents, numbers, strict=True):
                 document.row_id = number
-        for (job, hosting), number in zip(batch.downloads, written.download_ids, strict=True):
-            job.begin_attempt(number, hosting)
-            self._transferring[number] = job
-            transfer = job.transfer(number, hosting, written.earlier.get(hosting.id))
+        for (submission, hosting), number in zip(results.downloads, written.download_ids, strict=True):
+            submission.begin_attempt(number, hosting)
+            self._transferring[number] = submission
+            transfer = submission.transfer(number, hosting, written.earlier.get(hosting.id))
             self._attempts.sources[hosting.source_id].downloads.put(transfer)
-        for job, staged in zip(batch.staged, written.staged, strict=True):
+        for submission, staged in zip(results.staged, written.staged, strict=True):
             # No source delivered the archive.
-            job.take_from_staging(staged)
-            job.fetched = AttemptOutcome.NOT_MODIFIED
-            self._keep(job)
-        return deque(batch.finished), written.states
+            submission.take_from_staging(staged)
+            submission.fetched = AttemptOutcome.NOT_MODIFIED
+            self._store_archive(submission)
+        return deque(results.finished), written.states
 
 
 _UNCHECKED_PROTOCOLS = {SourceProtocol.FTP, SourceProtocol.HTTP}
@@ -576,11 +616,11 @@ _BAD_COPIES = {
 }
 
 
-def _log_outcome(job: Job, outcome: ZipOutcome) -> None:
+def _log_outcome(submission: ActiveSubmission, outcome: ZipOutcome) -> None:
     if not session_log.isEnabledFor(logging.INFO):
         return
     reason = outcome.main_reason
-    with job.as_subject(), logging_about(phase=outcome.phase.short_name):
+    with submission.as_subject(), logging_about(phase=outcome.phase.short_name):
         session_log.info(
             "%s: %s %s after %.1f s: %s bytes, %d documents%s",
             outcome.key,

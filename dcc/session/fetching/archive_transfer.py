@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Self
 
 from dcc.archives.manifest import MAX_MANIFEST_BYTES
-from dcc.errors import ChecksumMismatchError, FileMissingError, SizeMismatchError, SourceTimeoutError
+from dcc.errors import (
+    ChecksumMismatchError,
+    FileMissingError,
+    InternalFaultError,
+    SizeMismatchError,
+    SourceTimeoutError,
+)
 from dcc.messages import Message, mark
 from dcc.naming import manifest_beside
 from dcc.outcomes import ZipKey
@@ -124,24 +130,28 @@ class DownloadSink:
             )
 
 
-_MAX_UNSIZED = 4 * 1024 * 1024 * 1024
-
-
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """One download attempt: a row of `zip_download` that must be carried out.
+    """One download attempt that must be carried out: a row of `zip_download`, or that of a worker, which has none.
 
     `published`: the MD5 that the archive's own centre published, which replaces one beside this copy. `earlier`: the
     copy that was fetched from there before; if staging still has it, it is not sent again. `is_held`: the session's
     staging has it, which a worker does not see.
     """
 
-    download_id: int
+    download_id: int | None
     key: ZipKey
     hosting: Hosting
     published: str | None = None
     earlier: EarlierCopy | None = None
     is_held: bool = False
+
+    @property
+    def attempt_id(self) -> int:
+        """The attempt's row. Raises InternalFaultError for that of a worker."""
+        if self.download_id is None:
+            raise InternalFaultError(f"A worker's attempt to fetch {self.key} has no row. Have the session fetch it.")
+        return self.download_id
 
     @property
     def reads_checksum(self) -> bool:
@@ -182,9 +192,9 @@ def receive(
     staging: Staging,
     on_bytes: Callable[[int], object],
     *,
-    speed_limits: SpeedLimits | None = None,
-    max_unsized: int = _MAX_UNSIZED,
-    on_published: Callable[[str], object] = lambda _: None,
+    speed_limits: SpeedLimits,
+    max_unsized: int,
+    on_published: Callable[[str], object],
 ) -> ReceivedArchive:
     """Fetch an archive into staging, continuing an interrupted attempt, and check it.
 
@@ -193,7 +203,7 @@ def receive(
     ChecksumMismatchError (after dropping the part), any SourceError of the connection and SourceTimeoutError if it is
     slower than `speed_limits` (the part is kept), and DiskFullError.
     """
-    key, hosting, speed_limits = transfer.key, transfer.hosting, speed_limits or SpeedLimits()
+    key, hosting = transfer.key, transfer.hosting
     began = time.monotonic()
     published = transfer.published
     if transfer.reads_checksum:

@@ -1,25 +1,18 @@
-"""The threads that receive archives from each source, and what they share.
+"""The threads that receive archives from each source.
 
 Every source in use has a few threads of its own, each with its own connection. So two accounts on one server never
 share a login and a slow source delays no other. DownloadSlots limit all of them together. Servers are given up only
 after a long silence, and never if they send a little now and then. A download that hardly moves costs next to nothing,
 so it does not count.
-
-A server may accept fewer connections than there are threads. A refused thread has then done nothing wrong, and neither
-has the server. But threads connect at the same time, so that one may be refused before it knows that another was
-accepted.
 """
 
 from __future__ import annotations
 
 import threading
-import time
-from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
+from contextlib import nullcontext
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 from dcc.errors import (
     CertificateRefusedError,
@@ -29,11 +22,22 @@ from dcc.errors import (
     SourceError,
     SourceTimeoutError,
 )
-from dcc.messages import Message
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.runtime.log_context import logging_about, progress_log, with_log_context
-from dcc.session.fetching.archive_transfer import ReceivedArchive, Transfer, origin_of, receive
+from dcc.session.fetching.archive_transfer import Transfer, origin_of, receive
+from dcc.session.fetching.download_slots import DownloadSlot, DownloadSlots
+from dcc.session.fetching.source_connections import NoFurtherConnection, SourceConnections
+from dcc.session.fetching.transfer_events import (
+    ChecksumPublished,
+    TransferCompleted,
+    TransferEvent,
+    TransferFailed,
+    TransferNotBegun,
+    TransferProgressed,
+    TransferStarted,
+)
+from dcc.session.fetching.transfer_queue import TransferQueue
 from dcc.settings import Settings
 from dcc.sources.base import Connection, SourceAddress, UpcomingFile
 from dcc.sources.connect import connect
@@ -46,12 +50,7 @@ if TYPE_CHECKING:
     from dcc.session.connection_slots import ConnectionSlots
 
 session_log = progress_log(__name__)
-T = TypeVar("T")
 
-_LOOK_SECONDS = 0.25
-_SLOW_SECONDS = 2.0
-_SLOW_RATE = 50_000
-_FRESH_SECONDS = 30.0
 _IDLE_SECONDS = 3.0
 _MAX_AHEAD, _MAX_BYTES_AHEAD = 32, 8 * 1024 * 1024
 
@@ -62,311 +61,8 @@ HOPELESS = (LoginRefusedError, HostKeyUnknownError, HostKeyChangedError, Certifi
 """Errors that another try in the same session cannot mend."""
 
 
-class TransferQueue(Generic[T]):
-    """A queue for `workers` threads, numbered from 0; `size_of` returns the bytes of an item, None if unknown.
-
-    Items may be reserved for a thread, so that its connection can request them ahead. An idle thread takes another's
-    reserved items anyway: a transfer that hardly moves delays no other.
-    """
-
-    def __init__(self, workers: int, size_of: Callable[[T], int | None]) -> None:
-        self._size_of = size_of
-        self._waiting: deque[T] = deque()
-        self._kept: list[deque[T]] = [deque() for _ in range(workers)]
-        self._first: deque[T] = deque()
-        self._stopped = False
-        self._changed = threading.Condition()
-
-    def put(self, item: T) -> None:
-        """Add an item; first in, first out."""
-        with self._changed:
-            self._waiting.append(item)
-            self._changed.notify()
-
-    def put_first(self, is_wanted: Callable[[T], bool]) -> None:
-        """Let items go before all others, reserved or not."""
-        with self._changed:
-            for items in (*self._kept, self._waiting):
-                if wanted := [item for item in items if is_wanted(item)]:
-                    self._first.extend(wanted)
-                    others = [item for item in items if not is_wanted(item)]
-                    items.clear()
-                    items.extend(others)
-
-    def put_back(self, item: T) -> None:
-        """Let another thread take an item before all others."""
-        with self._changed:
-            self._waiting.appendleft(item)
-            self._changed.notify()
-
-    def stop(self) -> None:
-        """Let nobody take anything more."""
-        with self._changed:
-            self._stopped = True
-            self._changed.notify_all()
-
-    def take(self, worker: int, patience: float | None = None) -> T | None:
-        """Wait for a thread's next item: one to go first, reserved for it, free, or reserved for another.
-
-        None at the end. Raises TimeoutError after the seconds of `patience`.
-        """
-        with self._changed:
-            while not self._stopped:
-                for items in (self._first, self._kept[worker], self._waiting):
-                    if items:
-                        return items.popleft()
-                longest = max(self._kept, key=len)
-                if longest:
-                    return longest.pop()
-                if not self._changed.wait(patience):
-                    raise TimeoutError
-            return None
-
-    def keep(self, worker: int, limit: int, max_bytes: int) -> Sequence[T]:
-        """Reserve items for a thread, up to `limit` and `max_bytes`, and no more than its share.
-
-        Returns all that are reserved for it, in order; nothing while it has still half of its share.
-        """
-        with self._changed:
-            kept = self._kept[worker]
-            if len(kept) > limit // 2:
-                return ()
-            share = len(self._waiting) // len(self._kept)
-            room = max_bytes - sum(self._size_of(item) or 0 for item in kept)
-            added = 0
-            while added < share and len(kept) < limit and room > 0:
-                size = self._size_of(self._waiting[0])
-                if size is None:
-                    break
-                kept.append(self._waiting.popleft())
-                room -= size
-                added += 1
-            return tuple(kept) if added else ()
-
-
-@dataclass(eq=False)
-class DownloadSlot:
-    """One running download: its holder keeps `received`, the number of received bytes, up to date.
-
-    `slow` is the result of the last check, at the time `looked`, when `seen` bytes had arrived. `turn` is set when it
-    may be the next to begin.
-    """
-
-    received: int = 0
-    slow: bool = False
-    seen: int = 0
-    looked: float = 0.0
-    turn: threading.Event = field(default_factory=threading.Event)
-
-    def look(self, now: float) -> None:
-        """Check whether it moves, if enough time has passed."""
-        seconds = now - self.looked
-        if seconds >= _SLOW_SECONDS:
-            received = self.received
-            self.slow = received - self.seen < _SLOW_RATE * seconds
-            self.seen, self.looked = received, now
-
-
-class DownloadSlots:
-    """Permits `slots` downloads at once, not counting those slower than 50 kB/s. For use by threads.
-
-    First come, first served: a source with many downloads takes turns with the others.
-    """
-
-    def __init__(self, slots: int) -> None:
-        self._slots = slots
-        self._taken: list[DownloadSlot] = []
-        self._line: deque[DownloadSlot] = deque()
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def slot(self) -> Iterator[DownloadSlot]:
-        """Wait for a slot and keep it during the block."""
-        slot = DownloadSlot()
-        with self._lock:
-            self._line.append(slot)
-        while not self._take(slot):
-            slot.turn.wait(_LOOK_SECONDS)
-        try:
-            yield slot
-        finally:
-            with self._lock:
-                self._taken.remove(slot)
-                self._call_first()
-
-    def _take(self, slot: DownloadSlot) -> bool:
-        """Take a slot, if it is the first in the queue and there is room."""
-        with self._lock:
-            slot.turn.clear()
-            now = time.monotonic()
-            for taken in self._taken:
-                taken.look(now)
-            if self._line[0] is not slot or sum(not taken.slow for taken in self._taken) >= self._slots:
-                return False
-            self._line.popleft()
-            slot.looked = now
-            self._taken.append(slot)
-            self._call_first()
-            return True
-
-    def _call_first(self) -> None:
-        if self._line:
-            self._line[0].turn.set()
-
-
-class NoFurtherConnection(Exception):  # noqa: N818 - not an error: others have connections
-    """No connection can be had in addition to those of others, or none is wanted any more."""
-
-
-class SourceConnections:
-    """Connections to the source `label`, each made by `make` in a `place`. Threads may share it.
-
-    A thread waits for a place as long as the given function returns true.
-    """
-
-    def __init__(
-        self,
-        label: Message | str,
-        make: Callable[[], Connection],
-        place: Callable[[Callable[[], bool]], AbstractContextManager[None]] = lambda _: nullcontext(),
-    ) -> None:
-        self._label, self._make, self._place = label, make, place
-        self._of_thread: dict[int, tuple[Connection, ExitStack, float]] = {}
-        self._open = 0
-        self._made = 0
-        self._being_made = 0
-        self._stopped = False
-        self._changed = threading.Condition()
-
-    def get(self, thread: int) -> Connection:
-        """The connection of a thread, by its number, or a new one.
-
-        If that fails, it waits for others that are being made: only they show whether the server accepts any. Raises
-        NoFurtherConnection if the server accepted one meanwhile or there is one, and after `stop`; else what `make`
-        raised.
-        """
-        if thread in self._of_thread:
-            connection, _, used = self._of_thread[thread]
-            if time.monotonic() - used <= _FRESH_SECONDS:
-                return connection
-            # The server may have closed it meanwhile, which would cost the next transfer an attempt.
-            self.release(thread)
-        with self._changed:
-            self._being_made += 1
-            before = self._made
-        held = ExitStack()
-        try:
-            held.enter_context(self._place(lambda: not self._stopped and not self._open))
-            connection = held.enter_context(closing(self._make()))
-        except Exception as error:
-            held.close()
-            if not self._is_needed(before):
-                # The transfer is left to others; an error that is not the server's must be visible.
-                fault = None if isinstance(error, SourceError) else error
-                session_log.info("%s is asked for no further connection: %s", self._label, error, exc_info=fault)
-                raise NoFurtherConnection from error
-            raise
-        with self._changed:
-            self._being_made -= 1
-            self._open += 1
-            self._made += 1
-            self._changed.notify_all()
-        self._of_thread[thread] = connection, held, time.monotonic()
-        return connection
-
-    def has(self, thread: int) -> bool:
-        """Whether a thread has a connection."""
-        return thread in self._of_thread
-
-    def release(self, thread: int, *, keep: bool = False) -> None:
-        """Close a thread's connection, if it has one, or `keep` it for its next transfer.
-
-        Errors are logged: nobody needs it any more.
-        """
-        if keep:
-            connection, held, _ = self._of_thread[thread]
-            self._of_thread[thread] = connection, held, time.monotonic()
-        elif thread in self._of_thread:
-            try:
-                self._of_thread.pop(thread)[1].close()
-            except Exception as error:
-                session_log.info("A connection to %s was not closed in order: %s", self._label, error)
-            with self._changed:
-                self._open -= 1
-
-    def stop(self) -> None:
-        """Let nobody wait any longer."""
-        with self._changed:
-            self._stopped = True
-            self._changed.notify_all()
-
-    def _is_needed(self, before: int) -> bool:
-        """Whether there is no connection besides one that could not be made; `before` it, so many had been."""
-
-        def others_do() -> bool:
-            return self._stopped or self._open > 0 or self._made > before
-
-        with self._changed:
-            self._being_made -= 1
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: others_do() or not self._being_made)
-            return not others_do()
-
-
 class DownloadsStopped(Exception):  # noqa: N818 - not an error: the session is ending
     """The session is stopping; the transfer is left where it is."""
-
-
-@dataclass(frozen=True, slots=True)
-class TransferStarted:
-    """A transfer has begun."""
-
-    transfer: Transfer
-
-
-@dataclass(frozen=True, slots=True)
-class TransferProgressed:
-    """The bytes of a transfer received so far."""
-
-    transfer: Transfer
-    received: int
-
-
-@dataclass(frozen=True, slots=True)
-class ChecksumPublished:
-    """The MD5 published beside the copy of a transfer."""
-
-    transfer: Transfer
-    md5: str
-
-
-@dataclass(frozen=True, slots=True)
-class TransferCompleted:
-    """A transfer received its archive."""
-
-    transfer: Transfer
-    received: ReceivedArchive
-
-
-@dataclass(frozen=True, slots=True)
-class TransferFailed:
-    """A transfer failed; `begun`: some of the archive had arrived."""
-
-    transfer: Transfer
-    error: Exception
-    begun: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class TransferNotBegun:
-    """A person paused the source, or its window closed, before a transfer began."""
-
-    transfer: Transfer
-
-
-DownloadMessage = (
-    TransferStarted | TransferProgressed | ChecksumPublished | TransferCompleted | TransferFailed | TransferNotBegun
-)
 
 
 def _utc_now() -> datetime:
@@ -386,7 +82,7 @@ class SourceDownloads:
 
     A source is given up, and used no more in the session, after `source_failure_limit` failed connections or stalled
     transfers in a row. So it is if it refuses the login or cannot prove its identity. The threads call `tell` with each
-    DownloadMessage; `allowance` limits the transfers of all sources, and `connection_slots` the connections of all
+    TransferEvent; `download_slots` limits the transfers of all sources, and `connection_slots` the connections of all
     sessions and workers.
     """
 
@@ -395,15 +91,15 @@ class SourceDownloads:
         address: SourceAddress,
         settings: Settings,
         staging: Staging,
-        allowance: DownloadSlots,
-        tell: Callable[[DownloadMessage], object],
+        download_slots: DownloadSlots,
+        tell: Callable[[TransferEvent], object],
         from_workers: PrefetchedArchives | None = None,
         connection_slots: ConnectionSlots | None = None,
     ) -> None:
         self._from_workers, self._connection_slots = from_workers, connection_slots
         self.address = address
         settings = settings.for_protocol(address.protocol)
-        self._settings, self._staging, self._allowance, self._tell = settings, staging, allowance, tell
+        self._settings, self._staging, self._download_slots, self._tell = settings, staging, download_slots, tell
         self._transfers = TransferQueue[Transfer](settings.downloads_per_source, lambda item: item.hosting.size_bytes)
         self._speed_limits = SpeedLimits.from_settings(settings)
         self._threads: list[threading.Thread] = []
@@ -499,8 +195,8 @@ class SourceDownloads:
         while (item := self._next(worker)) is not None and not self._stopping.is_set():
             if self._breaks_at_once(item):
                 continue
-            with self._allowance.slot() as slot, logging_about(zip_action=item.key):
-                if self._stopping.is_set() or self._breaks_at_once(item) or self._was_fetched(worker, item, slot):
+            with self._download_slots.slot() as slot, logging_about(zip_action=item.key):
+                if self._stopping.is_set() or self._breaks_at_once(item) or self._took_from_workers(worker, item, slot):
                     continue
                 try:
                     connection = self._connections.get(worker)
@@ -509,7 +205,7 @@ class SourceDownloads:
                     return
                 except Exception as error:
                     self._tell(TransferStarted(item))
-                    self._broke(item, error, connecting=True)
+                    self._transfer_failed(item, error, connecting=True)
                 else:
                     # After an interruption the server may still be sending.
                     self._connections.release(worker, keep=self._fetch(worker, item, connection, slot))
@@ -526,7 +222,7 @@ class SourceDownloads:
                 self._connections.release(worker)
         return self._transfers.take(worker)
 
-    def _was_fetched(self, worker: int, item: Transfer, slot: DownloadSlot) -> bool:
+    def _took_from_workers(self, worker: int, item: Transfer, slot: DownloadSlot) -> bool:
         """Carry out a transfer whose archive a worker has fetched; returns whether it was one."""
         if self._from_workers is None:
             return False
@@ -534,7 +230,7 @@ class SourceDownloads:
             connection = self._from_workers.connection(item.key, item.hosting)
         except Exception as error:
             self._tell(TransferStarted(item))
-            self._broke(item, error, connecting=False)
+            self._transfer_failed(item, error, connecting=False)
             return True
         if connection is None:
             return False
@@ -586,13 +282,13 @@ class SourceDownloads:
         except DownloadsStopped:
             return False
         except Exception as error:
-            self._broke(transfer, error, connecting=False, begun=slot.received > 0)
+            self._transfer_failed(transfer, error, connecting=False, begun=slot.received > 0)
             return False
         self._failures_in_a_row = 0
         self._tell(TransferCompleted(transfer, received))
         return True
 
-    def _broke(self, transfer: Transfer, error: Exception, connecting: bool, *, begun: bool = False) -> None:
+    def _transfer_failed(self, transfer: Transfer, error: Exception, connecting: bool, *, begun: bool = False) -> None:
         # Whatever it is, the coordinator must get it: nobody else waits for the thread.
         session_log.info("A download failed: %s", error)
         self._note_failure(error, connecting)

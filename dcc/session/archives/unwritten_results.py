@@ -1,7 +1,7 @@
 """Results of submissions since the last commit, written to the tracker in one transaction.
 
-A `Batch` collects results in memory and is written as a whole. So a failed write can be repeated from the start, and
-many submissions at once need few statements.
+They are collected in memory and written as a whole. So a failed write can be repeated from the start, and many
+submissions at once need few statements.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from datetime import datetime
+from typing import Any, Final, TypedDict, Unpack
 
 from sqlalchemy import Connection, bindparam, select, update
 
 from dcc.databases.transactions import insert_rows
 from dcc.outcomes import AttemptOutcome, Problem
-from dcc.session.archives.jobs import ArchiveDocument, Job
+from dcc.session.archives.active_submissions import ActiveSubmission, ArchiveDocument
 from dcc.session.data.document_log import add_to_log, kind_id
 from dcc.session.fetching.archive_transfer import ReceivedArchive
 from dcc.sources.hosting import EarlierCopy, Hosting
@@ -42,8 +43,8 @@ _COUNT_RETRY: Final = (
 
 
 @dataclass
-class BatchResult:
-    """The result of writing a batch: ids of new downloads, earlier attempts by hosting, and states of submissions."""
+class WrittenResults:
+    """The result of writing: ids of new downloads, earlier attempts by hosting, and states of submissions."""
 
     download_ids: list[int]
     earlier: dict[int, EarlierCopy]
@@ -52,42 +53,55 @@ class BatchResult:
     staged: list[StagedZip]
 
 
+class DownloadColumns(TypedDict, total=False):
+    """The columns of a download's row that change in the course of it."""
+
+    request: datetime
+    received: datetime
+    downloaded_size_bytes: int
+    outcome: str
+    content_size_bytes: int | None
+    content_md5: str
+    etag: str | None
+    last_modified: str | None
+
+
 @dataclass
-class Batch:
+class UnwrittenResults:
     """Results to be written together. All times are in UTC.
 
-    `changes` are the new values of columns, by row. `concluded`: the submissions without a further attempt whose last
-    one had no bytes. `staged`: the jobs that use the copy in staging. `kept`: what the
-    archive store received from which attempt. `arrived`: archives whose size is known by now.
+    `changes` are the new values of columns, by row. `checked`: documents that a dead session recorded, by row.
+    `without_further_attempt`: the submissions whose last attempt had no bytes. `staged`: those that use the copy in
+    staging. `stored`: what the archive store received from which attempt. `arrived`: archives whose size is known by
+    now.
     """
 
     proposals: dict[int, Proposal] = field(default_factory=dict)
     changes: dict[tuple[type[ZipDownload | ZipFile], int], dict[str, object]] = field(default_factory=dict)
     problems: list[tuple[int, Problem]] = field(default_factory=list)
-    extracted: list[Job] = field(default_factory=list)
-    checked: list[ArchiveDocument] = field(default_factory=list)
-    downloads: list[tuple[Job, Hosting]] = field(default_factory=list)
+    extracted: list[ActiveSubmission] = field(default_factory=list)
+    checked: dict[int, ArchiveDocument] = field(default_factory=dict)
+    downloads: list[tuple[ActiveSubmission, Hosting]] = field(default_factory=list)
     bad_copies: list[NewBadCopy] = field(default_factory=list)
     published: list[tuple[Hosting, str]] = field(default_factory=list)
-    concluded: list[int] = field(default_factory=list)
-    staged: list[Job] = field(default_factory=list)
-    kept: list[tuple[int | None, StoredCopies]] = field(default_factory=list)
-    finished: list[Job] = field(default_factory=list)
+    without_further_attempt: list[int] = field(default_factory=list)
+    staged: list[ActiveSubmission] = field(default_factory=list)
+    stored: list[tuple[int, StoredCopies]] = field(default_factory=list)
+    finished: list[ActiveSubmission] = field(default_factory=list)
     arrived: list[ArrivedArchive] = field(default_factory=list)
 
     def propose(self, number: int, state: State, *, promote: bool = True) -> None:
-        """Propose a state for a download; a later proposal for the same one replaces an earlier one in the batch."""
+        """Propose a state for a download; a later proposal for the same one replaces an earlier one."""
         self.proposals[number] = Proposal(Subject.ZIP_DOWNLOAD, number, state, promote)
 
-    def change(self, model: type[ZipDownload | ZipFile], number: int, **values: object) -> None:
-        """Give columns of a row new values."""
-        self.changes.setdefault((model, number), {}).update(values)
+    def change_download(self, number: int, **values: Unpack[DownloadColumns]) -> None:
+        """Give columns of a download new values."""
+        self.changes.setdefault((ZipDownload, number), {}).update(values)
 
     def end(self, number: int, outcome: AttemptOutcome, received: ReceivedArchive | None = None) -> None:
         """Record how an attempt ended, now, and what arrived."""
         validators = None if received is None else received.validators
-        self.change(
-            ZipDownload,
+        self.change_download(
             number,
             received=utc_now(),
             outcome=outcome.value,
@@ -96,18 +110,20 @@ class Batch:
             last_modified=None if validators is None else validators.last_modified,
         )
 
-    def note_archive(self, job: Job) -> None:
-        """Record the size and the MD5 of a job's archive, as far as they are known."""
-        self.change(ZipFile, job.zip_id, size_bytes=job.size_bytes, content_md5=job.md5)
-        if job.size_bytes is not None and job.hosting is not None:
-            self.arrived.append(ArrivedArchive(job.zip_id, job.za_id, job.hosting.source_id, job.key, job.size_bytes))
-        if job.md5 and job.download_id is not None:
-            self.change(ZipDownload, job.download_id, content_md5=job.md5)
+    def note_archive(self, submission: ActiveSubmission) -> None:
+        """Record the size and the MD5 of a submission's archive, as far as they are known."""
+        found = {"size_bytes": submission.size_bytes, "content_md5": submission.md5}
+        self.changes.setdefault((ZipFile, submission.zip_id), {}).update(found)
+        if submission.size_bytes is not None:
+            source_id, key, size_bytes = submission.attempt.hosting.source_id, submission.key, submission.size_bytes
+            self.arrived.append(ArrivedArchive(submission.zip_id, submission.za_id, source_id, key, size_bytes))
+        if submission.md5:
+            self.change_download(submission.attempt.id, content_md5=submission.md5)
 
     def __bool__(self) -> bool:
         return any(vars(self).values())
 
-    def write(self, connection: Connection, session_id: int) -> BatchResult:
+    def write(self, connection: Connection, session_id: int) -> WrittenResults:
         """Write everything for a session, in the caller's transaction. Changes nothing in memory."""
         progress.report(connection, list(self.proposals.values()))
         note_arrived(connection, session_id, self.arrived)
@@ -123,15 +139,15 @@ class Batch:
         )
         record_bad_copies(connection, self.bad_copies)
         record_published(connection, self.published)
-        record_stored_archives(connection, self.kept)
-        if self.concluded:
-            progress.conclude(connection, self.concluded)
-        return BatchResult(
+        record_stored_archives(connection, self.stored)
+        if self.without_further_attempt:
+            progress.conclude(connection, self.without_further_attempt)
+        return WrittenResults(
             self._add_downloads(connection, session_id),
             earlier_copies(connection, [hosting.id for _, hosting in self.downloads]),
             document_ids,
-            action_states(connection, (job.za_id for job in self.finished)),
-            begin_from_staging(connection, session_id, [job.staged for job in self.staged if job.staged]),
+            action_states(connection, (one.za_id for one in self.finished)),
+            begin_from_staging(connection, session_id, [one.staged for one in self.staged if one.staged]),
         )
 
     def _change_rows(self, connection: Connection) -> None:
@@ -143,17 +159,22 @@ class Batch:
 
     def _write_documents(self, connection: Connection) -> list[list[int]]:
         """Add the documents of opened archives, and report known ones; returns ids for each archive, in order."""
-        new = [(job, document) for job in self.extracted for document in job.documents if document.row_id is None]
+        new = [
+            (submission, document)
+            for submission in self.extracted
+            for document in submission.documents
+            if document.row_id is None
+        ]
         centres = {name: number for number, name in connection.execute(_CENTRES)} if new else {}
         ids = progress.add_documents(connection, [_new_document(*found, centres) for found in new])
-        known = [(document.row_id or 0, document) for document in self.checked]
+        known = list(self.checked.items())
         progress.report(connection, [Proposal(Subject.XML_FILE, number, document.state) for number, document in known])
         written = [(number, document) for number, (_, document) in zip(ids, new, strict=True)] + known
         add_to_log(connection, {number: document.problems for number, document in written if document.problems})
         numbers = iter(ids)
         return [
-            [next(numbers) if document.row_id is None else document.row_id for document in job.documents]
-            for job in self.extracted
+            [next(numbers) if document.row_id is None else document.row_id for document in submission.documents]
+            for submission in self.extracted
         ]
 
     def _add_downloads(self, connection: Connection, session_id: int) -> list[int]:
@@ -161,8 +182,8 @@ class Batch:
             return []
         retries = [
             {"number": hosting.id}
-            for job, hosting in self.downloads
-            if hosting.failed_before or hosting.id in job.failed_hostings
+            for submission, hosting in self.downloads
+            if hosting.failed_before or hosting.id in submission.failed_hostings
         ]
         if retries:
             connection.execute(_COUNT_RETRY, retries)
@@ -174,10 +195,10 @@ class Batch:
         return progress.add_downloads(connection, hostings, utc_now(), more=listed)
 
 
-def _new_document(job: Job, document: ArchiveDocument, centres: Mapping[str, int]) -> NewDocument:
+def _new_document(submission: ActiveSubmission, document: ArchiveDocument, centres: Mapping[str, int]) -> NewDocument:
     name = document.name
     return NewDocument(
-        zip_download_id=job.download_id or 0,
+        zip_download_id=submission.attempt.id,
         file_name=document.file_name,
         centre_id=centres.get(name.centre) if name else None,
         created=name.created if name else None,
