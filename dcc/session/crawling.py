@@ -233,7 +233,7 @@ def crawl_file_sources(
     for listing in list_in_parallel(
         addresses, session, partial(list_source, connection_slots=session.connection_slots)
     ):
-        session.check()
+        session.raise_if_over()
         with logging_about_source(listing.address):
             crawl, recent = _record(session, listing)
         if recent:
@@ -315,7 +315,7 @@ def list_again(
         for listing in list_in_parallel(
             [look.address for look in looks], session, listed, wait=session.settings.quiet_seconds
         ):
-            session.check()
+            session.raise_if_over()
             yield by_source[listing.address.id], listing
 
 

@@ -112,19 +112,19 @@ class Session:
         """Whether it is for a centre; one of a group is not for archives without a centre in their names."""
         return self.group is None or centre in self.group.centres
 
-    def check(self) -> None:
-        """Raise an error if it must stop working at once: its lease is lost, or its time is up.
+    def raise_if_over(self) -> None:
+        """Raise an error if the session must stop working at once: its lease is lost, or its time is up.
 
         Raises SessionLostError also if the lease may be lost by now, and SessionTimeLimitError.
         """
-        self._check_lease()
+        self._raise_if_lost()
         if self._deadline is not None and utc_now() > self._deadline:
             raise SessionTimeLimitError(
                 f"Session {self.id} ended after the {self.settings.session_time_limit:g} s of DCC_SESSION_TIME_LIMIT. "
                 "The next session continues its work: dcc crawl"
             )
 
-    def _check_lease(self) -> None:
+    def _raise_if_lost(self) -> None:
         if self._lost.is_set() or time.monotonic() - self._renewed > self.settings.lease_timeout:
             raise self._lost_error()
 
@@ -280,7 +280,7 @@ def _hold(session: Session, end: SessionEnd, *, is_new: bool) -> Iterator[Sessio
                 if is_new:
                     end.begin(session)
                 yield session
-                session._check_lease()
+                session._raise_if_lost()
                 if not session.is_handed_over:
                     # While the lease is renewed, because it may take longer.
                     session.notices += tuple(end.clean(session))

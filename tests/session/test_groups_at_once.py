@@ -165,7 +165,7 @@ class TestLeases:
             with _holding(settings, AMERICA) as (process, dead):
                 os.kill(process.pid or 0, signal.SIGKILL)
                 process.join(PATIENCE)
-            living.check()
+            living.raise_if_over()
             held = {lease.session: lease.is_dead for lease in in_reading(tracker, read_leases, settings)}
             assert held == {living.id: False, dead: True}
             with open_session(tracker, settings, group=AMERICA) as following:

@@ -71,7 +71,7 @@ def test_how_it_breaks_off_is_the_reason(installation: Installation) -> None:
     ):
         session.start_task(Phase.DOWNLOAD, "under way")
         while True:
-            session.check()
+            session.raise_if_over()
             time.sleep(0.1)
     (entry,) = in_reading(installation.tracker, list_sessions, ids=[session.id])
     assert (entry.outcome, entry.failed_phase) == (EndReason.TIME_LIMIT, None)

@@ -177,7 +177,7 @@ class Coordinator:
             else:
                 self._plan_or_leave(job)
         while self._unfinished or self._batch:
-            self._session.check()
+            self._session.raise_if_over()
             for job in self._attempts.take_stranded():
                 self._plan_or_leave(job)
             # Not many more downloads begin than arrived archives are checked.

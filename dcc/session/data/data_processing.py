@@ -117,7 +117,7 @@ def leave_out(work: DataSession, phase: Phase) -> Iterator[ZipData]:
     task = work.session.start_task(phase, f"Left out, for {len(due):,} documents")
     recorder = Recorder(work, phase, due)
     for start in range(0, len(due), _PORTION):
-        work.session.check()
+        work.session.raise_if_over()
         portion = due[start : start + _PORTION]
         if phase is Phase.DATA:
             _accept_unchecked(work, portion)

@@ -163,7 +163,7 @@ class PreparedArchives:
             return prepare_archive(self._basis, archive)
         while not future.done():
             wait([future], _LOOK_SECONDS)
-            self._work.session.check()
+            self._work.session.raise_if_over()
         return future.result()
 
 
