@@ -33,14 +33,14 @@ T = TypeVar("T")
 def open_session(
     tracker: Engine, settings: Settings, *, group: str | None = None, resume: int | None = None
 ) -> AbstractContextManager[Session]:
-    """Open a crawling session, hold it while the block runs (see `hold_session`), and do what the settings ask for at
-    its end.
+    """Open a crawling session, hold it while the block runs (see `hold_session`), and do what the settings ask for
+    around it.
 
     The session is for a group of centres, or for all. Raises NotFoundError for a group that the settings do not name,
     and SessionActiveError while another process has a session of one of the centres. Raises SessionLostError when the
     lease was lost meanwhile.
     """
-    return hold_session(tracker, settings, _SessionEnd(tracker, settings), group=group, resume=resume)
+    return hold_session(tracker, settings, _OperationsAroundSession(tracker, settings), group=group, resume=resume)
 
 
 class WorkRequest(TypedDict, total=False):
@@ -210,13 +210,13 @@ class SessionWork:
 
 
 @dataclass(frozen=True, slots=True)
-class _SessionEnd:
-    """The work at the end of a session. Each part is imported when it is needed."""
+class _OperationsAroundSession:
+    """The steps that the settings ask for (see `AroundSession`). Each part is imported when it is needed."""
 
     tracker: Engine
     settings: Settings
 
-    def begin(self, session: Session) -> None:
+    def begun(self, session: Session) -> None:
         if self.settings.openlineage_url is not None:
             from dcc.operations.openlineage.sending import send_begin
 

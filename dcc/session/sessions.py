@@ -205,11 +205,14 @@ class Session:
         self.write(lambda connection: connection.execute(statement) and None)
 
 
-class SessionEnd(Protocol):
-    """The steps around a session's work. Each method but `begin` returns notices, which are added to the session's."""
+class AroundSession(Protocol):
+    """What operations does around a session's work, so that `dcc.session` needs none of it.
 
-    def begin(self, session: Session) -> None:
-        """Tell other programs that a session begins, without waiting for them."""
+    Each method but `begun` returns notices, which are added to the session's.
+    """
+
+    def begun(self, session: Session) -> None:
+        """Tell other programs that a session has begun, without waiting for them."""
         ...
 
     def clean(self, session: Session) -> Iterable[str]:
@@ -230,13 +233,14 @@ class SessionEnd(Protocol):
 
 @contextmanager
 def hold_session(
-    tracker: Engine, settings: Settings, end: SessionEnd, *, group: str | None = None, resume: int | None = None
+    tracker: Engine, settings: Settings, around: AroundSession, *, group: str | None = None, resume: int | None = None
 ) -> Iterator[Session]:
-    """Open a crawling session of a group of centres, or of all, and hold it while the block runs; `end` follows.
+    """Open a crawling session of a group of centres, or of all, and hold it while the block runs.
 
-    `resume` names a handed-over session to continue, of any centres; if it is over, a new one is opened. Raises
-    NotFoundError for a group that the settings do not name, and SessionActiveError while another process has a session
-    of one of the centres. Raises SessionLostError when the lease was lost meanwhile.
+    `around` has the steps at its begin and end. `resume` names a handed-over session to continue, of any centres; if it
+    is over, a new one is opened. Raises NotFoundError for a group that the settings do not name, and SessionActiveError
+    while another process has a session of one of the centres. Raises SessionLostError when the lease was lost
+    meanwhile.
     """
     wanted = None if group is None else named_group(settings, group)
     holder = uuid.uuid4().hex
@@ -266,24 +270,24 @@ def hold_session(
                 _logged(session),
                 nullcontext() if session.connection_slots is None else session.connection_slots.keep_alive(),
             ):
-                yield from _hold(session, end, is_new=session.id != resume)
+                yield from _hold(session, around, is_new=session.id != resume)
         finally:
-            session.notices += tuple(end.write_metrics())
+            session.notices += tuple(around.write_metrics())
 
 
-def _hold(session: Session, end: SessionEnd, *, is_new: bool) -> Iterator[Session]:
+def _hold(session: Session, around: AroundSession, *, is_new: bool) -> Iterator[Session]:
     completed = False
     failure: Exception | None = None
     try:
         with renewing(f"The lock of session {session.id}", session.settings.lease_timeout, session._renew):
             try:
                 if is_new:
-                    end.begin(session)
+                    around.begun(session)
                 yield session
                 session._raise_if_lost()
                 if not session.is_handed_over:
                     # While the lease is renewed, because it may take longer.
-                    session.notices += tuple(end.clean(session))
+                    session.notices += tuple(around.clean(session))
                     if session._lost.is_set():
                         raise session._lost_error()
                 completed = True
@@ -297,7 +301,7 @@ def _hold(session: Session, end: SessionEnd, *, is_new: bool) -> Iterator[Sessio
     finally:
         if not session._lost.is_set():
             _release(session, None if completed else _break_off(failure), _why(failure))
-            session.notices += tuple(end.notify(session, failure, completed=completed))
+            session.notices += tuple(around.notify(session, failure, completed=completed))
 
 
 @contextmanager
