@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import dagster as dg
 
-from dcc.operations.sessions import SessionWork
+from dcc.operations.session_work import SessionWork
 from dcc.runtime.interrupts import raise_missed_interrupts
 from dcc.runtime.processes import Process
 from dcc.session.sessions import Session

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from dagster import ResourceDependency
 
-from dcc.operations.sessions import SessionWork, open_session
+from dcc.operations.session_work import SessionWork, open_session
 from dcc.settings import Settings
 from dcc_resources.databases import QcDatabaseResource, TrackerResource
 from dcc_resources.file_sources import FileSourceResource

@@ -14,7 +14,7 @@ from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker
 from dcc_assets.graph import CHECK_OF_GROUP, UPLOAD_CHECK
 from dcc_assets.runs import finish_dead_runs
-from dcc_assets.sessions import run_session
+from dcc_assets.session_in_dagster import run_session
 from dcc_dagster.instance import QC_DATABASE_POOL, dagster_environment, open_instance
 from tests.support.asking import column_in
 from tests.support.dagster_instances import Dagster

@@ -2,7 +2,7 @@
 
 from dcc.cli.demo.examples import example_submission
 from dcc_assets.graph import CHECK_OF_GROUP
-from dcc_assets.sessions import run_session
+from dcc_assets.session_in_dagster import run_session
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation
 

@@ -8,12 +8,12 @@ import pytest
 from dagster import AssetKey, DagsterEventType, DagsterInstance, DagsterRunStatus, JobDefinition, job, op
 from sqlalchemy import select
 
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.phases import Phase
 from dcc.tracker.models import Reopening, SessionLock
 from dcc_assets.graph import CHECK_OF_GROUP, CHECK_OF_PHASE, REACHABLE, UPLOAD_CHECK
 from dcc_assets.runs import SESSION_TAG, run_here
-from dcc_assets.sessions import run_session
+from dcc_assets.session_in_dagster import run_session
 from tests.support.asking import column_in, row_in
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens

@@ -16,7 +16,7 @@ from dcc.phases import Phase
 from dcc.qc.models import SPECIMEN
 from dcc.session.listeners import Listeners
 from dcc_assets.graph import VALIDATED_DOCUMENTS
-from dcc_assets.sessions import run_session
+from dcc_assets.session_in_dagster import run_session
 from dcc_dagster.instance import open_instance
 from tests.support.asking import count_in
 from tests.support.dagster_instances import Dagster, Heard

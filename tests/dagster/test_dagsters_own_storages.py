@@ -12,7 +12,7 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.settings import Settings
 from dcc_assets.graph import CHECK_OF_GROUP, CHECK_OF_PHASE, UPLOAD_CHECK
-from dcc_assets.sessions import run_session
+from dcc_assets.session_in_dagster import run_session
 from dcc_assets.sync.consistency import check_events
 from dcc_assets.sync.rebuild import rebuild_instance
 from dcc_dagster.event_batches import remove_partitions

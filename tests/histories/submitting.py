@@ -17,7 +17,7 @@ from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError, DccError, NotFoundError
 from dcc.naming import Action, DocumentKind
 from dcc.operations.consistency.check import check_consistency
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.qc.contexts.listings import ContextFilter

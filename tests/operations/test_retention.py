@@ -31,7 +31,7 @@ from dcc.operations.retention.staged_files import (
     StagedKind,
     read_staging,
 )
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.session.data.corrections import recheck

@@ -9,7 +9,7 @@ from dagster import DagsterInstance, DagsterRunStatus, JobDefinition, RunRequest
 from sqlalchemy import update
 
 from dcc.errors import ConfigurationError
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc.settings import load_settings

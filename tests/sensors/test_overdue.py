@@ -10,7 +10,7 @@ from dcc.databases.columns import utc_now
 from dcc.phases import Phase
 from dcc.tracker.register import centres
 from dcc_assets.graph import CENTRE_SILENT, CRAWL_OVERDUE, SUBMISSIONS_OVERDUE
-from dcc_assets.sessions import run_session
+from dcc_assets.session_in_dagster import run_session
 from dcc_assets.sync import overdue as shown
 from dcc_sensors import notifications as watched
 from dcc_sensors.notifications import overdue

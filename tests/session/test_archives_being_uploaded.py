@@ -10,7 +10,7 @@ from sqlalchemy import select, update
 from dcc.cli.demo import submissions
 from dcc.errors import ListingFailedError, NotFoundError
 from dcc.naming import Action
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import Engine, select
 
 from dcc.errors import NotFoundError, SessionActiveError
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.qc.models import OVERVIEW_GENOTYPE
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources

@@ -17,7 +17,7 @@ from dcc.cli.demo import submissions
 from dcc.databases.database import OUTAGE_SECONDS
 from dcc.databases.transactions import run_writing
 from dcc.errors import DiskFullError, InternalFaultError, SessionTimeLimitError, TrackerUnreachableError
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.outcomes import EndReason
 from dcc.phases import Phase
 from dcc.session import crawling, sessions

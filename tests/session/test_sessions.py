@@ -17,7 +17,7 @@ from dcc.databases.database import OUTAGE_SECONDS
 from dcc.databases.engines import WRITES
 from dcc.errors import SessionActiveError, SessionLostError
 from dcc.operations import archive_audits
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.outcomes import EndReason
 from dcc.phases import Phase
 from dcc.runtime import heartbeat, processes

@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from dcc.databases.transactions import writing
 from dcc.naming import Action
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
 from dcc.session.archives.jobs import SourceQueue
 from dcc.session.archives.processing import process_zip_actions

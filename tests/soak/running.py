@@ -27,7 +27,7 @@ from dcc.sources.base import SourceProtocol
 from dcc.tracker.database import open_tracker
 from dcc.tracker.register import file_sources
 from dcc.tracker.register.source_addresses import SourceState
-from dcc_assets.sessions import run_session
+from dcc_assets.session_in_dagster import run_session
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
 from tests.soak.sampling import Sample, count_rows, sample_process, sample_tree, server_connections, sizes

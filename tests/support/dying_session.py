@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from dcc.naming import Action
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
 from dcc.session import crawling
 from dcc.session.archives import processing

@@ -20,7 +20,7 @@ from dcc.cli.demo import submissions
 from dcc.databases.transactions import writing
 from dcc.errors import TransferFailedError
 from dcc.naming import Action
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.outcomes import EndReason, SourceCrawl, ZipKey, ZipOutcome
 from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.session.archives.processing import process_zip_actions

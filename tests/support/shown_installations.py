@@ -8,7 +8,7 @@ import pytest
 from dagster import JobDefinition
 
 from dcc_assets.definitions import asset_definitions
-from dcc_assets.sessions import run_session
+from dcc_assets.session_in_dagster import run_session
 from dcc_dagster.instance import open_instance
 from tests.support.dagster_instances import Dagster, set_environment
 from tests.support.data_installations import DataInstallation, experiments, specimens

@@ -41,7 +41,7 @@ from dcc.runtime.interrupts import interrupted_by_sigterm
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
-    from dcc.operations.sessions import SessionRequest
+    from dcc.operations.session_work import SessionRequest
     from dcc.outcomes import ZipKey
     from dcc.settings import Settings
     from dcc.tracker.register.file_sources import SourceEntry
@@ -417,7 +417,7 @@ def run_session(tracker: Engine, settings: Settings, **request: Unpack[SessionRe
     uploaded. These leave no session behind, except for changes at the same moment.
     """
     from dcc.databases.transactions import run_reading
-    from dcc.operations.sessions import open_work
+    from dcc.operations.session_work import open_work
     from dcc.tracker.hostings.retries import require_retriable
 
     if (keys := request.get("keys")) is not None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from dcc.databases.schema import InitReport
     from dcc.operations.doctor.checks import DoctorCheck
-    from dcc.operations.sessions import SessionRequest
+    from dcc.operations.session_work import SessionRequest
     from dcc.session.batches.exchange import Workers
     from dcc.settings import Settings
 

@@ -28,7 +28,7 @@ from dcc_assets.metadata.links import report_of_zip
 from dcc_assets.pages import server
 from dcc_assets.pages.reports import PageResponse
 from dcc_assets.pages.server import HEADERS, report_routes
-from dcc_assets.sessions import run_session
+from dcc_assets.session_in_dagster import run_session
 from tests.reports.test_causes_collecting import sheets
 from tests.support.asking import in_writing
 from tests.support.raising import raising

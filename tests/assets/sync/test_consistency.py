@@ -7,9 +7,9 @@ import pytest
 from dagster import AssetCheckEvaluation, AssetKey, DagsterEvent, DagsterEventType, DagsterInstance, EventLogEntry
 
 from dcc.operations.consistency.inconsistency import CONSISTENCY_RULES
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc_assets.graph import ZIP_ACTIONS
-from dcc_assets.sessions import run_session
+from dcc_assets.session_in_dagster import run_session
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
 from tests.support.data_installations import DataInstallation, experiments, specimens

@@ -17,7 +17,7 @@ from dcc.settings import Settings
 from dcc.tracker.models import ZipAction
 from dcc.tracker.queries.zip_action_lists import find_zips
 from dcc_assets.graph import CHECK_OF_PHASE
-from dcc_assets.sessions import run_session
+from dcc_assets.session_in_dagster import run_session
 from dcc_assets.sync import horizon
 from dcc_assets.sync.consistency import check_events
 from dcc_assets.sync.horizon import archive_older

@@ -9,13 +9,13 @@ from dagster._core.event_api import AssetRecordsFilter
 from sqlalchemy import insert, select, update
 
 from dcc.databases.columns import utc_now
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.listeners import Listeners
 from dcc.tracker.database import exception_id
 from dcc.tracker.models import Reopening, ZipAction, ZipActionLog, ZipDecision, ZipFile
-from dcc_assets.sessions import run_session
+from dcc_assets.session_in_dagster import run_session
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
 from tests.assets.sync.test_changes import finish_quality_control, later

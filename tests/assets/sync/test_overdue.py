@@ -12,10 +12,10 @@ from dcc.sources.crawl_policy import Pause
 from dcc.tracker.register.file_sources import change_source
 from dcc.tracker.register.source_schedules import set_pause
 from dcc_assets.graph import CENTRE_SILENT, CRAWL_OVERDUE, SUBMISSIONS_OVERDUE
-from dcc_assets.sessions import run_session
+from dcc_assets.session_in_dagster import run_session
 from dcc_assets.sync import overdue
 from dcc_assets.sync.overdue import show_overdue
-from tests.assets.test_sessions import invalid_documents
+from tests.assets.test_session_in_dagster import invalid_documents
 from tests.support.asking import in_writing
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens

@@ -8,10 +8,10 @@ import pytest
 from dcc.errors import DagsterStorageError, TrackerUnreachableError
 from dcc.phases import Phase
 from dcc_assets.graph import CHECK_OF_PHASE, REACHABLE
-from dcc_assets.sessions import run_session
+from dcc_assets.session_in_dagster import run_session
 from dcc_assets.sync.rebuild import rebuild_instance
 from dcc_dagster.instance import open_instance
-from tests.assets.test_sessions import ALL, INVALID, put_all_kinds
+from tests.assets.test_session_in_dagster import ALL, INVALID, put_all_kinds
 from tests.support.dagster_instances import Dagster, lose_instance
 from tests.support.data_installations import DataInstallation, specimens
 from tests.support.databases import only_sqlite

@@ -12,10 +12,10 @@ from dcc.session.listeners import Listeners
 from dcc.session.sessions import Session
 from dcc.settings.workers import ExecutorKind
 from dcc.tracker.models import CrawlingSession
-from dcc_assets import sessions
+from dcc_assets import session_in_dagster
 from dcc_assets.graph import CHECK_OF_PHASE, REACHABLE
 from dcc_assets.runs import SESSION_TAG, STARTED_BY_TAG
-from dcc_assets.sessions import run_session
+from dcc_assets.session_in_dagster import run_session
 from dcc_dagster.event_recorder import EventRecorder
 from tests.support.asking import row_in, rows_in
 from tests.support.dagster_instances import Dagster, Heard
@@ -50,7 +50,9 @@ def put_all_kinds(installation: Installation) -> None:
     (folder.path / f"{WRONG_MD5}.md5").write_text("0" * 32 + "  H.2013-10-31.5.impc.zip\n")
 
 
-def run(installation: Installation, dagster: Dagster, heard: Heard, **options: Any) -> sessions.FinishedSession:
+def run(
+    installation: Installation, dagster: Dagster, heard: Heard, **options: Any
+) -> session_in_dagster.FinishedSession:
     return run_session(
         installation.settings,
         installation.tracker,

@@ -16,7 +16,7 @@ from sqlalchemy import Engine
 
 from dcc.cli.shell.dagster_side import LOCATION_NAME
 from dcc.errors import DagsterStorageError
-from dcc.operations.sessions import SessionRequest, SessionWork, open_work
+from dcc.operations.session_work import SessionRequest, SessionWork, open_work
 from dcc.phases import Phase
 from dcc.runtime.disk_space import comes_from_full_disk, no_space_left
 from dcc.settings import Settings
