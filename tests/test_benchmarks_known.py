@@ -10,6 +10,7 @@ from benchmarks.known_archives import DOCUMENTS, KnownArchives
 from benchmarks.quiet_session import QuietSession
 from benchmarks.servers import OpenSsh
 from dcc.cli.sessions.crawl import run_session
+from dcc.operations.session_work import SessionRequest
 from dcc.outcomes import SourceCrawl
 from dcc.phases import Phase, Status
 from dcc.qc.models import DOCUMENT
@@ -72,6 +73,7 @@ def _statements_of_session(known: KnownArchives) -> list[str]:
     crawls: list[SourceCrawl] = []
     with known.databases() as (settings, tracker, _), sent_statements(Engine, _has_no_heartbeat) as statements:
         without_events = settings.model_copy(update={"dagster_events": False})
-        run_session(tracker, without_events, listeners=Listeners(crawls.append, _unexpected, _unexpected))
+        request = SessionRequest(listeners=Listeners(crawls.append, _unexpected, _unexpected))
+        run_session(tracker, without_events, request)
     assert sum(found.known for found in crawls) == known.known
     return statements

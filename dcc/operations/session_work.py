@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import Connection, Engine
 
@@ -40,79 +40,73 @@ def open_session(
     return hold_session(tracker, settings, OperationsAroundSession(tracker, settings), group=group, resume=resume)
 
 
-class WorkRequest(TypedDict, total=False):
-    """What a session has to do, as `SessionWork` has it."""
+@dataclass(frozen=True, slots=True)
+class SessionRequest:
+    """What a session has to do, for whom, and who hears of it.
 
-    source_ids: Sequence[int] | None
-    keys: Sequence[ZipKey] | None
-    requested_by: str
-    until: Phase
-    listeners: Listeners
+    It is for a `group` of centres, or for all. `source_ids`: the sources to crawl; None for all that are due, with
+    `only_scheduled` for those of them with an age of their own. `keys`: the submissions to open again in the name of
+    `requested_by`, and to process without a crawl; None for all that wait, or the `urgent` ones if there are any.
+    `until` is the last phase, None: that of the settings. Before `xsd` there is only the crawl; up to `xsd` submissions
+    are processed, after it documents.
+    """
 
-
-class SessionRequest(WorkRequest, total=False):
-    """The options of `open_work`."""
-
-    group: str | None
-    urgent: Collection[ZipKey]
+    group: str | None = None
+    source_ids: Sequence[int] | None = None
+    only_scheduled: bool = False
+    keys: Sequence[ZipKey] | None = None
+    urgent: Collection[ZipKey] = ()
+    requested_by: str = "dcc"
+    until: Phase | None = None
+    listeners: Listeners = NOBODY
 
 
 @contextmanager
 def open_work(
     tracker: Engine,
     settings: Settings,
+    request: SessionRequest,
     *,
-    group: str | None = None,
-    urgent: Collection[ZipKey] = (),
-    **request: Unpack[WorkRequest],
+    resume: int | None = None,
+    hands_over: bool = False,
 ) -> Iterator[SessionWork]:
-    """The work of a complete session, which is open during the block; see `SessionWork`. Raises as `open_session`.
-
-    It is for a `group` of centres, or for all. With `source_ids`, it crawls only these sources; with `urgent` ones, it
-    processes only these submissions. With `keys`, it crawls nothing, and opens these submissions again in the name of
-    `requested_by` and processes them. `until` is the last phase, by default that of the settings: before `xsd` there is
-    only the crawl; up to `xsd` submissions are processed, after it documents.
-    """
-    request.setdefault("until", settings.last_phase)
-    request.setdefault("requested_by", "dcc")
-    with open_session(tracker, settings, group=group) as session:
-        session.urgent = frozenset(urgent)
-        request.get("listeners", NOBODY).on_begin(session)
-        yield SessionWork(settings, tracker, session, **request)
+    """What is requested of a session, which is open during the block; see `SessionWork`. Raises as `open_session`."""
+    with open_session(tracker, settings, group=request.group, resume=resume) as session:
+        session.urgent = frozenset(request.urgent)
+        request.listeners.on_begin(session)
+        yield SessionWork(settings, tracker, session, request, hands_over)
 
 
 @dataclass
 class SessionWork:
     """A session and what it has to do.
 
-    `source_ids`: the sources to crawl, `keys`: the submissions to process; None for all that are due. `only_scheduled`:
-    of the sources that are due, only those with an age of their own. `requested_by` is the person who asked.
-    `hands_over`: work that a run brings about is left to a later run of the same session. `until` is the last phase for
-    documents. `crawled`, `processed` and `loaded`: that part was completed. `failure`: what the work itself raised.
+    `hands_over`: work that a run brings about is left to a later run of the same session. `crawled`, `processed` and
+    `loaded`: that part was completed. `failure`: what the work itself raised.
     """
 
     settings: Settings
     tracker: Engine
     session: Session
-    source_ids: Sequence[int] | None = None
-    only_scheduled: bool = False
-    keys: Sequence[ZipKey] | None = None
-    requested_by: str = "Dagster"
+    request: SessionRequest
     hands_over: bool = False
-    until: Phase = Phase.QC
-    listeners: Listeners = NOBODY
     crawled: bool = field(default=False, init=False)
     processed: bool = field(default=False, init=False)
     loaded: bool = field(default=False, init=False)
     failure: BaseException | None = field(default=None, init=False)
 
+    @property
+    def until(self) -> Phase:
+        """The last phase of the work."""
+        return self.settings.last_phase if self.request.until is None else self.request.until
+
     def crawl(self, source_ids: Sequence[int] | None = None) -> Iterator[SourceCrawl]:
         """Crawl the sources; yields each outcome once it is in the tracker. `source_ids` restricts the work."""
         from dcc.session.crawling import crawl_file_sources
 
-        wanted = self.source_ids if source_ids is None else source_ids
-        crawls = crawl_file_sources(self.session, wanted, only_scheduled=self.only_scheduled)
-        yield from self._told(crawls, self.listeners.on_crawl)
+        wanted = self.request.source_ids if source_ids is None else source_ids
+        crawls = crawl_file_sources(self.session, wanted, only_scheduled=self.request.only_scheduled)
+        yield from self._told(crawls, self.request.listeners.on_crawl)
         self.crawled = True
 
     def process(self, keys: Sequence[ZipKey] | None = None, workers: Workers | None = None) -> Iterator[ZipOutcome]:
@@ -122,9 +116,9 @@ class SessionWork:
         """
         from dcc.session.archives.processing import process_zip_actions
 
-        wanted = self.keys if keys is None else keys
-        outcomes = process_zip_actions(self.session, wanted, requested_by=self.requested_by, workers=workers)
-        yield from self._told(outcomes, self.listeners.on_zip)
+        wanted = self.request.keys if keys is None else keys
+        outcomes = process_zip_actions(self.session, wanted, requested_by=self.request.requested_by, workers=workers)
+        yield from self._told(outcomes, self.request.listeners.on_zip)
         self.processed = True
 
     def process_data(
@@ -138,13 +132,13 @@ class SessionWork:
         from dcc.session.data.corrections import recheck
         from dcc.session.data.data_processing import process_data
 
-        wanted = self.keys if keys is None else keys
+        wanted = self.request.keys if keys is None else keys
         with self._noting_failure():
             if rejudge:
                 reason = "Materialised in Dagster."
-                recheck(self.tracker, qc, self.settings, keys=wanted, author=self.requested_by, reason=reason)
+                recheck(self.tracker, qc, self.settings, keys=wanted, author=self.request.requested_by, reason=reason)
         until = max(self.until, Phase.DATA) if rejudge else self.until
-        yield from self._told(process_data(qc, self.session, until=until, keys=wanted), self.listeners.on_data)
+        yield from self._told(process_data(qc, self.session, until=until, keys=wanted), self.request.listeners.on_data)
         self.loaded = True
 
     def _told(self, outcomes: Iterable[T], tell: Callable[[T], object]) -> Iterator[T]:
@@ -178,11 +172,11 @@ class SessionWork:
             return qc_database()
 
     def finish(self) -> None:
-        """Do the rest of the work, up to `until`; without `keys`, that begins with the crawl.
+        """Do the rest of the work, up to `until`; unless submissions were named, that begins with the crawl.
 
         Raises as the work, and QcDatabaseOutdatedError and QcDatabaseUnreachableError.
         """
-        if self.keys is None and not self.crawled:
+        if self.request.keys is None and not self.crawled:
             deque(self.crawl(), maxlen=0)
         if self.until >= Phase.XSD and not self.processed:
             deque(self.process(), maxlen=0)

@@ -11,6 +11,7 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._core.workspace.context import WorkspaceRequestContext
 from dagster_graphql.test.utils import execute_dagster_graphql
 
+from dcc.operations.session_work import SessionRequest
 from dcc.phases import Phase
 from dcc.settings import Settings
 from dcc_assets.session_in_dagster import run_session
@@ -104,7 +105,7 @@ def page(
     origin = LoadableTargetOrigin(module_name="dcc_definitions")
     with pytest.MonkeyPatch.context() as patch, open_instance(store.settings) as instance:
         set_environment(installation, patch)
-        run_session(store.settings, store.tracker, instance, until=Phase.XSD)
+        run_session(store.settings, store.tracker, instance, SessionRequest(until=Phase.XSD))
         with in_process_test_workspace(instance, origin) as workspace:
             yield workspace
     store.close()

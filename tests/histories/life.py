@@ -19,10 +19,10 @@ from dcc.cli.sessions.crawl import run_session
 from dcc.databases.transactions import writing
 from dcc.errors import DccError
 from dcc.naming import Action
+from dcc.operations.session_work import SessionRequest
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc.models import SPECIMEN
-from dcc.session.listeners import NOBODY
 from dcc.settings import Settings
 from dcc.sources.base import SourceProtocol
 from dcc.tracker.models import AnException, XmlFile, XmlLog
@@ -173,11 +173,11 @@ class Life(Lived):
 
     def crawl(self) -> None:
         with self._meanwhile():
-            run_session(self.tracker, self.settings, listeners=NOBODY)
+            run_session(self.tracker, self.settings, SessionRequest())
 
     def retry(self, archive: int) -> None:
         with self._meanwhile(), suppress(DccError):
-            run_session(self.tracker, self.settings, listeners=NOBODY, keys=[ZipKey(Action.ADD, name_of(archive))])
+            run_session(self.tracker, self.settings, SessionRequest(keys=[ZipKey(Action.ADD, name_of(archive))]))
 
     def holdings(self) -> Holdings:
         rows = rows_in(self.tracker, DOCUMENTS.order_by(XmlFile.id))

@@ -127,7 +127,7 @@ def whole_session(grouped: Installation, group: str, while_crawled: Callable[[],
     with open_session(grouped.tracker, grouped.settings, group=group) as session:
         deque(crawl_file_sources(session), maxlen=0)
         while_crawled()
-        deque(process_zip_actions(session), maxlen=0)
+        deque(process_zip_actions(session, requested_by="tester"), maxlen=0)
 
 
 class TestSchedules:

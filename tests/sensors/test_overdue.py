@@ -7,6 +7,7 @@ import pytest
 from dagster import SkipReason
 
 from dcc.databases.columns import utc_now
+from dcc.operations.session_work import SessionRequest
 from dcc.phases import Phase
 from dcc.tracker.register import centres
 from dcc_assets.graph import CENTRE_SILENT, CRAWL_OVERDUE, SUBMISSIONS_OVERDUE
@@ -54,7 +55,7 @@ def told(server: MailServerForTests, to: str = WRANGLER) -> list[tuple[str, str]
 
 
 def crawl(installation: Installation, dagster: Dagster, until: Phase = Phase.ZIP_NAME) -> None:
-    run_session(installation.settings, installation.tracker, dagster.instance, until=until)
+    run_session(installation.settings, installation.tracker, dagster.instance, SessionRequest(until=until))
 
 
 @only_sqlite

@@ -50,7 +50,11 @@ def whole_session(installation: DataInstallation, group: str | None) -> int:
     """Crawl, process and take up data in a session of a group, or of all centres; its id."""
     tracker, settings = installation.tracker, installation.settings
     with open_session(tracker, settings, group=group) as session:
-        for work in (crawl_file_sources(session), process_zip_actions(session), process_data(installation.qc, session)):
+        for work in (
+            crawl_file_sources(session),
+            process_zip_actions(session, requested_by="tester"),
+            process_data(installation.qc, session),
+        ):
             list(work)
     return session.id
 
@@ -104,7 +108,7 @@ def test_a_session_of_a_group_does_not_take_up_what_another_is_at(grouped: DataI
     """It leaves alone all that is of other centres, also what is left half done as by a dead session."""
     with open_session(grouped.tracker, grouped.settings, group=AMERICA) as session:
         list(crawl_file_sources(session))
-        processing = process_zip_actions(session)
+        processing = process_zip_actions(session, requested_by="tester")
         next(processing)
         leftover = grouped.settings.staging_directory / "add" / ".J.2013-11-01.1.impc.zip.contents.unpacking-x"
         leftover.mkdir()

@@ -36,7 +36,7 @@ def fetched(installation: Installation, *urgent: ZipKey) -> list[str]:
     with open_session(one.tracker, one.settings) as session:
         session.urgent = frozenset(urgent)
         list(crawl_file_sources(session))
-        list(process_zip_actions(session))
+        list(process_zip_actions(session, requested_by="tester"))
     query = (
         select(ZipFile.file_name)
         .join(ZipAction, ZipAction.zip_id == ZipFile.id)
@@ -59,7 +59,7 @@ def test_the_order_of_downloads(installation: Installation) -> None:
             list(crawl_file_sources(session))
             for name in absent:
                 (folder.path / "add" / name).unlink()
-            list(process_zip_actions(session))
+            list(process_zip_actions(session, requested_by="tester"))
     assert [len(installation.attempts(f"add/{name}")) for name in (FAILING, FAILED_ONCE)] == [3, 1]
     for name in NAMES:
         folder.put(f"add/{name}")

@@ -19,6 +19,7 @@ from dcc.databases.schema import require_current
 from dcc.errors import SessionActiveError
 from dcc.naming import Action
 from dcc.operations.consistency.check import check_consistency
+from dcc.operations.session_work import SessionRequest
 from dcc.qc.database import open_qc_database
 from dcc.runtime.logging_setup import logging_as, plan_from_environment
 from dcc.session.listeners import Listeners
@@ -144,7 +145,8 @@ class Installation:
                 with self.opened() as tracker:
                     require_current(tracker)
                     with open_instance(self.settings) as instance:
-                        run_session(self.settings, tracker, instance, listeners=Listeners(crawled.append))
+                        request = SessionRequest(listeners=Listeners(crawled.append))
+                        run_session(self.settings, tracker, instance, request)
             except SessionActiveError:
                 # The daemon's turn.
                 time.sleep(_BUSY_SECONDS)

@@ -114,7 +114,7 @@ class Installation:
             if crawl:
                 for crawled in crawl_file_sources(session, source_ids):
                     result.crawls[crawled.source_id] = crawled
-            for outcome in process_zip_actions(session):
+            for outcome in process_zip_actions(session, requested_by="tester"):
                 result.zips[str(outcome.key)] = outcome
         result.closing_notices = session.notices[len(result.notices) :]
         result.ended = session.ended

@@ -128,6 +128,7 @@ def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> list[str
     """Register everything and run one session; returns what is not as expected. Raises as these."""
     from dcc.databases.schema import init_database
     from dcc.databases.transactions import writing
+    from dcc.operations.session_work import SessionRequest
     from dcc.sources.crawl_policy import Pause
     from dcc.tracker.models import utc_now
     from dcc.tracker.queries.zip_action_lists import ZipFilter, find_zips
@@ -140,7 +141,7 @@ def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> list[str
         init_database(qc)
         _register(tracker, settings, addresses)
         with dagster_side().open_instance(settings) as instance:
-            dagster_side().run_session(settings, tracker, instance, listeners=display.listeners())
+            dagster_side().run_session(settings, tracker, instance, SessionRequest(listeners=display.listeners()))
         with writing(tracker) as connection:
             # Later sessions keep away from the servers, which stop.
             for address in load_addresses(connection):

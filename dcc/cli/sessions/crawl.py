@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
-from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, Unpack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -144,6 +144,7 @@ def crawl(
                    others, told of by an earlier session, keep it failed
     """
     from dcc.databases.transactions import run_reading
+    from dcc.operations.session_work import SessionRequest
     from dcc.tracker.expected_work import all_of, expected_work
     from dcc.tracker.hostings.retries import urgent_keys
     from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
@@ -175,9 +176,9 @@ def crawl(
             lambda: len(run_reading(tracker, waiting_zip_actions)),
             lambda: expected_text(all_of(run_reading(tracker, expected_work).values())),
         )
-        work = partial(run_session, tracker, settings, source_ids=wanted, group=group, urgent=keys)
+        request = SessionRequest(group=group, source_ids=wanted, urgent=keys, requested_by=user_name())
         try:
-            exit_code = _show_session(shown, work)
+            exit_code = _show_session(shown, tracker, settings, request)
         except SessionActiveError as error:
             if not keys:
                 raise
@@ -238,13 +239,15 @@ def retry(
 
     JSON: as of `dcc crawl`; with --dry-run as of `dcc hold`.
     """
+    from dcc.operations.session_work import SessionRequest
+
     settings = settings_from_environment(downloaders=downloaders, workers=workers, max_retries=max_retries, until=until)
     with notifying_tracker_outage(settings), open_tracker(settings) as tracker:
         keys = _keys_to_retry(tracker, zip_actions, filters, dry_run=dry_run, yes=yes)
         if not keys:
             return
-        shown = session_display(0, len(keys))
-        exit_code = _show_session(shown, partial(run_session, tracker, settings, keys=keys))
+        request = SessionRequest(keys=keys, requested_by=user_name())
+        exit_code = _show_session(session_display(0, len(keys)), tracker, settings, request)
     ctx.exit(exit_code)
 
 
@@ -275,14 +278,14 @@ def _keys_to_retry(
 
 
 def _show_session(
-    shown: AbstractContextManager[SessionDisplay], work: Callable[..., tuple[int | None, Notices]]
+    shown: AbstractContextManager[SessionDisplay], tracker: Engine, settings: Settings, request: SessionRequest
 ) -> int:
     """Run a session and print its results, even if a database then stays away; returns the exit code."""
     with ExitStack() as stack:
         stack.enter_context(interrupted_by_sigterm())
         display = stack.enter_context(shown)
         try:
-            session_id, notices = work(listeners=display.listeners())
+            session_id, notices = run_session(tracker, settings, replace(request, listeners=display.listeners()))
         except (DatabaseUnreachableError, SessionTimeLimitError) as error:
             stack.close()
             if display.session is not None:
@@ -405,25 +408,23 @@ def request_urgent(
     return run_writing(tracker, request)
 
 
-def run_session(tracker: Engine, settings: Settings, **request: Unpack[SessionRequest]) -> tuple[int | None, Notices]:
+def run_session(tracker: Engine, settings: Settings, request: SessionRequest) -> tuple[int | None, Notices]:
     """Run one complete session in this process; returns its id and notices.
 
-    It does the `request` (see `open_work`) in the user's name. It runs in Dagster, and without it if that is not
-    wanted or its database is away: the tracker has the work.
+    It runs in Dagster, and without it if that is not wanted or its database is away: the tracker has the work.
 
     Raises SessionActiveError, SessionLostError, DatabaseUnreachableError, DatabaseOutdatedError, InternalFaultError,
-    and, after everything is done, DagsterStorageError. Of `keys`, raises NotFoundError for one that is unknown or not
-    hosted, BadFileNameError for a refused name, and ConfigurationError for one that changed after its data were
+    and, after everything is done, DagsterStorageError. Of its `keys`, raises NotFoundError for one that is unknown or
+    not hosted, BadFileNameError for a refused name, and ConfigurationError for one that changed after its data were
     uploaded. These leave no session behind, except for changes at the same moment.
     """
     from dcc.databases.transactions import run_reading
     from dcc.operations.session_work import open_work
     from dcc.tracker.hostings.retries import require_retriable
 
-    if (keys := request.get("keys")) is not None:
+    if (keys := request.keys) is not None:
         # A session that broke off counts as an outage, of which people are notified; a wrong name does not.
         run_reading(tracker, lambda connection: require_retriable(connection, keys))
-    request["requested_by"] = user_name()
     away: DagsterUnreachableError | None = None
     if settings.dagster_events:
         try:
@@ -432,9 +433,9 @@ def run_session(tracker: Engine, settings: Settings, **request: Unpack[SessionRe
             away = error
         else:
             with opened as instance:
-                report = dagster_side().run_session(settings, tracker, instance, **request)
+                report = dagster_side().run_session(settings, tracker, instance, request)
             return report.session_id, report.notices
-    with open_work(tracker, settings, **request) as work:
+    with open_work(tracker, settings, request) as work:
         work.finish()
     session = work.session
     if away is not None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Unpack
 
     from sqlalchemy import Engine
 
@@ -54,7 +53,7 @@ class DagsterSide(Protocol):
     """The functions of `dcc_assets.commands`, which documents them and what they raise."""
 
     def run_session(
-        self, settings: Settings, tracker: Engine, instance: Instance, **request: Unpack[SessionRequest]
+        self, settings: Settings, tracker: Engine, instance: Instance, request: SessionRequest
     ) -> SessionRun:
         """Crawl and process, or process submissions again, as a session."""
 

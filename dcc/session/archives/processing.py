@@ -102,7 +102,7 @@ def process_zip_actions(
     session: Session,
     keys: Sequence[ZipKey] | None = None,
     *,
-    requested_by: str = "dcc",
+    requested_by: str,
     workers: Workers | None = None,
 ) -> Iterator[ZipOutcome]:
     """Process all waiting submissions, including those of dead sessions; yields each outcome.

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from dcc.databases.transactions import writing
 from dcc.errors import TrackerUnreachableError
 from dcc.naming import Action
+from dcc.operations.session_work import SessionRequest
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.tracker.decisions import DecisionKind, record_decisions, revoke
@@ -177,7 +178,7 @@ def test_a_decision_is_on_the_board_on_the_report_and_on_its_partition(shown: Sh
     pages = ("/dcc/board", f"/dcc/reports/{GOOD}")
 
     def told() -> list[object]:
-        run_session(shown.data.settings, tracker, shown.dagster.instance, until=Phase.ZIP_NAME)
+        run_session(shown.data.settings, tracker, shown.dagster.instance, SessionRequest(until=Phase.ZIP_NAME))
         (listed,) = [one for one in json.loads(ask("/dcc/board", "form=json")[2])["archives"] if one["archive"] == GOOD]
         report = json.loads(ask(f"/dcc/reports/{GOOD}", "form=json")[2])
         return [
@@ -321,7 +322,7 @@ def test_the_xml_of_a_document_is_linked_saved_and_never_shown(shown: Shown) -> 
 def test_what_lies_in_folders_under_an_odd_name_is_linked_too(shown: Shown) -> None:
     key = "add/H.2013-10-31.3.impc.zip"
     shown.data.put(key, {"old/odd name.xml": b"<odd/>"})
-    run_session(shown.data.settings, shown.data.tracker, shown.dagster.instance)
+    run_session(shown.data.settings, shown.data.tracker, shown.dagster.instance, SessionRequest())
     body = ask(f"/dcc/reports/{key}")[2].decode()
     (path,) = re.findall(r'href="(/dcc/documents/[^"]+)"', body)
     status, headers, content = ask(path)

@@ -7,7 +7,7 @@ import pytest
 from dagster import AssetCheckEvaluation, AssetKey, DagsterEvent, DagsterEventType, DagsterInstance, EventLogEntry
 
 from dcc.operations.consistency.inconsistency import CONSISTENCY_RULES
-from dcc.operations.session_work import open_session
+from dcc.operations.session_work import SessionRequest, open_session
 from dcc_assets.graph import ZIP_ACTIONS
 from dcc_assets.session_in_dagster import run_session
 from dcc_assets.sync.consistency import check_events
@@ -24,7 +24,7 @@ def shown(data: DataInstallation) -> Iterator[DagsterInstance]:
     data.folder.put(INVALID, {"H.2013-11-03.1.specimen.impc.xml": b"<no/>"})
     data.folder.put(MISNAMED, b"whatever")
     with open_instance(data.settings) as instance:
-        run_session(data.settings, data.tracker, instance)
+        run_session(data.settings, data.tracker, instance, SessionRequest())
         yield instance
 
 
@@ -61,7 +61,7 @@ def test_what_people_changed_since_the_last_session_is_left_to_the_next_one(data
 
         def run() -> set[str]:
             """A session; what does not hold after it."""
-            run_session(held.settings, held.tracker, instance)
+            run_session(held.settings, held.tracker, instance, SessionRequest())
             return rules()
 
         def rules() -> set[str]:

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from dcc.databases.columns import utc_now
+from dcc.operations.session_work import SessionRequest
 from dcc.phases import Phase
 from dcc.sources.crawl_policy import Pause
 from dcc.tracker.register.file_sources import change_source
@@ -39,7 +40,7 @@ def after(installation: Installation, dagster: Dagster, monkeypatch: pytest.Monk
 
 
 def crawl(installation: Installation, dagster: Dagster, until: Phase = Phase.XSD) -> None:
-    run_session(installation.settings, installation.tracker, dagster.instance, until=until)
+    run_session(installation.settings, installation.tracker, dagster.instance, SessionRequest(until=until))
 
 
 @pytest.fixture
@@ -121,14 +122,14 @@ def test_what_waits_for_us_is_an_error_until_it_is_through(
     data: DataInstallation, data_dagster: Dagster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data.put(GOOD, specimens(), experiments())
-    run_session(data.settings, data.tracker, data_dagster.instance, until=Phase.XSD)
+    run_session(data.settings, data.tracker, data_dagster.instance, SessionRequest(until=Phase.XSD))
     monkeypatch.setattr(overdue, "utc_now", lambda: utc_now() + timedelta(days=4))
     show_overdue(data_dagster.instance, data.tracker, data.settings)
     evaluation = data_dagster.evaluation(SUBMISSIONS_OVERDUE, "H")
     assert (evaluation.passed, evaluation.severity.value) == (False, "ERROR")
     assert evaluation.metadata["waiting"].value == 1
     monkeypatch.undo()
-    run_session(data.settings, data.tracker, data_dagster.instance, keys=[key_of(GOOD)])
+    run_session(data.settings, data.tracker, data_dagster.instance, SessionRequest(keys=[key_of(GOOD)]))
     assert data_dagster.checks(SUBMISSIONS_OVERDUE)["H"] == "passed"
     infos = data_dagster.instance.event_log_storage.get_asset_check_partition_info([CENTRE_SILENT, SUBMISSIONS_OVERDUE])
     assert [info.is_current for info in infos if info.partition_key == "H"] == [True, True], "as of its contexts"

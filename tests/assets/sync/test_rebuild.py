@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from dcc.errors import DagsterStorageError, TrackerUnreachableError
+from dcc.operations.session_work import SessionRequest
 from dcc.phases import Phase
 from dcc_assets.graph import CHECK_OF_PHASE, REACHABLE
 from dcc_assets.session_in_dagster import run_session
@@ -35,7 +36,7 @@ def test_it_shows_what_the_lost_one_showed(installation: Installation) -> None:
     lost = installation.add_folder("J", "lost")
     shutil.rmtree(lost.path)
     with open_instance(installation.settings) as instance:
-        run_session(installation.settings, installation.tracker, instance, until=Phase.XSD)
+        run_session(installation.settings, installation.tracker, instance, SessionRequest(until=Phase.XSD))
         before = shown(Dagster(instance))
         evaluation = Dagster(instance).evaluation(XSD, INVALID)
     lose_instance(installation.settings)
