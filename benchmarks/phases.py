@@ -23,7 +23,7 @@ from benchmarks.servers import OpenSsh
 from benchmarks.session import ARCHIVES, DOCUMENTS, SessionBenchmark
 from dcc.cli.shell.context import open_qc, open_tracker, settings_from_environment
 from dcc.data_outcomes import ZipData
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.phases import Phase, Status
 from dcc.session.data.data_processing import process_phase
 from dcc.session.data.data_session import DataSession

@@ -26,7 +26,7 @@ from benchmarks.registry import Bench, Benchmark, Finding
 from benchmarks.servers import OpenSsh, ServerProcess, free_port
 from benchmarks.session import DOCUMENTS, submission
 from dcc.naming import Action
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.qc.database import open_qc_database

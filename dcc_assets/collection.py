@@ -6,7 +6,7 @@ from typing import Final
 import dagster as dg
 
 from dcc.databases.transactions import run_reading
-from dcc.operations.sessions import SessionWork
+from dcc.operations.session_work import SessionWork
 from dcc.phases import Phase
 from dcc.store.staging import Staging
 from dcc_assets import graph

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dcc.settings import Settings
     from dcc_assets import commands
     from dcc_assets.batches import workers_of as workers_of
-    from dcc_assets.sessions import run_session as run_session
+    from dcc_assets.session_in_dagster import run_session as run_session
     from dcc_assets.sync.rebuild import rebuild_instance as rebuild_instance
     from dcc_dagster.crawl_intervals import require_crawl_intervals as require_crawl_intervals
     from dcc_dagster.dagster_database import init_dagster_database as init_dagster_database
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 else:
     _ELSEWHERE: Final = {
         "workers_of": "dcc_assets.batches",
-        "run_session": "dcc_assets.sessions",
+        "run_session": "dcc_assets.session_in_dagster",
         "rebuild_instance": "dcc_assets.sync.rebuild",
         "require_crawl_intervals": "dcc_dagster.crawl_intervals",
         "init_dagster_database": "dcc_dagster.dagster_database",

@@ -11,7 +11,7 @@ from dagster import AssetExecutionContext
 from sqlalchemy import Engine
 
 from dcc.errors import NotFoundError
-from dcc.operations.sessions import SessionWork
+from dcc.operations.session_work import SessionWork
 from dcc_assets import graph
 from dcc_assets.metadata.causes import causes_explained
 from dcc_assets.partitions import known_keys

@@ -9,9 +9,10 @@ from typing import Any, Final
 
 import dagster as dg
 
-from dcc.operations.sessions import SessionWork
+from dcc.operations.session_work import SessionWork
 from dcc.runtime.interrupts import raise_missed_interrupts
 from dcc.runtime.processes import Process
+from dcc.session.session_request import SessionRequest
 from dcc.session.sessions import Session
 from dcc_dagster.event_recorder import RunStep
 from dcc_dagster.instance import QC_DATABASE_POOL
@@ -73,13 +74,16 @@ def session_work(
     SessionResource.work.
     """
     resumed = context.run.tags.get(SESSION_TAG, "")
-    resume = int(resumed) if resumed.isdecimal() else None
-    with session.work(resume, *kinds, group=context.run.tags.get(GROUP_TAG)) as work:
+    request = SessionRequest(
+        group=context.run.tags.get(GROUP_TAG),
+        only_scheduled=SCHEDULED_TAG in context.run.tags,
+        requested_by="Dagster",
+    )
+    with session.work(request, *kinds, resume=int(resumed) if resumed.isdecimal() else None) as work:
         tags = session_tags(work.session)
         if not tags.items() <= context.run.tags.items():
             context.instance.add_run_tags(context.run.run_id, tags)
         finish_dead_runs(context.instance, excluding=context.run.run_id)
-        work.only_scheduled = SCHEDULED_TAG in context.run.tags
         yield work
 
 

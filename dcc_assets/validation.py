@@ -8,7 +8,7 @@ from typing import Final
 
 from dagster import AssetExecutionContext
 
-from dcc.operations.sessions import SessionWork
+from dcc.operations.session_work import SessionWork
 from dcc.outcomes import ZipKey, ZipOutcome
 from dcc.phases import Phase
 from dcc.store.staging import Staging

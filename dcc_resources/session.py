@@ -1,12 +1,12 @@
 """The resource that opens the crawling session that a step belongs to."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import ClassVar
 
 from dagster import ResourceDependency
 
-from dcc.operations.sessions import SessionWork, open_session
+from dcc.operations.session_work import SessionWork, open_work
+from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
 from dcc_resources.databases import QcDatabaseResource, TrackerResource
 from dcc_resources.file_sources import FileSourceResource
@@ -43,17 +43,16 @@ class SessionResource(PlatformResource):
     max_archive_entries: int | None = setting("max_archive_entries")
     max_document_errors: int | None = setting("max_document_errors")
 
-    @contextmanager
-    def work(self, resume: int | None, *sources: FileSourceResource, group: str | None = None) -> Iterator[SessionWork]:
+    def work(
+        self, request: SessionRequest, *sources: FileSourceResource, resume: int | None = None
+    ) -> AbstractContextManager[SessionWork]:
         """The work, with a session that is open during the block; `sources` configure the connections.
 
-        `resume` names a session that an earlier run handed over; a new one is for a `group` of centres, or for all.
-        Raises NotFoundError for a group that DCC_GROUPS does not name, SessionActiveError, TrackerOutdatedError,
-        TrackerUnreachableError and ConfigurationError.
+        `resume` names a session that an earlier run handed over. Raises NotFoundError for a group that DCC_GROUPS does
+        not name, SessionActiveError, TrackerOutdatedError, TrackerUnreachableError and ConfigurationError.
         """
         settings, tracker = self.session_settings(*sources), self.tracker.ready()
-        with open_session(tracker, settings, group=group, resume=resume) as session:
-            yield SessionWork(settings, tracker, session, hands_over=True, until=settings.last_phase)
+        return open_work(tracker, settings, request, resume=resume, hands_over=True)
 
     def session_settings(self, *sources: FileSourceResource) -> Settings:
         """The settings of sessions. Raises ConfigurationError."""

@@ -14,6 +14,7 @@ from dcc.outcomes import SourceCrawl
 from dcc.phases import Phase, Status
 from dcc.qc.models import DOCUMENT
 from dcc.session.listeners import Listeners
+from dcc.session.session_request import SessionRequest
 from dcc.tracker.queries.zip_action_lists import StateCount, count_documents, count_zip_actions
 from tests.support.asking import count_in
 from tests.support.sent_statements import sent_statements
@@ -72,6 +73,7 @@ def _statements_of_session(known: KnownArchives) -> list[str]:
     crawls: list[SourceCrawl] = []
     with known.databases() as (settings, tracker, _), sent_statements(Engine, _has_no_heartbeat) as statements:
         without_events = settings.model_copy(update={"dagster_events": False})
-        run_session(tracker, without_events, listeners=Listeners(crawls.append, _unexpected, _unexpected))
+        request = SessionRequest(listeners=Listeners(crawls.append, _unexpected, _unexpected))
+        run_session(tracker, without_events, request)
     assert sum(found.known for found in crawls) == known.known
     return statements

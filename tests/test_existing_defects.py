@@ -79,7 +79,7 @@ TABLE: Final = """\
     session/test_session_data.py::test_when_the_qc_database_is_away_the_session_fails_and_the_next_one_goes_on
 26 options that did not fit together were accepted
     settings/test_settings.py::test_a_wrong_setting_is_refused_at_the_start_with_its_name_and_what_it_must_be
-    assets/test_sessions.py::test_a_session_does_not_begin_while_its_workers_lack_a_setting
+    assets/test_session_in_dagster.py::test_a_session_does_not_begin_while_its_workers_lack_a_setting
 27 archives stayed open, and bombs were extracted
     session/test_zip_processing.py::test_hundreds_of_zips_come_through_in_bounded_threads
     hostile/test_archives_bounds.py::test_hostile_archives_are_refused_with_a_legible_reason_and_leave_nothing

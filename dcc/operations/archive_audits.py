@@ -91,7 +91,7 @@ def catch_up_after_session(tracker: Engine, settings: Settings, session: Session
     """
 
     def write(work: Callable[[Connection], Any]) -> Any:
-        session.check()
+        session.raise_if_over()
         return session.write(work)
 
     with ArchiveCopies(tracker, settings, write) as copies:

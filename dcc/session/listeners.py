@@ -18,12 +18,16 @@ def _ignore(_outcome: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Functions called with each recorded outcome, in the session's thread; `on_begin` with the session itself."""
+    """Functions called with each recorded outcome, and `on_begin` with the session itself, in the session's thread.
+
+    `on_listing` is called with the progress of long listings, as a text, by the threads that list.
+    """
 
     on_crawl: Callable[[SourceCrawl], None] = _ignore
     on_zip: Callable[[ZipOutcome], None] = _ignore
     on_data: Callable[[DataOutcome], None] = _ignore
     on_begin: Callable[[Session], None] = _ignore
+    on_listing: Callable[[str], None] = _ignore
 
 
 NOBODY: Final = Listeners()

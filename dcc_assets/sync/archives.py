@@ -23,7 +23,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, func, or_, 
 from dcc.databases.list_parameters import rows_with, sorted_chunks
 from dcc.databases.transactions import run_reading
 from dcc.errors import ArchiveRemovedError
-from dcc.operations.sessions import SessionWork
+from dcc.operations.session_work import SessionWork
 from dcc.outcomes import AttemptOutcome, DocumentOutcome, Problem, SourceCrawl, ZipKey, ZipOutcome, source_partition
 from dcc.phases import Phase, Status
 from dcc.settings import Settings

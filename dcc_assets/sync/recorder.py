@@ -10,7 +10,7 @@ from dagster import OpExecutionContext
 from sqlalchemy import Engine
 
 from dcc.databases.transactions import run_patiently, run_reading
-from dcc.operations.sessions import SessionWork
+from dcc.operations.session_work import SessionWork
 from dcc.outcomes import ZipKey
 from dcc.settings import Settings
 from dcc_assets.metadata.causes import causes_explained

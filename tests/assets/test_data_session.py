@@ -3,18 +3,18 @@
 import os
 import time
 from multiprocessing.synchronize import Event
-from typing import Any
 
 from dagster import DagsterRunStatus
 
 from dcc.data_outcomes import DataOutcome, ZipData
 from dcc.phases import Phase
 from dcc.session.listeners import Listeners
+from dcc.session.session_request import SessionRequest
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker
 from dcc_assets.graph import CHECK_OF_GROUP, UPLOAD_CHECK
 from dcc_assets.runs import finish_dead_runs
-from dcc_assets.sessions import run_session
+from dcc_assets.session_in_dagster import run_session
 from dcc_dagster.instance import QC_DATABASE_POOL, dagster_environment, open_instance
 from tests.support.asking import column_in
 from tests.support.dagster_instances import Dagster
@@ -27,10 +27,11 @@ DATA_ASSETS = ("uploaded_data", "data_integrity", "qc")
 EXPERIMENT_CHECK = CHECK_OF_GROUP["experiments"]
 
 
-def run(data: DataInstallation, dagster: Dagster, **options: Any) -> list[DataOutcome]:
+def run(data: DataInstallation, dagster: Dagster) -> list[DataOutcome]:
     """A whole session; what it told of data."""
     heard: list[DataOutcome] = []
-    run_session(data.settings, data.tracker, dagster.instance, listeners=Listeners(on_data=heard.append), **options)
+    request = SessionRequest(listeners=Listeners(on_data=heard.append))
+    run_session(data.settings, data.tracker, dagster.instance, request)
     return heard
 
 
@@ -117,7 +118,7 @@ def hold(environment: dict[str, str], holding: Event) -> None:
         time.sleep(600)
 
     with open_instance(settings) as instance:
-        run_session(settings, open_tracker(settings), instance, listeners=Listeners(on_data=stay))
+        run_session(settings, open_tracker(settings), instance, SessionRequest(listeners=Listeners(on_data=stay)))
 
 
 def test_a_holder_that_is_killed_frees_its_place_and_the_next_session_shows_what_it_left(

@@ -8,12 +8,13 @@ import pytest
 from dagster import AssetKey, DagsterEventType, DagsterInstance, DagsterRunStatus, JobDefinition, job, op
 from sqlalchemy import select
 
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.phases import Phase
+from dcc.session.session_request import SessionRequest
 from dcc.tracker.models import Reopening, SessionLock
 from dcc_assets.graph import CHECK_OF_GROUP, CHECK_OF_PHASE, REACHABLE, UPLOAD_CHECK
 from dcc_assets.runs import SESSION_TAG, run_here
-from dcc_assets.sessions import run_session
+from dcc_assets.session_in_dagster import run_session
 from tests.support.asking import column_in, row_in
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
@@ -27,7 +28,7 @@ ZIP_NAME, DOWNLOAD, ZIP_MD5, UNZIP, XML_NAME, XSD = CHECK_OF_PHASE.values()
 
 
 def run(installation: Installation, dagster: Dagster) -> None:
-    run_session(installation.settings, installation.tracker, dagster.instance, until=Phase.XSD)
+    run_session(installation.settings, installation.tracker, dagster.instance, SessionRequest(until=Phase.XSD))
 
 
 def failure(dagster: Dagster) -> str:
@@ -146,7 +147,7 @@ def told_in(dagster: Dagster, run_id: str) -> dict[str, list[str]]:
 
 
 def session(data: DataInstallation, dagster: Dagster) -> None:
-    run_session(data.settings, data.tracker, dagster.instance)
+    run_session(data.settings, data.tracker, dagster.instance, SessionRequest())
 
 
 def test_one_run_takes_a_partition_through_the_whole_flow(shown: Shown) -> None:
@@ -188,7 +189,8 @@ def test_a_retry_materialises_no_other_archive(data: DataInstallation, data_dags
     data.put(OTHER, specimens("2013-10-31.2", first=11))
     session(data, data_dagster)
     # At once: the second in which the session ended is not over.
-    report = run_session(data.settings, data.tracker, data_dagster.instance, keys=[key_of(OTHER)], requested_by="ann")
+    request = SessionRequest(keys=[key_of(OTHER)], requested_by="ann")
+    report = run_session(data.settings, data.tracker, data_dagster.instance, request)
     told = [told_in(data_dagster, run_id) for run_id in report.run_ids]
     assert {partition for run in told for partitions in run.values() for partition in partitions} <= {OTHER, "H"}
     assert any(OTHER in partitions for run in told for partitions in run.values())

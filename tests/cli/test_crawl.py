@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from dcc.naming import Action
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker

@@ -10,9 +10,10 @@ from sqlalchemy import make_url
 
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
+from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
 from dcc_assets.graph import CHECK_OF_GROUP, CHECK_OF_PHASE, UPLOAD_CHECK
-from dcc_assets.sessions import run_session
+from dcc_assets.session_in_dagster import run_session
 from dcc_assets.sync.consistency import check_events
 from dcc_assets.sync.rebuild import rebuild_instance
 from dcc_dagster.event_batches import remove_partitions
@@ -64,7 +65,7 @@ def test_a_session_is_shown_taken_out_in_part_and_shown_anew(
     data.put(GOOD, specimens(), experiments())
     data.put(ORPHANS, experiments("2013-10-31.2", first=11))
     data.folder.put(NO_ARCHIVE, b"this is no zip archive")
-    run_session(data.settings, data.tracker, own.instance)
+    run_session(data.settings, data.tracker, own.instance, SessionRequest())
 
     assert own.materialised("zip_downloads") == {GOOD, ORPHANS, NO_ARCHIVE}
     assert own.materialised("validated_documents") == {GOOD, ORPHANS}
@@ -74,7 +75,8 @@ def test_a_session_is_shown_taken_out_in_part_and_shown_anew(
     assert set(own.statuses()) == {DagsterRunStatus.SUCCESS}
     assert check_events(data.tracker, data.settings, own.instance) == []
 
-    run_session(data.settings, data.tracker, own.instance, keys=[ZipKey(Action.ADD, ORPHANS.partition("/")[2])])
+    request = SessionRequest(keys=[ZipKey(Action.ADD, ORPHANS.partition("/")[2])])
+    run_session(data.settings, data.tracker, own.instance, request)
     assert own.materialise(data_job, ORPHANS, "submission_reports") is DagsterRunStatus.SUCCESS
     assert check_events(data.tracker, data.settings, own.instance) == []
 

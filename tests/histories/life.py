@@ -22,7 +22,7 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc.models import SPECIMEN
-from dcc.session.listeners import NOBODY
+from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
 from dcc.sources.base import SourceProtocol
 from dcc.tracker.models import AnException, XmlFile, XmlLog
@@ -173,11 +173,11 @@ class Life(Lived):
 
     def crawl(self) -> None:
         with self._meanwhile():
-            run_session(self.tracker, self.settings, listeners=NOBODY)
+            run_session(self.tracker, self.settings, SessionRequest())
 
     def retry(self, archive: int) -> None:
         with self._meanwhile(), suppress(DccError):
-            run_session(self.tracker, self.settings, listeners=NOBODY, keys=[ZipKey(Action.ADD, name_of(archive))])
+            run_session(self.tracker, self.settings, SessionRequest(keys=[ZipKey(Action.ADD, name_of(archive))]))
 
     def holdings(self) -> Holdings:
         rows = rows_in(self.tracker, DOCUMENTS.order_by(XmlFile.id))

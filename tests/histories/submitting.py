@@ -17,7 +17,7 @@ from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError, DccError, NotFoundError
 from dcc.naming import Action, DocumentKind
 from dcc.operations.consistency.check import check_consistency
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.qc.contexts.listings import ContextFilter
@@ -31,7 +31,7 @@ from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.corrections import accept_proposals, confirm_submission, decide_proposals, withdraw_submission
 from dcc.session.data.data_processing import process_data
 from dcc.session.data.quality_control import update_qc_states
-from dcc.session.listeners import NOBODY
+from dcc.session.session_request import SessionRequest
 from dcc.sources.base import DeltaStrategy
 from dcc.tracker import progress
 from dcc.tracker.decisions import DecisionKind, acknowledged_keys, is_on_hold, record_decisions, revoke
@@ -109,7 +109,7 @@ class Centre(Lived):
         key = self.keys[number]
         if wish is Wish.RETRY:
             with suppress(DccError):
-                run_session(self.tracker, self.settings, listeners=NOBODY, keys=[key])
+                run_session(self.tracker, self.settings, SessionRequest(keys=[key]))
             return
         who = _WHO["author"]
         with writing(self.tracker) as connection:

@@ -117,7 +117,7 @@ def main(home: str, output: str, notes: str, reads: list[str]) -> None:
     auditor = Auditor(Path(home), reads)
     sys.addaudithook(auditor)
 
-    from dcc.operations.sessions import open_session
+    from dcc.operations.session_work import open_session
     from dcc.session.archives.processing import process_zip_actions
     from dcc.session.crawling import crawl_file_sources
     from dcc.settings import load_settings

@@ -24,7 +24,7 @@ from dcc.notify.messages import Attachment, Audience, Item, Message, MessageKind
 from dcc.notify.notifications import notify_due, notify_session, notify_tracker_outage, plan
 from dcc.notify.rounds import Round
 from dcc.operations.doctor.work import examine_notifications
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.phases import ACTION_IDS
 from dcc.redaction import keep_secret
 from dcc.reports.submissions.model import Outcome as ArchiveOutcome

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from dcc.operations.consistency.inconsistency import CONSISTENCY_RULES
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.tracker.models import FileSource
 from dcc.tracker.register.file_sources import purge_source
 from tests.support.asking import column_in

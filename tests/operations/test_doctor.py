@@ -35,7 +35,7 @@ from dcc.operations.doctor.checks import (
     worst,
 )
 from dcc.operations.doctor.examination import examine
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.qc.models import SNAPSHOT
 from dcc.qc.reference.refresh import ensure_reference
 from dcc.redaction import keep_secret

@@ -21,7 +21,7 @@ from dcc.operations.metrics import collector
 from dcc.operations.metrics.collector import Collection, exposition
 from dcc.operations.metrics.families import Metric, metric
 from dcc.operations.metrics.server import Answers, open_server
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.phases import Phase
 from dcc.session.crawling import crawl_file_sources
 from dcc.settings import Settings

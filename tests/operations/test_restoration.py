@@ -29,7 +29,7 @@ from dcc.operations.backups.backup import BackupRequest, make_backup
 from dcc.operations.backups.restoration import restore_backup
 from dcc.operations.backups.targets import Target, migrate_storage
 from dcc.operations.consistency.check import check_consistency
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.qc.database import QC_DATABASE, open_qc_database
 from dcc.settings import Settings
 from dcc.tracker.database import TRACKER

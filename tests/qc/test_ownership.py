@@ -7,7 +7,7 @@ from sqlalchemy import select
 
 from dcc.databases.transactions import writing
 from dcc.errors import NotDelegatedError, NotFoundError
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.phases import Phase, Status
 from dcc.qc import models
 from dcc.reports.causes.collecting import causes_of

@@ -4,7 +4,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.phases import Status
 from dcc.reports.overdue import activity_of_centres, late_centres
 from dcc.session.crawling import crawl_file_sources

@@ -12,7 +12,7 @@ import pytest
 from dcc.errors import NotFoundError
 from dcc.messages import Message
 from dcc.notify.digests import collect_digests
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.outcomes import SESSION_MEANINGS, EndReason, Problem, ZipKey
 from dcc.reports.causes.collecting import worst_first
 from dcc.reports.languages import load_catalogue

@@ -8,9 +8,10 @@ from dagster import SkipReason
 
 from dcc.databases.columns import utc_now
 from dcc.phases import Phase
+from dcc.session.session_request import SessionRequest
 from dcc.tracker.register import centres
 from dcc_assets.graph import CENTRE_SILENT, CRAWL_OVERDUE, SUBMISSIONS_OVERDUE
-from dcc_assets.sessions import run_session
+from dcc_assets.session_in_dagster import run_session
 from dcc_assets.sync import overdue as shown
 from dcc_sensors import notifications as watched
 from dcc_sensors.notifications import overdue
@@ -54,7 +55,7 @@ def told(server: MailServerForTests, to: str = WRANGLER) -> list[tuple[str, str]
 
 
 def crawl(installation: Installation, dagster: Dagster, until: Phase = Phase.ZIP_NAME) -> None:
-    run_session(installation.settings, installation.tracker, dagster.instance, until=until)
+    run_session(installation.settings, installation.tracker, dagster.instance, SessionRequest(until=until))
 
 
 @only_sqlite

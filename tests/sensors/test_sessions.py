@@ -12,7 +12,7 @@ from sqlalchemy import select, update
 
 from dcc.databases.columns import utc_now
 from dcc.databases.transactions import writing
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.qc.judging.waiver_store import add_waiver
 from dcc.rules.waivers import Waiver
 from dcc.session.crawling import crawl_file_sources as crawl

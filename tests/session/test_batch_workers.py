@@ -20,7 +20,7 @@ from sqlalchemy import Engine, select
 from dcc.cli.demo import submissions
 from dcc.errors import StoreRefusedError
 from dcc.naming import Action
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
 from dcc.reference.loading import SHIPPED
 from dcc.session.archives.processing import process_zip_actions

@@ -12,7 +12,7 @@ from sqlalchemy import delete, select, update
 from dcc.databases.transactions import writing
 from dcc.naming import Action
 from dcc.operations.metrics.collector import Collection, exposition
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.session.archives.processing import process_zip_actions

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select, update
 
 from dcc.databases.transactions import writing
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.phases import Phase, Status
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_centre, collect_submission

@@ -17,7 +17,7 @@ from dcc.cli.demo import submissions
 from dcc.databases.database import OUTAGE_SECONDS
 from dcc.databases.transactions import run_writing
 from dcc.errors import DiskFullError, InternalFaultError, SessionTimeLimitError, TrackerUnreachableError
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.outcomes import EndReason
 from dcc.phases import Phase
 from dcc.session import crawling, sessions
@@ -71,7 +71,7 @@ def test_how_it_breaks_off_is_the_reason(installation: Installation) -> None:
     ):
         session.start_task(Phase.DOWNLOAD, "under way")
         while True:
-            session.check()
+            session.raise_if_over()
             time.sleep(0.1)
     (entry,) = in_reading(installation.tracker, list_sessions, ids=[session.id])
     assert (entry.outcome, entry.failed_phase) == (EndReason.TIME_LIMIT, None)

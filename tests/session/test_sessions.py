@@ -17,7 +17,7 @@ from dcc.databases.database import OUTAGE_SECONDS
 from dcc.databases.engines import WRITES
 from dcc.errors import SessionActiveError, SessionLostError
 from dcc.operations import archive_audits
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.outcomes import EndReason
 from dcc.phases import Phase
 from dcc.runtime import heartbeat, processes
@@ -154,7 +154,7 @@ class TestDeadHolder:
                 assert f"Session {session.id} died (process {os.getpid()}" in second.notices[0]
                 session._lost.set()
             with pytest.raises(SessionLostError):
-                session.check()
+                session.raise_if_over()
             session._lost.clear()
         assert session.ended is EndReason.DIED
 
@@ -236,7 +236,7 @@ class TestLease:
             pytest.raises(SessionLostError, match=r"Session \d+ lost its lock.*dcc session list"),
             open_session(tracker, _leased(settings, 2.5)) as session,
         ):
-            session.check()
+            session.raise_if_over()
             _change_lock(tracker, holder="another")
             wait_until(session._lost.is_set)
             assert _is_lost(session)
@@ -247,7 +247,7 @@ class TestLease:
     def test_a_session_that_cannot_renew_in_time_stops_by_itself(self, tracker: Engine, settings: Settings) -> None:
         with open_session(tracker, _leased(settings, 2.5)) as session:
             with _locked_file(tracker):
-                session.check()
+                session.raise_if_over()
                 wait_until(lambda: _is_lost(session))
             wait_until(lambda: not _is_lost(session))
 
@@ -272,11 +272,11 @@ class TestLease:
             mariadb.kill()
             try:
                 wait_until(lambda: f"The lock of session {session.id} could not be renewed" in caplog.text)
-                session.check()
+                session.raise_if_over()
             finally:
                 mariadb.start()
             wait_until(lambda: _lock(tracker).heartbeat > before)
-            session.check()
+            session.raise_if_over()
             session.finish_task(session.start_task(Phase.XSD, "goes on"), failed=False)
         assert _session_row(tracker, session.id).status == leases.SUCCESS
         assert PASSWORD not in caplog.text
@@ -284,7 +284,7 @@ class TestLease:
 
 def _is_lost(session: Session) -> bool:
     try:
-        session.check()
+        session.raise_if_over()
     except SessionLostError:
         return True
     return False

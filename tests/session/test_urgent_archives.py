@@ -1,30 +1,34 @@
 """Urgent archives go before all others; of the others, those with fewest failures, then the newest."""
 
 from datetime import datetime
-from types import SimpleNamespace
-from typing import Any
-
-import pytest
-from pydantic import SecretStr
-from sqlalchemy import select
-
 from dcc.databases.transactions import writing
 from dcc.naming import Action
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
-from dcc.session.archives.waiting_attempts import SourceQueue
 from dcc.session.archives.processing import process_zip_actions
+from dcc.session.archives.waiting_attempts import SourceQueue
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import SourceDownloads
+from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.crawl_policy import Windows
 from dcc.store.staging import Staging
-from dcc.tracker.hostings.retries import request_urgently, urgent_keys
-from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipDownload, ZipFile
-from tests.support.asking import column_in, in_reading
+from dcc.tracker.hostings.retries import request_urgently
+from dcc.tracker.hostings.retries import urgent_keys
+from dcc.tracker.models import FileSourceHasZip
+from dcc.tracker.models import ZipAction
+from dcc.tracker.models import ZipDownload
+from dcc.tracker.models import ZipFile
+from pydantic import SecretStr
+from sqlalchemy import select
+from tests.support.asking import column_in
+from tests.support.asking import in_reading
 from tests.support.installations import Installation
+from types import SimpleNamespace
+from typing import Any
+import pytest
 
 NAMES = [f"H.2013-10-{day}.1.impc.zip" for day in range(10, 15)]
 OLDEST, FAILED_ONCE, FAILING = NAMES[0], NAMES[-2], NAMES[-1]
@@ -34,8 +38,7 @@ URGENT = ZipKey(Action.ADD, OLDEST)
 def fetched(installation: Installation, *urgent: ZipKey) -> list[str]:
     """The archives in the order in which a session asked for them."""
     one = installation.with_settings(downloads_per_source=1, max_retries=0)
-    with open_session(one.tracker, one.settings) as session:
-        session.urgent = frozenset(urgent)
+    with open_session(one.tracker, one.settings, SessionRequest(urgent=frozenset(urgent))) as session:
         list(crawl_file_sources(session))
         list(process_zip_actions(session))
     query = (

@@ -22,12 +22,13 @@ from dcc.operations.consistency.check import check_consistency
 from dcc.qc.database import open_qc_database
 from dcc.runtime.logging_setup import logging_as, plan_from_environment
 from dcc.session.listeners import Listeners
+from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings, load_settings
 from dcc.sources.base import SourceProtocol
 from dcc.tracker.database import open_tracker
 from dcc.tracker.register import file_sources
 from dcc.tracker.register.source_addresses import SourceState
-from dcc_assets.sessions import run_session
+from dcc_assets.session_in_dagster import run_session
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
 from tests.soak.sampling import Sample, count_rows, sample_process, sample_tree, server_connections, sizes
@@ -144,7 +145,8 @@ class Installation:
                 with self.opened() as tracker:
                     require_current(tracker)
                     with open_instance(self.settings) as instance:
-                        run_session(self.settings, tracker, instance, listeners=Listeners(crawled.append))
+                        request = SessionRequest(listeners=Listeners(crawled.append))
+                        run_session(self.settings, tracker, instance, request)
             except SessionActiveError:
                 # The daemon's turn.
                 time.sleep(_BUSY_SECONDS)

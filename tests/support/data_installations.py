@@ -13,7 +13,7 @@ from sqlalchemy import Engine, Table, select
 from dcc.cli.demo import submissions
 from dcc.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, OverviewsBuilt, ZipData
 from dcc.naming import Action
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc import models

@@ -5,7 +5,7 @@ As `tests.support.dying_session`: with the installation in the environment, and 
 
 from collections.abc import Callable
 
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.qc.apply import documents
 from dcc.qc.database import open_qc_database
 from dcc.session.data import data_processing, judging, prepared_archives, quality_control, uploading

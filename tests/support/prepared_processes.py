@@ -23,7 +23,7 @@ PRELOADED: Final = (
     "pymysql",
     "dcc_dagster.event_storage",
     "dcc_dagster.instance",
-    "dcc_assets.sessions",
+    "dcc_assets.session_in_dagster",
     "dcc.cli.sessions.crawl",
     "dcc.cli.main",
     "dcc.cli.sessions.session_output",

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import Connection, select, update
 
 from dcc.cli.demo import submissions
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.qc.models import DOCUMENT
 from dcc.reports.languages import Catalogue, load_catalogue
 from dcc.reports.submissions.collecting import collect_submission

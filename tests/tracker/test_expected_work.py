@@ -7,7 +7,7 @@ from sqlalchemy import Engine, update
 
 from dcc.cli.shell.output import expected_text
 from dcc.databases.transactions import insert_rows, writing
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.session.crawling import crawl_file_sources
 from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.expected_work import ExpectedWork, PastRun, Waiting, all_of, expected_by_source, expected_work

@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, String, case, cast, in
 
 from dcc.databases.transactions import insert_rows, writing
 from dcc.naming import Action
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.outcomes import HELD, ZipKey
 from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.reports.languages import load_catalogue

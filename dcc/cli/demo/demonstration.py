@@ -24,6 +24,7 @@ from dcc.cli.shell.dagster_side import dagster_side
 from dcc.errors import ConfigurationError, SourceUnreachableError
 from dcc.outcomes import CrawlOutcome, ZipKey
 from dcc.runtime.private_files import PRIVATE_FILE, create_file
+from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings, load_settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 
@@ -140,7 +141,7 @@ def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> list[str
         init_database(qc)
         _register(tracker, settings, addresses)
         with dagster_side().open_instance(settings) as instance:
-            dagster_side().run_session(settings, tracker, instance, listeners=display.listeners())
+            dagster_side().run_session(settings, tracker, instance, SessionRequest(listeners=display.listeners()))
         with writing(tracker) as connection:
             # Later sessions keep away from the servers, which stop.
             for address in load_addresses(connection):

@@ -358,12 +358,11 @@ class SessionDisplay:
 
     def listeners(self) -> Listeners:
         """The functions that show a session."""
-        return Listeners(self.on_crawl, self.on_zip, self.on_data, self.on_begin)
+        return Listeners(self.on_crawl, self.on_zip, self.on_data, self.on_begin, self.on_listing)
 
     def on_begin(self, session: Session) -> None:
         """The session has begun."""
         self.session = session
-        session.on_progress = self.on_listing
 
     def on_listing(self, text: str) -> None:
         """The progress of a long listing is `text`; called by the threads that list."""

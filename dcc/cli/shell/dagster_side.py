@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Unpack
 
     from sqlalchemy import Engine
 
     from dcc.databases.schema import InitReport
     from dcc.operations.doctor.checks import DoctorCheck
-    from dcc.operations.sessions import SessionRequest
     from dcc.session.batches.exchange import Workers
+    from dcc.session.session_request import SessionRequest
     from dcc.settings import Settings
 
 LOCATION_NAME: Final = "dcc"
@@ -54,7 +53,7 @@ class DagsterSide(Protocol):
     """The functions of `dcc_assets.commands`, which documents them and what they raise."""
 
     def run_session(
-        self, settings: Settings, tracker: Engine, instance: Instance, **request: Unpack[SessionRequest]
+        self, settings: Settings, tracker: Engine, instance: Instance, request: SessionRequest
     ) -> SessionRun:
         """Crawl and process, or process submissions again, as a session."""
 

@@ -7,57 +7,69 @@ delivered the same, or no source has another copy.
 """
 
 from __future__ import annotations
-
-import logging
-import math
 from collections import defaultdict
-from collections.abc import Container, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final
-
-from sqlalchemy import Connection, select
-
+from collections.abc import Container
+from collections.abc import Generator
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import field
+from dataclasses import replace
 from dcc.errors import InternalFaultError
-from dcc.messages import count_of, mark
-from dcc.outcomes import HELD, Problem, ZipKey, ZipOutcome
+from dcc.messages import count_of
+from dcc.messages import mark
+from dcc.outcomes import HELD
+from dcc.outcomes import Problem
+from dcc.outcomes import ZipKey
+from dcc.outcomes import ZipOutcome
 from dcc.phases import Phase
 from dcc.runtime.processes import give_back_freed_memory
-from dcc.session.archives.coordination import Coordinator
 from dcc.session.archives.active_submissions import ActiveSubmission
+from dcc.session.archives.coordination import Coordinator
 from dcc.session.batches.exchange import Workers
-from dcc.session.batches.results import SessionWorkerResults, prepared_by_workers, remove_leftovers_of_workers
-from dcc.session.crawling import RelistedSource, list_again, record_second_listing, relist
+from dcc.session.batches.results import SessionWorkerResults
+from dcc.session.batches.results import prepared_by_workers
+from dcc.session.batches.results import remove_leftovers_of_workers
+from dcc.session.crawling import record_second_listing
+from dcc.session.crawling import relist
+from dcc.session.listing_sources import RelistedSource
+from dcc.session.listing_sources import list_again
 from dcc.session.prepare.archive_checks import Setup
 from dcc.session.sessions import Session
-from dcc.sources.base import ListedFile, SourceAddress
-from dcc.store.staging import Staging, remove_leftovers
+from dcc.sources.base import ListedFile
+from dcc.sources.base import SourceAddress
+from dcc.store.staging import Staging
+from dcc.store.staging import remove_leftovers
 from dcc.tracker import progress
 from dcc.tracker.decisions import quarantine
-from dcc.tracker.hostings.download_plan import (
-    PlannedZip,
-    StagedZip,
-    cancel_orphans,
-    load_interrupted,
-    load_plans,
-    load_waiting,
-    load_waiting_and_held,
-    reopen_failed_downloads,
-    sources_to_use,
-)
-from dcc.tracker.hostings.foreign_archives import HeldArchive, note_held
+from dcc.tracker.hostings.download_plan import PlannedZip
+from dcc.tracker.hostings.download_plan import StagedZip
+from dcc.tracker.hostings.download_plan import cancel_orphans
+from dcc.tracker.hostings.download_plan import load_interrupted
+from dcc.tracker.hostings.download_plan import load_plans
+from dcc.tracker.hostings.download_plan import load_waiting
+from dcc.tracker.hostings.download_plan import load_waiting_and_held
+from dcc.tracker.hostings.download_plan import reopen_failed_downloads
+from dcc.tracker.hostings.download_plan import sources_to_use
+from dcc.tracker.hostings.foreign_archives import HeldArchive
+from dcc.tracker.hostings.foreign_archives import note_held
 from dcc.tracker.hostings.owner_notices import add_notices
-from dcc.tracker.hostings.retries import (
-    begin_from_staging,
-    reopen_named,
-    staged_copies_of,
-    take_urgent,
-    unavailable_error,
-)
+from dcc.tracker.hostings.retries import begin_from_staging
+from dcc.tracker.hostings.retries import reopen_named
+from dcc.tracker.hostings.retries import staged_copies_of
+from dcc.tracker.hostings.retries import take_urgent
+from dcc.tracker.hostings.retries import unavailable_error
 from dcc.tracker.hostings.source_statistics import record_transfer_statistics
-from dcc.tracker.models import Centre, utc_now
+from dcc.tracker.models import Centre
+from dcc.tracker.models import utc_now
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.states import WAITING
+from sqlalchemy import Connection
+from sqlalchemy import select
+from typing import Final
+import logging
 
 log = logging.getLogger(__name__)
 
@@ -99,17 +111,13 @@ class ArchiveWork:
 
 
 def process_zip_actions(
-    session: Session,
-    keys: Sequence[ZipKey] | None = None,
-    *,
-    requested_by: str = "dcc",
-    workers: Workers | None = None,
+    session: Session, keys: Sequence[ZipKey] | None = None, workers: Workers | None = None
 ) -> Iterator[ZipOutcome]:
     """Process all waiting submissions, including those of dead sessions; yields each outcome.
 
-    With `keys`, only those are opened again in the name of `requested_by` and processed. Otherwise `workers`, if there
-    are any, fetch and prepare archives first, and the session does the rest. Problems of archives, documents and
-    sources are outcomes, not exceptions. Raises as `reopen_named` for unusable `keys`,
+    With `keys`, only those are opened again, in the name of whoever asked for the session, and processed. Otherwise
+    `workers`, if there are any, fetch and prepare archives first, and the session does the rest. Problems of archives,
+    documents and sources are outcomes, not exceptions. Raises as `reopen_named` for unusable `keys`,
     ConfigurationError if staging cannot be written to, TrackerUnreachableError, SessionLostError, and, after everything
     else is done, InternalFaultError.
     """
@@ -119,7 +127,7 @@ def process_zip_actions(
         remove_leftovers(staging.root, lambda name: session.covers(session.settings.naming.centre_of_zip(name)))
         if workers is not None:
             remove_leftovers_of_workers(session)
-    work = _take_up(session, staging, keys, requested_by)
+    work = _take_up(session, staging, keys)
     yield from map(_held_outcome, work.held)
     if not work:
         return
@@ -162,18 +170,18 @@ def _process(
     if paused := coordinator.left_to_pauses:
         what = count_of(paused, "submission was", "submissions were")
         them = "it" if paused == 1 else "them"
-        session.notices += (f"{what} not fetched, because people paused the sources. A later session fetches {them}.",)
+        session.notice(f"{what} not fetched, because people paused the sources. A later session fetches {them}.")
     session.finish_task(download, failed=coordinator.not_downloaded > 0)
     session.finish_task(check, failed=coordinator.not_checked > 0, lacked_room=coordinator.lacked_room)
     return coordinator.faults
 
 
-def _take_up(session: Session, staging: Staging, keys: Sequence[ZipKey] | None, requested_by: str) -> ArchiveWork:
+def _take_up(session: Session, staging: Staging, keys: Sequence[ZipKey] | None) -> ArchiveWork:
     """Find the waiting archives, or those that a person names by `keys`; repairs what a dead session left."""
     if keys is not None:
         relist(session, keys)
         copies, same = _whole_copies(session, staging, keys)
-        return session.write(lambda connection: _take_up_named(connection, session, keys, requested_by, copies, same))
+        return session.write(lambda connection: _take_up_named(connection, session, keys, copies, same))
     left = [one for one in session.read(load_interrupted) if session.covers(one.centre)]
     whole = [one for one in left if staging.holds(*_bytes_of(one))]
     broken = sorted({one.za_id for one in left}.difference(one.za_id for one in whole))
@@ -201,7 +209,9 @@ def _take_up_waiting(
         reason = mark("The archive is not in staging any more.")
         progress.reopen(connection, broken, requested_by=f"session {session.id}", reason=reason)
     unconcluded = cancel_orphans(connection, session.centres).unconcluded
-    dues = load_crawl_dues(connection, session.settings.source_failure_limit, named=session.named_sources)
+    dues = load_crawl_dues(
+        connection, session.settings.source_failure_limit, named=frozenset(session.request.source_ids or ())
+    )
     sources = sources_to_use(connection, session.id, session.centres, dues)
     reopen_failed_downloads(connection, sources, session.centres)
     waiting = load_waiting_and_held(connection, sources, centres=session.centres)
@@ -213,9 +223,9 @@ def _take_up_waiting(
     held = note_held(connection, waiting.held)
     first = set(take_urgent(connection))
     planned = sorted(waiting.planned, key=lambda plan: plan.key not in first)
-    if session.urgent:
-        whole = [submission for submission in whole if submission.key in session.urgent]
-        planned = [plan for plan in planned if plan.key in session.urgent]
+    if urgent := session.request.urgent:
+        whole = [submission for submission in whole if submission.key in urgent]
+        planned = [plan for plan in planned if plan.key in urgent]
     return ArchiveWork(tuple(whole), tuple(planned), further=further, held=tuple(held))
 
 
@@ -223,14 +233,15 @@ def _take_up_named(
     connection: Connection,
     session: Session,
     keys: Sequence[ZipKey],
-    requested_by: str,
     copies: Mapping[int, StagedZip],
     same: Container[int],
 ) -> ArchiveWork:
     """Open submissions again that a person names; an archive that staging has already is not fetched again."""
     cancel_orphans(connection, session.centres)
     sources = sources_to_use(connection, session.id, session.centres)
-    plans = load_waiting(connection, sources, reopen_named(connection, keys, requested_by), by_name=True)
+    plans = load_waiting(
+        connection, sources, reopen_named(connection, keys, session.request.requested_by), by_name=True
+    )
     for missing in sorted(set(keys) - {plan.key for plan in plans}):
         raise unavailable_error(connection, missing)
     here = {plan.za_id: plan for plan in plans if plan.za_id in same}
@@ -286,12 +297,12 @@ def _still_uploading(
                 hosting.folder,
                 hosting.manifest,
             )
-    looks = [RelistedSource(addresses[source], -math.inf, archives) for source, archives in listed.items()]
+    sources = [RelistedSource(addresses[source], archives) for source, archives in listed.items()]
     uploading: set[ZipKey] = set()
-    for look, second in list_again(looks, session):
+    for second in list_again(sources, session):
         if second.error is None:
-            found = record_second_listing(session, second, look.archives)
-            session.notices += tuple(finding.message for finding in found)
+            found = record_second_listing(session, second, listed[second.address.id])
+            session.notice(*(finding.message for finding in found))
             uploading |= {finding.key for finding in found if isinstance(finding.key, ZipKey)}
     return uploading
 
@@ -317,8 +328,9 @@ def _sources_and_centres(
     connection: Connection, session: Session, work: ArchiveWork, *, named: bool
 ) -> tuple[dict[int, SourceAddress], frozenset[str]]:
     """The archives' sources, by id, without windows where a person `named` them; and the codes of all centres."""
+    without_windows = frozenset(session.request.source_ids or ())
     addresses = {
-        address.id: replace(address, windows=None) if named or address.id in session.named_sources else address
+        address.id: replace(address, windows=None) if named or address.id in without_windows else address
         for address in load_addresses(connection, ids=work.source_ids(), only_crawlable=False)
     }
     return addresses, frozenset(connection.scalars(select(Centre.short_name)))

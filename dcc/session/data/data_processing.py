@@ -70,7 +70,7 @@ def process_data(
     if until < Phase.UPLOAD:
         return
     staging = Staging(session.settings.staging_directory)
-    wanted = session.urgent or None if keys is None else keys
+    wanted = session.request.urgent or None if keys is None else keys
     work = DataSession(qc, session, None if wanted is None else set(wanted), staging)
     record_missed_withdrawals(work)
     resume_left_out_steps(work)
@@ -117,7 +117,7 @@ def leave_out(work: DataSession, phase: Phase) -> Iterator[ZipData]:
     task = work.session.start_task(phase, f"Left out, for {len(due):,} documents")
     recorder = Recorder(work, phase, due)
     for start in range(0, len(due), _PORTION):
-        work.session.check()
+        work.session.raise_if_over()
         portion = due[start : start + _PORTION]
         if phase is Phase.DATA:
             _accept_unchecked(work, portion)

@@ -135,7 +135,7 @@ def _set_back(work: DataSession, uploaded: list[int], basis: JudgingBasis) -> li
 
 def _judge_uncounted(work: DataSession, documents: list[QcDocument], basis: JudgingBasis) -> None:
     for document in documents:
-        work.session.check()
+        work.session.raise_if_over()
         try:
             _judge_rows(work, document, basis)
         except STOPPING:
@@ -203,7 +203,7 @@ def _check_all(work: DataSession, due: Sequence[DuePair], basis: JudgingBasis) -
     """Judge documents, in their order: together if their prepared findings are known, otherwise one by one."""
     with closing(PreparedFiles(work.staging, basis_of(basis, work.qc))) as files:
         for portion in together(due, _TOGETHER, Bound(lambda one: one[0].size_bytes, _BYTES_TOGETHER)):
-            work.session.check()
+            work.session.raise_if_over()
             known = {
                 stored.id: [unpacked(finding) for finding in findings]
                 for document, stored in portion
@@ -255,7 +255,7 @@ def _judge_together(
 
 def _check(work: DataSession, document: DueDocument, stored: QcDocument, basis: JudgingBasis) -> DocumentResult:
     """Judge a document by itself, in this process."""
-    work.session.check()
+    work.session.raise_if_over()
     began = time.monotonic()
     with logging_about(zip_action=document.key, centre=document.centre, document=document.name.file_name):
         try:

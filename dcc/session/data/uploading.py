@@ -283,7 +283,7 @@ class _Upload:
 
     def all(self) -> Iterator[ZipData]:
         for group in groups_to_apply(self._due, self._is_addition, part_of, self._most_files):
-            self._work.session.check()
+            self._work.session.raise_if_over()
             if _changes(group[0]) and group[0].za_id in self._held:
                 # What is held would replace what is newer; and animals to delete would still have their experiments.
                 self.recorder.add(DocumentResult.of_state(group[0], NOT_UPLOADED, reason=_AFTER_HELD))

@@ -7,9 +7,10 @@ import pytest
 from dagster import AssetCheckEvaluation, AssetKey, DagsterEvent, DagsterEventType, DagsterInstance, EventLogEntry
 
 from dcc.operations.consistency.inconsistency import CONSISTENCY_RULES
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
+from dcc.session.session_request import SessionRequest
 from dcc_assets.graph import ZIP_ACTIONS
-from dcc_assets.sessions import run_session
+from dcc_assets.session_in_dagster import run_session
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
 from tests.support.data_installations import DataInstallation, experiments, specimens
@@ -24,7 +25,7 @@ def shown(data: DataInstallation) -> Iterator[DagsterInstance]:
     data.folder.put(INVALID, {"H.2013-11-03.1.specimen.impc.xml": b"<no/>"})
     data.folder.put(MISNAMED, b"whatever")
     with open_instance(data.settings) as instance:
-        run_session(data.settings, data.tracker, instance)
+        run_session(data.settings, data.tracker, instance, SessionRequest())
         yield instance
 
 
@@ -61,7 +62,7 @@ def test_what_people_changed_since_the_last_session_is_left_to_the_next_one(data
 
         def run() -> set[str]:
             """A session; what does not hold after it."""
-            run_session(held.settings, held.tracker, instance)
+            run_session(held.settings, held.tracker, instance, SessionRequest())
             return rules()
 
         def rules() -> set[str]:

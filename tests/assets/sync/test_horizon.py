@@ -13,11 +13,12 @@ from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.qc.models import CONTEXT
 from dcc.session.data.quality_control import update_qc_states
+from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
 from dcc.tracker.models import ZipAction
 from dcc.tracker.queries.zip_action_lists import find_zips
 from dcc_assets.graph import CHECK_OF_PHASE
-from dcc_assets.sessions import run_session
+from dcc_assets.session_in_dagster import run_session
 from dcc_assets.sync import horizon
 from dcc_assets.sync.consistency import check_events
 from dcc_assets.sync.horizon import archive_older
@@ -84,7 +85,7 @@ def test_the_oldest_of_too_many_go_and_come_back_when_something_becomes_of_them(
     put(data, ZIPS)
     put_failing(data)
     settings, instance = keep(data, 2), data_dagster.instance
-    run_session(data.settings, data.tracker, instance)
+    run_session(data.settings, data.tracker, instance, SessionRequest())
     age(data)
 
     assert archive_older(instance, data.tracker, settings) == 4
@@ -96,7 +97,8 @@ def test_the_oldest_of_too_many_go_and_come_back_when_something_becomes_of_them(
     assert archive_older(instance, data.tracker, settings) == 0
     assert {f"{zip_.action}/{zip_.file_name}" for zip_ in in_reading(data.tracker, find_zips)} == {*ZIPS, *FAILED}
 
-    run_session(settings, data.tracker, instance, keys=[ZipKey(Action.ADD, ZIPS[0].removeprefix("add/"))])
+    request = SessionRequest(keys=[ZipKey(Action.ADD, ZIPS[0].removeprefix("add/"))])
+    run_session(settings, data.tracker, instance, request)
     assert partitions(data_dagster) == {ZIPS[0], ZIPS[4], *FAILED[1:]}, "what changed last stays"
     assert all(ZIPS[0] in of_asset for of_asset in shown(data_dagster).values())
     assert check_events(data.tracker, settings, instance) == []
@@ -116,7 +118,7 @@ def test_a_first_showing_and_a_rebuild_show_no_more_than_is_kept(data: DataInsta
     age(data)
     settings = keep(data, 2)
     with open_instance(settings) as instance:
-        run_session(settings, data.tracker, instance)
+        run_session(settings, data.tracker, instance, SessionRequest())
         first = partitions(Dagster(instance)), shown(Dagster(instance))
         assert first[0] == {*ZIPS[3:], *FAILED[1:]}
         assert check_events(data.tracker, settings, instance) == []
@@ -135,7 +137,7 @@ def test_an_archiving_that_was_killed_is_finished_by_the_next(
     data: DataInstallation, data_dagster: Dagster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(data, ZIPS)
-    run_session(data.settings, data.tracker, data_dagster.instance)
+    run_session(data.settings, data.tracker, data_dagster.instance, SessionRequest())
     age(data)
     settings = keep(data, 2)
 

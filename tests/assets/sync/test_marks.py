@@ -9,13 +9,14 @@ from dagster._core.event_api import AssetRecordsFilter
 from sqlalchemy import insert, select, update
 
 from dcc.databases.columns import utc_now
-from dcc.operations.sessions import open_session
+from dcc.operations.session_work import open_session
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
-from dcc.session.listeners import Listeners
+from dcc.session.listeners import NOBODY, Listeners
+from dcc.session.session_request import SessionRequest
 from dcc.tracker.database import exception_id
 from dcc.tracker.models import Reopening, ZipAction, ZipActionLog, ZipDecision, ZipFile
-from dcc_assets.sessions import run_session
+from dcc_assets.session_in_dagster import run_session
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
 from tests.assets.sync.test_changes import finish_quality_control, later
@@ -52,10 +53,11 @@ def shown(grouped: DataInstallation, archives: list[str]) -> list[list[int]]:
         return [[times_materialised(instance, asset, archive) for asset in ASSETS] for archive in archives]
 
 
-def session(grouped: DataInstallation, group: str | None, **heard: object) -> None:
+def session(grouped: DataInstallation, group: str | None, listeners: Listeners = NOBODY) -> None:
     """A whole session that shows its work in an instance of its own process's."""
     with open_instance(grouped.settings) as instance:
-        run_session(grouped.settings, grouped.tracker, instance, group=group, **heard)  # type: ignore[arg-type]
+        request = SessionRequest(group=group, listeners=listeners)
+        run_session(grouped.settings, grouped.tracker, instance, request)
 
 
 def is_all_shown(grouped: DataInstallation) -> bool:
@@ -74,7 +76,7 @@ def test_each_of_two_sessions_at_once_shows_its_own_and_nothing_is_shown_twice(g
             within.join(PATIENCE)
             assert not within.is_alive()
 
-    session(grouped, EUROPE, listeners=Listeners(on_zip=other_session))
+    session(grouped, EUROPE, Listeners(on_zip=other_session))
     once = shown(grouped, [*OF_EUROPE, *OF_AMERICA])
     assert is_all_shown(grouped)
     assert once[:2] == once[2:]
@@ -89,7 +91,7 @@ def test_what_a_session_had_not_shown_is_shown_by_the_next_one_of_its_group(grou
     """It died while one of another group was at work, which sets no mark for its centres; and it is shown once."""
     grouped.folder.put(INVALID, {"H.2013-11-03.1.specimen.impc.xml": b"<no/>"})
     grouped.folder.put(MISNAMED, b"whatever")
-    with open_session(grouped.tracker, grouped.settings, group=EUROPE) as dead:
+    with open_session(grouped.tracker, grouped.settings, SessionRequest(group=EUROPE)) as dead:
         deque(crawl_file_sources(dead), maxlen=0)
         deque(process_zip_actions(dead), maxlen=0)
         session(grouped, AMERICA)

@@ -8,14 +8,15 @@ import pytest
 
 from dcc.databases.columns import utc_now
 from dcc.phases import Phase
+from dcc.session.session_request import SessionRequest
 from dcc.sources.crawl_policy import Pause
 from dcc.tracker.register.file_sources import change_source
 from dcc.tracker.register.source_schedules import set_pause
 from dcc_assets.graph import CENTRE_SILENT, CRAWL_OVERDUE, SUBMISSIONS_OVERDUE
-from dcc_assets.sessions import run_session
+from dcc_assets.session_in_dagster import run_session
 from dcc_assets.sync import overdue
 from dcc_assets.sync.overdue import show_overdue
-from tests.assets.test_sessions import invalid_documents
+from tests.assets.test_session_in_dagster import invalid_documents
 from tests.support.asking import in_writing
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
@@ -39,7 +40,7 @@ def after(installation: Installation, dagster: Dagster, monkeypatch: pytest.Monk
 
 
 def crawl(installation: Installation, dagster: Dagster, until: Phase = Phase.XSD) -> None:
-    run_session(installation.settings, installation.tracker, dagster.instance, until=until)
+    run_session(installation.settings, installation.tracker, dagster.instance, SessionRequest(until=until))
 
 
 @pytest.fixture
@@ -121,14 +122,14 @@ def test_what_waits_for_us_is_an_error_until_it_is_through(
     data: DataInstallation, data_dagster: Dagster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data.put(GOOD, specimens(), experiments())
-    run_session(data.settings, data.tracker, data_dagster.instance, until=Phase.XSD)
+    run_session(data.settings, data.tracker, data_dagster.instance, SessionRequest(until=Phase.XSD))
     monkeypatch.setattr(overdue, "utc_now", lambda: utc_now() + timedelta(days=4))
     show_overdue(data_dagster.instance, data.tracker, data.settings)
     evaluation = data_dagster.evaluation(SUBMISSIONS_OVERDUE, "H")
     assert (evaluation.passed, evaluation.severity.value) == (False, "ERROR")
     assert evaluation.metadata["waiting"].value == 1
     monkeypatch.undo()
-    run_session(data.settings, data.tracker, data_dagster.instance, keys=[key_of(GOOD)])
+    run_session(data.settings, data.tracker, data_dagster.instance, SessionRequest(keys=[key_of(GOOD)]))
     assert data_dagster.checks(SUBMISSIONS_OVERDUE)["H"] == "passed"
     infos = data_dagster.instance.event_log_storage.get_asset_check_partition_info([CENTRE_SILENT, SUBMISSIONS_OVERDUE])
     assert [info.is_current for info in infos if info.partition_key == "H"] == [True, True], "as of its contexts"

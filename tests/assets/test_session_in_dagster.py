@@ -1,7 +1,5 @@
 """A session up to validation through Dagster, in this process: it shows what the tracker has, whatever fails."""
 
-from typing import Any
-
 import pytest
 from dagster import DagsterRunStatus
 from sqlalchemy import select
@@ -9,13 +7,13 @@ from sqlalchemy import select
 from dcc.errors import ConfigurationError, DagsterStorageError, SessionLostError, TrackerUnreachableError
 from dcc.phases import Phase
 from dcc.session.listeners import Listeners
+from dcc.session.session_request import SessionRequest
 from dcc.session.sessions import Session
 from dcc.settings.workers import ExecutorKind
 from dcc.tracker.models import CrawlingSession
-from dcc_assets import sessions
 from dcc_assets.graph import CHECK_OF_PHASE, REACHABLE
 from dcc_assets.runs import SESSION_TAG, STARTED_BY_TAG
-from dcc_assets.sessions import run_session
+from dcc_assets.session_in_dagster import FinishedSession, run_session
 from dcc_dagster.event_recorder import EventRecorder
 from tests.support.asking import row_in, rows_in
 from tests.support.dagster_instances import Dagster, Heard
@@ -50,15 +48,9 @@ def put_all_kinds(installation: Installation) -> None:
     (folder.path / f"{WRONG_MD5}.md5").write_text("0" * 32 + "  H.2013-10-31.5.impc.zip\n")
 
 
-def run(installation: Installation, dagster: Dagster, heard: Heard, **options: Any) -> sessions.FinishedSession:
-    return run_session(
-        installation.settings,
-        installation.tracker,
-        dagster.instance,
-        listeners=Listeners(heard.crawls.append, heard.zips.append),
-        until=Phase.XSD,
-        **options,
-    )
+def run(installation: Installation, dagster: Dagster, heard: Heard) -> FinishedSession:
+    request = SessionRequest(until=Phase.XSD, listeners=Listeners(heard.crawls.append, heard.zips.append))
+    return run_session(installation.settings, installation.tracker, dagster.instance, request)
 
 
 def test_what_dagster_shows_agrees_with_the_tracker(installation: Installation, dagster: Dagster, heard: Heard) -> None:
@@ -160,7 +152,7 @@ def test_what_the_work_raises_reaches_the_caller_as_it_was(
     capfd: pytest.CaptureFixture[str],
     error: type[Exception],
 ) -> None:
-    monkeypatch.setattr(Session, "check", raising(error("the reason")))
+    monkeypatch.setattr(Session, "raise_if_over", raising(error("the reason")))
     installation.add_folder().put(GOOD)
     with pytest.raises(error, match=r"^the reason$"):
         run(installation, dagster, heard)

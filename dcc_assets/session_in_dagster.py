@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Unpack
 
 from dagster import DagsterInstance
 from sqlalchemy import Engine
 
 from dcc.cli.shell.dagster_side import LOCATION_NAME
 from dcc.errors import DagsterStorageError
-from dcc.operations.sessions import SessionRequest, SessionWork, open_work
+from dcc.operations.session_work import SessionWork, open_work
 from dcc.phases import Phase
 from dcc.runtime.disk_space import comes_from_full_disk, no_space_left
+from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
 from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions
 from dcc_assets.runs import STARTED_BY_TAG, finish_dead_runs, ready_made, run_here, session_tags
@@ -42,19 +42,19 @@ class FinishedSession:
 
 
 def run_session(
-    settings: Settings, tracker: Engine, instance: DagsterInstance, **request: Unpack[SessionRequest]
+    settings: Settings, tracker: Engine, instance: DagsterInstance, request: SessionRequest
 ) -> FinishedSession:
-    """Run a complete session, as the `request` says (see `open_work`).
+    """Run a complete session, as the `request` says.
 
     Raises SessionActiveError, SessionLostError, DatabaseUnreachableError, QcDatabaseOutdatedError and
     InternalFaultError, ConfigurationError if the workers of the settings lack something, and, after all work,
-    DagsterStorageError. Of `keys`, raises NotFoundError for one that is unknown or not hosted, and ConfigurationError
-    for one with a bad name.
+    DagsterStorageError. Of its `keys`, raises NotFoundError for one that is unknown or not hosted, and
+    ConfigurationError for one with a bad name.
     """
     require_executor(settings)
     run_ids: list[str] = []
     storage_failure: Exception | None = None
-    with open_work(tracker, settings, **request) as work:
+    with open_work(tracker, settings, request) as work:
         try:
             run_ids.extend(_run_jobs(instance, work))
         except Exception as error:
@@ -75,14 +75,14 @@ def run_session(
 
 def _run_jobs(instance: DagsterInstance, work: SessionWork) -> Iterator[str]:
     """Execute the jobs of the session, with its resources; yields the ids of their runs."""
-    started_by = "dcc crawl" if work.keys is None else f"dcc retry, for {work.requested_by}"
+    started_by = "dcc crawl" if work.request.keys is None else f"dcc retry, for {work.request.requested_by}"
     tags = {**_REPOSITORY_TAG, **session_tags(work.session), STARTED_BY_TAG: started_by}
     resources = {kind.key: ready_made(kind.of(work.settings)) for kind in (*SOURCES, StoreResource)}
     resources[SessionResource.key] = ready_made(_HeldSession(work))
     with QcDatabaseResource.of(work.settings).opened() as qc_database:
         resources[QcDatabaseResource.key] = ready_made(qc_database)
         for job, is_due in (
-            (crawl_file_sources, work.keys is None),
+            (crawl_file_sources, work.request.keys is None),
             (process_zip_actions, work.until >= Phase.XSD),
             (load_data, work.until >= Phase.UPLOAD),
         ):
