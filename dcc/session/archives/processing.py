@@ -57,6 +57,7 @@ from dcc.tracker.hostings.source_statistics import record_transfer_statistics
 from dcc.tracker.models import Centre, utc_now
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
+from dcc.tracker.reopened_by import CRAWL, session_name
 from dcc.tracker.states import WAITING
 
 log = logging.getLogger(__name__)
@@ -199,7 +200,7 @@ def _take_up_waiting(
     """All waiting archives; a dead session left the `whole` ones in staging, and the `broken` ones not in full."""
     if broken:
         reason = mark("The archive is not in staging any more.")
-        progress.reopen(connection, broken, requested_by=f"session {session.id}", reason=reason)
+        progress.reopen(connection, broken, requested_by=session_name(session.id), reason=reason)
     unconcluded = cancel_orphans(connection, session.centres).unconcluded
     dues = load_crawl_dues(connection, session.settings.source_failure_limit, named=session.named_sources)
     sources = sources_to_use(connection, session.id, session.centres, dues)
@@ -262,7 +263,7 @@ def _plan_again(session: Session, za_ids: Sequence[int]) -> list[PlannedZip]:
 
     def plan(connection: Connection) -> list[PlannedZip]:
         reason = mark("The archive in staging was damaged, perhaps not when it arrived.")
-        progress.reopen(connection, za_ids, requested_by=f"session {session.id}", reason=reason)
+        progress.reopen(connection, za_ids, requested_by=session_name(session.id), reason=reason)
         return load_waiting(connection, sources_to_use(connection, session.id, session.centres), za_ids)
 
     return session.write(plan)
@@ -303,7 +304,7 @@ def _leave_uploading(session: Session, jobs: Sequence[Job], *, named: bool) -> N
 
     def write(connection: Connection) -> None:
         halves = [job.za_id for job in jobs if job.new_bad_copies]
-        progress.reopen(connection, halves, requested_by="crawl", reason="It is being uploaded to its file source.")
+        progress.reopen(connection, halves, requested_by=CRAWL, reason="It is being uploaded to its file source.")
         if named:
             # A person opened them again: until they can be fetched, they keep their state.
             progress.conclude(connection, [job.za_id for job in jobs])

@@ -37,6 +37,7 @@ from dcc.tracker import progress
 from dcc.tracker.hostings.owner_notices import NewNotice, add_notices
 from dcc.tracker.models import utc_now
 from dcc.tracker.progress import Proposal, Subject
+from dcc.tracker.reopened_by import session_name
 from dcc.tracker.states import State
 from dcc.tracker.submission_rows import action_states
 
@@ -75,7 +76,7 @@ class DataSession:
     @property
     def author(self) -> str:
         """The name in which the session sets documents back."""
-        return f"session {self.session.id}"
+        return session_name(self.session.id)
 
     @property
     def is_own(self) -> Callable[[str], bool] | None:

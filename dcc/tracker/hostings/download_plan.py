@@ -16,7 +16,7 @@ from dcc.phases import Phase, Status
 from dcc.sources.crawl_policy import CrawlDue, DueReason
 from dcc.sources.hosting import CopyFault, Hosting, KnownBadCopy
 from dcc.tracker import progress
-from dcc.tracker.decisions import RETRY_POLICY, is_acknowledged, is_on_hold
+from dcc.tracker.decisions import is_acknowledged, is_on_hold
 from dcc.tracker.hostings.copies import is_fault_of_centre, published_checksums
 from dcc.tracker.hostings.foreign_archives import (
     HeldArchive,
@@ -43,6 +43,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import document_problems
 from dcc.tracker.register.source_addresses import in_use
+from dcc.tracker.reopened_by import CRAWL, RETRY_POLICY
 from dcc.tracker.states import DOWNLOADING, NOT_ARRIVED, NOT_EXTRACTED, REQUESTED, VALID, WAITING, State
 from dcc.tracker.submission_rows import (
     KEY,
@@ -417,7 +418,7 @@ _UNCONCLUDED: Final = select(ZipAction.id).where(
     .correlate(ZipAction),
     # An archive that a crawl opens again has changed: its former result does not hold any more.
     ~exists()
-    .where(Reopening.za_id == ZipAction.id, Reopening.fell_back.is_(None), Reopening.requested_by == "crawl")
+    .where(Reopening.za_id == ZipAction.id, Reopening.fell_back.is_(None), Reopening.requested_by == CRAWL)
     .where(Reopening.last_download_id.is_not(None)),
 )
 _INTERRUPTED: Final = _interrupted_query()

@@ -38,6 +38,7 @@ from dcc.tracker.models import (
     utc_now,
 )
 from dcc.tracker.register.source_addresses import SourceState, is_paused
+from dcc.tracker.reopened_by import person_name
 from dcc.tracker.states import EXTRACTING, REFUSED, SET_ASIDE, WAITING
 from dcc.tracker.submission_rows import KEY, archive_md5, is_at, is_named, latest_downloads, zip_key_of
 
@@ -142,7 +143,8 @@ def reopen_named(connection: Connection, keys: Sequence[ZipKey], requested_by: s
     whose content changed after its data were uploaded.
     """
     za_ids = list(_retriable(connection, keys).values())
-    progress.reopen(connection, za_ids, requested_by=requested_by, reason=mark("Processing was asked for again."))
+    reason = mark("Processing was asked for again.")
+    progress.reopen(connection, za_ids, requested_by=person_name(requested_by), reason=reason)
     return za_ids
 
 
