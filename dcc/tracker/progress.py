@@ -55,7 +55,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.reopened_by import person_name
-from dcc.tracker.states import REQUESTED, SET_ASIDE, STATES, WAITING, State, advance, roll_up
+from dcc.tracker.states import CANCELLED, REQUESTED, STATES, WAITING, State, advance, roll_up
 from dcc.tracker.submission_rows import actions_of, find_parents, group_pairs, has_archive_bytes, latest_downloads
 
 _REASON_LENGTH: Final = 256
@@ -254,8 +254,8 @@ def reopen(connection: Connection, za_ids: Collection[int], requested_by: str, r
 
 
 def cancel(connection: Connection, za_ids: Collection[int], requested_by: str, reason: str) -> None:
-    """Set submissions aside, so that no session takes them up until they are opened again; recorded as `reopen`."""
-    _set_back(connection, za_ids, SET_ASIDE, person_name(requested_by), reason)
+    """Cancel submissions: no session takes them up until they are opened again; recorded as by `reopen`."""
+    _set_back(connection, za_ids, CANCELLED, person_name(requested_by), reason)
 
 
 def _set_back(connection: Connection, za_ids: Collection[int], to: State, requested_by: str, reason: str) -> None:

@@ -35,7 +35,7 @@ STATES: Final = {(int(phase), int(status)): State(phase, status) for phase in Ph
 WAITING: Final = State(Phase.ZIP_NAME, Status.DONE)
 """The state of a submission that waits for its download."""
 
-SET_ASIDE: Final = State(Phase.ZIP_NAME, Status.CANCELLED)
+CANCELLED: Final = State(Phase.ZIP_NAME, Status.CANCELLED)
 """The state of a submission that a person cancelled before it was loaded."""
 
 REFUSED: Final = State(Phase.ZIP_NAME, Status.FAILED)

@@ -53,7 +53,7 @@ KEY: Final = (ZipAction.todo_id, ZipFile.file_name)
 """The columns of a submission's key."""
 
 DOCUMENTS_COUNT: Final = ZipAction.phase_id > int(Phase.ZIP_NAME)
-"""Whether a submission's documents count; those of one that was opened again or set aside since do not."""
+"""Whether a submission's documents count; those of one that was opened again or cancelled since do not."""
 
 
 def of_host(column: Any, *conditions: ColumnElement[bool]) -> ScalarSelect[Any]:

@@ -175,7 +175,7 @@ def test_many_are_processed_again_by_filters_and_what_cannot_is_left_out(listed:
     assert listed.states("--status", "done") == dict.fromkeys(NAMES[1:], "xsd done")
     nothing = listed("retry", "--centre", "H").stdout.splitlines()
     assert nothing[0] == "0 submissions processed again."
-    assert nothing[1:] == ["1 left out: on hold.", "2 left out: neither failed nor set aside."]
+    assert nothing[1:] == ["1 left out: on hold.", "2 left out: neither failed nor cancelled."]
 
 
 def test_in_production_a_person_is_asked_before_much_is_changed(listed: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -262,7 +262,7 @@ def _keys_to_retry(
         chosen = selection.zips(connection)
         refused = why_not_retriable(connection, [submission.key for submission in chosen])
     if selection.names is None:
-        refused = {one.key: "neither failed nor set aside" for one in chosen if not one.is_stopped} | refused
+        refused = {one.key: "neither failed nor cancelled" for one in chosen if not one.is_stopped} | refused
     taken = [one for one in chosen if one.key not in refused]
     left_out = [(one, refused[one.key]) for one in chosen if one.key in refused]
     if dry_run or not taken:

@@ -47,12 +47,12 @@ from dcc.tracker.models import (
     ZipLog,
 )
 from dcc.tracker.states import (
+    CANCELLED,
     EXTRACTED,
     EXTRACTING,
     NOT_EXTRACTED,
     REFUSED,
     REQUESTED,
-    SET_ASIDE,
     WAITING,
     State,
     advance,
@@ -121,8 +121,8 @@ def zip_states(connection: Connection) -> Iterator[Inconsistency]:
 def _legal(download: State | None) -> set[State]:
     """The states that a submission may have with such a latest download."""
     if download is None:
-        return {WAITING, REFUSED, SET_ASIDE}
-    legal = {advance(WAITING, download), SET_ASIDE}
+        return {WAITING, REFUSED, CANCELLED}
+    legal = {advance(WAITING, download), CANCELLED}
     if download.phase <= Phase.UNZIP and download.failed:
         # Another attempt was planned.
         legal |= {WAITING, EXTRACTING}

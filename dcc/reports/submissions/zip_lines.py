@@ -25,7 +25,7 @@ from dcc.tracker.models import AnException, CrawlFinding, XmlFile, XmlLog, ZipAc
 from dcc.tracker.problems import FAILING, submissions_with_entries
 from dcc.tracker.queries.session_zips import session_zip_ids
 from dcc.tracker.queries.zip_action_lists import StateCount, select_zip_actions
-from dcc.tracker.states import SET_ASIDE, State
+from dcc.tracker.states import CANCELLED, State
 from dcc.tracker.submission_rows import is_at, is_named, is_of_centre, newest_downloads, zip_key_of
 from dcc.vocabulary import Actor
 
@@ -199,7 +199,7 @@ def _outcome_of_state(
     if status is Status.FAILED and phase in _ARCHIVE_FAILURES:
         return _ARCHIVE_FAILURES[phase]
     if phase in (Phase.ZIP_NAME, Phase.DOWNLOAD):
-        return Outcome.WITHDRAWN if (phase, status) == SET_ASIDE else Outcome.WAITING
+        return Outcome.WITHDRAWN if (phase, status) == CANCELLED else Outcome.WAITING
     if status is Status.FAILED:
         some = _some_accepted(states) if taken is None else taken or _under_way(states)
         return Outcome.PARTLY_TAKEN if some else Outcome.NOTHING_TAKEN

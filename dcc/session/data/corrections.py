@@ -52,7 +52,7 @@ from dcc.tracker.hostings.older_archives import waiting_for_older
 from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome, add_notices
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload
 from dcc.tracker.register.centres import find_archive, load_delegations
-from dcc.tracker.states import NOT_UPLOADED, SET_ASIDE, UPLOADED, WITHDRAWN
+from dcc.tracker.states import CANCELLED, NOT_UPLOADED, UPLOADED, WITHDRAWN
 from dcc.tracker.submission_rows import action_states
 from dcc.vocabulary import DocumentState, Severity
 
@@ -142,7 +142,7 @@ def confirm_submission(
     An edit or delete of another centre's data is refused, as in a session. The next session applies confirmed
     documents that could not be applied. Raises NotFoundError if none is held, and ConfigurationError for an author or a
     reason that is empty or too long. Raises ConfigurationError, too, while they would wait for an older archive, and if
-    the submission is on hold or was set aside. Also StagedDocumentLostError if one is not in staging any more, and the
+    the submission is on hold or was cancelled. Also StagedDocumentLostError if one is not in staging any more, and the
     `unreachable` error of either database.
     """
     both = _Databases(tracker, qc, settings)
@@ -259,12 +259,12 @@ def _set_back_by_withdrawal_of(connection: Connection, document_ids: list[int]) 
 
 
 def _require_confirmable(connection: Connection, key: ZipKey) -> None:
-    """Raise ConfigurationError if a submission was set aside or is on hold, or would wait for an older archive."""
+    """Raise ConfigurationError if a submission was cancelled or is on hold, or would wait for an older archive."""
     za_id = find_archive(connection, key).za_id
     if za_id is None:
         return
-    if action_states(connection, [za_id]).get(za_id) == SET_ASIDE:
-        raise ConfigurationError(f"{key} was set aside. Bring it back first: dcc retry {shlex.quote(str(key))}")
+    if action_states(connection, [za_id]).get(za_id) == CANCELLED:
+        raise ConfigurationError(f"{key} was cancelled. Bring it back first: dcc retry {shlex.quote(str(key))}")
     if connection.scalar(select(ZipAction.id).where(ZipAction.id == za_id, is_on_hold())) is not None:
         raise ConfigurationError(f"{key} is on hold. Release it first: dcc release {shlex.quote(str(key))}")
     changing = [] if key.action is Action.ADD else [za_id]

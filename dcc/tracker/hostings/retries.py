@@ -39,7 +39,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.register.source_addresses import SourceState, is_paused
 from dcc.tracker.reopened_by import person_name
-from dcc.tracker.states import EXTRACTING, REFUSED, SET_ASIDE, WAITING
+from dcc.tracker.states import CANCELLED, EXTRACTING, REFUSED, WAITING
 from dcc.tracker.submission_rows import KEY, archive_md5, is_at, is_named, latest_downloads, zip_key_of
 
 
@@ -183,7 +183,7 @@ def _obstacles(connection: Connection, found: Mapping[ZipKey, Any]) -> Iterator[
 def unavailable_error(connection: Connection, key: ZipKey) -> ConfigurationError:
     """The error that a submission cannot be fetched: no source offers it, or only known bad copies."""
     query = (
-        hosted(select(FileSource.id, BadCopy.md5, BadCopy.reason, BadCopy.created, is_at(ZipAction, SET_ASIDE)))
+        hosted(select(FileSource.id, BadCopy.md5, BadCopy.reason, BadCopy.created, is_at(ZipAction, CANCELLED)))
         .join(BadCopy)
         .where(is_named(key))
         .order_by(FileSource.id)

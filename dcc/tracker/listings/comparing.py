@@ -50,7 +50,7 @@ class KnownHosting:
 
     @property
     def was_fetched(self) -> bool:
-        """Whether the archive was fetched, or a person set it aside before."""
+        """Whether the archive was fetched, or a person cancelled it before."""
         return not self.to_download and self.state != REFUSED
 
     @property
