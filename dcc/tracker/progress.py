@@ -219,7 +219,7 @@ def report(connection: Connection, proposals: Sequence[Proposal]) -> dict[tuple[
     }
 
 
-def conclude(connection: Connection, za_ids: Collection[int]) -> None:
+def fall_back_to_last_bytes(connection: Connection, za_ids: Collection[int]) -> None:
     """No attempt follows for these submissions: each takes the state of its latest download with bytes.
 
     One that was opened again since then returns to it, but for one that is being uploaded to a source: it waits. One

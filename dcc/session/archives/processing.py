@@ -201,15 +201,15 @@ def _take_up_waiting(
     if broken:
         reason = mark("The archive is not in staging any more.")
         progress.reopen(connection, broken, requested_by=session_name(session.id), reason=reason)
-    unconcluded = cancel_orphans(connection, session.centres).unconcluded
+    to_fall_back = cancel_orphans(connection, session.centres).to_fall_back
     dues = load_crawl_dues(connection, session.settings.source_failure_limit, named=session.named_sources)
     sources = sources_to_use(connection, session.id, session.centres, dues)
     reopen_failed_downloads(connection, sources, session.centres)
     waiting = load_waiting_and_held(connection, sources, centres=session.centres)
     add_notices(connection, waiting.delegated)
     # A dead session was processing them, and they cannot be fetched now.
-    if stranded := unconcluded.difference(plan.za_id for plan in waiting.planned):
-        progress.conclude(connection, stranded)
+    if stranded := to_fall_back.difference(plan.za_id for plan in waiting.planned):
+        progress.fall_back_to_last_bytes(connection, stranded)
     further = {plan.za_id: plan for plan in load_plans(connection, sources, [submission.za_id for submission in whole])}
     held = note_held(connection, waiting.held)
     first = set(take_urgent(connection))
@@ -307,7 +307,7 @@ def _leave_uploading(session: Session, jobs: Sequence[Job], *, named: bool) -> N
         progress.reopen(connection, halves, requested_by=CRAWL, reason="It is being uploaded to its file source.")
         if named:
             # A person opened them again: until they can be fetched, they keep their state.
-            progress.conclude(connection, [job.za_id for job in jobs])
+            progress.fall_back_to_last_bytes(connection, [job.za_id for job in jobs])
 
     session.write(write)
 

@@ -125,7 +125,7 @@ class Batch:
         record_published(connection, self.published)
         record_stored_archives(connection, self.kept)
         if self.concluded:
-            progress.conclude(connection, self.concluded)
+            progress.fall_back_to_last_bytes(connection, self.concluded)
         return BatchResult(
             self._add_downloads(connection, session_id),
             earlier_copies(connection, [hosting.id for _, hosting in self.downloads]),

@@ -115,7 +115,7 @@ class OrphanedWork:
     """What a dead session left: the number of cancelled downloads, and waiting submissions that had bytes before."""
 
     cancelled: int
-    unconcluded: frozenset[int]
+    to_fall_back: frozenset[int]
 
 
 def sources_to_use(
@@ -152,7 +152,7 @@ def cancel_orphans(connection: Connection, centres: Collection[str] | None) -> O
     orphans = connection.scalars(_ORPHANS.where(named_after(centres))).all()
     if orphans:
         progress.cancel_downloads(connection, orphans)
-    return OrphanedWork(len(orphans), frozenset(connection.scalars(_UNCONCLUDED.where(named_after(centres)))))
+    return OrphanedWork(len(orphans), frozenset(connection.scalars(_TO_FALL_BACK.where(named_after(centres)))))
 
 
 def reopen_failed_downloads(connection: Connection, sources: set[int] | None, centres: Collection[str] | None) -> int:
@@ -411,7 +411,7 @@ def _plan(rows: Sequence[Any], hostings: Sequence[Hosting], published: str | Non
 _ORPHANS: Final = (
     select(ZipDownload.id).join(FileSourceHasZip).join(ZipAction).where(is_at(ZipDownload, REQUESTED, DOWNLOADING))
 )
-_UNCONCLUDED: Final = select(ZipAction.id).where(
+_TO_FALL_BACK: Final = select(ZipAction.id).where(
     is_at(ZipAction, WAITING),
     exists()
     .where(FileSourceHasZip.za_id == ZipAction.id, ZipDownload.zf_id == FileSourceHasZip.id, has_archive_bytes())
