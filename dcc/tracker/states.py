@@ -1,7 +1,7 @@
 """States, which are a phase and a status, and their order.
 
 States are totally ordered: those without failure by phase, then by status; a failure is above all others, an earlier
-failure above a later one. A proposed state is taken if it is above the present one (`advance`), so that neither the
+failure above a later one. A reported state is taken if it is above the present one (`advance`), so that neither the
 order of reports nor a repeated report matters. A parent's state is computed from its children (`roll_up`): documents to
 their download, the latest download to its submission.
 """
@@ -74,7 +74,7 @@ def _rank(state: State) -> tuple[bool, int, int]:
 
 
 def advance(old: State, new: State) -> State:
-    """The state after `new` is proposed over `old`: the higher one."""
+    """The state after `new` is reported over `old`: the higher one."""
     return new if _rank(new) > _rank(old) else old
 
 

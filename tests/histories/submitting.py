@@ -35,7 +35,7 @@ from dcc.session.listeners import NOBODY
 from dcc.sources.base import DeltaStrategy
 from dcc.tracker import progress
 from dcc.tracker.decisions import DecisionKind, acknowledged_keys, is_on_hold, record_decisions, revoke
-from dcc.tracker.hostings.missing_archives import ProposalState, list_proposals
+from dcc.tracker.hostings.missing_archives import WithdrawalProposalState, list_proposals
 from dcc.tracker.hostings.older_archives import zips_that_wait
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.queries.zip_action_lists import held_documents
@@ -133,7 +133,7 @@ class Centre(Lived):
         if accepts:
             accept_proposals(self.tracker, self.qc, self.settings, proposals, **_WHO)
         else:
-            decide_proposals(self.tracker, proposals, ProposalState.TURNED_DOWN, **_WHO)
+            decide_proposals(self.tracker, proposals, WithdrawalProposalState.TURNED_DOWN, **_WHO)
 
     def standing(self) -> Standing:
         latest = select(func.max(ZipDownload.id)).group_by(ZipDownload.zf_id)

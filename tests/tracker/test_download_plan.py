@@ -30,7 +30,7 @@ from dcc.tracker.models import (
     ZipFile,
     utc_now,
 )
-from dcc.tracker.progress import Proposal, Subject
+from dcc.tracker.progress import StateReport, Subject
 from dcc.tracker.register import centres
 from dcc.tracker.states import DOWNLOADING, EXTRACTING, NOT_DOWNLOADED, VALID, State
 from tests.support.asking import execute_in, in_reading, in_writing
@@ -77,7 +77,7 @@ def _rows(tracker: Engine, model: type) -> list[Row[tuple[object, ...]]]:
 def _fail(tracker: Engine, zip_: SeededZip, state: State = NOT_DOWNLOADED) -> int:
     """Let the download of a submission fail for good; the id of the attempt."""
     download = seed_download(tracker, zip_.hosting_id)
-    in_writing(tracker, progress.report, [Proposal(Subject.ZIP_DOWNLOAD, download, state)])
+    in_writing(tracker, progress.report, [StateReport(Subject.ZIP_DOWNLOAD, download, state)])
     return download
 
 
@@ -221,7 +221,7 @@ class TestInterrupted:
         _reopened(tracker, None)
         download = seed_download(tracker, zip_.hosting_id, EXTRACTING)
         one, two = seed_documents(tracker, download, 2)
-        in_writing(tracker, progress.report, [Proposal(Subject.XML_FILE, one, VALID)])
+        in_writing(tracker, progress.report, [StateReport(Subject.XML_FILE, one, VALID)])
         _update(tracker, ZipDownload, download, downloaded_size_bytes=321)
         _update(tracker, ZipFile, zip_.zip_id, content_md5="0" * 32)
         (left,) = in_reading(tracker, load_interrupted)

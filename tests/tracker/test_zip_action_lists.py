@@ -28,7 +28,7 @@ from dcc.tracker.models import (
     ZipAction,
     ZipFile,
 )
-from dcc.tracker.progress import Proposal, Subject
+from dcc.tracker.progress import StateReport, Subject
 from dcc.tracker.queries import board, zip_action_lists
 from dcc.tracker.queries.board import Cell
 from dcc.tracker.queries.zip_action_lists import ZipFilter
@@ -62,9 +62,9 @@ def put_zip(
     return seeded
 
 
-def propose(tracker: Engine, za_id: int, *states: State) -> None:
+def report(tracker: Engine, za_id: int, *states: State) -> None:
     for state in states:
-        in_writing(tracker, progress.report, [Proposal(Subject.ZIP_ACTION, za_id, state)])
+        in_writing(tracker, progress.report, [StateReport(Subject.ZIP_ACTION, za_id, state)])
 
 
 def note_gone(tracker: Engine, za_id: int) -> None:
@@ -84,7 +84,7 @@ def test_the_board_counts_and_pages_what_its_filter_selects(tracker: Engine) -> 
     centre = seed_centre(tracker)
     source = seed_source(tracker, centre)
     for day, states in {"2026-01-01": [INVALID], "2026-01-02": [VALID], "2026-02-01": [VALID]}.items():
-        propose(tracker, put_zip(tracker, source, centre, day).za_id, *states)
+        report(tracker, put_zip(tracker, source, centre, day).za_id, *states)
     note_gone(tracker, put_zip(tracker, source, None, "2026-01-02", 7).za_id)
     valid = Cell("H", Phase.XSD, Status.DONE, 2)
     january = ZipFilter(first_day=date(2026, 1, 2), last_day=date(2026, 1, 31))

@@ -230,7 +230,7 @@ class Coordinator:
         if self._attempts.plan(job):
             return
         if job.download_id is not None and job.last_failure is not None:
-            self._batch.propose(job.download_id, job.last_failure)
+            self._batch.report_state(job.download_id, job.last_failure)
             self._end_without(job)
         else:
             self._leave(job)
@@ -251,7 +251,7 @@ class Coordinator:
         job.began = time.monotonic()
         now = utc_now()
         self._batch.change(ZipDownload, number, request=now, received=now)
-        self._batch.propose(number, DOWNLOADING, promote=False)
+        self._batch.report_state(number, DOWNLOADING, promote=False)
 
     def _arrived(self, event: TransferCompleted) -> None:
         number, received = event.transfer.download_id, event.received
@@ -265,7 +265,7 @@ class Coordinator:
         self._batch.change(ZipDownload, number, downloaded_size_bytes=received.size_bytes if received.is_sent else 0)
         job.fetched = AttemptOutcome.FINISHED if received.is_sent else AttemptOutcome.NOT_MODIFIED
         self._batch.end(number, job.fetched, received)
-        self._batch.propose(number, EXTRACTING)
+        self._batch.report_state(number, EXTRACTING)
         self._keep(job)
 
     def _failed(self, event: TransferFailed) -> None:
@@ -294,7 +294,7 @@ class Coordinator:
         if following is AfterFailure.SET_ASIDE and job.last_failure == WRONG_CHECKSUM:
             self._set_aside(job)
             return
-        self._batch.propose(number, job.last_failure, promote=following is AfterFailure.ENDS)
+        self._batch.report_state(number, job.last_failure, promote=following is AfterFailure.ENDS)
         match following:
             case AfterFailure.SET_ASIDE:
                 self._set_aside(job)
@@ -310,7 +310,7 @@ class Coordinator:
         job = self._transferring.pop(number)
         self._attempts.sources[event.transfer.hosting.source_id].note_not_begun()
         self._batch.end(number, AttemptOutcome.CANCELLED)
-        self._batch.propose(number, NOT_FETCHED, promote=False)
+        self._batch.report_state(number, NOT_FETCHED, promote=False)
         job.forget_attempt()
         self._plan_or_leave(job)
 
@@ -355,7 +355,7 @@ class Coordinator:
         for job in jobs:
             self._unfinished[job.za_id] = job
             self._batch.problems.extend(self._reasons_kept.pop(job.za_id, ()))
-            self._batch.propose(job.download_id or 0, job.last_failure or NOT_DOWNLOADED)
+            self._batch.report_state(job.download_id or 0, job.last_failure or NOT_DOWNLOADED)
             if job.downloaded:
                 self._unchecked += 1
                 self._add_reason_of_all_copies(job)
@@ -411,7 +411,7 @@ class Coordinator:
         if not job.known_documents and job.download_id is not None:
             self._batch.problems.extend((job.download_id, reason) for reason in job.reasons[logged:])
         self._batch.extracted.append(job)
-        self._batch.propose(job.download_id or 0, EXTRACTED)
+        self._batch.report_state(job.download_id or 0, EXTRACTED)
         self._finish(job)
 
     def _not_checked(self, job: Job, error: Exception, md5: str | None = None) -> None:
@@ -429,7 +429,7 @@ class Coordinator:
         if isinstance(error, CorruptArchiveError) and md5 is not None:
             self._note_bad(job, md5, CopyFault.DAMAGED)
             if self._attempts.plan(job):
-                self._batch.propose(number, NOT_EXTRACTED, promote=False)
+                self._batch.report_state(number, NOT_EXTRACTED, promote=False)
                 self._drop(job, NOT_EXTRACTED)
                 return
             if job.attempts:
@@ -438,7 +438,7 @@ class Coordinator:
                 return
             self._add_reason_of_all_copies(job)
         if isinstance(error, ArchiveError):
-            self._batch.propose(number, NOT_EXTRACTED)
+            self._batch.report_state(number, NOT_EXTRACTED)
         else:
             self.not_checked += 1
         self._finish(job)
@@ -461,7 +461,7 @@ class Coordinator:
 
     def _fetch_again(self, job: Job) -> None:
         """An archive joined from two attempts is bad: fetch it in one piece before blaming the centre."""
-        self._batch.propose(job.download_id or 0, PIECED_TOGETHER, promote=False)
+        self._batch.report_state(job.download_id or 0, PIECED_TOGETHER, promote=False)
         self._drop(job, NOT_DOWNLOADED)
         job.try_again_first()
         self._plan_or_leave(job)

@@ -27,7 +27,7 @@ from dcc.tracker.hostings.retries import begin_from_staging
 from dcc.tracker.listings.findings import ArrivedArchive, note_arrived
 from dcc.tracker.models import Centre, FileSourceHasZip, ZipDownload, ZipFile, ZipLog, utc_now
 from dcc.tracker.problems import problem_columns
-from dcc.tracker.progress import NewDocument, Proposal, Subject
+from dcc.tracker.progress import NewDocument, StateReport, Subject
 from dcc.tracker.states import State
 from dcc.tracker.stored_archives import record_stored_archives
 from dcc.tracker.submission_rows import action_states
@@ -61,7 +61,7 @@ class Batch:
     archive store received from which attempt. `arrived`: archives whose size is known by now.
     """
 
-    proposals: dict[int, Proposal] = field(default_factory=dict)
+    reports: dict[int, StateReport] = field(default_factory=dict)
     changes: dict[tuple[type[ZipDownload | ZipFile], int], dict[str, object]] = field(default_factory=dict)
     problems: list[tuple[int, Problem]] = field(default_factory=list)
     extracted: list[Job] = field(default_factory=list)
@@ -75,9 +75,9 @@ class Batch:
     finished: list[Job] = field(default_factory=list)
     arrived: list[ArrivedArchive] = field(default_factory=list)
 
-    def propose(self, number: int, state: State, *, promote: bool = True) -> None:
-        """Propose a state for a download; a later proposal for the same one replaces an earlier one in the batch."""
-        self.proposals[number] = Proposal(Subject.ZIP_DOWNLOAD, number, state, promote)
+    def report_state(self, number: int, state: State, *, promote: bool = True) -> None:
+        """Report a state of a download; a later report on the same one replaces an earlier one in the batch."""
+        self.reports[number] = StateReport(Subject.ZIP_DOWNLOAD, number, state, promote)
 
     def change(self, model: type[ZipDownload | ZipFile], number: int, **values: object) -> None:
         """Give columns of a row new values."""
@@ -109,7 +109,7 @@ class Batch:
 
     def write(self, connection: Connection, session_id: int) -> BatchResult:
         """Write everything for a session, in the caller's transaction. Changes nothing in memory."""
-        progress.report(connection, list(self.proposals.values()))
+        progress.report(connection, list(self.reports.values()))
         note_arrived(connection, session_id, self.arrived)
         self._change_rows(connection)
         document_ids = self._write_documents(connection)
@@ -147,7 +147,9 @@ class Batch:
         centres = {name: number for number, name in connection.execute(_CENTRES)} if new else {}
         ids = progress.add_documents(connection, [_new_document(*found, centres) for found in new])
         known = [(document.row_id or 0, document) for document in self.checked]
-        progress.report(connection, [Proposal(Subject.XML_FILE, number, document.state) for number, document in known])
+        progress.report(
+            connection, [StateReport(Subject.XML_FILE, number, document.state) for number, document in known]
+        )
         written = [(number, document) for number, (_, document) in zip(ids, new, strict=True)] + known
         add_to_log(connection, {number: document.problems for number, document in written if document.problems})
         numbers = iter(ids)

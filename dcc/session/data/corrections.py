@@ -47,7 +47,7 @@ from dcc.tracker import progress
 from dcc.tracker.decisions import is_on_hold
 from dcc.tracker.hostings.changed_archives import LOADED
 from dcc.tracker.hostings.foreign_archives import not_fetched
-from dcc.tracker.hostings.missing_archives import ProposalState, WithdrawalProposal, decide_on_proposals
+from dcc.tracker.hostings.missing_archives import WithdrawalProposal, WithdrawalProposalState, decide_on_proposals
 from dcc.tracker.hostings.older_archives import waiting_for_older
 from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome, add_notices
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload
@@ -120,7 +120,9 @@ def withdraw_submission(
             add_notices(
                 connection, [replace(notice, done_by=author, reason=reason[:_LONGEST_REASON]) for notice in notices]
             )
-            decide_on_proposals(connection, [archive.za_id], ProposalState.ACCEPTED, author=author, reason=reason)
+            decide_on_proposals(
+                connection, [archive.za_id], WithdrawalProposalState.ACCEPTED, author=author, reason=reason
+            )
 
     run_writing(tracker, conclude)
     return undone
@@ -336,7 +338,7 @@ def _accept(
         return DecidedProposal(proposal, problem=str(error))
     except NotFoundError:
         # Somebody else withdrew it already, as proposed.
-        decide_proposals(tracker, [proposal], ProposalState.ACCEPTED, author=author, reason=reason)
+        decide_proposals(tracker, [proposal], WithdrawalProposalState.ACCEPTED, author=author, reason=reason)
         return DecidedProposal(proposal)
     if undone.builders:
         first = undone.builders[0]
@@ -348,7 +350,7 @@ def _accept(
 def decide_proposals(
     tracker: Engine,
     proposals: Sequence[WithdrawalProposal],
-    state: ProposalState,
+    state: WithdrawalProposalState,
     *,
     author: str,
     reason: str,

@@ -26,7 +26,7 @@ from dcc.session.data.judging import GONE
 from dcc.session.data.upload_order import DueDocument
 from dcc.settings import Settings
 from dcc.tracker import progress
-from dcc.tracker.progress import Proposal, Subject
+from dcc.tracker.progress import StateReport, Subject
 from dcc.tracker.states import AWAITING_QC, NOT_UPLOADED, State
 
 SETTLED: Final = State(Phase.QC, Status.DONE)
@@ -115,7 +115,7 @@ def update_qc_states(tracker: Engine, qc: Engine, settings: Settings, *, author:
         ]
         back = [document.xml_id for document, _ in changed if document.state == SETTLED]
         progress.reopen_documents(connection, dict.fromkeys(back, AWAITING_QC), author, reason)
-        progress.report(connection, [Proposal(Subject.XML_FILE, one.xml_id, state) for one, state in changed])
+        progress.report(connection, [StateReport(Subject.XML_FILE, one.xml_id, state) for one, state in changed])
         done = sum(state == SETTLED for _, state in changed)
         return QcResult(done, len(changed) - done, len(back))
 
