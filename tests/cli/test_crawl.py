@@ -12,7 +12,7 @@ from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker
-from dcc.tracker.hostings.retries import urgent_keys
+from dcc.tracker.hostings.urgent_requests import urgent_keys
 from tests.cli.conftest import Dcc, without_id
 from tests.support.asking import in_reading
 from tests.support.databases import only_sqlite

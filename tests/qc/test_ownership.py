@@ -18,7 +18,7 @@ from dcc.session.data.corrections import plan_submission
 from dcc.session.data.uploading import Uploader
 from dcc.tracker.hostings.foreign_archives import held_archives
 from dcc.tracker.hostings.owner_notices import notices_since
-from dcc.tracker.hostings.retries import require_retriable
+from dcc.tracker.hostings.retries_by_people import require_retriable
 from dcc.tracker.models import OwnerNotice, utc_now
 from dcc.tracker.queries.zip_action_lists import held_documents, waiting_zip_actions
 from dcc.tracker.queries.zip_stories import zip_story

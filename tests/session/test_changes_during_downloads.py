@@ -15,7 +15,7 @@ from dcc.session.archives import coordination
 from dcc.session.archives.jobs import Attempts
 from dcc.sources.crawl_policy import Pause, Windows
 from dcc.store.staging import Staging
-from dcc.tracker.hostings.retries import request_urgently
+from dcc.tracker.hostings.urgent_requests import request_urgently
 from dcc.tracker.models import ZipDownload
 from dcc.tracker.register.file_sources import change_source
 from dcc.tracker.register.source_schedules import set_pause

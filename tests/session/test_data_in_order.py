@@ -13,7 +13,7 @@ from dcc.reports.submissions.collecting import collect_centre, collect_submissio
 from dcc.reports.submissions.model import Outcome
 from dcc.reports.submissions.plain_text import render_text
 from dcc.session.crawling import crawl_file_sources
-from dcc.tracker.hostings.older_archives import MAX_RETRIES
+from dcc.tracker.hostings.older_archives import REQUESTS_WAITED_FOR
 from dcc.tracker.models import FileSource, FileSourceHasZip, ResourceStateRow, ZipAction, utc_now
 from dcc.tracker.queries.zip_stories import zip_story
 from tests.support.asking import execute_in, in_reading
@@ -109,7 +109,7 @@ def test_what_waits_is_told_to_the_centre_and_the_wrangler(data: DataInstallatio
     assert "Archives that wait for an older one of their centre" in summary
     assert f"{EDIT}: It waits for {ADD}" in " ".join(summary.split())
     # Also if it failed to arrive, but not often.
-    fail_to_arrive(data, second, MAX_RETRIES - 1)
+    fail_to_arrive(data, second, REQUESTS_WAITED_FOR - 1)
     data.run()
     assert state(data, EDIT) == WAITING
 
@@ -143,7 +143,7 @@ def test_nothing_waits_for_what_will_not_come(data: DataInstallation, second: Fo
     younger, failing, unused = add_source("younger", stem="2013-11-30.1"), add_source("failing"), add_source("unused")
     gone = add_source("gone")
     list_only(data)
-    fail_to_arrive(data, failing, MAX_RETRIES)
+    fail_to_arrive(data, failing, REQUESTS_WAITED_FOR)
     only_archive(gone).unlink()
     for folder in (younger, failing, unused):
         away(folder)

@@ -20,7 +20,7 @@ from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.crawl_policy import Windows
 from dcc.store.staging import Staging
-from dcc.tracker.hostings.retries import request_urgently, urgent_keys
+from dcc.tracker.hostings.urgent_requests import request_urgently, urgent_keys
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipDownload, ZipFile
 from tests.support.asking import column_in, in_reading
 from tests.support.installations import Installation

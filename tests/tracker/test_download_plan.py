@@ -14,9 +14,9 @@ from dcc.tracker.hostings.download_plan import (
     PlannedZip,
     load_interrupted,
     load_waiting,
-    reopen_failed_downloads,
     sources_to_use,
 )
+from dcc.tracker.hostings.retry_policy import reopen_failed_downloads
 from dcc.tracker.hostings.source_statistics import TransferStatistics, record_transfer_statistics
 from dcc.tracker.models import (
     Centre,

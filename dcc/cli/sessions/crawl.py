@@ -145,7 +145,7 @@ def crawl(
     """
     from dcc.databases.transactions import run_reading
     from dcc.tracker.expected_work import all_of, expected_work
-    from dcc.tracker.hostings.retries import urgent_keys
+    from dcc.tracker.hostings.urgent_requests import urgent_keys
     from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
 
     _check_use(zip_actions, urgent=urgent, sources=bool(source_ids), group=group, everything=everything)
@@ -252,7 +252,7 @@ def _keys_to_retry(
     tracker: Engine, zip_actions: Sequence[str], filters: dict[str, Any], *, dry_run: bool, yes: bool
 ) -> list[ZipKey]:
     """The submissions to process again; none with --dry-run, which prints them."""
-    from dcc.tracker.hostings.retries import why_not_retriable
+    from dcc.tracker.hostings.retries_by_people import why_not_retriable
 
     by_name = list(dict.fromkeys(map(parse_zip_key, zip_actions)))
     if by_name and not (dry_run or any(filters.values())):
@@ -388,7 +388,7 @@ def request_urgent(
     in the names). Third come those that do not wait for their download.
     """
     from dcc.databases.transactions import run_writing
-    from dcc.tracker.hostings.retries import not_waiting, request_urgently
+    from dcc.tracker.hostings.urgent_requests import not_waiting, request_urgently
     from dcc.tracker.listings.recording import archives_by_source
     from dcc.tracker.register.source_addresses import load_addresses
 
@@ -418,7 +418,7 @@ def run_session(tracker: Engine, settings: Settings, **request: Unpack[SessionRe
     """
     from dcc.databases.transactions import run_reading
     from dcc.operations.sessions import open_work
-    from dcc.tracker.hostings.retries import require_retriable
+    from dcc.tracker.hostings.retries_by_people import require_retriable
 
     if (keys := request.get("keys")) is not None:
         # A session that broke off counts as an outage, of which people are notified; a wrong name does not.

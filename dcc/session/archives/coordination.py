@@ -57,8 +57,8 @@ from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.hosting import CopyFault
 from dcc.store.copies import StoredCopies
 from dcc.store.staging import Staging
-from dcc.tracker.hostings.retries import urgent_keys
 from dcc.tracker.hostings.source_statistics import TransferStatistics
+from dcc.tracker.hostings.urgent_requests import urgent_keys
 from dcc.tracker.models import ZipDownload, utc_now
 from dcc.tracker.register.source_schedules import paused_sources
 from dcc.tracker.states import DOWNLOADING, EXTRACTED, EXTRACTING, NOT_DOWNLOADED, NOT_EXTRACTED, WRONG_CHECKSUM, State

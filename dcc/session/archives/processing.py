@@ -41,19 +41,15 @@ from dcc.tracker.hostings.download_plan import (
     load_plans,
     load_waiting,
     load_waiting_and_held,
-    reopen_failed_downloads,
     sources_to_use,
 )
 from dcc.tracker.hostings.foreign_archives import HeldArchive, note_held
 from dcc.tracker.hostings.owner_notices import add_notices
-from dcc.tracker.hostings.retries import (
-    begin_from_staging,
-    reopen_named,
-    staged_copies_of,
-    take_urgent,
-    unavailable_error,
-)
+from dcc.tracker.hostings.retries_by_people import reopen_named, staged_copies_of, unavailable_error
+from dcc.tracker.hostings.retry_policy import reopen_failed_downloads
 from dcc.tracker.hostings.source_statistics import record_transfer_statistics
+from dcc.tracker.hostings.staged_copies import begin_from_staging
+from dcc.tracker.hostings.urgent_requests import take_urgent
 from dcc.tracker.models import Centre, utc_now
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues

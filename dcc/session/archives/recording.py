@@ -23,7 +23,7 @@ from dcc.store.copies import StoredCopies
 from dcc.tracker import progress
 from dcc.tracker.hostings.copies import NewBadCopy, earlier_copies, record_bad_copies, record_published
 from dcc.tracker.hostings.download_plan import StagedZip
-from dcc.tracker.hostings.retries import begin_from_staging
+from dcc.tracker.hostings.staged_copies import begin_from_staging
 from dcc.tracker.listings.findings import ArrivedArchive, note_arrived
 from dcc.tracker.models import Centre, FileSourceHasZip, ZipDownload, ZipFile, ZipLog, utc_now
 from dcc.tracker.problems import problem_columns
@@ -32,11 +32,11 @@ from dcc.tracker.states import State
 from dcc.tracker.stored_archives import record_stored_archives
 from dcc.tracker.submission_rows import action_states
 
-_MAX_RETRIES: Final = 255
+_LARGEST_COUNT: Final = 255
 _CENTRES: Final = select(Centre.id, Centre.short_name)
 _COUNT_RETRY: Final = (
     update(FileSourceHasZip)
-    .where(FileSourceHasZip.id == bindparam("number"), FileSourceHasZip.num_retries < _MAX_RETRIES)
+    .where(FileSourceHasZip.id == bindparam("number"), FileSourceHasZip.num_retries < _LARGEST_COUNT)
     .values(num_retries=FileSourceHasZip.num_retries + 1)
 )
 

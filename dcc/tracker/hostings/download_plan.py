@@ -6,17 +6,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Select, and_, case, exists, func, or_, select, union
+from sqlalchemy import ColumnElement, Connection, Select, Subquery, and_, case, exists, func, or_, select
 from sqlalchemy.orm import aliased
 
 from dcc.databases.list_parameters import rows_with
-from dcc.messages import mark
 from dcc.outcomes import CrawlOutcome, Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.sources.crawl_policy import CrawlDue, DueReason
 from dcc.sources.hosting import CopyFault, Hosting, KnownBadCopy
 from dcc.tracker import progress
-from dcc.tracker.decisions import is_acknowledged, is_on_hold
+from dcc.tracker.decisions import is_on_hold
 from dcc.tracker.hostings.copies import is_fault_of_centre, published_checksums
 from dcc.tracker.hostings.foreign_archives import (
     HeldArchive,
@@ -43,8 +42,8 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import document_problems
 from dcc.tracker.register.source_addresses import in_use
-from dcc.tracker.reopened_by import CRAWL, RETRY_POLICY
-from dcc.tracker.states import DOWNLOADING, NOT_ARRIVED, NOT_EXTRACTED, REQUESTED, VALID, WAITING, State
+from dcc.tracker.reopened_by import CRAWL
+from dcc.tracker.states import DOWNLOADING, NOT_ARRIVED, REQUESTED, VALID, WAITING, State
 from dcc.tracker.submission_rows import (
     KEY,
     LATEST,
@@ -60,7 +59,6 @@ from dcc.tracker.submission_rows import (
 )
 
 _Host = aliased(Centre)
-_NOT_ARRIVED = is_at(ZipAction, *sorted(NOT_ARRIVED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,28 +153,6 @@ def cancel_orphans(connection: Connection, centres: Collection[str] | None) -> O
     return OrphanedWork(len(orphans), frozenset(connection.scalars(_TO_FALL_BACK.where(named_after(centres)))))
 
 
-def reopen_failed_downloads(connection: Connection, sources: set[int] | None, centres: Collection[str] | None) -> int:
-    """The retry policy: failed downloads are tried again from this session's sources. Returns their number.
-
-    Of archives of some `centres`; None: of all. They include downloads that a person asked for and that failed, and
-    archives that are damaged on one source while another has a copy not known to be bad.
-    """
-    due = _plan_query(sources).join(_DUE, _DUE.c.id == ZipAction.id)
-    query = due.where(~is_acknowledged(), ~is_on_hold(), named_after(centres))
-    failed = [plan.za_id for plan in _plans(connection, by_archive(connection.execute(query)))]
-    if failed:
-        progress.reopen(
-            connection, failed, requested_by=RETRY_POLICY, reason=mark("The download failed in an earlier session.")
-        )
-    return len(failed)
-
-
-def count_not_arrived(connection: Connection, centres: Collection[str] | None = None) -> int:
-    """The number of submissions, of some `centres` or of all, that no source has delivered after an attempt."""
-    query = select(func.count()).select_from(ZipAction).where(_NOT_ARRIVED, named_after(centres))
-    return connection.scalar(query) or 0
-
-
 class Waiting(NamedTuple):
     """Submissions that wait for their download; held ones are not downloaded (`foreign_archives`).
 
@@ -227,6 +203,14 @@ def load_plans(
     """As `load_waiting`, for submissions in any state."""
     rows = rows_with(connection, _plan_query(sources), ZipAction.id, za_ids)
     return _plans(connection, by_archive(rows), by_name=by_name)
+
+
+def load_plans_among(
+    connection: Connection, sources: set[int] | None, among: Subquery, *conditions: ColumnElement[bool]
+) -> list[PlannedZip]:
+    """As `load_waiting`, for submissions in any state whose `id` a subquery has."""
+    query = _plan_query(sources).join(among, among.c.id == ZipAction.id).where(*conditions)
+    return _plans(connection, by_archive(connection.execute(query)))
 
 
 def load_interrupted(connection: Connection) -> list[StagedZip]:
@@ -423,13 +407,3 @@ _TO_FALL_BACK: Final = select(ZipAction.id).where(
 )
 _INTERRUPTED: Final = _interrupted_query()
 _PLANNED: Final = _planned()
-_Newer = aliased(Reopening)
-_DUE: Final = union(
-    select(ZipAction.id).where(_NOT_ARRIVED),
-    select(Reopening.za_id).where(
-        Reopening.fell_back.is_not(None),
-        ~exists().where(_Newer.za_id == Reopening.za_id, _Newer.id > Reopening.id),
-    ),
-    select(FileSourceHasZip.za_id).join(BadCopy).join(ZipAction).where(is_at(ZipAction, NOT_EXTRACTED)),
-).subquery("due")
-"""A subquery for the retry policy, so that no session needs another statement."""

@@ -7,7 +7,7 @@ uploaded is on hold. Applied later, these would replace what is newer. An additi
 may delete, waits for them, too.
 
 Nothing waits for an archive that is refused, damaged, different from its MD5, or gone, or that is on another centre's
-server alone. Nor for one whose server answered and did not deliver it `MAX_RETRIES` times.
+server alone. Nor for one whose server answered and did not deliver it `REQUESTS_WAITED_FOR` times.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dcc.tracker.problems import submissions_with_entries
 from dcc.tracker.states import NOT_DOWNLOADED, NOT_UPLOADED, VALID
 from dcc.tracker.submission_rows import DOCUMENTS_COUNT, group_pairs, is_at, newest_downloads, zip_key_of
 
-MAX_RETRIES: Final = 3
+REQUESTS_WAITED_FOR: Final = 3
 """How often an archive is requested before others no longer wait for it."""
 
 _AT_ONCE: Final = 50
@@ -182,7 +182,7 @@ _FAILED_TO_ARRIVE: Final = and_(
     .where(FileSourceHasZip.za_id == ZipAction.id, FileSourceHasZip.gone_since.is_(None))
     .correlate(ZipAction)
     .scalar_subquery()
-    < MAX_RETRIES,
+    < REQUESTS_WAITED_FOR,
 )
 _OF_CENTRES: Final = (
     select(*_COLUMNS, ZipFile.file_name, Centre.short_name, is_on_hold().label("on_hold"))
