@@ -78,7 +78,7 @@ def _run_jobs(instance: DagsterInstance, work: SessionWork) -> Iterator[str]:
     started_by = "dcc crawl" if work.keys is None else f"dcc retry, for {work.requested_by}"
     tags = {**_REPOSITORY_TAG, **session_tags(work.session), STARTED_BY_TAG: started_by}
     resources = {kind.key: ready_made(kind.of(work.settings)) for kind in (*SOURCES, StoreResource)}
-    resources[SessionResource.key] = ready_made(_HeldSession(work))
+    resources[SessionResource.key] = ready_made(_OpenSession(work))
     with QcDatabaseResource.of(work.settings).opened() as qc_database:
         resources[QcDatabaseResource.key] = ready_made(qc_database)
         for job, is_due in (
@@ -92,10 +92,10 @@ def _run_jobs(instance: DagsterInstance, work: SessionWork) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _HeldSession:
+class _OpenSession:
     """Replaces SessionResource in runs inside a process that has the session itself, and its settings."""
 
-    held: SessionWork
+    opened: SessionWork
 
     def work(self, *_: object, **__: object) -> AbstractContextManager[SessionWork]:
-        return nullcontext(self.held)
+        return nullcontext(self.opened)

@@ -254,12 +254,12 @@ def finish_session(connection: Connection, session_id: int, broke_off: EndReason
 
 def _leases(connection: Connection, settings: Settings, locks: Sequence[Row[Any]]) -> dict[int, Lease]:
     """The leases of rows of `session_lock`, by the ids of these; rows without one are left out."""
-    held = [lock for lock in locks if lock.session_id is not None]
+    taken = [lock for lock in locks if lock.session_id is not None]
     session = CrawlingSession
     query = select(session.id, session.centre_group, session.centres)
-    rows = connection.execute(query.where(session.id.in_([lock.session_id for lock in held]))) if held else ()
+    rows = connection.execute(query.where(session.id.in_([lock.session_id for lock in taken]))) if taken else ()
     groups = {number: CentreGroup.of_texts(name, centres) for number, name, centres in rows}
-    return {lock.id: _lease(lock, groups.get(lock.session_id), settings) for lock in held}
+    return {lock.id: _lease(lock, groups.get(lock.session_id), settings) for lock in taken}
 
 
 def _lease(lock: Row[Any], group: CentreGroup | None, settings: Settings) -> Lease:

@@ -61,7 +61,7 @@ STOPPING: Final = (DatabaseUnreachableError, DiskFullError, SessionLostError, Se
 
 # Made once: a session sends them with every write.
 _MINE: Final = (SessionLock.id == bindparam("lock_id")) & (SessionLock.holder == bindparam("holder_name"))
-_HELD: Final = select(SessionLock.id).where(_MINE).with_for_update()
+_OWN_LEASE: Final = select(SessionLock.id).where(_MINE).with_for_update()
 _RENEWAL: Final = update(SessionLock).values(heartbeat=func.current_timestamp()).where(_MINE)
 
 
@@ -149,7 +149,7 @@ class Session:
         def fenced(connection: Connection) -> tuple[T, float]:
             if alone:
                 await_turn(connection)
-            if connection.scalar(_HELD, self.lease) is None:
+            if connection.scalar(_OWN_LEASE, self.lease) is None:
                 raise self._lost_error()
             result = work(connection)
             now = time.monotonic()

@@ -16,7 +16,7 @@ from dcc.reports.languages import load_catalogue
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.corrections import plan_submission
 from dcc.session.data.uploading import Uploader
-from dcc.tracker.hostings.foreign_archives import held_archives
+from dcc.tracker.hostings.foreign_archives import unfetched_archives
 from dcc.tracker.hostings.owner_notices import notices_since
 from dcc.tracker.hostings.retries_by_people import require_retriable
 from dcc.tracker.models import OwnerNotice, utc_now
@@ -271,7 +271,7 @@ PLANTED = "add/J.2013-11-01.1.impc.zip"
 
 def held(data: DataInstallation) -> list[str]:
     with data.tracker.connect() as connection:
-        found = {str(one.key) for one in held_archives(connection)}
+        found = {str(one.key) for one in unfetched_archives(connection)}
         assert found.isdisjoint(map(str, waiting_zip_actions(connection)))
         return sorted(found)
 

@@ -20,7 +20,7 @@ from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.data_processing import process_data
 from dcc.session.leases import read_leases
 from dcc.settings import Settings
-from dcc.tracker.crawls import list_held_sessions, list_sessions
+from dcc.tracker.crawls import list_open_sessions, list_sessions
 from dcc.tracker.database import open_tracker
 from dcc.tracker.models import ZipDownload
 from dcc.tracker.queries.session_zips import session_zips
@@ -130,7 +130,7 @@ class TestLeases:
                     pytest.fail("two sessions of one centre at once")
             with pytest.raises(SessionActiveError, match=f"Session {first.id} of europe is active"):
                 whole_session(grouped, EUROPE)
-            assert {entry.group for entry in in_reading(tracker, list_held_sessions)} == {EUROPE, AMERICA}
+            assert {entry.group for entry in in_reading(tracker, list_open_sessions)} == {EUROPE, AMERICA}
         with open_session(tracker, settings):
             for group in (EUROPE, AMERICA):
                 with pytest.raises(SessionActiveError), open_session(tracker, settings, group=group):

@@ -19,7 +19,7 @@ from dcc.rules.upload import DUPLICATE
 from dcc.tracker.crawls import CHANGED, SessionEntry
 from dcc.tracker.decisions import needs_nobody
 from dcc.tracker.hostings.changed_archives import changed_since_loaded
-from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
+from dcc.tracker.hostings.foreign_archives import UnfetchedArchive, unfetched_archives
 from dcc.tracker.hostings.older_archives import zips_that_wait
 from dcc.tracker.models import AnException, CrawlFinding, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile, ZipLog
 from dcc.tracker.problems import FAILING, submissions_with_entries
@@ -79,7 +79,7 @@ def list_zips(
     actors = _actors(connection, za_ids)
     changed = changed_since_loaded(connection, za_ids)
     in_turn = zips_that_wait(connection, za_ids)
-    foreign = {archive.za_id: archive for archive in held_archives(connection, za_ids)}
+    foreign = {archive.za_id: archive for archive in unfetched_archives(connection, za_ids)}
     newest_first = (ZipFile.created.desc(), ZipFile.inc.desc(), ZipAction.id.desc())
     listed = select_zip_actions().add_columns(needs_nobody().label("needs_nobody"))
     query = listed.where(ZipAction.id.in_(za_ids)).order_by(*newest_first)
@@ -167,7 +167,7 @@ def outcome_of(
     held: bool,
     taken: bool | None,
     left_out: bool = False,
-    foreign: HeldArchive | None = None,
+    foreign: UnfetchedArchive | None = None,
     waits_for_data: bool = False,
     waits_for_older: bool = False,
     changed: bool = False,
@@ -176,8 +176,8 @@ def outcome_of(
     """The outcome of a submission in that state, whose documents are in `states`.
 
     `held`: one of them waits to be confirmed. `left_out`: the settings leave a step out of one of them. `taken`: some
-    of its data were accepted; None where that is not known, and then the states tell. `foreign`: it is held, or was
-    turned down, on another centre's source. `waits_for_data`: its failed documents only wait for other data.
+    of its data were accepted; None where that is not known, and then the states tell. `foreign`: it is not fetched, or
+    was turned down, on another centre's source. `waits_for_data`: its failed documents only wait for other data.
     `waits_for_older`: an older archive of its centre comes first. `changed`: the archive changed after its data were
     accepted. `of_withdrawn`: none of its documents was taken, as they are the same as some that were withdrawn since.
     """

@@ -40,10 +40,10 @@ from dcc.tracker.hostings.download_plan import (
     load_interrupted,
     load_plans,
     load_waiting,
-    load_waiting_and_held,
+    load_waiting_and_unfetched,
     sources_to_use,
 )
-from dcc.tracker.hostings.foreign_archives import HeldArchive, note_held
+from dcc.tracker.hostings.foreign_archives import UnfetchedArchive, note_unfetched
 from dcc.tracker.hostings.owner_notices import add_notices
 from dcc.tracker.hostings.retries_by_people import reopen_named, staged_copies_of, unavailable_error
 from dcc.tracker.hostings.retry_policy import reopen_failed_downloads
@@ -69,14 +69,14 @@ class ArchiveWork:
     """A session's archives: those to continue from staging, and those to download.
 
     By submission, `staged` are copies for the case that no source delivers, and `further` the hostings of archives in
-    staging, in case these are damaged. `held` are archives that are not downloaded and not yet reported.
+    staging, in case these are damaged. `unfetched` are archives that are not downloaded and not yet reported.
     """
 
     interrupted: tuple[StagedZip, ...]
     planned: tuple[PlannedZip, ...]
     staged: dict[int, StagedZip] = field(default_factory=dict)
     further: dict[int, PlannedZip] = field(default_factory=dict)
-    held: tuple[HeldArchive, ...] = ()
+    unfetched: tuple[UnfetchedArchive, ...] = ()
 
     def __len__(self) -> int:
         return len(self.interrupted) + len(self.planned)
@@ -117,7 +117,7 @@ def process_zip_actions(
         if workers is not None:
             remove_leftovers_of_workers(session)
     work = _take_up(session, staging, keys, requested_by)
-    yield from map(_held_outcome, work.held)
+    yield from map(_unfetched_outcome, work.unfetched)
     if not work:
         return
     held_much = len(work) >= _MUCH
@@ -201,19 +201,19 @@ def _take_up_waiting(
     dues = load_crawl_dues(connection, session.settings.source_failure_limit, named=session.named_sources)
     sources = sources_to_use(connection, session.id, session.centres, dues)
     reopen_failed_downloads(connection, sources, session.centres)
-    waiting = load_waiting_and_held(connection, sources, centres=session.centres)
+    waiting = load_waiting_and_unfetched(connection, sources, centres=session.centres)
     add_notices(connection, waiting.delegated)
     # A dead session was processing them, and they cannot be fetched now.
     if stranded := to_fall_back.difference(plan.za_id for plan in waiting.planned):
         progress.fall_back_to_last_bytes(connection, stranded)
     further = {plan.za_id: plan for plan in load_plans(connection, sources, [submission.za_id for submission in whole])}
-    held = note_held(connection, waiting.held)
+    unfetched = note_unfetched(connection, waiting.unfetched)
     first = set(take_urgent(connection))
     planned = sorted(waiting.planned, key=lambda plan: plan.key not in first)
     if session.urgent:
         whole = [submission for submission in whole if submission.key in session.urgent]
         planned = [plan for plan in planned if plan.key in session.urgent]
-    return ArchiveWork(tuple(whole), tuple(planned), further=further, held=tuple(held))
+    return ArchiveWork(tuple(whole), tuple(planned), further=further, unfetched=tuple(unfetched))
 
 
 def _take_up_named(
@@ -236,10 +236,10 @@ def _take_up_named(
     return ArchiveWork(tuple(taken), planned, staged=dict(copies), further=here)
 
 
-def _held_outcome(held: HeldArchive) -> ZipOutcome:
+def _unfetched_outcome(archive: UnfetchedArchive) -> ZipOutcome:
     return ZipOutcome(
-        key=held.key,
-        centre=held.owner,
+        key=archive.key,
+        centre=archive.owner,
         phase=WAITING.phase,
         status=WAITING.status,
         downloaded=False,
@@ -250,7 +250,7 @@ def _held_outcome(held: HeldArchive) -> ZipOutcome:
         attempts=0,
         seconds=0.0,
         finished=utc_now(),
-        reasons=(Problem(HELD, held.translatable),),
+        reasons=(Problem(HELD, archive.translatable),),
     )
 
 

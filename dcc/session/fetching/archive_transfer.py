@@ -132,8 +132,8 @@ class Transfer:
     """One download attempt: a row of `zip_download` that must be carried out.
 
     `published`: the MD5 that the archive's own centre published, which replaces one beside this copy. `earlier`: the
-    copy that was fetched from there before; if staging still has it, it is not sent again. `is_held`: the session's
-    staging has it, which a worker does not see.
+    copy that was fetched from there before; if staging still has it, it is not sent again. `is_staged_here`: the
+    session's staging has it, which a worker does not see.
     """
 
     download_id: int
@@ -141,7 +141,7 @@ class Transfer:
     hosting: Hosting
     published: str | None = None
     earlier: EarlierCopy | None = None
-    is_held: bool = False
+    is_staged_here: bool = False
 
     @property
     def reads_checksum(self) -> bool:
@@ -284,7 +284,7 @@ def _still_there(transfer: Transfer, staging: Staging, published: str | None) ->
     earlier = transfer.earlier
     if earlier is None or published not in {None, earlier.md5}:
         return None
-    is_there = transfer.is_held or staging.holds(transfer.key, earlier.size_bytes, earlier.md5)
+    is_there = transfer.is_staged_here or staging.holds(transfer.key, earlier.size_bytes, earlier.md5)
     return earlier if is_there else None
 
 

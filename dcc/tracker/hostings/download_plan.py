@@ -18,12 +18,12 @@ from dcc.tracker import progress
 from dcc.tracker.decisions import is_on_hold
 from dcc.tracker.hostings.copies import is_fault_of_centre, published_checksums
 from dcc.tracker.hostings.foreign_archives import (
-    HeldArchive,
+    UnfetchedArchive,
     by_archive,
     delegated_of,
     is_delegated,
     may_be_taken,
-    unfetchable_archives,
+    unfetched_of,
 )
 from dcc.tracker.hostings.owner_notices import NewNotice
 from dcc.tracker.models import (
@@ -154,24 +154,24 @@ def cancel_orphans(connection: Connection, centres: Collection[str] | None) -> O
 
 
 class Waiting(NamedTuple):
-    """Submissions that wait for their download; held ones are not downloaded (`foreign_archives`).
+    """Submissions that wait for their download; `unfetched` ones are not downloaded (`foreign_archives`).
 
     `delegated` are notices for the owners of planned archives that are only on others' sources.
     """
 
     planned: list[PlannedZip]
-    held: list[HeldArchive]
+    unfetched: list[UnfetchedArchive]
     delegated: list[NewNotice]
 
 
 def load_waiting(
     connection: Connection, sources: set[int] | None, za_ids: Sequence[int] | None = None, *, by_name: bool = False
 ) -> list[PlannedZip]:
-    """The submissions that wait for their download and are not held; see `load_waiting_and_held`."""
-    return load_waiting_and_held(connection, sources, za_ids, by_name=by_name).planned
+    """The submissions that wait for their download and may be fetched; see `load_waiting_and_unfetched`."""
+    return load_waiting_and_unfetched(connection, sources, za_ids, by_name=by_name).planned
 
 
-def load_waiting_and_held(
+def load_waiting_and_unfetched(
     connection: Connection,
     sources: set[int] | None,
     za_ids: Sequence[int] | None = None,
@@ -194,7 +194,7 @@ def load_waiting_and_held(
     else:
         hostings = by_archive(rows_with(connection, query, ZipAction.id, za_ids))
     planned = sorted(_plans(connection, hostings, by_name=by_name), key=lambda plan: plan.failures)
-    return Waiting(planned, unfetchable_archives(hostings), delegated_of(hostings))
+    return Waiting(planned, unfetched_of(hostings), delegated_of(hostings))
 
 
 def load_plans(

@@ -18,7 +18,7 @@ from dcc.tracker import progress
 from dcc.tracker.decisions import DecisionKind, is_decided
 from dcc.tracker.hostings.changed_archives import changed_where_fetched
 from dcc.tracker.hostings.download_plan import hosted, load_plans
-from dcc.tracker.hostings.foreign_archives import Decline, HeldArchive, declines_of, may_be_taken
+from dcc.tracker.hostings.foreign_archives import Decline, UnfetchedArchive, declines_of, may_be_taken
 from dcc.tracker.hostings.staged_copies import StagedCopy, staged_copies
 from dcc.tracker.models import (
     BadCopy,
@@ -182,8 +182,8 @@ def _why_not(row: Any, key: ZipKey, declined: Decline | None) -> str:
     if row.gone_since is not None:
         return f"{source} does not list it any more"
     if not row.may_be_taken:
-        held = HeldArchive(row.za_id, key, row.owner or "", (row.centre,), declined)
-        return f"{source} is of another centre: {held.message}"
+        unfetched = UnfetchedArchive(row.za_id, key, row.owner or "", (row.centre,), declined)
+        return f"{source} is of another centre: {unfetched.message}"
     if row.missed_since is not None:
         return f"{source} did not list it the last time"
     if row.uploading_since is not None:
