@@ -37,6 +37,7 @@ from dcc.tracker.models import utc_now
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
+from dcc.tracker.session_statuses import TaskStatus
 from dcc.tracker.stored_archives import (
     Audit,
     ListedCopy,
@@ -98,7 +99,9 @@ def catch_up_after_session(tracker: Engine, settings: Settings, session: Session
         done = copies.catch_up(_SESSION_SECONDS)
         for replica in copies.store.replicas:
             if replica.required and replica.url in done.failing:
-                session.finish_task(session.start_task(Phase.DOWNLOAD, f"Archive store {replica.url}"), failed=True)
+                session.finish_task(
+                    session.start_task(Phase.DOWNLOAD, f"Archive store {replica.url}"), TaskStatus.FAILED
+                )
         return done.notices
 
 

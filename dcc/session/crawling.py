@@ -43,6 +43,7 @@ from dcc.tracker.listings.recording import ListingBasis, ListingRecorder, Record
 from dcc.tracker.models import Centre, SourceCrawlRow, utc_now
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
+from dcc.tracker.session_statuses import TaskStatus
 
 log = logging.getLogger(__name__)
 session_log = progress_log(__name__)
@@ -224,7 +225,7 @@ def crawl_file_sources(
     tasks = {address.id: session.start_task(Phase.ZIP_NAME, crawl_comment(address.label)) for address in addresses}
 
     def ended(crawl: SourceCrawl) -> SourceCrawl:
-        session.finish_task(tasks[crawl.source_id], failed=crawl.outcome is not CrawlOutcome.OK)
+        session.finish_task(tasks[crawl.source_id], TaskStatus.of(failed=crawl.outcome is not CrawlOutcome.OK))
         following = _following(dues[crawl.source_id], crawl, session.settings.source_failure_limit)
         return replace(crawl, pace=str(following.policy), then="" if following.is_due else str(following))
 

@@ -49,8 +49,8 @@ from dcc.session.leases import (
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.sources.listing_watch import ignore_progress
-from dcc.tracker.crawls import TASK_LACKED_ROOM
 from dcc.tracker.models import SessionLock, SessionTask, utc_now
+from dcc.tracker.session_statuses import TaskStatus
 
 log = logging.getLogger(__name__)
 session_log = progress_log(__name__)
@@ -184,8 +184,9 @@ class Session:
 
         `task_errors` has them all. Refused reference data keep a session from nothing: the earlier ones are used.
         """
-        lacked_room, failed = isinstance(error, DiskFullError), not isinstance(error, ReferenceDataError)
-        self.finish_task(self.start_task(phase, str(error)), failed=failed, lacked_room=lacked_room)
+        ended = TaskStatus.of(failed=not isinstance(error, ReferenceDataError))
+        status = TaskStatus.LACKED_ROOM if isinstance(error, DiskFullError) else ended
+        self.finish_task(self.start_task(phase, str(error)), status)
         self.task_errors += (error,)
         self.notices += (str(error),)
 
@@ -198,10 +199,10 @@ class Session:
         row = {"session_id": self.id, "phase_id": int(phase), "comment": comment[:COMMENT_LENGTH], **start_columns()}
         return self.write(lambda connection: insert_rows(connection, SessionTask.__table__, [row])[0])
 
-    def finish_task(self, task_id: int, *, failed: bool, lacked_room: bool = False) -> None:
+    def finish_task(self, task_id: int, status: TaskStatus) -> None:
         """Record how a task ended; a failed one, or one for which a disk was full, decides why the session ended."""
-        status = TASK_LACKED_ROOM if lacked_room else int(failed)
-        statement = update(SessionTask).where(SessionTask.id == task_id).values(finish_time=utc_now(), status=status)
+        ended = {"finish_time": utc_now(), "status": int(status)}
+        statement = update(SessionTask).where(SessionTask.id == task_id).values(ended)
         self.write(lambda connection: connection.execute(statement) and None)
 
 

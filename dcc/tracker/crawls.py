@@ -32,6 +32,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import KIND, problem_of
 from dcc.tracker.register.source_addresses import SourceState
+from dcc.tracker.session_statuses import TaskStatus
 from dcc.tracker.submission_rows import group_pairs, object_of
 
 CHANGED: Final = "changed"
@@ -40,11 +41,7 @@ FUTURE_DATE: Final = "future_date"
 _UNUSUAL_FOR: Final = timedelta(days=7)
 """How long an archive of unusual size or name is shown: the next crawl may come before anybody looks."""
 
-SUCCESS: Final = 0
-SESSION_CANCELLED: Final = -2
-TASK_CANCELLED: Final = 2
-TASK_LACKED_ROOM: Final = 3
-_TASK_OUTCOMES: Final = {SUCCESS: "succeeded", TASK_CANCELLED: "cancelled"}
+_TASK_OUTCOMES: Final = {TaskStatus.SUCCEEDED: "succeeded", TaskStatus.CANCELLED: "cancelled"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

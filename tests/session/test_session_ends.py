@@ -30,6 +30,7 @@ from dcc.tracker.crawls import list_sessions
 from dcc.tracker.database import open_tracker
 from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, SourceCrawlRow, ZipDownload, ZipFile, utc_now
 from dcc.tracker.session_statistics import seconds_by_phase, statistics_of
+from dcc.tracker.session_statuses import TaskStatus
 from tests.support.asking import column_in, in_reading
 from tests.support.databases import MariaDb, only_mariadb
 from tests.support.installations import Folder, Installation, experiments, specimens
@@ -62,7 +63,7 @@ def test_how_it_breaks_off_is_the_reason(installation: Installation) -> None:
         assert end_of(installation, session.id) == (reason, phase)
     # A task that failed is a fault, and a time limit is none.
     with open_session(installation.tracker, installation.settings) as session:
-        session.finish_task(session.start_task(Phase.ZIP_NAME, "a crawl"), failed=True)
+        session.finish_task(session.start_task(Phase.ZIP_NAME, "a crawl"), TaskStatus.FAILED)
     assert end_of(installation, session.id) == (EndReason.FAULTS, Phase.ZIP_NAME)
     limited = installation.with_settings(session_time_limit=0.5)
     with (  # noqa: PT012

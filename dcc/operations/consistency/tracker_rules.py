@@ -29,7 +29,7 @@ from dcc.operations.consistency.inconsistency import (
 from dcc.outcomes import CrawlOutcome, ZipKey
 from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.runtime.checksums import md5_of_open_file
-from dcc.session.leases import UNFINISHED, Lease
+from dcc.session.leases import Lease
 from dcc.store.staging import Staging
 from dcc.tracker.models import (
     CrawlingSession,
@@ -46,6 +46,7 @@ from dcc.tracker.models import (
     ZipFile,
     ZipLog,
 )
+from dcc.tracker.session_statuses import SessionStatus, TaskStatus
 from dcc.tracker.states import (
     CANCELLED,
     EXTRACTED,
@@ -223,7 +224,7 @@ def stored_archives(connection: Connection) -> Iterator[Inconsistency]:
 def ended_sessions(connection: Connection, leases: Iterable[Lease]) -> Iterator[Inconsistency]:
     """C6."""
     held = [lease.session for lease in leases if not lease.is_dead]
-    unfinished = or_(CrawlingSession.finish_time.is_(None), CrawlingSession.status == UNFINISHED)
+    unfinished = or_(CrawlingSession.finish_time.is_(None), CrawlingSession.status == int(SessionStatus.UNFINISHED))
     yield from in_rows(
         connection,
         "C6",
@@ -239,7 +240,7 @@ def ended_sessions(connection: Connection, leases: Iterable[Lease]) -> Iterator[
         "C6",
         select(SessionTask.id, SessionTask.session_id, SessionTask.comment)
         .join(CrawlingSession)
-        .where(or_(SessionTask.finish_time.is_(None), SessionTask.status == UNFINISHED))
+        .where(or_(SessionTask.finish_time.is_(None), SessionTask.status == int(TaskStatus.UNFINISHED)))
         .where(CrawlingSession.finish_time.is_not(None))
         .order_by(SessionTask.id),
         "task {id} of session {session_id}",

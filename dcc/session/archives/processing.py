@@ -54,6 +54,7 @@ from dcc.tracker.models import Centre, utc_now
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.reopened_by import CRAWL, session_name
+from dcc.tracker.session_statuses import TaskStatus
 from dcc.tracker.states import WAITING
 
 log = logging.getLogger(__name__)
@@ -160,8 +161,9 @@ def _process(
         what = count_of(paused, "submission was", "submissions were")
         them = "it" if paused == 1 else "them"
         session.notices += (f"{what} not fetched, because people paused the sources. A later session fetches {them}.",)
-    session.finish_task(download, failed=coordinator.not_downloaded > 0)
-    session.finish_task(check, failed=coordinator.not_checked > 0, lacked_room=coordinator.lacked_room)
+    session.finish_task(download, TaskStatus.of(failed=coordinator.not_downloaded > 0))
+    checked = TaskStatus.of(failed=coordinator.not_checked > 0)
+    session.finish_task(check, TaskStatus.LACKED_ROOM if coordinator.lacked_room else checked)
     return coordinator.faults
 
 

@@ -33,6 +33,7 @@ from dcc.session.sessions import Session
 from dcc.store.staging import Staging
 from dcc.tracker.models import AnException, XmlLog
 from dcc.tracker.problems import KIND, entries_that_hold
+from dcc.tracker.session_statuses import TaskStatus
 from dcc.tracker.states import State
 from dcc.vocabulary import Severity
 
@@ -122,7 +123,7 @@ def leave_out(work: DataSession, phase: Phase) -> Iterator[ZipData]:
         if phase is Phase.DATA:
             _accept_unchecked(work, portion)
         yield from recorder.record(_left_out_result(document, phase) for document in portion)
-    work.session.finish_task(task, failed=False)
+    work.session.finish_task(task, TaskStatus.SUCCEEDED)
 
 
 def _left_out_result(document: DueDocument, phase: Phase) -> DocumentResult:

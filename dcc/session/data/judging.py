@@ -51,6 +51,7 @@ from dcc.session.data.uploading import FINDINGS_TOLD
 from dcc.session.sessions import STOPPING
 from dcc.store.staging import staged_path
 from dcc.tracker.decisions import quarantine, record_fault
+from dcc.tracker.session_statuses import TaskStatus
 from dcc.tracker.states import NOT_UPLOADED, UPLOADED, State
 from dcc.vocabulary import DocumentState
 
@@ -104,7 +105,7 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
         raise
     if work.with_faults:
         work.session.write(lambda connection: quarantine(connection, work.session.id, work.settings.max_faults))
-    work.session.finish_task(task, failed=len(work.faults) > faults)
+    work.session.finish_task(task, TaskStatus.of(failed=len(work.faults) > faults))
 
 
 def _set_back(work: DataSession, uploaded: list[int], basis: JudgingBasis) -> list[DueDocument]:

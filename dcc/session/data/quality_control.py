@@ -27,6 +27,7 @@ from dcc.session.data.upload_order import DueDocument
 from dcc.settings import Settings
 from dcc.tracker import progress
 from dcc.tracker.progress import StateReport, Subject
+from dcc.tracker.session_statuses import TaskStatus
 from dcc.tracker.states import AWAITING_QC, NOT_UPLOADED, State
 
 SETTLED: Final = State(Phase.QC, Status.DONE)
@@ -73,7 +74,7 @@ def _build(
     ]
     yield from _record(work, phase, [(document, done) for document in through], stored)
     if task is not None:
-        work.session.finish_task(task, failed=False)
+        work.session.finish_task(task, TaskStatus.SUCCEEDED)
 
 
 def update_document_states(work: DataSession) -> Iterator[ZipData]:
@@ -93,7 +94,7 @@ def update_document_states(work: DataSession) -> Iterator[ZipData]:
     work.reopen({document.xml_id: AWAITING_QC for document, _ in changed if document.state == SETTLED}, _REOPENED)
     stored = run_reading(work.qc, lambda connection: documents_of(connection, [one for one, _ in changed]))
     yield from _record(work, Phase.QC, changed, stored)
-    work.session.finish_task(task, failed=False)
+    work.session.finish_task(task, TaskStatus.SUCCEEDED)
 
 
 def update_qc_states(tracker: Engine, qc: Engine, settings: Settings, *, author: str, reason: str) -> QcResult:

@@ -48,6 +48,7 @@ from dcc.tracker import progress
 from dcc.tracker.hostings.older_archives import OlderArchive, waiting_for_older
 from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome
 from dcc.tracker.register.centres import load_delegations
+from dcc.tracker.session_statuses import TaskStatus
 from dcc.tracker.states import NOT_UPLOADED, UPLOAD_FAILED, UPLOADED
 from dcc.vocabulary import DocumentState
 
@@ -207,7 +208,7 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
     if sum(document.size_bytes for document in due) >= LARGE:
         update_statistics(work.qc)
     yield from upload.recorder.write()
-    work.session.finish_task(task, failed=len(work.faults) > faults or bool(upload.lost))
+    work.session.finish_task(task, TaskStatus.of(failed=len(work.faults) > faults or bool(upload.lost)))
 
 
 def _delegated_since(work: DataSession, held: Sequence[DueDocument], applied: Mapping[int, QcDocument]) -> set[int]:
