@@ -16,7 +16,7 @@ from sqlalchemy.orm import aliased
 from dcc.databases.list_parameters import IDS, rows_about
 from dcc.errors import StoredObjectLostError
 from dcc.outcomes import Problem, ZipKey
-from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.phases import ACTIONS_BY_ID, STATES, Phase, State, Status
 from dcc.qc.models import BLOCK, DOCUMENT
 from dcc.replay.verdicts import NOT_OPENED, ReplayFact, ReplayVerdict, outcome_of
 from dcc.settings import Settings
@@ -24,7 +24,6 @@ from dcc.store.archive_store import ArchiveStore
 from dcc.store.staging import Staging
 from dcc.tracker.models import Centre, FileSourceHasZip, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.problems import OF_DOCUMENT, entries_that_hold, problem_of
-from dcc.tracker.states import STATES, State
 from dcc.tracker.submission_rows import group_pairs, has_archive_bytes
 
 log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from dcc.databases.list_parameters import IDS, change_about
 from dcc.databases.transactions import insert_rows
 from dcc.errors import InternalFaultError
 from dcc.outcomes import Problem, ZipKey
-from dcc.phases import Phase, Status
+from dcc.phases import Phase, State, Status
 from dcc.tracker.database import exception_id
 from dcc.tracker.models import (
     AnException,
@@ -39,7 +39,7 @@ from dcc.tracker.models import (
 from dcc.tracker.problems import problem_columns
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.reopened_by import is_automatic_retry, session_name
-from dcc.tracker.states import UPLOADED, VALID, State
+from dcc.tracker.states import UPLOADED, VALID
 from dcc.tracker.submission_rows import KEY, group_pairs, is_at, object_of, zip_key_of
 
 

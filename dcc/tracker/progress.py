@@ -41,7 +41,7 @@ from dcc.databases.list_parameters import IDS, change_about, rows_about, sorted_
 from dcc.databases.transactions import insert_rows
 from dcc.naming import Action
 from dcc.outcomes import AttemptOutcome
-from dcc.phases import ACTION_IDS, Phase, Status
+from dcc.phases import ACTION_IDS, STATES, Phase, State, Status
 from dcc.tracker.decisions import DecisionKind, revoke
 from dcc.tracker.models import (
     DocumentPlace,
@@ -55,7 +55,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.reopened_by import person_name
-from dcc.tracker.states import CANCELLED, REQUESTED, STATES, WAITING, State, advance, roll_up
+from dcc.tracker.states import CANCELLED, REQUESTED, WAITING, advance, roll_up
 from dcc.tracker.submission_rows import actions_of, find_parents, group_pairs, has_archive_bytes, latest_downloads
 
 _REASON_LENGTH: Final = 256

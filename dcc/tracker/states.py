@@ -1,4 +1,4 @@
-"""States, which are a phase and a status, and their order.
+"""States in which the tracker has submissions, downloads and documents, and the order of states.
 
 States are totally ordered: those without failure by phase, then by status; a failure is above all others, an earlier
 failure above a later one. A reported state is taken if it is above the present one (`advance`), so that neither the
@@ -9,28 +9,9 @@ their download, the latest download to its submission.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
-from dcc.phases import Phase, Status
-
-
-class State(NamedTuple):
-    """How far something has come."""
-
-    phase: Phase
-    status: Status
-
-    def __str__(self) -> str:
-        return f"({self.phase.short_name}, {self.status.short_name})"
-
-    @property
-    def failed(self) -> bool:
-        """Whether it ended in a failure."""
-        return self.status == Status.FAILED
-
-
-STATES: Final = {(int(phase), int(status)): State(phase, status) for phase in Phase for status in Status}
-"""All states by the ids of their phase and status."""
+from dcc.phases import Phase, State, Status
 
 WAITING: Final = State(Phase.ZIP_NAME, Status.DONE)
 """The state of a submission that waits for its download."""

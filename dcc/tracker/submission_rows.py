@@ -29,9 +29,9 @@ from dcc.databases.list_parameters import IDS, rows_about
 from dcc.errors import NotFoundError
 from dcc.nearest_names import LEAST_ALIKE, nearest_names
 from dcc.outcomes import ZipKey
-from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
+from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, STATES, Phase, State, Status
 from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
-from dcc.tracker.states import NOT_DOWNLOADED, STATES, State
+from dcc.tracker.states import NOT_DOWNLOADED
 
 _MAX_COMPARED: Final = 2000
 """Names of archives among which the nearest are looked for, not of all that a centre has ever sent."""

@@ -25,7 +25,7 @@ from dcc.databases.transactions import run_reading
 from dcc.errors import ArchiveRemovedError
 from dcc.operations.sessions import SessionWork
 from dcc.outcomes import AttemptOutcome, DocumentOutcome, Problem, SourceCrawl, ZipKey, ZipOutcome, source_partition
-from dcc.phases import Phase, Status
+from dcc.phases import Phase, State, Status
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.store.staging import Staging
@@ -48,7 +48,8 @@ from dcc.tracker.queries.session_zips import of_centres
 from dcc.tracker.queries.zip_action_lists import select_zip_actions
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
-from dcc.tracker.submission_rows import LATEST, zip_key_of
+from dcc.tracker.states import VALID
+from dcc.tracker.submission_rows import LATEST, state_of, zip_key_of
 from dcc_assets.metadata.archives import ERRORS_SHOWN, complete_zip_report
 from dcc_assets.sync.document_records import PAGE, zip_action_ids
 from dcc_assets.sync.horizon import archive_older, read_archive
@@ -205,7 +206,7 @@ def recorded_zips(connection: Connection, ids: Sequence[int]) -> list[ZipOutcome
     found = []
     for row in connection.execute(select_zip_actions().where(ZipAction.id.in_(ids)).order_by(ZipAction.id)):
         attempt = attempts.get(row.id)
-        state = _up_to_validation(row.phase_id, row.status_id)
+        state = _up_to_validation(state_of(row))
         seconds = 0.0 if attempt is None else max((attempt.received - attempt.request).total_seconds(), 0.0)
         downloaded = _is_past(Phase.ZIP_MD5, state)
         fetched = None if attempt is None or attempt.outcome is None else AttemptOutcome(attempt.outcome)
@@ -213,8 +214,8 @@ def recorded_zips(connection: Connection, ids: Sequence[int]) -> list[ZipOutcome
         outcome = ZipOutcome(
             key=zip_key_of(row),
             centre=row.centre,
-            phase=state[0],
-            status=state[1],
+            phase=state.phase,
+            status=state.status,
             downloaded=downloaded,
             extracted=_is_past(Phase.UNZIP, state),
             size_bytes=row.size_bytes,
@@ -235,13 +236,13 @@ def recorded_zips(connection: Connection, ids: Sequence[int]) -> list[ZipOutcome
     return found
 
 
-def _up_to_validation(phase: int, status: int) -> tuple[Phase, Status]:
+def _up_to_validation(state: State) -> State:
     """The state up to validation; other reports show the later phases."""
-    return (Phase(phase), Status(status)) if phase <= Phase.XSD else (Phase.XSD, Status.DONE)
+    return state if state.phase <= Phase.XSD else VALID
 
 
-def _is_past(phase: Phase, state: tuple[Phase, Status]) -> bool:
-    return state[0] > phase or state == (phase, Status.DONE)
+def _is_past(phase: Phase, state: State) -> bool:
+    return state.phase > phase or state == (phase, Status.DONE)
 
 
 def _latest_attempts(connection: Connection, ids: Sequence[int]) -> dict[int, Row[Any]]:
@@ -282,7 +283,7 @@ def _documents(connection: Connection, downloads: Sequence[int]) -> dict[int, li
     errors = _errors(connection, invalid)
     documents: dict[int, list[DocumentOutcome]] = defaultdict(list)
     for row in rows:
-        state = _up_to_validation(row.phase_id, row.status_id)
+        state = _up_to_validation(state_of(row))
         documents[row.zip_id].append(
             DocumentOutcome(row.fname, *state, size_bytes=row.size_bytes or 0, errors=tuple(errors[row.id]))
         )

@@ -33,11 +33,10 @@ from dcc.operations.retention.staged_files import (
 )
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
-from dcc.phases import Phase, Status
+from dcc.phases import Phase, State, Status
 from dcc.session.data.corrections import recheck
 from dcc.store.staging import Origin, Staging, remove_leftovers
 from dcc.tracker.queries.zip_stories import zip_story
-from dcc.tracker.states import State
 from tests.support.asking import in_reading
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.databases import only_sqlite

@@ -18,6 +18,7 @@ from dcc.errors import (
     TransferFailedError,
 )
 from dcc.outcomes import AttemptOutcome
+from dcc.phases import State
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.sentences import attempt_sentence
@@ -27,7 +28,7 @@ from dcc.sources.base import SourceProtocol
 from dcc.tracker import progress
 from dcc.tracker.hostings.download_plan import cancel_orphans
 from dcc.tracker.models import FileSourceHasZip, ZipDownload, utc_now
-from dcc.tracker.states import NOT_DOWNLOADED, WRONG_CHECKSUM, State
+from dcc.tracker.states import NOT_DOWNLOADED, WRONG_CHECKSUM
 from tests.support.asking import in_reading, rows_in
 from tests.support.data_installations import key_of
 from tests.support.databases import only_sqlite

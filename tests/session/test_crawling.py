@@ -14,7 +14,7 @@ from dcc.naming import Action
 from dcc.operations.metrics.collector import Collection, exposition
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
-from dcc.phases import Phase, Status
+from dcc.phases import Phase, State, Status
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc.sources.base import ActionListing, ListedFile, SourceAddress, SourceProtocol
@@ -25,7 +25,6 @@ from dcc.tracker.listings.findings import change_message
 from dcc.tracker.models import CrawlFinding, CrawlingSession, FileSourceHasZip, ZipFile, utc_now
 from dcc.tracker.queries.zip_action_lists import find_zips
 from dcc.tracker.register.file_sources import change_source
-from dcc.tracker.states import State
 from tests.support.asking import in_reading, in_writing, row_in, value_in
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation, SessionResult

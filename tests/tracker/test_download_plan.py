@@ -8,7 +8,7 @@ from sqlalchemy import Engine, Row, select, update
 from dcc.databases.transactions import insert_rows, writing
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
-from dcc.phases import Phase, Status
+from dcc.phases import Phase, State, Status
 from dcc.tracker import progress
 from dcc.tracker.hostings.download_plan import (
     PlannedZip,
@@ -32,7 +32,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.progress import StateReport, Subject
 from dcc.tracker.register import centres
-from dcc.tracker.states import DOWNLOADING, EXTRACTING, NOT_DOWNLOADED, VALID, State
+from dcc.tracker.states import DOWNLOADING, EXTRACTING, NOT_DOWNLOADED, VALID
 from tests.support.asking import execute_in, in_reading, in_writing
 from tests.support.databases import (
     SeededZip,

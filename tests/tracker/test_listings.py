@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, Row, select, update
 from dcc.databases.transactions import insert_rows, writing
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
-from dcc.phases import ACTION_IDS, Phase, Status
+from dcc.phases import ACTION_IDS, Phase, State, Status
 from dcc.reports.languages import load_catalogue
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, DeltaStrategy, ListedFile, SourceAddress, SourceProtocol
@@ -43,7 +43,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.register import file_sources
 from dcc.tracker.register.source_addresses import SourceState
-from dcc.tracker.states import REFUSED, WAITING, State
+from dcc.tracker.states import REFUSED, WAITING
 from tests.support.asking import count_in, execute_in, in_reading, in_writing, rows_in
 from tests.support.databases import only_sqlite, seed_centre, seed_source
 from tests.support.sent_statements import sent_statements

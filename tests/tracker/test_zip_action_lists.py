@@ -10,7 +10,7 @@ from dcc.databases.transactions import insert_rows, writing
 from dcc.naming import Action
 from dcc.operations.sessions import open_session
 from dcc.outcomes import HELD, ZipKey
-from dcc.phases import ACTION_IDS, Phase, Status
+from dcc.phases import ACTION_IDS, Phase, State, Status
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.board import collect_board, render_board
 from dcc.reports.submissions.zip_lines import zips_of_centre
@@ -32,7 +32,7 @@ from dcc.tracker.progress import StateReport, Subject
 from dcc.tracker.queries import board, zip_action_lists
 from dcc.tracker.queries.board import Cell
 from dcc.tracker.queries.zip_action_lists import ZipFilter
-from dcc.tracker.states import REFUSED, State
+from dcc.tracker.states import REFUSED
 from tests.support.asking import execute_in, in_reading, in_writing
 from tests.support.databases import (
     SeededZip,

@@ -9,7 +9,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,7 +18,7 @@ from dcc.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, ZipData
 from dcc.errors import BadFileNameError, DccError, UnreachableError
 from dcc.messages import count_of
 from dcc.outcomes import HELD, AttemptOutcome, CrawlOutcome, EndReason, Problem, SourceCrawl, ZipOutcome
-from dcc.phases import Phase, Status
+from dcc.phases import Phase, State, Status
 from dcc.session.listeners import Listeners
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from dcc.outcomes import SourceCrawl, ZipOutcome
     from dcc.session.sessions import Session
 
-_State = tuple[Phase, Status]
 _Entry = dict[str, Any]
 """An object of the JSON output."""
 
@@ -50,8 +48,8 @@ class SessionOutput:
     """
 
     crawls: list[_Entry] = field(default_factory=list)
-    zips: dict[str, _State] = field(default_factory=dict)
-    documents: dict[str, dict[str, _State]] = field(default_factory=lambda: defaultdict(dict))
+    zips: dict[str, State] = field(default_factory=dict)
+    documents: dict[str, dict[str, State]] = field(default_factory=lambda: defaultdict(dict))
     data: Counter[str] = field(default_factory=Counter)
     contexts: Counter[str] = field(default_factory=Counter)
     notes: list[_Entry] = field(default_factory=list)
@@ -77,8 +75,8 @@ class SessionOutput:
     def add_zip(self, outcome: ZipOutcome) -> None:
         """Add the result of one submission."""
         key, phase = str(outcome.key), outcome.phase
-        self.zips[key] = _state(phase, outcome.status)
-        self.documents[key].update((one.file_name, _state(one.phase, one.status)) for one in outcome.documents)
+        self.zips[key] = outcome.state
+        self.documents[key].update((one.file_name, one.state) for one in outcome.documents)
         self.problems += [_problem(reason, key) for reason in outcome.reasons if reason.kind == HELD]
         if outcome.downloaded and outcome.fetched is AttemptOutcome.FINISHED:
             self.received += outcome.size_bytes or 0
@@ -113,10 +111,10 @@ class SessionOutput:
         if not isinstance(outcome, ZipData):
             return
         key = str(outcome.key)
-        self.zips[key] = _state(outcome.phase, outcome.status)
+        self.zips[key] = outcome.state
         documents = self.documents[key]
         for document in outcome.documents:
-            documents[document.file_name] = _state(document.phase, document.status)
+            documents[document.file_name] = document.state
             if outcome.reached is Phase.UPLOAD and not document.repeated and not document.held:
                 self.data.update(document.said)
             if document.waits_for is not None:
@@ -221,13 +219,7 @@ _LATE = (
 _UNRESOLVED = "It had failed before and has not been mended: other documents of it keep it there. See `dcc show {key}`."
 
 
-@cache
-def _state(phase: Phase, status: Status) -> _State:
-    """Equal states share one object."""
-    return phase, status
-
-
-def _counts(states: Mapping[tuple[Phase, Status], int]) -> list[_Entry]:
+def _counts(states: Mapping[State, int]) -> list[_Entry]:
     return [{"phase": phase, "status": status, "count": count} for (phase, status), count in sorted(states.items())]
 
 

@@ -11,10 +11,9 @@ from sqlalchemy import Connection, Row, Select, and_, func, or_, select
 from sqlalchemy.orm import aliased
 
 from dcc.operations.backups.database_files import last_ids
-from dcc.phases import Phase, Status
+from dcc.phases import Phase, State, Status
 from dcc.tracker.database import TRACKER
 from dcc.tracker.models import FileSource, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
-from dcc.tracker.states import State
 from dcc.tracker.submission_rows import KEY, LATEST_OF_SUBMISSION, archive_size, state_of, zip_key_of
 
 MAX_TOLD: Final = 20

@@ -27,7 +27,7 @@ from dcc.operations.consistency.inconsistency import (
     zip_pages,
 )
 from dcc.outcomes import CrawlOutcome, ZipKey
-from dcc.phases import ACTION_IDS, Phase, Status
+from dcc.phases import ACTION_IDS, Phase, State, Status
 from dcc.runtime.checksums import md5_of_open_file
 from dcc.session.leases import Lease
 from dcc.store.staging import Staging
@@ -55,7 +55,6 @@ from dcc.tracker.states import (
     REFUSED,
     REQUESTED,
     WAITING,
-    State,
     advance,
     roll_up,
 )

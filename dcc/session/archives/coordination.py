@@ -35,7 +35,7 @@ from dcc.errors import (
 )
 from dcc.messages import mark, message
 from dcc.outcomes import AttemptOutcome, Problem, ZipOutcome
-from dcc.phases import Phase, Status
+from dcc.phases import Phase, State, Status
 from dcc.runtime.log_context import logging_about, progress_log
 from dcc.session.archives.jobs import ArchivePools, Attempts, Job, SourceQueue
 from dcc.session.archives.recording import Batch, BatchResult
@@ -61,7 +61,7 @@ from dcc.tracker.hostings.source_statistics import TransferStatistics
 from dcc.tracker.hostings.urgent_requests import urgent_keys
 from dcc.tracker.models import ZipDownload, utc_now
 from dcc.tracker.register.source_schedules import paused_sources
-from dcc.tracker.states import DOWNLOADING, EXTRACTED, EXTRACTING, NOT_DOWNLOADED, NOT_EXTRACTED, WRONG_CHECKSUM, State
+from dcc.tracker.states import DOWNLOADING, EXTRACTED, EXTRACTING, NOT_DOWNLOADED, NOT_EXTRACTED, WRONG_CHECKSUM
 from dcc.tracker.stored_archives import replicas_with_copies
 
 log = logging.getLogger(__name__)

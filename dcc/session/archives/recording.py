@@ -15,6 +15,7 @@ from sqlalchemy import Connection, bindparam, select, update
 
 from dcc.databases.transactions import insert_rows
 from dcc.outcomes import AttemptOutcome, Problem
+from dcc.phases import State
 from dcc.session.archives.jobs import ArchiveDocument, Job
 from dcc.session.data.document_log import add_to_log, kind_id
 from dcc.session.fetching.archive_transfer import ReceivedArchive
@@ -28,7 +29,6 @@ from dcc.tracker.listings.findings import ArrivedArchive, note_arrived
 from dcc.tracker.models import Centre, FileSourceHasZip, ZipDownload, ZipFile, ZipLog, utc_now
 from dcc.tracker.problems import problem_columns
 from dcc.tracker.progress import NewDocument, StateReport, Subject
-from dcc.tracker.states import State
 from dcc.tracker.stored_archives import record_stored_archives
 from dcc.tracker.submission_rows import action_states
 

@@ -18,7 +18,7 @@ from dcc.data_outcomes import ContextsBuilt, DataOutcome, ZipData, left_out_mess
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.messages import mark, message
 from dcc.outcomes import LEFT_OUT, Problem, ZipKey
-from dcc.phases import Phase, Status
+from dcc.phases import Phase, State, Status
 from dcc.qc.judging.documents import ContentFindings, judge_together
 from dcc.runtime.log_context import logging_about, progress_log
 from dcc.session.data.corrections import record_missed_withdrawals
@@ -34,7 +34,6 @@ from dcc.store.staging import Staging
 from dcc.tracker.models import AnException, XmlLog
 from dcc.tracker.problems import KIND, entries_that_hold
 from dcc.tracker.session_statuses import TaskStatus
-from dcc.tracker.states import State
 from dcc.vocabulary import Severity
 
 session_log = progress_log(__name__)

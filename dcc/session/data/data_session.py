@@ -20,7 +20,7 @@ from dcc.databases.transactions import run_reading
 from dcc.errors import InternalFaultError, ReferenceDataError, ReferenceUnreachableError, platform_fault
 from dcc.messages import mark
 from dcc.outcomes import Problem, ZipKey
-from dcc.phases import Phase, Status
+from dcc.phases import Phase, State, Status
 from dcc.qc.judging.documents import JudgingBasis
 from dcc.qc.judging.waiver_store import waivers_in_force
 from dcc.qc.reference import snapshots
@@ -38,7 +38,6 @@ from dcc.tracker.hostings.owner_notices import NewNotice, add_notices
 from dcc.tracker.models import utc_now
 from dcc.tracker.progress import StateReport, Subject
 from dcc.tracker.reopened_by import session_name
-from dcc.tracker.states import State
 from dcc.tracker.submission_rows import action_states
 
 log = logging.getLogger(__name__)
@@ -263,7 +262,7 @@ class Recorder:
         documents, submissions = self._record(batch, running)
         for result in batch:
             state = documents.get(result.document.xml_id, result.state or result.document.state)
-            if state != (result.data.phase, result.data.status):
+            if state != result.data.state:
                 result = replace(result, data=replace(result.data, phase=state.phase, status=state.status))
             self._results[result.document.za_id].append(result)
             self._left[result.document.za_id] -= 1

@@ -23,7 +23,7 @@ from dcc.documents.reading import read_document
 from dcc.errors import DocumentError, NotFoundError, QcDatabaseUnreachableError, StagedDocumentLostError
 from dcc.messages import count_of, mark
 from dcc.naming import Action
-from dcc.phases import Phase, Status
+from dcc.phases import Phase, State, Status
 from dcc.qc.judging import rejudging
 from dcc.qc.judging.documents import (
     ContentFindings,
@@ -52,7 +52,7 @@ from dcc.session.sessions import STOPPING
 from dcc.store.staging import staged_path
 from dcc.tracker.decisions import quarantine, record_fault
 from dcc.tracker.session_statuses import TaskStatus
-from dcc.tracker.states import NOT_UPLOADED, UPLOADED, State
+from dcc.tracker.states import NOT_UPLOADED, UPLOADED
 from dcc.vocabulary import DocumentState
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine
 from dcc.data_outcomes import ContextsBuilt, DataOutcome, OverviewsBuilt, ZipData
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.messages import count_of
-from dcc.phases import Phase, Status
+from dcc.phases import Phase, State, Status
 from dcc.qc.contexts.affected_runs import documents_left_out
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
@@ -28,7 +28,7 @@ from dcc.settings import Settings
 from dcc.tracker import progress
 from dcc.tracker.progress import StateReport, Subject
 from dcc.tracker.session_statuses import TaskStatus
-from dcc.tracker.states import AWAITING_QC, NOT_UPLOADED, State
+from dcc.tracker.states import AWAITING_QC, NOT_UPLOADED
 
 SETTLED: Final = State(Phase.QC, Status.DONE)
 

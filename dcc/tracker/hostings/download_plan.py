@@ -11,7 +11,7 @@ from sqlalchemy.orm import aliased
 
 from dcc.databases.list_parameters import rows_with
 from dcc.outcomes import CrawlOutcome, Problem, ZipKey
-from dcc.phases import Phase, Status
+from dcc.phases import Phase, State, Status
 from dcc.sources.crawl_policy import CrawlDue, DueReason
 from dcc.sources.hosting import CopyFault, Hosting, KnownBadCopy
 from dcc.tracker import progress
@@ -43,7 +43,7 @@ from dcc.tracker.models import (
 from dcc.tracker.problems import document_problems
 from dcc.tracker.register.source_addresses import in_use
 from dcc.tracker.reopened_by import CRAWL
-from dcc.tracker.states import DOWNLOADING, NOT_ARRIVED, REQUESTED, VALID, WAITING, State
+from dcc.tracker.states import DOWNLOADING, NOT_ARRIVED, REQUESTED, VALID, WAITING
 from dcc.tracker.submission_rows import (
     KEY,
     LATEST,

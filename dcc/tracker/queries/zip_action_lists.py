@@ -20,7 +20,7 @@ from dcc.errors import ConfigurationError, InternalFaultError, NotFoundError
 from dcc.naming import Action
 from dcc.nearest_names import nearest_sentence
 from dcc.outcomes import HELD, Problem, ZipKey
-from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
+from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, State, Status
 from dcc.tracker.decisions import (
     DecisionKind,
     is_acknowledged,
@@ -47,7 +47,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import FAILING, OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, problem_of
 from dcc.tracker.register.source_addresses import in_use
-from dcc.tracker.states import NOT_ARRIVED, WAITING, State
+from dcc.tracker.states import NOT_ARRIVED, WAITING
 from dcc.tracker.submission_rows import (
     CONTACT,
     DOCUMENTS_COUNT,
