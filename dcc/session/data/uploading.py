@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from datetime import date
 from typing import Final
 
 from sqlalchemy import Engine
@@ -45,7 +44,7 @@ from dcc.session.data.upload_order import MAX_DOCUMENTS, DueDocument, document_t
 from dcc.session.sessions import STOPPING
 from dcc.settings import Settings
 from dcc.tracker import progress
-from dcc.tracker.hostings.older_archives import OlderArchive, waiting_for_older
+from dcc.tracker.hostings.older_archives import OlderArchive, UploadTurn, waiting_for_older
 from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome
 from dcc.tracker.register.centres import load_delegations
 from dcc.tracker.session_statuses import TaskStatus
@@ -373,8 +372,8 @@ class _Upload:
             return result
 
 
-def _turn(document: DueDocument) -> tuple[date, int, int]:
-    return (*document.moment, ACTION_IDS[document.key.action])
+def _turn(document: DueDocument) -> UploadTurn:
+    return UploadTurn(*document.moment, ACTION_IDS[document.key.action])
 
 
 def _download_again(work: DataSession, document: DueDocument, error: StagedDocumentLostError) -> None:

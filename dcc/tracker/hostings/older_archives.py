@@ -37,7 +37,18 @@ REQUESTS_WAITED_FOR: Final = 3
 
 _AT_ONCE: Final = 50
 
-_Moment = tuple[date, int, int]
+
+class UploadTurn(NamedTuple):
+    """The place of an archive, or of a document of it, in the order in which those of a centre are uploaded."""
+
+    created: date
+    inc: int
+    action_id: int
+
+    @classmethod
+    def of_row(cls, row: Any) -> UploadTurn:
+        """The turn of the archive in a row."""
+        return cls(row.created, row.inc, row.todo_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +91,7 @@ class _Open(NamedTuple):
     """An archive that has neither passed validation nor finally failed, has held documents, or is on hold."""
 
     za_id: int
-    moment: _Moment
+    turn: UploadTurn
     archive: OlderArchive
     has_arrived: bool
 
@@ -120,7 +131,7 @@ def _waiting(connection: Connection, rows: Collection[Any], decided: Collection[
             older = [one for one in opened.get(centre_id, ()) if one.waits_for_a_person or not adds]
             oldest = next(_on_the_way(connection, older), None)
             if oldest is not None:
-                found |= {row.id: oldest.archive for row in some if oldest.moment < _moment(row)}
+                found |= {row.id: oldest.archive for row in some if oldest.turn < UploadTurn.of_row(row)}
     return found
 
 
@@ -140,7 +151,7 @@ def _opened(connection: Connection, centre_ids: Collection[int], decided: Collec
         for row in connection.execute(_WITH_HELD.where(of_centres))
         if row.id not in decided
     ]
-    return group_pairs(sorted(opened, key=lambda one: one[1].moment))
+    return group_pairs(sorted(opened, key=lambda one: one[1].turn))
 
 
 def _on_the_way(connection: Connection, candidates: Sequence[_Open]) -> Iterator[_Open]:
@@ -156,11 +167,7 @@ def _on_the_way(connection: Connection, candidates: Sequence[_Open]) -> Iterator
 def _open(row: Any, *, is_here: bool = False, is_held: bool = False) -> _Open:
     has_arrived = row.phase_id > int(Phase.ZIP_NAME) and row.status_id != int(Status.FAILED)
     archive = OlderArchive(row.short_name, zip_key_of(row), is_held, is_on_hold=row.on_hold and not is_held)
-    return _Open(row.id, _moment(row), archive, is_here or has_arrived)
-
-
-def _moment(row: Any) -> _Moment:
-    return row.created, row.inc, row.todo_id
+    return _Open(row.id, UploadTurn.of_row(row), archive, is_here or has_arrived)
 
 
 _COLUMNS: Final = (
