@@ -173,7 +173,7 @@ def _count(connection: Connection, condition: ColumnElement[bool]) -> int:
 
 def record_fault(connection: Connection, xml_id: int, fault: InternalFaultError) -> None:
     """Record a fault of the platform with a document, for its download, so that it counts for `quarantine`."""
-    download = connection.scalar(select(XmlFile.zip_id).where(XmlFile.id == xml_id))
+    download = connection.scalar(select(XmlFile.download_id).where(XmlFile.id == xml_id))
     if download is not None:
         problem = Problem.of(fault)
         kind = exception_id(connection, problem.kind, fault.summary())

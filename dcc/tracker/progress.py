@@ -98,7 +98,7 @@ class NewDocument:
     with its MD5.
     """
 
-    zip_download_id: int
+    download_id: int
     file_name: str
     centre_id: int | None
     created: date | None
@@ -146,14 +146,14 @@ def add_documents(connection: Connection, rows: Sequence[NewDocument]) -> list[i
     """Add the documents of downloads, and promote; returns their ids, in order."""
     if not rows:
         return []
-    parents = actions_of(connection, {row.zip_download_id for row in rows})
+    parents = actions_of(connection, {row.download_id for row in rows})
     actions = _lock_actions(connection, parents.values())
     ids = insert_rows(
         connection,
         XmlFile,
         [
             {
-                "zip_id": row.zip_download_id,
+                "zip_id": row.download_id,
                 "fname": row.file_name,
                 "content_md5": row.md5,
                 "centre_id": row.centre_id,
@@ -331,9 +331,9 @@ _UNFINISHED_DOWNLOADS = (
     )
 )
 _CHILDREN = (
-    select(XmlFile.zip_id, XmlFile.phase_id, XmlFile.status_id)
-    .where(XmlFile.zip_id.in_(IDS))
-    .group_by(XmlFile.zip_id, XmlFile.phase_id, XmlFile.status_id)
+    select(XmlFile.download_id, XmlFile.phase_id, XmlFile.status_id)
+    .where(XmlFile.download_id.in_(IDS))
+    .group_by(XmlFile.download_id, XmlFile.phase_id, XmlFile.status_id)
 )
 _READ = {
     model: select(model.id, model.phase_id, model.status_id).where(model.id.in_(IDS)).order_by(model.id)

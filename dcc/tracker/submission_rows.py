@@ -43,7 +43,7 @@ _ACTIONS_OF = select(ZipDownload.id, FileSourceHasZip.za_id).join(FileSourceHasZ
 _ACTION_STATES = select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id).where(ZipAction.id.in_(IDS))
 _PARENTS_OF = (
     select(XmlFile.id, ZipDownload.id, FileSourceHasZip.za_id)
-    .join(ZipDownload, ZipDownload.id == XmlFile.zip_id)
+    .join(ZipDownload, ZipDownload.id == XmlFile.download_id)
     .join(FileSourceHasZip)
     .where(XmlFile.id.in_(IDS))
 )

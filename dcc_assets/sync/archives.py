@@ -275,8 +275,15 @@ def _latest_attempts(connection: Connection, ids: Sequence[int]) -> dict[int, Ro
 
 def _documents(connection: Connection, downloads: Sequence[int]) -> dict[int, list[DocumentOutcome]]:
     rows = connection.execute(
-        select(XmlFile.id, XmlFile.zip_id, XmlFile.fname, XmlFile.phase_id, XmlFile.status_id, XmlFile.size_bytes)
-        .where(XmlFile.zip_id.in_(downloads))
+        select(
+            XmlFile.id,
+            XmlFile.download_id.label("download_id"),
+            XmlFile.fname,
+            XmlFile.phase_id,
+            XmlFile.status_id,
+            XmlFile.size_bytes,
+        )
+        .where(XmlFile.download_id.in_(downloads))
         .order_by(XmlFile.id)
     ).all()
     invalid = [row.id for row in rows if row.status_id == int(Status.FAILED) and row.phase_id <= int(Phase.XSD)]
@@ -284,7 +291,7 @@ def _documents(connection: Connection, downloads: Sequence[int]) -> dict[int, li
     documents: dict[int, list[DocumentOutcome]] = defaultdict(list)
     for row in rows:
         state = _up_to_validation(state_of(row))
-        documents[row.zip_id].append(
+        documents[row.download_id].append(
             DocumentOutcome(row.fname, *state, size_bytes=row.size_bytes or 0, errors=tuple(errors[row.id]))
         )
     return documents
@@ -311,9 +318,9 @@ def _reasons(connection: Connection, ids: Sequence[int], downloads: Sequence[int
     about_downloads = (
         select(FileSourceHasZip.za_id, *OF_DOWNLOAD)
         .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
-        .join(ZipLog, ZipLog.zip_id == ZipDownload.id)
+        .join(ZipLog, ZipLog.download_id == ZipDownload.id)
         .join(AnException, AnException.id == ZipLog.exception_id)
-        .where(ZipLog.zip_id.in_(downloads))
+        .where(ZipLog.download_id.in_(downloads))
         .order_by(ZipLog.id)
     )
     reasons: dict[int, list[Problem]] = defaultdict(list)

@@ -141,7 +141,9 @@ class Centre(Lived):
         opened = select(FileSourceHasZip.id).join(ZipAction).where(ZipAction.phase_id > int(Phase.ZIP_NAME))
         latest = latest.where(ZipDownload.zf_id.in_(opened))
         with self.tracker.connect() as connection:
-            rows = connection.execute(DOCUMENTS.where(XmlFile.zip_id.in_(latest), XmlFile.fname.endswith(".xml"))).all()
+            rows = connection.execute(
+                DOCUMENTS.where(XmlFile.download_id.in_(latest), XmlFile.fname.endswith(".xml"))
+            ).all()
             held_back = select(ZipFile.file_name).join(ZipAction).where(is_on_hold())
             on_hold = frozenset(connection.scalars(held_back))
             acknowledged = frozenset(key.file_name for key in acknowledged_keys(connection))

@@ -157,7 +157,7 @@ def document_pages(connection: Connection, phase: Phase) -> Iterator[list[Row[An
     through = (XmlFile.phase_id == int(phase)) & (XmlFile.status_id >= int(Status.DONE))
     query = (
         select(XmlFile.id, XmlFile.fname, XmlFile.content_md5, XmlFile.phase_id, XmlFile.status_id, *KEY)
-        .join(_DOWNLOAD, _DOWNLOAD.id == XmlFile.zip_id)
+        .join(_DOWNLOAD, _DOWNLOAD.id == XmlFile.download_id)
         .join(FileSourceHasZip, FileSourceHasZip.id == _DOWNLOAD.zf_id)
         .join(ZipAction)
         .join(ZipFile)

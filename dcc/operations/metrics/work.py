@@ -163,7 +163,7 @@ def work_families(connection: Connection) -> Iterator[Metric]:
     documents = (
         select(Centre.short_name, XmlFile.phase_id, XmlFile.status_id, func.count())
         .select_from(XmlFile)
-        .join(latest, latest.c.download_id == XmlFile.zip_id)
+        .join(latest, latest.c.download_id == XmlFile.download_id)
         .outerjoin(Centre, Centre.id == XmlFile.centre_id)
         .group_by(Centre.short_name, XmlFile.phase_id, XmlFile.status_id)
     )

@@ -188,7 +188,7 @@ _HOSTED: Final = (
 
 def _has_document(condition: ColumnElement[bool]) -> ColumnElement[bool]:
     """Whether a document of a submission's latest download fulfils a condition."""
-    return exists().where(XmlFile.zip_id == LATEST_OF_SUBMISSION, condition)
+    return exists().where(XmlFile.download_id == LATEST_OF_SUBMISSION, condition)
 
 
 _UNVALIDATED: Final = and_(XmlFile.phase_id <= int(Phase.XSD), XmlFile.status_id.in_(map(int, _UNFINISHED)))

@@ -431,7 +431,9 @@ def list_documents(
     connection: Connection, qc: Connection | None, key: ZipKey, download: DownloadStory, *, limit: int
 ) -> tuple[DocumentReport, ...]:
     """The first `limit` documents of a download: those that failed, those held, then the others."""
-    of_download = entries_that_hold().join(XmlFile, XmlFile.id == XmlLog.xml_id).where(XmlFile.zip_id == download.id)
+    of_download = (
+        entries_that_hold().join(XmlFile, XmlFile.id == XmlLog.xml_id).where(XmlFile.download_id == download.id)
+    )
     held = XmlFile.id.in_(of_download.where(AnException.short_name == HELD))
     rank = case((XmlFile.status_id == int(Status.FAILED), 0), (held, 1), else_=2)
     query = (
@@ -445,7 +447,7 @@ def list_documents(
             DocumentPlace.place,
         )
         .outerjoin(DocumentPlace, DocumentPlace.xml_id == XmlFile.id)
-        .where(XmlFile.zip_id == download.id)
+        .where(XmlFile.download_id == download.id)
         .order_by(rank, XmlFile.phase_id, XmlFile.id)
         .limit(limit)
     )

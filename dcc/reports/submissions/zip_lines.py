@@ -126,7 +126,7 @@ def _document_states(connection: Connection, za_ids: Any) -> Mapping[int, list[S
     latest = newest_downloads(za_ids)
     query = (
         select(latest.c.za_id, XmlFile.phase_id, XmlFile.status_id, func.count())
-        .join(latest, latest.c.download_id == XmlFile.zip_id)
+        .join(latest, latest.c.download_id == XmlFile.download_id)
         .group_by(latest.c.za_id, XmlFile.phase_id, XmlFile.status_id)
         .order_by(XmlFile.phase_id, XmlFile.status_id)
     )
@@ -143,7 +143,7 @@ def _actors(connection: Connection, za_ids: Any) -> Mapping[int, tuple[Actor, ..
     of_archives = (
         select(latest.c.za_id, AnException.short_name, ZipLog.code)
         .join(ZipDownload, ZipDownload.id == latest.c.download_id)
-        .join(ZipLog, ZipLog.zip_id == ZipDownload.id)
+        .join(ZipLog, ZipLog.download_id == ZipDownload.id)
         .join(AnException, AnException.id == ZipLog.exception_id)
         .where(is_at(ZipDownload, State(Phase.DOWNLOAD, Status.FAILED)))
     )

@@ -179,7 +179,7 @@ class Batch:
 def _new_document(job: Job, document: ArchiveDocument, centres: Mapping[str, int]) -> NewDocument:
     name = document.name
     return NewDocument(
-        zip_download_id=job.download_id or 0,
+        download_id=job.download_id or 0,
         file_name=document.file_name,
         centre_id=centres.get(name.centre) if name else None,
         created=name.created if name else None,

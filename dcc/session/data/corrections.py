@@ -59,7 +59,7 @@ from dcc.vocabulary import DocumentState, Severity
 _LONGEST_REASON: Final = 255
 _LOADED_OF: Final = (
     select(XmlFile.id)
-    .join(ZipDownload, ZipDownload.id == XmlFile.zip_id)
+    .join(ZipDownload, ZipDownload.id == XmlFile.download_id)
     .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
     .where(FileSourceHasZip.za_id.in_(IDS), LOADED)
 )

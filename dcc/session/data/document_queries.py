@@ -145,7 +145,7 @@ def _current(*columns: Any) -> Select[*tuple[Any, ...]]:
     return (
         select(*columns)
         .select_from(XmlFile)
-        .join(ZipDownload, ZipDownload.id == XmlFile.zip_id)
+        .join(ZipDownload, ZipDownload.id == XmlFile.download_id)
         .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
         .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)

@@ -64,8 +64,8 @@ def withdrawn_zips(connection: Connection, za_ids: Collection[int]) -> set[int]:
         .where(AnException.short_name == LEFT_OUT[Phase.UPLOAD])
     )
     withdrawn = is_at(XmlFile, WITHDRAWN), ~exists(left_out)
-    query = select(XmlFile.zip_id).where(*withdrawn).distinct()
-    return {archives[row.zip_id] for row in rows_with(connection, query, XmlFile.zip_id, archives)}
+    query = select(XmlFile.download_id.label("download_id")).where(*withdrawn).distinct()
+    return {archives[row.download_id] for row in rows_with(connection, query, XmlFile.download_id, archives)}
 
 
 _HOSTING_OF = select(ZipDownload.id, ZipDownload.zf_id).where(ZipDownload.id.in_(IDS))

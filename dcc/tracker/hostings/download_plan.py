@@ -261,12 +261,14 @@ def _interrupted_query() -> Select[*tuple[Any, ...]]:
         )
         .group_by(FileSourceHasZip.za_id)
     )
-    is_unchecked = exists().where(XmlFile.zip_id == ZipDownload.id, unchecked)
+    is_unchecked = exists().where(XmlFile.download_id == ZipDownload.id, unchecked)
     return select_staged().where(ZipDownload.id.in_(latest), or_(~failed, is_unchecked)).order_by(ZipDownload.id)
 
 
 def _documents(connection: Connection, download_id: int) -> dict[str, KnownDocument]:
-    query = select(XmlFile.fname, XmlFile.id, XmlFile.phase_id, XmlFile.status_id).where(XmlFile.zip_id == download_id)
+    query = select(XmlFile.fname, XmlFile.id, XmlFile.phase_id, XmlFile.status_id).where(
+        XmlFile.download_id == download_id
+    )
     problems = document_problems(connection, [download_id])
     return {
         row.fname: KnownDocument(row.id, state_of(row), tuple(problems.get(row.id, ())))

@@ -205,7 +205,9 @@ _LATEST_WAITING: Final = newest_downloads(_WITH_WAITING)
 _HAS_WAITING: Final = and_(
     DOCUMENTS_COUNT,
     ZipAction.id.in_(
-        select(_LATEST_WAITING.c.za_id).join(XmlFile, XmlFile.zip_id == _LATEST_WAITING.c.download_id).where(_WAITS)
+        select(_LATEST_WAITING.c.za_id)
+        .join(XmlFile, XmlFile.download_id == _LATEST_WAITING.c.download_id)
+        .where(_WAITS)
     ),
 )
 """Whether documents of the latest download wait for the upload."""
@@ -218,7 +220,7 @@ _OPEN: Final = _OF_CENTRES.where(_UNFINISHED)
 _LATEST_ON_HOLD: Final = newest_downloads(archives_on_hold())
 _TO_BE_UPLOADED: Final = ZipAction.id.in_(
     select(_LATEST_ON_HOLD.c.za_id)
-    .join(XmlFile, XmlFile.zip_id == _LATEST_ON_HOLD.c.download_id)
+    .join(XmlFile, XmlFile.download_id == _LATEST_ON_HOLD.c.download_id)
     .where(or_(is_at(XmlFile, VALID), _WAITS))
 )
 """Whether documents of an archive on hold, of which others may have failed, are uploaded once it is released."""

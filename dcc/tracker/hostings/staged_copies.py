@@ -37,7 +37,7 @@ _STAGED: Final = (
         ZipDownload.phase_id >= int(Phase.UNZIP),
         archive_md5().is_not(None),
         ~exists()
-        .where(ZipLog.zip_id == ZipDownload.id)
+        .where(ZipLog.download_id == ZipDownload.id)
         .where(AnException.id == ZipLog.exception_id, AnException.short_name == CorruptArchiveError.short_name()),
     )
 )

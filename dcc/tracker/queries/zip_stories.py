@@ -270,7 +270,7 @@ def _downloads(connection: Connection, za_id: int, with_documents: bool) -> tupl
     query = _with_source(attempted).where(FileSourceHasZip.za_id == za_id).order_by(ZipDownload.id)
     rows = connection.execute(query).all()
     ids = [row.id for row in rows]
-    reasons = _reasons(connection, OF_DOWNLOAD, ZipLog, ZipLog.zip_id, ids)
+    reasons = _reasons(connection, OF_DOWNLOAD, ZipLog, ZipLog.download_id, ids)
     documents = _documents(connection, ids if with_documents else [])
     return tuple(
         object_of(
@@ -290,19 +290,19 @@ def _downloads(connection: Connection, za_id: int, with_documents: bool) -> tupl
 
 
 def _documents(connection: Connection, download_ids: Sequence[int]) -> Mapping[int, list[DocumentStory]]:
-    of_downloads = XmlFile.zip_id.in_(download_ids)
+    of_downloads = XmlFile.download_id.in_(download_ids)
     errors = document_problems(connection, download_ids)
     xml_ids = select(XmlFile.id).where(of_downloads)
     reopenings = _reopenings(connection, DocumentReopening, DocumentReopening.xml_id, xml_ids)
     query = (
-        select(XmlFile.__table__, DocumentPlace.place, DocumentPlace.archives)
+        select(XmlFile.__table__, XmlFile.download_id.label("download_id"), DocumentPlace.place, DocumentPlace.archives)
         .outerjoin(DocumentPlace)
         .where(of_downloads)
         .order_by(XmlFile.id)
     )
     return group_pairs(
         (
-            row.zip_id,
+            row.download_id,
             object_of(
                 DocumentStory,
                 row,
