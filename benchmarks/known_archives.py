@@ -169,7 +169,7 @@ class _Copies:
             (self._hosting,) = _rows(connection, hosting)
             download = select(ZipDownload).where(ZipDownload.zf_id == self._hosting["id"])
             (self._download,) = _rows(connection, download)
-            self._documents = _rows(connection, select(XmlFile).where(XmlFile.zip_id == self._download["id"]))
+            self._documents = _rows(connection, select(XmlFile).where(XmlFile.download_id == self._download["id"]))
             self._logs = [
                 _rows(connection, select(XmlLog).where(XmlLog.xml_id == document["id"])) for document in self._documents
             ]

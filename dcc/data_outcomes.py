@@ -10,7 +10,7 @@ from dcc.declarations import VALUE, message_of, rule_of
 from dcc.messages import Details, Message, mark, message
 from dcc.naming import DocumentKind
 from dcc.outcomes import ZipKey
-from dcc.phases import Phase, Status
+from dcc.phases import STATES, Phase, State, Status
 from dcc.vocabulary import ContextState, Severity
 
 
@@ -81,6 +81,11 @@ class DocumentData:
     waits_for: ZipKey | None = None
     left_out: tuple[Phase, ...] = ()
 
+    @property
+    def state(self) -> State:
+        """The document's state."""
+        return STATES[self.phase, self.status]
+
 
 @dataclass(frozen=True, slots=True)
 class ZipData:
@@ -98,6 +103,11 @@ class ZipData:
     documents: tuple[DocumentData, ...]
     seconds: float
     finished: datetime
+
+    @property
+    def state(self) -> State:
+        """The submission's state."""
+        return STATES[self.phase, self.status]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 from dcc import errors
 from dcc.messages import Message, mark, message
 from dcc.naming import Action
-from dcc.phases import Phase, Status
+from dcc.phases import STATES, Phase, State, Status
 from dcc.vocabulary import Severity
 
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]|\.\.\.")
@@ -192,6 +192,11 @@ class DocumentOutcome:
     size_bytes: int
     errors: tuple[Problem, ...] = ()
 
+    @property
+    def state(self) -> State:
+        """The document's state."""
+        return STATES[self.phase, self.status]
+
 
 @dataclass(frozen=True, slots=True)
 class ZipOutcome:
@@ -225,6 +230,11 @@ class ZipOutcome:
     kept: bool = False
     fetched: AttemptOutcome | None = None
     decisions: tuple[str, ...] = ()
+
+    @property
+    def state(self) -> State:
+        """The submission's state."""
+        return STATES[self.phase, self.status]
 
     @property
     def succeeded(self) -> bool:

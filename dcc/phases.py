@@ -1,9 +1,9 @@
-"""Phases, statuses and actions, with the ids of their rows in the tracker (`dcc.tracker.database`)."""
+"""Phases, statuses, states and actions, with the ids of their rows in the tracker (`dcc.tracker.database`)."""
 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from dcc.naming import Action
 
@@ -42,6 +42,24 @@ class Status(_Row):
     CANCELLED = 4
     FAILED = 5
 
+
+class State(NamedTuple):
+    """How far something has come: a phase and a status."""
+
+    phase: Phase
+    status: Status
+
+    def __str__(self) -> str:
+        return f"({self.phase.short_name}, {self.status.short_name})"
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended in a failure."""
+        return self.status == Status.FAILED
+
+
+STATES: Final = {(int(phase), int(status)): State(phase, status) for phase in Phase for status in Status}
+"""All states, each as one object, by the ids of their phase and status."""
 
 ACTION_IDS: Final = {Action.ADD: 1, Action.EDIT: 2, Action.DELETE: 3}
 """Ids of the `processing_type` rows, in the order in which archives of one date and increment are applied."""

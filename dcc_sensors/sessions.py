@@ -25,8 +25,8 @@ from dcc.session.leases import Lease, read_leases
 from dcc.settings import Settings, load_settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.tracker.database import open_tracker
-from dcc.tracker.hostings.download_plan import count_not_arrived
 from dcc.tracker.hostings.older_archives import waiting_for_older
+from dcc.tracker.hostings.retry_policy import count_not_arrived
 from dcc.tracker.models import CrawlingSession, SessionTask, SourceCrawlRow
 from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
 from dcc.tracker.register.source_addresses import load_addresses

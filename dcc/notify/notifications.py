@@ -28,7 +28,7 @@ from dcc.session.sessions import Session
 from dcc.settings import Settings
 
 _MAX_SESSIONS = 20
-_MAX_RETRIES = 10
+_SESSIONS_SENT_AGAIN = 10
 
 log = logging.getLogger(__name__)
 
@@ -258,7 +258,7 @@ def _due_sessions(round_: Round, session_id: int | None) -> list[int]:
     with round_.tracker.connect() as connection:
         # Sessions before the first notification are history; nobody waits for them.
         ended = outages.sessions_after(connection, last, _MAX_SESSIONS if last else 1)
-    again = round_.ledger.sessions_due()[:_MAX_RETRIES]
+    again = round_.ledger.sessions_due()[:_SESSIONS_SENT_AGAIN]
     wanted = {*ended, *again, *([] if session_id is None else [session_id])}
     return sorted(wanted)
 

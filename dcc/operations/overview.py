@@ -18,7 +18,7 @@ from dcc.tracker.crawls import CrawlEntry, SessionEntry
 from dcc.tracker.decisions import DecisionKind, count_decided, count_refused_and_gone
 from dcc.tracker.expected_work import ExpectedWork, all_of, expected_work
 from dcc.tracker.hostings import foreign_archives, missing_archives
-from dcc.tracker.hostings.foreign_archives import HeldArchive
+from dcc.tracker.hostings.foreign_archives import UnfetchedArchive
 from dcc.tracker.models import utc_now
 from dcc.tracker.queries.zip_action_lists import StateCount, count_documents, count_zip_actions, held_documents
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
@@ -157,7 +157,7 @@ class Overview:
     expected: ExpectedWork
     sessions: SessionsOverview
     held_documents: Sequence[tuple[ZipKey, str, str]]
-    held_archives: Sequence[HeldArchive]
+    unfetched_archives: Sequence[UnfetchedArchive]
     stored: StoreOverview
     on_hold: int
     quarantined: int
@@ -178,7 +178,7 @@ def load_overview(connection: Connection, settings: Settings) -> Overview:
         expected=all_of(expected.values()),
         sessions=_load_sessions(connection),
         held_documents=held_documents(connection),
-        held_archives=[held for held in foreign_archives.held_archives(connection) if held.declined is None],
+        unfetched_archives=[one for one in foreign_archives.unfetched_archives(connection) if one.declined is None],
         stored=store_overview(connection, settings),
         on_hold=decided[DecisionKind.HOLD],
         quarantined=decided[DecisionKind.QUARANTINE],
@@ -202,7 +202,7 @@ def _load_sources(
 
 
 def _load_sessions(connection: Connection) -> SessionsOverview:
-    active = [entry for entry in crawls.list_held_sessions(connection) if entry.outcome == "active"]
+    active = [entry for entry in crawls.list_open_sessions(connection) if entry.outcome == "active"]
     latest = crawls.list_sessions(connection, limit=len(active) + 1)
     last = next((entry for entry in latest if entry.outcome != "active"), None)
     shown = active if last is None else [*active, last]

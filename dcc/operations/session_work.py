@@ -129,7 +129,7 @@ class SessionWork:
     def _is_due(self, connection: Connection, archives: bool) -> bool:
         """Whether documents wait for steps that sessions do; with `archives`, also submissions and failed downloads."""
         from dcc.session.data.document_queries import count_waiting
-        from dcc.tracker.hostings.download_plan import count_not_arrived
+        from dcc.tracker.hostings.retry_policy import count_not_arrived
         from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
 
         centres = self.session.centres

@@ -58,7 +58,7 @@ _TOGETHER: Final = 250
 
 
 @dataclass(frozen=True)
-class Proposal:
+class ReplayProposal:
     """What to judge by instead: a folder of schemas, sources of reference data by set, a module with rules."""
 
     xsd: Path | None = None
@@ -77,7 +77,7 @@ def replay(
     tracker: Engine,
     qc: Engine,
     settings: Settings,
-    proposal: Proposal,
+    proposal: ReplayProposal,
     *,
     centres: Sequence[str] = (),
     since: date | None = None,
@@ -111,7 +111,7 @@ def replay(
     return work.result(proposal)
 
 
-def _proposed(settings: Settings, proposal: Proposal) -> Settings:
+def _proposed(settings: Settings, proposal: ReplayProposal) -> Settings:
     changes: dict[str, Any] = {} if proposal.xsd is None else {"xsd_dir": proposal.xsd}
     for name, source in proposal.reference.items():
         if name not in SETS:
@@ -123,7 +123,7 @@ def _proposed(settings: Settings, proposal: Proposal) -> Settings:
     return settings.model_copy(update=changes)
 
 
-def _replayer(tracker: Engine, qc: Engine, settings: Settings, proposal: Proposal, root: Path) -> Replayer:
+def _replayer(tracker: Engine, qc: Engine, settings: Settings, proposal: ReplayProposal, root: Path) -> Replayer:
     known = run_reading(tracker, centres_known)
     delegations = run_reading(tracker, load_delegations)
     today = datetime.now(UTC).date()
@@ -232,7 +232,7 @@ class _Work:
         for future in found:
             self._verdicts |= {keys[xml_id]: verdict for xml_id, verdict in future.result().items()}
 
-    def result(self, proposal: Proposal) -> Replay:
+    def result(self, proposal: ReplayProposal) -> Replay:
         after: dict[ZipKey, dict[str, ReplayVerdict]] = defaultdict(dict)
         for key, verdict in self._verdicts.items():
             after[key.archive][key.file_name] = verdict

@@ -16,7 +16,7 @@ from sqlalchemy.orm import aliased
 from dcc.databases.list_parameters import IDS, rows_about
 from dcc.errors import StoredObjectLostError
 from dcc.outcomes import Problem, ZipKey
-from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.phases import ACTIONS_BY_ID, STATES, Phase, State, Status
 from dcc.qc.models import BLOCK, DOCUMENT
 from dcc.replay.verdicts import NOT_OPENED, ReplayFact, ReplayVerdict, outcome_of
 from dcc.settings import Settings
@@ -24,7 +24,6 @@ from dcc.store.archive_store import ArchiveStore
 from dcc.store.staging import Staging
 from dcc.tracker.models import Centre, FileSourceHasZip, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.problems import OF_DOCUMENT, entries_that_hold, problem_of
-from dcc.tracker.states import STATES, State
 from dcc.tracker.submission_rows import group_pairs, has_archive_bytes
 
 log = logging.getLogger(__name__)
@@ -54,15 +53,15 @@ _DOWNLOADS: Final = (
     .where(has_archive_bytes())
     .order_by(ZipDownload.id)
 )
-_DOCUMENTS: Final = select(XmlFile.zip_id, XmlFile.id, XmlFile.fname, XmlFile.phase_id, XmlFile.status_id).where(
-    XmlFile.zip_id.in_(IDS)
+_DOCUMENTS: Final = select(XmlFile.download_id, XmlFile.id, XmlFile.fname, XmlFile.phase_id, XmlFile.status_id).where(
+    XmlFile.download_id.in_(IDS)
 )
 _LOG: Final = entries_that_hold(*OF_DOCUMENT).where(XmlLog.xml_id.in_(IDS)).order_by(XmlLog.id)
 _NAMED_CENTRES: Final = (
     select(Centre.short_name, _OwnCentre.short_name)
     .distinct()
     .select_from(XmlFile)
-    .join(ZipDownload, ZipDownload.id == XmlFile.zip_id)
+    .join(ZipDownload, ZipDownload.id == XmlFile.download_id)
     .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
     .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
     .join(ZipFile, ZipFile.id == ZipAction.zip_id)
@@ -186,10 +185,10 @@ class _Groups(NamedTuple):
 def _add_documents(tracker: Connection, archives: Iterable[StoredArchive]) -> None:
     by_download = {archive.download_id: archive for archive in archives}
     of_selected: dict[int, RecordedDocument] = {}
-    for zip_id, xml_id, name, phase, status in rows_about(tracker, _DOCUMENTS, by_download):
+    for download_id, xml_id, name, phase, status in rows_about(tracker, _DOCUMENTS, by_download):
         recorded = RecordedDocument(STATES[phase, status], [])
-        by_download[zip_id].documents[name] = recorded
-        if by_download[zip_id].is_selected:
+        by_download[download_id].documents[name] = recorded
+        if by_download[download_id].is_selected:
             of_selected[xml_id] = recorded
     for row in rows_about(tracker, _LOG, of_selected):
         of_selected[row.xml_id].problems.append(problem_of(row))

@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 from dcc.declarations import declaration_of
 from dcc.messages import Message
 from dcc.outcomes import Problem, ZipKey
-from dcc.phases import Phase, Status
-from dcc.tracker.states import State
+from dcc.phases import Phase, State, Status
 from dcc.vocabulary import Severity
 
 ACCEPTED: Final = "accepted"

@@ -25,17 +25,15 @@ from dcc.phases import Phase, Status
 from dcc.runtime.processes import Process
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
-from dcc.tracker.crawls import SESSION_CANCELLED, SUCCESS, TASK_CANCELLED, TASK_LACKED_ROOM
 from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, ZipDownload, utc_now
 from dcc.tracker.session_statistics import record_statistics
+from dcc.tracker.session_statuses import SessionStatus, TaskStatus
 
-UNFINISHED: Final = -1
 FIRST_LOCK: Final = 1
 """The row of sessions of all centres."""
 
 COMMENT_LENGTH: Final = 256
 """The characters of what a task says."""
-_TASK_FAILED: Final = 1
 _LOCK: Final = SessionLock.__table__
 _LOCKS: Final = select(_LOCK, func.current_timestamp().label("now")).order_by(_LOCK.c.id)
 
@@ -210,7 +208,7 @@ def _hold(connection: Connection, lock_id: int, session_id: int, holder: str) ->
 def start_columns() -> dict[str, object]:
     """The columns of a session or task that begins."""
     now = utc_now()
-    return {"start_time": now, "status": UNFINISHED, "created": now}
+    return {"start_time": now, "status": int(TaskStatus.UNFINISHED), "created": now}
 
 
 def finish_session(connection: Connection, session_id: int, broke_off: EndReason | None, why: str = "") -> EndReason:
@@ -229,19 +227,20 @@ def finish_session(connection: Connection, session_id: int, broke_off: EndReason
         .where(of_session, SessionTask.finish_time.is_(None))
         .values(
             finish_time=now,
-            status=TASK_CANCELLED if is_cancelled else _TASK_FAILED,
+            status=int(TaskStatus.CANCELLED if is_cancelled else TaskStatus.FAILED),
             comment=func.substr(SessionTask.comment + (f": {why}" if why else ""), 1, COMMENT_LENGTH),
         )
     )
     failed, worst = connection.execute(
         select(func.min(SessionTask.phase_id), func.max(SessionTask.status)).where(
-            of_session, SessionTask.status != SUCCESS
+            of_session, SessionTask.status != int(TaskStatus.SUCCEEDED)
         )
     ).one()
-    status = SESSION_CANCELLED if is_cancelled else failed or (int(Phase.DOWNLOAD) if broke_off else SUCCESS)
+    reached = failed or (Phase.DOWNLOAD if broke_off else SessionStatus.SUCCEEDED)
+    status = int(SessionStatus.CANCELLED if is_cancelled else reached)
     reason = broke_off
     if reason is None:
-        by_tasks = EndReason.DISK if worst == TASK_LACKED_ROOM else EndReason.FAULTS
+        by_tasks = EndReason.DISK if worst == TaskStatus.LACKED_ROOM else EndReason.FAULTS
         reason = EndReason.FINISHED if failed is None else by_tasks
     connection.execute(
         update(CrawlingSession)
@@ -254,12 +253,12 @@ def finish_session(connection: Connection, session_id: int, broke_off: EndReason
 
 def _leases(connection: Connection, settings: Settings, locks: Sequence[Row[Any]]) -> dict[int, Lease]:
     """The leases of rows of `session_lock`, by the ids of these; rows without one are left out."""
-    held = [lock for lock in locks if lock.session_id is not None]
+    taken = [lock for lock in locks if lock.session_id is not None]
     session = CrawlingSession
     query = select(session.id, session.centre_group, session.centres)
-    rows = connection.execute(query.where(session.id.in_([lock.session_id for lock in held]))) if held else ()
+    rows = connection.execute(query.where(session.id.in_([lock.session_id for lock in taken]))) if taken else ()
     groups = {number: CentreGroup.of_texts(name, centres) for number, name, centres in rows}
-    return {lock.id: _lease(lock, groups.get(lock.session_id), settings) for lock in held}
+    return {lock.id: _lease(lock, groups.get(lock.session_id), settings) for lock in taken}
 
 
 def _lease(lock: Row[Any], group: CentreGroup | None, settings: Settings) -> Lease:

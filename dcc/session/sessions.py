@@ -6,51 +6,65 @@ one of its centres, which finishes it.
 """
 
 from __future__ import annotations
-
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextlib import nullcontext
+from dataclasses import dataclass
+from dataclasses import field
+from datetime import datetime
+from datetime import timedelta
+from dcc.databases.transactions import end_interrupted_transactions
+from dcc.databases.transactions import insert_rows
+from dcc.databases.transactions import run_reading
+from dcc.databases.transactions import run_writing
+from dcc.databases.transactions import writing
+from dcc.errors import DatabaseUnreachableError
+from dcc.errors import DccError
+from dcc.errors import DiskFullError
+from dcc.errors import ReferenceDataError
+from dcc.errors import SessionLostError
+from dcc.errors import SessionTimeLimitError
+from dcc.errors import fault_of
+from dcc.outcomes import EndReason
+from dcc.phases import Phase
+from dcc.runtime.disk_space import lacks_room
+from dcc.runtime.heartbeat import RENEWALS
+from dcc.runtime.heartbeat import renewing
+from dcc.runtime.log_context import logging_about
+from dcc.runtime.log_context import progress_log
+from dcc.runtime.logging_setup import RAISED
+from dcc.session.connection_slots import ConnectionSlots
+from dcc.session.connection_slots import slots_for
+from dcc.session.leases import AcquiredSession
+from dcc.session.leases import COMMENT_LENGTH
+from dcc.session.leases import Lease
+from dcc.session.leases import acquire_lease
+from dcc.session.leases import await_turn
+from dcc.session.leases import finish_session
+from dcc.session.leases import named_group
+from dcc.session.leases import start_columns
+from dcc.session.session_request import SessionRequest
+from dcc.settings import Settings
+from dcc.settings.centre_groups import CentreGroup
+from dcc.tracker.models import SessionLock
+from dcc.tracker.models import SessionTask
+from dcc.tracker.models import utc_now
+from dcc.tracker.session_statuses import TaskStatus
+from sqlalchemy import Connection
+from sqlalchemy import Engine
+from sqlalchemy import bindparam
+from sqlalchemy import func
+from sqlalchemy import select
+from sqlalchemy import update
+from typing import Final
+from typing import Protocol
+from typing import TypeVar
 import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Final, Protocol, TypeVar
-
-from sqlalchemy import Connection, Engine, bindparam, func, select, update
-
-from dcc.databases.transactions import end_interrupted_transactions, insert_rows, run_reading, run_writing, writing
-from dcc.errors import (
-    DatabaseUnreachableError,
-    DccError,
-    DiskFullError,
-    ReferenceDataError,
-    SessionLostError,
-    SessionTimeLimitError,
-    fault_of,
-)
-from dcc.outcomes import EndReason
-from dcc.phases import Phase
-from dcc.runtime.disk_space import lacks_room
-from dcc.runtime.heartbeat import RENEWALS, renewing
-from dcc.runtime.log_context import logging_about, progress_log
-from dcc.runtime.logging_setup import RAISED
-from dcc.session.connection_slots import ConnectionSlots, slots_for
-from dcc.session.leases import (
-    COMMENT_LENGTH,
-    AcquiredSession,
-    Lease,
-    acquire_lease,
-    await_turn,
-    finish_session,
-    named_group,
-    start_columns,
-)
-from dcc.session.session_request import SessionRequest
-from dcc.settings import Settings
-from dcc.settings.centre_groups import CentreGroup
-from dcc.tracker.crawls import TASK_LACKED_ROOM
-from dcc.tracker.models import SessionLock, SessionTask, utc_now
 
 log = logging.getLogger(__name__)
 session_log = progress_log(__name__)
@@ -61,7 +75,7 @@ STOPPING: Final = (DatabaseUnreachableError, DiskFullError, SessionLostError, Se
 
 # Made once: a session sends them with every write.
 _MINE: Final = (SessionLock.id == bindparam("lock_id")) & (SessionLock.holder == bindparam("holder_name"))
-_HELD: Final = select(SessionLock.id).where(_MINE).with_for_update()
+_OWN_LEASE: Final = select(SessionLock.id).where(_MINE).with_for_update()
 _RENEWAL: Final = update(SessionLock).values(heartbeat=func.current_timestamp()).where(_MINE)
 
 
@@ -154,7 +168,7 @@ class Session:
         def fenced(connection: Connection) -> tuple[T, float]:
             if alone:
                 await_turn(connection)
-            if connection.scalar(_HELD, self.lease) is None:
+            if connection.scalar(_OWN_LEASE, self.lease) is None:
                 raise self._lost_error()
             result = work(connection)
             now = time.monotonic()
@@ -189,8 +203,9 @@ class Session:
 
         `task_errors` has them all. Refused reference data keep a session from nothing: the earlier ones are used.
         """
-        lacked_room, failed = isinstance(error, DiskFullError), not isinstance(error, ReferenceDataError)
-        self.finish_task(self.start_task(phase, str(error)), failed=failed, lacked_room=lacked_room)
+        ended = TaskStatus.of(failed=not isinstance(error, ReferenceDataError))
+        status = TaskStatus.LACKED_ROOM if isinstance(error, DiskFullError) else ended
+        self.finish_task(self.start_task(phase, str(error)), status)
         self.task_errors += (error,)
         self.notice(str(error))
 
@@ -203,10 +218,10 @@ class Session:
         row = {"session_id": self.id, "phase_id": int(phase), "comment": comment[:COMMENT_LENGTH], **start_columns()}
         return self.write(lambda connection: insert_rows(connection, SessionTask.__table__, [row])[0])
 
-    def finish_task(self, task_id: int, *, failed: bool, lacked_room: bool = False) -> None:
+    def finish_task(self, task_id: int, status: TaskStatus) -> None:
         """Record how a task ended; a failed one, or one for which a disk was full, decides why the session ended."""
-        status = TASK_LACKED_ROOM if lacked_room else int(failed)
-        statement = update(SessionTask).where(SessionTask.id == task_id).values(finish_time=utc_now(), status=status)
+        ended = {"finish_time": utc_now(), "status": int(status)}
+        statement = update(SessionTask).where(SessionTask.id == task_id).values(ended)
         self.write(lambda connection: connection.execute(statement) and None)
 
 

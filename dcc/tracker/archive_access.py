@@ -106,7 +106,7 @@ def delivered_document(
 def failed_documents(connection: Connection, downloads: Iterable[int]) -> list[tuple[SubmittedDocument, Phase]]:
     """The documents of downloads that failed before their data were taken over, each with the phase, newest first."""
     failed = (XmlFile.status_id == int(Status.FAILED), XmlFile.phase_id <= int(Phase.UPLOAD))
-    rows = rows_with(connection, _documents().where(*failed), XmlFile.__table__.c.zip_id, downloads)
+    rows = rows_with(connection, _documents().where(*failed), XmlFile.download_id, downloads)
     found = [(_document(row), Phase(row.phase_id)) for row in rows]
     return sorted(found, key=lambda one: -one[0].id)
 
@@ -235,7 +235,7 @@ def _documents() -> Select[Any]:
         DocumentPlace.place,
         XmlFile.size_bytes.label("document_bytes"),
     )
-    joined = _joined(query.select_from(XmlFile).join(ZipDownload, ZipDownload.id == XmlFile.zip_id))
+    joined = _joined(query.select_from(XmlFile).join(ZipDownload, ZipDownload.id == XmlFile.download_id))
     return joined.outerjoin(DocumentPlace, DocumentPlace.xml_id == XmlFile.id)
 
 

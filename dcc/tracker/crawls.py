@@ -32,6 +32,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import KIND, problem_of
 from dcc.tracker.register.source_addresses import SourceState
+from dcc.tracker.session_statuses import TaskStatus
 from dcc.tracker.submission_rows import group_pairs, object_of
 
 CHANGED: Final = "changed"
@@ -40,11 +41,7 @@ FUTURE_DATE: Final = "future_date"
 _UNUSUAL_FOR: Final = timedelta(days=7)
 """How long an archive of unusual size or name is shown: the next crawl may come before anybody looks."""
 
-SUCCESS: Final = 0
-SESSION_CANCELLED: Final = -2
-TASK_CANCELLED: Final = 2
-TASK_LACKED_ROOM: Final = 3
-_TASK_OUTCOMES: Final = {SUCCESS: "succeeded", TASK_CANCELLED: "cancelled"}
+_TASK_OUTCOMES: Final = {TaskStatus.SUCCEEDED: "succeeded", TaskStatus.CANCELLED: "cancelled"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +248,7 @@ def list_sessions(
         query = query.where(CrawlingSession.id.in_(ids))
     rows = connection.execute(query.limit(limit)).all()
     shown = [row.id for row in rows]
-    held = _open_sessions(connection)
+    opened = _open_sessions(connection)
     of_tasks = select(SessionTask).where(SessionTask.session_id.in_(shown)).order_by(SessionTask.id)
     tasks = group_pairs((row.session_id, _task(row)) for row in connection.execute(of_tasks))
     crawls = group_pairs((one.session, one) for one in _crawls(connection, SourceCrawlRow.session_id.in_(shown)))
@@ -262,7 +259,7 @@ def list_sessions(
             centres=None if row.centres is None else tuple(row.centres.split(",")),
             started=row.start_time,
             finished=row.finish_time,
-            outcome=row.end_reason or _WITHOUT_END[held.get(row.id)],
+            outcome=row.end_reason or _WITHOUT_END[opened.get(row.id)],
             failed_phase=Phase(row.status) if row.finish_time is not None and row.status > 0 else None,
             tasks=tuple(tasks[row.id]),
             crawls=tuple(sorted(crawls[row.id], key=lambda crawl: crawl.source)),
@@ -289,7 +286,7 @@ def is_newest_session(connection: Connection, session: SessionEntry) -> bool:
     return connection.scalar(later.where(CrawlingSession.centre_group.is_not_distinct_from(session.group))) is None
 
 
-def list_held_sessions(connection: Connection) -> list[SessionEntry]:
+def list_open_sessions(connection: Connection) -> list[SessionEntry]:
     """The open sessions, which a process has or had, or which wait for a run; newest first."""
     return list_sessions(connection, ids=list(_open_sessions(connection)))
 

@@ -23,7 +23,7 @@ from dcc.databases.list_parameters import IDS, change_about
 from dcc.databases.transactions import insert_rows
 from dcc.errors import InternalFaultError
 from dcc.outcomes import Problem, ZipKey
-from dcc.phases import Phase, Status
+from dcc.phases import Phase, State, Status
 from dcc.tracker.database import exception_id
 from dcc.tracker.models import (
     AnException,
@@ -38,11 +38,9 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import problem_columns
 from dcc.tracker.register.column_texts import PERSON_LENGTH
-from dcc.tracker.states import UPLOADED, VALID, State
+from dcc.tracker.reopened_by import is_automatic_retry, session_name
+from dcc.tracker.states import UPLOADED, VALID
 from dcc.tracker.submission_rows import KEY, group_pairs, is_at, object_of, zip_key_of
-
-RETRY_POLICY: Final = "retry policy"
-"""Who opens failed downloads again in each session."""
 
 
 class DecisionKind(StrEnum):
@@ -175,7 +173,7 @@ def _count(connection: Connection, condition: ColumnElement[bool]) -> int:
 
 def record_fault(connection: Connection, xml_id: int, fault: InternalFaultError) -> None:
     """Record a fault of the platform with a document, for its download, so that it counts for `quarantine`."""
-    download = connection.scalar(select(XmlFile.zip_id).where(XmlFile.id == xml_id))
+    download = connection.scalar(select(XmlFile.download_id).where(XmlFile.id == xml_id))
     if download is not None:
         problem = Problem.of(fault)
         kind = exception_id(connection, problem.kind, fault.summary())
@@ -189,8 +187,7 @@ def quarantine(connection: Connection, session_id: int, max_faults: int) -> None
         select(func.max(Reopening.last_download_id))
         .where(
             Reopening.za_id == FileSourceHasZip.za_id,
-            Reopening.requested_by != RETRY_POLICY,
-            Reopening.requested_by.not_like("session %"),
+            ~is_automatic_retry(Reopening.requested_by),
         )
         .correlate(FileSourceHasZip)
         .scalar_subquery()
@@ -206,7 +203,7 @@ def quarantine(connection: Connection, session_id: int, max_faults: int) -> None
     )
     faulty = connection.scalars(select(ZipAction.id).where(ZipAction.id.in_(met), is_unfinished(), ~is_on_hold())).all()
     reason = f"It met {max_faults} faults of the platform."
-    record_decisions(connection, DecisionKind.QUARANTINE, faulty, by=f"session {session_id}", reason=reason)
+    record_decisions(connection, DecisionKind.QUARANTINE, faulty, by=session_name(session_id), reason=reason)
 
 
 def is_unfinished() -> ColumnElement[bool]:

@@ -47,7 +47,7 @@ def submissions_with_entries(za_ids: Select[Any]) -> Select[tuple[int]]:
     latest = newest_downloads(za_ids)
     return (
         select(latest.c.za_id)
-        .join(XmlFile, XmlFile.zip_id == latest.c.download_id)
+        .join(XmlFile, XmlFile.download_id == latest.c.download_id)
         .join(XmlLog, XmlLog.xml_id == XmlFile.id)
         .join(AnException, AnException.id == XmlLog.exception_id)
         .where(XmlLog.cleared.is_(None))
@@ -56,7 +56,7 @@ def submissions_with_entries(za_ids: Select[Any]) -> Select[tuple[int]]:
 
 def document_problems(connection: Connection, download_ids: Collection[int]) -> Mapping[int, list[Problem]]:
     """The problems of the documents of downloads that hold at present, by the ids of documents, in document order."""
-    of_downloads = XmlFile.zip_id.in_(download_ids)
+    of_downloads = XmlFile.download_id.in_(download_ids)
     query = entries_that_hold(*OF_DOCUMENT).join(XmlFile, XmlFile.id == XmlLog.xml_id).where(of_downloads)
     rows = connection.execute(query.order_by(XmlLog.id))
     return group_pairs((row.xml_id, problem_of(row)) for row in rows)

@@ -1,6 +1,6 @@
 """Phase and status of submissions, downloads and documents: the one module that writes them.
 
-`states` defines the order of states, and the effect of proposed states and of children's changes.
+`states` defines the order of states, and the effect of reported states and of children's changes.
 
 Names are checked while crawling, before any download, although `download` has the lower phase id. The tracker shows
 this as follows:
@@ -10,7 +10,7 @@ this as follows:
   `advance` ignores as earlier: see `zip_download` for running downloads.
 - From (zip_md5, ...) on, it shows the state of its latest download.
 - It becomes (download, failed), or fails in a later phase, only if no further attempt follows in the session: otherwise
-  a failed attempt is recorded on its `zip_download` alone (`Proposal.promote`).
+  a failed attempt is recorded on its `zip_download` alone (`StateReport.promote`).
 - A retry, by a person or the retry policy, sets it back to (zip_name, done) with a row in `reopening`, and makes a new
   `zip_download`. Downloads from before a re-opening no longer count for the submission.
 - A retry without bytes changes nothing: the submission gets back the state of its last download with bytes, which
@@ -41,7 +41,7 @@ from dcc.databases.list_parameters import IDS, change_about, rows_about, sorted_
 from dcc.databases.transactions import insert_rows
 from dcc.naming import Action
 from dcc.outcomes import AttemptOutcome
-from dcc.phases import ACTION_IDS, Phase, Status
+from dcc.phases import ACTION_IDS, STATES, Phase, State, Status
 from dcc.tracker.decisions import DecisionKind, revoke
 from dcc.tracker.models import (
     DocumentPlace,
@@ -54,7 +54,8 @@ from dcc.tracker.models import (
     utc_now,
 )
 from dcc.tracker.register.column_texts import PERSON_LENGTH
-from dcc.tracker.states import REQUESTED, SET_ASIDE, STATES, WAITING, State, advance, roll_up
+from dcc.tracker.reopened_by import person_name
+from dcc.tracker.states import CANCELLED, REQUESTED, WAITING, advance, roll_up
 from dcc.tracker.submission_rows import actions_of, find_parents, group_pairs, has_archive_bytes, latest_downloads
 
 _REASON_LENGTH: Final = 256
@@ -68,8 +69,8 @@ class Subject(Enum):
     XML_FILE = "xml_file"
 
 
-class Proposal(NamedTuple):
-    """A state proposed for the row `id` of `subject`.
+class StateReport(NamedTuple):
+    """A state reported for the row `id` of `subject`.
 
     `promote=False` leaves the parents as they are: for a failed attempt that another one follows.
     """
@@ -97,7 +98,7 @@ class NewDocument:
     with its MD5.
     """
 
-    zip_download_id: int
+    download_id: int
     file_name: str
     centre_id: int | None
     created: date | None
@@ -137,7 +138,7 @@ def add_downloads(
     if more:
         rows = [row | dict(columns) for row, columns in zip(rows, more, strict=True)]
     ids = insert_rows(connection, ZipDownload, rows)
-    report(connection, [Proposal(Subject.ZIP_DOWNLOAD, download_id, state) for download_id in ids])
+    report(connection, [StateReport(Subject.ZIP_DOWNLOAD, download_id, state) for download_id in ids])
     return ids
 
 
@@ -145,14 +146,14 @@ def add_documents(connection: Connection, rows: Sequence[NewDocument]) -> list[i
     """Add the documents of downloads, and promote; returns their ids, in order."""
     if not rows:
         return []
-    parents = actions_of(connection, {row.zip_download_id for row in rows})
+    parents = actions_of(connection, {row.download_id for row in rows})
     actions = _lock_actions(connection, parents.values())
     ids = insert_rows(
         connection,
         XmlFile,
         [
             {
-                "zip_id": row.zip_download_id,
+                "zip_id": row.download_id,
                 "fname": row.file_name,
                 "content_md5": row.md5,
                 "centre_id": row.centre_id,
@@ -176,39 +177,39 @@ def add_documents(connection: Connection, rows: Sequence[NewDocument]) -> list[i
     return ids
 
 
-def report(connection: Connection, proposals: Sequence[Proposal]) -> dict[tuple[Subject, int], State]:
-    """Take the proposed states that are above the present ones, and promote them to the parents.
+def report(connection: Connection, reports: Sequence[StateReport]) -> dict[tuple[Subject, int], State]:
+    """Take the reported states that are above the present ones, and promote them to the parents.
 
     Returns the states of the given rows, and of the parents of each, afterwards; missing rows (their source was
-    removed) are left out. If a row is named more than once, the last proposal for it decides whether it is promoted. A
-    row whose state stays is promoted anyway. The number of statements does not depend on the number of proposals,
+    removed) are left out. If a row is named more than once, the last report about it decides whether it is promoted. A
+    row whose state stays is promoted anyway. The number of statements does not depend on the number of reports,
     except for one more in every 500 rows of a table and for each newly taken state.
     """
-    if not proposals:
+    if not reports:
         return {}
-    proposed: dict[Subject, dict[int, State]] = {subject: {} for subject in Subject}
+    reported: dict[Subject, dict[int, State]] = {subject: {} for subject in Subject}
     promoted: dict[Subject, dict[int, bool]] = {subject: {} for subject in Subject}
-    for subject, row_id, state, promote in proposals:
-        earlier = proposed[subject].get(row_id, state)
-        proposed[subject][row_id] = advance(earlier, state)
+    for subject, row_id, state, promote in reports:
+        earlier = reported[subject].get(row_id, state)
+        reported[subject][row_id] = advance(earlier, state)
         promoted[subject][row_id] = promote
 
-    above = find_parents(connection, proposed[Subject.ZIP_DOWNLOAD], proposed[Subject.XML_FILE])
-    actions = _lock_actions(connection, {*proposed[Subject.ZIP_ACTION], *above.downloads.values()})
+    above = find_parents(connection, reported[Subject.ZIP_DOWNLOAD], reported[Subject.XML_FILE])
+    actions = _lock_actions(connection, {*reported[Subject.ZIP_ACTION], *above.downloads.values()})
     downloads = _read_states(connection, ZipDownload, above.downloads)
     documents = _read_states(connection, XmlFile, above.documents)
 
-    _apply(connection, XmlFile, documents, proposed[Subject.XML_FILE])
+    _apply(connection, XmlFile, documents, reported[Subject.XML_FILE])
     parents = {above.documents[row_id] for row_id in documents if promoted[Subject.XML_FILE][row_id]}
     rolled_up = _rolled_up(connection, parents)
-    _apply(connection, ZipDownload, downloads, proposed[Subject.ZIP_DOWNLOAD], rolled_up)
+    _apply(connection, ZipDownload, downloads, reported[Subject.ZIP_DOWNLOAD], rolled_up)
     direct = promoted[Subject.ZIP_DOWNLOAD]
     upwards = {row_id: state for row_id, state in downloads.items() if direct.get(row_id, row_id in rolled_up)}
     _apply(
         connection,
         ZipAction,
         actions,
-        proposed[Subject.ZIP_ACTION],
+        reported[Subject.ZIP_ACTION],
         _from_latest(connection, above.downloads, upwards),
     )
     return {
@@ -218,7 +219,7 @@ def report(connection: Connection, proposals: Sequence[Proposal]) -> dict[tuple[
     }
 
 
-def conclude(connection: Connection, za_ids: Collection[int]) -> None:
+def fall_back_to_last_bytes(connection: Connection, za_ids: Collection[int]) -> None:
     """No attempt follows for these submissions: each takes the state of its latest download with bytes.
 
     One that was opened again since then returns to it, but for one that is being uploaded to a source: it waits. One
@@ -253,8 +254,8 @@ def reopen(connection: Connection, za_ids: Collection[int], requested_by: str, r
 
 
 def cancel(connection: Connection, za_ids: Collection[int], requested_by: str, reason: str) -> None:
-    """Set submissions aside, so that no session takes them up until they are opened again; recorded as `reopen`."""
-    _set_back(connection, za_ids, SET_ASIDE, requested_by, reason)
+    """Cancel submissions: no session takes them up until they are opened again; recorded as by `reopen`."""
+    _set_back(connection, za_ids, CANCELLED, person_name(requested_by), reason)
 
 
 def _set_back(connection: Connection, za_ids: Collection[int], to: State, requested_by: str, reason: str) -> None:
@@ -330,9 +331,9 @@ _UNFINISHED_DOWNLOADS = (
     )
 )
 _CHILDREN = (
-    select(XmlFile.zip_id, XmlFile.phase_id, XmlFile.status_id)
-    .where(XmlFile.zip_id.in_(IDS))
-    .group_by(XmlFile.zip_id, XmlFile.phase_id, XmlFile.status_id)
+    select(XmlFile.download_id, XmlFile.phase_id, XmlFile.status_id)
+    .where(XmlFile.download_id.in_(IDS))
+    .group_by(XmlFile.download_id, XmlFile.phase_id, XmlFile.status_id)
 )
 _READ = {
     model: select(model.id, model.phase_id, model.status_id).where(model.id.in_(IDS)).order_by(model.id)
@@ -420,10 +421,10 @@ def _from_latest(
     }
 
 
-def _apply(connection: Connection, model: _Stateful, present: dict[int, State], *proposed: Mapping[int, State]) -> None:
-    """Take the proposed states that stand above the present ones, in `present` and in the database."""
+def _apply(connection: Connection, model: _Stateful, present: dict[int, State], *reported: Mapping[int, State]) -> None:
+    """Take the reported states that stand above the present ones, in `present` and in the database."""
     changed: dict[int, State] = {}
-    for states in proposed:
+    for states in reported:
         for row_id, state in states.items():
             old = present.get(row_id)
             if old is not None and advance(old, state) != old:

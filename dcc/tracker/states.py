@@ -1,7 +1,7 @@
-"""States, which are a phase and a status, and their order.
+"""States in which the tracker has submissions, downloads and documents, and the order of states.
 
 States are totally ordered: those without failure by phase, then by status; a failure is above all others, an earlier
-failure above a later one. A proposed state is taken if it is above the present one (`advance`), so that neither the
+failure above a later one. A reported state is taken if it is above the present one (`advance`), so that neither the
 order of reports nor a repeated report matters. A parent's state is computed from its children (`roll_up`): documents to
 their download, the latest download to its submission.
 """
@@ -9,33 +9,14 @@ their download, the latest download to its submission.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
-from dcc.phases import Phase, Status
-
-
-class State(NamedTuple):
-    """How far something has come."""
-
-    phase: Phase
-    status: Status
-
-    def __str__(self) -> str:
-        return f"({self.phase.short_name}, {self.status.short_name})"
-
-    @property
-    def failed(self) -> bool:
-        """Whether it ended in a failure."""
-        return self.status == Status.FAILED
-
-
-STATES: Final = {(int(phase), int(status)): State(phase, status) for phase in Phase for status in Status}
-"""All states by the ids of their phase and status."""
+from dcc.phases import Phase, State, Status
 
 WAITING: Final = State(Phase.ZIP_NAME, Status.DONE)
 """The state of a submission that waits for its download."""
 
-SET_ASIDE: Final = State(Phase.ZIP_NAME, Status.CANCELLED)
+CANCELLED: Final = State(Phase.ZIP_NAME, Status.CANCELLED)
 """The state of a submission that a person cancelled before it was loaded."""
 
 REFUSED: Final = State(Phase.ZIP_NAME, Status.FAILED)
@@ -74,7 +55,7 @@ def _rank(state: State) -> tuple[bool, int, int]:
 
 
 def advance(old: State, new: State) -> State:
-    """The state after `new` is proposed over `old`: the higher one."""
+    """The state after `new` is reported over `old`: the higher one."""
     return new if _rank(new) > _rank(old) else old
 
 

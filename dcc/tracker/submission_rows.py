@@ -29,9 +29,9 @@ from dcc.databases.list_parameters import IDS, rows_about
 from dcc.errors import NotFoundError
 from dcc.nearest_names import LEAST_ALIKE, nearest_names
 from dcc.outcomes import ZipKey
-from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
+from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, STATES, Phase, State, Status
 from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
-from dcc.tracker.states import NOT_DOWNLOADED, STATES, State
+from dcc.tracker.states import NOT_DOWNLOADED
 
 _MAX_COMPARED: Final = 2000
 """Names of archives among which the nearest are looked for, not of all that a centre has ever sent."""
@@ -43,7 +43,7 @@ _ACTIONS_OF = select(ZipDownload.id, FileSourceHasZip.za_id).join(FileSourceHasZ
 _ACTION_STATES = select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id).where(ZipAction.id.in_(IDS))
 _PARENTS_OF = (
     select(XmlFile.id, ZipDownload.id, FileSourceHasZip.za_id)
-    .join(ZipDownload, ZipDownload.id == XmlFile.zip_id)
+    .join(ZipDownload, ZipDownload.id == XmlFile.download_id)
     .join(FileSourceHasZip)
     .where(XmlFile.id.in_(IDS))
 )
@@ -53,7 +53,7 @@ KEY: Final = (ZipAction.todo_id, ZipFile.file_name)
 """The columns of a submission's key."""
 
 DOCUMENTS_COUNT: Final = ZipAction.phase_id > int(Phase.ZIP_NAME)
-"""Whether a submission's documents count; those of one that was opened again or set aside since do not."""
+"""Whether a submission's documents count; those of one that was opened again or cancelled since do not."""
 
 
 def of_host(column: Any, *conditions: ColumnElement[bool]) -> ScalarSelect[Any]:

@@ -254,7 +254,7 @@ def _whole(outcome: ZipData, phase: Phase) -> bool:
     """Whether all documents of the submission have passed a phase."""
     if outcome.status is Status.FAILED:
         return outcome.phase > phase
-    return (outcome.phase, outcome.status) >= (phase, Status.DONE) and outcome.status is not Status.CANCELLED
+    return outcome.state >= (phase, Status.DONE) and outcome.status is not Status.CANCELLED
 
 
 def _failed(document: DocumentData, phase: Phase) -> bool:

@@ -9,53 +9,79 @@ shown. It uses ids, which no clock can put out of order.
 """
 
 from __future__ import annotations
-
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import astuple, dataclass, replace
-from datetime import datetime
-from functools import partial
-from typing import Any, Final
-
+from collections.abc import Collection
+from collections.abc import Iterator
+from collections.abc import Sequence
 from dagster import DagsterInstance
-from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, func, or_, select, true
-
-from dcc.databases.list_parameters import rows_with, sorted_chunks
+from dataclasses import astuple
+from dataclasses import dataclass
+from dataclasses import replace
+from datetime import datetime
+from dcc.databases.list_parameters import rows_with
+from dcc.databases.list_parameters import sorted_chunks
 from dcc.databases.transactions import run_reading
 from dcc.errors import ArchiveRemovedError
 from dcc.operations.session_work import SessionWork
-from dcc.outcomes import AttemptOutcome, DocumentOutcome, Problem, SourceCrawl, ZipKey, ZipOutcome, source_partition
-from dcc.phases import Phase, Status
+from dcc.outcomes import AttemptOutcome
+from dcc.outcomes import DocumentOutcome
+from dcc.outcomes import Problem
+from dcc.outcomes import SourceCrawl
+from dcc.outcomes import ZipKey
+from dcc.outcomes import ZipOutcome
+from dcc.outcomes import source_partition
+from dcc.phases import Phase
+from dcc.phases import State
+from dcc.phases import Status
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.store.staging import Staging
 from dcc.tracker.crawls import latest_crawls
 from dcc.tracker.decisions import decisions_in_force
-from dcc.tracker.models import (
-    AnException,
-    FileSourceHasZip,
-    Reopening,
-    XmlFile,
-    XmlLog,
-    ZipAction,
-    ZipActionLog,
-    ZipDecision,
-    ZipDownload,
-    ZipLog,
-)
-from dcc.tracker.problems import OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, entries_that_hold, problem_of
+from dcc.tracker.models import AnException
+from dcc.tracker.models import FileSourceHasZip
+from dcc.tracker.models import Reopening
+from dcc.tracker.models import XmlFile
+from dcc.tracker.models import XmlLog
+from dcc.tracker.models import ZipAction
+from dcc.tracker.models import ZipActionLog
+from dcc.tracker.models import ZipDecision
+from dcc.tracker.models import ZipDownload
+from dcc.tracker.models import ZipLog
+from dcc.tracker.problems import OF_ACTION
+from dcc.tracker.problems import OF_DOCUMENT
+from dcc.tracker.problems import OF_DOWNLOAD
+from dcc.tracker.problems import entries_that_hold
+from dcc.tracker.problems import problem_of
 from dcc.tracker.queries.session_zips import of_centres
 from dcc.tracker.queries.zip_action_lists import select_zip_actions
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
-from dcc.tracker.submission_rows import LATEST, zip_key_of
-from dcc_assets.metadata.archives import ERRORS_SHOWN, complete_zip_report
-from dcc_assets.sync.document_records import PAGE, zip_action_ids
-from dcc_assets.sync.horizon import archive_older, read_archive
+from dcc.tracker.states import VALID
+from dcc.tracker.submission_rows import LATEST
+from dcc.tracker.submission_rows import state_of
+from dcc.tracker.submission_rows import zip_key_of
+from dcc_assets.metadata.archives import ERRORS_SHOWN
+from dcc_assets.metadata.archives import complete_zip_report
+from dcc_assets.sync.document_records import PAGE
+from dcc_assets.sync.document_records import zip_action_ids
+from dcc_assets.sync.horizon import archive_older
+from dcc_assets.sync.horizon import read_archive
 from dcc_assets.sync.marks import Marks
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.partition_events import PartitionReport
-
+from functools import partial
+from sqlalchemy import ColumnElement
+from sqlalchemy import Connection
+from sqlalchemy import Engine
+from sqlalchemy import Row
+from sqlalchemy import and_
+from sqlalchemy import func
+from sqlalchemy import or_
+from sqlalchemy import select
+from sqlalchemy import true
+from typing import Any
+from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class ZipMark:
@@ -205,7 +231,7 @@ def recorded_zips(connection: Connection, ids: Sequence[int]) -> list[ZipOutcome
     found = []
     for row in connection.execute(select_zip_actions().where(ZipAction.id.in_(ids)).order_by(ZipAction.id)):
         attempt = attempts.get(row.id)
-        state = _up_to_validation(row.phase_id, row.status_id)
+        state = _up_to_validation(state_of(row))
         seconds = 0.0 if attempt is None else max((attempt.received - attempt.request).total_seconds(), 0.0)
         downloaded = _is_past(Phase.ZIP_MD5, state)
         fetched = None if attempt is None or attempt.outcome is None else AttemptOutcome(attempt.outcome)
@@ -213,8 +239,8 @@ def recorded_zips(connection: Connection, ids: Sequence[int]) -> list[ZipOutcome
         outcome = ZipOutcome(
             key=zip_key_of(row),
             centre=row.centre,
-            phase=state[0],
-            status=state[1],
+            phase=state.phase,
+            status=state.status,
             downloaded=downloaded,
             extracted=_is_past(Phase.UNZIP, state),
             size_bytes=row.size_bytes,
@@ -235,13 +261,13 @@ def recorded_zips(connection: Connection, ids: Sequence[int]) -> list[ZipOutcome
     return found
 
 
-def _up_to_validation(phase: int, status: int) -> tuple[Phase, Status]:
+def _up_to_validation(state: State) -> State:
     """The state up to validation; other reports show the later phases."""
-    return (Phase(phase), Status(status)) if phase <= Phase.XSD else (Phase.XSD, Status.DONE)
+    return state if state.phase <= Phase.XSD else VALID
 
 
-def _is_past(phase: Phase, state: tuple[Phase, Status]) -> bool:
-    return state[0] > phase or state == (phase, Status.DONE)
+def _is_past(phase: Phase, state: State) -> bool:
+    return state.phase > phase or state == (phase, Status.DONE)
 
 
 def _latest_attempts(connection: Connection, ids: Sequence[int]) -> dict[int, Row[Any]]:
@@ -274,16 +300,23 @@ def _latest_attempts(connection: Connection, ids: Sequence[int]) -> dict[int, Ro
 
 def _documents(connection: Connection, downloads: Sequence[int]) -> dict[int, list[DocumentOutcome]]:
     rows = connection.execute(
-        select(XmlFile.id, XmlFile.zip_id, XmlFile.fname, XmlFile.phase_id, XmlFile.status_id, XmlFile.size_bytes)
-        .where(XmlFile.zip_id.in_(downloads))
+        select(
+            XmlFile.id,
+            XmlFile.download_id.label("download_id"),
+            XmlFile.fname,
+            XmlFile.phase_id,
+            XmlFile.status_id,
+            XmlFile.size_bytes,
+        )
+        .where(XmlFile.download_id.in_(downloads))
         .order_by(XmlFile.id)
     ).all()
     invalid = [row.id for row in rows if row.status_id == int(Status.FAILED) and row.phase_id <= int(Phase.XSD)]
     errors = _errors(connection, invalid)
     documents: dict[int, list[DocumentOutcome]] = defaultdict(list)
     for row in rows:
-        state = _up_to_validation(row.phase_id, row.status_id)
-        documents[row.zip_id].append(
+        state = _up_to_validation(state_of(row))
+        documents[row.download_id].append(
             DocumentOutcome(row.fname, *state, size_bytes=row.size_bytes or 0, errors=tuple(errors[row.id]))
         )
     return documents
@@ -310,9 +343,9 @@ def _reasons(connection: Connection, ids: Sequence[int], downloads: Sequence[int
     about_downloads = (
         select(FileSourceHasZip.za_id, *OF_DOWNLOAD)
         .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
-        .join(ZipLog, ZipLog.zip_id == ZipDownload.id)
+        .join(ZipLog, ZipLog.download_id == ZipDownload.id)
         .join(AnException, AnException.id == ZipLog.exception_id)
-        .where(ZipLog.zip_id.in_(downloads))
+        .where(ZipLog.download_id.in_(downloads))
         .order_by(ZipLog.id)
     )
     reasons: dict[int, list[Problem]] = defaultdict(list)

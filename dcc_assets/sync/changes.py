@@ -22,14 +22,13 @@ from dcc.databases.columns import UtcDateTime, utc_now
 from dcc.databases.list_parameters import sorted_chunks
 from dcc.databases.transactions import run_patiently
 from dcc.outcomes import ZipKey
-from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.phases import ACTIONS_BY_ID, Phase, State, Status
 from dcc.qc.apply.upload_lock import uploads_are_open
 from dcc.qc.contexts.listings import newest_history
 from dcc.qc.models import CONTEXT, HISTORY
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.tracker.models import ZipAction, ZipFile
-from dcc.tracker.states import State
 from dcc_assets.graph import CENTRES
 from dcc_assets.metadata.centres import contexts_reports, overviews_reports
 from dcc_assets.metadata.documents import data_reports
@@ -207,10 +206,9 @@ class Mirror:
 
         Any other state was set outside of the session, and is reported at the end.
         """
-        state = State(outcome.phase, outcome.status)
         if outcome.reached is outcome.phase or outcome.phase < Phase.UPLOAD:
-            self._told[outcome.key] = state
-        elif self._told.get(outcome.key) != state:
+            self._told[outcome.key] = outcome.state
+        elif self._told.get(outcome.key) != outcome.state:
             self._told.pop(outcome.key, None)
 
     def _recorded(self, keys: Collection[ZipKey] | None) -> Iterator[ZipData]:

@@ -107,13 +107,13 @@ def _documents(tracker: Connection, ids: Sequence[int]) -> dict[int, list[Row[An
         download_id: za_id for za_id, download_id, reopened in latest_downloads(tracker, ids) if reopened < download_id
     }
     documents: Select[*tuple[Any, ...]] = (
-        select(XmlFile.id, XmlFile.zip_id, XmlFile.fname, XmlFile.phase_id, XmlFile.status_id)
-        .where(XmlFile.zip_id.in_(IDS), XmlFile.phase_id >= int(Phase.UPLOAD))
+        select(XmlFile.id, XmlFile.download_id.label("download_id"), XmlFile.fname, XmlFile.phase_id, XmlFile.status_id)
+        .where(XmlFile.download_id.in_(IDS), XmlFile.phase_id >= int(Phase.UPLOAD))
         .order_by(XmlFile.id)
     )
     of_actions: dict[int, list[Row[Any]]] = defaultdict(list)
     for document in tracker.execute(documents, {"ids": list(downloads)}):
-        of_actions[downloads[document.zip_id]].append(document)
+        of_actions[downloads[document.download_id]].append(document)
     return of_actions
 
 

@@ -50,7 +50,7 @@ def _of_tracker(in_order: bool) -> dict[str, Select[Any]]:
     archives = select(ZipAction.todo_id, ZipFile.file_name).join(ZipFile, ZipFile.id == ZipAction.zip_id)
     latest = newest_downloads()
     documents = archives.add_columns(XmlFile.fname).join(latest, latest.c.za_id == ZipAction.id)
-    documents = documents.join(XmlFile, XmlFile.zip_id == latest.c.download_id)
+    documents = documents.join(XmlFile, XmlFile.download_id == latest.c.download_id)
     logs = documents.add_columns(AnException.short_name, XmlLog.line).join(XmlLog, XmlLog.xml_id == XmlFile.id)
     logs = logs.join(AnException, AnException.id == XmlLog.exception_id).where(XmlLog.cleared.is_(None))
     refused = archives.add_columns(AnException.short_name).join(ZipActionLog, ZipActionLog.za_id == ZipAction.id)

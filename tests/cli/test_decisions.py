@@ -1,5 +1,6 @@
 """`dcc hold`, `release`, `cancel` and `acknowledge`: many submissions at once, and what sessions make of it."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -110,9 +111,9 @@ def test_what_standard_input_names_is_decided_on_and_tried_without_a_change(
         assert list(dcc.states(*option)) == expected
 
 
-@pytest.mark.both_databases
-def test_what_meets_faults_of_the_platform_waits_in_quarantine(listed: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
-    listed.environment["DCC_MAX_FAULTS"] = "2"
+@pytest.fixture
+def fault(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """The platform meets a fault with each extraction of the first archive, until this is undone."""
     extract = ArchiveChecker.extract
 
     def faulty(self: ArchiveChecker, archive: Path, target: Path) -> object:
@@ -122,23 +123,41 @@ def test_what_meets_faults_of_the_platform_waits_in_quarantine(listed: Dcc, monk
 
     with monkeypatch.context() as patched:
         patched.setattr(ArchiveChecker, "extract", faulty)
-        for tried_again in ("by the next session", "by you: dcc retry"):
-            listed("crawl", exit_code=70)
-            shown = listed("zips", "--quarantine").stdout
-            assert NAMES[0] in shown
-            assert NAMES[1] not in shown
-            assert tried_again in shown
-            assert "ZeroDivisionError: oh" in shown
-        listed("crawl")
-        assert listed.json("status")["quarantined"] == 1
-        listed("release", "--quarantine")
+        yield patched
+
+
+@pytest.mark.both_databases
+def test_what_meets_faults_of_the_platform_waits_in_quarantine(listed: Dcc, fault: pytest.MonkeyPatch) -> None:
+    listed.environment["DCC_MAX_FAULTS"] = "2"
+    for tried_again in ("by the next session", "by you: dcc retry"):
         listed("crawl", exit_code=70)
-        assert listed.json("zips", "--quarantine")[0]["on_hold"]
+        shown = listed("zips", "--quarantine").stdout
+        assert NAMES[0] in shown
+        assert NAMES[1] not in shown
+        assert tried_again in shown
+        assert "ZeroDivisionError: oh" in shown
+    listed("crawl")
+    assert listed.json("status")["quarantined"] == 1
+    listed("release", "--quarantine")
+    listed("crawl", exit_code=70)
+    assert listed.json("zips", "--quarantine")[0]["on_hold"]
+    fault.undo()
     listed("retry", "--quarantine")
     assert listed.states() == dict.fromkeys(NAMES, "xsd done")
     assert listed.states("--quarantine") == {}
     kinds = [(made["kind"], made["revoked"] is None) for made in listed.json("show", NAMES[0])["decisions"]]
     assert kinds == [("quarantine", False)] * 2
+
+
+@pytest.mark.both_databases
+@pytest.mark.usefixtures("fault")
+@pytest.mark.parametrize("user", ["session 7", "retry policy"])
+def test_a_retry_counts_as_a_persons_whatever_the_name_of_the_user(listed: Dcc, user: str) -> None:
+    listed.environment |= {"DCC_MAX_FAULTS": "2", "LOGNAME": user}
+    listed("crawl", exit_code=70)
+    listed("retry", NAMES[0], exit_code=70)
+    assert listed.json("show", NAMES[0])["reopenings"][-1]["requested_by"] == f"user {user}"
+    assert listed.states("--quarantine") == {}
 
 
 @pytest.mark.both_databases
@@ -156,7 +175,7 @@ def test_many_are_processed_again_by_filters_and_what_cannot_is_left_out(listed:
     assert listed.states("--status", "done") == dict.fromkeys(NAMES[1:], "xsd done")
     nothing = listed("retry", "--centre", "H").stdout.splitlines()
     assert nothing[0] == "0 submissions processed again."
-    assert nothing[1:] == ["1 left out: on hold.", "2 left out: neither failed nor set aside."]
+    assert nothing[1:] == ["1 left out: on hold.", "2 left out: neither failed nor cancelled."]
 
 
 def test_in_production_a_person_is_asked_before_much_is_changed(listed: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,10 +25,10 @@ It is written from what docs/centres.md and docs/wranglers-reference.md promise,
   break no rule that is not waived. A context waits for quality control from when what counts in it has changed, and a
   document while such a context has experiments of it.
 - Sessions leave alone what is on hold, but for what was uploaded of it, and others wait for it as for what is held.
-  They leave alone what was set aside, until it is retried, and nothing waits for that. What is acknowledged is so until
+  They leave alone what was cancelled, until it is retried, and nothing waits for that. What is acknowledged is so until
   it fails no more or is opened again.
 - What is retried is processed anew, from the same bytes if they did not change: what stands of it stands, the rest is
-  tried again, and what was withdrawn or set aside comes back. Others are left as they are.
+  tried again, and what was withdrawn or cancelled comes back. Others are left as they are.
 - Nobody confirms what is on hold, or younger than something else that is held, on hold or on its way.
 - The withdrawal of what a whole listing no longer has is proposed, and carried out when a person accepts it.
 """
@@ -43,6 +43,7 @@ from typing import Final
 from dcc.naming import Action
 from tests.histories.happenings import STEPS
 from tests.histories.records import (
+    CANCELLED,
     DONE,
     IN_PART,
     NO_CONTEXT,
@@ -51,7 +52,6 @@ from tests.histories.records import (
     OPEN,
     PENDING,
     REFUSED,
-    SET_ASIDE,
     UNDONE,
     UPLOADED,
     WAITING,
@@ -268,7 +268,7 @@ class Model:
     def _change(self, record: Record, submission: Submission, time: int) -> None:
         record.time = time
         withdrawn = {name for name, state in record.documents.items() if state == UNDONE} - record.left_out.keys()
-        if not self._is_loaded(record) and not withdrawn and record.state != SET_ASIDE:
+        if not self._is_loaded(record) and not withdrawn and record.state != CANCELLED:
             record.submission = submission
             self._open_again(record)
 
@@ -296,7 +296,7 @@ class Model:
                 is_possible = not self._is_loaded(record) and not record.state.endswith("cancelled")
                 if is_possible:
                     self._open_again(record)
-                    record.state = SET_ASIDE
+                    record.state = CANCELLED
             case Wish.ACKNOWLEDGE:
                 is_possible = not record.acknowledged and record.state.endswith("failed")
                 record.acknowledged |= is_possible

@@ -19,7 +19,7 @@ NO_CONTEXT: Final = "context cancelled"
 NO_NAME: Final = "xml_name failed"
 NOT_OPENED: Final = "unzip failed"
 WAITING: Final = "zip_name done"
-SET_ASIDE: Final = "zip_name cancelled"
+CANCELLED: Final = "zip_name cancelled"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from dcc.documents.schema_set import OWN_SCHEMAS
 from dcc.errors import DccError
 from dcc.qc.judging.waiver_store import add_waiver
 from dcc.replay import replaying
-from dcc.replay.replaying import Proposal, replay
+from dcc.replay.replaying import ReplayProposal, replay
 from dcc.replay.verdicts import ACCEPTED, Replay
 from dcc.rules.waivers import Waiver
 from dcc.sources.base import SourceAddress, SourceProtocol
@@ -42,7 +42,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     assert [path.name for path in folder.iterdir() if "replay" in path.name] == []
 
 
-def run(data: DataInstallation, proposal: Proposal, processes: int = 1, **options: object) -> Replay:
+def run(data: DataInstallation, proposal: ReplayProposal, processes: int = 1, **options: object) -> Replay:
     """A replay, which changes no row; by one process, as each loads the platform, unless more are asked for."""
     before = rows(data.tracker), rows(data.qc)
     settings = data.settings.model_copy(update={"workers": processes})
@@ -70,7 +70,7 @@ def fill(data: DataInstallation) -> None:
 
 def test_nothing_changes_under_the_present_set(data: DataInstallation) -> None:
     fill(data)
-    found = run(data, Proposal())
+    found = run(data, ReplayProposal())
     assert found.changes == ()
     present = {key: facts for key, facts in recorded(data.tracker, data.qc).items() if facts[0] is not None}
     verdicts = {(str(key.archive), key.file_name): facts_of(one) for key, one in found.verdicts.items()}
@@ -80,17 +80,19 @@ def test_nothing_changes_under_the_present_set(data: DataInstallation) -> None:
     assert outcomes >= {"accepted", "failed xml_name", "failed xsd", "failed data", "archive not opened"}
 
 
-def proposed(folder: Path) -> Proposal:
+def proposed(folder: Path) -> ReplayProposal:
     """Schemas without the relationship "mother", and projects without BaSH."""
     schemas = shutil.copytree(OWN_SCHEMAS, folder / "schemas")
     file = schemas / "specimen_definition.xsd"
     file.write_bytes(damaged(file.read_bytes(), '<xs:enumeration value="mother"/>', ""))
     projects = folder / "projects.csv"
     projects.write_text("project\nNobody\n")
-    return Proposal(schemas, {"projects": str(projects)})
+    return ReplayProposal(schemas, {"projects": str(projects)})
 
 
-def judged_anew(data: DataInstallation, proposal: Proposal, made: DataInstallation) -> dict[tuple[str, str], Facts]:
+def judged_anew(
+    data: DataInstallation, proposal: ReplayProposal, made: DataInstallation
+) -> dict[tuple[str, str], Facts]:
     """The verdicts of one session of an empty installation by what is proposed."""
     reference = {f"reference_{name}": source for name, source in proposal.reference.items()}
     made = made.with_settings(xsd_dir=proposal.xsd, **reference)
@@ -133,14 +135,14 @@ def test_archives_of_other_dates_and_centres_are_judged_and_not_reported(data: D
     (data.folder.path / f"{refused}.manifest.json").write_text('[{"file": "other.xml"}]')
     data.run()
     assert data.states()[refused] == "unzip failed"
-    assert run(data, Proposal(), centres=["H"]).archives == 3
+    assert run(data, ReplayProposal(), centres=["H"]).archives == 3
     shutil.rmtree(data.settings.staging_directory)
-    found = run(data, Proposal(), since=date(2013, 11, 20))
+    found = run(data, ReplayProposal(), since=date(2013, 11, 20))
     assert (found.archives, found.changes, [str(key) for key in found.missing]) == (1, (), [refused])
     assert {key.file_name for key in found.verdicts} == {"H.2013-11-20.1.experiment.impc.xml"}
     for copy in (data.settings.home / "archive").glob("??/*"):
         copy.unlink()
-    lost = run(data, Proposal(), centres=["J"])
+    lost = run(data, ReplayProposal(), centres=["J"])
     assert ([str(key) for key in lost.missing], lost.archives) == (["add/J.2013-10-31.1.impc.zip"], 0)
 
 
@@ -155,11 +157,11 @@ def test_what_people_decided_stays(data: DataInstallation) -> None:
     data.put(key, change(specimens("2013-11-10.1", mice=2), 'gender="female"', 'gender="male"'))
     data.run()
     assert set(data.documents().values()) == {"qc pending", "qc done", "upload pending"}
-    held = run(data, Proposal())
+    held = run(data, ReplayProposal())
     assert (held.unjudged, held.changes) == (1, ())
     data.confirm(key, author="tester", reason="A test.")
     data.take_up()
-    confirmed = run(data, Proposal())
+    confirmed = run(data, ReplayProposal())
     assert (confirmed.unjudged, confirmed.changes) == (0, ())
 
 
@@ -170,13 +172,16 @@ def test_what_cannot_be_used_is_one_clear_error_and_what_is_interrupted_leaves_n
     (tmp_path / "empty.py").write_text("")
     (tmp_path / "specimen_definition.xsd").write_text("<schema")
     for proposal, said in (
-        (Proposal(rules=f"{tmp_path}/broken.py"), "The module broken, proposed as dcc.rules, cannot .*: SyntaxError"),
-        (Proposal(rules=f"{tmp_path}/empty.py"), "The module empty registers no rule"),
-        (Proposal(tmp_path / "nowhere"), "No folder"),
-        (Proposal(tmp_path), "cannot be used|not well-formed|specimen_definition"),
-        (Proposal(reference={"mice": "x"}), "No set of reference data 'mice' exists"),
-        (Proposal(reference={"colonies": f"{tmp_path}/none.csv"}), "none.csv"),
-        (Proposal(reference={"colonies": "http://127.0.0.1:9/colonies.csv"}), "could not be read"),
+        (
+            ReplayProposal(rules=f"{tmp_path}/broken.py"),
+            "The module broken, proposed as dcc.rules, cannot .*: SyntaxError",
+        ),
+        (ReplayProposal(rules=f"{tmp_path}/empty.py"), "The module empty registers no rule"),
+        (ReplayProposal(tmp_path / "nowhere"), "No folder"),
+        (ReplayProposal(tmp_path), "cannot be used|not well-formed|specimen_definition"),
+        (ReplayProposal(reference={"mice": "x"}), "No set of reference data 'mice' exists"),
+        (ReplayProposal(reference={"colonies": f"{tmp_path}/none.csv"}), "none.csv"),
+        (ReplayProposal(reference={"colonies": "http://127.0.0.1:9/colonies.csv"}), "could not be read"),
     ):
         with pytest.raises(DccError, match=said):
             run(data, proposal)
@@ -185,7 +190,7 @@ def test_what_cannot_be_used_is_one_clear_error_and_what_is_interrupted_leaves_n
     data.run()
 
     with pytest.raises(KeyboardInterrupt):
-        run(data, Proposal(), on_progress=raising(KeyboardInterrupt))
+        run(data, ReplayProposal(), on_progress=raising(KeyboardInterrupt))
 
 
 def test_an_interrupt_does_not_wait_for_archives_that_are_being_prepared(
@@ -213,7 +218,7 @@ def test_an_interrupt_does_not_wait_for_archives_that_are_being_prepared(
 
     monkeypatch.setattr(replaying, "processes_of", processes)
     with ThreadPoolExecutor(1) as thread:
-        ended = thread.submit(run, data, Proposal(), on_progress=interrupt)
+        ended = thread.submit(run, data, ReplayProposal(), on_progress=interrupt)
         try:
             assert asked.acquire(timeout=20)
             answers[LATER].set_result([[]])

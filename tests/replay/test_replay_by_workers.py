@@ -12,7 +12,7 @@ import pytest
 from dcc.errors import NotFoundError
 from dcc.replay import batches, replaying
 from dcc.replay.batches import prepare_replay_batch
-from dcc.replay.replaying import Proposal, replay
+from dcc.replay.replaying import ReplayProposal, replay
 from dcc.replay.stored_archives import ArchiveBytes, FetchedArchive
 from dcc.replay.verdicts import Replay
 from dcc.session.batches.exchange import Exchange, WorkerBatch, folder_of_session
@@ -88,7 +88,7 @@ def filled(data: DataInstallation, prepared_installations: PreparedInstallations
 
 def run(data: DataInstallation, workers: HereAndNow | None, tmp_path: Path, **options: Any) -> Replay:
     """A replay by proposed rules, which leaves nothing in the store."""
-    proposal = Proposal(rules=str(tmp_path / "proposed.py"))
+    proposal = ReplayProposal(rules=str(tmp_path / "proposed.py"))
     found = replay(data.tracker, data.qc, data.settings, proposal, workers=workers, **options)
     assert ObjectStore(data.settings).keys("replays/") == []
     return found

@@ -11,7 +11,7 @@ import pytest
 
 from dcc.declarations import acts_in
 from dcc.notify.digests import causes_of, collect_digests
-from dcc.phases import Phase, Status
+from dcc.phases import Phase, State, Status
 from dcc.reports.causes import failed_specimens
 from dcc.reports.causes.cause import Cause
 from dcc.reports.languages import load_catalogue
@@ -67,25 +67,25 @@ def test_the_outcome_follows_the_state(
     phase: Phase, status: Status, documents: list[tuple[Phase, Status]], outcome: Outcome
 ) -> None:
     states = [StateCount(*state, 1) for state in documents]
-    assert outcome_of(phase, status, states, held=False, taken=None) is outcome
+    assert outcome_of(State(phase, status), states, held=False, taken=None) is outcome
 
 
 def test_what_the_qc_database_has_decides_whether_anything_was_taken() -> None:
     states = [StateCount(P.DATA, S.FAILED, 1)]
-    assert outcome_of(P.DATA, S.FAILED, states, held=False, taken=False) is Outcome.NOTHING_TAKEN
-    assert outcome_of(P.DATA, S.FAILED, states, held=False, taken=True) is Outcome.PARTLY_TAKEN
+    assert outcome_of(State(P.DATA, S.FAILED), states, held=False, taken=False) is Outcome.NOTHING_TAKEN
+    assert outcome_of(State(P.DATA, S.FAILED), states, held=False, taken=True) is Outcome.PARTLY_TAKEN
 
 
 def test_what_waits_to_be_confirmed_is_said_unless_something_failed() -> None:
     waits = StateCount(P.UPLOAD, S.PENDING, 1)
-    assert outcome_of(P.UPLOAD, S.PENDING, [waits], held=True, taken=None) is Outcome.HELD
+    assert outcome_of(State(P.UPLOAD, S.PENDING), [waits], held=True, taken=None) is Outcome.HELD
     failed = [waits, StateCount(P.XSD, S.FAILED, 1)]
-    assert outcome_of(P.XSD, S.FAILED, failed, held=True, taken=None) is Outcome.PARTLY_TAKEN
+    assert outcome_of(State(P.XSD, S.FAILED), failed, held=True, taken=None) is Outcome.PARTLY_TAKEN
 
 
 def test_every_state_has_an_outcome_and_every_outcome_its_words() -> None:
     for phase, status in itertools.product(Phase, Status):
-        assert outcome_of(phase, status, [], held=False, taken=None) in Outcome
+        assert outcome_of(State(phase, status), [], held=False, taken=None) in Outcome
     for outcome in Outcome:
         said = labels.OUTCOME_TEXTS[outcome]
         assert all((said.short, said.headline, said.explanation, *said.next))
@@ -97,7 +97,7 @@ def test_every_state_has_an_outcome_and_every_outcome_its_words() -> None:
 def test_the_outcome_of_a_state_names_who_acts_in_it() -> None:
     for phase, status in itertools.product(Phase, Status):
         if status is not Status.FAILED or phase <= Phase.DATA:
-            outcome = outcome_of(phase, status, [], held=False, taken=None)
+            outcome = outcome_of(State(phase, status), [], held=False, taken=None)
             assert labels.OUTCOME_TEXTS[outcome].actor is acts_in(phase, status), (phase, status)
 
 

@@ -20,7 +20,7 @@ from dcc.reports.submissions.labels import OUTCOME_TEXTS
 from dcc.reports.submissions.model import Outcome
 from dcc.sources.folder import LocalConnection
 from dcc.tracker import progress
-from dcc.tracker.hostings.retries import unavailable_error
+from dcc.tracker.hostings.retries_by_people import unavailable_error
 from dcc.tracker.models import FileSourceHasZip, Reopening
 from dcc.tracker.register import centres
 from dcc.vocabulary import Actor

@@ -12,7 +12,7 @@ from dcc.data_outcomes import FindingEntry
 from dcc.databases.transactions import writing
 from dcc.naming import Action, DocumentKind, DocumentName, NamingConvention
 from dcc.outcomes import Problem, ZipKey
-from dcc.phases import Phase, Status
+from dcc.phases import Phase, State, Status
 from dcc.session.data.document_log import rewrite_log
 from dcc.session.data.document_problems import problems_of, worst_first
 from dcc.session.data.document_queries import load_due
@@ -20,7 +20,6 @@ from dcc.session.data.upload_order import DueDocument, in_order_of_upload
 from dcc.tracker import progress
 from dcc.tracker.models import AnException, XmlLog
 from dcc.tracker.progress import NewDocument
-from dcc.tracker.states import State
 from dcc.vocabulary import Severity
 from tests.support.asking import column_in, in_reading, in_writing, rows_in
 from tests.support.databases import seed_centre, seed_documents, seed_download, seed_hosting, seed_source, seed_zip

@@ -1,25 +1,33 @@
 """What edits or deletes waits for older archives of its centre that are still on their way, and for no others."""
 
-from pathlib import Path
-
-import pytest
-from sqlalchemy import select, update
-
 from dcc.databases.transactions import writing
 from dcc.operations.session_work import open_session
-from dcc.phases import Phase, Status
+from dcc.phases import Phase
+from dcc.phases import Status
 from dcc.reports.languages import load_catalogue
-from dcc.reports.submissions.collecting import collect_centre, collect_submission
+from dcc.reports.submissions.collecting import collect_centre
+from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.model import Outcome
 from dcc.reports.submissions.plain_text import render_text
 from dcc.session.crawling import crawl_file_sources
-from dcc.tracker.hostings.older_archives import MAX_RETRIES
-from dcc.tracker.models import FileSource, FileSourceHasZip, ResourceStateRow, ZipAction, utc_now
+from dcc.tracker.hostings.older_archives import REQUESTS_WAITED_FOR
+from dcc.tracker.models import FileSource
+from dcc.tracker.models import FileSourceHasZip
+from dcc.tracker.models import ResourceStateRow
+from dcc.tracker.models import ZipAction
+from dcc.tracker.models import utc_now
 from dcc.tracker.queries.zip_stories import zip_story
-from tests.support.asking import execute_in, in_reading
-from tests.support.data_installations import DataInstallation, key_of, specimens
+from pathlib import Path
+from sqlalchemy import select
+from sqlalchemy import update
+from tests.support.asking import execute_in
+from tests.support.asking import in_reading
+from tests.support.data_installations import DataInstallation
+from tests.support.data_installations import key_of
+from tests.support.data_installations import specimens
 from tests.support.installations import Folder
 from tests.support.session_reports import session_report
+import pytest
 
 ADD = "add/H.2013-10-31.1.impc.zip"
 EDIT = "edit/H.2013-10-31.2.impc.zip"
@@ -109,7 +117,7 @@ def test_what_waits_is_told_to_the_centre_and_the_wrangler(data: DataInstallatio
     assert "Archives that wait for an older one of their centre" in summary
     assert f"{EDIT}: It waits for {ADD}" in " ".join(summary.split())
     # Also if it failed to arrive, but not often.
-    fail_to_arrive(data, second, MAX_RETRIES - 1)
+    fail_to_arrive(data, second, REQUESTS_WAITED_FOR - 1)
     data.run()
     assert state(data, EDIT) == WAITING
 
@@ -143,7 +151,7 @@ def test_nothing_waits_for_what_will_not_come(data: DataInstallation, second: Fo
     younger, failing, unused = add_source("younger", stem="2013-11-30.1"), add_source("failing"), add_source("unused")
     gone = add_source("gone")
     list_only(data)
-    fail_to_arrive(data, failing, MAX_RETRIES)
+    fail_to_arrive(data, failing, REQUESTS_WAITED_FOR)
     only_archive(gone).unlink()
     for folder in (younger, failing, unused):
         away(folder)

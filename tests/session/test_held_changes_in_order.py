@@ -98,7 +98,7 @@ def test_it_is_taken_when_the_held_one_is_set_aside(careful: DataInstallation) -
     assert careful.states()[HELD] == "zip_name cancelled"
     assert sorted(archives_of_animals(careful).values()) == [ADD, ADD, LATER]
     assert in_reading(careful.tracker, held_documents) == []
-    with pytest.raises(ConfigurationError, match="set aside"):
+    with pytest.raises(ConfigurationError, match="was cancelled"):
         careful.confirm(HELD, **WHO)
 
 

@@ -1,35 +1,49 @@
 """Crawling sessions: one at a time, whatever dies, and recorded as what became of them."""
 
-import os
-import sqlite3
-import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
-
-import pytest
-from sqlalchemy import Engine, Row, make_url, select, update
-
 from dcc.databases.database import OUTAGE_SECONDS
 from dcc.databases.engines import WRITES
-from dcc.errors import SessionActiveError, SessionLostError
+from dcc.errors import SessionActiveError
+from dcc.errors import SessionLostError
 from dcc.operations import archive_audits
 from dcc.operations.session_work import open_session
 from dcc.outcomes import EndReason
 from dcc.phases import Phase
-from dcc.runtime import heartbeat, processes
-from dcc.session import leases, sessions
+from dcc.runtime import heartbeat
+from dcc.runtime import processes
+from dcc.session import sessions
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.tracker.crawls import list_sessions
-from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, utc_now
-from tests.support.asking import execute_in, in_reading, rows_in
-from tests.support.databases import PASSWORD, MariaDb, only_mariadb, only_sqlite
+from dcc.tracker.models import CrawlingSession
+from dcc.tracker.models import SessionLock
+from dcc.tracker.models import SessionTask
+from dcc.tracker.models import utc_now
+from dcc.tracker.session_statuses import SessionStatus
+from dcc.tracker.session_statuses import TaskStatus
+from pathlib import Path
+from sqlalchemy import Engine
+from sqlalchemy import Row
+from sqlalchemy import make_url
+from sqlalchemy import select
+from sqlalchemy import update
+from tests.support.asking import execute_in
+from tests.support.asking import in_reading
+from tests.support.asking import rows_in
+from tests.support.databases import MariaDb
+from tests.support.databases import PASSWORD
+from tests.support.databases import only_mariadb
+from tests.support.databases import only_sqlite
 from tests.support.raising import raising
 from tests.support.waiting import wait_until
+from typing import Any
+import os
+import pytest
+import sqlite3
+import subprocess
+import threading
 
 PATIENCE = 20.0
 
@@ -100,11 +114,11 @@ class TestOutcome:
     def test_a_session_is_recorded_with_its_times_and_tasks(self, tracker: Engine, settings: Settings) -> None:
         before = utc_now()
         with open_session(tracker, settings) as session:
-            session.finish_task(session.start_task(Phase.XSD, "Validation of 3 documents"), failed=False)
+            session.finish_task(session.start_task(Phase.XSD, "Validation of 3 documents"), TaskStatus.SUCCEEDED)
             row = _session_row(tracker, session.id)
-            assert (row.finish_time, row.status) == (None, leases.UNFINISHED)
+            assert (row.finish_time, row.status) == (None, SessionStatus.UNFINISHED)
         row = _session_row(tracker, session.id)
-        assert row.status == leases.SUCCESS
+        assert row.status == SessionStatus.SUCCEEDED
         assert before <= row.start_time <= row.finish_time <= utc_now()
         (task,) = _rows(tracker, SessionTask)
         assert (task.session_id, task.phase_id, task.comment) == (session.id, Phase.XSD, "Validation of 3 documents")
@@ -116,7 +130,7 @@ class TestOutcome:
         # Failed tasks fail the session with the earliest phase.
         with open_session(tracker, settings) as session:
             for phase, failed in ((Phase.XSD, True), (Phase.ZIP_NAME, True), (Phase.DOWNLOAD, False)):
-                session.finish_task(session.start_task(phase, "x" * 300), failed=failed)
+                session.finish_task(session.start_task(phase, "x" * 300), TaskStatus.of(failed=failed))
         assert _session_row(tracker, session.id).status == Phase.ZIP_NAME
         found = [(task.status, len(task.comment)) for task in _rows(tracker, SessionTask)[1:]]
         assert found == [(1, 256), (1, 256), (0, 256)]
@@ -221,7 +235,7 @@ class TestLease:
         monkeypatch.setattr(archive_audits, "catch_up_after_session", raising(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt), open_session(tracker, settings) as session:  # noqa: PT012
             task = session.start_task(Phase.DOWNLOAD, "done")
-            session.finish_task(task, failed=False)
+            session.finish_task(task, TaskStatus.SUCCEEDED)
             session.start_task(Phase.XSD, "under way")
         assert _lock(tracker).holder is None
         (entry,) = in_reading(tracker, list_sessions)
@@ -277,8 +291,8 @@ class TestLease:
                 mariadb.start()
             wait_until(lambda: _lock(tracker).heartbeat > before)
             session.raise_if_over()
-            session.finish_task(session.start_task(Phase.XSD, "goes on"), failed=False)
-        assert _session_row(tracker, session.id).status == leases.SUCCESS
+            session.finish_task(session.start_task(Phase.XSD, "goes on"), TaskStatus.SUCCEEDED)
+        assert _session_row(tracker, session.id).status == SessionStatus.SUCCEEDED
         assert PASSWORD not in caplog.text
 
 
@@ -315,7 +329,7 @@ class TestHandingOver:
             assert second.notices == ()
         row = _session_row(tracker, first.id)
         assert row.finish_time is not None
-        assert row.status == leases.SUCCESS
+        assert row.status == SessionStatus.SUCCEEDED
         assert len(_rows(tracker, CrawlingSession)) == 1
 
     @only_sqlite
@@ -324,12 +338,12 @@ class TestHandingOver:
         self, failed: bool, tracker: Engine, settings: Settings
     ) -> None:
         with open_session(tracker, settings) as first:
-            first.finish_task(first.start_task(Phase.ZIP_NAME, "crawl"), failed=failed)
+            first.finish_task(first.start_task(Phase.ZIP_NAME, "crawl"), TaskStatus.of(failed=failed))
             first.hand_over()
         with open_session(tracker, settings) as second:
             assert second.id > first.id
             assert second.notices == ()
-            assert _session_row(tracker, first.id).status == (Phase.ZIP_NAME if failed else leases.SUCCESS)
+            assert _session_row(tracker, first.id).status == (Phase.ZIP_NAME if failed else SessionStatus.SUCCEEDED)
 
     @only_sqlite
     def test_a_killed_run_that_had_gone_on_with_it_leaves_it_failed(self, tracker: Engine, settings: Settings) -> None:

@@ -15,8 +15,8 @@ from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.crawl_policy import Windows
 from dcc.store.staging import Staging
-from dcc.tracker.hostings.retries import request_urgently
-from dcc.tracker.hostings.retries import urgent_keys
+from dcc.tracker.hostings.urgent_requests import request_urgently
+from dcc.tracker.hostings.urgent_requests import urgent_keys
 from dcc.tracker.models import FileSourceHasZip
 from dcc.tracker.models import ZipAction
 from dcc.tracker.models import ZipDownload

@@ -292,7 +292,7 @@ def test_a_retry_that_is_killed_ends_like_one_that_is_not(
     installation: Installation, failed: Folder, point: str, is_back: bool
 ) -> None:
     before = told(installation)
-    run_dying(dying_session.retry, f"{point}|{KEY}", installation.settings)
+    run_dying(dying_session.retry, f"{point}|{KEY}|tester", installation.settings)
     if is_back:
         installation.run_session()
         assert told(installation)["states"] == before["states"]
@@ -302,3 +302,14 @@ def test_a_retry_that_is_killed_ends_like_one_that_is_not(
     failed.path.rename(failed.path.with_name("elsewhere"))
     installation.with_settings(max_retries=0).run_session()
     assert told(installation) == before
+
+
+def test_a_retry_by_a_person_called_crawl_is_not_taken_for_what_a_crawl_opened_again(
+    installation: Installation, failed: Folder
+) -> None:
+    before = told(installation)
+    run_dying(dying_session.retry, f"in mid-transfer|{KEY}|crawl", installation.settings)
+    failed.path.rename(failed.path.with_name("elsewhere"))
+    installation.with_settings(max_retries=0).run_session()
+    assert told(installation) == before
+    assert value_in(installation.tracker, select(Reopening.requested_by)) == "user crawl"

@@ -23,7 +23,7 @@ from benchmarks import servers
 from dcc.databases.schema import init_database
 from dcc.databases.transactions import insert_rows, writing
 from dcc.naming import Action
-from dcc.phases import Phase, Status
+from dcc.phases import Phase, State, Status
 from dcc.qc.database import open_qc_database
 from dcc.qc.reference import snapshots
 from dcc.reference.loading import load_shipped
@@ -32,7 +32,6 @@ from dcc.tracker import progress, states
 from dcc.tracker.database import open_tracker
 from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, ProtocolRow, ResourceStateRow, ZipFile, utc_now
 from dcc.tracker.progress import NewDocument, NewZipAction
-from dcc.tracker.states import State
 from tests.support.asking import closing_all, in_writing
 from tests.support.environments import forget_settings
 from tests.support.ports import free_port

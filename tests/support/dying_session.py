@@ -137,12 +137,12 @@ def main(point: str) -> None:
         list(process_zip_actions(session))
 
 
-def retry(point_and_key: str) -> None:
-    """Process a zip action of the installation again, and die: `<point>|<action>/<name>`."""
-    point, _, key = point_and_key.partition("|")
+def retry(request: str) -> None:
+    """Process a zip action of the installation again, and die: `<point>|<action>/<name>|<person>`."""
+    point, key, person = request.split("|")
     POINTS[point]()
     settings = load_settings()
     tracker = open_tracker(settings)
     action, _, name = key.partition("/")
     with open_session(tracker, settings) as session:
-        list(process_zip_actions(session, [ZipKey(Action(action), name)]))
+        list(process_zip_actions(session, [ZipKey(Action(action), name)], requested_by=person))

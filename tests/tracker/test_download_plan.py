@@ -8,15 +8,15 @@ from sqlalchemy import Engine, Row, select, update
 from dcc.databases.transactions import insert_rows, writing
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
-from dcc.phases import Phase, Status
+from dcc.phases import Phase, State, Status
 from dcc.tracker import progress
 from dcc.tracker.hostings.download_plan import (
     PlannedZip,
     load_interrupted,
     load_waiting,
-    reopen_failed_downloads,
     sources_to_use,
 )
+from dcc.tracker.hostings.retry_policy import reopen_failed_downloads
 from dcc.tracker.hostings.source_statistics import TransferStatistics, record_transfer_statistics
 from dcc.tracker.models import (
     Centre,
@@ -30,9 +30,9 @@ from dcc.tracker.models import (
     ZipFile,
     utc_now,
 )
-from dcc.tracker.progress import Proposal, Subject
+from dcc.tracker.progress import StateReport, Subject
 from dcc.tracker.register import centres
-from dcc.tracker.states import DOWNLOADING, EXTRACTING, NOT_DOWNLOADED, VALID, State
+from dcc.tracker.states import DOWNLOADING, EXTRACTING, NOT_DOWNLOADED, VALID
 from tests.support.asking import execute_in, in_reading, in_writing
 from tests.support.databases import (
     SeededZip,
@@ -77,7 +77,7 @@ def _rows(tracker: Engine, model: type) -> list[Row[tuple[object, ...]]]:
 def _fail(tracker: Engine, zip_: SeededZip, state: State = NOT_DOWNLOADED) -> int:
     """Let the download of a submission fail for good; the id of the attempt."""
     download = seed_download(tracker, zip_.hosting_id)
-    in_writing(tracker, progress.report, [Proposal(Subject.ZIP_DOWNLOAD, download, state)])
+    in_writing(tracker, progress.report, [StateReport(Subject.ZIP_DOWNLOAD, download, state)])
     return download
 
 
@@ -221,7 +221,7 @@ class TestInterrupted:
         _reopened(tracker, None)
         download = seed_download(tracker, zip_.hosting_id, EXTRACTING)
         one, two = seed_documents(tracker, download, 2)
-        in_writing(tracker, progress.report, [Proposal(Subject.XML_FILE, one, VALID)])
+        in_writing(tracker, progress.report, [StateReport(Subject.XML_FILE, one, VALID)])
         _update(tracker, ZipDownload, download, downloaded_size_bytes=321)
         _update(tracker, ZipFile, zip_.zip_id, content_md5="0" * 32)
         (left,) = in_reading(tracker, load_interrupted)

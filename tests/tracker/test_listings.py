@@ -13,12 +13,17 @@ from sqlalchemy import Connection, Engine, Row, select, update
 from dcc.databases.transactions import insert_rows, writing
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
-from dcc.phases import ACTION_IDS, Phase, Status
+from dcc.phases import ACTION_IDS, Phase, State, Status
 from dcc.reports.languages import load_catalogue
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, DeltaStrategy, ListedFile, SourceAddress, SourceProtocol
 from dcc.tracker.archive_names import stored_name
-from dcc.tracker.hostings.missing_archives import ProposalState, decide_on_proposals, list_proposals, missing_archives
+from dcc.tracker.hostings.missing_archives import (
+    WithdrawalProposalState,
+    decide_on_proposals,
+    list_proposals,
+    missing_archives,
+)
 from dcc.tracker.listings.findings import uploading_message
 from dcc.tracker.listings.recording import ListingBasis, ListingRecorder, RecordedListing
 from dcc.tracker.models import (
@@ -38,7 +43,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.register import file_sources
 from dcc.tracker.register.source_addresses import SourceState
-from dcc.tracker.states import REFUSED, WAITING, State
+from dcc.tracker.states import REFUSED, WAITING
 from tests.support.asking import count_in, execute_in, in_reading, in_writing, rows_in
 from tests.support.databases import only_sqlite, seed_centre, seed_source
 from tests.support.sent_statements import sent_statements
@@ -110,8 +115,8 @@ class Shelf:
             insert_rows(connection, XmlFile, names)
             connection.execute(update(ZipAction).values(state))
 
-    def proposed(self, *states: ProposalState) -> list[tuple[int, str, ProposalState]]:
-        found = in_reading(self.tracker, list_proposals, states=states or (ProposalState.OPEN,))
+    def proposed(self, *states: WithdrawalProposalState) -> list[tuple[int, str, WithdrawalProposalState]]:
+        found = in_reading(self.tracker, list_proposals, states=states or (WithdrawalProposalState.OPEN,))
         return [(one.source, one.key.file_name, one.state) for one in found]
 
     def missing(self, source: int | None = None) -> list[tuple[int, str, bool, bool, bool, str | None]]:
@@ -401,7 +406,7 @@ def test_what_a_whole_listing_lists_no_more_is_proposed_once(shelf: Shelf) -> No
     (finding,) = [one for one in shelf.add(C, D, delta=FULL).findings if one.kind == "withdrawal_proposed"]
     assert "add: 2 archives of file source 1" in finding.message
     assert "dcc data proposals" in finding.message
-    both = [(ONE, A.name, ProposalState.OPEN), (ONE, B.name, ProposalState.OPEN)]
+    both = [(ONE, A.name, WithdrawalProposalState.OPEN), (ONE, B.name, WithdrawalProposalState.OPEN)]
     assert shelf.proposed() == both
     first = in_reading(shelf.tracker, list_proposals)[0]
     assert (first.since, first.created, first.documents) == (shelf.now, shelf.now, ("document 1.xml",))
@@ -419,7 +424,7 @@ def test_an_archive_that_comes_back_closes_its_open_proposal_and_is_proposed_whe
     shelf.add(B, delta=FULL)
     # On any source: whoever hosts it, it is not gone.
     shelf.add(A, source=TWO, delta=ADDITIVE)
-    assert shelf.proposed(*ProposalState) == [(ONE, A.name, ProposalState.CAME_BACK)]
+    assert shelf.proposed(*WithdrawalProposalState) == [(ONE, A.name, WithdrawalProposalState.CAME_BACK)]
     shelf.add(B, delta=FULL)
     assert shelf.proposed() == []
     assert shelf.missing() == [(ONE, A.name, True, True, True, "came_back")]
@@ -427,7 +432,7 @@ def test_an_archive_that_comes_back_closes_its_open_proposal_and_is_proposed_whe
     assert shelf.missing() == []
     shelf.add(C, source=TWO, delta=ADDITIVE)
     shelf.add(B, delta=FULL)
-    assert shelf.proposed() == [(ONE, A.name, ProposalState.OPEN)]
+    assert shelf.proposed() == [(ONE, A.name, WithdrawalProposalState.OPEN)]
 
 
 def test_what_was_turned_down_is_proposed_again_only_after_it_was_back(shelf: Shelf) -> None:
@@ -436,15 +441,17 @@ def test_what_was_turned_down_is_proposed_again_only_after_it_was_back(shelf: Sh
     shelf.add(B, delta=FULL)
     with writing(shelf.tracker) as connection:
         (open_one,) = list_proposals(connection)
-        decide_on_proposals(connection, [open_one.za_id], ProposalState.TURNED_DOWN, author="a" * 64, reason="r" * 256)
-    (turned_down,) = in_reading(shelf.tracker, list_proposals, states=[ProposalState.TURNED_DOWN])
+        decide_on_proposals(
+            connection, [open_one.za_id], WithdrawalProposalState.TURNED_DOWN, author="a" * 64, reason="r" * 256
+        )
+    (turned_down,) = in_reading(shelf.tracker, list_proposals, states=[WithdrawalProposalState.TURNED_DOWN])
     assert (turned_down.decided_by, turned_down.reason) == ("a" * 64, "r" * 255), "cut to their columns"
     assert turned_down.decided is not None
     for files in ([B], [A, B]):
         shelf.add(*files, delta=FULL)
         assert shelf.proposed() == []
     shelf.add(B, delta=FULL)
-    assert shelf.proposed() == [(ONE, A.name, ProposalState.OPEN)]
+    assert shelf.proposed() == [(ONE, A.name, WithdrawalProposalState.OPEN)]
 
 
 @only_sqlite
@@ -488,9 +495,9 @@ def test_what_is_proposed(shelf: Shelf, case: str, proposed: bool) -> None:
     if case == "another source proposed it":
         shelf.add(B, source=TWO, delta=FULL)
         shelf.add(B, delta=FULL)
-        assert shelf.proposed() == [(TWO, A.name, ProposalState.OPEN)]
+        assert shelf.proposed() == [(TWO, A.name, WithdrawalProposalState.OPEN)]
         return
-    assert shelf.proposed() == ([(ONE, A.name, ProposalState.OPEN)] if proposed else [])
+    assert shelf.proposed() == ([(ONE, A.name, WithdrawalProposalState.OPEN)] if proposed else [])
 
 
 def test_the_strategy_is_kept_with_the_source(shelf: Shelf) -> None:

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, delete, select
 
 from dcc.databases.schema import init_database
-from dcc.phases import Phase, Status
+from dcc.phases import Phase, State, Status
 from dcc.settings import Settings
 from dcc.tracker import progress
 from dcc.tracker.database import open_tracker
 from dcc.tracker.models import DocumentReopening, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile, utc_now
-from dcc.tracker.progress import Proposal, Subject
-from dcc.tracker.states import EXTRACTED, NOT_DOWNLOADED, REQUESTED, VALID, WAITING, State, advance, roll_up
+from dcc.tracker.progress import StateReport, Subject
+from dcc.tracker.states import EXTRACTED, NOT_DOWNLOADED, REQUESTED, VALID, WAITING, advance, roll_up
 from tests.support.asking import execute_in, in_writing, row_in, rows_in
 from tests.support.databases import (
     SeededZip,
@@ -50,16 +50,16 @@ def archive(tracker: Engine) -> SeededZip:
     return seed_zip(tracker, seed_source(tracker, seed_centre(tracker)))
 
 
-def propose(tracker: Engine, *proposals: Proposal) -> dict[tuple[Subject, int], State]:
-    return in_writing(tracker, progress.report, proposals)
+def report(tracker: Engine, *reports: StateReport) -> dict[tuple[Subject, int], State]:
+    return in_writing(tracker, progress.report, reports)
 
 
-def on_download(number: int, state: State, *, promote: bool = True) -> Proposal:
-    return Proposal(Subject.ZIP_DOWNLOAD, number, state, promote)
+def on_download(number: int, state: State, *, promote: bool = True) -> StateReport:
+    return StateReport(Subject.ZIP_DOWNLOAD, number, state, promote)
 
 
-def on_document(number: int, state: State, *, promote: bool = True) -> Proposal:
-    return Proposal(Subject.XML_FILE, number, state, promote)
+def on_document(number: int, state: State, *, promote: bool = True) -> StateReport:
+    return StateReport(Subject.XML_FILE, number, state, promote)
 
 
 def states(tracker: Engine, subject: Subject) -> dict[int, State]:
@@ -93,7 +93,7 @@ def test_a_download_begins_requested_and_leaves_its_zip_action_waiting(tracker: 
 @pytest.mark.both_databases
 def test_reopening_sets_a_zip_action_back_and_keeps_what_was(tracker: Engine, archive: SeededZip) -> None:
     download = seed_download(tracker, archive.hosting_id)
-    propose(tracker, on_download(download, NOT_DOWNLOADED))
+    report(tracker, on_download(download, NOT_DOWNLOADED))
     assert action_state(tracker, archive) == NOT_DOWNLOADED
     before = utc_now()
     in_writing(tracker, progress.reopen, [archive.za_id, archive.za_id], requested_by="w" * 70, reason="r" * 300)
@@ -135,9 +135,9 @@ class _Model:
     downloads: dict[int, State]
     documents: dict[int, dict[int, State]]
 
-    def report(self, proposals: Sequence[Proposal]) -> None:
+    def report(self, reports: Sequence[StateReport]) -> None:
         ours = {number: download for download, found in self.documents.items() for number in found}
-        for subject, number, new, _ in proposals:
+        for subject, number, new, _ in reports:
             if subject is Subject.ZIP_ACTION:
                 self.action = advance(self.action, new)
             elif subject is Subject.ZIP_DOWNLOAD:
@@ -145,7 +145,7 @@ class _Model:
             else:
                 found = self.documents[ours[number]]
                 found[number] = advance(found[number], new)
-        last = {(proposal.subject, proposal.id): proposal.promote for proposal in proposals}
+        last = {(one.subject, one.id): one.promote for one in reports}
         upwards = set()
         for download, found in self.documents.items():
             promoted = [number for number in found if last.get((Subject.XML_FILE, number))]
@@ -201,7 +201,7 @@ def test_documents_set_back_leave_their_parents_as_if_they_had_never_been_furthe
     archive = seed_zip(tracker, source)
     download = seed_download(tracker, archive.hosting_id, EXTRACTED)
     documents = seed_documents(tracker, download, 3)
-    propose(tracker, *(on_document(number, state) for number, state in zip(documents, before, strict=True)))
+    report(tracker, *(on_document(number, state) for number, state in zip(documents, before, strict=True)))
     if not is_latest:
         seed_download(tracker, archive.hosting_id)
     started = [advance(State(Phase.XSD, Status.PENDING), state) for state in before]
@@ -226,16 +226,16 @@ def test_documents_set_back_leave_their_parents_as_if_they_had_never_been_furthe
     ] == [(documents[place], *started[place], *set_back[place], "To be seen anew.") for place in sorted(moved)]
 
     for place, state in after:
-        propose(tracker, on_document(documents[place], state))
+        report(tracker, on_document(documents[place], state))
         expected[place] = advance(expected[place], state)
     assert states(tracker, Subject.XML_FILE) == dict(zip(documents, expected, strict=True))
 
 
 # Rows are named by place: 0 is the submission, 1 and 2 its downloads, 3 to 8 their documents.
-proposed = st.tuples(st.integers(0, 8), st.sampled_from(STATES), st.booleans())
+reported = st.tuples(st.integers(0, 8), st.sampled_from(STATES), st.booleans())
 
 
-@given(reports=st.lists(st.lists(proposed, min_size=1, max_size=6), min_size=1, max_size=4))
+@given(reports=st.lists(st.lists(reported, min_size=1, max_size=6), min_size=1, max_size=4))
 @settings(max_examples=trials(60))
 def test_any_sequence_of_reports_ends_where_the_algebra_says(
     scratch: tuple[Engine, list[int]], reports: list[list[tuple[int, State, bool]]]
@@ -257,10 +257,10 @@ def test_any_sequence_of_reports_ends_where_the_algebra_says(
             download: dict.fromkeys(found, pending) for download, found in zip(downloads, documents, strict=True)
         },
     )
-    for report in reports:
-        proposals = [Proposal(*rows[place], state, promote) for place, state, promote in report]
-        returned = propose(tracker, *proposals)
-        model.report(proposals)
+    for some in reports:
+        batch = [StateReport(*rows[place], state, promote) for place, state, promote in some]
+        returned = report(tracker, *batch)
+        model.report(batch)
         held = {(subject, n): state for subject in Subject for n, state in states(tracker, subject).items()}
         assert returned == {row: held[row] for row in returned}
         assert held[Subject.ZIP_ACTION, archive.za_id] == model.action

@@ -1,50 +1,66 @@
 """What the tracker says when asked how far everything is, and what waits."""
 
-import time
-from datetime import date, datetime, timedelta
-
-import pytest
-from sqlalchemy import ColumnElement, Connection, Engine, String, case, cast, insert, literal, select, update
-
-from dcc.databases.transactions import insert_rows, writing
+from datetime import date
+from datetime import datetime
+from datetime import timedelta
+from dcc.databases.transactions import insert_rows
+from dcc.databases.transactions import writing
 from dcc.naming import Action
 from dcc.operations.session_work import open_session
-from dcc.outcomes import HELD, ZipKey
-from dcc.phases import ACTION_IDS, Phase, Status
+from dcc.outcomes import HELD
+from dcc.outcomes import ZipKey
+from dcc.phases import ACTION_IDS
+from dcc.phases import Phase
+from dcc.phases import State
+from dcc.phases import Status
 from dcc.reports.languages import load_catalogue
-from dcc.reports.submissions.board import collect_board, render_board
+from dcc.reports.submissions.board import collect_board
+from dcc.reports.submissions.board import render_board
 from dcc.reports.submissions.zip_lines import zips_of_centre
 from dcc.settings import Settings
-from dcc.tracker import crawls, progress
+from dcc.tracker import crawls
+from dcc.tracker import progress
 from dcc.tracker.database import exception_id
-from dcc.tracker.models import (
-    CrawlFinding,
-    CrawlingSession,
-    FileSourceHasZip,
-    SessionLock,
-    SessionTask,
-    SourceCrawlRow,
-    XmlLog,
-    ZipAction,
-    ZipFile,
-)
-from dcc.tracker.progress import Proposal, Subject
-from dcc.tracker.queries import board, zip_action_lists
+from dcc.tracker.models import CrawlFinding
+from dcc.tracker.models import CrawlingSession
+from dcc.tracker.models import FileSourceHasZip
+from dcc.tracker.models import SessionLock
+from dcc.tracker.models import SessionTask
+from dcc.tracker.models import SourceCrawlRow
+from dcc.tracker.models import XmlLog
+from dcc.tracker.models import ZipAction
+from dcc.tracker.models import ZipFile
+from dcc.tracker.progress import StateReport
+from dcc.tracker.progress import Subject
+from dcc.tracker.queries import board
+from dcc.tracker.queries import zip_action_lists
 from dcc.tracker.queries.board import Cell
 from dcc.tracker.queries.zip_action_lists import ZipFilter
-from dcc.tracker.states import REFUSED, State
-from tests.support.asking import execute_in, in_reading, in_writing
-from tests.support.databases import (
-    SeededZip,
-    seed_centre,
-    seed_documents,
-    seed_download,
-    seed_hosting,
-    seed_source,
-    seed_zip,
-)
+from dcc.tracker.states import REFUSED
+from sqlalchemy import ColumnElement
+from sqlalchemy import Connection
+from sqlalchemy import Engine
+from sqlalchemy import String
+from sqlalchemy import case
+from sqlalchemy import cast
+from sqlalchemy import insert
+from sqlalchemy import literal
+from sqlalchemy import select
+from sqlalchemy import update
+from tests.support.asking import execute_in
+from tests.support.asking import in_reading
+from tests.support.asking import in_writing
+from tests.support.databases import SeededZip
+from tests.support.databases import seed_centre
+from tests.support.databases import seed_documents
+from tests.support.databases import seed_download
+from tests.support.databases import seed_hosting
+from tests.support.databases import seed_source
+from tests.support.databases import seed_zip
 from tests.support.sent_statements import sent_statements
 from tests.support.trials import MANY
+import pytest
+import time
 
 VALID = State(Phase.XSD, Status.DONE)
 INVALID = State(Phase.XSD, Status.FAILED)
@@ -62,9 +78,9 @@ def put_zip(
     return seeded
 
 
-def propose(tracker: Engine, za_id: int, *states: State) -> None:
+def report(tracker: Engine, za_id: int, *states: State) -> None:
     for state in states:
-        in_writing(tracker, progress.report, [Proposal(Subject.ZIP_ACTION, za_id, state)])
+        in_writing(tracker, progress.report, [StateReport(Subject.ZIP_ACTION, za_id, state)])
 
 
 def note_gone(tracker: Engine, za_id: int) -> None:
@@ -84,7 +100,7 @@ def test_the_board_counts_and_pages_what_its_filter_selects(tracker: Engine) -> 
     centre = seed_centre(tracker)
     source = seed_source(tracker, centre)
     for day, states in {"2026-01-01": [INVALID], "2026-01-02": [VALID], "2026-02-01": [VALID]}.items():
-        propose(tracker, put_zip(tracker, source, centre, day).za_id, *states)
+        report(tracker, put_zip(tracker, source, centre, day).za_id, *states)
     note_gone(tracker, put_zip(tracker, source, None, "2026-01-02", 7).za_id)
     valid = Cell("H", Phase.XSD, Status.DONE, 2)
     january = ZipFilter(first_day=date(2026, 1, 2), last_day=date(2026, 1, 31))

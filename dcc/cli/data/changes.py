@@ -352,10 +352,10 @@ def proposals(ctx: click.Context, source_id: int | None, centre: str | None, sta
     """
     if ctx.invoked_subcommand is not None:
         return
-    from dcc.tracker.hostings.missing_archives import ProposalState, list_proposals
+    from dcc.tracker.hostings.missing_archives import WithdrawalProposalState, list_proposals
     from dcc.tracker.queries.zip_action_lists import require_centre
 
-    states = tuple(ProposalState) if state == "all" else (ProposalState(state),)
+    states = tuple(WithdrawalProposalState) if state == "all" else (WithdrawalProposalState(state),)
     with reading_tracker() as connection:
         _require_source(connection, source_id)
         if centre is not None:
@@ -439,13 +439,13 @@ def turn_down(zip_actions: tuple[str, ...], everything: bool, source_id: int | N
     JSON: a list of the submissions
     """
     from dcc.session.data.corrections import decide_proposals
-    from dcc.tracker.hostings.missing_archives import ProposalState
+    from dcc.tracker.hostings.missing_archives import WithdrawalProposalState
 
     settings = settings_from_environment()
     with open_tracker(settings) as tracker:
         with tracker.connect() as connection:
             chosen = _chosen(connection, zip_actions, source_id, everything=everything)
-        decide_proposals(tracker, chosen, ProposalState.TURNED_DOWN, author=user_name(), reason=reason)
+        decide_proposals(tracker, chosen, WithdrawalProposalState.TURNED_DOWN, author=user_name(), reason=reason)
     text = f"Turned down {count_of(len(chosen), 'proposal')}. Their data stay."
     echo_result([str(proposal.key) for proposal in chosen], text)
 

@@ -99,12 +99,12 @@ def replay(
       "changes": [{"archive", "document", "centre", "before", "after",
         "appeared": [{"code", "severity", "line", "message"}], "gone": [the same]}]}
     """
-    from dcc.replay.replaying import Proposal
+    from dcc.replay.replaying import ReplayProposal
     from dcc.replay.replaying import replay as replay_archives
     from dcc.runtime.interrupts import interrupted_by_sigterm
     from dcc.settings.workers import ExecutorKind
 
-    proposal = Proposal(xsd, dict(map(_reference, references)), rules)
+    proposal = ReplayProposal(xsd, dict(map(_reference, references)), rules)
     settings = settings_from_environment(workers=workers, k8s_jobs=workers)
     require_centres(settings, *centre)
     with open_tracker(settings) as tracker, open_qc(settings) as qc, interrupted_by_sigterm(), progress_shown() as show:

@@ -1,26 +1,46 @@
 """The output of `dcc crawl` and `dcc retry`: lines and progress bars for people, an object for programs."""
 
 from __future__ import annotations
-
+from collections import Counter
+from collections import defaultdict
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from dataclasses import field
+from dcc.cli.shell.output import COLOURS
+from dcc.cli.shell.output import byte_size
+from dcc.cli.shell.output import fields_of
+from dcc.cli.shell.output import printable
+from dcc.cli.shell.output import progress_bars
+from dcc.cli.shell.output import wants_json
+from dcc.data_outcomes import ContextsBuilt
+from dcc.data_outcomes import DataOutcome
+from dcc.data_outcomes import DocumentData
+from dcc.data_outcomes import ZipData
+from dcc.errors import BadFileNameError
+from dcc.errors import DccError
+from dcc.errors import UnreachableError
+from dcc.messages import count_of
+from dcc.outcomes import AttemptOutcome
+from dcc.outcomes import CrawlOutcome
+from dcc.outcomes import EndReason
+from dcc.outcomes import HELD
+from dcc.outcomes import Problem
+from dcc.outcomes import SourceCrawl
+from dcc.outcomes import ZipOutcome
+from dcc.phases import Phase
+from dcc.phases import State
+from dcc.phases import Status
+from dcc.session.listeners import Listeners
+from typing import Any
+from typing import TYPE_CHECKING
+import click
 import shlex
 import sys
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cache
-from typing import TYPE_CHECKING, Any
-
-import click
-
-from dcc.cli.shell.output import COLOURS, byte_size, fields_of, printable, progress_bars, wants_json
-from dcc.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, ZipData
-from dcc.errors import BadFileNameError, DccError, UnreachableError
-from dcc.messages import count_of
-from dcc.outcomes import HELD, AttemptOutcome, CrawlOutcome, EndReason, Problem, SourceCrawl, ZipOutcome
-from dcc.phases import Phase, Status
-from dcc.session.listeners import Listeners
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -29,7 +49,6 @@ if TYPE_CHECKING:
     from dcc.outcomes import SourceCrawl, ZipOutcome
     from dcc.session.sessions import Session
 
-_State = tuple[Phase, Status]
 _Entry = dict[str, Any]
 """An object of the JSON output."""
 
@@ -50,8 +69,8 @@ class SessionOutput:
     """
 
     crawls: list[_Entry] = field(default_factory=list)
-    zips: dict[str, _State] = field(default_factory=dict)
-    documents: dict[str, dict[str, _State]] = field(default_factory=lambda: defaultdict(dict))
+    zips: dict[str, State] = field(default_factory=dict)
+    documents: dict[str, dict[str, State]] = field(default_factory=lambda: defaultdict(dict))
     data: Counter[str] = field(default_factory=Counter)
     contexts: Counter[str] = field(default_factory=Counter)
     notes: list[_Entry] = field(default_factory=list)
@@ -77,8 +96,8 @@ class SessionOutput:
     def add_zip(self, outcome: ZipOutcome) -> None:
         """Add the result of one submission."""
         key, phase = str(outcome.key), outcome.phase
-        self.zips[key] = _state(phase, outcome.status)
-        self.documents[key].update((one.file_name, _state(one.phase, one.status)) for one in outcome.documents)
+        self.zips[key] = outcome.state
+        self.documents[key].update((one.file_name, one.state) for one in outcome.documents)
         self.problems += [_problem(reason, key) for reason in outcome.reasons if reason.kind == HELD]
         if outcome.downloaded and outcome.fetched is AttemptOutcome.FINISHED:
             self.received += outcome.size_bytes or 0
@@ -113,10 +132,10 @@ class SessionOutput:
         if not isinstance(outcome, ZipData):
             return
         key = str(outcome.key)
-        self.zips[key] = _state(outcome.phase, outcome.status)
+        self.zips[key] = outcome.state
         documents = self.documents[key]
         for document in outcome.documents:
-            documents[document.file_name] = _state(document.phase, document.status)
+            documents[document.file_name] = document.state
             if outcome.reached is Phase.UPLOAD and not document.repeated and not document.held:
                 self.data.update(document.said)
             if document.waits_for is not None:
@@ -221,13 +240,7 @@ _LATE = (
 _UNRESOLVED = "It had failed before and has not been mended: other documents of it keep it there. See `dcc show {key}`."
 
 
-@cache
-def _state(phase: Phase, status: Status) -> _State:
-    """Equal states share one object."""
-    return phase, status
-
-
-def _counts(states: Mapping[tuple[Phase, Status], int]) -> list[_Entry]:
+def _counts(states: Mapping[State, int]) -> list[_Entry]:
     return [{"phase": phase, "status": status, "count": count} for (phase, status), count in sorted(states.items())]
 
 

@@ -94,7 +94,7 @@ def release(**asked: Any) -> None:
 @_REASON
 @json_option
 def cancel(**asked: Any) -> None:
-    """Set submissions aside that are not uploaded.
+    """Cancel submissions that are not uploaded.
 
     No session processes them. `dcc retry` takes that back. `dcc data undo` withdraws uploaded data.
 

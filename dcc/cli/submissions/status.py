@@ -109,7 +109,7 @@ def _json_of(overview: Overview) -> dict[str, object]:
         ],
         "held_archives": [
             {"zip": str(archive.key), **fields_of(archive, "owner", "hosts", "message")}
-            for archive in overview.held_archives
+            for archive in overview.unfetched_archives
         ],
         "archive_store": {
             **fields_of(stored.archives, "archives", bytes="size_bytes"),
@@ -131,7 +131,7 @@ def _print_overview(overview: Overview) -> None:
         click.echo()
     _print_sources(overview.sources)
     _print_list("Waiting to be confirmed", _held_lines(overview.held_documents))
-    _print_list("Held archives", [archive.message for archive in overview.held_archives])
+    _print_list("Held archives", [archive.message for archive in overview.unfetched_archives])
     for count, noun, told in (
         (overview.on_hold, "submission", "on hold: dcc zips --on-hold"),
         (overview.quarantined, "submission", "in quarantine: dcc zips --quarantine"),

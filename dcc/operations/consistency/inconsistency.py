@@ -11,10 +11,9 @@ from sqlalchemy import Connection, Row, Select, and_, func, or_, select
 from sqlalchemy.orm import aliased
 
 from dcc.operations.backups.database_files import last_ids
-from dcc.phases import Phase, Status
+from dcc.phases import Phase, State, Status
 from dcc.tracker.database import TRACKER
 from dcc.tracker.models import FileSource, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
-from dcc.tracker.states import State
 from dcc.tracker.submission_rows import KEY, LATEST_OF_SUBMISSION, archive_size, state_of, zip_key_of
 
 MAX_TOLD: Final = 20
@@ -158,7 +157,7 @@ def document_pages(connection: Connection, phase: Phase) -> Iterator[list[Row[An
     through = (XmlFile.phase_id == int(phase)) & (XmlFile.status_id >= int(Status.DONE))
     query = (
         select(XmlFile.id, XmlFile.fname, XmlFile.content_md5, XmlFile.phase_id, XmlFile.status_id, *KEY)
-        .join(_DOWNLOAD, _DOWNLOAD.id == XmlFile.zip_id)
+        .join(_DOWNLOAD, _DOWNLOAD.id == XmlFile.download_id)
         .join(FileSourceHasZip, FileSourceHasZip.id == _DOWNLOAD.zf_id)
         .join(ZipAction)
         .join(ZipFile)

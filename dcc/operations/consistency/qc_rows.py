@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, String, and_, case, exists, func, or_, s
 from dcc.databases.list_parameters import IDS
 from dcc.operations.consistency.inconsistency import Inconsistency, document_pages, in_rows, pages
 from dcc.outcomes import LEFT_OUT
-from dcc.phases import Phase, Status
+from dcc.phases import Phase, State, Status
 from dcc.qc.apply.versions import key_columns
 from dcc.qc.contexts.affected_runs import COLONIES, Build, affected_runs, recorded_basis
 from dcc.qc.contexts.membership import ContextKey, present_members, recorded_members, shares_of_procedure
@@ -20,7 +20,7 @@ from dcc.rules.findings import MORE_RULE
 from dcc.rules.upload import UPLOAD_RULES, describe
 from dcc.tracker.models import AnException, XmlLog
 from dcc.tracker.problems import KIND, entries_that_hold
-from dcc.tracker.states import NOT_UPLOADED, UPLOAD_FAILED, WITHDRAWN, State
+from dcc.tracker.states import NOT_UPLOADED, UPLOAD_FAILED, WITHDRAWN
 from dcc.tracker.submission_rows import state_of, zip_key_of
 from dcc.vocabulary import FAILING, DocumentAction, DocumentState, EntityKind
 

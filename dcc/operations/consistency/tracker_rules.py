@@ -27,9 +27,9 @@ from dcc.operations.consistency.inconsistency import (
     zip_pages,
 )
 from dcc.outcomes import CrawlOutcome, ZipKey
-from dcc.phases import ACTION_IDS, Phase, Status
+from dcc.phases import ACTION_IDS, Phase, State, Status
 from dcc.runtime.checksums import md5_of_open_file
-from dcc.session.leases import UNFINISHED, Lease
+from dcc.session.leases import Lease
 from dcc.store.staging import Staging
 from dcc.tracker.models import (
     CrawlingSession,
@@ -46,15 +46,15 @@ from dcc.tracker.models import (
     ZipFile,
     ZipLog,
 )
+from dcc.tracker.session_statuses import SessionStatus, TaskStatus
 from dcc.tracker.states import (
+    CANCELLED,
     EXTRACTED,
     EXTRACTING,
     NOT_EXTRACTED,
     REFUSED,
     REQUESTED,
-    SET_ASIDE,
     WAITING,
-    State,
     advance,
     roll_up,
 )
@@ -121,8 +121,8 @@ def zip_states(connection: Connection) -> Iterator[Inconsistency]:
 def _legal(download: State | None) -> set[State]:
     """The states that a submission may have with such a latest download."""
     if download is None:
-        return {WAITING, REFUSED, SET_ASIDE}
-    legal = {advance(WAITING, download), SET_ASIDE}
+        return {WAITING, REFUSED, CANCELLED}
+    legal = {advance(WAITING, download), CANCELLED}
     if download.phase <= Phase.UNZIP and download.failed:
         # Another attempt was planned.
         legal |= {WAITING, EXTRACTING}
@@ -134,15 +134,15 @@ def _legal(download: State | None) -> set[State]:
 def download_states(connection: Connection) -> Iterator[Inconsistency]:
     """C4. A download that was given up, or whose archive was bad, keeps its state."""
     children = (
-        select(XmlFile.zip_id, XmlFile.phase_id, XmlFile.status_id)
-        .where(XmlFile.zip_id.in_(IDS))
-        .group_by(XmlFile.zip_id, XmlFile.phase_id, XmlFile.status_id)
+        select(XmlFile.download_id.label("download_id"), XmlFile.phase_id, XmlFile.status_id)
+        .where(XmlFile.download_id.in_(IDS))
+        .group_by(XmlFile.download_id, XmlFile.phase_id, XmlFile.status_id)
     )
     query = select(ZipDownload.id, ZipDownload.phase_id, ZipDownload.status_id)
     for page in pages(connection, query, ZipDownload.id, PAGE):
         of_download: dict[int, set[State]] = {}
         for child in connection.execute(children, {"ids": [row.id for row in page]}):
-            of_download.setdefault(child.zip_id, set()).add(state_of(child))
+            of_download.setdefault(child.download_id, set()).add(state_of(child))
         for row in page:
             wrong = _wrong_download(state_of(row), roll_up(of_download.get(row.id, ())))
             if wrong is not None:
@@ -183,8 +183,8 @@ def nothing_twice(connection: Connection) -> Iterator[Inconsistency]:
     )
     yield from in_rows(connection, "C7", arrived, "{key}", f"It arrived twice in one turn. {_RETRY}")
     # Databases may treat names as equal that differ in trailing blanks.
-    same: list[Any] = [XmlFile.zip_id, XmlFile.fname, func.length(XmlFile.fname)]
-    twice = _OF_DOWNLOAD.join(XmlFile, XmlFile.zip_id == ZipDownload.id).add_columns(XmlFile.fname)
+    same: list[Any] = [XmlFile.download_id, XmlFile.fname, func.length(XmlFile.fname)]
+    twice = _OF_DOWNLOAD.join(XmlFile, XmlFile.download_id == ZipDownload.id).add_columns(XmlFile.fname)
     twice = twice.group_by(*same, *KEY).having(func.count() > 1)
     yield from in_rows(connection, "C7", twice, "{fname}", f"The document is there twice. {_RETRY}")
 
@@ -195,7 +195,7 @@ def failure_reasons(connection: Connection) -> Iterator[Inconsistency]:
     downloads = select(ZipDownload.id).where(
         ZipDownload.status_id == int(Status.FAILED),
         ZipDownload.phase_id <= int(Phase.UNZIP),
-        ~exists().where(ZipLog.zip_id == ZipDownload.id),
+        ~exists().where(ZipLog.download_id == ZipDownload.id),
     )
     open_entry = exists().where(XmlLog.xml_id == XmlFile.id, XmlLog.cleared.is_(None))
     documents = select(XmlFile.id, XmlFile.fname).where(XmlFile.status_id == int(Status.FAILED), ~open_entry)
@@ -223,7 +223,7 @@ def stored_archives(connection: Connection) -> Iterator[Inconsistency]:
 def ended_sessions(connection: Connection, leases: Iterable[Lease]) -> Iterator[Inconsistency]:
     """C6."""
     held = [lease.session for lease in leases if not lease.is_dead]
-    unfinished = or_(CrawlingSession.finish_time.is_(None), CrawlingSession.status == UNFINISHED)
+    unfinished = or_(CrawlingSession.finish_time.is_(None), CrawlingSession.status == int(SessionStatus.UNFINISHED))
     yield from in_rows(
         connection,
         "C6",
@@ -239,7 +239,7 @@ def ended_sessions(connection: Connection, leases: Iterable[Lease]) -> Iterator[
         "C6",
         select(SessionTask.id, SessionTask.session_id, SessionTask.comment)
         .join(CrawlingSession)
-        .where(or_(SessionTask.finish_time.is_(None), SessionTask.status == UNFINISHED))
+        .where(or_(SessionTask.finish_time.is_(None), SessionTask.status == int(TaskStatus.UNFINISHED)))
         .where(CrawlingSession.finish_time.is_not(None))
         .order_by(SessionTask.id),
         "task {id} of session {session_id}",
@@ -289,14 +289,14 @@ def _arrived(row: Row[Any]) -> bool:
 
 def staged_documents(connection: Connection, staging: Staging) -> Iterator[Inconsistency]:
     """C10. If the folder of an archive exists, all of its documents are there."""
-    query = select(XmlFile.zip_id, XmlFile.fname, XmlFile.size_bytes, XmlFile.content_md5).where(
-        XmlFile.zip_id.in_(IDS), XmlFile.content_md5.is_not(None)
-    )
+    query = select(
+        XmlFile.download_id.label("download_id"), XmlFile.fname, XmlFile.size_bytes, XmlFile.content_md5
+    ).where(XmlFile.download_id.in_(IDS), XmlFile.content_md5.is_not(None))
     for page in zip_pages(connection):
         arrived = {row.download_id: zip_key_of(row) for row in page if row.phase_id >= Phase.UNZIP and row.download_id}
         folders = {download: key for download, key in arrived.items() if _has_contents(staging, key)}
         for row in connection.execute(query, {"ids": list(folders)}) if folders else ():
-            key = folders[row.zip_id]
+            key = folders[row.download_id]
             path = staging.contents(key) / row.fname
             try:
                 wrong = _wrong_file("document", path, row.size_bytes or 0, row.content_md5)

@@ -11,7 +11,12 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Select, func, select
 
-from dcc.operations.metrics.families import MEASURES, Labels, Metric, metric, one_of, timestamp
+from dcc.operations.metrics.families import MEASURES
+from dcc.operations.metrics.families import Labels
+from dcc.operations.metrics.families import Metric
+from dcc.operations.metrics.families import metric
+from dcc.operations.metrics.families import one_of
+from dcc.operations.metrics.families import timestamp
 from dcc.outcomes import CrawlOutcome, EndReason
 from dcc.phases import Phase, Status
 from dcc.qc.models import CONTEXT, FINDING, ISSUE, SNAPSHOT
@@ -163,7 +168,7 @@ def work_families(connection: Connection) -> Iterator[Metric]:
     documents = (
         select(Centre.short_name, XmlFile.phase_id, XmlFile.status_id, func.count())
         .select_from(XmlFile)
-        .join(latest, latest.c.download_id == XmlFile.zip_id)
+        .join(latest, latest.c.download_id == XmlFile.download_id)
         .outerjoin(Centre, Centre.id == XmlFile.centre_id)
         .group_by(Centre.short_name, XmlFile.phase_id, XmlFile.status_id)
     )

@@ -101,7 +101,7 @@ def _of_tracker(connection: Connection, session_id: int) -> SessionDatasets:
     archives = [(row, addresses[row.file_source_id]) for row in rows if row.file_source_id in addresses]
     of_download: dict[int, list[Row[Any]]] = {row.download_id: [] for row, _ in archives}
     for document in rows_about(connection, _DOCUMENTS, of_download):
-        of_download[document.zip_id].append(document)
+        of_download[document.download_id].append(document)
     documents = [(row, document) for row, _ in archives for document in of_download[row.download_id]]
     crawled = {crawl.source for crawl in session.crawls}
     sources = [address for address in addresses.values() if address.id in crawled]
@@ -109,8 +109,13 @@ def _of_tracker(connection: Connection, session_id: int) -> SessionDatasets:
 
 
 _DOCUMENTS = select(
-    XmlFile.id, XmlFile.zip_id, XmlFile.fname, XmlFile.size_bytes, XmlFile.phase_id, XmlFile.status_id
-).where(XmlFile.zip_id.in_(IDS))
+    XmlFile.id,
+    XmlFile.download_id.label("download_id"),
+    XmlFile.fname,
+    XmlFile.size_bytes,
+    XmlFile.phase_id,
+    XmlFile.status_id,
+).where(XmlFile.download_id.in_(IDS))
 _COUNTS = select(*(DOCUMENT.c[f"{name}s"] for name in _ENTITIES)).where(DOCUMENT.c.tracker_id.in_(IDS))
 
 

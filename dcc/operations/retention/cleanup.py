@@ -26,7 +26,7 @@ from dcc.errors import ArchiveRemovedError, CleaningError
 from dcc.naming import Action
 from dcc.operations.retention.staged_files import RemovalDirectories, StagedArchive, StagedKind, read_staging
 from dcc.outcomes import ZipKey
-from dcc.phases import Phase, Status
+from dcc.phases import Phase, State, Status
 from dcc.reports.submissions.stored_reports import remove_old_reports, remove_reports
 from dcc.session.leases import refuse_during_session
 from dcc.session.sessions import Session
@@ -44,7 +44,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.queries.zip_action_lists import select_zip_actions
 from dcc.tracker.register.source_addresses import SourceState
-from dcc.tracker.states import NOT_ARRIVED, VALID, WAITING, State
+from dcc.tracker.states import NOT_ARRIVED, VALID, WAITING
 from dcc.tracker.stored_archives import not_stored_everywhere
 from dcc.tracker.submission_rows import LATEST_OF_SUBMISSION, is_at, state_of, zip_key_of
 
@@ -188,7 +188,7 @@ _HOSTED: Final = (
 
 def _has_document(condition: ColumnElement[bool]) -> ColumnElement[bool]:
     """Whether a document of a submission's latest download fulfils a condition."""
-    return exists().where(XmlFile.zip_id == LATEST_OF_SUBMISSION, condition)
+    return exists().where(XmlFile.download_id == LATEST_OF_SUBMISSION, condition)
 
 
 _UNVALIDATED: Final = and_(XmlFile.phase_id <= int(Phase.XSD), XmlFile.status_id.in_(map(int, _UNFINISHED)))

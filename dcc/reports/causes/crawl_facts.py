@@ -1,4 +1,4 @@
-"""What keeps archives from being taken: sources in trouble, archives that changed, went or are held."""
+"""What keeps archives from being taken: sources in trouble, archives that changed, went or are another centre's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dcc.tracker.crawls import (
     latest_findings,
     session_findings,
 )
-from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
+from dcc.tracker.hostings.foreign_archives import UnfetchedArchive, unfetched_archives
 from dcc.tracker.listings.findings import CONFIRMED_GONE
 from dcc.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipFile
 from dcc.tracker.queries.session_zips import session_zip_ids
@@ -72,7 +72,7 @@ class CrawlFacts:
 
 
 def crawl_facts(connection: Connection, subject: ZipKey | SessionEntry | str | None) -> CrawlFacts:
-    """What crawls met with and noticed of a subject and still holds, and the archives of it that are held.
+    """What crawls met with and noticed of a subject and still holds, and the archives of it that are not fetched.
 
     Of a session, its own crawls count. Of a centre, or of all (None), the latest ones count of sources that are crawled
     and whose centre is active.
@@ -84,11 +84,11 @@ def crawl_facts(connection: Connection, subject: ZipKey | SessionEntry | str | N
         sources = {entry.id: entry for entry in list_sources(connection, hosts)} if hosts else {}
         latest = latest_findings(connection, sources=hosts) if hosts else []
         found = [each for each in latest if each.file_name == recorded]
-        held = held_archives(connection, key=subject)
+        unfetched = unfetched_archives(connection, key=subject)
     elif isinstance(subject, SessionEntry):
         sources = {entry.id: entry for entry in list_sources(connection)}
         crawls, found = subject.crawls, session_findings(connection, subject.id)
-        held = held_archives(connection, session_zip_ids(connection, subject))
+        unfetched = unfetched_archives(connection, session_zip_ids(connection, subject))
     else:
         sources = {
             entry.id: entry
@@ -97,10 +97,10 @@ def crawl_facts(connection: Connection, subject: ZipKey | SessionEntry | str | N
         }
         wanted = None if subject is None else sorted(sources)
         crawls = latest_crawls(connection, sources=wanted).values()
-        found, held = latest_findings(connection, sources=wanted), held_archives(connection)
+        found, unfetched = latest_findings(connection, sources=wanted), unfetched_archives(connection)
     centre = subject if isinstance(subject, str) else None
     faults, noticed = _listing_faults(crawls, sources), _noticed(connection, found, sources)
-    return CrawlFacts([*faults, *noticed, *_foreign_archives(held, centre)])
+    return CrawlFacts([*faults, *noticed, *_foreign_archives(unfetched, centre)])
 
 
 def _hosts_noticed(connection: Connection, key: ZipKey, recorded: str) -> Sequence[int]:
@@ -142,17 +142,17 @@ def _noticed(
                 yield _CrawlFact(centre, Fact(code, Severity.WARNING, message=finding.said), action, zips=number)
 
 
-def _foreign_archives(archives: Iterable[HeldArchive], centre: str | None) -> Iterator[_CrawlFact]:
+def _foreign_archives(archives: Iterable[UnfetchedArchive], centre: str | None) -> Iterator[_CrawlFact]:
     """Archives on another centre's source, but for those turned down: facts on the centre of their name.
 
     With a `centre`, facts on it: of the archives that are named for it, or lie on its sources.
     """
-    for held in archives:
-        if held.declined is None and (centre is None or centre == held.owner or centre in held.hosts):
+    for archive in archives:
+        if archive.declined is None and (centre is None or centre == archive.owner or centre in archive.hosts):
             example = Fact(
-                LISTING + FOREIGN, Severity.WARNING, held.details, str(held.key), message=held.public_message
+                LISTING + FOREIGN, Severity.WARNING, archive.details, str(archive.key), message=archive.public_message
             )
-            yield _CrawlFact(centre or held.owner, example, held.key.action, held.key.file_name)
+            yield _CrawlFact(centre or archive.owner, example, archive.key.action, archive.key.file_name)
 
 
 def _still_gone(connection: Connection, finding: CrawlFindingEntry, action: Action) -> int:

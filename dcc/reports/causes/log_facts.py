@@ -135,7 +135,9 @@ def _entries(log: Any) -> Select[Any]:
     if log is XmlLog:
         query = query.join(XmlFile, XmlFile.id == XmlLog.xml_id)
     if log is not ZipActionLog:
-        query = query.join(ZipDownload, ZipDownload.id == (XmlFile.zip_id if log is XmlLog else ZipLog.zip_id))
+        query = query.join(
+            ZipDownload, ZipDownload.id == (XmlFile.download_id if log is XmlLog else ZipLog.download_id)
+        )
         query = query.join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
     action = ZipActionLog.za_id if log is ZipActionLog else FileSourceHasZip.za_id
     return query.join(ZipAction, ZipAction.id == action).join(ZipFile, ZipFile.id == ZipAction.zip_id)

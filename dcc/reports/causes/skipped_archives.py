@@ -24,7 +24,7 @@ from dcc.reports.causes.scopes import Scope
 from dcc.sources.base import ActionListing
 from dcc.sources.crawl_policy import CrawlDue, DueReason
 from dcc.tracker.crawls import CrawlEntry, latest_crawls, latest_findings
-from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
+from dcc.tracker.hostings.foreign_archives import UnfetchedArchive, unfetched_archives
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipActionLog, ZipFile, ZipLog
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.register.source_addresses import SourceState
@@ -99,7 +99,7 @@ def skipped_entries(
     """
     (source,) = list_sources(connection, [source_id])
     crawl = latest_crawls(connection, sources=[source_id]).get(source_id)
-    held = held_archives(connection, source_id=source_id)
+    unfetched = unfetched_archives(connection, source_id=source_id)
     still_uploading = select(FileSourceHasZip.za_id).where(
         FileSourceHasZip.file_source_id == source_id,
         FileSourceHasZip.gone_since.is_(None),
@@ -112,13 +112,13 @@ def skipped_entries(
             why, acts = _NOTICED[finding.kind], acts_on(LISTING + finding.kind)
             skipped = SkippedEntry(printable_detail(finding.file_name), why, acts, finding.said, za_id=finding.za_id)
             noticed[finding.kind in _SECONDARY].append(skipped)
-    first = [*_failed(connection, source_id, limit), *map(_of_foreign_archive, held[:limit]), *noticed[False]]
+    first = [*_failed(connection, source_id, limit), *map(_of_foreign_archive, unfetched[:limit]), *noticed[False]]
     named: dict[str | None, SkippedEntry] = {}
     for each in (*sorted(first, key=lambda each: list(SkipReason).index(each.why)), *noticed[True]):
         named.setdefault(each.entry, each)
     ids = {each.za_id for each in named.values() if each.za_id is not None}
     counted = _counted(
-        connection, source_id, crawl, uploading - ids, {*(archive.za_id for archive in held), *uploading, *ids}
+        connection, source_id, crawl, uploading - ids, {*(archive.za_id for archive in unfetched), *uploading, *ids}
     )
     return [*_of_source(source, crawl, due), *named.values(), *counted]
 
@@ -135,10 +135,10 @@ def ignored_entries(listings: Iterable[ActionListing]) -> list[SkippedEntry]:
     ]
 
 
-def _of_foreign_archive(held: HeldArchive) -> SkippedEntry:
-    why, acts = (SkipReason.HELD, Actor.CENTRE) if held.declined is None else (SkipReason.DECLINED, Actor.NOBODY)
+def _of_foreign_archive(archive: UnfetchedArchive) -> SkippedEntry:
+    why, acts = (SkipReason.HELD, Actor.CENTRE) if archive.declined is None else (SkipReason.DECLINED, Actor.NOBODY)
     return SkippedEntry(
-        str(held.key), why, acts, held.public_message, for_wranglers=held.translatable, za_id=held.za_id
+        str(archive.key), why, acts, archive.public_message, for_wranglers=archive.translatable, za_id=archive.za_id
     )
 
 

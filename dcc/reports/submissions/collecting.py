@@ -48,7 +48,7 @@ from dcc.tracker.crawls import (
     require_session,
     session_findings,
 )
-from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
+from dcc.tracker.hostings.foreign_archives import UnfetchedArchive, unfetched_archives
 from dcc.tracker.hostings.missing_archives import count_open
 from dcc.tracker.hostings.older_archives import zips_that_wait
 from dcc.tracker.models import AnException, Centre, DocumentPlace, XmlFile, XmlLog, ZipAction, ZipFile, utc_now
@@ -131,7 +131,7 @@ def collect_submission(
     line, states = line_of(tracker, key, qc)
     latest = story.latest
     documents = () if latest is None else list_documents(tracker, qc, key, latest, limit=MAX_DOCUMENTS)
-    foreign = next(iter(held_archives(tracker, key=key)), None)
+    foreign = next(iter(unfetched_archives(tracker, key=key)), None)
     return SubmissionReport(
         key=key,
         centre=story.centre,
@@ -238,11 +238,11 @@ def _first_causes(causes: Sequence[Cause]) -> dict[str, Any]:
     return {"causes": tuple(causes[:MAX_CAUSES]), "causes_total": len(causes), "found": found}
 
 
-def _reasons(story: ZipStory, foreign: HeldArchive | None) -> tuple[Problem, ...]:
-    """The recorded reasons for its state, and that it is held; without the commands that only wranglers have."""
+def _reasons(story: ZipStory, foreign: UnfetchedArchive | None) -> tuple[Problem, ...]:
+    """The recorded reasons for its state, and that it is not fetched; without the commands that only wranglers have."""
     recorded = [reason for reason in story.reasons if reason.kind not in (HELD, DECLINED, WAITS)][-MAX_NOTES:]
-    held = [] if foreign is None else [Problem(foreign.kind, foreign.public_message, recorded=utc_now())]
-    return (*recorded, *held)
+    unfetched = [] if foreign is None else [Problem(foreign.kind, foreign.public_message, recorded=utc_now())]
+    return (*recorded, *unfetched)
 
 
 def _missing(qc: Connection | None, reason: str | None) -> str | None:
@@ -431,7 +431,9 @@ def list_documents(
     connection: Connection, qc: Connection | None, key: ZipKey, download: DownloadStory, *, limit: int
 ) -> tuple[DocumentReport, ...]:
     """The first `limit` documents of a download: those that failed, those held, then the others."""
-    of_download = entries_that_hold().join(XmlFile, XmlFile.id == XmlLog.xml_id).where(XmlFile.zip_id == download.id)
+    of_download = (
+        entries_that_hold().join(XmlFile, XmlFile.id == XmlLog.xml_id).where(XmlFile.download_id == download.id)
+    )
     held = XmlFile.id.in_(of_download.where(AnException.short_name == HELD))
     rank = case((XmlFile.status_id == int(Status.FAILED), 0), (held, 1), else_=2)
     query = (
@@ -445,7 +447,7 @@ def list_documents(
             DocumentPlace.place,
         )
         .outerjoin(DocumentPlace, DocumentPlace.xml_id == XmlFile.id)
-        .where(XmlFile.zip_id == download.id)
+        .where(XmlFile.download_id == download.id)
         .order_by(rank, XmlFile.phase_id, XmlFile.id)
         .limit(limit)
     )

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, func, or_, select
 
 from dcc.declarations import acts_on
 from dcc.outcomes import HELD, LEFT_OUT, ZipKey
-from dcc.phases import Phase, Status
+from dcc.phases import Phase, State, Status
 from dcc.reports.causes.errors import declared_code
 from dcc.reports.submissions.accepted import copies_of_withdrawn, taken_zips
 from dcc.reports.submissions.model import Outcome, Tone, ZipLine
@@ -19,14 +19,14 @@ from dcc.rules.upload import DUPLICATE
 from dcc.tracker.crawls import CHANGED, SessionEntry
 from dcc.tracker.decisions import needs_nobody
 from dcc.tracker.hostings.changed_archives import changed_since_loaded
-from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
+from dcc.tracker.hostings.foreign_archives import UnfetchedArchive, unfetched_archives
 from dcc.tracker.hostings.older_archives import zips_that_wait
 from dcc.tracker.models import AnException, CrawlFinding, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile, ZipLog
 from dcc.tracker.problems import FAILING, submissions_with_entries
 from dcc.tracker.queries.session_zips import session_zip_ids
 from dcc.tracker.queries.zip_action_lists import StateCount, select_zip_actions
-from dcc.tracker.states import SET_ASIDE, State
-from dcc.tracker.submission_rows import is_at, is_named, is_of_centre, newest_downloads, zip_key_of
+from dcc.tracker.states import CANCELLED, NOT_UPLOADED, VALID
+from dcc.tracker.submission_rows import is_at, is_named, is_of_centre, newest_downloads, state_of, zip_key_of
 from dcc.vocabulary import Actor
 
 _ARCHIVE_FAILURES: Final = {
@@ -79,7 +79,7 @@ def list_zips(
     actors = _actors(connection, za_ids)
     changed = changed_since_loaded(connection, za_ids)
     in_turn = zips_that_wait(connection, za_ids)
-    foreign = {archive.za_id: archive for archive in held_archives(connection, za_ids)}
+    foreign = {archive.za_id: archive for archive in unfetched_archives(connection, za_ids)}
     newest_first = (ZipFile.created.desc(), ZipFile.inc.desc(), ZipAction.id.desc())
     listed = select_zip_actions().add_columns(needs_nobody().label("needs_nobody"))
     query = listed.where(ZipAction.id.in_(za_ids)).order_by(*newest_first)
@@ -92,10 +92,9 @@ def list_zips(
     lines = []
     for row in rows:
         counts = states[row.id]
-        phase, status = Phase(row.phase_id), Status(row.status_id)
+        state = state_of(row)
         outcome = outcome_of(
-            phase,
-            status,
+            state,
             counts,
             held=row.id in held,
             taken=None if taken is None else zip_key_of(row) in taken,
@@ -104,17 +103,17 @@ def list_zips(
             waits_for_data=actors.get(row.id) == (Actor.NOBODY,),
             waits_for_older=row.id in in_turn,
             changed=row.id in changed,
-            of_withdrawn=0 < of_withdrawn[zip_key_of(row)] == sum(state.count for state in counts),
+            of_withdrawn=0 < of_withdrawn[zip_key_of(row)] == sum(one.count for one in counts),
         )
         line = ZipLine(
             key=zip_key_of(row),
             centre=row.centre,
-            phase=phase,
-            status=status,
+            phase=state.phase,
+            status=state.status,
             outcome=outcome,
             size_bytes=row.size_bytes,
-            documents=sum(state.count for state in counts),
-            failed=sum(state.count for state in counts if state.status is Status.FAILED),
+            documents=sum(one.count for one in counts),
+            failed=sum(one.count for one in counts if one.status is Status.FAILED),
             changed=changed.get(row.id),
             acts=actors.get(row.id, ()),
             needs_nobody=bool(row.needs_nobody),
@@ -127,7 +126,7 @@ def _document_states(connection: Connection, za_ids: Any) -> Mapping[int, list[S
     latest = newest_downloads(za_ids)
     query = (
         select(latest.c.za_id, XmlFile.phase_id, XmlFile.status_id, func.count())
-        .join(latest, latest.c.download_id == XmlFile.zip_id)
+        .join(latest, latest.c.download_id == XmlFile.download_id)
         .group_by(latest.c.za_id, XmlFile.phase_id, XmlFile.status_id)
         .order_by(XmlFile.phase_id, XmlFile.status_id)
     )
@@ -144,7 +143,7 @@ def _actors(connection: Connection, za_ids: Any) -> Mapping[int, tuple[Actor, ..
     of_archives = (
         select(latest.c.za_id, AnException.short_name, ZipLog.code)
         .join(ZipDownload, ZipDownload.id == latest.c.download_id)
-        .join(ZipLog, ZipLog.zip_id == ZipDownload.id)
+        .join(ZipLog, ZipLog.download_id == ZipDownload.id)
         .join(AnException, AnException.id == ZipLog.exception_id)
         .where(is_at(ZipDownload, State(Phase.DOWNLOAD, Status.FAILED)))
     )
@@ -160,14 +159,13 @@ def _of_kinds(connection: Connection, za_ids: Any, *kinds: str) -> set[int]:
 
 
 def outcome_of(
-    phase: Phase,
-    status: Status,
+    state: State,
     states: Iterable[StateCount],
     *,
     held: bool,
     taken: bool | None,
     left_out: bool = False,
-    foreign: HeldArchive | None = None,
+    foreign: UnfetchedArchive | None = None,
     waits_for_data: bool = False,
     waits_for_older: bool = False,
     changed: bool = False,
@@ -176,12 +174,12 @@ def outcome_of(
     """The outcome of a submission in that state, whose documents are in `states`.
 
     `held`: one of them waits to be confirmed. `left_out`: the settings leave a step out of one of them. `taken`: some
-    of its data were accepted; None where that is not known, and then the states tell. `foreign`: it is held, or was
-    turned down, on another centre's source. `waits_for_data`: its failed documents only wait for other data.
+    of its data were accepted; None where that is not known, and then the states tell. `foreign`: it is not fetched, or
+    was turned down, on another centre's source. `waits_for_data`: its failed documents only wait for other data.
     `waits_for_older`: an older archive of its centre comes first. `changed`: the archive changed after its data were
     accepted. `of_withdrawn`: none of its documents was taken, as they are the same as some that were withdrawn since.
     """
-    outcome = _outcome_of_state(phase, status, list(states), held=held, taken=taken, left_out=left_out)
+    outcome = _outcome_of_state(state, list(states), held=held, taken=taken, left_out=left_out)
     if outcome is Outcome.WAITING and foreign is not None:
         outcome = Outcome.FOREIGN if foreign.declined is None else Outcome.DECLINED
     elif outcome in (Outcome.DONE, Outcome.TO_BE_LOOKED_AT) and of_withdrawn:
@@ -194,12 +192,13 @@ def outcome_of(
 
 
 def _outcome_of_state(
-    phase: Phase, status: Status, states: Sequence[StateCount], *, held: bool, taken: bool | None, left_out: bool
+    state: State, states: Sequence[StateCount], *, held: bool, taken: bool | None, left_out: bool
 ) -> Outcome:
+    phase, status = state
     if status is Status.FAILED and phase in _ARCHIVE_FAILURES:
         return _ARCHIVE_FAILURES[phase]
     if phase in (Phase.ZIP_NAME, Phase.DOWNLOAD):
-        return Outcome.WITHDRAWN if (phase, status) == SET_ASIDE else Outcome.WAITING
+        return Outcome.WITHDRAWN if state == CANCELLED else Outcome.WAITING
     if status is Status.FAILED:
         some = _some_accepted(states) if taken is None else taken or _under_way(states)
         return Outcome.PARTLY_TAKEN if some else Outcome.NOTHING_TAKEN
@@ -209,7 +208,7 @@ def _outcome_of_state(
         return Outcome.HELD
     if phase is Phase.QC:
         return Outcome.DONE if status is Status.DONE else Outcome.TO_BE_LOOKED_AT
-    if (phase, status) in ((Phase.XSD, Status.DONE), (Phase.UPLOAD, Status.PENDING)):
+    if state in (VALID, NOT_UPLOADED):
         return Outcome.TO_BE_TAKEN
     return Outcome.UNDER_WAY
 

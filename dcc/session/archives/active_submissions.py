@@ -24,7 +24,9 @@ from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.tracker.archive_names import stored_name
 from dcc.tracker.hostings.download_plan import KnownDocument, PlannedZip, StagedZip
 from dcc.tracker.models import utc_now
-from dcc.tracker.states import VALID, WRONG_CHECKSUM, State
+from dcc.tracker.states import VALID
+from dcc.tracker.states import WRONG_CHECKSUM
+from dcc.phases import State
 
 REFUSED_BY_NAME = State(Phase.XML_NAME, Status.FAILED)
 INVALID = State(Phase.XSD, Status.FAILED)

@@ -31,6 +31,7 @@ from dcc.outcomes import AttemptOutcome
 from dcc.outcomes import Problem
 from dcc.outcomes import ZipOutcome
 from dcc.phases import Phase
+from dcc.phases import State
 from dcc.phases import Status
 from dcc.runtime.log_context import logging_about
 from dcc.runtime.log_context import progress_log
@@ -60,8 +61,8 @@ from dcc.sources.hosting import CopyFault
 from dcc.sources.hosting import Hosting
 from dcc.store.copies import StoredCopies
 from dcc.store.staging import Staging
-from dcc.tracker.hostings.retries import urgent_keys
 from dcc.tracker.hostings.source_statistics import TransferStatistics
+from dcc.tracker.hostings.urgent_requests import urgent_keys
 from dcc.tracker.models import utc_now
 from dcc.tracker.register.source_schedules import paused_sources
 from dcc.tracker.states import DOWNLOADING
@@ -69,7 +70,6 @@ from dcc.tracker.states import EXTRACTED
 from dcc.tracker.states import EXTRACTING
 from dcc.tracker.states import NOT_DOWNLOADED
 from dcc.tracker.states import NOT_EXTRACTED
-from dcc.tracker.states import State
 from dcc.tracker.states import WRONG_CHECKSUM
 from dcc.tracker.stored_archives import replicas_with_copies
 from enum import Enum
@@ -277,7 +277,7 @@ class Coordinator:
         if self._attempts.plan(submission):
             return
         if submission.last_failure is not None:
-            self._unwritten.propose(submission.attempt.id, submission.last_failure)
+            self._unwritten.report_state(submission.attempt.id, submission.last_failure)
             self._end_without_archive(submission)
         else:
             self._leave_to_next_session(submission)
@@ -298,7 +298,7 @@ class Coordinator:
         submission.began = time.monotonic()
         now = utc_now()
         self._unwritten.change_download(number, request=now, received=now)
-        self._unwritten.propose(number, DOWNLOADING, promote=False)
+        self._unwritten.report_state(number, DOWNLOADING, promote=False)
 
     def _transfer_completed(self, event: TransferCompleted) -> None:
         number, received = event.transfer.attempt_id, event.received
@@ -313,7 +313,7 @@ class Coordinator:
         self._unwritten.change_download(number, downloaded_size_bytes=sent_bytes)
         submission.fetched = AttemptOutcome.FINISHED if received.is_sent else AttemptOutcome.NOT_MODIFIED
         self._unwritten.end(number, submission.fetched, received)
-        self._unwritten.propose(number, EXTRACTING)
+        self._unwritten.report_state(number, EXTRACTING)
         self._store_archive(submission)
 
     def _transfer_failed(self, event: TransferFailed) -> None:
@@ -342,7 +342,7 @@ class Coordinator:
         if following is AfterFailure.AWAITS_LISTING and submission.last_failure == WRONG_CHECKSUM:
             self._await_listing(submission)
             return
-        self._unwritten.propose(number, submission.last_failure, promote=following is AfterFailure.ENDS)
+        self._unwritten.report_state(number, submission.last_failure, promote=following is AfterFailure.ENDS)
         match following:
             case AfterFailure.AWAITS_LISTING:
                 self._await_listing(submission)
@@ -358,7 +358,7 @@ class Coordinator:
         submission = self._transferring.pop(number)
         self._attempts.sources[event.transfer.hosting.source_id].note_not_begun()
         self._unwritten.end(number, AttemptOutcome.CANCELLED)
-        self._unwritten.propose(number, NOT_FETCHED, promote=False)
+        self._unwritten.report_state(number, NOT_FETCHED, promote=False)
         submission.forget_attempt()
         self._plan_or_leave(submission)
 
@@ -401,7 +401,7 @@ class Coordinator:
         for submission in submissions:
             self._unfinished[submission.za_id] = submission
             self._unwritten.problems.extend(self._reasons_kept.pop(submission.za_id, ()))
-            self._unwritten.propose(submission.attempt.id, submission.last_failure or NOT_DOWNLOADED)
+            self._unwritten.report_state(submission.attempt.id, submission.last_failure or NOT_DOWNLOADED)
             if submission.downloaded:
                 self._unchecked += 1
                 self._add_reason_of_all_copies(submission)
@@ -463,7 +463,7 @@ class Coordinator:
         if not submission.known_documents:
             self._unwritten.problems.extend((submission.attempt.id, reason) for reason in submission.reasons[logged:])
         self._unwritten.extracted.append(submission)
-        self._unwritten.propose(submission.attempt.id, EXTRACTED)
+        self._unwritten.report_state(submission.attempt.id, EXTRACTED)
         self._end_submission(submission)
 
     def _check_failed(self, submission: ActiveSubmission, error: Exception, md5: str | None = None) -> None:
@@ -481,7 +481,7 @@ class Coordinator:
         if isinstance(error, CorruptArchiveError) and md5 is not None:
             self._note_bad(submission, md5, CopyFault.DAMAGED)
             if self._attempts.plan(submission):
-                self._unwritten.propose(number, NOT_EXTRACTED, promote=False)
+                self._unwritten.report_state(number, NOT_EXTRACTED, promote=False)
                 self._discard_bad_archive(submission, NOT_EXTRACTED)
                 return
             if submission.attempts:
@@ -490,7 +490,7 @@ class Coordinator:
                 return
             self._add_reason_of_all_copies(submission)
         if isinstance(error, ArchiveError):
-            self._unwritten.propose(number, NOT_EXTRACTED)
+            self._unwritten.report_state(number, NOT_EXTRACTED)
         else:
             self.not_checked += 1
         self._end_submission(submission)
@@ -513,7 +513,7 @@ class Coordinator:
 
     def _fetch_again(self, submission: ActiveSubmission) -> None:
         """An archive joined from two attempts is bad: fetch it in one piece before blaming the centre."""
-        self._unwritten.propose(submission.attempt.id, PIECED_TOGETHER, promote=False)
+        self._unwritten.report_state(submission.attempt.id, PIECED_TOGETHER, promote=False)
         self._discard_bad_archive(submission, NOT_DOWNLOADED)
         submission.choice.try_again_first(submission.attempt.hosting)
         self._plan_or_leave(submission)

@@ -49,22 +49,25 @@ from dcc.tracker.hostings.download_plan import cancel_orphans
 from dcc.tracker.hostings.download_plan import load_interrupted
 from dcc.tracker.hostings.download_plan import load_plans
 from dcc.tracker.hostings.download_plan import load_waiting
-from dcc.tracker.hostings.download_plan import load_waiting_and_held
-from dcc.tracker.hostings.download_plan import reopen_failed_downloads
+from dcc.tracker.hostings.download_plan import load_waiting_and_unfetched
 from dcc.tracker.hostings.download_plan import sources_to_use
-from dcc.tracker.hostings.foreign_archives import HeldArchive
-from dcc.tracker.hostings.foreign_archives import note_held
+from dcc.tracker.hostings.foreign_archives import UnfetchedArchive
+from dcc.tracker.hostings.foreign_archives import note_unfetched
 from dcc.tracker.hostings.owner_notices import add_notices
-from dcc.tracker.hostings.retries import begin_from_staging
-from dcc.tracker.hostings.retries import reopen_named
-from dcc.tracker.hostings.retries import staged_copies_of
-from dcc.tracker.hostings.retries import take_urgent
-from dcc.tracker.hostings.retries import unavailable_error
+from dcc.tracker.hostings.retries_by_people import reopen_named
+from dcc.tracker.hostings.retries_by_people import staged_copies_of
+from dcc.tracker.hostings.retries_by_people import unavailable_error
+from dcc.tracker.hostings.retry_policy import reopen_failed_downloads
 from dcc.tracker.hostings.source_statistics import record_transfer_statistics
+from dcc.tracker.hostings.staged_copies import begin_from_staging
+from dcc.tracker.hostings.urgent_requests import take_urgent
 from dcc.tracker.models import Centre
 from dcc.tracker.models import utc_now
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
+from dcc.tracker.reopened_by import CRAWL
+from dcc.tracker.reopened_by import session_name
+from dcc.tracker.session_statuses import TaskStatus
 from dcc.tracker.states import WAITING
 from sqlalchemy import Connection
 from sqlalchemy import select
@@ -84,14 +87,14 @@ class ArchiveWork:
     """A session's archives: those to continue from staging, and those to download.
 
     By submission, `staged` are copies for the case that no source delivers, and `further` the hostings of archives in
-    staging, in case these are damaged. `held` are archives that are not downloaded and not yet reported.
+    staging, in case these are damaged. `unfetched` are archives that are not downloaded and not yet reported.
     """
 
     interrupted: tuple[StagedZip, ...]
     planned: tuple[PlannedZip, ...]
     staged: dict[int, StagedZip] = field(default_factory=dict)
     further: dict[int, PlannedZip] = field(default_factory=dict)
-    held: tuple[HeldArchive, ...] = ()
+    unfetched: tuple[UnfetchedArchive, ...] = ()
 
     def __len__(self) -> int:
         return len(self.interrupted) + len(self.planned)
@@ -128,7 +131,7 @@ def process_zip_actions(
         if workers is not None:
             remove_leftovers_of_workers(session)
     work = _take_up(session, staging, keys)
-    yield from map(_held_outcome, work.held)
+    yield from map(_unfetched_outcome, work.unfetched)
     if not work:
         return
     held_much = len(work) >= _MUCH
@@ -171,8 +174,9 @@ def _process(
         what = count_of(paused, "submission was", "submissions were")
         them = "it" if paused == 1 else "them"
         session.notice(f"{what} not fetched, because people paused the sources. A later session fetches {them}.")
-    session.finish_task(download, failed=coordinator.not_downloaded > 0)
-    session.finish_task(check, failed=coordinator.not_checked > 0, lacked_room=coordinator.lacked_room)
+    session.finish_task(download, TaskStatus.of(failed=coordinator.not_downloaded > 0))
+    checked = TaskStatus.of(failed=coordinator.not_checked > 0)
+    session.finish_task(check, TaskStatus.LACKED_ROOM if coordinator.lacked_room else checked)
     return coordinator.faults
 
 
@@ -207,26 +211,26 @@ def _take_up_waiting(
     """All waiting archives; a dead session left the `whole` ones in staging, and the `broken` ones not in full."""
     if broken:
         reason = mark("The archive is not in staging any more.")
-        progress.reopen(connection, broken, requested_by=f"session {session.id}", reason=reason)
-    unconcluded = cancel_orphans(connection, session.centres).unconcluded
+        progress.reopen(connection, broken, requested_by=session_name(session.id), reason=reason)
+    to_fall_back = cancel_orphans(connection, session.centres).to_fall_back
     dues = load_crawl_dues(
         connection, session.settings.source_failure_limit, named=frozenset(session.request.source_ids or ())
     )
     sources = sources_to_use(connection, session.id, session.centres, dues)
     reopen_failed_downloads(connection, sources, session.centres)
-    waiting = load_waiting_and_held(connection, sources, centres=session.centres)
+    waiting = load_waiting_and_unfetched(connection, sources, centres=session.centres)
     add_notices(connection, waiting.delegated)
     # A dead session was processing them, and they cannot be fetched now.
-    if stranded := unconcluded.difference(plan.za_id for plan in waiting.planned):
-        progress.conclude(connection, stranded)
+    if stranded := to_fall_back.difference(plan.za_id for plan in waiting.planned):
+        progress.fall_back_to_last_bytes(connection, stranded)
     further = {plan.za_id: plan for plan in load_plans(connection, sources, [submission.za_id for submission in whole])}
-    held = note_held(connection, waiting.held)
+    unfetched = note_unfetched(connection, waiting.unfetched)
     first = set(take_urgent(connection))
     planned = sorted(waiting.planned, key=lambda plan: plan.key not in first)
     if urgent := session.request.urgent:
         whole = [submission for submission in whole if submission.key in urgent]
         planned = [plan for plan in planned if plan.key in urgent]
-    return ArchiveWork(tuple(whole), tuple(planned), further=further, held=tuple(held))
+    return ArchiveWork(tuple(whole), tuple(planned), further=further, unfetched=tuple(unfetched))
 
 
 def _take_up_named(
@@ -250,10 +254,10 @@ def _take_up_named(
     return ArchiveWork(tuple(taken), planned, staged=dict(copies), further=here)
 
 
-def _held_outcome(held: HeldArchive) -> ZipOutcome:
+def _unfetched_outcome(archive: UnfetchedArchive) -> ZipOutcome:
     return ZipOutcome(
-        key=held.key,
-        centre=held.owner,
+        key=archive.key,
+        centre=archive.owner,
         phase=WAITING.phase,
         status=WAITING.status,
         downloaded=False,
@@ -264,7 +268,7 @@ def _held_outcome(held: HeldArchive) -> ZipOutcome:
         attempts=0,
         seconds=0.0,
         finished=utc_now(),
-        reasons=(Problem(HELD, held.translatable),),
+        reasons=(Problem(HELD, archive.translatable),),
     )
 
 
@@ -273,7 +277,7 @@ def _plan_again(session: Session, za_ids: Sequence[int]) -> list[PlannedZip]:
 
     def plan(connection: Connection) -> list[PlannedZip]:
         reason = mark("The archive in staging was damaged, perhaps not when it arrived.")
-        progress.reopen(connection, za_ids, requested_by=f"session {session.id}", reason=reason)
+        progress.reopen(connection, za_ids, requested_by=session_name(session.id), reason=reason)
         return load_waiting(connection, sources_to_use(connection, session.id, session.centres), za_ids)
 
     return session.write(plan)
@@ -316,10 +320,10 @@ def _leave_uploading(session: Session, submissions: Sequence[ActiveSubmission], 
 
     def write(connection: Connection) -> None:
         halves = [submission.za_id for submission in submissions if submission.choice.new_bad_copies]
-        progress.reopen(connection, halves, requested_by="crawl", reason="It is being uploaded to its file source.")
+        progress.reopen(connection, halves, requested_by=CRAWL, reason="It is being uploaded to its file source.")
         if named:
             # A person opened them again: until they can be fetched, they keep their state.
-            progress.conclude(connection, [submission.za_id for submission in submissions])
+            progress.fall_back_to_last_bytes(connection, [submission.za_id for submission in submissions])
 
     session.write(write)
 

@@ -5,39 +5,58 @@ submissions at once need few statements.
 """
 
 from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field
 from datetime import datetime
-from typing import Any, Final, TypedDict, Unpack
-
-from sqlalchemy import Connection, bindparam, select, update
-
 from dcc.databases.transactions import insert_rows
-from dcc.outcomes import AttemptOutcome, Problem
-from dcc.session.archives.active_submissions import ActiveSubmission, ArchiveDocument
-from dcc.session.data.document_log import add_to_log, kind_id
+from dcc.outcomes import AttemptOutcome
+from dcc.outcomes import Problem
+from dcc.phases import State
+from dcc.session.archives.active_submissions import ActiveSubmission
+from dcc.session.archives.active_submissions import ArchiveDocument
+from dcc.session.data.document_log import add_to_log
+from dcc.session.data.document_log import kind_id
 from dcc.session.fetching.archive_transfer import ReceivedArchive
-from dcc.sources.hosting import EarlierCopy, Hosting
+from dcc.sources.hosting import EarlierCopy
+from dcc.sources.hosting import Hosting
 from dcc.store.copies import StoredCopies
 from dcc.tracker import progress
-from dcc.tracker.hostings.copies import NewBadCopy, earlier_copies, record_bad_copies, record_published
+from dcc.tracker.hostings.copies import NewBadCopy
+from dcc.tracker.hostings.copies import earlier_copies
+from dcc.tracker.hostings.copies import record_bad_copies
+from dcc.tracker.hostings.copies import record_published
 from dcc.tracker.hostings.download_plan import StagedZip
-from dcc.tracker.hostings.retries import begin_from_staging
-from dcc.tracker.listings.findings import ArrivedArchive, note_arrived
-from dcc.tracker.models import Centre, FileSourceHasZip, ZipDownload, ZipFile, ZipLog, utc_now
+from dcc.tracker.hostings.staged_copies import begin_from_staging
+from dcc.tracker.listings.findings import ArrivedArchive
+from dcc.tracker.listings.findings import note_arrived
+from dcc.tracker.models import Centre
+from dcc.tracker.models import FileSourceHasZip
+from dcc.tracker.models import ZipDownload
+from dcc.tracker.models import ZipFile
+from dcc.tracker.models import ZipLog
+from dcc.tracker.models import utc_now
 from dcc.tracker.problems import problem_columns
-from dcc.tracker.progress import NewDocument, Proposal, Subject
-from dcc.tracker.states import State
+from dcc.tracker.progress import NewDocument
+from dcc.tracker.progress import StateReport
+from dcc.tracker.progress import Subject
 from dcc.tracker.stored_archives import record_stored_archives
 from dcc.tracker.submission_rows import action_states
+from sqlalchemy import Connection
+from sqlalchemy import bindparam
+from sqlalchemy import select
+from sqlalchemy import update
+from typing import Any
+from typing import Final
+from typing import TypedDict
+from typing import Unpack
 
-_MAX_RETRIES: Final = 255
+_LARGEST_COUNT: Final = 255
 _CENTRES: Final = select(Centre.id, Centre.short_name)
 _COUNT_RETRY: Final = (
     update(FileSourceHasZip)
-    .where(FileSourceHasZip.id == bindparam("number"), FileSourceHasZip.num_retries < _MAX_RETRIES)
+    .where(FileSourceHasZip.id == bindparam("number"), FileSourceHasZip.num_retries < _LARGEST_COUNT)
     .values(num_retries=FileSourceHasZip.num_retries + 1)
 )
 
@@ -76,7 +95,7 @@ class UnwrittenResults:
     now.
     """
 
-    proposals: dict[int, Proposal] = field(default_factory=dict)
+    reports: dict[int, StateReport] = field(default_factory=dict)
     changes: dict[tuple[type[ZipDownload | ZipFile], int], dict[str, object]] = field(default_factory=dict)
     problems: list[tuple[int, Problem]] = field(default_factory=list)
     extracted: list[ActiveSubmission] = field(default_factory=list)
@@ -90,9 +109,9 @@ class UnwrittenResults:
     finished: list[ActiveSubmission] = field(default_factory=list)
     arrived: list[ArrivedArchive] = field(default_factory=list)
 
-    def propose(self, number: int, state: State, *, promote: bool = True) -> None:
-        """Propose a state for a download; a later proposal for the same one replaces an earlier one."""
-        self.proposals[number] = Proposal(Subject.ZIP_DOWNLOAD, number, state, promote)
+    def report_state(self, number: int, state: State, *, promote: bool = True) -> None:
+        """Report a state of a download; a later report on the same one replaces an earlier one."""
+        self.reports[number] = StateReport(Subject.ZIP_DOWNLOAD, number, state, promote)
 
     def change_download(self, number: int, **values: Unpack[DownloadColumns]) -> None:
         """Give columns of a download new values."""
@@ -125,7 +144,7 @@ class UnwrittenResults:
 
     def write(self, connection: Connection, session_id: int) -> WrittenResults:
         """Write everything for a session, in the caller's transaction. Changes nothing in memory."""
-        progress.report(connection, list(self.proposals.values()))
+        progress.report(connection, list(self.reports.values()))
         note_arrived(connection, session_id, self.arrived)
         self._change_rows(connection)
         document_ids = self._write_documents(connection)
@@ -141,7 +160,7 @@ class UnwrittenResults:
         record_published(connection, self.published)
         record_stored_archives(connection, self.stored)
         if self.without_further_attempt:
-            progress.conclude(connection, self.without_further_attempt)
+            progress.fall_back_to_last_bytes(connection, self.without_further_attempt)
         return WrittenResults(
             self._add_downloads(connection, session_id),
             earlier_copies(connection, [hosting.id for _, hosting in self.downloads]),
@@ -168,7 +187,9 @@ class UnwrittenResults:
         centres = {name: number for number, name in connection.execute(_CENTRES)} if new else {}
         ids = progress.add_documents(connection, [_new_document(*found, centres) for found in new])
         known = list(self.checked.items())
-        progress.report(connection, [Proposal(Subject.XML_FILE, number, document.state) for number, document in known])
+        progress.report(
+            connection, [StateReport(Subject.XML_FILE, number, document.state) for number, document in known]
+        )
         written = [(number, document) for number, (_, document) in zip(ids, new, strict=True)] + known
         add_to_log(connection, {number: document.problems for number, document in written if document.problems})
         numbers = iter(ids)
@@ -198,7 +219,7 @@ class UnwrittenResults:
 def _new_document(submission: ActiveSubmission, document: ArchiveDocument, centres: Mapping[str, int]) -> NewDocument:
     name = document.name
     return NewDocument(
-        zip_download_id=submission.attempt.id,
+        download_id=submission.attempt.id,
         file_name=document.file_name,
         centre_id=centres.get(name.centre) if name else None,
         created=name.created if name else None,

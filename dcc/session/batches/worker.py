@@ -146,7 +146,7 @@ class _Worker:
 
         received = receive(
             connection,
-            Transfer(None, key, archive.hosting, archive.published, archive.earlier, is_held=True),
+            Transfer(None, key, archive.hosting, archive.published, archive.earlier, is_staged_here=True),
             self._staging,
             lambda _: None,
             speed_limits=SpeedLimits.from_settings(self._settings),

@@ -47,19 +47,19 @@ from dcc.tracker import progress
 from dcc.tracker.decisions import is_on_hold
 from dcc.tracker.hostings.changed_archives import LOADED
 from dcc.tracker.hostings.foreign_archives import not_fetched
-from dcc.tracker.hostings.missing_archives import ProposalState, WithdrawalProposal, decide_on_proposals
+from dcc.tracker.hostings.missing_archives import WithdrawalProposal, WithdrawalProposalState, decide_on_proposals
 from dcc.tracker.hostings.older_archives import waiting_for_older
 from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome, add_notices
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload
 from dcc.tracker.register.centres import find_archive, load_delegations
-from dcc.tracker.states import NOT_UPLOADED, SET_ASIDE, UPLOADED, WITHDRAWN
+from dcc.tracker.states import CANCELLED, NOT_UPLOADED, UPLOADED, WITHDRAWN
 from dcc.tracker.submission_rows import action_states
 from dcc.vocabulary import DocumentState, Severity
 
 _LONGEST_REASON: Final = 255
 _LOADED_OF: Final = (
     select(XmlFile.id)
-    .join(ZipDownload, ZipDownload.id == XmlFile.zip_id)
+    .join(ZipDownload, ZipDownload.id == XmlFile.download_id)
     .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
     .where(FileSourceHasZip.za_id.in_(IDS), LOADED)
 )
@@ -120,7 +120,9 @@ def withdraw_submission(
             add_notices(
                 connection, [replace(notice, done_by=author, reason=reason[:_LONGEST_REASON]) for notice in notices]
             )
-            decide_on_proposals(connection, [archive.za_id], ProposalState.ACCEPTED, author=author, reason=reason)
+            decide_on_proposals(
+                connection, [archive.za_id], WithdrawalProposalState.ACCEPTED, author=author, reason=reason
+            )
 
     run_writing(tracker, conclude)
     return undone
@@ -142,7 +144,7 @@ def confirm_submission(
     An edit or delete of another centre's data is refused, as in a session. The next session applies confirmed
     documents that could not be applied. Raises NotFoundError if none is held, and ConfigurationError for an author or a
     reason that is empty or too long. Raises ConfigurationError, too, while they would wait for an older archive, and if
-    the submission is on hold or was set aside. Also StagedDocumentLostError if one is not in staging any more, and the
+    the submission is on hold or was cancelled. Also StagedDocumentLostError if one is not in staging any more, and the
     `unreachable` error of either database.
     """
     both = _Databases(tracker, qc, settings)
@@ -259,12 +261,12 @@ def _set_back_by_withdrawal_of(connection: Connection, document_ids: list[int]) 
 
 
 def _require_confirmable(connection: Connection, key: ZipKey) -> None:
-    """Raise ConfigurationError if a submission was set aside or is on hold, or would wait for an older archive."""
+    """Raise ConfigurationError if a submission was cancelled or is on hold, or would wait for an older archive."""
     za_id = find_archive(connection, key).za_id
     if za_id is None:
         return
-    if action_states(connection, [za_id]).get(za_id) == SET_ASIDE:
-        raise ConfigurationError(f"{key} was set aside. Bring it back first: dcc retry {shlex.quote(str(key))}")
+    if action_states(connection, [za_id]).get(za_id) == CANCELLED:
+        raise ConfigurationError(f"{key} was cancelled. Bring it back first: dcc retry {shlex.quote(str(key))}")
     if connection.scalar(select(ZipAction.id).where(ZipAction.id == za_id, is_on_hold())) is not None:
         raise ConfigurationError(f"{key} is on hold. Release it first: dcc release {shlex.quote(str(key))}")
     changing = [] if key.action is Action.ADD else [za_id]
@@ -336,7 +338,7 @@ def _accept(
         return DecidedProposal(proposal, problem=str(error))
     except NotFoundError:
         # Somebody else withdrew it already, as proposed.
-        decide_proposals(tracker, [proposal], ProposalState.ACCEPTED, author=author, reason=reason)
+        decide_proposals(tracker, [proposal], WithdrawalProposalState.ACCEPTED, author=author, reason=reason)
         return DecidedProposal(proposal)
     if undone.builders:
         first = undone.builders[0]
@@ -348,7 +350,7 @@ def _accept(
 def decide_proposals(
     tracker: Engine,
     proposals: Sequence[WithdrawalProposal],
-    state: ProposalState,
+    state: WithdrawalProposalState,
     *,
     author: str,
     reason: str,

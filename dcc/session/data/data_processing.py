@@ -6,35 +6,57 @@ out no more, the next session makes up for it.
 """
 
 from __future__ import annotations
-
-import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import chain
-from typing import Final
-
-from sqlalchemy import Connection, Engine
-
-from dcc.data_outcomes import ContextsBuilt, DataOutcome, ZipData, left_out_message
-from dcc.databases.transactions import run_reading, run_writing
-from dcc.messages import mark, message
-from dcc.outcomes import LEFT_OUT, Problem, ZipKey
-from dcc.phases import Phase, Status
-from dcc.qc.judging.documents import ContentFindings, judge_together
-from dcc.runtime.log_context import logging_about, progress_log
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dcc.data_outcomes import ContextsBuilt
+from dcc.data_outcomes import DataOutcome
+from dcc.data_outcomes import ZipData
+from dcc.data_outcomes import left_out_message
+from dcc.databases.transactions import run_reading
+from dcc.databases.transactions import run_writing
+from dcc.messages import mark
+from dcc.messages import message
+from dcc.outcomes import LEFT_OUT
+from dcc.outcomes import Problem
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase
+from dcc.phases import State
+from dcc.phases import Status
+from dcc.qc.judging.documents import ContentFindings
+from dcc.qc.judging.documents import judge_together
+from dcc.runtime.log_context import logging_about
+from dcc.runtime.log_context import progress_log
 from dcc.session.data.corrections import record_missed_withdrawals
-from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis, data_of
+from dcc.session.data.data_session import DataSession
+from dcc.session.data.data_session import DocumentResult
+from dcc.session.data.data_session import Recorder
+from dcc.session.data.data_session import current_basis
+from dcc.session.data.data_session import data_of
 from dcc.session.data.document_log import clear_entries
-from dcc.session.data.document_queries import documents_of, load_documents
+from dcc.session.data.document_queries import documents_of
+from dcc.session.data.document_queries import load_documents
 from dcc.session.data.judging import check_documents
-from dcc.session.data.quality_control import build_contexts_of, build_overviews_of, update_document_states
+from dcc.session.data.quality_control import build_contexts_of
+from dcc.session.data.quality_control import build_overviews_of
+from dcc.session.data.quality_control import update_document_states
 from dcc.session.data.upload_order import DueDocument
 from dcc.session.data.uploading import upload_documents
 from dcc.session.sessions import Session
 from dcc.store.staging import Staging
-from dcc.tracker.models import AnException, XmlLog
-from dcc.tracker.problems import KIND, entries_that_hold
-from dcc.tracker.states import State
+from dcc.tracker.models import AnException
+from dcc.tracker.models import XmlLog
+from dcc.tracker.problems import KIND
+from dcc.tracker.problems import entries_that_hold
+from dcc.tracker.session_statuses import TaskStatus
 from dcc.vocabulary import Severity
+from itertools import chain
+from sqlalchemy import Connection
+from sqlalchemy import Engine
+from typing import Final
+import logging
 
 session_log = progress_log(__name__)
 
@@ -122,7 +144,7 @@ def leave_out(work: DataSession, phase: Phase) -> Iterator[ZipData]:
         if phase is Phase.DATA:
             _accept_unchecked(work, portion)
         yield from recorder.record(_left_out_result(document, phase) for document in portion)
-    work.session.finish_task(task, failed=False)
+    work.session.finish_task(task, TaskStatus.SUCCEEDED)
 
 
 def _left_out_result(document: DueDocument, phase: Phase) -> DocumentResult:

@@ -20,7 +20,7 @@ from dcc.databases.transactions import run_reading
 from dcc.errors import InternalFaultError, ReferenceDataError, ReferenceUnreachableError, platform_fault
 from dcc.messages import mark
 from dcc.outcomes import Problem, ZipKey
-from dcc.phases import Phase, Status
+from dcc.phases import Phase, State, Status
 from dcc.qc.judging.documents import JudgingBasis
 from dcc.qc.judging.waiver_store import waivers_in_force
 from dcc.qc.reference import snapshots
@@ -36,8 +36,8 @@ from dcc.store.staging import Staging
 from dcc.tracker import progress
 from dcc.tracker.hostings.owner_notices import NewNotice, add_notices
 from dcc.tracker.models import utc_now
-from dcc.tracker.progress import Proposal, Subject
-from dcc.tracker.states import State
+from dcc.tracker.progress import StateReport, Subject
+from dcc.tracker.reopened_by import session_name
 from dcc.tracker.submission_rows import action_states
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class DataSession:
     @property
     def author(self) -> str:
         """The name in which the session sets documents back."""
-        return f"session {self.session.id}"
+        return session_name(self.session.id)
 
     @property
     def is_own(self) -> Callable[[str], bool] | None:
@@ -211,7 +211,7 @@ class Recorder:
         self._left = Counter(document.za_id for document in documents)
         self._results: dict[int, list[DocumentResult]] = defaultdict(list)
         self._batch: list[DocumentResult] = []
-        self._running: dict[int, Proposal] = {}
+        self._running: dict[int, StateReport] = {}
         self._shown: set[int] = set()
         self._written = time.monotonic()
         self._pause = _COMMIT_SECONDS
@@ -219,16 +219,18 @@ class Recorder:
     def show_pending(self, documents: Iterable[DueDocument]) -> None:
         """Show that documents wait for the phase."""
         pending = State(self._phase, Status.PENDING)
-        proposals = [
-            Proposal(Subject.XML_FILE, document.xml_id, pending) for document in documents if document.state != pending
+        reports = [
+            StateReport(Subject.XML_FILE, document.xml_id, pending)
+            for document in documents
+            if document.state != pending
         ]
-        if proposals:
-            self._record([], proposals)
+        if reports:
+            self._record([], reports)
 
     def show_running(self, document: DueDocument) -> None:
         """Show that a document is being processed, with the next recording."""
         running = State(self._phase, Status.RUNNING)
-        self._running[document.xml_id] = Proposal(Subject.XML_FILE, document.xml_id, running)
+        self._running[document.xml_id] = StateReport(Subject.XML_FILE, document.xml_id, running)
 
     def add(self, result: DocumentResult) -> None:
         """Add a document's result."""
@@ -260,14 +262,14 @@ class Recorder:
         documents, submissions = self._record(batch, running)
         for result in batch:
             state = documents.get(result.document.xml_id, result.state or result.document.state)
-            if state != (result.data.phase, result.data.status):
+            if state != result.data.state:
                 result = replace(result, data=replace(result.data, phase=state.phase, status=state.status))
             self._results[result.document.za_id].append(result)
             self._left[result.document.za_id] -= 1
         return list(self._finished(submissions))
 
     def _record(
-        self, batch: Sequence[DocumentResult], shown: Sequence[Proposal]
+        self, batch: Sequence[DocumentResult], shown: Sequence[StateReport]
     ) -> tuple[dict[int, State], dict[int, State]]:
         began = time.monotonic()
         states = self._work.session.write(lambda connection: record_results(connection, batch, shown))
@@ -304,14 +306,16 @@ class Recorder:
 
 
 def record_results(
-    connection: Connection, results: Sequence[DocumentResult], shown: Sequence[Proposal] = ()
+    connection: Connection, results: Sequence[DocumentResult], shown: Sequence[StateReport] = ()
 ) -> tuple[dict[int, State], dict[int, State]]:
     """Write results to the tracker; returns the resulting states of documents, and of their submissions, by ids.
 
-    `shown` are further proposals.
+    `shown` are further reports.
     """
-    proposals = [Proposal(Subject.XML_FILE, result.document.xml_id, result.state) for result in results if result.state]
-    reported = progress.report(connection, [*shown, *proposals])
+    reports = [
+        StateReport(Subject.XML_FILE, result.document.xml_id, result.state) for result in results if result.state
+    ]
+    reported = progress.report(connection, [*shown, *reports])
     states = {row_id: state for (subject, row_id), state in reported.items() if subject is Subject.XML_FILE}
     problems = {result.document.xml_id: result.problems for result in results if result.problems is not None}
     rewrite_log(connection, {xml_id: some for xml_id, some in problems.items() if xml_id in states})

@@ -63,7 +63,7 @@ def clear_kinds(connection: Connection, za_id: int, kinds: Collection[str]) -> N
     of_submission = (
         entries_that_hold(XmlLog.id)
         .join(XmlFile, XmlFile.id == XmlLog.xml_id)
-        .join(ZipDownload, ZipDownload.id == XmlFile.zip_id)
+        .join(ZipDownload, ZipDownload.id == XmlFile.download_id)
         .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
         .where(FileSourceHasZip.za_id == za_id, AnException.short_name.in_(kinds))
     )

@@ -18,12 +18,11 @@ from dcc.databases.list_parameters import IDS, rows_about
 from dcc.errors import BadFileNameError
 from dcc.naming import ANY_CENTRE, Action, NamingConvention
 from dcc.outcomes import ZipKey
-from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.phases import ACTIONS_BY_ID, STATES, Phase, State, Status
 from dcc.qc.models import DOCUMENT
 from dcc.session.data.upload_order import DueDocument, in_order_of_upload
 from dcc.tracker.decisions import DecisionKind, is_decided, is_on_hold
 from dcc.tracker.models import Centre, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
-from dcc.tracker.states import STATES, State
 from dcc.tracker.submission_rows import has_archive_bytes, named_after, state_of
 from dcc.vocabulary import DocumentAction, DocumentState
 
@@ -146,7 +145,7 @@ def _current(*columns: Any) -> Select[*tuple[Any, ...]]:
     return (
         select(*columns)
         .select_from(XmlFile)
-        .join(ZipDownload, ZipDownload.id == XmlFile.zip_id)
+        .join(ZipDownload, ZipDownload.id == XmlFile.download_id)
         .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
         .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)

@@ -6,53 +6,78 @@ before all others. Their archive was processed again with other documents, or it
 """
 
 from __future__ import annotations
-
-import logging
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import closing
-from datetime import UTC, date, datetime
-from typing import Any, Final, NamedTuple
-
-from sqlalchemy import Connection
-
+from datetime import UTC
+from datetime import date
+from datetime import datetime
 from dcc.data_outcomes import ZipData
-from dcc.databases.transactions import run_reading, run_writing
+from dcc.databases.transactions import run_reading
+from dcc.databases.transactions import run_writing
 from dcc.documents.reading import read_document
-from dcc.errors import DocumentError, NotFoundError, QcDatabaseUnreachableError, StagedDocumentLostError
-from dcc.messages import count_of, mark
+from dcc.errors import DocumentError
+from dcc.errors import NotFoundError
+from dcc.errors import QcDatabaseUnreachableError
+from dcc.errors import StagedDocumentLostError
+from dcc.messages import count_of
+from dcc.messages import mark
 from dcc.naming import Action
-from dcc.phases import Phase, Status
+from dcc.phases import Phase
+from dcc.phases import State
+from dcc.phases import Status
 from dcc.qc.judging import rejudging
-from dcc.qc.judging.documents import (
-    ContentFindings,
-    Judgement,
-    JudgingBasis,
-    judge_document,
-    judge_together,
-    signature_of,
-)
+from dcc.qc.judging.documents import ContentFindings
+from dcc.qc.judging.documents import Judgement
+from dcc.qc.judging.documents import JudgingBasis
+from dcc.qc.judging.documents import judge_document
+from dcc.qc.judging.documents import judge_together
+from dcc.qc.judging.documents import signature_of
 from dcc.qc.judging.lookups import questionable
 from dcc.qc.judging.waiver_store import waivers_in_force
 from dcc.qc.reference import snapshots
 from dcc.qc.rows.loading import load_document
 from dcc.rules.context import latest_day
-from dcc.rules.findings import Finding, unpacked
+from dcc.rules.findings import Finding
+from dcc.rules.findings import unpacked
 from dcc.rules.waivers import Waiver
 from dcc.runtime.log_context import logging_about
-from dcc.session.batches.planning import Bound, together
-from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis, data_of, merged
-from dcc.session.data.document_problems import problems_of, worst_first
-from dcc.session.data.document_queries import QcDocument, counted_by_tracker, documents_by_id, documents_of
-from dcc.session.data.prepared_archives import PreparedFiles, basis_of, remove_prepared_files
+from dcc.session.batches.planning import Bound
+from dcc.session.batches.planning import together
+from dcc.session.data.data_session import DataSession
+from dcc.session.data.data_session import DocumentResult
+from dcc.session.data.data_session import Recorder
+from dcc.session.data.data_session import current_basis
+from dcc.session.data.data_session import data_of
+from dcc.session.data.data_session import merged
+from dcc.session.data.document_problems import problems_of
+from dcc.session.data.document_problems import worst_first
+from dcc.session.data.document_queries import QcDocument
+from dcc.session.data.document_queries import counted_by_tracker
+from dcc.session.data.document_queries import documents_by_id
+from dcc.session.data.document_queries import documents_of
+from dcc.session.data.prepared_archives import PreparedFiles
+from dcc.session.data.prepared_archives import basis_of
+from dcc.session.data.prepared_archives import remove_prepared_files
 from dcc.session.data.upload_order import DueDocument
 from dcc.session.data.uploading import FINDINGS_TOLD
 from dcc.session.sessions import STOPPING
 from dcc.store.staging import staged_path
-from dcc.tracker.decisions import quarantine, record_fault
-from dcc.tracker.states import NOT_UPLOADED, UPLOADED, State
+from dcc.tracker.decisions import quarantine
+from dcc.tracker.decisions import record_fault
+from dcc.tracker.session_statuses import TaskStatus
+from dcc.tracker.states import NOT_UPLOADED
+from dcc.tracker.states import UPLOADED
 from dcc.vocabulary import DocumentState
+from sqlalchemy import Connection
+from typing import Any
+from typing import Final
+from typing import NamedTuple
+import logging
+import time
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +129,7 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
         raise
     if work.with_faults:
         work.session.write(lambda connection: quarantine(connection, work.session.id, work.settings.max_faults))
-    work.session.finish_task(task, failed=len(work.faults) > faults)
+    work.session.finish_task(task, TaskStatus.of(failed=len(work.faults) > faults))
 
 
 def _set_back(work: DataSession, uploaded: list[int], basis: JudgingBasis) -> list[DueDocument]:

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine
 from dcc.data_outcomes import ContextsBuilt, DataOutcome, OverviewsBuilt, ZipData
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.messages import count_of
-from dcc.phases import Phase, Status
+from dcc.phases import Phase, State, Status
 from dcc.qc.contexts.affected_runs import documents_left_out
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
@@ -26,8 +26,9 @@ from dcc.session.data.judging import GONE
 from dcc.session.data.upload_order import DueDocument
 from dcc.settings import Settings
 from dcc.tracker import progress
-from dcc.tracker.progress import Proposal, Subject
-from dcc.tracker.states import AWAITING_QC, NOT_UPLOADED, State
+from dcc.tracker.progress import StateReport, Subject
+from dcc.tracker.session_statuses import TaskStatus
+from dcc.tracker.states import AWAITING_QC, NOT_UPLOADED
 
 SETTLED: Final = State(Phase.QC, Status.DONE)
 
@@ -73,7 +74,7 @@ def _build(
     ]
     yield from _record(work, phase, [(document, done) for document in through], stored)
     if task is not None:
-        work.session.finish_task(task, failed=False)
+        work.session.finish_task(task, TaskStatus.SUCCEEDED)
 
 
 def update_document_states(work: DataSession) -> Iterator[ZipData]:
@@ -93,7 +94,7 @@ def update_document_states(work: DataSession) -> Iterator[ZipData]:
     work.reopen({document.xml_id: AWAITING_QC for document, _ in changed if document.state == SETTLED}, _REOPENED)
     stored = run_reading(work.qc, lambda connection: documents_of(connection, [one for one, _ in changed]))
     yield from _record(work, Phase.QC, changed, stored)
-    work.session.finish_task(task, failed=False)
+    work.session.finish_task(task, TaskStatus.SUCCEEDED)
 
 
 def update_qc_states(tracker: Engine, qc: Engine, settings: Settings, *, author: str, reason: str) -> QcResult:
@@ -115,7 +116,7 @@ def update_qc_states(tracker: Engine, qc: Engine, settings: Settings, *, author:
         ]
         back = [document.xml_id for document, _ in changed if document.state == SETTLED]
         progress.reopen_documents(connection, dict.fromkeys(back, AWAITING_QC), author, reason)
-        progress.report(connection, [Proposal(Subject.XML_FILE, one.xml_id, state) for one, state in changed])
+        progress.report(connection, [StateReport(Subject.XML_FILE, one.xml_id, state) for one, state in changed])
         done = sum(state == SETTLED for _, state in changed)
         return QcResult(done, len(changed) - done, len(back))
 

@@ -13,10 +13,9 @@ from typing import Final
 
 from dcc.naming import Action, DocumentKind, DocumentName
 from dcc.outcomes import ZipKey
-from dcc.phases import ACTION_IDS
+from dcc.phases import ACTION_IDS, State
 from dcc.qc.rows.documents import DocumentToApply
 from dcc.rights import Delegations
-from dcc.tracker.states import State
 
 MAX_DOCUMENTS: Final = 100
 MAX_BYTES: Final = 5_000_000

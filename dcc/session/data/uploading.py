@@ -7,28 +7,30 @@ document that cannot be applied leaves no row of data, and always an entry in `x
 """
 
 from __future__ import annotations
-
-import logging
-import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
-from datetime import date
-from typing import Final
-
-from sqlalchemy import Engine
-
+from collections.abc import Collection
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from collections.abc import Set
+from dataclasses import dataclass
+from dataclasses import replace
 from dcc.data_outcomes import ZipData
 from dcc.databases.engines import MAX_ATTACHED
 from dcc.databases.transactions import run_reading
-from dcc.errors import DccError, QcDatabaseUnreachableError, StagedDocumentLostError
+from dcc.errors import DccError
+from dcc.errors import QcDatabaseUnreachableError
+from dcc.errors import StagedDocumentLostError
 from dcc.messages import count_of
 from dcc.naming import Action
 from dcc.outcomes import Problem
-from dcc.phases import ACTION_IDS, Phase
-from dcc.qc.apply.decision import AppliedDocument, DocumentWithRows
+from dcc.phases import ACTION_IDS
+from dcc.phases import Phase
+from dcc.qc.apply.decision import AppliedDocument
+from dcc.qc.apply.decision import DocumentWithRows
 from dcc.qc.apply.documents import apply_documents
-from dcc.qc.apply.holding import additions_of_existing_entities, owners_of_held_documents
+from dcc.qc.apply.holding import additions_of_existing_entities
+from dcc.qc.apply.holding import owners_of_held_documents
 from dcc.qc.apply.ownership import OtherCentre
 from dcc.qc.apply.upload_findings import findings_of
 from dcc.qc.database import update_statistics
@@ -37,19 +39,43 @@ from dcc.qc.rows.prepared_file import PreparedDocument
 from dcc.rights import Delegations
 from dcc.rules.upload import OWNERSHIP
 from dcc.runtime.log_context import logging_about
-from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis, data_of
-from dcc.session.data.document_problems import held_problem, problems_of, worst_first
-from dcc.session.data.document_queries import QcDocument, documents_of
-from dcc.session.data.prepared_archives import LARGE, PreparedArchives, PreparedFiles, basis_of, part_of
-from dcc.session.data.upload_order import MAX_DOCUMENTS, DueDocument, document_to_apply, groups_to_apply
+from dcc.session.data.data_session import DataSession
+from dcc.session.data.data_session import DocumentResult
+from dcc.session.data.data_session import Recorder
+from dcc.session.data.data_session import current_basis
+from dcc.session.data.data_session import data_of
+from dcc.session.data.document_problems import held_problem
+from dcc.session.data.document_problems import problems_of
+from dcc.session.data.document_problems import worst_first
+from dcc.session.data.document_queries import QcDocument
+from dcc.session.data.document_queries import documents_of
+from dcc.session.data.prepared_archives import LARGE
+from dcc.session.data.prepared_archives import PreparedArchives
+from dcc.session.data.prepared_archives import PreparedFiles
+from dcc.session.data.prepared_archives import basis_of
+from dcc.session.data.prepared_archives import part_of
+from dcc.session.data.upload_order import DueDocument
+from dcc.session.data.upload_order import MAX_DOCUMENTS
+from dcc.session.data.upload_order import document_to_apply
+from dcc.session.data.upload_order import groups_to_apply
 from dcc.session.sessions import STOPPING
 from dcc.settings import Settings
 from dcc.tracker import progress
-from dcc.tracker.hostings.older_archives import OlderArchive, waiting_for_older
-from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome
+from dcc.tracker.hostings.older_archives import OlderArchive
+from dcc.tracker.hostings.older_archives import UploadTurn
+from dcc.tracker.hostings.older_archives import waiting_for_older
+from dcc.tracker.hostings.owner_notices import NewNotice
+from dcc.tracker.hostings.owner_notices import NoticeOutcome
 from dcc.tracker.register.centres import load_delegations
-from dcc.tracker.states import NOT_UPLOADED, UPLOAD_FAILED, UPLOADED
+from dcc.tracker.session_statuses import TaskStatus
+from dcc.tracker.states import NOT_UPLOADED
+from dcc.tracker.states import UPLOADED
+from dcc.tracker.states import UPLOAD_FAILED
 from dcc.vocabulary import DocumentState
+from sqlalchemy import Engine
+from typing import Final
+import logging
+import time
 
 log = logging.getLogger(__name__)
 
@@ -207,7 +233,7 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
     if sum(document.size_bytes for document in due) >= LARGE:
         update_statistics(work.qc)
     yield from upload.recorder.write()
-    work.session.finish_task(task, failed=len(work.faults) > faults or bool(upload.lost))
+    work.session.finish_task(task, TaskStatus.of(failed=len(work.faults) > faults or bool(upload.lost)))
 
 
 def _delegated_since(work: DataSession, held: Sequence[DueDocument], applied: Mapping[int, QcDocument]) -> set[int]:
@@ -372,8 +398,8 @@ class _Upload:
             return result
 
 
-def _turn(document: DueDocument) -> tuple[date, int, int]:
-    return (*document.moment, ACTION_IDS[document.key.action])
+def _turn(document: DueDocument) -> UploadTurn:
+    return UploadTurn(*document.moment, ACTION_IDS[document.key.action])
 
 
 def _download_again(work: DataSession, document: DueDocument, error: StagedDocumentLostError) -> None:

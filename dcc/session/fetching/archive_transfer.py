@@ -1,33 +1,38 @@
 """Receives one archive from one source: into its part in staging, checked, and given its name."""
 
 from __future__ import annotations
-
-import contextlib
-import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Self
-
 from dcc.archives.manifest import MAX_MANIFEST_BYTES
-from dcc.errors import (
-    ChecksumMismatchError,
-    FileMissingError,
-    InternalFaultError,
-    SizeMismatchError,
-    SourceTimeoutError,
-)
-from dcc.messages import Message, mark
+from dcc.errors import ChecksumMismatchError
+from dcc.errors import FileMissingError
+from dcc.errors import InternalFaultError
+from dcc.errors import SizeMismatchError
+from dcc.errors import SourceTimeoutError
+from dcc.messages import Message
+from dcc.messages import mark
 from dcc.naming import manifest_beside
 from dcc.outcomes import ZipKey
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.disk_space import write_all
-from dcc.sources.base import Block, Connection, NotModified, Validators
-from dcc.sources.hosting import CopyFault, EarlierCopy, Hosting
+from dcc.sources.base import Block
+from dcc.sources.base import Connection
+from dcc.sources.base import NotModified
+from dcc.sources.base import Validators
+from dcc.sources.hosting import CopyFault
+from dcc.sources.hosting import EarlierCopy
+from dcc.sources.hosting import Hosting
 from dcc.sources.remote_names import path_below
 from dcc.sources.transfer_speed import SpeedLimits
-from dcc.store.staging import Origin, Staging, disk_errors
+from dcc.store.staging import Origin
+from dcc.store.staging import Staging
+from dcc.store.staging import disk_errors
+from pathlib import Path
+from typing import Self
+import contextlib
+import os
+import time
 
 _PROGRESS_SECONDS = 1.0
 _UNNOTED_BYTES = 1024 * 1024
@@ -135,8 +140,8 @@ class Transfer:
     """One download attempt that must be carried out: a row of `zip_download`, or that of a worker, which has none.
 
     `published`: the MD5 that the archive's own centre published, which replaces one beside this copy. `earlier`: the
-    copy that was fetched from there before; if staging still has it, it is not sent again. `is_held`: the session's
-    staging has it, which a worker does not see.
+    copy that was fetched from there before; if staging still has it, it is not sent again. `is_staged_here`: the
+    session's staging has it, which a worker does not see.
     """
 
     download_id: int | None
@@ -144,7 +149,7 @@ class Transfer:
     hosting: Hosting
     published: str | None = None
     earlier: EarlierCopy | None = None
-    is_held: bool = False
+    is_staged_here: bool = False
 
     @property
     def attempt_id(self) -> int:
@@ -294,7 +299,7 @@ def _still_there(transfer: Transfer, staging: Staging, published: str | None) ->
     earlier = transfer.earlier
     if earlier is None or published not in {None, earlier.md5}:
         return None
-    is_there = transfer.is_held or staging.holds(transfer.key, earlier.size_bytes, earlier.md5)
+    is_there = transfer.is_staged_here or staging.holds(transfer.key, earlier.size_bytes, earlier.md5)
     return earlier if is_there else None
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, and_, exists, func, or_, selec
 
 from dcc.databases.list_parameters import IDS, rows_about, rows_with
 from dcc.outcomes import LEFT_OUT
-from dcc.phases import Phase, Status
+from dcc.phases import Phase, State, Status
 from dcc.tracker.crawls import CHANGED, still_changed
 from dcc.tracker.hostings.foreign_archives import may_be_taken
 from dcc.tracker.models import (
@@ -24,7 +24,7 @@ from dcc.tracker.models import (
     ZipDownload,
     ZipFile,
 )
-from dcc.tracker.states import UPLOADED, WITHDRAWN, State
+from dcc.tracker.states import UPLOADED, WITHDRAWN
 from dcc.tracker.submission_rows import (
     is_at,
     last_attempts,
@@ -64,8 +64,8 @@ def withdrawn_zips(connection: Connection, za_ids: Collection[int]) -> set[int]:
         .where(AnException.short_name == LEFT_OUT[Phase.UPLOAD])
     )
     withdrawn = is_at(XmlFile, WITHDRAWN), ~exists(left_out)
-    query = select(XmlFile.zip_id).where(*withdrawn).distinct()
-    return {archives[row.zip_id] for row in rows_with(connection, query, XmlFile.zip_id, archives)}
+    query = select(XmlFile.download_id.label("download_id")).where(*withdrawn).distinct()
+    return {archives[row.download_id] for row in rows_with(connection, query, XmlFile.download_id, archives)}
 
 
 _HOSTING_OF = select(ZipDownload.id, ZipDownload.zf_id).where(ZipDownload.id.in_(IDS))

@@ -6,25 +6,24 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Select, and_, case, exists, func, or_, select, union
+from sqlalchemy import ColumnElement, Connection, Select, Subquery, and_, case, exists, func, or_, select
 from sqlalchemy.orm import aliased
 
 from dcc.databases.list_parameters import rows_with
-from dcc.messages import mark
 from dcc.outcomes import CrawlOutcome, Problem, ZipKey
-from dcc.phases import Phase, Status
+from dcc.phases import Phase, State, Status
 from dcc.sources.crawl_policy import CrawlDue, DueReason
 from dcc.sources.hosting import CopyFault, Hosting, KnownBadCopy
 from dcc.tracker import progress
-from dcc.tracker.decisions import RETRY_POLICY, is_acknowledged, is_on_hold
+from dcc.tracker.decisions import is_on_hold
 from dcc.tracker.hostings.copies import is_fault_of_centre, published_checksums
 from dcc.tracker.hostings.foreign_archives import (
-    HeldArchive,
+    UnfetchedArchive,
     by_archive,
     delegated_of,
     is_delegated,
     may_be_taken,
-    unfetchable_archives,
+    unfetched_of,
 )
 from dcc.tracker.hostings.owner_notices import NewNotice
 from dcc.tracker.models import (
@@ -43,7 +42,8 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import document_problems
 from dcc.tracker.register.source_addresses import in_use
-from dcc.tracker.states import DOWNLOADING, NOT_ARRIVED, NOT_EXTRACTED, REQUESTED, VALID, WAITING, State
+from dcc.tracker.reopened_by import CRAWL
+from dcc.tracker.states import DOWNLOADING, NOT_ARRIVED, REQUESTED, VALID, WAITING
 from dcc.tracker.submission_rows import (
     KEY,
     LATEST,
@@ -59,7 +59,6 @@ from dcc.tracker.submission_rows import (
 )
 
 _Host = aliased(Centre)
-_NOT_ARRIVED = is_at(ZipAction, *sorted(NOT_ARRIVED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,7 @@ class OrphanedWork:
     """What a dead session left: the number of cancelled downloads, and waiting submissions that had bytes before."""
 
     cancelled: int
-    unconcluded: frozenset[int]
+    to_fall_back: frozenset[int]
 
 
 def sources_to_use(
@@ -151,50 +150,28 @@ def cancel_orphans(connection: Connection, centres: Collection[str] | None) -> O
     orphans = connection.scalars(_ORPHANS.where(named_after(centres))).all()
     if orphans:
         progress.cancel_downloads(connection, orphans)
-    return OrphanedWork(len(orphans), frozenset(connection.scalars(_UNCONCLUDED.where(named_after(centres)))))
-
-
-def reopen_failed_downloads(connection: Connection, sources: set[int] | None, centres: Collection[str] | None) -> int:
-    """The retry policy: failed downloads are tried again from this session's sources. Returns their number.
-
-    Of archives of some `centres`; None: of all. They include downloads that a person asked for and that failed, and
-    archives that are damaged on one source while another has a copy not known to be bad.
-    """
-    due = _plan_query(sources).join(_DUE, _DUE.c.id == ZipAction.id)
-    query = due.where(~is_acknowledged(), ~is_on_hold(), named_after(centres))
-    failed = [plan.za_id for plan in _plans(connection, by_archive(connection.execute(query)))]
-    if failed:
-        progress.reopen(
-            connection, failed, requested_by=RETRY_POLICY, reason=mark("The download failed in an earlier session.")
-        )
-    return len(failed)
-
-
-def count_not_arrived(connection: Connection, centres: Collection[str] | None = None) -> int:
-    """The number of submissions, of some `centres` or of all, that no source has delivered after an attempt."""
-    query = select(func.count()).select_from(ZipAction).where(_NOT_ARRIVED, named_after(centres))
-    return connection.scalar(query) or 0
+    return OrphanedWork(len(orphans), frozenset(connection.scalars(_TO_FALL_BACK.where(named_after(centres)))))
 
 
 class Waiting(NamedTuple):
-    """Submissions that wait for their download; held ones are not downloaded (`foreign_archives`).
+    """Submissions that wait for their download; `unfetched` ones are not downloaded (`foreign_archives`).
 
     `delegated` are notices for the owners of planned archives that are only on others' sources.
     """
 
     planned: list[PlannedZip]
-    held: list[HeldArchive]
+    unfetched: list[UnfetchedArchive]
     delegated: list[NewNotice]
 
 
 def load_waiting(
     connection: Connection, sources: set[int] | None, za_ids: Sequence[int] | None = None, *, by_name: bool = False
 ) -> list[PlannedZip]:
-    """The submissions that wait for their download and are not held; see `load_waiting_and_held`."""
-    return load_waiting_and_held(connection, sources, za_ids, by_name=by_name).planned
+    """The submissions that wait for their download and may be fetched; see `load_waiting_and_unfetched`."""
+    return load_waiting_and_unfetched(connection, sources, za_ids, by_name=by_name).planned
 
 
-def load_waiting_and_held(
+def load_waiting_and_unfetched(
     connection: Connection,
     sources: set[int] | None,
     za_ids: Sequence[int] | None = None,
@@ -217,7 +194,7 @@ def load_waiting_and_held(
     else:
         hostings = by_archive(rows_with(connection, query, ZipAction.id, za_ids))
     planned = sorted(_plans(connection, hostings, by_name=by_name), key=lambda plan: plan.failures)
-    return Waiting(planned, unfetchable_archives(hostings), delegated_of(hostings))
+    return Waiting(planned, unfetched_of(hostings), delegated_of(hostings))
 
 
 def load_plans(
@@ -226,6 +203,14 @@ def load_plans(
     """As `load_waiting`, for submissions in any state."""
     rows = rows_with(connection, _plan_query(sources), ZipAction.id, za_ids)
     return _plans(connection, by_archive(rows), by_name=by_name)
+
+
+def load_plans_among(
+    connection: Connection, sources: set[int] | None, among: Subquery, *conditions: ColumnElement[bool]
+) -> list[PlannedZip]:
+    """As `load_waiting`, for submissions in any state whose `id` a subquery has."""
+    query = _plan_query(sources).join(among, among.c.id == ZipAction.id).where(*conditions)
+    return _plans(connection, by_archive(connection.execute(query)))
 
 
 def load_interrupted(connection: Connection) -> list[StagedZip]:
@@ -276,12 +261,14 @@ def _interrupted_query() -> Select[*tuple[Any, ...]]:
         )
         .group_by(FileSourceHasZip.za_id)
     )
-    is_unchecked = exists().where(XmlFile.zip_id == ZipDownload.id, unchecked)
+    is_unchecked = exists().where(XmlFile.download_id == ZipDownload.id, unchecked)
     return select_staged().where(ZipDownload.id.in_(latest), or_(~failed, is_unchecked)).order_by(ZipDownload.id)
 
 
 def _documents(connection: Connection, download_id: int) -> dict[str, KnownDocument]:
-    query = select(XmlFile.fname, XmlFile.id, XmlFile.phase_id, XmlFile.status_id).where(XmlFile.zip_id == download_id)
+    query = select(XmlFile.fname, XmlFile.id, XmlFile.phase_id, XmlFile.status_id).where(
+        XmlFile.download_id == download_id
+    )
     problems = document_problems(connection, [download_id])
     return {
         row.fname: KnownDocument(row.id, state_of(row), tuple(problems.get(row.id, ())))
@@ -410,25 +397,15 @@ def _plan(rows: Sequence[Any], hostings: Sequence[Hosting], published: str | Non
 _ORPHANS: Final = (
     select(ZipDownload.id).join(FileSourceHasZip).join(ZipAction).where(is_at(ZipDownload, REQUESTED, DOWNLOADING))
 )
-_UNCONCLUDED: Final = select(ZipAction.id).where(
+_TO_FALL_BACK: Final = select(ZipAction.id).where(
     is_at(ZipAction, WAITING),
     exists()
     .where(FileSourceHasZip.za_id == ZipAction.id, ZipDownload.zf_id == FileSourceHasZip.id, has_archive_bytes())
     .correlate(ZipAction),
     # An archive that a crawl opens again has changed: its former result does not hold any more.
     ~exists()
-    .where(Reopening.za_id == ZipAction.id, Reopening.fell_back.is_(None), Reopening.requested_by == "crawl")
+    .where(Reopening.za_id == ZipAction.id, Reopening.fell_back.is_(None), Reopening.requested_by == CRAWL)
     .where(Reopening.last_download_id.is_not(None)),
 )
 _INTERRUPTED: Final = _interrupted_query()
 _PLANNED: Final = _planned()
-_Newer = aliased(Reopening)
-_DUE: Final = union(
-    select(ZipAction.id).where(_NOT_ARRIVED),
-    select(Reopening.za_id).where(
-        Reopening.fell_back.is_not(None),
-        ~exists().where(_Newer.za_id == Reopening.za_id, _Newer.id > Reopening.id),
-    ),
-    select(FileSourceHasZip.za_id).join(BadCopy).join(ZipAction).where(is_at(ZipAction, NOT_EXTRACTED)),
-).subquery("due")
-"""A subquery for the retry policy, so that no session needs another statement."""

@@ -1,8 +1,8 @@
-"""Archives on the source of another centre than that of their name: which may be fetched, and which are held.
+"""Archives on the source of another centre than that of their name: which are fetched, and which are not.
 
 Such an archive is fetched if a source of its own centre lists it too, or if its centre has delegated to that of the
-source. If the own copy has another size it wins, unless it proved bad. Any other archive is held: it waits and is not
-downloaded, and every session decides again, unless a person declined it: then it stops waiting, even if its centre
+source. If the own copy has another size it wins, unless it proved bad. Any other archive is not fetched: it
+waits, and every session decides again, unless a person declined it: then it stops waiting, even if its centre
 delegates. A hosting on a source of its own centre overrides the decline. Functions that write expect the caller's write
 transaction. Nothing is deleted: a revoked decline stays on record.
 """
@@ -97,8 +97,8 @@ _DECLINES: Final = with_archives(
 
 
 @dataclass(frozen=True, slots=True)
-class HeldArchive:
-    """A held submission; `owner` is the centre of its name, `hosts` those of its sources.
+class UnfetchedArchive:
+    """A submission that is not fetched; `owner` is the centre of its name, `hosts` those of its sources.
 
     `declined`: a person declined it.
     """
@@ -111,7 +111,7 @@ class HeldArchive:
 
     @property
     def kind(self) -> str:
-        """Its kind: held, or declined by a person."""
+        """Its kind as a problem: `HELD`, or declined by a person."""
         return HELD if self.declined is None else DECLINED
 
     @property
@@ -131,7 +131,7 @@ class HeldArchive:
     @property
     def public_message(self) -> Message:
         """The message for anybody."""
-        return Message(_HELD if self.declined is None else _DECLINED, self.details)
+        return Message(_UNFETCHED if self.declined is None else _DECLINED, self.details)
 
     @property
     def commands(self) -> dict[str, str]:
@@ -152,14 +152,14 @@ class HeldArchive:
     @property
     def translatable(self) -> Message:
         """The message for a wrangler."""
-        return Message(_HELD_AND_WHAT_TO_DO if self.declined is None else _DECLINED_BY, self.details)
+        return Message(_UNFETCHED_AND_WHAT_TO_DO if self.declined is None else _DECLINED_BY, self.details)
 
 
-_HELD: Final = mark(
+_UNFETCHED: Final = mark(
     "{archive} is named for centre {owner} and lies on a source of {hosts}. It is not taken until a source of {owner} "
     "lists the same archive, or {owner} delegates to {host}."
 )
-_HELD_AND_WHAT_TO_DO: Final = mark(
+_UNFETCHED_AND_WHAT_TO_DO: Final = mark(
     "{archive} is named for centre {owner} and lies on a source of {hosts}. It is not taken until a source of {owner} "
     "lists the same archive, or {owner} delegates to {host}. When {owner} agrees: {delegate}. To turn it down: "
     "{decline}"
@@ -215,10 +215,10 @@ def is_delegated() -> ColumnElement[bool]:
     return and_(delegated, ~is_declined())
 
 
-def held_archives(
+def unfetched_archives(
     connection: Connection, za_ids: Any = None, *, source_id: int | None = None, key: ZipKey | None = None
-) -> list[HeldArchive]:
-    """The submissions that wait and are held, oldest first, including declined ones; in one statement, two if there are
+) -> list[UnfetchedArchive]:
+    """The submissions that are not fetched, oldest first, including declined ones; in one statement, two if there are
     any.
 
     Only those of `za_ids` (ids, or a query of them), those that a source hosts, or those on one source, if given.
@@ -240,15 +240,15 @@ def held_archives(
         query = query.where(ZipAction.id.in_(own))
     if key is not None:
         query = query.where(is_named(key))
-    held = unfetchable_archives(by_archive(connection.execute(query)))
-    declined = declines_of(connection, [archive.za_id for archive in held])
-    return [replace(archive, declined=declined.get(archive.za_id)) for archive in held]
+    unfetched = unfetched_of(by_archive(connection.execute(query)))
+    declined = declines_of(connection, [archive.za_id for archive in unfetched])
+    return [replace(archive, declined=declined.get(archive.za_id)) for archive in unfetched]
 
 
 def not_fetched(connection: Connection, key: ZipKey) -> NotFoundError | None:
-    """The error that an archive's documents are missing because it is held or declined; None if it is neither."""
-    for held in held_archives(connection, key=key):
-        return NotFoundError(f"{key} was not fetched, so it has no documents. {held.message}")
+    """The error that an archive's documents are missing because it is not fetched; None if it may be."""
+    for archive in unfetched_archives(connection, key=key):
+        return NotFoundError(f"{key} was not fetched, so it has no documents. {archive.message}")
     return None
 
 
@@ -260,10 +260,12 @@ def by_archive(rows: Iterable[Any]) -> dict[int, list[Any]]:
     return group_pairs((row.id, row) for row in rows)
 
 
-def unfetchable_archives(hostings: Mapping[int, Sequence[Any]]) -> list[HeldArchive]:
+def unfetched_of(hostings: Mapping[int, Sequence[Any]]) -> list[UnfetchedArchive]:
     """The submissions of `by_archive` that may be fetched from none of their sources."""
     return [
-        HeldArchive(za_id, zip_key_of(some[0]), some[0].centre or "", tuple(dict.fromkeys(row.host for row in some)))
+        UnfetchedArchive(
+            za_id, zip_key_of(some[0]), some[0].centre or "", tuple(dict.fromkeys(row.host for row in some))
+        )
         for za_id, some in hostings.items()
         if not any(row.may_be_taken for row in some)
     ]
@@ -280,44 +282,46 @@ def delegated_of(hostings: Mapping[int, Sequence[Any]]) -> list[NewNotice]:
     ]
 
 
-def note_held(connection: Connection, held: Sequence[HeldArchive]) -> list[HeldArchive]:
-    """Add notices for the owners of held archives; returns the new ones.
+def note_unfetched(connection: Connection, unfetched: Sequence[UnfetchedArchive]) -> list[UnfetchedArchive]:
+    """Add notices for the owners of archives that are not fetched; returns the new ones.
 
     Declined archives are left out.
     """
-    declined = declines_of(connection, [archive.za_id for archive in held])
-    held = [archive for archive in held if archive.za_id not in declined]
-    notices = [NewNotice(archive.owner, archive.za_id, NoticeOutcome.HELD) for archive in held]
+    declined = declines_of(connection, [archive.za_id for archive in unfetched])
+    undecided = [archive for archive in unfetched if archive.za_id not in declined]
+    notices = [NewNotice(archive.owner, archive.za_id, NoticeOutcome.HELD) for archive in undecided]
     new = {notice.za_id for notice in add_notices(connection, notices)}
-    return [archive for archive in held if archive.za_id in new]
+    return [archive for archive in undecided if archive.za_id in new]
 
 
 def decline_archive(connection: Connection, key: ZipKey, *, declined_by: str, reason: str) -> Decline:
-    """Decline a held archive; the centre of its name and those of its sources get a notice.
+    """Decline an archive that is not fetched; the centre of its name and those of its sources get a notice.
 
-    Raises NotFoundError if it is not held, ConfigurationError if it is declined already, and for a reason that is blank
-    or too long.
+    Raises NotFoundError if it may be fetched, ConfigurationError if it is declined already, and for a reason that is
+    blank or too long.
     """
     require_zip_action(connection, key)
-    found = held_archives(connection, key=key)
+    found = unfetched_archives(connection, key=key)
     if not found:
         raise NotFoundError(
             f"{key} is not held as an archive: see how far it is with `dcc show {key}`. Documents of it that are held "
             f"are turned down with `dcc data undo {key} --reason ...`."
         )
-    (held,) = found
-    if held.declined is not None:
-        raise ConfigurationError(held.message)
+    (archive,) = found
+    if archive.declined is not None:
+        raise ConfigurationError(archive.message)
     values = {
-        "za_id": held.za_id,
+        "za_id": archive.za_id,
         "declined_by": declined_by[:PERSON_LENGTH],
         "reason": require_text("reason", reason.strip(), ArchiveDecline.reason, "the centres concerned are told"),
         "created": utc_now(),
     }
     insert_rows(connection, ArchiveDecline, [values])
-    decline = declines_of(connection, [held.za_id])[held.za_id]
+    decline = declines_of(connection, [archive.za_id])[archive.za_id]
     _tell(
-        connection, held, NewNotice("", held.za_id, NoticeOutcome.DECLINED, done_by=declined_by, reason=decline.reason)
+        connection,
+        archive,
+        NewNotice("", archive.za_id, NoticeOutcome.DECLINED, done_by=declined_by, reason=decline.reason),
     )
     return decline
 
@@ -331,11 +335,11 @@ def accept_archive(connection: Connection, key: ZipKey, *, revoked_by: str) -> D
     declined = ArchiveDecline.za_id.in_(za_ids), ArchiveDecline.revoked.is_(None)
     ended = {"revoked": utc_now(), "revoked_by": revoked_by[:PERSON_LENGTH]}
     connection.execute(update(ArchiveDecline).where(*declined).values(ended))
-    for held in held_archives(connection, key=key):
-        _tell(connection, held, NewNotice("", held.za_id, NoticeOutcome.HELD, done_by=revoked_by))
+    for archive in unfetched_archives(connection, key=key):
+        _tell(connection, archive, NewNotice("", archive.za_id, NoticeOutcome.HELD, done_by=revoked_by))
     return [decline for decline in list_declines(connection, everything=True) if decline.key == key][-1]
 
 
-def _tell(connection: Connection, held: HeldArchive, notice: NewNotice) -> None:
+def _tell(connection: Connection, archive: UnfetchedArchive, notice: NewNotice) -> None:
     """Add notices for the archive's centre and those of its sources, even if they got the same before."""
-    add_notices(connection, [replace(notice, owner=centre) for centre in (held.owner, *held.hosts)], repeat=True)
+    add_notices(connection, [replace(notice, owner=centre) for centre in (archive.owner, *archive.hosts)], repeat=True)

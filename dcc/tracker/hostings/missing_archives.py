@@ -45,7 +45,7 @@ from dcc.tracker.submission_rows import (
 _REASON_LENGTH: Final = 255
 
 
-class ProposalState(StrEnum):
+class WithdrawalProposalState(StrEnum):
     """The state of a proposal. `came_back`: a source lists the archive again."""
 
     OPEN = "open"
@@ -67,7 +67,7 @@ class WithdrawalProposal:
     source: int
     since: datetime
     documents: tuple[str, ...]
-    state: ProposalState
+    state: WithdrawalProposalState
     created: datetime
     decided: datetime | None
     decided_by: str | None
@@ -96,10 +96,10 @@ def propose_withdrawals(connection: Connection, source_id: int, now: datetime) -
     known = exists().where(
         ProposedWithdrawal.za_id == FileSourceHasZip.za_id,
         or_(
-            ProposedWithdrawal.state == ProposalState.OPEN,
+            ProposedWithdrawal.state == WithdrawalProposalState.OPEN,
             and_(
                 ProposedWithdrawal.created >= FileSourceHasZip.gone_since,
-                ProposedWithdrawal.state != ProposalState.CAME_BACK,
+                ProposedWithdrawal.state != WithdrawalProposalState.CAME_BACK,
             ),
         ),
     )
@@ -119,7 +119,7 @@ def propose_withdrawals(connection: Connection, source_id: int, now: datetime) -
     found: dict[tuple[int, ZipKey, datetime | None], list[str]] = defaultdict(list)
     for row in connection.execute(query):
         found[row.id, zip_key_of(row), row.gone_since].append(row.fname)
-    proposal = {"file_source_id": source_id, "state": ProposalState.OPEN, "created": now}
+    proposal = {"file_source_id": source_id, "state": WithdrawalProposalState.OPEN, "created": now}
     rows = [
         {"za_id": za_id, "since": since, "documents": json.dumps(documents)} | proposal
         for (za_id, _, since), documents in found.items()
@@ -132,25 +132,25 @@ def close_returned(connection: Connection, now: datetime) -> None:
     """Close the open proposals of archives that a source lists again."""
     connection.execute(
         update(ProposedWithdrawal)
-        .where(ProposedWithdrawal.state == ProposalState.OPEN, hosted_elsewhere(ProposedWithdrawal))
-        .values(state=ProposalState.CAME_BACK, decided=now)
+        .where(ProposedWithdrawal.state == WithdrawalProposalState.OPEN, hosted_elsewhere(ProposedWithdrawal))
+        .values(state=WithdrawalProposalState.CAME_BACK, decided=now)
     )
 
 
 def decide_on_proposals(
-    connection: Connection, za_ids: Collection[int], state: ProposalState, *, author: str, reason: str
+    connection: Connection, za_ids: Collection[int], state: WithdrawalProposalState, *, author: str, reason: str
 ) -> None:
     """Record a person's decision on the open proposals of some submissions."""
     by, why = author[:PERSON_LENGTH], reason[:_REASON_LENGTH]
     values = {"state": state, "decided": utc_now(), "decided_by": by, "reason": why}
-    those = ProposedWithdrawal.za_id.in_(IDS), ProposedWithdrawal.state == ProposalState.OPEN
+    those = ProposedWithdrawal.za_id.in_(IDS), ProposedWithdrawal.state == WithdrawalProposalState.OPEN
     change_about(connection, update(ProposedWithdrawal).where(*those).values(values), za_ids)
 
 
 def list_proposals(
     connection: Connection,
     *,
-    states: Collection[ProposalState] = (ProposalState.OPEN,),
+    states: Collection[WithdrawalProposalState] = (WithdrawalProposalState.OPEN,),
     source: int | None = None,
     centre: str | None = None,
 ) -> list[WithdrawalProposal]:
@@ -171,7 +171,7 @@ def list_proposals(
             row,
             source=row.file_source_id,
             documents=tuple(json.loads(row.documents)),
-            state=ProposalState(row.state),
+            state=WithdrawalProposalState(row.state),
         )
         for row in connection.execute(query)
     ]
@@ -180,7 +180,11 @@ def list_proposals(
 def count_open(connection: Connection) -> dict[str | None, int]:
     """The number of open proposals, by the centre of the archive's name."""
     counted = select(Centre.short_name, func.count()).select_from(ProposedWithdrawal).join(ZipAction)
-    query = with_archives(counted).where(ProposedWithdrawal.state == ProposalState.OPEN).group_by(Centre.short_name)
+    query = (
+        with_archives(counted)
+        .where(ProposedWithdrawal.state == WithdrawalProposalState.OPEN)
+        .group_by(Centre.short_name)
+    )
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
@@ -198,7 +202,7 @@ class MissingArchive:
     believed: bool
     loaded: bool
     elsewhere: bool
-    proposal: ProposalState | None
+    proposal: WithdrawalProposalState | None
 
 
 def missing_archives(connection: Connection, source: int | None = None) -> list[MissingArchive]:
@@ -225,6 +229,6 @@ def missing_archives(connection: Connection, source: int | None = None) -> list[
     if source is not None:
         query = query.where(FileSourceHasZip.file_source_id == source)
     return [
-        object_of(MissingArchive, row, proposal=row.state and ProposalState(row.state))
+        object_of(MissingArchive, row, proposal=row.state and WithdrawalProposalState(row.state))
         for row in connection.execute(query)
     ]

@@ -7,7 +7,7 @@ uploaded is on hold. Applied later, these would replace what is newer. An additi
 may delete, waits for them, too.
 
 Nothing waits for an archive that is refused, damaged, different from its MD5, or gone, or that is on another centre's
-server alone. Nor for one whose server answered and did not deliver it `MAX_RETRIES` times.
+server alone. Nor for one whose server answered and did not deliver it `REQUESTS_WAITED_FOR` times.
 """
 
 from __future__ import annotations
@@ -32,12 +32,23 @@ from dcc.tracker.problems import submissions_with_entries
 from dcc.tracker.states import NOT_DOWNLOADED, NOT_UPLOADED, VALID
 from dcc.tracker.submission_rows import DOCUMENTS_COUNT, group_pairs, is_at, newest_downloads, zip_key_of
 
-MAX_RETRIES: Final = 3
+REQUESTS_WAITED_FOR: Final = 3
 """How often an archive is requested before others no longer wait for it."""
 
 _AT_ONCE: Final = 50
 
-_Moment = tuple[date, int, int]
+
+class UploadTurn(NamedTuple):
+    """The place of an archive, or of a document of it, in the order in which those of a centre are uploaded."""
+
+    created: date
+    inc: int
+    action_id: int
+
+    @classmethod
+    def of_row(cls, row: Any) -> UploadTurn:
+        """The turn of the archive in a row."""
+        return cls(row.created, row.inc, row.todo_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +91,7 @@ class _Open(NamedTuple):
     """An archive that has neither passed validation nor finally failed, has held documents, or is on hold."""
 
     za_id: int
-    moment: _Moment
+    turn: UploadTurn
     archive: OlderArchive
     has_arrived: bool
 
@@ -120,7 +131,7 @@ def _waiting(connection: Connection, rows: Collection[Any], decided: Collection[
             older = [one for one in opened.get(centre_id, ()) if one.waits_for_a_person or not adds]
             oldest = next(_on_the_way(connection, older), None)
             if oldest is not None:
-                found |= {row.id: oldest.archive for row in some if oldest.moment < _moment(row)}
+                found |= {row.id: oldest.archive for row in some if oldest.turn < UploadTurn.of_row(row)}
     return found
 
 
@@ -140,7 +151,7 @@ def _opened(connection: Connection, centre_ids: Collection[int], decided: Collec
         for row in connection.execute(_WITH_HELD.where(of_centres))
         if row.id not in decided
     ]
-    return group_pairs(sorted(opened, key=lambda one: one[1].moment))
+    return group_pairs(sorted(opened, key=lambda one: one[1].turn))
 
 
 def _on_the_way(connection: Connection, candidates: Sequence[_Open]) -> Iterator[_Open]:
@@ -156,11 +167,7 @@ def _on_the_way(connection: Connection, candidates: Sequence[_Open]) -> Iterator
 def _open(row: Any, *, is_here: bool = False, is_held: bool = False) -> _Open:
     has_arrived = row.phase_id > int(Phase.ZIP_NAME) and row.status_id != int(Status.FAILED)
     archive = OlderArchive(row.short_name, zip_key_of(row), is_held, is_on_hold=row.on_hold and not is_held)
-    return _Open(row.id, _moment(row), archive, is_here or has_arrived)
-
-
-def _moment(row: Any) -> _Moment:
-    return row.created, row.inc, row.todo_id
+    return _Open(row.id, UploadTurn.of_row(row), archive, is_here or has_arrived)
 
 
 _COLUMNS: Final = (
@@ -182,7 +189,7 @@ _FAILED_TO_ARRIVE: Final = and_(
     .where(FileSourceHasZip.za_id == ZipAction.id, FileSourceHasZip.gone_since.is_(None))
     .correlate(ZipAction)
     .scalar_subquery()
-    < MAX_RETRIES,
+    < REQUESTS_WAITED_FOR,
 )
 _OF_CENTRES: Final = (
     select(*_COLUMNS, ZipFile.file_name, Centre.short_name, is_on_hold().label("on_hold"))
@@ -198,7 +205,9 @@ _LATEST_WAITING: Final = newest_downloads(_WITH_WAITING)
 _HAS_WAITING: Final = and_(
     DOCUMENTS_COUNT,
     ZipAction.id.in_(
-        select(_LATEST_WAITING.c.za_id).join(XmlFile, XmlFile.zip_id == _LATEST_WAITING.c.download_id).where(_WAITS)
+        select(_LATEST_WAITING.c.za_id)
+        .join(XmlFile, XmlFile.download_id == _LATEST_WAITING.c.download_id)
+        .where(_WAITS)
     ),
 )
 """Whether documents of the latest download wait for the upload."""
@@ -211,7 +220,7 @@ _OPEN: Final = _OF_CENTRES.where(_UNFINISHED)
 _LATEST_ON_HOLD: Final = newest_downloads(archives_on_hold())
 _TO_BE_UPLOADED: Final = ZipAction.id.in_(
     select(_LATEST_ON_HOLD.c.za_id)
-    .join(XmlFile, XmlFile.zip_id == _LATEST_ON_HOLD.c.download_id)
+    .join(XmlFile, XmlFile.download_id == _LATEST_ON_HOLD.c.download_id)
     .where(or_(is_at(XmlFile, VALID), _WAITS))
 )
 """Whether documents of an archive on hold, of which others may have failed, are uploaded once it is released."""

@@ -13,11 +13,11 @@ from sqlalchemy import Connection, case, select
 from dcc.databases.list_parameters import rows_with
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
-from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
+from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, State, Status
 from dcc.sources.base import ActionListing, ListedFile
 from dcc.tracker.archive_names import stored_name
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipFile
-from dcc.tracker.states import NOT_ARRIVED, REFUSED, WAITING, State
+from dcc.tracker.states import NOT_ARRIVED, REFUSED, WAITING
 from dcc.tracker.submission_rows import KEY
 
 _LARGEST_SIZE: Final = 2**63 - 1
@@ -50,7 +50,7 @@ class KnownHosting:
 
     @property
     def was_fetched(self) -> bool:
-        """Whether the archive was fetched, or a person set it aside before."""
+        """Whether the archive was fetched, or a person cancelled it before."""
         return not self.to_download and self.state != REFUSED
 
     @property

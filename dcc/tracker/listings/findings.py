@@ -15,14 +15,14 @@ from dcc.databases.transactions import insert_rows
 from dcc.messages import Message, mark, message
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
-from dcc.phases import Phase, Status
+from dcc.phases import Phase, State, Status
 from dcc.sources.base import ActionListing, DuplicateEntry, ListedFile, SourceAddress
 from dcc.tracker.archive_names import stored_name
 from dcc.tracker.crawls import FUTURE_DATE, UNUSUAL_SIZE
 from dcc.tracker.listings.comparing import AbsentHostings, KnownHosting, content_differs
 from dcc.tracker.models import CrawlFinding, ZipFile, utc_now
 from dcc.tracker.problems import message_columns
-from dcc.tracker.states import REFUSED, State
+from dcc.tracker.states import REFUSED
 
 SIZE_DIFFERS: Final = "size_differs"
 TAKEN_ANEW: Final = "taken_anew"

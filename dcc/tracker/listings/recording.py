@@ -69,7 +69,8 @@ from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipActionLog, ZipFil
 from dcc.tracker.problems import problem_columns
 from dcc.tracker.progress import NewZipAction
 from dcc.tracker.register.centres import load_delegations
-from dcc.tracker.states import NOT_ARRIVED, REFUSED, SET_ASIDE, WAITING
+from dcc.tracker.reopened_by import CRAWL
+from dcc.tracker.states import CANCELLED, NOT_ARRIVED, REFUSED, WAITING
 from dcc.tracker.submission_rows import KEY, group_pairs, state_of, zip_key_of
 
 ParsedName: TypeAlias = tuple[ZipName | None, Problem | None]
@@ -170,7 +171,7 @@ class ListingBasis:
 
     def reopen(self, za_ids: Collection[int], reason: str) -> None:
         """Let submissions wait for their download again."""
-        progress.reopen(self.connection, sorted(za_ids), requested_by="crawl", reason=reason)
+        progress.reopen(self.connection, sorted(za_ids), requested_by=CRAWL, reason=reason)
 
     def accept(self, refused: Mapping[ZipKey, int], result: RecordedListing) -> None:
         """Let refused submissions wait for their download."""
@@ -532,7 +533,7 @@ class ListingRecorder:
             key: known.za_id
             for key, known in done.items()
             if known.za_id not in kept_back
-            and known.state != SET_ASIDE
+            and known.state != CANCELLED
             and ((known.state.failed and key in spoken_for) or sources.get(known.za_id) == known.hosting_id)
         }
         self._basis.reopen(

@@ -349,8 +349,8 @@ class ProposedWithdrawal(Base):
     """A proposal to withdraw the data of an archive that a source no longer lists.
 
     `since` is when its listing first missed the archive, `documents` the names of the documents applied then, as JSON.
-    `state` is one of `dcc.tracker.hostings.changed_archives.ProposalState`; `decided_by` is null if the archive
-    came back.
+    `state` is one of `dcc.tracker.hostings.missing_archives.WithdrawalProposalState`; `decided_by` is null if the
+    archive came back.
     """
 
     id: Mapped[int] = big_id()

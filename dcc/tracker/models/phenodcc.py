@@ -1,6 +1,7 @@
 """The seventeen tables of the `phenodcc_tracker` schema, with its names, types and keys, which other tools query.
 
-Columns marked "additive" are this platform's own.
+Columns marked "additive" are this platform's own. The columns `zip_id` that hold a download are attributes
+`download_id`.
 """
 
 from __future__ import annotations
@@ -218,7 +219,7 @@ class XmlFile(LastUpdated, Base):
     __table_args__ = table_options(Index(None, "zip_id", "phase_id", "status_id"), Index(None, "phase_id", "status_id"))
 
     id: Mapped[int] = big_id()
-    zip_id: Mapped[int] = big_reference("zip_download.id", "CASCADE", index=False)
+    download_id: Mapped[int] = big_reference("zip_download.id", "CASCADE", index=False, name="zip_id")
     fname: Mapped[str] = mapped_column(String(128), index=True)
     centre_id: Mapped[int | None] = small_reference("centre.id", "SET NULL")
     created: Mapped[date | None] = mapped_column(Date, index=True)
@@ -244,7 +245,7 @@ class ZipLog(LastUpdated, Base):
     """
 
     id: Mapped[int] = big_id()
-    zip_id: Mapped[int] = big_reference("zip_download.id", "CASCADE")
+    download_id: Mapped[int] = big_reference("zip_download.id", "CASCADE", name="zip_id")
     exception_id: Mapped[int] = small_reference("an_exception.id", "RESTRICT")
     message: Mapped[str | None] = mapped_column(Message)
     code: Mapped[str | None] = mapped_column(String(64))

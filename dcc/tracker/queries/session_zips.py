@@ -97,7 +97,7 @@ def zips_without_room(connection: Connection) -> list[tuple[ZipKey, str]]:
         select(*KEY, ZipLog.message)
         .select_from(ZipLog)
         .join(AnException)
-        .join(latest, latest.c.download_id == ZipLog.zip_id)
+        .join(latest, latest.c.download_id == ZipLog.download_id)
         .join(ZipAction, ZipAction.id == latest.c.za_id)
         .join(ZipFile)
         .where(AnException.short_name == NO_ROOM, is_at(ZipAction, WAITING, EXTRACTING))

@@ -20,7 +20,7 @@ from dcc.errors import ConfigurationError, InternalFaultError, NotFoundError
 from dcc.naming import Action
 from dcc.nearest_names import nearest_sentence
 from dcc.outcomes import HELD, Problem, ZipKey
-from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
+from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, State, Status
 from dcc.tracker.decisions import (
     DecisionKind,
     is_acknowledged,
@@ -47,7 +47,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import FAILING, OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, problem_of
 from dcc.tracker.register.source_addresses import in_use
-from dcc.tracker.states import NOT_ARRIVED, WAITING, State
+from dcc.tracker.states import NOT_ARRIVED, WAITING
 from dcc.tracker.submission_rows import (
     CONTACT,
     DOCUMENTS_COUNT,
@@ -160,7 +160,7 @@ def count_documents(connection: Connection, za_ids: Select[Any] | None = None) -
     """The number of documents in each state: those of the latest downloads of submissions, all or those of a query."""
     latest = newest_downloads(za_ids)
     query = select(XmlFile.phase_id, XmlFile.status_id, func.count())
-    return _counts(connection, query.join(latest, latest.c.download_id == XmlFile.zip_id))
+    return _counts(connection, query.join(latest, latest.c.download_id == XmlFile.download_id))
 
 
 def _counts(connection: Connection, query: _AnySelect) -> list[StateCount]:
@@ -183,7 +183,7 @@ def select_entries(kinds: Sequence[str]) -> _AnySelect:
         .select_from(XmlLog)
         .join(AnException)
         .join(XmlFile)
-        .join(latest, latest.c.download_id == XmlFile.zip_id)
+        .join(latest, latest.c.download_id == XmlFile.download_id)
         .join(ZipAction, ZipAction.id == latest.c.za_id)
         .join(ZipFile)
         .where(AnException.short_name.in_(kinds), XmlLog.cleared.is_(None))
@@ -258,7 +258,7 @@ def failure_reasons(connection: Connection, za_ids: Sequence[int]) -> dict[int, 
     )
     about_archive = (
         select(latest.c.za_id, *OF_DOWNLOAD)
-        .join(ZipLog, ZipLog.zip_id == latest.c.download_id)
+        .join(ZipLog, ZipLog.download_id == latest.c.download_id)
         .join(AnException)
         .where(latest.c.za_id.in_(IDS))
         .order_by(ZipLog.id)
@@ -266,7 +266,7 @@ def failure_reasons(connection: Connection, za_ids: Sequence[int]) -> dict[int, 
     # Of a document there may be thousands.
     first_errors = (
         select(latest.c.za_id, XmlFile.phase_id, func.min(XmlLog.id).label("log_id"))
-        .join(XmlFile, XmlFile.zip_id == latest.c.download_id)
+        .join(XmlFile, XmlFile.download_id == latest.c.download_id)
         .join(XmlLog)
         .join(AnException)
         .where(latest.c.za_id.in_(IDS), XmlLog.cleared.is_(None), XmlFile.status_id == int(Status.FAILED))
@@ -323,14 +323,14 @@ def _has_name(pattern: str) -> ColumnElement[bool]:
 def _with_kind(kind: str) -> Select[Any]:
     """The ids of submissions with a problem of a kind: by themselves, in their latest download or its documents."""
     of_kind = select(AnException.id).where(AnException.short_name == kind).scalar_subquery()
-    downloads = select(ZipLog.zip_id).where(ZipLog.exception_id == of_kind)
+    downloads = select(ZipLog.download_id.label("download_id")).where(ZipLog.exception_id == of_kind)
     active = XmlLog.exception_id == of_kind, XmlLog.cleared.is_(None)
-    documents = select(XmlFile.zip_id).join(XmlLog).where(*active)
+    documents = select(XmlFile.download_id.label("download_id")).join(XmlLog).where(*active)
     found = union(downloads, documents).subquery()
-    candidates = select(FileSourceHasZip.za_id).join(ZipDownload).where(ZipDownload.id.in_(select(found.c.zip_id)))
+    candidates = select(FileSourceHasZip.za_id).join(ZipDownload).where(ZipDownload.id.in_(select(found.c.download_id)))
     latest = newest_downloads(candidates)
     itself = select(ZipActionLog.za_id).where(ZipActionLog.exception_id == of_kind)
-    fetched = select(latest.c.za_id).where(latest.c.download_id.in_(select(found.c.zip_id)))
+    fetched = select(latest.c.za_id).where(latest.c.download_id.in_(select(found.c.download_id)))
     return select(union(itself, fetched).subquery())
 
 

@@ -19,7 +19,7 @@ from dcc.sources.base import label_of
 from dcc.sources.hosting import CopyFault
 from dcc.tracker.crawls import CrawlFindingEntry, zip_findings
 from dcc.tracker.decisions import Decision, decisions_of
-from dcc.tracker.hostings.foreign_archives import held_archives
+from dcc.tracker.hostings.foreign_archives import unfetched_archives
 from dcc.tracker.hostings.older_archives import zips_that_wait
 from dcc.tracker.models import (
     AnException,
@@ -195,10 +195,11 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
     noted = _reasons(connection, OF_ACTION, ZipActionLog, ZipActionLog.za_id, [za_id])[za_id]
     removals = [reason for reason in noted if reason.kind == ArchiveRemovedError.short_name()]
     # A session decides again, so this is computed and not recorded.
-    held = [Problem(one.kind, one.translatable, recorded=utc_now()) for one in held_archives(connection, [za_id])]
+    unfetched = unfetched_archives(connection, [za_id])
+    waits = [Problem(one.kind, one.translatable, recorded=utc_now()) for one in unfetched]
     older = next((archive for _, archive in zips_that_wait(connection, [za_id]).values()), None)
     if older is not None:
-        held.append(Problem(WAITS, older.translatable, recorded=utc_now()))
+        waits.append(Problem(WAITS, older.translatable, recorded=utc_now()))
     reasons = [*(reason for reason in noted if reason not in removals), *(latest.reasons if latest else ())]
     return object_of(
         ZipStory,
@@ -211,7 +212,7 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
         downloads=downloads,
         latest_id=latest_id,
         documents=latest.documents if latest else (),
-        reasons=(*sorted(reasons, key=lambda reason: reason.recorded or datetime.min), *held),
+        reasons=(*sorted(reasons, key=lambda reason: reason.recorded or datetime.min), *waits),
         reopenings=tuple(_reopenings(connection, Reopening, Reopening.za_id, [za_id])[za_id]),
         findings=tuple(zip_findings(connection, za_id)),
         removals=tuple(removals),
@@ -269,7 +270,7 @@ def _downloads(connection: Connection, za_id: int, with_documents: bool) -> tupl
     query = _with_source(attempted).where(FileSourceHasZip.za_id == za_id).order_by(ZipDownload.id)
     rows = connection.execute(query).all()
     ids = [row.id for row in rows]
-    reasons = _reasons(connection, OF_DOWNLOAD, ZipLog, ZipLog.zip_id, ids)
+    reasons = _reasons(connection, OF_DOWNLOAD, ZipLog, ZipLog.download_id, ids)
     documents = _documents(connection, ids if with_documents else [])
     return tuple(
         object_of(
@@ -289,19 +290,19 @@ def _downloads(connection: Connection, za_id: int, with_documents: bool) -> tupl
 
 
 def _documents(connection: Connection, download_ids: Sequence[int]) -> Mapping[int, list[DocumentStory]]:
-    of_downloads = XmlFile.zip_id.in_(download_ids)
+    of_downloads = XmlFile.download_id.in_(download_ids)
     errors = document_problems(connection, download_ids)
     xml_ids = select(XmlFile.id).where(of_downloads)
     reopenings = _reopenings(connection, DocumentReopening, DocumentReopening.xml_id, xml_ids)
     query = (
-        select(XmlFile.__table__, DocumentPlace.place, DocumentPlace.archives)
+        select(XmlFile.__table__, XmlFile.download_id.label("download_id"), DocumentPlace.place, DocumentPlace.archives)
         .outerjoin(DocumentPlace)
         .where(of_downloads)
         .order_by(XmlFile.id)
     )
     return group_pairs(
         (
-            row.zip_id,
+            row.download_id,
             object_of(
                 DocumentStory,
                 row,

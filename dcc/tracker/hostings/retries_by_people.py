@@ -1,108 +1,38 @@
-"""Submissions that a person wants before all others, or processed again: if that is possible, and staged copies."""
+"""Retries that people ask for: which are possible, what hinders the others, and their re-opening."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from sqlalchemy import Connection, and_, delete, exists, or_, select
+from sqlalchemy import Connection, select
 from sqlalchemy.orm import aliased
 
-from dcc.databases.list_parameters import IDS, rows_about, rows_with
-from dcc.databases.transactions import insert_rows
-from dcc.errors import BadFileNameError, ConfigurationError, CorruptArchiveError, DccError, NotFoundError
+from dcc.databases.list_parameters import rows_with
+from dcc.errors import BadFileNameError, ConfigurationError, DccError, NotFoundError
 from dcc.messages import mark
-from dcc.outcomes import AttemptOutcome, ZipKey
-from dcc.phases import ACTION_IDS, Phase
+from dcc.outcomes import ZipKey
 from dcc.sources.hosting import CopyFault
 from dcc.tracker import progress
 from dcc.tracker.decisions import DecisionKind, is_decided
 from dcc.tracker.hostings.changed_archives import changed_where_fetched
-from dcc.tracker.hostings.download_plan import StagedZip, hosted, hosting_of, load_plans, select_staged, staged_zip
-from dcc.tracker.hostings.foreign_archives import Decline, HeldArchive, declines_of, may_be_taken
+from dcc.tracker.hostings.download_plan import hosted, load_plans
+from dcc.tracker.hostings.foreign_archives import Decline, UnfetchedArchive, declines_of, may_be_taken
+from dcc.tracker.hostings.staged_copies import StagedCopy, staged_copies
 from dcc.tracker.models import (
-    AnException,
     BadCopy,
     Centre,
     FileSource,
     FileSourceHasZip,
-    PublishedChecksum,
     ResourceStateRow,
-    UrgentArchive,
     ZipAction,
-    ZipDownload,
     ZipFile,
-    ZipLog,
-    utc_now,
 )
 from dcc.tracker.register.source_addresses import SourceState, is_paused
-from dcc.tracker.states import EXTRACTING, REFUSED, SET_ASIDE, WAITING
-from dcc.tracker.submission_rows import KEY, archive_md5, is_at, is_named, latest_downloads, zip_key_of
-
-
-class StagedCopy(NamedTuple):
-    """The archive in staging from a submission's latest download.
-
-    `unchanged`: the source lists it as when it was fetched, so that a download would bring the same.
-    """
-
-    archive: StagedZip
-    unchanged: bool
-
-
-_STAGED: Final = (
-    select_staged(FileSourceHasZip.gone_since, PublishedChecksum.md5.label("published"))
-    .outerjoin(PublishedChecksum)
-    .where(
-        ZipDownload.id.in_(IDS),
-        ZipDownload.phase_id >= int(Phase.UNZIP),
-        archive_md5().is_not(None),
-        ~exists()
-        .where(ZipLog.zip_id == ZipDownload.id)
-        .where(AnException.id == ZipLog.exception_id, AnException.short_name == CorruptArchiveError.short_name()),
-    )
-)
-
-
-def begin_from_staging(connection: Connection, session_id: int, archives: Sequence[StagedZip]) -> list[StagedZip]:
-    """Add an attempt of a session without a transfer for each of these archives; returns them with it, in order."""
-    if not archives:
-        return []
-    attempts = [
-        {
-            "outcome": AttemptOutcome.NOT_MODIFIED.value,
-            "session_id": session_id,
-            "content_size_bytes": one.size_bytes,
-            "content_md5": one.md5,
-            "listed_size_bytes": one.hosting.size_bytes,
-            "listed_modified": one.hosting.modified,
-        }
-        for one in archives
-    ]
-    hostings = [one.hosting.id for one in archives]
-    ids = progress.add_downloads(connection, hostings, utc_now(), EXTRACTING, more=attempts)
-    return [replace(one, download_id=number) for one, number in zip(archives, ids, strict=True)]
-
-
-def staged_copies(connection: Connection, za_ids: Iterable[int]) -> list[StagedCopy]:
-    """The possible copies in staging of submissions to be processed again, without known damaged ones.
-
-    Without copies whose source lists another size or time now: that is another file.
-    """
-    latest = [download for _, download, _ in latest_downloads(connection, za_ids)]
-    copies = []
-    for row in rows_about(connection, _STAGED, latest):
-        listed, present = (row.listed_size_bytes, row.listed_modified), (row.size_bytes, row.modified)
-        if any(None not in pair and pair[0] != pair[1] for pair in zip(listed, present, strict=True)):
-            continue
-        is_same = listed == present and row.modified is not None and row.gone_since is None
-        # A manifest may have been corrected without a trace in the listing.
-        unchanged = is_same and not row.manifest and (not row.has_md5 or row.published == row.md5)
-        copies.append(StagedCopy(staged_zip(row, hosting=hosting_of(row)), unchanged))
-    return copies
-
+from dcc.tracker.reopened_by import person_name
+from dcc.tracker.states import CANCELLED, REFUSED
+from dcc.tracker.submission_rows import KEY, is_at, is_named, zip_key_of
 
 _MAX_TOLD = 3
 _FAULTS = {CopyFault.DAMAGED: "damaged", CopyFault.CHECKSUM: "not what the published MD5 says"}
@@ -142,7 +72,8 @@ def reopen_named(connection: Connection, keys: Sequence[ZipKey], requested_by: s
     whose content changed after its data were uploaded.
     """
     za_ids = list(_retriable(connection, keys).values())
-    progress.reopen(connection, za_ids, requested_by=requested_by, reason=mark("Processing was asked for again."))
+    reason = mark("Processing was asked for again.")
+    progress.reopen(connection, za_ids, requested_by=person_name(requested_by), reason=reason)
     return za_ids
 
 
@@ -181,7 +112,7 @@ def _obstacles(connection: Connection, found: Mapping[ZipKey, Any]) -> Iterator[
 def unavailable_error(connection: Connection, key: ZipKey) -> ConfigurationError:
     """The error that a submission cannot be fetched: no source offers it, or only known bad copies."""
     query = (
-        hosted(select(FileSource.id, BadCopy.md5, BadCopy.reason, BadCopy.created, is_at(ZipAction, SET_ASIDE)))
+        hosted(select(FileSource.id, BadCopy.md5, BadCopy.reason, BadCopy.created, is_at(ZipAction, CANCELLED)))
         .join(BadCopy)
         .where(is_named(key))
         .order_by(FileSource.id)
@@ -251,58 +182,10 @@ def _why_not(row: Any, key: ZipKey, declined: Decline | None) -> str:
     if row.gone_since is not None:
         return f"{source} does not list it any more"
     if not row.may_be_taken:
-        held = HeldArchive(0, key, row.owner or "", (row.centre,), declined)
-        return f"{source} is of another centre: {held.message}"
+        unfetched = UnfetchedArchive(row.za_id, key, row.owner or "", (row.centre,), declined)
+        return f"{source} is of another centre: {unfetched.message}"
     if row.missed_since is not None:
         return f"{source} did not list it the last time"
     if row.uploading_since is not None:
         return f"it is still being uploaded to {source}"
     return f"{source} could not be listed in this session"
-
-
-_OF_REQUEST = and_(ZipAction.zip_id == ZipFile.id, ZipAction.todo_id == UrgentArchive.todo_id)
-_IS_WAITING = is_at(ZipAction, WAITING)
-
-
-def request_urgently(connection: Connection, keys: Sequence[ZipKey], requested_by: str) -> None:
-    """Record that a person wants archives first, whether the tracker knows them or not."""
-    known = set(urgent_keys(connection))
-    request = {"requested_by": requested_by, "created": utc_now()}
-    rows = [
-        {"todo_id": ACTION_IDS[key.action], "file_name": key.file_name} | request for key in keys if key not in known
-    ]
-    insert_rows(connection, UrgentArchive, rows)
-
-
-def urgent_keys(connection: Connection) -> list[ZipKey]:
-    """The archives that are wanted first and wait for their download, or are not known yet; oldest request first."""
-    return [key for _, key, is_open in _requests(connection) if is_open]
-
-
-def take_urgent(connection: Connection) -> list[ZipKey]:
-    """As `urgent_keys`; deletes the requests of archives that do not wait any more."""
-    requests = _requests(connection)
-    if fetched := [number for number, _, is_open in requests if not is_open]:
-        connection.execute(delete(UrgentArchive).where(UrgentArchive.id.in_(fetched)))
-    return [key for _, key, is_open in requests if is_open]
-
-
-def _requests(connection: Connection) -> list[tuple[int, ZipKey, bool]]:
-    """All requests: id, submission, and whether it still has to be fetched."""
-    is_open = or_(ZipAction.id.is_(None), _IS_WAITING)
-    query = (
-        select(UrgentArchive.id, UrgentArchive.todo_id, UrgentArchive.file_name, is_open.label("is_open"))
-        .outerjoin(ZipFile, ZipFile.file_name == UrgentArchive.file_name)
-        .outerjoin(ZipAction, _OF_REQUEST)
-        .order_by(UrgentArchive.id)
-    )
-    return [(row.id, zip_key_of(row), bool(row.is_open)) for row in connection.execute(query)]
-
-
-def not_waiting(connection: Connection, keys: Collection[ZipKey]) -> list[ZipKey]:
-    """Those of some archives that the tracker knows and that do not wait for their download."""
-    query = (
-        select(*KEY).join(ZipFile).where(ZipFile.file_name.in_(sorted({key.file_name for key in keys})), ~_IS_WAITING)
-    )
-    found = {zip_key_of(row) for row in connection.execute(query)}
-    return [key for key in keys if key in found]
