@@ -25,7 +25,7 @@ from dcc.session.data.corrections import record_missed_withdrawals
 from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis, data_of
 from dcc.session.data.document_log import clear_entries
 from dcc.session.data.document_queries import documents_of, load_documents
-from dcc.session.data.judging import check_documents
+from dcc.session.data.judging import judge_documents
 from dcc.session.data.quality_control import build_contexts_of, build_overviews_of, update_document_states
 from dcc.session.data.upload_order import DueDocument
 from dcc.session.data.uploading import upload_documents
@@ -40,7 +40,7 @@ session_log = progress_log(__name__)
 
 _PHASES: Final[dict[Phase, Callable[[DataSession], Iterator[DataOutcome]]]] = {
     Phase.UPLOAD: upload_documents,
-    Phase.DATA: check_documents,
+    Phase.DATA: judge_documents,
     Phase.CONTEXT: build_contexts_of,
     Phase.OVERVIEW: build_overviews_of,
     Phase.QC: update_document_states,

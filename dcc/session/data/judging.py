@@ -57,11 +57,9 @@ from dcc.vocabulary import DocumentState
 log = logging.getLogger(__name__)
 
 GONE: Final = mark("The QC database does not hold the document.")
-"""The state to which a judged document is set back, and the reason."""
+"""Why a document is set back to be uploaded."""
 JUDGED_WELL: Final = State(Phase.DATA, Status.DONE)
 JUDGED_FAULTY: Final = State(Phase.DATA, Status.FAILED)
-
-DuePair = tuple[DueDocument, QcDocument]
 
 _TOGETHER: Final = 250
 _BYTES_TOGETHER: Final = 50_000_000
@@ -70,7 +68,14 @@ _BYTES_TOGETHER: Final = 50_000_000
 _HEALING: Final = mark("What it depends on has changed: documents, waivers or reference data.")
 
 
-def check_documents(work: DataSession) -> Iterator[ZipData]:
+class _StoredDue(NamedTuple):
+    """A document that waits to be judged, with what the QC database has of it."""
+
+    document: DueDocument
+    stored: QcDocument
+
+
+def judge_documents(work: DataSession) -> Iterator[ZipData]:
     """Judge all waiting documents, in the order of upload, and those that they require to be judged again.
 
     With `work.keys`, the submissions of the latter are added to them. Raises the `unreachable` error of either
@@ -89,7 +94,7 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
     left = Counter(document.key for document in due)
 
     def results() -> Iterator[DocumentResult]:
-        for result in _check_all(work, [(document, applied[document.xml_id]) for document in due], basis):
+        for result in _judge_all(work, [_StoredDue(document, applied[document.xml_id]) for document in due], basis):
             key = result.document.key
             left[key] -= 1
             if left[key] == 0:
@@ -199,10 +204,10 @@ def _uploaded(work: DataSession, due: list[DueDocument], applied: dict[int, QcDo
     return [document for document in due if document.xml_id in stands]
 
 
-def _check_all(work: DataSession, due: Sequence[DuePair], basis: JudgingBasis) -> Iterator[DocumentResult]:
+def _judge_all(work: DataSession, due: Sequence[_StoredDue], basis: JudgingBasis) -> Iterator[DocumentResult]:
     """Judge documents, in their order: together if their prepared findings are known, otherwise one by one."""
     with closing(PreparedFiles(work.staging, basis_of(basis, work.qc))) as files:
-        for portion in together(due, _TOGETHER, Bound(lambda one: one[0].size_bytes, _BYTES_TOGETHER)):
+        for portion in together(due, _TOGETHER, Bound(lambda one: one.document.size_bytes, _BYTES_TOGETHER)):
             work.session.check()
             known = {
                 stored.id: [unpacked(finding) for finding in findings]
@@ -210,15 +215,15 @@ def _check_all(work: DataSession, due: Sequence[DuePair], basis: JudgingBasis) -
                 if (findings := _prepared_findings(files, document)) is not None
             }
             judged = _judge_together(work, known, basis) if known else {}
-            for one in portion:
-                result = judged.get(one[1].id)
+            for document, stored in portion:
+                result = judged.get(stored.id)
                 if result is None:
-                    yield _check(work, *one, basis)
+                    yield _judge_one(work, document, stored, basis)
                 elif isinstance(result, NotFoundError):
                     # It was withdrawn meanwhile, and the withdrawal updates the tracker.
-                    yield _unjudged(*one, result)
+                    yield _unjudged(document, stored, result)
                 else:
-                    yield _result_of(work, *one, result, 0.0)
+                    yield _result_of(work, document, stored, result, 0.0)
 
 
 def _prepared_findings(files: PreparedFiles, document: DueDocument) -> Sequence[Any] | None:
@@ -253,13 +258,13 @@ def _judge_together(
         return {}
 
 
-def _check(work: DataSession, document: DueDocument, stored: QcDocument, basis: JudgingBasis) -> DocumentResult:
+def _judge_one(work: DataSession, document: DueDocument, stored: QcDocument, basis: JudgingBasis) -> DocumentResult:
     """Judge a document by itself, in this process."""
     work.session.check()
     began = time.monotonic()
     with logging_about(zip_action=document.key, centre=document.centre, document=document.name.file_name):
         try:
-            judgement = _judge(work, document, stored, basis)
+            judgement = _judge_content(work, document, stored, basis)
         except STOPPING:
             raise
         except NotFoundError as error:
@@ -296,7 +301,7 @@ def _result_of(
     return DocumentResult(document, data, JUDGED_FAULTY if judgement.failed else JUDGED_WELL, problems, seconds)
 
 
-def _judge(work: DataSession, document: DueDocument, stored: QcDocument, basis: JudgingBasis) -> Judgement:
+def _judge_content(work: DataSession, document: DueDocument, stored: QcDocument, basis: JudgingBasis) -> Judgement:
     """Judge a document from staging or, if it is not there any more, from the QC database."""
     try:
         path = staged_path(work.staging, document.key, document.name.file_name, document.md5)
