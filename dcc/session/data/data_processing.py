@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Final
 
@@ -22,7 +23,7 @@ from dcc.phases import Phase, Status
 from dcc.qc.judging.documents import ContentFindings, judge_together
 from dcc.runtime.log_context import logging_about, progress_log
 from dcc.session.data.corrections import record_missed_withdrawals
-from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis, data_of
+from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis
 from dcc.session.data.document_log import clear_entries
 from dcc.session.data.document_queries import documents_of, load_documents
 from dcc.session.data.judging import judge_documents
@@ -130,9 +131,7 @@ def _left_out_result(document: DueDocument, phase: Phase) -> DocumentResult:
     kind = LEFT_OUT[phase]
     state = State(phase, Status.CANCELLED)
     problem = Problem(kind, reason, code=kind, severity=Severity.UNCHECKED)
-    return DocumentResult(
-        document, data_of(document, state, reason=str(reason), left_out=(phase,)), state, noted=(problem,)
-    )
+    return replace(DocumentResult.of_state(document, state, reason=str(reason), left_out=(phase,)), noted=(problem,))
 
 
 def _accept_unchecked(work: DataSession, documents: Sequence[DueDocument]) -> None:

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from sqlalchemy import Connection, Engine
 
@@ -137,12 +137,6 @@ class DataSession:
         return fault
 
 
-def data_of(document: DueDocument, state: State, **more: Any) -> DocumentData:
-    """The result of a document that is in a state then; `more` are further fields of it."""
-    name = document.name
-    return DocumentData(name.file_name, name.kind, name.centre, state.phase, state.status, **more)
-
-
 def merged(*documents: Iterable[DueDocument]) -> list[DueDocument]:
     """The distinct documents of several lists, in the order of upload."""
     return in_order_of_upload({document.xml_id: document for some in documents for document in some}.values())
@@ -195,9 +189,30 @@ class DocumentResult:
     noted: Sequence[Problem] = ()
 
     @classmethod
-    def of_state(cls, document: DueDocument, state: State | None, **more: Any) -> DocumentResult:
-        """The result of a document that gets a state, or (None) keeps its own; `more` are fields of its outcome."""
-        return cls(document, data_of(document, state or document.state, **more), state)
+    def of_state(
+        cls,
+        document: DueDocument,
+        state: State | None,
+        *,
+        document_id: int | None = None,
+        reason: str | None = None,
+        waits_for: ZipKey | None = None,
+        left_out: tuple[Phase, ...] = (),
+    ) -> DocumentResult:
+        """The result of a document that gets a state, or (None) keeps its own; the rest are fields of its outcome."""
+        name, (phase, status) = document.name, state or document.state
+        data = DocumentData(
+            name.file_name,
+            name.kind,
+            name.centre,
+            phase,
+            status,
+            document_id=document_id,
+            reason=reason,
+            waits_for=waits_for,
+            left_out=left_out,
+        )
+        return cls(document, data, state)
 
 
 class Recorder:

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection
 
-from dcc.data_outcomes import ZipData
+from dcc.data_outcomes import DocumentData, ZipData
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.documents.reading import read_document
 from dcc.errors import DocumentError, NotFoundError, QcDatabaseUnreachableError, StagedDocumentLostError
@@ -42,7 +42,7 @@ from dcc.rules.findings import Finding, unpacked
 from dcc.rules.waivers import Waiver
 from dcc.runtime.log_context import logging_about
 from dcc.session.batches.planning import Bound, together
-from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis, data_of, merged
+from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis, merged
 from dcc.session.data.document_problems import problems_of, worst_first
 from dcc.session.data.document_queries import QcDocument, counted_by_tracker, documents_by_id, documents_of
 from dcc.session.data.prepared_archives import PreparedFiles, basis_of, remove_prepared_files
@@ -289,9 +289,12 @@ def _faulty(work: DataSession, document: DueDocument, stored: QcDocument, error:
 def _result_of(
     work: DataSession, document: DueDocument, stored: QcDocument, judgement: Judgement, seconds: float
 ) -> DocumentResult:
-    data = data_of(
-        document,
-        document.state,
+    name = document.name
+    data = DocumentData(
+        name.file_name,
+        name.kind,
+        name.centre,
+        *document.state,
         document_id=stored.id,
         findings=tuple(worst_first(judgement.findings)[:FINDINGS_TOLD]),
         finding_counts=judgement.counts,

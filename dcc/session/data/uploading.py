@@ -18,7 +18,7 @@ from typing import Final
 
 from sqlalchemy import Engine
 
-from dcc.data_outcomes import ZipData
+from dcc.data_outcomes import DocumentData, ZipData
 from dcc.databases.engines import MAX_ATTACHED
 from dcc.databases.transactions import run_reading
 from dcc.errors import DccError, QcDatabaseUnreachableError, StagedDocumentLostError
@@ -37,7 +37,7 @@ from dcc.qc.rows.prepared_file import PreparedDocument
 from dcc.rights import Delegations
 from dcc.rules.upload import OWNERSHIP
 from dcc.runtime.log_context import logging_about
-from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis, data_of
+from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis
 from dcc.session.data.document_problems import held_problem, problems_of, worst_first
 from dcc.session.data.document_queries import QcDocument, documents_of
 from dcc.session.data.prepared_archives import LARGE, PreparedArchives, PreparedFiles, basis_of, part_of
@@ -119,9 +119,12 @@ class Uploader:
     def result_of(self, document: DueDocument, applied: AppliedDocument, seconds: float) -> DocumentResult:
         """The result of an applied document, with the seconds that it took."""
         findings = worst_first(finding.entry() for finding in applied.findings)
-        data = data_of(
-            document,
-            UPLOADED,
+        name = document.name
+        data = DocumentData(
+            name.file_name,
+            name.kind,
+            name.centre,
+            *UPLOADED,
             document_id=applied.document_id,
             repeated=applied.repeated,
             late=applied.late,
