@@ -146,10 +146,10 @@ def resume_left_out_steps(work: DataSession) -> None:
     """Have documents go back to the first step that was left out of them and is left out no more."""
     if work.keys is not None:
         return
-    noted = work.read(_recorded_steps)
+    noted = work.session.read(_recorded_steps)
     if not noted:
         return
-    documents = work.read(lambda connection: load_documents(connection, noted, work.settings.naming))
+    documents = work.session.read(lambda connection: load_documents(connection, noted, work.settings.naming))
     back: dict[int, Phase] = {}
     entries: list[int] = []
     for document in documents:

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Final, TypeVar
+from typing import Final
 
 from sqlalchemy import Connection, Engine
 
@@ -41,7 +41,6 @@ from dcc.tracker.states import State
 from dcc.tracker.submission_rows import action_states
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 _COMMIT_SECONDS: Final = 0.3
 _MAX_SECONDS: Final = 2.0
@@ -95,7 +94,7 @@ class DataSession:
         """
         if left_out and not self.left_out.has(phase):
             return []
-        due = self.read(lambda connection: load_due(connection, phase, self.settings.naming, self.keys))
+        due = self.session.read(lambda connection: load_due(connection, phase, self.settings.naming, self.keys))
         return [one for one in due if self.covers(one.key) and (phase in self.left_out_of(one)) == left_out]
 
     def left_out_of(self, document: DueDocument) -> frozenset[Phase]:
@@ -107,17 +106,13 @@ class DataSession:
         if not self.left_out.has(phase):
             return self.is_own
         sources = [source for source, steps in self.left_out.of_sources.items() if phase in steps]
-        left_out = self.read(lambda connection: archives_from(connection, sources))
+        left_out = self.session.read(lambda connection: archives_from(connection, sources))
 
         def is_built(zip_file: str) -> bool:
             centre = self.settings.naming.centre_of_zip(zip_file)
             return self.session.covers(centre) and zip_file not in left_out and phase not in self.left_out.of(centre, 0)
 
         return is_built
-
-    def read(self, work: Callable[[Connection], T]) -> T:
-        """Read from the tracker."""
-        return self.session.read(work)
 
     def reopen(self, states: dict[int, State], reason: str) -> None:
         """Set documents back in the session's name."""

@@ -128,7 +128,7 @@ def _set_back(work: DataSession, uploaded: list[int], basis: JudgingBasis) -> li
     own = [document for document in found if work.covers(document.key)]
     if left := again.touched & ({document.id for document in found} - {document.id for document in own}):
         run_writing(work.qc, lambda connection: rejudging.mark_for_judging(connection, left))
-    counted = work.read(lambda connection: counted_by_tracker(connection, own, work.settings.naming))
+    counted = work.session.read(lambda connection: counted_by_tracker(connection, own, work.settings.naming))
     known = {stored.id for _, stored in counted}
     _judge_uncounted(work, [one for one in own if one.id not in known], basis)
     judged = [one for one, _ in counted if may_be_judged_again(one) and Phase.DATA not in work.left_out_of(one)]

@@ -89,7 +89,7 @@ def update_document_states(work: DataSession) -> Iterator[ZipData]:
     Documents that are missing in the QC database are set to be uploaded again.
     """
     open_ids = run_reading(work.qc, open_documents)
-    settling = work.read(lambda connection: _to_settle(connection, open_ids, work.settings))
+    settling = work.session.read(lambda connection: _to_settle(connection, open_ids, work.settings))
     wanted = [
         one
         for one in settling

@@ -178,7 +178,7 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
     applied = run_reading(work.qc, lambda connection: documents_of(connection, due))
     if not due:
         return
-    work.delegations = work.read(load_delegations)
+    work.delegations = work.session.read(load_delegations)
     held = _held_documents(work, due, applied)
     archives_with_held = {document.za_id for document in held.values()}
     not_held = [document for document in due if document.xml_id not in held]
@@ -242,7 +242,7 @@ def _older_archives_of(
     The held documents of archives other than `archives_with_held` were confirmed.
     """
     za_ids = {document.za_id for document in due}
-    return work.read(lambda connection: waiting_for_older(connection, za_ids, za_ids - archives_with_held))
+    return work.session.read(lambda connection: waiting_for_older(connection, za_ids, za_ids - archives_with_held))
 
 
 def _changes_data(document: DueDocument) -> bool:
