@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -83,32 +83,47 @@ def build_contexts(qc: Engine, *, is_own: ArchiveFilter = None) -> ContextsBuilt
     started = time.monotonic()
     followed: set[int] = set()
     documents = 0
-    happened: Counter[tuple[str, ContextEvent]] = Counter()
 
-    def take(connection: Connection) -> _Taken | None:
+    def take(connection: Connection) -> _TakenDocuments:
         return _take_documents(connection, followed, is_own)
+
+    def follow(connection: Connection) -> set[int]:
+        return update_validity(connection, is_own)
 
     def count(connection: Connection) -> tuple[tuple[ContextCounts, ...], int]:
         return _counts(connection, happened), newest_history(connection)
 
-    events = run_writing(qc, _follow_reference_data, patience_seconds=PATIENCE_SECONDS)
-    number: int | None = None
-    while number != 0:
-        happened.update((key.centre, event) for key, event in events.items())
-        while (taken := run_writing(qc, take, patience_seconds=PATIENCE_SECONDS)) is None:
-            followed = run_writing(
-                qc, lambda connection: update_validity(connection, is_own), patience_seconds=PATIENCE_SECONDS
-            )
-        number, events = taken
-        documents += number
+    happened = Counter(_of_centres(run_writing(qc, _follow_reference_data, patience_seconds=PATIENCE_SECONDS)))
+    while True:
+        taken = run_writing(qc, take, patience_seconds=PATIENCE_SECONDS)
+        if taken.must_follow_first:
+            followed = run_writing(qc, follow, patience_seconds=PATIENCE_SECONDS)
+            continue
+        if not taken.number:
+            break
+        documents += taken.number
+        happened.update(_of_centres(taken.events))
     # One consistent read: a decision after the counts must not be taken for counted.
     counts, history = run_reading(qc, count)
     return ContextsBuilt(counts, documents, time.monotonic() - started, utc_now(), history)
 
 
 Events = Mapping[ContextKey, ContextEvent]
-_Taken = tuple[int, Events]
-"""The number of documents that a transaction included, and what happened to contexts."""
+
+
+class _TakenDocuments(NamedTuple):
+    """The number of documents that a transaction included, and what happened to contexts.
+
+    `must_follow_first`: it included none, as the validity of experiments does not follow the next ones yet.
+    """
+
+    number: int
+    events: Events
+    must_follow_first: bool = False
+
+
+def _of_centres(events: Events) -> Iterator[tuple[str, ContextEvent]]:
+    return ((key.centre, event) for key, event in events.items())
 
 
 def _follow_reference_data(connection: Connection) -> Events:
@@ -122,18 +137,18 @@ def _follow_reference_data(connection: Connection) -> Events:
     return events
 
 
-def _take_documents(connection: Connection, followed: Set[int], is_own: ArchiveFilter) -> _Taken | None:
-    """None: the validity of experiments, which follows `followed`, does not follow the next documents yet."""
+def _take_documents(connection: Connection, followed: Set[int], is_own: ArchiveFilter) -> _TakenDocuments:
+    """Include the next documents; the validity of experiments follows those of `followed`."""
     documents = due_documents(connection, Build.CONTEXTS, is_own)
     if not set(documents) <= followed:
-        return None
+        return _TakenDocuments(0, {}, must_follow_first=True)
     if not documents:
-        return 0, {}
+        return _TakenDocuments(0, {})
     # The recorded strains are of this snapshot: a newer one is for the next build.
     basis = recorded_basis(connection, Build.CONTEXTS)
     events = _recount(connection, affected_runs(connection, documents, Build.CONTEXTS), basis)
     mark_built(connection, documents, Build.CONTEXTS)
-    return len(documents), events
+    return _TakenDocuments(len(documents), events)
 
 
 def _recount(
