@@ -400,12 +400,12 @@ def test_reserved_ids_follow_each_other_without_a_gap(qc: Engine) -> None:
         for connection, centre in ((of_h, "H"), (of_j, "J")):
             lock_centres(connection, [centre])
         first, second = (
-            reserve_ids(connection, [centre], {models.DOCUMENT: number}).following["document"]
+            reserve_ids(connection, [centre], {models.DOCUMENT: number}).next_ids["document"]
             for connection, centre, number in ((of_h, "H", 3), (of_j, "J", 2))
         )
     assert second == first + 3
     with qc.begin() as again:
-        assert reserve_ids(again, ["J"], {models.DOCUMENT: 1}).following["document"] == second
+        assert reserve_ids(again, ["J"], {models.DOCUMENT: 1}).next_ids["document"] == second
 
 
 class TestThePast:

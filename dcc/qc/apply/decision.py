@@ -109,7 +109,7 @@ class Decision:
 
     `applied` is the result. `opened` are the versions that it leaves, `ended` those that it ends, and `not_current` its
     own ones that do not take effect. `owners` are the documents of the current versions of its entities; None for an
-    entity that is missing, or cannot be stored. `given` is for `copy_rows`.
+    entity that is missing, or cannot be stored. `id_offsets` and `are_current` are for `copy_rows`.
     """
 
     applied: AppliedDocument
@@ -119,14 +119,13 @@ class Decision:
         current: CurrentVersions,
         one: DocumentWithRows,
         document_id: int,
-        given: dict[str, int],
+        id_offsets: dict[str, int],
         foreign_data: ForeignData,
     ) -> None:
         self._current, self.document_id, self._foreign_data = current, document_id, foreign_data
         self.document, self.prepared = one
-        self._opens = self.document.action is not Action.DELETE and foreign_data is not ForeignData.REFUSE
-        shift = document_id - self.prepared.number
-        self.given = {**given, "document": shift, "are_current": int(self._opens)}
+        self.are_current = self.document.action is not Action.DELETE and foreign_data is not ForeignData.REFUSE
+        self.id_offsets = {**id_offsets, "document": document_id - self.prepared.number}
         self.ended: defaultdict[EntityKind, list[int]] = defaultdict(list)
         self.not_current: defaultdict[EntityKind, list[int]] = defaultdict(list)
         self._counts, self._opened = Counter[EntityKind](), Counter[EntityKind]()
@@ -185,8 +184,8 @@ class Decision:
         if self._foreign_data is ForeignData.REFUSE:
             self._refused += len(some.keys)
             return
-        base = self.given[kind.value]
-        row_ids = [base + (row_id or 0) for row_id in some.row_ids]
+        offset = self.id_offsets[kind.value]
+        row_ids = [offset + (row_id or 0) for row_id in some.row_ids]
         if self.document.action is not Action.ADD or not self._are_new(kind, some.keys):
             self._judge(kind, some, row_ids)
             return
@@ -241,7 +240,7 @@ class Decision:
             if finding is not None:
                 self._refused += 1
                 self.findings.add(finding._replace(path=path))
-                if self._opens:
+                if self.are_current:
                     self.not_current[kind].append(row_id)
                 continue
             self.others.take_effect([key], kind)
@@ -249,7 +248,7 @@ class Decision:
                 self.ended[kind].append(current_version.id)
                 del current[there_as]
                 changed[there_as] = None
-            if self._opens:
+            if self.are_current:
                 current[key] = changed[key] = Version(row_id, self.document_id)
                 self._opened[kind] += 1
 

@@ -116,8 +116,7 @@ def _rows_of(documents: Sequence[DocumentWithRows]) -> dict[Table, int]:
     rows[DOCUMENT] = len(documents)
     for _, prepared in documents:
         for table in NUMBERED_TABLES[:-1]:
-            before, last = prepared.rows[table.name]
-            rows[table] += last - before
+            rows[table] += prepared.rows[table.name].number
     rows[LIFETIME] = sum(rows[table] for table in ENTITY_TABLES.values())
     return rows
 
@@ -138,7 +137,7 @@ class _Application:
     ) -> None:
         self._connection, self._documents = connection, documents
         self._hold_threshold, self._foreign_additions = hold_threshold, foreign_additions
-        self._next, self._at = reserved
+        self._next_ids, self._at = reserved
         self._newest = NewestDates(connection, [document for document, _ in documents])
         self._applied: dict[int, DocumentWithRows] = {}
         self._current = CurrentVersions(connection)
@@ -168,7 +167,7 @@ class _Application:
         """Apply some new additions, or one other, in the place of its `former` applications with a `confirmed` one."""
         if not documents:
             return []
-        begins = dict(self._next)
+        first_ids = dict(self._next_ids)
         self._current = CurrentVersions(self._connection)
         entries: Sequence[Iterable[Entries]] = [prepared.entries() for _, prepared in documents]
         if len(entries) > 1:
@@ -182,7 +181,7 @@ class _Application:
             )
         else:
             insert_documents(self._connection, [self._row_of(decision) for decision in decided])
-        self._write_rows([decision for decision in decided if decision.keeps_rows], begins)
+        self._write_rows([decision for decision in decided if decision.keeps_rows], first_ids)
         findings = []
         for one in decided:
             # A held addition has its reason; a document that would change much gets its findings with the confirmation.
@@ -193,13 +192,14 @@ class _Application:
             self._connection.execute(insert(FINDING), findings)
         return [decision.applied for decision in decided]
 
-    def _write_rows(self, taken: Sequence[Decision], begins: Mapping[str, int]) -> None:
-        """Write the rows of documents, and the lifetimes that they end and open; `begins` are the first new ids."""
+    def _write_rows(self, taken: Sequence[Decision], first_ids: Mapping[str, int]) -> None:
+        """Write the rows of documents, and the lifetimes that they end and open; `first_ids` are the first new ones."""
         loader = loader_on(self._connection)
         # Consecutive documents of a file have the same offsets.
-        for _, some in groupby(taken, key=lambda one: (one.prepared.file, one.given)):
-            together = list(some)
-            copy_rows(self._connection, [decision.prepared for decision in together], together[0].given, loader)
+        for (_, id_offsets, are_current), some in groupby(
+            taken, key=lambda one: (one.prepared.file, one.id_offsets, one.are_current)
+        ):
+            copy_rows(self._connection, [one.prepared for one in some], id_offsets, loader, are_current=are_current)
         loader.flush()
         for one in taken:
             for kind, ids in one.not_current.items():
@@ -207,10 +207,10 @@ class _Application:
             for kind, ids in one.ended.items():
                 end_versions(self._connection, kind, ids, one.document_id)
         for kind, table in ENTITY_TABLES.items():
-            new = range(begins[table.name], self._next[table.name])
+            new = range(first_ids[table.name], self._next_ids[table.name])
             if new:
-                open_versions(self._connection, kind, new, self._next[LIFETIME.name])
-                self._next[LIFETIME.name] += len(new)
+                open_versions(self._connection, kind, new, self._next_ids[LIFETIME.name])
+                self._next_ids[LIFETIME.name] += len(new)
 
     def _row_of(self, one: Decision) -> dict[str, Any]:
         applied, prepared = one.applied, one.prepared
@@ -221,10 +221,10 @@ class _Application:
         document, rows = one.document, one.prepared.rows
         newest = self._newest.before(document)
         foreign_data = self._foreign_data(one, confirmed)
-        document_id = self._next[DOCUMENT.name]
-        self._next[DOCUMENT.name] += 1
-        given = {table: self._next[table] - 1 - rows[table][0] for table in NUMBERED}
-        decision = Decision(self._current, one, document_id, given, foreign_data)
+        document_id = self._next_ids[DOCUMENT.name]
+        self._next_ids[DOCUMENT.name] += 1
+        id_offsets = {table: self._next_ids[table] - 1 - rows[table].before for table in NUMBERED}
+        decision = Decision(self._current, one, document_id, id_offsets, foreign_data)
         if newest is not None:
             decision.findings.add(late(document.created, newest))
         decision.take_all(entries, is_late=newest is not None)
@@ -245,8 +245,7 @@ class _Application:
         if decision.keeps_rows:
             self._current.update(decision)
             for table in NUMBERED:
-                before, last = rows[table]
-                self._next[table] += last - before
+                self._next_ids[table] += rows[table].number
         if applied.state is DocumentState.APPLIED and not applied.repeated:
             self._newest.add(document)
             self._applied[document_id] = one
