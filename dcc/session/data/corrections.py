@@ -20,7 +20,7 @@ from dcc.errors import ConfigurationError, DocumentError, NotDelegatedError, Not
 from dcc.messages import mark
 from dcc.naming import Action
 from dcc.outcomes import HELD, LEFT_OUT, ZipKey
-from dcc.qc.apply.decision import DocumentWithRows
+from dcc.qc.apply.document_effect import DocumentWithRows
 from dcc.qc.apply.holding import check_signature, confirm_held
 from dcc.qc.apply.planning import Plan, plan_document
 from dcc.qc.apply.withdrawal import WithdrawalResult, undo_submission

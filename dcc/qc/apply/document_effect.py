@@ -97,22 +97,20 @@ class CurrentVersions:
             self._paths[document_id] = path_of_document(self.connection, document_id)
         return self._paths[document_id]
 
-    def update(self, decision: Decision) -> None:
+    def update(self, effect: DocumentEffect) -> None:
         """Include the versions that a document opens or ends."""
-        self._paths[decision.document_id] = decision.document.place.path
-        for kind, versions in decision.opened.items():
+        self._paths[effect.document_id] = effect.document.place.path
+        for kind, versions in effect.opened.items():
             self._known[kind].update(versions)
 
 
-class Decision:
-    """Decides the result of one document, in rows with their final ids.
+class DocumentEffect:
+    """What one document does to the entities that it names, in rows with their final ids.
 
-    `applied` is the result. `opened` are the versions that it leaves, `ended` those that it ends, and `not_current` its
+    `opened` are the versions that it leaves, `ended` those that it ends, and `not_current` its
     own ones that do not take effect. `owners` are the documents of the current versions of its entities; None for an
     entity that is missing, or cannot be stored. `id_offsets` and `are_current` are for `copy_rows`.
     """
-
-    applied: AppliedDocument
 
     def __init__(
         self,
@@ -135,13 +133,8 @@ class Decision:
         self.others = OtherCentres(self.document.rights)
         self.findings = FindingCollector(Origin.from_json(self.prepared.origin))
 
-    @property
-    def keeps_rows(self) -> bool:
-        """Whether more than its own row is kept."""
-        return self.applied.state is not DocumentState.HELD and not self.applied.repeated
-
-    def take_all(self, entries: Iterable[Entries], *, is_late: bool) -> None:
-        """Decide all entities of the document, and its result."""
+    def decide(self, entries: Iterable[Entries], *, is_late: bool) -> AppliedDocument:
+        """Decide all entities of the document; returns its result, if nothing else keeps it from taking effect."""
         for some in entries:
             if some.kind is None:
                 self._take_blocks(some)
@@ -151,7 +144,7 @@ class Decision:
         opened = {kind.value: self._opened[kind] for kind in EntityKind if self._opened[kind]}
         state = DocumentState.REFUSED if self._refused and not (opened or ended) else DocumentState.APPLIED
         counts = {f"{kind}s": self._counts[kind] for kind in EntityKind}
-        self.applied = AppliedDocument(
+        return AppliedDocument(
             self.document_id,
             state,
             counts | {"measurements": sum(self.prepared.measured.values())},
@@ -251,6 +244,18 @@ class Decision:
             if self.are_current:
                 current[key] = changed[key] = Version(row_id, self.document_id)
                 self._opened[kind] += 1
+
+
+class DecidedDocument(NamedTuple):
+    """A document's effect, and its result, which says whether that takes place."""
+
+    effect: DocumentEffect
+    applied: AppliedDocument
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether more than its own row is kept."""
+        return self.applied.state is not DocumentState.HELD and not self.applied.repeated
 
 
 def _without_results(action: Action, kind: EntityKind, key: Key) -> Key:
