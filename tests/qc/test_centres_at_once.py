@@ -22,11 +22,12 @@ from dcc.analysis.filters import MeasurementFilter
 from dcc.analysis.measurements import load_measurements
 from dcc.databases.transactions import writing
 from dcc.documents.contents import Entity, Metadata
-from dcc.naming import Action, DocumentKind
+from dcc.naming import Action, DocumentKind, NamingConvention
 from dcc.qc import models
 from dcc.qc.apply import upload_lock
 from dcc.qc.apply.upload_lock import lock_all, lock_centres, reserve_ids, uploads_are_open
 from dcc.qc.apply.withdrawal import undo_submission
+from dcc.qc.archive_scope import ArchiveScope
 from dcc.qc.contexts import metadata_groups
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.listings import ContextFilter
@@ -123,12 +124,10 @@ def refused_twice(engine: Engine, centre: str, part: str = "", patience: float =
 def session(engine: Engine, centre: str, handed: list[Handed], part: str = "", patience: float = PATIENCE) -> None:
     """Apply, judge and count what a centre submits, archive by archive, and withdraw the last one."""
 
-    def is_own(zip_file: str) -> bool:
-        return zip_file.startswith(f"{centre}.")
-
     def build() -> None:
-        build_contexts(engine, is_own=is_own)
-        build_overviews(engine, is_own=is_own)
+        scope = ArchiveScope(NamingConvention(), [centre])
+        build_contexts(engine, scope=scope)
+        build_overviews(engine, scope=scope)
 
     for number, (action, entities) in enumerate(handed):
         document = document_of(centre, number, action, entities, part)

@@ -20,9 +20,9 @@ from dcc.databases.columns import utc_now
 from dcc.databases.list_parameters import as_json, groups_in, sorted_chunks
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS
+from dcc.qc.archive_scope import ALL_ARCHIVES, ArchiveScope
 from dcc.qc.contexts.affected_runs import (
     COLONIES,
-    ArchiveFilter,
     Basis,
     Build,
     affected_runs,
@@ -48,8 +48,8 @@ from dcc.qc.models import MEASUREMENT
 from dcc.vocabulary import ContextEvent
 
 
-def build_contexts(qc: Engine, *, is_own: ArchiveFilter = None) -> ContextsBuilt:
-    """Include all documents that the data contexts do not include yet, or those of some archives.
+def build_contexts(qc: Engine, *, scope: ArchiveScope = ALL_ARCHIVES) -> ContextsBuilt:
+    """Include all documents that the data contexts do not include yet, of the archives in `scope`.
 
     Those are documents with `contexts_built` false that were judged, withdrew others, or changed nothing. They are
     included oldest first, as many at once as fit into a transaction, each of which leaves the contexts consistent; the
@@ -63,10 +63,10 @@ def build_contexts(qc: Engine, *, is_own: ArchiveFilter = None) -> ContextsBuilt
     documents = 0
 
     def take(connection: Connection) -> _TakenDocuments:
-        return _take_documents(connection, followed, is_own)
+        return _take_documents(connection, followed, scope)
 
     def follow(connection: Connection) -> set[int]:
-        return update_validity(connection, is_own)
+        return update_validity(connection, scope)
 
     def count(connection: Connection) -> tuple[tuple[ContextCounts, ...], int]:
         return _counts(connection, happened), newest_history(connection)
@@ -115,9 +115,9 @@ def _follow_reference_data(connection: Connection) -> Events:
     return events
 
 
-def _take_documents(connection: Connection, followed: Set[int], is_own: ArchiveFilter) -> _TakenDocuments:
+def _take_documents(connection: Connection, followed: Set[int], scope: ArchiveScope) -> _TakenDocuments:
     """Include the next documents; the validity of experiments follows those of `followed`."""
-    documents = due_documents(connection, Build.CONTEXTS, is_own)
+    documents = due_documents(connection, Build.CONTEXTS, scope)
     if not set(documents) <= followed:
         return _TakenDocuments(0, {}, must_follow_first=True)
     if not documents:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
@@ -21,6 +21,7 @@ from dcc.errors import InternalFaultError, ReferenceDataError, ReferenceUnreacha
 from dcc.messages import mark
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
+from dcc.qc.archive_scope import ArchiveScope
 from dcc.qc.judging.documents import JudgingBasis
 from dcc.qc.judging.waiver_store import waivers_in_force
 from dcc.qc.reference import snapshots
@@ -70,22 +71,16 @@ class DataSession:
     def __post_init__(self) -> None:
         self.settings: Settings = self.session.settings
         self.left_out: LeftOutSteps = self.settings.steps_left_out
+        self.scope = ArchiveScope(self.settings.naming, self.session.centres)
 
     @property
     def author(self) -> str:
         """The name in which the session sets documents back."""
         return f"session {self.session.id}"
 
-    @property
-    def is_own(self) -> Callable[[str], bool] | None:
-        """Whether the session is for the centre in an archive's name; None: it is for all."""
-        if self.session.group is None:
-            return None
-        return lambda zip_file: self.session.covers(self.settings.naming.centre_of_zip(zip_file))
-
     def covers(self, key: ZipKey) -> bool:
         """Whether the session is for the centre in an archive's name."""
-        return self.is_own is None or self.is_own(key.file_name)
+        return self.scope.has(key.file_name)
 
     def due(self, phase: Phase, *, left_out: bool = False) -> list[DueDocument]:
         """The documents of the session's centres that wait for a phase, in the order of upload.
@@ -101,18 +96,16 @@ class DataSession:
         """The steps that the settings leave out of a document."""
         return self.left_out.of(document.centre, document.source)
 
-    def built_for(self, phase: Phase) -> Callable[[str], bool] | None:
-        """Says of the name of an archive whether the session builds a phase for it; None: for all."""
+    def scope_of(self, phase: Phase) -> ArchiveScope:
+        """The archives for which the session builds a phase."""
         if not self.left_out.has(phase):
-            return self.is_own
+            return self.scope
+        if phase in self.left_out.everywhere:
+            return replace(self.scope, centres=())
+        centres = {centre for centre, steps in self.left_out.of_centres.items() if phase in steps}
         sources = [source for source, steps in self.left_out.of_sources.items() if phase in steps]
-        left_out = self.session.read(lambda connection: archives_from(connection, sources))
-
-        def is_built(zip_file: str) -> bool:
-            centre = self.settings.naming.centre_of_zip(zip_file)
-            return self.session.covers(centre) and zip_file not in left_out and phase not in self.left_out.of(centre, 0)
-
-        return is_built
+        archives = self.session.read(lambda connection: archives_from(connection, sources))
+        return replace(self.scope, left_out_centres=centres, left_out_archives=archives)
 
     def reopen(self, states: dict[int, State], reason: str) -> None:
         """Set documents back in the session's name."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, date, datetime
 from typing import Any, Final, NamedTuple
@@ -24,6 +24,7 @@ from dcc.errors import DocumentError, NotFoundError, QcDatabaseUnreachableError,
 from dcc.messages import count_of, mark
 from dcc.naming import Action
 from dcc.phases import Phase, Status
+from dcc.qc.archive_scope import ALL_ARCHIVES, ArchiveScope
 from dcc.qc.judging import rejudging
 from dcc.qc.judging.documents import (
     ContentFindings,
@@ -121,7 +122,7 @@ def _set_back(work: DataSession, uploaded: list[int], basis: JudgingBasis) -> li
     again = run_reading(
         work.qc,
         lambda connection: _to_judge_again(
-            connection, basis.today, basis.waivers, basis.signature, uploaded=uploaded, is_own=work.is_own
+            connection, basis.today, basis.waivers, basis.signature, uploaded=uploaded, scope=work.scope
         ),
     )
     found = run_reading(work.qc, lambda connection: documents_by_id(connection, again.touched | again.named))
@@ -171,13 +172,13 @@ def _to_judge_again(
     signature: str,
     *,
     uploaded: Sequence[int] = (),
-    is_own: Callable[[str], bool] | None = None,
+    scope: ArchiveScope = ALL_ARCHIVES,
 ) -> _Again:
     """Documents affected by uploads, withdrawals, waivers that began or ended, or new reference data, or never judged.
 
-    Without the uploaded ones, and only because of withdrawals of archives whose names are `is_own`.
+    Without the uploaded ones, and only because of withdrawals of archives in `scope`.
     """
-    causes = [*uploaded, *rejudging.withdrawals_to_follow(connection, is_own)]
+    causes = [*uploaded, *rejudging.withdrawals_to_follow(connection, scope)]
     touched = set(rejudging.documents_to_judge_again(connection, causes))
     named = set(rejudging.documents_to_be_judged(connection))
     named.update(rejudging.documents_of_begun_waivers(connection, waivers))

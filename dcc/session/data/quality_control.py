@@ -66,7 +66,7 @@ def _build(
     # Listed before the build, which then includes all of them.
     due = work.due(phase)
     task = work.session.start_task(phase, f"{comment}, for {count_of(len(due), 'document')}") if due else None
-    built = build(work.qc, is_own=work.built_for(phase))
+    built = build(work.qc, scope=work.scope_of(phase))
     if built.centres:
         yield built
     done = State(phase, Status.DONE)
