@@ -121,11 +121,18 @@ def refused_twice(engine: Engine, centre: str, part: str = "", patience: float =
         apply_document(engine, document, reading(*unknown, centre=centre), patience_seconds=patience)
 
 
+class OwnNames(NamingConvention):
+    """As `document_of` names archives."""
+
+    def centre_of_zip(self, name: str) -> str:
+        return name.partition(".")[0]
+
+
 def session(engine: Engine, centre: str, handed: list[Handed], part: str = "", patience: float = PATIENCE) -> None:
     """Apply, judge and count what a centre submits, archive by archive, and withdraw the last one."""
 
     def build() -> None:
-        scope = ArchiveScope(NamingConvention(), [centre])
+        scope = ArchiveScope(OwnNames(), [centre])
         build_contexts(engine, scope=scope)
         build_overviews(engine, scope=scope)
 
