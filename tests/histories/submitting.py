@@ -28,9 +28,10 @@ from dcc.rules.upload import DUPLICATE
 from dcc.rules.waivers import Waiver
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
-from dcc.session.data.corrections import accept_proposals, confirm_submission, decide_proposals, withdraw_submission
+from dcc.session.data.confirmations import confirm_submission
 from dcc.session.data.data_processing import process_data
 from dcc.session.data.quality_control import update_qc_states
+from dcc.session.data.withdrawals import accept_proposals, decide_proposals, withdraw_submission
 from dcc.session.listeners import NOBODY
 from dcc.sources.base import DeltaStrategy
 from dcc.tracker import progress

@@ -34,7 +34,7 @@ from dcc.operations.retention.staged_files import (
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
-from dcc.session.data.corrections import recheck
+from dcc.session.data.rechecks import recheck
 from dcc.store.staging import Origin, Staging, remove_leftovers
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.states import State
