@@ -32,7 +32,7 @@ def apply(url: str, paths: Sequence[Path]) -> int:
     from pydantic import SecretStr
 
     from dcc.outcomes import ZipKey
-    from dcc.qc.apply.decision import DocumentWithRows
+    from dcc.qc.apply.document_effect import DocumentWithRows
     from dcc.qc.apply.documents import apply_documents
     from dcc.qc.apply.entity_rows import columns_for
     from dcc.qc.database import open_qc_database

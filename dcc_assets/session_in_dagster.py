@@ -5,35 +5,29 @@ raised at the end.
 """
 
 from __future__ import annotations
+
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
-from contextlib import nullcontext
-from dagster import DagsterInstance
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+
+from dagster import DagsterInstance
+from sqlalchemy import Engine
+
 from dcc.cli.shell.dagster_side import LOCATION_NAME
 from dcc.errors import DagsterStorageError
-from dcc.operations.session_work import SessionWork
-from dcc.operations.session_work import open_work
+from dcc.operations.session_work import SessionWork, open_work
 from dcc.phases import Phase
-from dcc.runtime.disk_space import comes_from_full_disk
-from dcc.runtime.disk_space import no_space_left
+from dcc.runtime.disk_space import comes_from_full_disk, no_space_left
 from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
-from dcc_assets.jobs import crawl_file_sources
-from dcc_assets.jobs import load_data
-from dcc_assets.jobs import process_zip_actions
-from dcc_assets.runs import STARTED_BY_TAG
-from dcc_assets.runs import finish_dead_runs
-from dcc_assets.runs import ready_made
-from dcc_assets.runs import run_here
-from dcc_assets.runs import session_tags
+from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions
+from dcc_assets.runs import STARTED_BY_TAG, finish_dead_runs, ready_made, run_here, session_tags
 from dcc_dagster.executors import require_executor
 from dcc_dagster.instance import storage_place
 from dcc_resources.code_location import SOURCES
 from dcc_resources.databases import QcDatabaseResource
 from dcc_resources.services import StoreResource
 from dcc_resources.session import SessionResource
-from sqlalchemy import Engine
 
 _REPOSITORY_TAG = {".dagster/repository": f"__repository__@{LOCATION_NAME}"}
 

@@ -4,72 +4,58 @@ A session brings the store up to date at its end, for some minutes, and `dcc arc
 """
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from contextlib import closing
-from contextlib import contextmanager
-from contextlib import suppress
-from dataclasses import dataclass
-from dataclasses import field
-from dcc.databases.transactions import run_reading
-from dcc.databases.transactions import run_writing
-from dcc.errors import DccError
-from dcc.errors import DiskFullError
-from dcc.errors import NotFoundError
-from dcc.errors import StoreUnreachableError
-from dcc.errors import StoredObjectLostError
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from sqlalchemy import Connection, Engine
+
+from dcc.databases.transactions import run_reading, run_writing
+from dcc.errors import DccError, DiskFullError, NotFoundError, StoredObjectLostError, StoreUnreachableError
 from dcc.naming import Action
-from dcc.operations.overview import LostArchive
-from dcc.operations.overview import find_lost
+from dcc.operations.overview import LostArchive, find_lost
 from dcc.phases import Phase
 from dcc.runtime.checksums import sha256_of
 from dcc.runtime.private_files import scratch_directory
-from dcc.session.connection_slots import ConnectionSlots
-from dcc.session.connection_slots import for_seconds
+from dcc.session.connection_slots import ConnectionSlots, for_seconds
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.connect import connect
 from dcc.sources.remote_names import path_below
-from dcc.store.archive_store import ArchiveStore
-from dcc.store.archive_store import Replica
-from dcc.store.copies import Copy
-from dcc.store.copies import CopyState
-from dcc.store.copies import StoredCopies
+from dcc.store.archive_store import ArchiveStore, Replica
+from dcc.store.copies import Copy, CopyState, StoredCopies
 from dcc.store.staging import Staging
 from dcc.tracker.models import utc_now
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.session_statuses import TaskStatus
-from dcc.tracker.stored_archives import Audit
-from dcc.tracker.stored_archives import ListedCopy
-from dcc.tracker.stored_archives import WantedCopy
-from dcc.tracker.stored_archives import archives_not_stored
-from dcc.tracker.stored_archives import due_copies
-from dcc.tracker.stored_archives import expired_archives
-from dcc.tracker.stored_archives import faulty_copies
-from dcc.tracker.stored_archives import forget_archive
-from dcc.tracker.stored_archives import listed_copies
-from dcc.tracker.stored_archives import mark_stored
-from dcc.tracker.stored_archives import pending_copies
-from dcc.tracker.stored_archives import record_audit
-from dcc.tracker.stored_archives import record_copies
-from dcc.tracker.stored_archives import record_stored_archives
-from dcc.tracker.stored_archives import replicas_with_copies
-from dcc.tracker.stored_archives import submissions_of_archive
-from functools import partial
-from pathlib import Path
-from sqlalchemy import Connection
-from sqlalchemy import Engine
-from typing import Any
-from typing import Final
-from typing import TypeVar
-import logging
-import os
-import time
+from dcc.tracker.stored_archives import (
+    Audit,
+    ListedCopy,
+    WantedCopy,
+    archives_not_stored,
+    due_copies,
+    expired_archives,
+    faulty_copies,
+    forget_archive,
+    listed_copies,
+    mark_stored,
+    pending_copies,
+    record_audit,
+    record_copies,
+    record_stored_archives,
+    replicas_with_copies,
+    submissions_of_archive,
+)
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,7 @@ from dcc.nearest_names import nearest_sentence
 from dcc.outcomes import ZipKey
 from dcc.session.leases import named_group
 from dcc.settings import Settings
-from dcc.tracker.hostings.urgent_requests import not_waiting
-from dcc.tracker.hostings.urgent_requests import request_urgently
+from dcc.tracker.hostings.urgent_requests import not_waiting, request_urgently
 from dcc.tracker.listings.recording import archives_by_source
 from dcc.tracker.register.centres import list_centres
 from dcc.tracker.register.file_sources import SourceEntry, list_sources

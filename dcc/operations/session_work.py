@@ -103,8 +103,8 @@ class SessionWork:
         `keys` restricts the work. `rejudge`: documents that were judged are judged again; they reach the phase data
         whatever `until` is. Raises as `dcc.session.data.data_processing.process_data`.
         """
-        from dcc.session.data.corrections import recheck
         from dcc.session.data.data_processing import process_data
+        from dcc.session.data.rechecks import recheck
 
         wanted = self.request.keys if keys is None else keys
         with self._noting_failure():

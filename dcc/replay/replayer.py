@@ -34,7 +34,7 @@ from dcc.errors import (
 from dcc.naming import Action, DocumentName
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase
-from dcc.qc.apply.decision import AppliedDocument, DocumentWithRows
+from dcc.qc.apply.document_effect import AppliedDocument, DocumentWithRows
 from dcc.qc.apply.documents import apply_documents
 from dcc.qc.database import scratch_database
 from dcc.qc.judging import documents as judging

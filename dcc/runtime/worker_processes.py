@@ -51,9 +51,7 @@ class WorkerProcesses(Generic[B]):
         self._lock = Lock()
         self._is_stopped = False
 
-    def submit(
-        self, name: str, work: Callable[Concatenate[B, P], R], *args: P.args, **kwargs: P.kwargs
-    ) -> Future[R]:
+    def submit(self, name: str, work: Callable[Concatenate[B, P], R], *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Submit a task; its future raises HelperEndedError if the task killed its process."""
         future: Future[R] = Future()
         self._threads.submit(with_log_context(self._run), future, name, (self._context, work, args, kwargs))

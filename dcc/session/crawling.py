@@ -5,60 +5,43 @@ does not depend on the number of known archives.
 """
 
 from __future__ import annotations
-from collections.abc import Collection
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+from sqlalchemy import Connection, select
+
 from dcc.databases.transactions import insert_rows
-from dcc.errors import InternalFaultError
-from dcc.errors import ListingShrunkError
-from dcc.errors import SourceError
-from dcc.messages import Message
-from dcc.messages import mark
-from dcc.messages import message_to_json
-from dcc.outcomes import CrawlOutcome
-from dcc.outcomes import Problem
-from dcc.outcomes import SourceCrawl
-from dcc.outcomes import ZipKey
-from dcc.outcomes import source_partition
+from dcc.errors import InternalFaultError, ListingShrunkError, SourceError
+from dcc.messages import Message, mark, message_to_json
+from dcc.outcomes import CrawlOutcome, Problem, SourceCrawl, ZipKey, source_partition
 from dcc.phases import Phase
 from dcc.runtime.log_context import progress_log
-from dcc.session.listing_sources import RelistedSource
-from dcc.session.listing_sources import SourceListing
-from dcc.session.listing_sources import list_again
-from dcc.session.listing_sources import list_in_parallel
-from dcc.session.listing_sources import list_source
-from dcc.session.listing_sources import logging_about_source
-from dcc.session.listing_sources import progress_of
+from dcc.session.listing_sources import (
+    RelistedSource,
+    SourceListing,
+    list_again,
+    list_in_parallel,
+    list_source,
+    logging_about_source,
+    progress_of,
+)
 from dcc.session.sessions import Session
-from dcc.sources.base import ListedFile
-from dcc.sources.base import SourceAddress
-from dcc.sources.crawl_policy import CrawlDue
-from dcc.sources.crawl_policy import PastCrawls
-from dcc.sources.crawl_policy import crawl_due
+from dcc.sources.base import ListedFile, SourceAddress
+from dcc.sources.crawl_policy import CrawlDue, PastCrawls, crawl_due
 from dcc.sources.listing_watch import ignore_progress
 from dcc.tracker.crawls import crawl_comment
 from dcc.tracker.database import exception_id
-from dcc.tracker.listings.findings import ListingFinding
-from dcc.tracker.listings.findings import ONLY_NOTED
-from dcc.tracker.listings.recording import ListingBasis
-from dcc.tracker.listings.recording import ListingRecorder
-from dcc.tracker.listings.recording import RecordedListing
-from dcc.tracker.listings.recording import archives_by_source
-from dcc.tracker.models import Centre
-from dcc.tracker.models import SourceCrawlRow
-from dcc.tracker.models import utc_now
+from dcc.tracker.listings.findings import ONLY_NOTED, ListingFinding
+from dcc.tracker.listings.recording import ListingBasis, ListingRecorder, RecordedListing, archives_by_source
+from dcc.tracker.models import Centre, SourceCrawlRow, utc_now
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.session_statuses import TaskStatus
-from functools import partial
-from sqlalchemy import Connection
-from sqlalchemy import select
-from typing import Final
-import logging
 
 log = logging.getLogger(__name__)
 session_log = progress_log(__name__)

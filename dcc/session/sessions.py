@@ -6,65 +6,51 @@ one of its centres, which finishes it.
 """
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextlib import nullcontext
-from dataclasses import dataclass
-from dataclasses import field
-from datetime import datetime
-from datetime import timedelta
-from dcc.databases.transactions import end_interrupted_transactions
-from dcc.databases.transactions import insert_rows
-from dcc.databases.transactions import run_reading
-from dcc.databases.transactions import run_writing
-from dcc.databases.transactions import writing
-from dcc.errors import DatabaseUnreachableError
-from dcc.errors import DccError
-from dcc.errors import DiskFullError
-from dcc.errors import ReferenceDataError
-from dcc.errors import SessionLostError
-from dcc.errors import SessionTimeLimitError
-from dcc.errors import fault_of
-from dcc.outcomes import EndReason
-from dcc.phases import Phase
-from dcc.runtime.disk_space import lacks_room
-from dcc.runtime.heartbeat import RENEWALS
-from dcc.runtime.heartbeat import renewing
-from dcc.runtime.log_context import logging_about
-from dcc.runtime.log_context import progress_log
-from dcc.runtime.logging_setup import RAISED
-from dcc.session.connection_slots import ConnectionSlots
-from dcc.session.connection_slots import slots_for
-from dcc.session.leases import AcquiredSession
-from dcc.session.leases import COMMENT_LENGTH
-from dcc.session.leases import Lease
-from dcc.session.leases import acquire_lease
-from dcc.session.leases import await_turn
-from dcc.session.leases import finish_session
-from dcc.session.leases import named_group
-from dcc.session.leases import start_columns
-from dcc.session.session_request import SessionRequest
-from dcc.settings import Settings
-from dcc.settings.centre_groups import CentreGroup
-from dcc.tracker.models import SessionLock
-from dcc.tracker.models import SessionTask
-from dcc.tracker.models import utc_now
-from dcc.tracker.session_statuses import TaskStatus
-from sqlalchemy import Connection
-from sqlalchemy import Engine
-from sqlalchemy import bindparam
-from sqlalchemy import func
-from sqlalchemy import select
-from sqlalchemy import update
-from typing import Final
-from typing import Protocol
-from typing import TypeVar
+
 import logging
 import threading
 import time
 import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, Protocol, TypeVar
+
+from sqlalchemy import Connection, Engine, bindparam, func, select, update
+
+from dcc.databases.transactions import end_interrupted_transactions, insert_rows, run_reading, run_writing, writing
+from dcc.errors import (
+    DatabaseUnreachableError,
+    DccError,
+    DiskFullError,
+    ReferenceDataError,
+    SessionLostError,
+    SessionTimeLimitError,
+    fault_of,
+)
+from dcc.outcomes import EndReason
+from dcc.phases import Phase
+from dcc.runtime.disk_space import lacks_room
+from dcc.runtime.heartbeat import RENEWALS, renewing
+from dcc.runtime.log_context import logging_about, progress_log
+from dcc.runtime.logging_setup import RAISED
+from dcc.session.connection_slots import ConnectionSlots, slots_for
+from dcc.session.leases import (
+    COMMENT_LENGTH,
+    AcquiredSession,
+    Lease,
+    acquire_lease,
+    await_turn,
+    finish_session,
+    named_group,
+    start_columns,
+)
+from dcc.session.session_request import SessionRequest
+from dcc.settings import Settings
+from dcc.settings.centre_groups import CentreGroup
+from dcc.tracker.models import SessionLock, SessionTask, utc_now
+from dcc.tracker.session_statuses import TaskStatus
 
 log = logging.getLogger(__name__)
 session_log = progress_log(__name__)

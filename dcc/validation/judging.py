@@ -28,7 +28,7 @@ from dcc.documents.schema_set import SchemaSet
 from dcc.errors import DatabaseUnreachableError, DiskFullError
 from dcc.naming import Action, DocumentKind, DocumentName
 from dcc.outcomes import Problem, ZipKey
-from dcc.qc.apply.decision import AppliedDocument, DocumentWithRows
+from dcc.qc.apply.document_effect import AppliedDocument, DocumentWithRows
 from dcc.qc.apply.documents import apply_documents
 from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.apply.upload_findings import UploadFinding

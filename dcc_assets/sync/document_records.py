@@ -22,7 +22,7 @@ from dcc.declarations import stored_details
 from dcc.naming import DocumentKind
 from dcc.outcomes import LEFT_OUT, ZipKey
 from dcc.phases import Phase, Status
-from dcc.qc.contexts.building import count_contexts
+from dcc.qc.contexts.listings import count_contexts
 from dcc.qc.contexts.overviews import count_overviews
 from dcc.qc.judging.finding_reports import SEVERITY_RANK
 from dcc.qc.models import DOCUMENT, FINDING, SNAPSHOT

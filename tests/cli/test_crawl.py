@@ -1,25 +1,22 @@
 """`dcc crawl` and `retry`: sessions from the command line, their reports and exit codes."""
 
+import getpass
+import json
+import re
+import shutil
+
+import pytest
+
 from dcc.naming import Action
 from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker
 from dcc.tracker.hostings.urgent_requests import urgent_keys
-from tests.cli.conftest import Dcc
-from tests.cli.conftest import without_id
+from tests.cli.conftest import Dcc, without_id
 from tests.support.asking import in_reading
 from tests.support.databases import only_sqlite
-from tests.support.installations import experiments
-from tests.support.installations import growing
-from tests.support.installations import note_uploaded
-from tests.support.installations import specimens
-from tests.support.installations import until_the_next_second
-import getpass
-import json
-import pytest
-import re
-import shutil
+from tests.support.installations import experiments, growing, note_uploaded, specimens, until_the_next_second
 
 GOOD = "add/H.2013-10-31.1.impc.zip"
 BAD = "edit/H.2013-10-31.2.impc.zip"

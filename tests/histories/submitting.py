@@ -1,89 +1,53 @@
 """A history of submissions lived for real: a folder that is served, an installation, and its sessions."""
 
 from __future__ import annotations
-from collections import Counter
-from collections import deque
-from collections.abc import Iterable
-from collections.abc import Iterator
+
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-from dataclasses import field
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Connection, and_, func, select
+
 from dcc.cli.sessions.crawl import run_session
 from dcc.databases.columns import utc_now
 from dcc.databases.transactions import writing
-from dcc.errors import ConfigurationError
-from dcc.errors import DccError
-from dcc.errors import NotFoundError
-from dcc.naming import Action
-from dcc.naming import DocumentKind
+from dcc.errors import ConfigurationError, DccError, NotFoundError
+from dcc.naming import Action, DocumentKind
 from dcc.operations.consistency.check import check_consistency
 from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.qc.contexts.listings import ContextFilter
 from dcc.qc.contexts.states import decide_on_contexts
-from dcc.qc.judging.waiver_store import add_waiver
-from dcc.qc.judging.waiver_store import revoke_waiver
-from dcc.qc.models import CONTEXT
-from dcc.qc.models import DOCUMENT
-from dcc.qc.models import EXPERIMENT
-from dcc.qc.models import MEASUREMENT
-from dcc.qc.models import NAMED
-from dcc.qc.models import RUN
-from dcc.qc.models import SHARE
-from dcc.qc.models import SPECIMEN
+from dcc.qc.judging.waiver_store import add_waiver, revoke_waiver
+from dcc.qc.models import CONTEXT, DOCUMENT, EXPERIMENT, MEASUREMENT, NAMED, RUN, SHARE, SPECIMEN
 from dcc.rules.upload import DUPLICATE
 from dcc.rules.waivers import Waiver
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
-from dcc.session.data.corrections import accept_proposals
-from dcc.session.data.corrections import confirm_submission
-from dcc.session.data.corrections import decide_proposals
-from dcc.session.data.corrections import withdraw_submission
+from dcc.session.data.confirmations import confirm_submission
 from dcc.session.data.data_processing import process_data
 from dcc.session.data.quality_control import update_qc_states
+from dcc.session.data.withdrawals import accept_proposals, decide_proposals, withdraw_submission
 from dcc.session.session_request import SessionRequest
 from dcc.sources.base import DeltaStrategy
 from dcc.tracker import progress
-from dcc.tracker.decisions import DecisionKind
-from dcc.tracker.decisions import acknowledged_keys
-from dcc.tracker.decisions import is_on_hold
-from dcc.tracker.decisions import record_decisions
-from dcc.tracker.decisions import revoke
-from dcc.tracker.hostings.missing_archives import WithdrawalProposalState
-from dcc.tracker.hostings.missing_archives import list_proposals
+from dcc.tracker.decisions import DecisionKind, acknowledged_keys, is_on_hold, record_decisions, revoke
+from dcc.tracker.hostings.missing_archives import WithdrawalProposalState, list_proposals
 from dcc.tracker.hostings.older_archives import zips_that_wait
-from dcc.tracker.models import FileSourceHasZip
-from dcc.tracker.models import XmlFile
-from dcc.tracker.models import ZipAction
-from dcc.tracker.models import ZipDownload
-from dcc.tracker.models import ZipFile
+from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.queries.zip_action_lists import held_documents
 from dcc.tracker.register.centres import find_archive
-from dcc.vocabulary import ContextEvent
-from dcc.vocabulary import EntityKind
-from dcc.vocabulary import WaiverEffect
-from pathlib import Path
-from sqlalchemy import Connection
-from sqlalchemy import and_
-from sqlalchemy import func
-from sqlalchemy import select
-from tests.histories.contents import PARAMETER
-from tests.histories.contents import VALUE
-from tests.histories.contents import animals_of
-from tests.histories.contents import content_of
-from tests.histories.life import DOCUMENTS
-from tests.histories.life import LEFT_OUT
-from tests.histories.life import Lived
-from tests.histories.life import state_of
+from dcc.vocabulary import ContextEvent, EntityKind, WaiverEffect
+from tests.histories.contents import PARAMETER, VALUE, animals_of, content_of
+from tests.histories.life import DOCUMENTS, LEFT_OUT, Lived, state_of
 from tests.histories.records import Standing
 from tests.histories.submission_histories import Wish
-from tests.histories.submissions import GROUPS
-from tests.histories.submissions import Submission
-from tests.histories.submissions import Thing
-from tests.support.asking import in_reading
-from tests.support.asking import in_writing
-from typing import Final
+from tests.histories.submissions import GROUPS, Submission, Thing
+from tests.support.asking import in_reading, in_writing
 
 _WHO: Final = {"author": "tester", "reason": "It is over."}
 

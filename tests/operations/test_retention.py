@@ -1,55 +1,49 @@
 """What goes from staging: by age and phase, never what a session may want, never anything outside or unrecorded."""
 
+import os
+import sqlite3
 from contextlib import suppress
-from datetime import datetime
-from datetime import timedelta
-from dcc.errors import CleaningError
-from dcc.errors import ConfigurationError
-from dcc.errors import SessionActiveError
-from dcc.naming import Action
-from dcc.operations.retention import cleanup
-from dcc.operations.retention.cleanup import CleaningResult
-from dcc.operations.retention.cleanup import KnownArchive
-from dcc.operations.retention.cleanup import Policy
-from dcc.operations.retention.cleanup import RetentionDecision
-from dcc.operations.retention.cleanup import RetentionVerdict
-from dcc.operations.retention.cleanup import clean
-from dcc.operations.retention.cleanup import retention_decisions
-from dcc.operations.retention.cleanup import review_staging
-from dcc.operations.retention.staged_files import RemovalDirectories
-from dcc.operations.retention.staged_files import StagedArchive
-from dcc.operations.retention.staged_files import StagedEntry
-from dcc.operations.retention.staged_files import StagedKind
-from dcc.operations.retention.staged_files import read_staging
-from dcc.operations.session_work import open_session
-from dcc.outcomes import ZipKey
-from dcc.phases import Phase
-from dcc.phases import State
-from dcc.phases import Status
-from dcc.session.data.corrections import recheck
-from dcc.session.session_request import SessionRequest
-from dcc.store.staging import Origin
-from dcc.store.staging import Staging
-from dcc.store.staging import remove_leftovers
-from dcc.tracker.queries.zip_stories import zip_story
+from datetime import datetime, timedelta
 from pathlib import Path
+
+import pymysql
+import pytest
 from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
+
+from dcc.errors import CleaningError, ConfigurationError, SessionActiveError
+from dcc.naming import Action
+from dcc.operations.retention import cleanup
+from dcc.operations.retention.cleanup import (
+    CleaningResult,
+    KnownArchive,
+    Policy,
+    RetentionDecision,
+    RetentionVerdict,
+    clean,
+    retention_decisions,
+    review_staging,
+)
+from dcc.operations.retention.staged_files import (
+    RemovalDirectories,
+    StagedArchive,
+    StagedEntry,
+    StagedKind,
+    read_staging,
+)
+from dcc.operations.session_work import open_session
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase, State, Status
+from dcc.session.data.rechecks import recheck
+from dcc.session.session_request import SessionRequest
+from dcc.store.staging import Origin, Staging, remove_leftovers
+from dcc.tracker.queries.zip_stories import zip_story
 from tests.support.asking import in_reading
-from tests.support.data_installations import DataInstallation
-from tests.support.data_installations import EXPERIMENTS
-from tests.support.data_installations import SPECIMENS
-from tests.support.data_installations import experiments
-from tests.support.data_installations import key_of
-from tests.support.data_installations import specimens
+from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
 from tests.support.prepared_installations import PreparedInstallations
 from tests.support.raising import raising
-import os
-import pymysql
-import pytest
-import sqlite3
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 KEY = key_of(ZIP)

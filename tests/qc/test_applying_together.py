@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 from dcc.cli.demo.submissions import experiment_document, specimen_document
 from dcc.documents.reading import read_document
 from dcc.naming import DocumentKind
-from dcc.qc.apply.decision import AppliedDocument
+from dcc.qc.apply.document_effect import AppliedDocument
 from dcc.qc.apply.documents import apply_documents
 from dcc.qc.models import DOCUMENT
 from dcc.vocabulary import DocumentState

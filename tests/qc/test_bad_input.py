@@ -6,7 +6,7 @@ from sqlalchemy import Engine, select
 
 from dcc.documents.contents import Content, Entity, Experiment, SimpleParameter
 from dcc.naming import Action, DocumentKind
-from dcc.qc.apply.decision import AppliedDocument
+from dcc.qc.apply.document_effect import AppliedDocument
 from dcc.qc.apply.upload_findings import FINDINGS_KEPT
 from dcc.qc.models import FINDING, MEASUREMENT, SPECIMEN
 from dcc.qc.rows.loading import load_document

@@ -22,11 +22,12 @@ from dcc.analysis.filters import MeasurementFilter
 from dcc.analysis.measurements import load_measurements
 from dcc.databases.transactions import writing
 from dcc.documents.contents import Entity, Metadata
-from dcc.naming import Action, DocumentKind
+from dcc.naming import Action, DocumentKind, NamingConvention
 from dcc.qc import models
 from dcc.qc.apply import upload_lock
 from dcc.qc.apply.upload_lock import lock_all, lock_centres, reserve_ids, uploads_are_open
 from dcc.qc.apply.withdrawal import undo_submission
+from dcc.qc.archive_scope import ArchiveScope
 from dcc.qc.contexts import metadata_groups
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.listings import ContextFilter
@@ -120,15 +121,20 @@ def refused_twice(engine: Engine, centre: str, part: str = "", patience: float =
         apply_document(engine, document, reading(*unknown, centre=centre), patience_seconds=patience)
 
 
+class OwnNames(NamingConvention):
+    """As `document_of` names archives."""
+
+    def centre_of_zip(self, name: str) -> str:
+        return name.partition(".")[0]
+
+
 def session(engine: Engine, centre: str, handed: list[Handed], part: str = "", patience: float = PATIENCE) -> None:
     """Apply, judge and count what a centre submits, archive by archive, and withdraw the last one."""
 
-    def is_own(zip_file: str) -> bool:
-        return zip_file.startswith(f"{centre}.")
-
     def build() -> None:
-        build_contexts(engine, is_own=is_own)
-        build_overviews(engine, is_own=is_own)
+        scope = ArchiveScope(OwnNames(), [centre])
+        build_contexts(engine, scope=scope)
+        build_overviews(engine, scope=scope)
 
     for number, (action, entities) in enumerate(handed):
         document = document_of(centre, number, action, entities, part)
@@ -400,12 +406,12 @@ def test_reserved_ids_follow_each_other_without_a_gap(qc: Engine) -> None:
         for connection, centre in ((of_h, "H"), (of_j, "J")):
             lock_centres(connection, [centre])
         first, second = (
-            reserve_ids(connection, [centre], {models.DOCUMENT: number}).following["document"]
+            reserve_ids(connection, [centre], {models.DOCUMENT: number}).next_ids["document"]
             for connection, centre, number in ((of_h, "H", 3), (of_j, "J", 2))
         )
     assert second == first + 3
     with qc.begin() as again:
-        assert reserve_ids(again, ["J"], {models.DOCUMENT: 1}).following["document"] == second
+        assert reserve_ids(again, ["J"], {models.DOCUMENT: 1}).next_ids["document"] == second
 
 
 class TestThePast:

@@ -7,9 +7,10 @@ import pytest
 from sqlalchemy import Engine, Insert, delete, event, insert, literal, select, update
 
 from dcc.naming import Action
-from dcc.qc.contexts.building import RecountResult, build_contexts, recount_contexts
+from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.listings import ContextFilter, list_contexts, list_history
 from dcc.qc.contexts.overviews import build_overviews
+from dcc.qc.contexts.recounting import RecountResult, recount_contexts
 from dcc.qc.contexts.states import DecisionResult, decide_on_contexts, open_documents
 from dcc.qc.models import CONTEXT, HISTORY
 from dcc.vocabulary import ContextEvent, ContextState

@@ -13,6 +13,7 @@ from sqlalchemy import Engine, select
 
 from dcc.documents.contents import Entity
 from dcc.naming import Action
+from dcc.qc.archive_scope import ALL_ARCHIVES
 from dcc.qc.contexts import affected_runs, building
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.experiment_validity import update_validity
@@ -110,8 +111,8 @@ class Contexts(RuleBasedStateMachine):
     def begin_to_build(self) -> None:
         """As a build that is killed after the first transaction that took documents."""
         in_writing(self.engine, building._follow_reference_data)
-        followed = in_writing(self.engine, update_validity, None)
-        in_writing(self.engine, building._take_documents, followed, None)
+        followed = in_writing(self.engine, update_validity, ALL_ARCHIVES)
+        in_writing(self.engine, building._take_documents, followed, ALL_ARCHIVES)
 
     @rule()
     def build(self) -> None:

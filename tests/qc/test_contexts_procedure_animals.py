@@ -9,8 +9,9 @@ from sqlalchemy import Engine, text, update
 from dcc.analysis.measurements import load_measurements
 from dcc.documents.contents import MediaParameter, Metadata
 from dcc.naming import Action
-from dcc.qc.contexts.building import build_contexts, recount_contexts
+from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
+from dcc.qc.contexts.recounting import recount_contexts
 from dcc.qc.models import EXPERIMENT
 from dcc.vocabulary import ContextState, Validity
 from tests.qc.test_contexts_building import set_state, states_of

@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import Engine, select, update
 
 from dcc.naming import Action
+from dcc.qc.archive_scope import ALL_ARCHIVES
 from dcc.qc.contexts import affected_runs, building
 from dcc.qc.contexts.affected_runs import Build
 from dcc.qc.contexts.building import build_contexts
@@ -138,4 +139,4 @@ def test_a_document_that_is_judged_before_it_is_locked_is_left_to_the_next_build
 
     monkeypatch.setattr(affected_runs, "_first_documents", look_and_judge)
     with qc_database.begin() as connection:
-        assert affected_runs.due_documents(connection, Build.OVERVIEWS, None) == [second]
+        assert affected_runs.due_documents(connection, Build.OVERVIEWS, ALL_ARCHIVES) == [second]

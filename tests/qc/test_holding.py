@@ -8,7 +8,7 @@ from sqlalchemy import Engine, select
 from dcc.documents.contents import Entity, StatusCode
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action, DocumentKind
-from dcc.qc.apply.decision import AppliedDocument
+from dcc.qc.apply.document_effect import AppliedDocument
 from dcc.qc.apply.holding import confirm_held
 from dcc.qc.apply.planning import EntityChange, Plan, TouchedContext
 from dcc.qc.models import DOCUMENT

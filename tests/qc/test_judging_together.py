@@ -7,7 +7,7 @@ from sqlalchemy import Engine, update
 
 from dcc.databases.transactions import writing
 from dcc.documents.contents import Content
-from dcc.qc.apply.decision import AppliedDocument
+from dcc.qc.apply.document_effect import AppliedDocument
 from dcc.qc.judging.documents import ContentFindings, Judgement, judge_together
 from dcc.qc.judging.rejudging import mark_for_judging
 from dcc.qc.models import DOCUMENT, EXPERIMENT

@@ -24,7 +24,7 @@ def none(*_: Any, **__: Any) -> tuple[()]:
 FAULTS: dict[str, tuple[str, Callable[..., Any]]] = {
     "an undo that forgets to reopen": (f"{CODE}.apply.withdrawal.reopen_versions", nothing),
     "an edit or delete that does not end": (f"{CODE}.apply.documents.end_versions", nothing),
-    "a delete that forgets the experiments": (f"{CODE}.apply.decision.experiments_about", lambda *_: {}),
+    "a delete that forgets the experiments": (f"{CODE}.apply.document_effect.experiments_about", lambda *_: {}),
     "an upload that forgets what was applied": (f"{CODE}.apply.documents.former_applications", none),
 }
 

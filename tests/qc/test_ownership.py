@@ -1,43 +1,35 @@
 """An archive speaks for its centre: what it does with data of another one, delegated and not."""
 
 from datetime import timedelta
+
+import pytest
+from sqlalchemy import select
+
 from dcc.databases.transactions import writing
-from dcc.errors import NotDelegatedError
-from dcc.errors import NotFoundError
+from dcc.errors import NotDelegatedError, NotFoundError
 from dcc.operations.session_work import open_session
-from dcc.phases import Phase
-from dcc.phases import Status
+from dcc.phases import Phase, Status
 from dcc.qc import models
 from dcc.reports.causes.collecting import causes_of
-from dcc.reports.causes.skipped_archives import SkipReason
-from dcc.reports.causes.skipped_archives import skipped_entries
+from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
 from dcc.reports.languages import load_catalogue
 from dcc.session.crawling import crawl_file_sources
-from dcc.session.data.corrections import plan_submission
+from dcc.session.data.plans import plan_submission
 from dcc.session.data.uploading import Uploader
 from dcc.tracker.hostings.foreign_archives import unfetched_archives
 from dcc.tracker.hostings.owner_notices import notices_since
 from dcc.tracker.hostings.retries_by_people import require_retriable
-from dcc.tracker.models import OwnerNotice
-from dcc.tracker.models import utc_now
-from dcc.tracker.queries.zip_action_lists import held_documents
-from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
+from dcc.tracker.models import OwnerNotice, utc_now
+from dcc.tracker.queries.zip_action_lists import held_documents, waiting_zip_actions
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.register import centres
 from dcc.vocabulary import Actor
-from sqlalchemy import select
-from tests.support.asking import column_in
-from tests.support.asking import in_both
-from tests.support.asking import in_reading
-from tests.support.asking import in_writing
-from tests.support.data_installations import DataInstallation
-from tests.support.data_installations import key_of
-from tests.support.data_installations import specimens
+from tests.support.asking import column_in, in_both, in_reading, in_writing
+from tests.support.data_installations import DataInstallation, key_of, specimens
 from tests.support.databases import only_sqlite
 from tests.support.installations import Folder
 from tests.support.prepared_installations import PreparedInstallations
 from tests.support.raising import raising
-import pytest
 
 OWN = "add/H.2013-10-31.1.impc.zip"
 OTHERS = "J.2013-11-01.1.impc.zip"

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine, update
 from dcc.databases.transactions import writing
 from dcc.documents.contents import Experiment
 from dcc.naming import Action
-from dcc.qc.apply.decision import AppliedDocument
+from dcc.qc.apply.document_effect import AppliedDocument
 from dcc.qc.judging import rejudging
 from dcc.qc.judging.waiver_store import add_waiver
 from dcc.qc.models import SNAPSHOT

@@ -2,48 +2,34 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
 from dcc.cli.demo import submissions
 from dcc.databases.transactions import writing
-from dcc.errors import ChecksumMismatchError
-from dcc.errors import DiskFullError
-from dcc.errors import FileChangedError
-from dcc.errors import SizeMismatchError
-from dcc.errors import TransferFailedError
+from dcc.errors import ChecksumMismatchError, DiskFullError, FileChangedError, SizeMismatchError, TransferFailedError
 from dcc.outcomes import AttemptOutcome
 from dcc.phases import State
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.sentences import attempt_sentence
-from dcc.session.archives.coordination import AfterFailure
-from dcc.session.archives.coordination import NOT_FETCHED
-from dcc.session.archives.coordination import after_failure
+from dcc.session.archives.coordination import NOT_FETCHED, AfterFailure, after_failure
 from dcc.session.leases import end_attempts
 from dcc.sources.base import SourceProtocol
 from dcc.tracker import progress
 from dcc.tracker.hostings.download_plan import cancel_orphans
-from dcc.tracker.models import FileSourceHasZip
-from dcc.tracker.models import ZipDownload
-from dcc.tracker.models import utc_now
-from dcc.tracker.states import NOT_DOWNLOADED
-from dcc.tracker.states import WRONG_CHECKSUM
-from pathlib import Path
-from sqlalchemy import select
-from tests.support.asking import in_reading
-from tests.support.asking import rows_in
+from dcc.tracker.models import FileSourceHasZip, ZipDownload, utc_now
+from dcc.tracker.states import NOT_DOWNLOADED, WRONG_CHECKSUM
+from tests.support.asking import in_reading, rows_in
 from tests.support.data_installations import key_of
 from tests.support.databases import only_sqlite
-from tests.support.installations import Folder
-from tests.support.installations import Installation
-from tests.support.installations import MODIFIED
-from tests.support.installations import md5
-from tests.support.installations import specimens
-from tests.support.served_sources import Relay
-from tests.support.served_sources import large_archive
-from tests.support.served_sources import register
+from tests.support.installations import MODIFIED, Folder, Installation, md5, specimens
+from tests.support.served_sources import Relay, large_archive, register
 from tests.support.servers import Share
 from tests.support.web_server import WebServer
-from typing import Any
-import pytest
 
 NAME = "H.2013-10-31.1.impc.zip"
 KEY = f"add/{NAME}"

@@ -1,48 +1,34 @@
 """Crawling file sources: what is found, what is recorded, and what one source's trouble does to the others."""
 
+import time
 from collections import deque
 from datetime import timedelta
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from pydantic import SecretStr
+from sqlalchemy import delete, select, update
+
 from dcc.databases.transactions import writing
 from dcc.naming import Action
-from dcc.operations.metrics.collector import Collection
-from dcc.operations.metrics.collector import exposition
+from dcc.operations.metrics.collector import Collection, exposition
 from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
-from dcc.phases import Phase
-from dcc.phases import State
-from dcc.phases import Status
+from dcc.phases import Phase, State, Status
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
-from dcc.sources.base import ActionListing
-from dcc.sources.base import ListedFile
-from dcc.sources.base import SourceAddress
-from dcc.sources.base import SourceProtocol
+from dcc.sources.base import ActionListing, ListedFile, SourceAddress, SourceProtocol
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.crawls import latest_findings
 from dcc.tracker.listings.comparing import KnownHosting
 from dcc.tracker.listings.findings import change_message
-from dcc.tracker.models import CrawlFinding
-from dcc.tracker.models import CrawlingSession
-from dcc.tracker.models import FileSourceHasZip
-from dcc.tracker.models import ZipFile
-from dcc.tracker.models import utc_now
+from dcc.tracker.models import CrawlFinding, CrawlingSession, FileSourceHasZip, ZipFile, utc_now
 from dcc.tracker.queries.zip_action_lists import find_zips
 from dcc.tracker.register.file_sources import change_source
-from prometheus_client.parser import text_string_to_metric_families
-from pydantic import SecretStr
-from sqlalchemy import delete
-from sqlalchemy import select
-from sqlalchemy import update
-from tests.support.asking import in_reading
-from tests.support.asking import in_writing
-from tests.support.asking import row_in
-from tests.support.asking import value_in
+from tests.support.asking import in_reading, in_writing, row_in, value_in
 from tests.support.databases import only_sqlite
-from tests.support.installations import Installation
-from tests.support.installations import SessionResult
+from tests.support.installations import Installation, SessionResult
 from tests.support.session_reports import session_report
-import pytest
-import time
 
 FIRST, SECOND = (f"H.2013-10-31.{inc}.impc.zip" for inc in (1, 2))
 

@@ -16,9 +16,11 @@ from dcc.qc.contexts.states import decide_on_contexts as decide_on
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.sentences import next_sentences
-from dcc.session.data import corrections
-from dcc.session.data.corrections import plan_submission, recheck, withdraw_submission
+from dcc.session.data import withdrawals
+from dcc.session.data.plans import plan_submission
 from dcc.session.data.quality_control import QcResult, update_qc_states
+from dcc.session.data.rechecks import recheck
+from dcc.session.data.withdrawals import withdraw_submission
 from dcc.tracker.hostings.changed_archives import loaded_zips
 from dcc.tracker.models import DocumentReopening
 from dcc.tracker.register.centres import find_archive
@@ -125,7 +127,7 @@ def test_a_withdrawal_that_was_killed_half_way_is_made_known_to_the_tracker(
     data.put(ZIP, specimens())
     data.run()
     with monkeypatch.context() as patched:
-        patched.setattr(corrections, "_tell_of_withdrawn", lambda *_: 0)
+        patched.setattr(withdrawals, "_tell_of_withdrawn", lambda *_, **__: 0)
         data.withdraw(ZIP, **WHO)
     assert data.states() == {ZIP: "qc done"}
     if who == "a session":

@@ -1,33 +1,25 @@
 """What edits or deletes waits for older archives of its centre that are still on their way, and for no others."""
 
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select, update
+
 from dcc.databases.transactions import writing
 from dcc.operations.session_work import open_session
-from dcc.phases import Phase
-from dcc.phases import Status
+from dcc.phases import Phase, Status
 from dcc.reports.languages import load_catalogue
-from dcc.reports.submissions.collecting import collect_centre
-from dcc.reports.submissions.collecting import collect_submission
+from dcc.reports.submissions.collecting import collect_centre, collect_submission
 from dcc.reports.submissions.model import Outcome
 from dcc.reports.submissions.plain_text import render_text
 from dcc.session.crawling import crawl_file_sources
 from dcc.tracker.hostings.older_archives import REQUESTS_WAITED_FOR
-from dcc.tracker.models import FileSource
-from dcc.tracker.models import FileSourceHasZip
-from dcc.tracker.models import ResourceStateRow
-from dcc.tracker.models import ZipAction
-from dcc.tracker.models import utc_now
+from dcc.tracker.models import FileSource, FileSourceHasZip, ResourceStateRow, ZipAction, utc_now
 from dcc.tracker.queries.zip_stories import zip_story
-from pathlib import Path
-from sqlalchemy import select
-from sqlalchemy import update
-from tests.support.asking import execute_in
-from tests.support.asking import in_reading
-from tests.support.data_installations import DataInstallation
-from tests.support.data_installations import key_of
-from tests.support.data_installations import specimens
+from tests.support.asking import execute_in, in_reading
+from tests.support.data_installations import DataInstallation, key_of, specimens
 from tests.support.installations import Folder
 from tests.support.session_reports import session_report
-import pytest
 
 ADD = "add/H.2013-10-31.1.impc.zip"
 EDIT = "edit/H.2013-10-31.2.impc.zip"

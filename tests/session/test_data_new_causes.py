@@ -17,8 +17,8 @@ from dcc.qc.judging.waiver_store import add_waiver, revoke_waiver
 from dcc.qc.models import CONTEXT, DOCUMENT, WAIVER
 from dcc.qc.reference.refresh import RefreshOutcome, refresh
 from dcc.rules.waivers import Waiver
-from dcc.session.data.corrections import recheck
 from dcc.session.data.quality_control import update_qc_states
+from dcc.session.data.rechecks import recheck
 from dcc.tracker import progress
 from dcc.tracker.models import XmlFile, ZipAction
 from dcc.vocabulary import WaiverEffect

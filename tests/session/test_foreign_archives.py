@@ -13,7 +13,9 @@ from dcc.reports.submissions.collecting import collect_centre, collect_session, 
 from dcc.reports.submissions.model import CentreReport, Outcome, SessionReport, SubmissionReport, Tone
 from dcc.reports.submissions.page import render_html
 from dcc.reports.submissions.plain_text import render_text
-from dcc.session.data.corrections import confirm_submission, plan_submission, withdraw_submission
+from dcc.session.data.confirmations import confirm_submission
+from dcc.session.data.plans import plan_submission
+from dcc.session.data.withdrawals import withdraw_submission
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.hostings.foreign_archives import accept_archive, decline_archive, list_declines
 from dcc.tracker.queries.zip_stories import zip_story

@@ -1,10 +1,18 @@
 """Sessions of two groups of centres at once: they end as one session of all would, and neither disturbs the other."""
 
-from collections.abc import Callable
-from collections.abc import Iterator
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dcc.errors import NotFoundError
-from dcc.errors import SessionActiveError
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, select
+
+from dcc.errors import NotFoundError, SessionActiveError
 from dcc.operations.session_work import open_session
 from dcc.qc.models import OVERVIEW_GENOTYPE
 from dcc.session.archives.processing import process_zip_actions
@@ -13,27 +21,13 @@ from dcc.session.data.data_processing import process_data
 from dcc.session.leases import read_leases
 from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
-from dcc.tracker.crawls import list_open_sessions
-from dcc.tracker.crawls import list_sessions
+from dcc.tracker.crawls import list_open_sessions, list_sessions
 from dcc.tracker.database import open_tracker
 from dcc.tracker.models import ZipDownload
 from dcc.tracker.queries.session_zips import session_zips
-from pathlib import Path
-from sqlalchemy import Engine
-from sqlalchemy import select
-from tests.support.asking import column_in
-from tests.support.asking import in_reading
-from tests.support.asking import rows_in
-from tests.support.data_installations import DataInstallation
-from tests.support.data_installations import experiments
-from tests.support.data_installations import specimens
+from tests.support.asking import column_in, in_reading, rows_in
+from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.prepared_processes import FORKED
-from typing import Any
-import os
-import pytest
-import signal
-import threading
-import time
 
 PATIENCE = 60
 EUROPE, AMERICA = "europe", "america"

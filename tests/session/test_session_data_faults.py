@@ -15,7 +15,7 @@ from dcc.errors import SessionLostError
 from dcc.phases import Phase
 from dcc.qc import models
 from dcc.session.data import judging, prepared_archives, uploading
-from dcc.session.data.corrections import recheck
+from dcc.session.data.rechecks import recheck
 from dcc.session.prepare import documents
 from dcc.session.prepare.documents import ArchiveToPrepare, PreparationBasis, prepare_archive
 from dcc.tracker.models import XmlLog

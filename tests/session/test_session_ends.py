@@ -1,23 +1,26 @@
 """Why a session ended, and sessions during which the tracker's database goes away."""
 
-from collections.abc import Callable
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import make_url, select, update
+
 from dcc.cli.demo import submissions
 from dcc.databases.database import OUTAGE_SECONDS
 from dcc.databases.transactions import run_writing
-from dcc.errors import DiskFullError
-from dcc.errors import InternalFaultError
-from dcc.errors import SessionTimeLimitError
-from dcc.errors import TrackerUnreachableError
+from dcc.errors import DiskFullError, InternalFaultError, SessionTimeLimitError, TrackerUnreachableError
 from dcc.operations.session_work import open_session
 from dcc.outcomes import EndReason
 from dcc.phases import Phase
-from dcc.session import crawling
-from dcc.session import sessions
+from dcc.session import crawling, sessions
 from dcc.session.archives import processing
 from dcc.session.fetching import archive_transfer
 from dcc.session.prepare.archive_checks import ArchiveChecker
@@ -25,36 +28,16 @@ from dcc.settings import Settings
 from dcc.sources.base import SourceProtocol
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.database import open_tracker
-from dcc.tracker.models import CrawlingSession
-from dcc.tracker.models import SessionLock
-from dcc.tracker.models import SessionTask
-from dcc.tracker.models import SourceCrawlRow
-from dcc.tracker.models import ZipDownload
-from dcc.tracker.models import ZipFile
-from dcc.tracker.models import utc_now
-from dcc.tracker.session_statistics import seconds_by_phase
-from dcc.tracker.session_statistics import statistics_of
+from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, SourceCrawlRow, ZipDownload, ZipFile, utc_now
+from dcc.tracker.session_statistics import seconds_by_phase, statistics_of
 from dcc.tracker.session_statuses import TaskStatus
-from pathlib import Path
-from pydantic import SecretStr
-from sqlalchemy import make_url
-from sqlalchemy import select
-from sqlalchemy import update
-from tests.support.asking import column_in
-from tests.support.asking import in_reading
-from tests.support.databases import MariaDb
-from tests.support.databases import only_mariadb
-from tests.support.installations import Folder
-from tests.support.installations import Installation
-from tests.support.installations import experiments
-from tests.support.installations import specimens
+from tests.support.asking import column_in, in_reading
+from tests.support.databases import MariaDb, only_mariadb
+from tests.support.installations import Folder, Installation, experiments, specimens
 from tests.support.served_sources import Relay
 from tests.support.servers import Share
 from tests.support.trials import usually
-from typing import Any
-import pytest
-import threading
-import time
+
 
 def end_of(installation: Installation, session_id: int) -> tuple[str, Phase | None]:
     (entry,) = in_reading(installation.tracker, list_sessions, ids=[session_id])

@@ -1,49 +1,36 @@
 """Crawling sessions: one at a time, whatever dies, and recorded as what became of them."""
 
+import os
+import sqlite3
+import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, Row, make_url, select, update
+
 from dcc.databases.database import OUTAGE_SECONDS
 from dcc.databases.engines import WRITES
-from dcc.errors import SessionActiveError
-from dcc.errors import SessionLostError
+from dcc.errors import SessionActiveError, SessionLostError
 from dcc.operations import archive_audits
 from dcc.operations.session_work import open_session
 from dcc.outcomes import EndReason
 from dcc.phases import Phase
-from dcc.runtime import heartbeat
-from dcc.runtime import processes
+from dcc.runtime import heartbeat, processes
 from dcc.session import sessions
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.tracker.crawls import list_sessions
-from dcc.tracker.models import CrawlingSession
-from dcc.tracker.models import SessionLock
-from dcc.tracker.models import SessionTask
-from dcc.tracker.models import utc_now
-from dcc.tracker.session_statuses import SessionStatus
-from dcc.tracker.session_statuses import TaskStatus
-from pathlib import Path
-from sqlalchemy import Engine
-from sqlalchemy import Row
-from sqlalchemy import make_url
-from sqlalchemy import select
-from sqlalchemy import update
-from tests.support.asking import execute_in
-from tests.support.asking import in_reading
-from tests.support.asking import rows_in
-from tests.support.databases import MariaDb
-from tests.support.databases import PASSWORD
-from tests.support.databases import only_mariadb
-from tests.support.databases import only_sqlite
+from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, utc_now
+from dcc.tracker.session_statuses import SessionStatus, TaskStatus
+from tests.support.asking import execute_in, in_reading, rows_in
+from tests.support.databases import PASSWORD, MariaDb, only_mariadb, only_sqlite
 from tests.support.raising import raising
 from tests.support.waiting import wait_until
-from typing import Any
-import os
-import pytest
-import sqlite3
-import subprocess
-import threading
 
 PATIENCE = 20.0
 

@@ -18,8 +18,9 @@ from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc import models
 from dcc.qc.apply.withdrawal import WithdrawalResult
-from dcc.session.data.corrections import confirm_submission, withdraw_submission
+from dcc.session.data.confirmations import confirm_submission
 from dcc.session.data.data_processing import process_data
+from dcc.session.data.withdrawals import withdraw_submission
 from dcc.settings import Settings
 from dcc.tracker.decisions import DecisionKind, record_decisions, revoke
 from dcc.tracker.models import AnException, CrawlingSession, DocumentReopening, SessionTask, XmlFile, XmlLog

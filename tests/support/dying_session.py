@@ -3,7 +3,15 @@
 The process dies by SIGKILL, so nothing of it can tidy up: no exception handler, no `finally`, no atexit.
 """
 
+import itertools
+import math
+import os
+import signal
+import threading
 from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 from dcc.naming import Action
 from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
@@ -13,20 +21,13 @@ from dcc.session.archives.coordination import Coordinator
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.archives.unwritten_results import UnwrittenResults
 from dcc.session.crawling import crawl_file_sources
-from dcc.session.fetching import archive_transfer
-from dcc.session.fetching import downloads
+from dcc.session.fetching import archive_transfer, downloads
 from dcc.session.prepare.archive_checks import ArchiveChecker
 from dcc.settings import load_settings
 from dcc.store.staging import Staging
 from dcc.tracker.database import open_tracker
 from dcc.tracker.models import ZipFile
-from functools import partial
-from typing import Any
-import itertools
-import math
-import os
-import signal
-import threading
+
 
 def _die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)

@@ -12,7 +12,7 @@ from dcc.databases.transactions import writing
 from dcc.documents.contents import Block, Content
 from dcc.naming import Action, DocumentKind
 from dcc.qc import models
-from dcc.qc.apply.decision import AppliedDocument
+from dcc.qc.apply.document_effect import AppliedDocument
 from dcc.qc.judging.documents import Judgement, JudgingBasis, judge_document
 from dcc.qc.models import DOCUMENT, FINDING, SNAPSHOT
 from dcc.qc.reference.snapshots import ActiveReference

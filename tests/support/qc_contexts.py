@@ -11,7 +11,7 @@ from dcc.databases.transactions import insert_rows, writing
 from dcc.documents.contents import Entity
 from dcc.naming import Action
 from dcc.qc import models
-from dcc.qc.apply.decision import AppliedDocument
+from dcc.qc.apply.document_effect import AppliedDocument
 from dcc.qc.models.views import OVERVIEW_STRAIN
 from dcc.vocabulary import Severity, Validity
 from tests.support.asking import in_reading

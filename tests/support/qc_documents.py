@@ -24,7 +24,7 @@ from dcc.documents.contents import (
 )
 from dcc.naming import Action, DocumentKind
 from dcc.qc.apply import withdrawal
-from dcc.qc.apply.decision import AppliedDocument, DocumentWithRows
+from dcc.qc.apply.document_effect import AppliedDocument, DocumentWithRows
 from dcc.qc.apply.documents import apply_documents
 from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.apply.planning import Plan

@@ -1,66 +1,50 @@
 """What the tracker says when asked how far everything is, and what waits."""
 
-from datetime import date
-from datetime import datetime
-from datetime import timedelta
-from dcc.databases.transactions import insert_rows
-from dcc.databases.transactions import writing
+import time
+from datetime import date, datetime, timedelta
+
+import pytest
+from sqlalchemy import ColumnElement, Connection, Engine, String, case, cast, insert, literal, select, update
+
+from dcc.databases.transactions import insert_rows, writing
 from dcc.naming import Action
 from dcc.operations.session_work import open_session
-from dcc.outcomes import HELD
-from dcc.outcomes import ZipKey
-from dcc.phases import ACTION_IDS
-from dcc.phases import Phase
-from dcc.phases import State
-from dcc.phases import Status
+from dcc.outcomes import HELD, ZipKey
+from dcc.phases import ACTION_IDS, Phase, State, Status
 from dcc.reports.languages import load_catalogue
-from dcc.reports.submissions.board import collect_board
-from dcc.reports.submissions.board import render_board
+from dcc.reports.submissions.board import collect_board, render_board
 from dcc.reports.submissions.zip_lines import zips_of_centre
 from dcc.settings import Settings
-from dcc.tracker import crawls
-from dcc.tracker import progress
+from dcc.tracker import crawls, progress
 from dcc.tracker.database import exception_id
-from dcc.tracker.models import CrawlFinding
-from dcc.tracker.models import CrawlingSession
-from dcc.tracker.models import FileSourceHasZip
-from dcc.tracker.models import SessionLock
-from dcc.tracker.models import SessionTask
-from dcc.tracker.models import SourceCrawlRow
-from dcc.tracker.models import XmlLog
-from dcc.tracker.models import ZipAction
-from dcc.tracker.models import ZipFile
-from dcc.tracker.progress import StateReport
-from dcc.tracker.progress import Subject
-from dcc.tracker.queries import board
-from dcc.tracker.queries import zip_action_lists
+from dcc.tracker.models import (
+    CrawlFinding,
+    CrawlingSession,
+    FileSourceHasZip,
+    SessionLock,
+    SessionTask,
+    SourceCrawlRow,
+    XmlLog,
+    ZipAction,
+    ZipFile,
+)
+from dcc.tracker.progress import StateReport, Subject
+from dcc.tracker.queries import board, zip_action_lists
 from dcc.tracker.queries.board import Cell
 from dcc.tracker.queries.zip_action_lists import ZipFilter
 from dcc.tracker.states import REFUSED
-from sqlalchemy import ColumnElement
-from sqlalchemy import Connection
-from sqlalchemy import Engine
-from sqlalchemy import String
-from sqlalchemy import case
-from sqlalchemy import cast
-from sqlalchemy import insert
-from sqlalchemy import literal
-from sqlalchemy import select
-from sqlalchemy import update
-from tests.support.asking import execute_in
-from tests.support.asking import in_reading
-from tests.support.asking import in_writing
-from tests.support.databases import SeededZip
-from tests.support.databases import seed_centre
-from tests.support.databases import seed_documents
-from tests.support.databases import seed_download
-from tests.support.databases import seed_hosting
-from tests.support.databases import seed_source
-from tests.support.databases import seed_zip
+from tests.support.asking import execute_in, in_reading, in_writing
+from tests.support.databases import (
+    SeededZip,
+    seed_centre,
+    seed_documents,
+    seed_download,
+    seed_hosting,
+    seed_source,
+    seed_zip,
+)
 from tests.support.sent_statements import sent_statements
 from tests.support.trials import MANY
-import pytest
-import time
 
 VALID = State(Phase.XSD, Status.DONE)
 INVALID = State(Phase.XSD, Status.FAILED)

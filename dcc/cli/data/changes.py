@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from dcc.data_outcomes import DocumentData, FindingEntry
     from dcc.qc.apply.upload_findings import UploadFinding
-    from dcc.session.data.corrections import DocumentPlan
+    from dcc.session.data.plans import DocumentPlan
     from dcc.settings import Settings
     from dcc.tracker.hostings.missing_archives import WithdrawalProposal
 
@@ -72,7 +72,7 @@ def plan(zip_action: str, all_changes: bool) -> None:
       `changed` counts the values, `changes` are the first 1,000 of them, those of removed entities
       too
     """
-    from dcc.session.data.corrections import plan_submission
+    from dcc.session.data.plans import plan_submission
 
     key, settings = parse_zip_key(zip_action), settings_from_environment()
     with open_tracker(settings) as tracker, open_qc(settings) as qc:
@@ -159,7 +159,7 @@ def confirm(zip_action: str, reason: str) -> None:
     JSON: a list, an object for each document: {"file_name", "phase", "status", "document_id", "said",
       "opened", "ended", "refused", "findings", "reason", ...}
     """
-    from dcc.session.data.corrections import confirm_submission
+    from dcc.session.data.confirmations import confirm_submission
 
     key, settings = parse_zip_key(zip_action), settings_from_environment()
     with open_tracker(settings) as tracker, open_qc(settings) as qc:
@@ -215,7 +215,7 @@ def undo(zip_action: str, reason: str, yes: bool) -> None:
       "file_name"}]}; others are centres other than the archive's whose data came or went with it,
       declined the documents held for such a centre's data
     """
-    from dcc.session.data.corrections import withdraw_submission
+    from dcc.session.data.withdrawals import withdraw_submission
 
     key, settings = parse_zip_key(zip_action), settings_from_environment()
     ask_in_production(f"Withdraw all data of {key}?", yes=yes)
@@ -262,7 +262,7 @@ def recheck(centre: str | None, rule: str | None, zip_actions: tuple[str, ...], 
 
     JSON: {"documents", "keys"}: how many, and the submissions that they are of
     """
-    from dcc.session.data.corrections import recheck as set_back
+    from dcc.session.data.rechecks import recheck as set_back
 
     if not (centre or rule or zip_actions or everything):
         raise click.UsageError("Say which documents: --centre, --rule, --zip, or --all for all of them.")
@@ -404,7 +404,7 @@ def accept(zip_actions: tuple[str, ...], everything: bool, source_id: int | None
     \b
     JSON: a list of {"zip", "withdrawn" (how many documents), "problem" (why it stays open, or null)}
     """
-    from dcc.session.data.corrections import accept_proposals
+    from dcc.session.data.withdrawals import accept_proposals
 
     settings = settings_from_environment()
     with open_tracker(settings) as tracker, open_qc(settings) as qc:
@@ -438,7 +438,7 @@ def turn_down(zip_actions: tuple[str, ...], everything: bool, source_id: int | N
 
     JSON: a list of the submissions
     """
-    from dcc.session.data.corrections import decide_proposals
+    from dcc.session.data.withdrawals import decide_proposals
     from dcc.tracker.hostings.missing_archives import WithdrawalProposalState
 
     settings = settings_from_environment()

@@ -1,46 +1,25 @@
 """The output of `dcc crawl` and `dcc retry`: lines and progress bars for people, an object for programs."""
 
 from __future__ import annotations
-from collections import Counter
-from collections import defaultdict
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from dataclasses import field
-from dcc.cli.shell.output import COLOURS
-from dcc.cli.shell.output import byte_size
-from dcc.cli.shell.output import fields_of
-from dcc.cli.shell.output import printable
-from dcc.cli.shell.output import progress_bars
-from dcc.cli.shell.output import wants_json
-from dcc.data_outcomes import ContextsBuilt
-from dcc.data_outcomes import DataOutcome
-from dcc.data_outcomes import DocumentData
-from dcc.data_outcomes import ZipData
-from dcc.errors import BadFileNameError
-from dcc.errors import DccError
-from dcc.errors import UnreachableError
-from dcc.messages import count_of
-from dcc.outcomes import AttemptOutcome
-from dcc.outcomes import CrawlOutcome
-from dcc.outcomes import EndReason
-from dcc.outcomes import HELD
-from dcc.outcomes import Problem
-from dcc.outcomes import SourceCrawl
-from dcc.outcomes import ZipOutcome
-from dcc.phases import Phase
-from dcc.phases import State
-from dcc.phases import Status
-from dcc.session.listeners import Listeners
-from typing import Any
-from typing import TYPE_CHECKING
-import click
+
 import shlex
 import sys
 import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dcc.cli.shell.output import COLOURS, byte_size, fields_of, printable, progress_bars, wants_json
+from dcc.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, ZipData
+from dcc.errors import BadFileNameError, DccError, UnreachableError
+from dcc.messages import count_of
+from dcc.outcomes import HELD, AttemptOutcome, CrawlOutcome, EndReason, Problem, SourceCrawl, ZipOutcome
+from dcc.phases import Phase, State, Status
+from dcc.session.listeners import Listeners
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

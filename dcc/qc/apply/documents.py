@@ -15,14 +15,14 @@ still have that content. One that would end too many entities is held: only its 
 (`withdrawal`).
 
 An edit or delete with data of a centre that its archive may not change is refused as a whole; an addition with such
-data is held (`decision.ForeignData`).
+data is held (`ownership.ForeignData`).
 
 New additions share their statements: first each one's result is decided, from the database and the additions before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import chain, groupby
 from typing import Any
@@ -33,7 +33,14 @@ from dcc.databases.columns import utc_now
 from dcc.databases.list_parameters import change_rows, rows_with
 from dcc.databases.transactions import run_writing
 from dcc.naming import Action
-from dcc.qc.apply.decision import COUNTS, AppliedDocument, CurrentVersions, Decision, DocumentWithRows
+from dcc.qc.apply.document_effect import (
+    COUNTS,
+    AppliedDocument,
+    CurrentVersions,
+    DecidedDocument,
+    DocumentEffect,
+    DocumentWithRows,
+)
 from dcc.qc.apply.entity_rows import NUMBERED_TABLES, copy_rows, loader_on
 from dcc.qc.apply.ownership import ForeignData, OtherCentre
 from dcc.qc.apply.upload_findings import UploadFinding, duplicate, findings_of, late
@@ -116,8 +123,7 @@ def _rows_of(documents: Sequence[DocumentWithRows]) -> dict[Table, int]:
     rows[DOCUMENT] = len(documents)
     for _, prepared in documents:
         for table in NUMBERED_TABLES[:-1]:
-            before, last = prepared.rows[table.name]
-            rows[table] += last - before
+            rows[table] += prepared.rows[table.name].number
     rows[LIFETIME] = sum(rows[table] for table in ENTITY_TABLES.values())
     return rows
 
@@ -138,7 +144,7 @@ class _Application:
     ) -> None:
         self._connection, self._documents = connection, documents
         self._hold_threshold, self._foreign_additions = hold_threshold, foreign_additions
-        self._next, self._at = reserved
+        self._next_ids, self._at = reserved
         self._newest = NewestDates(connection, [document for document, _ in documents])
         self._applied: dict[int, DocumentWithRows] = {}
         self._current = CurrentVersions(connection)
@@ -168,7 +174,7 @@ class _Application:
         """Apply some new additions, or one other, in the place of its `former` applications with a `confirmed` one."""
         if not documents:
             return []
-        begins = dict(self._next)
+        first_ids = dict(self._next_ids)
         self._current = CurrentVersions(self._connection)
         entries: Sequence[Iterable[Entries]] = [prepared.entries() for _, prepared in documents]
         if len(entries) > 1:
@@ -178,28 +184,30 @@ class _Application:
         decided = [self._decide(one, some, confirmed) for one, some in zip(documents, entries, strict=True)]
         if former is not None:
             replace_former_applications(
-                self._connection, decided[0].document, self._row_of(decided[0]), former, confirmed
+                self._connection, decided[0].effect.document, self._row_of(decided[0]), former, confirmed
             )
         else:
-            insert_documents(self._connection, [self._row_of(decision) for decision in decided])
-        self._write_rows([decision for decision in decided if decision.keeps_rows], begins)
+            insert_documents(self._connection, [self._row_of(one) for one in decided])
+        self._write_rows([one.effect for one in decided if one.keeps_rows], first_ids)
         findings = []
         for one in decided:
             # A held addition has its reason; a document that would change much gets its findings with the confirmation.
-            applied, common = one.applied, {"document_id": one.document_id, "tracker_id": one.document.tracker_id}
+            effect, applied = one
+            common = {"document_id": effect.document_id, "tracker_id": effect.document.tracker_id}
             kept = _about_foreign_data(applied) if applied.state is DocumentState.HELD else applied.findings
             findings += [finding.columns() | common | {"created": utc_now()} for finding in kept]
         if findings:
             self._connection.execute(insert(FINDING), findings)
-        return [decision.applied for decision in decided]
+        return [one.applied for one in decided]
 
-    def _write_rows(self, taken: Sequence[Decision], begins: Mapping[str, int]) -> None:
-        """Write the rows of documents, and the lifetimes that they end and open; `begins` are the first new ids."""
+    def _write_rows(self, taken: Sequence[DocumentEffect], first_ids: Mapping[str, int]) -> None:
+        """Write the rows of documents, and the lifetimes that they end and open; `first_ids` are the first new ones."""
         loader = loader_on(self._connection)
         # Consecutive documents of a file have the same offsets.
-        for _, some in groupby(taken, key=lambda one: (one.prepared.file, one.given)):
-            together = list(some)
-            copy_rows(self._connection, [decision.prepared for decision in together], together[0].given, loader)
+        for (_, id_offsets, are_current), some in groupby(
+            taken, key=lambda one: (one.prepared.file, one.id_offsets, one.are_current)
+        ):
+            copy_rows(self._connection, [one.prepared for one in some], id_offsets, loader, are_current=are_current)
         loader.flush()
         for one in taken:
             for kind, ids in one.not_current.items():
@@ -207,29 +215,29 @@ class _Application:
             for kind, ids in one.ended.items():
                 end_versions(self._connection, kind, ids, one.document_id)
         for kind, table in ENTITY_TABLES.items():
-            new = range(begins[table.name], self._next[table.name])
+            new = range(first_ids[table.name], self._next_ids[table.name])
             if new:
-                open_versions(self._connection, kind, new, self._next[LIFETIME.name])
-                self._next[LIFETIME.name] += len(new)
+                open_versions(self._connection, kind, new, self._next_ids[LIFETIME.name])
+                self._next_ids[LIFETIME.name] += len(new)
 
-    def _row_of(self, one: Decision) -> dict[str, Any]:
-        applied, prepared = one.applied, one.prepared
-        row = document_row(one.document, prepared.content, one.document_id, self._at, origin=prepared.origin)
+    def _row_of(self, one: DecidedDocument) -> dict[str, Any]:
+        effect, applied = one
+        content, origin = effect.prepared.content, effect.prepared.origin
+        row = document_row(effect.document, content, effect.document_id, self._at, origin=origin)
         return row | {"state": applied.state.value, "late": applied.late} | applied.said
 
-    def _decide(self, one: DocumentWithRows, entries: Iterable[Entries], confirmed: Row[Any] | None) -> Decision:
+    def _decide(self, one: DocumentWithRows, entries: Iterable[Entries], confirmed: Row[Any] | None) -> DecidedDocument:
         document, rows = one.document, one.prepared.rows
         newest = self._newest.before(document)
         foreign_data = self._foreign_data(one, confirmed)
-        document_id = self._next[DOCUMENT.name]
-        self._next[DOCUMENT.name] += 1
-        given = {table: self._next[table] - 1 - rows[table][0] for table in NUMBERED}
-        decision = Decision(self._current, one, document_id, given, foreign_data)
+        document_id = self._next_ids[DOCUMENT.name]
+        self._next_ids[DOCUMENT.name] += 1
+        id_offsets = {table: self._next_ids[table] - 1 - rows[table].before for table in NUMBERED}
+        effect = DocumentEffect(self._current, one, document_id, id_offsets, foreign_data)
         if newest is not None:
-            decision.findings.add(late(document.created, newest))
-        decision.take_all(entries, is_late=newest is not None)
-        applied = decision.applied
-        original = self._original_of(one, decision) if foreign_data is ForeignData.ALLOW else None
+            effect.findings.add(late(document.created, newest))
+        applied = effect.decide(entries, is_late=newest is not None)
+        original = self._original_of(one, effect.owners) if foreign_data is ForeignData.ALLOW else None
         if original is not None:
             nothing = dict.fromkeys(COUNTS, 0)
             findings = (duplicate(original),)
@@ -237,24 +245,26 @@ class _Application:
         elif confirmed is not None:
             applied = replace(applied, confirmed_by=confirmed.author)
         elif foreign_data is ForeignData.HOLD:
-            others = decision.others.counts(effective=False)
+            others = effect.others.counts(effective=False)
             applied = replace(applied, state=DocumentState.HELD, findings=_about_foreign_data(applied), others=others)
         elif self._hold_threshold is not None and sum(applied.ended.values()) > self._hold_threshold:
             applied = replace(applied, state=DocumentState.HELD)
-        decision.applied = applied
-        if decision.keeps_rows:
-            self._current.update(decision)
+        decided = DecidedDocument(effect, applied)
+        if decided.keeps_rows:
+            self._current.update(effect)
             for table in NUMBERED:
-                before, last = rows[table]
-                self._next[table] += last - before
+                self._next_ids[table] += rows[table].number
         if applied.state is DocumentState.APPLIED and not applied.repeated:
             self._newest.add(document)
             self._applied[document_id] = one
-        return decision
+        return decided
 
-    def _original_of(self, one: DocumentWithRows, decision: Decision) -> DocumentPlace | None:
-        """The place of an applied document with the same content; None if there is none."""
-        document, content, owners = one.document, one.prepared.content, decision.owners
+    def _original_of(self, one: DocumentWithRows, owners: Set[int | None]) -> DocumentPlace | None:
+        """The place of an applied document with the same content; None if there is none.
+
+        `owners` are those of the document's entities: see `DocumentEffect`.
+        """
+        document, content = one.document, one.prepared.content
         if document.action is Action.DELETE:
             return same_document(self._connection, document, content, None) if owners == {None} else None
         if len(owners) != 1 or (owner := next(iter(owners))) is None:

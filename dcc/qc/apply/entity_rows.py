@@ -72,25 +72,30 @@ def _copies_files(database: Engine | Connection) -> bool:
 
 
 def copy_rows(
-    connection: Connection, documents: Sequence[PreparedDocument], given: Mapping[str, int], loader: LineLoader
+    connection: Connection,
+    documents: Sequence[PreparedDocument],
+    id_offsets: Mapping[str, int],
+    loader: LineLoader,
+    *,
+    are_current: bool,
 ) -> None:
     """Copy the rows of documents, or have `loader` take their lines where the database does not read files.
 
-    The documents follow one another in one file. `given` is what must be added to the numbers of documents, as
-    `document`, and to the ids of each numbered table by its name, and whether entities `are_current`.
+    The documents follow one another in one file. `id_offsets` are added to the numbers of documents, as `document`, and
+    to the ids of each numbered table, by its name. `are_current`: entities are.
     """
-    file = documents[0].file
+    file, values = documents[0].file, {**id_offsets, "are_current": int(are_current)}
     for table in PREPARED_TABLES:
-        before, last = documents[0].rows[table.name][0], documents[-1].rows[table.name][1]
+        before, last = documents[0].rows[table.name].before, documents[-1].rows[table.name].last
         if last == before:
             continue
         if not _copies_files(connection):
-            added = [given[name] for name in _GIVEN[table.name]]
+            added = [values[name] for name in _PARAMETERS[table.name].values()]
             for lines in file.lines(table.name, before, last):
                 loader.take(table, with_fields(lines, added))
         else:
             source = attached(connection, file.address)
-            values = {**given, "row_before": before, "last_row": last}
+            values |= {"row_before": before, "last_row": last}
             connection.exec_driver_sql(_INSERT[table.name] + _SHIFTED[table.name].format(source=source), values)
     if not _copies_files(connection):
         # Of the many archives that a transaction may take, each would hold what was read of it.
@@ -110,12 +115,12 @@ def _insert(table: Table) -> str:
 def _shifted(table: Table) -> str:
     """The statement that reads a table's rows from a prepared file, with their final ids."""
     computed = _computed(table)
-    given = {f"given_{name}": f":{name}" for name in _required_fields(computed)}
+    parameters = {field: f":{name}" for field, name in _parameters(computed).items()}
     columns = []
     for column in table.columns:
         of_run = table is MEASUREMENT and column.name in OF_RUN
         name = f"{'run' if of_run else 'own'}.{quoted(column.name)}"
-        own = {column.name: name, "owner_kind": "owner_kind"} | given
+        own = {column.name: name, "owner_kind": "owner_kind"} | parameters
         columns.append(computed[column.name].format_map(own) if column.name in computed else name)
     source = f"{{source}}.{quoted(table.name)} AS own"
     if table is MEASUREMENT:
@@ -124,11 +129,11 @@ def _shifted(table: Table) -> str:
 
 
 def _loaded(table: Table) -> LoadedLines:
-    """How the lines of a prepared file become rows of a table, once what is given stands at the end of each."""
+    """How the lines of a prepared file become rows of a table, once the values of parameters are at the end of each."""
     computed = _computed(table)
     fields = [name for name in _names(table) if name not in _NOT_SAID]
     fields += OF_RUN if table is MEASUREMENT else ()
-    return LoadedLines(table, [*fields, *(f"given_{name}" for name in _required_fields(computed))], computed)
+    return LoadedLines(table, [*fields, *_parameters(computed)], computed)
 
 
 def _computed(table: Table) -> dict[str, str]:
@@ -138,24 +143,25 @@ def _computed(table: Table) -> dict[str, str]:
         name = f"{{{column.name}}}"
         target = next((key.column.table.name for key in column.foreign_keys), table.name)
         if column.name == "document_id":
-            computed[column.name] = f"{name} + {{given_document}}"
+            computed[column.name] = f"{name} + {{offset_document}}"
         elif column.name == "is_current":
-            computed[column.name] = "{given_are_current}"
+            computed[column.name] = "{are_current}"
         elif column.name == "validity":
             computed[column.name] = f"{Validity.UNJUDGED:d}"
         elif column.name == "owner_kind":
             computed[column.name] = name
         elif column.name == "owner_id":
-            cases = " ".join(f"WHEN '{kind}' THEN {{given_{owner}}}" for kind, owner in _OWNERS[table].items())
+            cases = " ".join(f"WHEN '{kind}' THEN {{offset_{owner}}}" for kind, owner in _OWNERS[table].items())
             computed[column.name] = f"{name} + CASE {{owner_kind}} {cases} END"
         elif column.foreign_keys or column.name == "id":
-            computed[column.name] = f"{name} + {{given_{target}}}"
+            computed[column.name] = f"{name} + {{offset_{target}}}"
     return computed
 
 
-def _required_fields(computed: Mapping[str, str]) -> list[str]:
-    """The names of what has to be given for computed columns."""
-    return sorted(set(re.findall(r"\{given_(\w+)\}", " ".join(computed.values()))))
+def _parameters(computed: Mapping[str, str]) -> dict[str, str]:
+    """The values that computed columns need, by their fields: `are_current`, and the id offsets of tables."""
+    fields = set(re.findall(r"\{(offset_\w+|are_current)\}", " ".join(computed.values())))
+    return {field: field.removeprefix("offset_") for field in sorted(fields)}
 
 
 _NOT_SAID: Final = {"is_current", "validity"}
@@ -173,5 +179,5 @@ _OWNERS: Final = {
 
 _INSERT: Final = {table.name: _insert(table) for table in PREPARED_TABLES}
 _SHIFTED: Final = {table.name: _shifted(table) for table in PREPARED_TABLES}
-_GIVEN: Final = {table.name: _required_fields(_computed(table)) for table in PREPARED_TABLES}
+_PARAMETERS: Final = {table.name: _parameters(_computed(table)) for table in PREPARED_TABLES}
 _LOADED: Final = tuple(map(_loaded, PREPARED_TABLES))

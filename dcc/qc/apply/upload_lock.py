@@ -47,7 +47,7 @@ class IdReservation(NamedTuple):
     Neither the ids of documents nor the times are lower than earlier ones.
     """
 
-    following: dict[str, int]
+    next_ids: dict[str, int]
     at: datetime
 
 
@@ -113,13 +113,13 @@ def reserve_ids(connection: Connection, centres: Collection[str], rows: Mapping[
         owner = min(_names(centres), default="")
         others = select(RESERVED_IDS.c.name, func.max(RESERVED_IDS.c.last)).where(RESERVED_IDS.c.owner != owner)
         taken = dict(own.execute(others.group_by(RESERVED_IDS.c.name)).all())
-        following = {name: max(last, taken.get(name, 0)) + 1 for name, last in _highest(own, rows)}
+        next_ids = {name: max(last, taken.get(name, 0)) + 1 for name, last in _highest(own, rows)}
         reserved = [
-            {"owner": owner, "name": f"{table.name}", "last": following[table.name] + number - 1}
+            {"owner": owner, "name": f"{table.name}", "last": next_ids[table.name] + number - 1}
             for table, number in rows.items()
         ]
         upsert(own, RESERVED_IDS, reserved)
-        return IdReservation(following, at)
+        return IdReservation(next_ids, at)
 
 
 def await_uploads(engine: Engine) -> None:

@@ -177,8 +177,8 @@ def undo_on(connection: Connection, ids: Sequence[int], author: str | None, reas
 def _withdraw(
     connection: Connection, row: Row[Any], reserved: IdReservation, author: str | None, reason: str | None
 ) -> int:
-    undo_id = reserved.following[DOCUMENT.name]
-    reserved.following[DOCUMENT.name] += 1
+    undo_id = reserved.next_ids[DOCUMENT.name]
+    reserved.next_ids[DOCUMENT.name] += 1
     same = ("zip_action", "zip_file", "file_name", "kind", "centre", "created", "inc")
     undo = {name: getattr(row, name) for name in same}
     undo |= {"action": DocumentAction.UNDO.value, "state": DocumentState.APPLIED.value, "applied_at": reserved.at}
@@ -189,8 +189,8 @@ def _withdraw(
         end_versions(connection, kind, connection.scalars(opened).all(), undo_id)
         ended = select(LIFETIME.c.entity_id).where(LIFETIME.c.ended_by == row.id, LIFETIME.c.entity_kind == kind.value)
         again = connection.scalars(ended).all()
-        reopen_versions(connection, kind, again, undo_id, reserved.following[LIFETIME.name])
-        reserved.following[LIFETIME.name] += len(again)
+        reopen_versions(connection, kind, again, undo_id, reserved.next_ids[LIFETIME.name])
+        reserved.next_ids[LIFETIME.name] += len(again)
     close_findings(connection, row.id, undo_id)
     connection.execute(update(DOCUMENT).where(DOCUMENT.c.id == row.id).values(state=DocumentState.UNDONE.value))
     return undo_id

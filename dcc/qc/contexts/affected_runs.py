@@ -33,6 +33,7 @@ from dcc.databases.list_parameters import as_json, change_rows, numbers_in, only
 from dcc.naming import DocumentKind
 from dcc.qc.apply.upload_lock import lock_all, lock_centres_of
 from dcc.qc.apply.versions import is_run_of, with_experiments
+from dcc.qc.archive_scope import ArchiveScope
 from dcc.qc.models import BUILD_BASIS, DOCUMENT, EXPERIMENT, LIFETIME, LINE, RUN, SNAPSHOT, SPECIMEN
 from dcc.reference.impress import Impress
 from dcc.reference.snapshots import Colonies, Strains
@@ -90,18 +91,14 @@ MEASUREMENTS_AT_ONCE: Final = 500_000
 """The most documents, and measurements of them, in one transaction."""
 
 
-ArchiveFilter = Callable[[str], bool] | None
-"""Selects archives by their names; None: all."""
-
-
-def due_documents(connection: Connection, build: Build, is_own: ArchiveFilter) -> list[int]:
+def due_documents(connection: Connection, build: Build, scope: ArchiveScope) -> list[int]:
     """The next documents that a build does not include yet, oldest first; at least one, as many as fit a transaction.
 
     They are locked with their centres until the transaction ends. Contexts: an applied document waits until it is
     judged, so that its data do not disappear meanwhile; a held one has changed nothing. Overviews follow contexts.
     """
     condition = _DUE[build]
-    while taken := _first_documents(connection, condition, is_own):
+    while taken := _first_documents(connection, condition, scope):
         lock_centres_of(connection, taken)
         if connection.dialect.name == "sqlite":
             return taken
@@ -136,15 +133,15 @@ def documents_due_for_contexts() -> ColumnElement[bool]:
     return table.contexts_built.is_(False) & settled
 
 
-def _first_documents(connection: Connection, condition: ColumnElement[bool], is_own: ArchiveFilter) -> list[int]:
+def _first_documents(connection: Connection, condition: ColumnElement[bool], scope: ArchiveScope) -> list[int]:
     table = DOCUMENT.c
     statement = select(table.id, table.measurements, table.zip_file).where(condition).order_by(table.id)
-    if is_own is None:
+    if scope.is_everything:
         statement = statement.limit(DOCUMENTS_AT_ONCE)
     taken: list[int] = []
     measurements = 0
     for document_id, measured, zip_file in connection.execute(statement).all():
-        if is_own is not None and not is_own(zip_file):
+        if not scope.has(zip_file):
             continue
         measurements += measured
         if len(taken) == DOCUMENTS_AT_ONCE or (taken and measurements > MEASUREMENTS_AT_ONCE):

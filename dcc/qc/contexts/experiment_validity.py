@@ -17,8 +17,8 @@ from dcc.databases.list_parameters import as_json, change_rows, numbers_in, only
 from dcc.naming import DocumentKind
 from dcc.qc.apply.upload_lock import lock_centres_of
 from dcc.qc.apply.versions import same_animal, with_experiments
+from dcc.qc.archive_scope import ArchiveScope
 from dcc.qc.contexts.affected_runs import (
-    ArchiveFilter,
     changed_by_documents,
     document_parameters,
     documents_due_for_contexts,
@@ -27,12 +27,12 @@ from dcc.qc.models import DOCUMENT, EXPERIMENT, FINDING, LIFETIME, NAMED, SPECIM
 from dcc.vocabulary import DocumentAction, EntityKind, Validity
 
 
-def update_validity(connection: Connection, is_own: ArchiveFilter) -> set[int]:
+def update_validity(connection: Connection, scope: ArchiveScope) -> set[int]:
     """Update the validity of experiments with animals in documents due for contexts; returns these documents.
 
     Nobody else applies documents of their centres, or builds, until the transaction ends.
     """
-    found = {row.id for row in connection.execute(_DUE) if is_own is None or is_own(row.zip_file)}
+    found = {row.id for row in connection.execute(_DUE) if scope.has(row.zip_file)}
     lock_centres_of(connection, found)
     due = [row for row in connection.execute(_DUE) if row.id in found]
     of_experiments = [row.id for row in due if row.kind == DocumentKind.EXPERIMENT.value]

@@ -1,7 +1,8 @@
-"""Data contexts by filter, their history, and the overviews, as commands list them."""
+"""Data contexts by filter, their numbers by centre, their history, and the overviews, as commands list them."""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +10,8 @@ from typing import Any, Final
 
 from sqlalchemy import BigInteger, ColumnElement, Connection, Table, and_, case, cast, func, select, true
 
-from dcc.databases.list_parameters import equal
+from dcc.data_outcomes import ContextCounts
+from dcc.databases.list_parameters import equal, rows_with
 from dcc.qc.contexts.metadata_groups import EMPTY_GROUP
 from dcc.qc.models import CONTEXT, DOCUMENT, EXPERIMENT, GROUP, HISTORY, OVERVIEW_ANIMAL, OVERVIEW_GENOTYPE, SPECIMEN
 from dcc.qc.models.views import OVERVIEW_STRAIN
@@ -122,6 +124,26 @@ def list_history(connection: Connection, criteria: ContextFilter) -> list[Histor
         )
         for row in connection.execute(statement)
     ]
+
+
+def count_contexts(connection: Connection, centres: Collection[str] | None = None) -> tuple[ContextCounts, ...]:
+    """The data contexts of all centres that have any, or of those of `centres`, in the order of centres."""
+    states: dict[str, Counter[ContextState]] = defaultdict(Counter)
+    procedures: dict[str, Counter[str]] = defaultdict(Counter)
+    columns = (CONTEXT.c.centre, CONTEXT.c.state, CONTEXT.c.procedure_id)
+    statement = select(*columns, func.count(), func.sum(CONTEXT.c.measurements)).group_by(*columns)
+    for centre, state, procedure, contexts, measurements in rows_with(connection, statement, CONTEXT.c.centre, centres):
+        states[centre][ContextState(state)] += contexts
+        procedures[centre][procedure] += int(measurements)
+    return tuple(
+        ContextCounts(
+            centre,
+            dict(states[centre]),
+            measurements=procedures[centre].total(),
+            procedures={name: number for name, number in procedures[centre].items() if number},
+        )
+        for centre in sorted(states)
+    )
 
 
 def newest_history(connection: Connection) -> int:

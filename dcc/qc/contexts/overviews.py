@@ -40,11 +40,11 @@ from dcc.databases.columns import utc_now
 from dcc.databases.list_parameters import as_json, numbers_in, only_compared, rows_with, sorted_chunks, texts_in
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, lock_all
+from dcc.qc.archive_scope import ALL_ARCHIVES, ArchiveScope
 from dcc.qc.contexts.affected_runs import (
     COLONIES,
     IMPRESS,
     STRAINS,
-    ArchiveFilter,
     Basis,
     Build,
     affected_runs,
@@ -290,10 +290,10 @@ _FOLLOWED: Final = (COLONIES, IMPRESS, STRAINS)
 """The reference data that overviews depend on."""
 
 
-def build_overviews(qc: Engine, *, is_own: ArchiveFilter = None) -> OverviewsBuilt:
+def build_overviews(qc: Engine, *, scope: ArchiveScope = ALL_ARCHIVES) -> OverviewsBuilt:
     """Update the overviews with what the data contexts include; documents with `overviews_built` false.
 
-    `is_own` restricts them to some archives.
+    `scope` restricts them to some archives.
 
     As many documents at once as fit into a transaction, which leaves the overviews consistent; the next build continues
     a killed one. If the reference data have changed (IMPReSS, colonies or strains), everything is rebuilt in one
@@ -303,7 +303,7 @@ def build_overviews(qc: Engine, *, is_own: ArchiveFilter = None) -> OverviewsBui
     started = time.monotonic()
 
     def take(connection: Connection) -> set[str] | None:
-        return _take_documents(connection, is_own)
+        return _take_documents(connection, scope)
 
     centres = run_writing(qc, _follow_reference_data, patience_seconds=PATIENCE_SECONDS)
     while (more := run_writing(qc, take, patience_seconds=PATIENCE_SECONDS)) is not None:
@@ -340,9 +340,9 @@ def _follow_reference_data(connection: Connection) -> set[str]:
     return centres
 
 
-def _take_documents(connection: Connection, is_own: ArchiveFilter) -> set[str] | None:
+def _take_documents(connection: Connection, scope: ArchiveScope) -> set[str] | None:
     """Include the next documents; returns their centres, None without any."""
-    documents = due_documents(connection, Build.OVERVIEWS, is_own)
+    documents = due_documents(connection, Build.OVERVIEWS, scope)
     if not documents:
         return None
     runs = affected_runs(connection, documents, Build.OVERVIEWS)

@@ -6,7 +6,7 @@ changes nothing. Only applied documents that were judged before are returned; th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import date, datetime, time
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Select, Table, and_, bindparam
 
 from dcc.databases.list_parameters import change_rows, rows_with, sorted_chunks
 from dcc.qc.apply.versions import is_lifetime_of
+from dcc.qc.archive_scope import ArchiveScope
 from dcc.qc.judging.finding_store import FINDING_AND_OWNER, OWN_CENTRE, OWN_PROCEDURE
 from dcc.qc.models import (
     DOCUMENT,
@@ -116,14 +117,13 @@ def mark_for_judging(connection: Connection, document_ids: Iterable[int]) -> Non
     change_rows(connection, DOCUMENT.c.id, document_ids, _STANDS, judged_at=None)
 
 
-def withdrawals_to_follow(connection: Connection, is_own: Callable[[str], bool] | None) -> list[int]:
+def withdrawals_to_follow(connection: Connection, scope: ArchiveScope) -> list[int]:
     """The withdrawals, documents themselves, whose consequences for judging are not followed yet.
 
-    They are those that contexts do not include: these are built after documents are judged. `is_own` selects archives
-    by their names.
+    They are those that contexts do not include: these are built after documents are judged.
     """
     query = select(DOCUMENT.c.id, DOCUMENT.c.zip_file).where(_IS_UNDO, DOCUMENT.c.contexts_built.is_(False))
-    return [row.id for row in connection.execute(query) if is_own is None or is_own(row.zip_file)]
+    return [row.id for row in connection.execute(query) if scope.has(row.zip_file)]
 
 
 def withdrawals_of(connection: Connection, document_ids: Iterable[int]) -> list[int]:

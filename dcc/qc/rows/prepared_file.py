@@ -77,6 +77,18 @@ class Columns(NamedTuple):
         return f"{crc32(repr(form).encode()):08x}"
 
 
+class RowRange(NamedTuple):
+    """The rows that a document has in a table: after the row `before`, to the `last` one; both by id or number."""
+
+    before: int
+    last: int
+
+    @property
+    def number(self) -> int:
+        """How many they are."""
+        return self.last - self.before
+
+
 class Entries(NamedTuple):
     """Some centre elements of a document, or some entities of a kind, in columns and in document order.
 
@@ -258,16 +270,16 @@ class DocumentWriter:
 class PreparedDocument:
     """A document in a prepared file, which has it under its `number`.
 
-    `rows` tells by table the last row before the document and its own last one, by their ids where they have any, else
-    by their numbers. `measured` counts measurements by procedure. `centres` are those that entities are of. `whole`:
-    all of its entities have rows. `findings` and `origin` are as they were given to the writer. `content` is the digest
-    of what it says (`dcc.documents.content_digest`).
+    `rows` are its rows by table, by their ids where they have any, else by their numbers. `measured` counts its
+    measurements by procedure. `centres` are those that entities are of. `whole`: all of its entities have rows.
+    `findings` and `origin` are as they were given to the writer. `content` is the digest of what it says
+    (`dcc.documents.content_digest`).
     """
 
     file: PreparedFile
     content: str
     number: int
-    rows: Mapping[str, tuple[int, int]]
+    rows: Mapping[str, RowRange]
     measured: Mapping[str, int]
     centres: Sequence[str]
     whole: bool
@@ -308,7 +320,9 @@ class PreparedFile:
 
     def document(self, file_name: str, md5: str) -> PreparedDocument:
         """The document of that name and MD5. Raises KeyError."""
-        return PreparedDocument(self, **self._documents[file_name, md5])
+        facts = self._documents[file_name, md5]
+        rows = {table: RowRange(before, last) for table, (before, last) in facts["rows"].items()}
+        return PreparedDocument(self, **{**facts, "rows": rows})
 
     def ask(self, statement: str, values: Sequence[Any] | Mapping[str, Any]) -> Iterator[Any]:
         """The rows that a statement finds."""

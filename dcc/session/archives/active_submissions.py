@@ -14,7 +14,7 @@ from dcc.archives.extraction import ignored_problem
 from dcc.errors import InternalFaultError
 from dcc.naming import DocumentName
 from dcc.outcomes import AttemptOutcome, DocumentOutcome, Problem, ZipKey, ZipOutcome, source_partition
-from dcc.phases import Phase, Status
+from dcc.phases import Phase, State, Status
 from dcc.runtime.log_context import logging_about
 from dcc.session.archives.hosting_choice import HostingChoice
 from dcc.session.fetching.archive_transfer import Transfer
@@ -24,9 +24,7 @@ from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.tracker.archive_names import stored_name
 from dcc.tracker.hostings.download_plan import KnownDocument, PlannedZip, StagedZip
 from dcc.tracker.models import utc_now
-from dcc.tracker.states import VALID
-from dcc.tracker.states import WRONG_CHECKSUM
-from dcc.phases import State
+from dcc.tracker.states import VALID, WRONG_CHECKSUM
 
 REFUSED_BY_NAME = State(Phase.XML_NAME, Status.FAILED)
 INVALID = State(Phase.XSD, Status.FAILED)

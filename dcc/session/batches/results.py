@@ -1,62 +1,52 @@
 """Results of workers in the object store, which the session uses in place of each archive's source."""
 
 from __future__ import annotations
-from collections.abc import Generator
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+import logging
+import shutil
+import threading
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
+
 from dcc.databases.schema import current
-from dcc.errors import FileMissingError
-from dcc.errors import QcDatabaseOutdatedError
-from dcc.errors import QcDatabaseUnreachableError
-from dcc.errors import StoreRefusedError
-from dcc.errors import StoreUnreachableError
-from dcc.naming import Action
-from dcc.naming import MANIFEST_FORMATS
-from dcc.naming import manifest_beside
+from dcc.errors import (
+    FileMissingError,
+    QcDatabaseOutdatedError,
+    QcDatabaseUnreachableError,
+    StoreRefusedError,
+    StoreUnreachableError,
+)
+from dcc.naming import MANIFEST_FORMATS, Action, manifest_beside
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.qc.database import open_qc_database
 from dcc.qc.reference.refresh import ensure_reference
 from dcc.runtime.log_context import progress_log
-from dcc.session.batches.bundles import ARCHIVE
-from dcc.session.batches.bundles import WorkerFindings
-from dcc.session.batches.bundles import open_bundle
-from dcc.session.batches.exchange import Exchange
-from dcc.session.batches.exchange import LEFT_SINCE
-from dcc.session.batches.exchange import SESSIONS
-from dcc.session.batches.exchange import SESSION_SCRATCH
-from dcc.session.batches.exchange import Workers
-from dcc.session.batches.exchange import folder_of_session
-from dcc.session.batches.exchange import remove_old_replays
-from dcc.session.batches.planning import BATCH_TYPE
-from dcc.session.batches.planning import BatchArchive
-from dcc.session.batches.planning import PlannedBatch
-from dcc.session.batches.planning import plan_round
+from dcc.session.batches.bundles import ARCHIVE, WorkerFindings, open_bundle
+from dcc.session.batches.exchange import (
+    LEFT_SINCE,
+    SESSION_SCRATCH,
+    SESSIONS,
+    Exchange,
+    Workers,
+    folder_of_session,
+    remove_old_replays,
+)
+from dcc.session.batches.planning import BATCH_TYPE, BatchArchive, PlannedBatch, plan_round
 from dcc.session.fetching.archive_transfer import origin_of
 from dcc.session.leases import active_sessions
 from dcc.session.prepare.archive_checks import EarlierResults
 from dcc.session.sessions import Session
 from dcc.settings import Settings
-from dcc.sources.base import ActionListing
-from dcc.sources.base import Block
-from dcc.sources.base import BlockwiseConnection
-from dcc.sources.base import NotModified
-from dcc.sources.base import Validators
-from dcc.sources.hosting import EarlierCopy
-from dcc.sources.hosting import Hosting
+from dcc.sources.base import ActionListing, Block, BlockwiseConnection, NotModified, Validators
+from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.store.objects import ObjectStore
-from dcc.store.staging import Staging
-from dcc.store.staging import disk_errors
+from dcc.store.staging import Staging, disk_errors
 from dcc.tracker.hostings.copies import earlier_copies
 from dcc.tracker.hostings.download_plan import PlannedZip
 from dcc.tracker.hostings.source_statistics import source_rates
-from pathlib import Path
-import logging
-import shutil
-import threading
 
 log = logging.getLogger(__name__)
 session_log = progress_log(__name__)

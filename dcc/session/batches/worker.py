@@ -1,57 +1,41 @@
 """A worker's work on a batch: fetch each archive over one connection, prepare it, leave it in the object store."""
 
 from __future__ import annotations
+
+import faulthandler
+import logging
+import sys
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import UTC
-from datetime import datetime
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, select
+
 from dcc.databases.transactions import run_reading
-from dcc.errors import ChecksumMismatchError
-from dcc.errors import FileMissingError
-from dcc.errors import NotFoundError
-from dcc.errors import SourceError
+from dcc.errors import ChecksumMismatchError, FileMissingError, NotFoundError, SourceError
 from dcc.outcomes import Problem
 from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.judging.documents import signature_of
 from dcc.qc.reference import snapshots
 from dcc.runtime.log_context import logging_about
 from dcc.runtime.private_files import scratch_directory
-from dcc.session.batches.bundles import WorkerFindings
-from dcc.session.batches.bundles import write_bundle
-from dcc.session.batches.exchange import WORKER_SCRATCH
-from dcc.session.batches.exchange import WorkerBatch
-from dcc.session.batches.planning import BATCH_TYPE
-from dcc.session.batches.planning import BatchArchive
-from dcc.session.batches.planning import PlannedBatch
-from dcc.session.connection_slots import ConnectionSlots
-from dcc.session.connection_slots import for_seconds
-from dcc.session.fetching.archive_transfer import Transfer
-from dcc.session.fetching.archive_transfer import origin_of
-from dcc.session.fetching.archive_transfer import receive
-from dcc.session.prepare.archive_checks import ArchiveChecker
-from dcc.session.prepare.archive_checks import CheckedArchive
-from dcc.session.prepare.archive_checks import Setup
-from dcc.session.prepare.documents import ArchiveToPrepare
-from dcc.session.prepare.documents import PreparationBasis
-from dcc.session.prepare.documents import prepare_archive
-from dcc.session.prepare.documents import valid_documents
+from dcc.session.batches.bundles import WorkerFindings, write_bundle
+from dcc.session.batches.exchange import WORKER_SCRATCH, WorkerBatch
+from dcc.session.batches.planning import BATCH_TYPE, BatchArchive, PlannedBatch
+from dcc.session.connection_slots import ConnectionSlots, for_seconds
+from dcc.session.fetching.archive_transfer import Transfer, origin_of, receive
+from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup
+from dcc.session.prepare.documents import ArchiveToPrepare, PreparationBasis, prepare_archive, valid_documents
 from dcc.settings import Settings
 from dcc.sources.base import Connection as SourceConnection
 from dcc.sources.base import SourceAddress
 from dcc.sources.connect import connect
 from dcc.sources.transfer_speed import SpeedLimits
 from dcc.store.objects import ObjectStore
-from dcc.store.staging import Staging
-from dcc.store.staging import prepared_place
+from dcc.store.staging import Staging, prepared_place
 from dcc.tracker.models import Centre
 from dcc.tracker.register.source_addresses import load_addresses
-from pathlib import Path
-from sqlalchemy import Connection
-from sqlalchemy import Engine
-from sqlalchemy import select
-import faulthandler
-import logging
-import sys
 
 log = logging.getLogger(__name__)
 

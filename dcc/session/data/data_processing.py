@@ -6,63 +6,42 @@ out no more, the next session makes up for it.
 """
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Collection
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dcc.data_outcomes import ContextsBuilt
-from dcc.data_outcomes import DataOutcome
-from dcc.data_outcomes import ZipData
-from dcc.data_outcomes import left_out_message
-from dcc.databases.transactions import run_reading
-from dcc.databases.transactions import run_writing
-from dcc.messages import mark
-from dcc.messages import message
-from dcc.outcomes import LEFT_OUT
-from dcc.outcomes import Problem
-from dcc.outcomes import ZipKey
-from dcc.phases import Phase
-from dcc.phases import State
-from dcc.phases import Status
-from dcc.qc.judging.documents import ContentFindings
-from dcc.qc.judging.documents import judge_together
-from dcc.runtime.log_context import logging_about
-from dcc.runtime.log_context import progress_log
-from dcc.session.data.corrections import record_missed_withdrawals
-from dcc.session.data.data_session import DataSession
-from dcc.session.data.data_session import DocumentResult
-from dcc.session.data.data_session import Recorder
-from dcc.session.data.data_session import current_basis
-from dcc.session.data.data_session import data_of
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Final
+
+from sqlalchemy import Connection, Engine
+
+from dcc.data_outcomes import ContextsBuilt, DataOutcome, ZipData, left_out_message
+from dcc.databases.transactions import run_reading, run_writing
+from dcc.messages import mark, message
+from dcc.outcomes import LEFT_OUT, Problem, ZipKey
+from dcc.phases import Phase, State, Status
+from dcc.qc.judging.documents import ContentFindings, judge_together
+from dcc.runtime.log_context import logging_about, progress_log
+from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis
 from dcc.session.data.document_log import clear_entries
-from dcc.session.data.document_queries import documents_of
-from dcc.session.data.document_queries import load_documents
-from dcc.session.data.judging import check_documents
-from dcc.session.data.quality_control import build_contexts_of
-from dcc.session.data.quality_control import build_overviews_of
-from dcc.session.data.quality_control import update_document_states
+from dcc.session.data.document_queries import documents_of, load_documents
+from dcc.session.data.judging import judge_documents
+from dcc.session.data.quality_control import build_contexts_of, build_overviews_of, update_document_states
 from dcc.session.data.upload_order import DueDocument
 from dcc.session.data.uploading import upload_documents
+from dcc.session.data.withdrawals import record_missed_withdrawals
 from dcc.session.sessions import Session
 from dcc.store.staging import Staging
-from dcc.tracker.models import AnException
-from dcc.tracker.models import XmlLog
-from dcc.tracker.problems import KIND
-from dcc.tracker.problems import entries_that_hold
+from dcc.tracker.models import AnException, XmlLog
+from dcc.tracker.problems import KIND, entries_that_hold
 from dcc.tracker.session_statuses import TaskStatus
 from dcc.vocabulary import Severity
-from itertools import chain
-from sqlalchemy import Connection
-from sqlalchemy import Engine
-from typing import Final
-import logging
 
 session_log = progress_log(__name__)
 
 _PHASES: Final[dict[Phase, Callable[[DataSession], Iterator[DataOutcome]]]] = {
     Phase.UPLOAD: upload_documents,
-    Phase.DATA: check_documents,
+    Phase.DATA: judge_documents,
     Phase.CONTEXT: build_contexts_of,
     Phase.OVERVIEW: build_overviews_of,
     Phase.QC: update_document_states,
@@ -152,9 +131,7 @@ def _left_out_result(document: DueDocument, phase: Phase) -> DocumentResult:
     kind = LEFT_OUT[phase]
     state = State(phase, Status.CANCELLED)
     problem = Problem(kind, reason, code=kind, severity=Severity.UNCHECKED)
-    return DocumentResult(
-        document, data_of(document, state, reason=str(reason), left_out=(phase,)), state, noted=(problem,)
-    )
+    return replace(DocumentResult.of_state(document, state, reason=str(reason), left_out=(phase,)), noted=(problem,))
 
 
 def _accept_unchecked(work: DataSession, documents: Sequence[DueDocument]) -> None:
@@ -169,10 +146,10 @@ def resume_left_out_steps(work: DataSession) -> None:
     """Have documents go back to the first step that was left out of them and is left out no more."""
     if work.keys is not None:
         return
-    noted = work.read(_recorded_steps)
+    noted = work.session.read(_recorded_steps)
     if not noted:
         return
-    documents = work.read(lambda connection: load_documents(connection, noted, work.settings.naming))
+    documents = work.session.read(lambda connection: load_documents(connection, noted, work.settings.naming))
     back: dict[int, Phase] = {}
     entries: list[int] = []
     for document in documents:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from sqlalchemy import Connection, Engine
 
@@ -21,6 +21,7 @@ from dcc.errors import InternalFaultError, ReferenceDataError, ReferenceUnreacha
 from dcc.messages import mark
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, State, Status
+from dcc.qc.archive_scope import ArchiveScope
 from dcc.qc.judging.documents import JudgingBasis
 from dcc.qc.judging.waiver_store import waivers_in_force
 from dcc.qc.reference import snapshots
@@ -41,7 +42,6 @@ from dcc.tracker.reopened_by import session_name
 from dcc.tracker.submission_rows import action_states
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 _COMMIT_SECONDS: Final = 0.3
 _MAX_SECONDS: Final = 2.0
@@ -71,22 +71,16 @@ class DataSession:
     def __post_init__(self) -> None:
         self.settings: Settings = self.session.settings
         self.left_out: LeftOutSteps = self.settings.steps_left_out
+        self.scope = ArchiveScope(self.settings.naming, self.session.centres)
 
     @property
     def author(self) -> str:
         """The name in which the session sets documents back."""
         return session_name(self.session.id)
 
-    @property
-    def is_own(self) -> Callable[[str], bool] | None:
-        """Whether the session is for the centre in an archive's name; None: it is for all."""
-        if self.session.group is None:
-            return None
-        return lambda zip_file: self.session.covers(self.settings.naming.centre_of_zip(zip_file))
-
     def covers(self, key: ZipKey) -> bool:
         """Whether the session is for the centre in an archive's name."""
-        return self.is_own is None or self.is_own(key.file_name)
+        return self.scope.has(key.file_name)
 
     def due(self, phase: Phase, *, left_out: bool = False) -> list[DueDocument]:
         """The documents of the session's centres that wait for a phase, in the order of upload.
@@ -95,29 +89,23 @@ class DataSession:
         """
         if left_out and not self.left_out.has(phase):
             return []
-        due = self.read(lambda connection: load_due(connection, phase, self.settings.naming, self.keys))
+        due = self.session.read(lambda connection: load_due(connection, phase, self.settings.naming, self.keys))
         return [one for one in due if self.covers(one.key) and (phase in self.left_out_of(one)) == left_out]
 
     def left_out_of(self, document: DueDocument) -> frozenset[Phase]:
         """The steps that the settings leave out of a document."""
         return self.left_out.of(document.centre, document.source)
 
-    def built_for(self, phase: Phase) -> Callable[[str], bool] | None:
-        """Says of the name of an archive whether the session builds a phase for it; None: for all."""
+    def scope_of(self, phase: Phase) -> ArchiveScope:
+        """The archives for which the session builds a phase."""
         if not self.left_out.has(phase):
-            return self.is_own
+            return self.scope
+        if phase in self.left_out.everywhere:
+            return replace(self.scope, centres=())
+        centres = {centre for centre, steps in self.left_out.of_centres.items() if phase in steps}
         sources = [source for source, steps in self.left_out.of_sources.items() if phase in steps]
-        left_out = self.read(lambda connection: archives_from(connection, sources))
-
-        def is_built(zip_file: str) -> bool:
-            centre = self.settings.naming.centre_of_zip(zip_file)
-            return self.session.covers(centre) and zip_file not in left_out and phase not in self.left_out.of(centre, 0)
-
-        return is_built
-
-    def read(self, work: Callable[[Connection], T]) -> T:
-        """Read from the tracker."""
-        return self.session.read(work)
+        archives = self.session.read(lambda connection: archives_from(connection, sources))
+        return replace(self.scope, left_out_centres=centres, left_out_archives=archives)
 
     def reopen(self, states: dict[int, State], reason: str) -> None:
         """Set documents back in the session's name."""
@@ -135,12 +123,6 @@ class DataSession:
             fault.__cause__ = error
         self.faults.append(fault)
         return fault
-
-
-def data_of(document: DueDocument, state: State, **more: Any) -> DocumentData:
-    """The result of a document that is in a state then; `more` are further fields of it."""
-    name = document.name
-    return DocumentData(name.file_name, name.kind, name.centre, state.phase, state.status, **more)
 
 
 def merged(*documents: Iterable[DueDocument]) -> list[DueDocument]:
@@ -195,9 +177,30 @@ class DocumentResult:
     noted: Sequence[Problem] = ()
 
     @classmethod
-    def of_state(cls, document: DueDocument, state: State | None, **more: Any) -> DocumentResult:
-        """The result of a document that gets a state, or (None) keeps its own; `more` are fields of its outcome."""
-        return cls(document, data_of(document, state or document.state, **more), state)
+    def of_state(
+        cls,
+        document: DueDocument,
+        state: State | None,
+        *,
+        document_id: int | None = None,
+        reason: str | None = None,
+        waits_for: ZipKey | None = None,
+        left_out: tuple[Phase, ...] = (),
+    ) -> DocumentResult:
+        """The result of a document that gets a state, or (None) keeps its own; the rest are fields of its outcome."""
+        name, (phase, status) = document.name, state or document.state
+        data = DocumentData(
+            name.file_name,
+            name.kind,
+            name.centre,
+            phase,
+            status,
+            document_id=document_id,
+            reason=reason,
+            waits_for=waits_for,
+            left_out=left_out,
+        )
+        return cls(document, data, state)
 
 
 class Recorder:

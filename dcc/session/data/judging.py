@@ -6,87 +6,62 @@ before all others. Their archive was processed again with other documents, or it
 """
 
 from __future__ import annotations
+
+import logging
+import time
 from collections import Counter
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from datetime import UTC
-from datetime import date
-from datetime import datetime
-from dcc.data_outcomes import ZipData
-from dcc.databases.transactions import run_reading
-from dcc.databases.transactions import run_writing
+from datetime import UTC, date, datetime
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection
+
+from dcc.data_outcomes import DocumentData, ZipData
+from dcc.databases.transactions import run_reading, run_writing
 from dcc.documents.reading import read_document
-from dcc.errors import DocumentError
-from dcc.errors import NotFoundError
-from dcc.errors import QcDatabaseUnreachableError
-from dcc.errors import StagedDocumentLostError
-from dcc.messages import count_of
-from dcc.messages import mark
+from dcc.errors import DocumentError, NotFoundError, QcDatabaseUnreachableError, StagedDocumentLostError
+from dcc.messages import count_of, mark
 from dcc.naming import Action
-from dcc.phases import Phase
-from dcc.phases import State
-from dcc.phases import Status
+from dcc.phases import Phase, State, Status
+from dcc.qc.archive_scope import ALL_ARCHIVES, ArchiveScope
 from dcc.qc.judging import rejudging
-from dcc.qc.judging.documents import ContentFindings
-from dcc.qc.judging.documents import Judgement
-from dcc.qc.judging.documents import JudgingBasis
-from dcc.qc.judging.documents import judge_document
-from dcc.qc.judging.documents import judge_together
-from dcc.qc.judging.documents import signature_of
+from dcc.qc.judging.documents import (
+    ContentFindings,
+    Judgement,
+    JudgingBasis,
+    judge_document,
+    judge_together,
+    signature_of,
+)
 from dcc.qc.judging.lookups import questionable
 from dcc.qc.judging.waiver_store import waivers_in_force
 from dcc.qc.reference import snapshots
 from dcc.qc.rows.loading import load_document
 from dcc.rules.context import latest_day
-from dcc.rules.findings import Finding
-from dcc.rules.findings import unpacked
+from dcc.rules.findings import Finding, unpacked
 from dcc.rules.waivers import Waiver
 from dcc.runtime.log_context import logging_about
-from dcc.session.batches.planning import Bound
-from dcc.session.batches.planning import together
-from dcc.session.data.data_session import DataSession
-from dcc.session.data.data_session import DocumentResult
-from dcc.session.data.data_session import Recorder
-from dcc.session.data.data_session import current_basis
-from dcc.session.data.data_session import data_of
-from dcc.session.data.data_session import merged
-from dcc.session.data.document_problems import problems_of
-from dcc.session.data.document_problems import worst_first
-from dcc.session.data.document_queries import QcDocument
-from dcc.session.data.document_queries import counted_by_tracker
-from dcc.session.data.document_queries import documents_by_id
-from dcc.session.data.document_queries import documents_of
-from dcc.session.data.prepared_archives import PreparedFiles
-from dcc.session.data.prepared_archives import basis_of
-from dcc.session.data.prepared_archives import remove_prepared_files
+from dcc.session.batches.planning import Bound, together
+from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis, merged
+from dcc.session.data.document_problems import problems_of, worst_first
+from dcc.session.data.document_queries import QcDocument, counted_by_tracker, documents_by_id, documents_of
+from dcc.session.data.prepared_archives import PreparedFiles, basis_of, remove_prepared_files
 from dcc.session.data.upload_order import DueDocument
 from dcc.session.data.uploading import FINDINGS_TOLD
 from dcc.session.sessions import STOPPING
 from dcc.store.staging import staged_path
-from dcc.tracker.decisions import quarantine
-from dcc.tracker.decisions import record_fault
+from dcc.tracker.decisions import quarantine, record_fault
 from dcc.tracker.session_statuses import TaskStatus
-from dcc.tracker.states import NOT_UPLOADED
-from dcc.tracker.states import UPLOADED
+from dcc.tracker.states import NOT_UPLOADED, UPLOADED
 from dcc.vocabulary import DocumentState
-from sqlalchemy import Connection
-from typing import Any
-from typing import Final
-from typing import NamedTuple
-import logging
-import time
 
 log = logging.getLogger(__name__)
 
 GONE: Final = mark("The QC database does not hold the document.")
-"""The state to which a judged document is set back, and the reason."""
+"""Why a document is set back to be uploaded."""
 JUDGED_WELL: Final = State(Phase.DATA, Status.DONE)
 JUDGED_FAULTY: Final = State(Phase.DATA, Status.FAILED)
-
-DuePair = tuple[DueDocument, QcDocument]
 
 _TOGETHER: Final = 250
 _BYTES_TOGETHER: Final = 50_000_000
@@ -95,7 +70,14 @@ _BYTES_TOGETHER: Final = 50_000_000
 _HEALING: Final = mark("What it depends on has changed: documents, waivers or reference data.")
 
 
-def check_documents(work: DataSession) -> Iterator[ZipData]:
+class _StoredDue(NamedTuple):
+    """A document that waits to be judged, with what the QC database has of it."""
+
+    document: DueDocument
+    stored: QcDocument
+
+
+def judge_documents(work: DataSession) -> Iterator[ZipData]:
     """Judge all waiting documents, in the order of upload, and those that they require to be judged again.
 
     With `work.keys`, the submissions of the latter are added to them. Raises the `unreachable` error of either
@@ -114,7 +96,7 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
     left = Counter(document.key for document in due)
 
     def results() -> Iterator[DocumentResult]:
-        for result in _check_all(work, [(document, applied[document.xml_id]) for document in due], basis):
+        for result in _judge_all(work, [_StoredDue(document, applied[document.xml_id]) for document in due], basis):
             key = result.document.key
             left[key] -= 1
             if left[key] == 0:
@@ -141,14 +123,14 @@ def _set_back(work: DataSession, uploaded: list[int], basis: JudgingBasis) -> li
     again = run_reading(
         work.qc,
         lambda connection: _to_judge_again(
-            connection, basis.today, basis.waivers, basis.signature, uploaded=uploaded, is_own=work.is_own
+            connection, basis.today, basis.waivers, basis.signature, uploaded=uploaded, scope=work.scope
         ),
     )
     found = run_reading(work.qc, lambda connection: documents_by_id(connection, again.touched | again.named))
     own = [document for document in found if work.covers(document.key)]
     if left := again.touched & ({document.id for document in found} - {document.id for document in own}):
         run_writing(work.qc, lambda connection: rejudging.mark_for_judging(connection, left))
-    counted = work.read(lambda connection: counted_by_tracker(connection, own, work.settings.naming))
+    counted = work.session.read(lambda connection: counted_by_tracker(connection, own, work.settings.naming))
     known = {stored.id for _, stored in counted}
     _judge_uncounted(work, [one for one in own if one.id not in known], basis)
     judged = [one for one, _ in counted if may_be_judged_again(one) and Phase.DATA not in work.left_out_of(one)]
@@ -191,13 +173,13 @@ def _to_judge_again(
     signature: str,
     *,
     uploaded: Sequence[int] = (),
-    is_own: Callable[[str], bool] | None = None,
+    scope: ArchiveScope = ALL_ARCHIVES,
 ) -> _Again:
     """Documents affected by uploads, withdrawals, waivers that began or ended, or new reference data, or never judged.
 
-    Without the uploaded ones, and only because of withdrawals of archives whose names are `is_own`.
+    Without the uploaded ones, and only because of withdrawals of archives in `scope`.
     """
-    causes = [*uploaded, *rejudging.withdrawals_to_follow(connection, is_own)]
+    causes = [*uploaded, *rejudging.withdrawals_to_follow(connection, scope)]
     touched = set(rejudging.documents_to_judge_again(connection, causes))
     named = set(rejudging.documents_to_be_judged(connection))
     named.update(rejudging.documents_of_begun_waivers(connection, waivers))
@@ -224,10 +206,10 @@ def _uploaded(work: DataSession, due: list[DueDocument], applied: dict[int, QcDo
     return [document for document in due if document.xml_id in stands]
 
 
-def _check_all(work: DataSession, due: Sequence[DuePair], basis: JudgingBasis) -> Iterator[DocumentResult]:
+def _judge_all(work: DataSession, due: Sequence[_StoredDue], basis: JudgingBasis) -> Iterator[DocumentResult]:
     """Judge documents, in their order: together if their prepared findings are known, otherwise one by one."""
     with closing(PreparedFiles(work.staging, basis_of(basis, work.qc))) as files:
-        for portion in together(due, _TOGETHER, Bound(lambda one: one[0].size_bytes, _BYTES_TOGETHER)):
+        for portion in together(due, _TOGETHER, Bound(lambda one: one.document.size_bytes, _BYTES_TOGETHER)):
             work.session.raise_if_over()
             known = {
                 stored.id: [unpacked(finding) for finding in findings]
@@ -235,15 +217,15 @@ def _check_all(work: DataSession, due: Sequence[DuePair], basis: JudgingBasis) -
                 if (findings := _prepared_findings(files, document)) is not None
             }
             judged = _judge_together(work, known, basis) if known else {}
-            for one in portion:
-                result = judged.get(one[1].id)
+            for document, stored in portion:
+                result = judged.get(stored.id)
                 if result is None:
-                    yield _check(work, *one, basis)
+                    yield _judge_one(work, document, stored, basis)
                 elif isinstance(result, NotFoundError):
                     # It was withdrawn meanwhile, and the withdrawal updates the tracker.
-                    yield _unjudged(*one, result)
+                    yield _unjudged(document, stored, result)
                 else:
-                    yield _result_of(work, *one, result, 0.0)
+                    yield _result_of(work, document, stored, result, 0.0)
 
 
 def _prepared_findings(files: PreparedFiles, document: DueDocument) -> Sequence[Any] | None:
@@ -278,13 +260,13 @@ def _judge_together(
         return {}
 
 
-def _check(work: DataSession, document: DueDocument, stored: QcDocument, basis: JudgingBasis) -> DocumentResult:
+def _judge_one(work: DataSession, document: DueDocument, stored: QcDocument, basis: JudgingBasis) -> DocumentResult:
     """Judge a document by itself, in this process."""
     work.session.raise_if_over()
     began = time.monotonic()
     with logging_about(zip_action=document.key, centre=document.centre, document=document.name.file_name):
         try:
-            judgement = _judge(work, document, stored, basis)
+            judgement = _judge_content(work, document, stored, basis)
         except STOPPING:
             raise
         except NotFoundError as error:
@@ -309,9 +291,12 @@ def _faulty(work: DataSession, document: DueDocument, stored: QcDocument, error:
 def _result_of(
     work: DataSession, document: DueDocument, stored: QcDocument, judgement: Judgement, seconds: float
 ) -> DocumentResult:
-    data = data_of(
-        document,
-        document.state,
+    name = document.name
+    data = DocumentData(
+        name.file_name,
+        name.kind,
+        name.centre,
+        *document.state,
         document_id=stored.id,
         findings=tuple(worst_first(judgement.findings)[:FINDINGS_TOLD]),
         finding_counts=judgement.counts,
@@ -321,7 +306,7 @@ def _result_of(
     return DocumentResult(document, data, JUDGED_FAULTY if judgement.failed else JUDGED_WELL, problems, seconds)
 
 
-def _judge(work: DataSession, document: DueDocument, stored: QcDocument, basis: JudgingBasis) -> Judgement:
+def _judge_content(work: DataSession, document: DueDocument, stored: QcDocument, basis: JudgingBasis) -> Judgement:
     """Judge a document from staging or, if it is not there any more, from the QC database."""
     try:
         path = staged_path(work.staging, document.key, document.name.file_name, document.md5)

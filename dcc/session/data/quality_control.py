@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, Engine
 
@@ -44,6 +44,13 @@ class QcResult:
     reopened: int
 
 
+class _ChangedDocument(NamedTuple):
+    """A document, and the state that it gets."""
+
+    document: DueDocument
+    state: State
+
+
 def build_contexts_of(work: DataSession) -> Iterator[DataOutcome]:
     """Update the data contexts with uploaded and judged documents; then the waiting documents have passed the phase."""
     yield from _build(work, Phase.CONTEXT, "Build of data contexts", build_contexts)
@@ -60,7 +67,7 @@ def _build(
     # Listed before the build, which then includes all of them.
     due = work.due(phase)
     task = work.session.start_task(phase, f"{comment}, for {count_of(len(due), 'document')}") if due else None
-    built = build(work.qc, is_own=work.built_for(phase))
+    built = build(work.qc, scope=work.scope_of(phase))
     if built.centres:
         yield built
     done = State(phase, Status.DONE)
@@ -72,7 +79,7 @@ def _build(
     through = [
         document for document in due if document.xml_id not in stored or stored[document.xml_id].id not in behind
     ]
-    yield from _record(work, phase, [(document, done) for document in through], stored)
+    yield from _record(work, phase, [_ChangedDocument(document, done) for document in through], stored)
     if task is not None:
         work.session.finish_task(task, TaskStatus.SUCCEEDED)
 
@@ -83,11 +90,15 @@ def update_document_states(work: DataSession) -> Iterator[ZipData]:
     Documents that are missing in the QC database are set to be uploaded again.
     """
     open_ids = run_reading(work.qc, open_documents)
-    settling = work.read(lambda connection: _to_settle(connection, open_ids, work.settings))
-    wanted = [one for one in settling if (work.keys is None or one[0].key in work.keys) and work.covers(one[0].key)]
+    settling = work.session.read(lambda connection: _to_settle(connection, open_ids, work.settings))
+    wanted = [
+        one
+        for one in settling
+        if (work.keys is None or one.document.key in work.keys) and work.covers(one.document.key)
+    ]
     gone = run_reading(work.qc, lambda connection: _gone(connection, wanted))
     work.reopen(dict.fromkeys(gone, NOT_UPLOADED), GONE)
-    changed = [one for one in wanted if one[0].xml_id not in gone]
+    changed = [one for one in wanted if one.document.xml_id not in gone]
     if not changed:
         return
     task = work.session.start_task(Phase.QC, f"Hand-over of {len(changed):,} documents to quality control")
@@ -123,7 +134,7 @@ def update_qc_states(tracker: Engine, qc: Engine, settings: Settings, *, author:
     return run_writing(tracker, settle)
 
 
-def _to_settle(connection: Connection, open_ids: set[int], settings: Settings) -> list[tuple[DueDocument, State]]:
+def _to_settle(connection: Connection, open_ids: set[int], settings: Settings) -> list[_ChangedDocument]:
     """The documents whose contexts differ from the tracker, in the order of upload, with their new states.
 
     Documents that are done and have no open context, in the long run nearly all, are not read.
@@ -133,10 +144,11 @@ def _to_settle(connection: Connection, open_ids: set[int], settings: Settings) -
     changed = {xml_id: state for xml_id, state in wanted.items() if state != unsettled[xml_id]}
     others = load_qc_states(connection, open_ids - unsettled.keys())
     changed |= {xml_id: AWAITING_QC for xml_id, state in others.items() if state == SETTLED}
-    return [(document, changed[document.xml_id]) for document in load_documents(connection, changed, settings.naming)]
+    documents = load_documents(connection, changed, settings.naming)
+    return [_ChangedDocument(document, changed[document.xml_id]) for document in documents]
 
 
-def _gone(connection: Connection, settling: Iterable[tuple[DueDocument, State]]) -> set[int]:
+def _gone(connection: Connection, settling: Iterable[_ChangedDocument]) -> set[int]:
     """The `xml_file` ids of documents that would be done, although the QC database misses them."""
     to_be_done = [document for document, state in settling if state == SETTLED]
     applied = documents_of(connection, to_be_done)
@@ -144,7 +156,7 @@ def _gone(connection: Connection, settling: Iterable[tuple[DueDocument, State]])
 
 
 def _record(
-    work: DataSession, phase: Phase, changed: list[tuple[DueDocument, State]], stored: Mapping[int, QcDocument]
+    work: DataSession, phase: Phase, changed: list[_ChangedDocument], stored: Mapping[int, QcDocument]
 ) -> Iterator[ZipData]:
     ids = {xml_id: found.id for xml_id, found in stored.items()}
     yield from Recorder(work, phase, (document for document, _ in changed)).record(

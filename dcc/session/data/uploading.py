@@ -7,30 +7,27 @@ document that cannot be applied leaves no row of data, and always an entry in `x
 """
 
 from __future__ import annotations
+
+import logging
+import time
 from collections import Counter
-from collections.abc import Collection
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
-from collections.abc import Set
-from dataclasses import dataclass
-from dataclasses import replace
-from dcc.data_outcomes import ZipData
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sqlalchemy import Engine
+
+from dcc.data_outcomes import DocumentData, ZipData
 from dcc.databases.engines import MAX_ATTACHED
 from dcc.databases.transactions import run_reading
-from dcc.errors import DccError
-from dcc.errors import QcDatabaseUnreachableError
-from dcc.errors import StagedDocumentLostError
+from dcc.errors import DccError, QcDatabaseUnreachableError, StagedDocumentLostError
 from dcc.messages import count_of
 from dcc.naming import Action
 from dcc.outcomes import Problem
-from dcc.phases import ACTION_IDS
-from dcc.phases import Phase
-from dcc.qc.apply.decision import AppliedDocument
-from dcc.qc.apply.decision import DocumentWithRows
+from dcc.phases import ACTION_IDS, Phase
+from dcc.qc.apply.document_effect import AppliedDocument, DocumentWithRows
 from dcc.qc.apply.documents import apply_documents
-from dcc.qc.apply.holding import additions_of_existing_entities
-from dcc.qc.apply.holding import owners_of_held_documents
+from dcc.qc.apply.holding import additions_of_existing_entities, owners_of_held_documents
 from dcc.qc.apply.ownership import OtherCentre
 from dcc.qc.apply.upload_findings import findings_of
 from dcc.qc.database import update_statistics
@@ -39,43 +36,20 @@ from dcc.qc.rows.prepared_file import PreparedDocument
 from dcc.rights import Delegations
 from dcc.rules.upload import OWNERSHIP
 from dcc.runtime.log_context import logging_about
-from dcc.session.data.data_session import DataSession
-from dcc.session.data.data_session import DocumentResult
-from dcc.session.data.data_session import Recorder
-from dcc.session.data.data_session import current_basis
-from dcc.session.data.data_session import data_of
-from dcc.session.data.document_problems import held_problem
-from dcc.session.data.document_problems import problems_of
-from dcc.session.data.document_problems import worst_first
-from dcc.session.data.document_queries import QcDocument
-from dcc.session.data.document_queries import documents_of
-from dcc.session.data.prepared_archives import LARGE
-from dcc.session.data.prepared_archives import PreparedArchives
-from dcc.session.data.prepared_archives import PreparedFiles
-from dcc.session.data.prepared_archives import basis_of
-from dcc.session.data.prepared_archives import part_of
-from dcc.session.data.upload_order import DueDocument
-from dcc.session.data.upload_order import MAX_DOCUMENTS
-from dcc.session.data.upload_order import document_to_apply
-from dcc.session.data.upload_order import groups_to_apply
+from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis
+from dcc.session.data.document_problems import held_problem, problems_of, worst_first
+from dcc.session.data.document_queries import QcDocument, documents_of
+from dcc.session.data.prepared_archives import LARGE, PreparedArchives, PreparedFiles, basis_of, part_of
+from dcc.session.data.upload_order import MAX_DOCUMENTS, DueDocument, document_to_apply, groups_to_apply
 from dcc.session.sessions import STOPPING
 from dcc.settings import Settings
 from dcc.tracker import progress
-from dcc.tracker.hostings.older_archives import OlderArchive
-from dcc.tracker.hostings.older_archives import UploadTurn
-from dcc.tracker.hostings.older_archives import waiting_for_older
-from dcc.tracker.hostings.owner_notices import NewNotice
-from dcc.tracker.hostings.owner_notices import NoticeOutcome
+from dcc.tracker.hostings.older_archives import OlderArchive, UploadTurn, waiting_for_older
+from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome
 from dcc.tracker.register.centres import load_delegations
 from dcc.tracker.session_statuses import TaskStatus
-from dcc.tracker.states import NOT_UPLOADED
-from dcc.tracker.states import UPLOADED
-from dcc.tracker.states import UPLOAD_FAILED
+from dcc.tracker.states import NOT_UPLOADED, UPLOAD_FAILED, UPLOADED
 from dcc.vocabulary import DocumentState
-from sqlalchemy import Engine
-from typing import Final
-import logging
-import time
 
 log = logging.getLogger(__name__)
 
@@ -116,11 +90,11 @@ class Uploader:
         return [self.result_of(document, one, seconds) for document, one in zip(documents, applied, strict=True)]
 
     def documents_adding_existing_entities(
-        self, additions: Mapping[DueDocument, PreparedDocument], of: Collection[int]
+        self, additions: Mapping[DueDocument, PreparedDocument], may_wait_ids: Collection[int]
     ) -> set[int]:
-        """The ids of those of some additions that name entities which are there already; among the `xml_file` ids."""
+        """The additions that name entities which are there already, by id; those of `may_wait_ids` among them."""
         to_apply = [
-            (document_to_apply(document, self.delegations), prepared, document.xml_id in of)
+            (document_to_apply(document, self.delegations), prepared, document.xml_id in may_wait_ids)
             for document, prepared in additions.items()
         ]
         found = run_reading(self.qc, lambda connection: additions_of_existing_entities(connection, to_apply))
@@ -145,9 +119,12 @@ class Uploader:
     def result_of(self, document: DueDocument, applied: AppliedDocument, seconds: float) -> DocumentResult:
         """The result of an applied document, with the seconds that it took."""
         findings = worst_first(finding.entry() for finding in applied.findings)
-        data = data_of(
-            document,
-            UPLOADED,
+        name = document.name
+        data = DocumentData(
+            name.file_name,
+            name.kind,
+            name.centre,
+            *UPLOADED,
             document_id=applied.document_id,
             repeated=applied.repeated,
             late=applied.late,
@@ -201,28 +178,20 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
     applied = run_reading(work.qc, lambda connection: documents_of(connection, due))
     if not due:
         return
-    work.delegations = work.read(load_delegations)
-    held = {
-        document.xml_id
-        for document in due
-        if document.state == NOT_UPLOADED and document.xml_id in applied and applied[document.xml_id].is_held
-    }
-    held -= _delegated_since(work, [document for document in due if document.xml_id in held], applied)
-    held_archives = {document.za_id for document in due if document.xml_id in held}
-    due = [document for document in due if document.xml_id not in held]
-    older = _older(work, due, held_archives)
-    waiting = [
-        _waiting(document, older[document.za_id]) for document in due if _changes(document) & (document.za_id in older)
-    ]
-    if waiting:
-        yield from _record_waiting(work, waiting)
-        still = {one.document.xml_id for one in waiting}
-        due = [document for document in due if document.xml_id not in still]
-    if not due:
+    work.delegations = work.session.read(load_delegations)
+    held = _held_documents(work, due, applied)
+    archives_with_held = {document.za_id for document in held.values()}
+    not_held = [document for document in due if document.xml_id not in held]
+    older = _older_archives_of(work, not_held, archives_with_held)
+    waiting = [document for document in not_held if _changes_data(document) and document.za_id in older]
+    yield from _record_waiting(work, [_result_of_waiting(document, older[document.za_id]) for document in waiting])
+    waiting_ids = {document.xml_id for document in waiting}
+    to_upload = [document for document in not_held if document.xml_id not in waiting_ids]
+    if not to_upload:
         return
-    task = work.session.start_task(Phase.UPLOAD, f"Upload of {count_of(len(due), 'document')}")
+    task = work.session.start_task(Phase.UPLOAD, f"Upload of {count_of(len(to_upload), 'document')}")
     faults = len(work.faults)
-    upload = _Upload(work, due, applied, held_archives, older)
+    upload = _Upload(work, to_upload, applied, archives_with_held, older)
     try:
         yield from upload.all()
     except QcDatabaseUnreachableError:
@@ -230,10 +199,23 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
         raise
     finally:
         upload.close()
-    if sum(document.size_bytes for document in due) >= LARGE:
+    if sum(document.size_bytes for document in to_upload) >= LARGE:
         update_statistics(work.qc)
     yield from upload.recorder.write()
     work.session.finish_task(task, TaskStatus.of(failed=len(work.faults) > faults or bool(upload.lost)))
+
+
+def _held_documents(
+    work: DataSession, due: Sequence[DueDocument], applied: Mapping[int, QcDocument]
+) -> dict[int, DueDocument]:
+    """The documents that still have to be confirmed, by their `xml_file` ids: no owner has delegated since."""
+    held = [
+        document
+        for document in due
+        if document.state == NOT_UPLOADED and document.xml_id in applied and applied[document.xml_id].is_held
+    ]
+    delegated = _delegated_since(work, held, applied)
+    return {document.xml_id: document for document in held if document.xml_id not in delegated}
 
 
 def _delegated_since(work: DataSession, held: Sequence[DueDocument], applied: Mapping[int, QcDocument]) -> set[int]:
@@ -252,20 +234,22 @@ def _delegated_since(work: DataSession, held: Sequence[DueDocument], applied: Ma
     }
 
 
-def _older(work: DataSession, due: Sequence[DueDocument], held: Set[int]) -> dict[int, OlderArchive]:
+def _older_archives_of(
+    work: DataSession, due: Sequence[DueDocument], archives_with_held: Set[int]
+) -> dict[int, OlderArchive]:
     """The older archives that those of documents may have to wait for; see `waiting_for_older`.
 
-    `held` are the archives among them whose documents are still held; those of others were confirmed.
+    The held documents of archives other than `archives_with_held` were confirmed.
     """
     za_ids = {document.za_id for document in due}
-    return work.read(lambda connection: waiting_for_older(connection, za_ids, za_ids - held))
+    return work.session.read(lambda connection: waiting_for_older(connection, za_ids, za_ids - archives_with_held))
 
 
-def _changes(document: DueDocument) -> bool:
+def _changes_data(document: DueDocument) -> bool:
     return document.key.action is not Action.ADD
 
 
-def _waiting(document: DueDocument, older: OlderArchive) -> DocumentResult:
+def _result_of_waiting(document: DueDocument, older: OlderArchive) -> DocumentResult:
     return DocumentResult.of_state(document, NOT_UPLOADED, reason=older.message, waits_for=older.key)
 
 
@@ -279,7 +263,7 @@ def _record_waiting(work: DataSession, waiting: Sequence[DocumentResult]) -> Ite
 class _Upload:
     """The waiting documents, in their order; `applied` has those that are in the QC database.
 
-    `held` are the archives that have a held document. `older` has, by submission, the older archive that is held or on
+    `archives_with_held` have a held document. `older` has, by submission, the older archive that is held or on
     hold, for which it may have to wait. `lost` has the reasons why submissions are downloaded again.
     """
 
@@ -288,11 +272,11 @@ class _Upload:
         work: DataSession,
         due: Sequence[DueDocument],
         applied: Mapping[int, QcDocument],
-        held: set[int],
+        archives_with_held: set[int],
         older: Mapping[int, OlderArchive],
     ) -> None:
         self._work, self._applied = work, applied
-        self._due, self._held, self._older = due, held, older
+        self._due, self._archives_with_held, self._older = due, archives_with_held, older
         self._oldest_held: dict[str, DueDocument] = {}
         self.lost: dict[int, str] = {}
         self.recorder = Recorder(work, Phase.UPLOAD, due)
@@ -310,14 +294,14 @@ class _Upload:
     def all(self) -> Iterator[ZipData]:
         for group in groups_to_apply(self._due, self._is_addition, part_of, self._most_files):
             self._work.session.raise_if_over()
-            if _changes(group[0]) and group[0].za_id in self._held:
+            if _changes_data(group[0]) and group[0].za_id in self._archives_with_held:
                 # What is held would replace what is newer; and animals to delete would still have their experiments.
                 self.recorder.add(DocumentResult.of_state(group[0], NOT_UPLOADED, reason=_AFTER_HELD))
                 continue
             waiting = self._waiting_among(group)
             for document in group:
                 if document.xml_id in waiting:
-                    self.recorder.add(_waiting(document, waiting[document.xml_id]))
+                    self.recorder.add(_result_of_waiting(document, waiting[document.xml_id]))
             group = [document for document in group if document.xml_id not in waiting]
             if not group:
                 continue
@@ -328,13 +312,13 @@ class _Upload:
             for result in self._apply(group):
                 # It may have been shown as running, and states only advance.
                 if result.data.held:
-                    self._hold(result.document)
+                    self._note_held(result.document)
                 if result.data.held or result.state is None:
                     self._work.reopen({result.document.xml_id: NOT_UPLOADED}, _WAITS if result.data.held else _LOST)
                 self.recorder.add(result)
 
-    def _hold(self, document: DueDocument) -> None:
-        self._held.add(document.za_id)
+    def _note_held(self, document: DueDocument) -> None:
+        self._archives_with_held.add(document.za_id)
         if document.centre is not None:
             oldest = self._oldest_held.get(document.centre, document)
             self._oldest_held[document.centre] = min(oldest, document, key=_turn)
@@ -342,7 +326,7 @@ class _Upload:
     def _waiting_among(self, group: Sequence[DueDocument]) -> dict[int, OlderArchive]:
         """The documents of a group that wait, by their `xml_file` ids, with the older archive that each waits for."""
         older = {one.xml_id: held for one in group if (held := self._held_before(one)) is not None}
-        if not older or _changes(group[0]):
+        if not older or _changes_data(group[0]):
             return older
         readable: dict[DueDocument, PreparedDocument] = {}
         for document in group:

@@ -1,38 +1,33 @@
 """Receives one archive from one source: into its part in staging, checked, and given its name."""
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Iterator
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
 from dcc.archives.manifest import MAX_MANIFEST_BYTES
-from dcc.errors import ChecksumMismatchError
-from dcc.errors import FileMissingError
-from dcc.errors import InternalFaultError
-from dcc.errors import SizeMismatchError
-from dcc.errors import SourceTimeoutError
-from dcc.messages import Message
-from dcc.messages import mark
+from dcc.errors import (
+    ChecksumMismatchError,
+    FileMissingError,
+    InternalFaultError,
+    SizeMismatchError,
+    SourceTimeoutError,
+)
+from dcc.messages import Message, mark
 from dcc.naming import manifest_beside
 from dcc.outcomes import ZipKey
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.disk_space import write_all
-from dcc.sources.base import Block
-from dcc.sources.base import Connection
-from dcc.sources.base import NotModified
-from dcc.sources.base import Validators
-from dcc.sources.hosting import CopyFault
-from dcc.sources.hosting import EarlierCopy
-from dcc.sources.hosting import Hosting
+from dcc.sources.base import Block, Connection, NotModified, Validators
+from dcc.sources.hosting import CopyFault, EarlierCopy, Hosting
 from dcc.sources.remote_names import path_below
 from dcc.sources.transfer_speed import SpeedLimits
-from dcc.store.staging import Origin
-from dcc.store.staging import Staging
-from dcc.store.staging import disk_errors
-from pathlib import Path
-from typing import Self
-import contextlib
-import os
-import time
+from dcc.store.staging import Origin, Staging, disk_errors
 
 _PROGRESS_SECONDS = 1.0
 _UNNOTED_BYTES = 1024 * 1024

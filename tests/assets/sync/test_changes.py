@@ -10,8 +10,8 @@ from sqlalchemy import update
 from dcc.errors import DagsterStorageError
 from dcc.qc.models import CONTEXT, SNAPSHOT
 from dcc.session.data import data_session
-from dcc.session.data.corrections import recheck
 from dcc.session.data.quality_control import update_qc_states
+from dcc.session.data.rechecks import recheck
 from dcc_assets.graph import CHECK_OF_GROUP, UPLOAD_CHECK
 from dcc_assets.sync.changes import DATA_SHOWN, ChangeMark
 from dcc_dagster.event_recorder import EventRecorder

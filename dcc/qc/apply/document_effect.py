@@ -97,36 +97,33 @@ class CurrentVersions:
             self._paths[document_id] = path_of_document(self.connection, document_id)
         return self._paths[document_id]
 
-    def update(self, decision: Decision) -> None:
+    def update(self, effect: DocumentEffect) -> None:
         """Include the versions that a document opens or ends."""
-        self._paths[decision.document_id] = decision.document.place.path
-        for kind, versions in decision.opened.items():
+        self._paths[effect.document_id] = effect.document.place.path
+        for kind, versions in effect.opened.items():
             self._known[kind].update(versions)
 
 
-class Decision:
-    """Decides the result of one document, in rows with their final ids.
+class DocumentEffect:
+    """What one document does to the entities that it names, in rows with their final ids.
 
-    `applied` is the result. `opened` are the versions that it leaves, `ended` those that it ends, and `not_current` its
+    `opened` are the versions that it leaves, `ended` those that it ends, and `not_current` its
     own ones that do not take effect. `owners` are the documents of the current versions of its entities; None for an
-    entity that is missing, or cannot be stored. `given` is for `copy_rows`.
+    entity that is missing, or cannot be stored. `id_offsets` and `are_current` are for `copy_rows`.
     """
-
-    applied: AppliedDocument
 
     def __init__(
         self,
         current: CurrentVersions,
         one: DocumentWithRows,
         document_id: int,
-        given: dict[str, int],
+        id_offsets: dict[str, int],
         foreign_data: ForeignData,
     ) -> None:
         self._current, self.document_id, self._foreign_data = current, document_id, foreign_data
         self.document, self.prepared = one
-        self._opens = self.document.action is not Action.DELETE and foreign_data is not ForeignData.REFUSE
-        shift = document_id - self.prepared.number
-        self.given = {**given, "document": shift, "are_current": int(self._opens)}
+        self.are_current = self.document.action is not Action.DELETE and foreign_data is not ForeignData.REFUSE
+        self.id_offsets = {**id_offsets, "document": document_id - self.prepared.number}
         self.ended: defaultdict[EntityKind, list[int]] = defaultdict(list)
         self.not_current: defaultdict[EntityKind, list[int]] = defaultdict(list)
         self._counts, self._opened = Counter[EntityKind](), Counter[EntityKind]()
@@ -136,13 +133,8 @@ class Decision:
         self.others = OtherCentres(self.document.rights)
         self.findings = FindingCollector(Origin.from_json(self.prepared.origin))
 
-    @property
-    def keeps_rows(self) -> bool:
-        """Whether more than its own row is kept."""
-        return self.applied.state is not DocumentState.HELD and not self.applied.repeated
-
-    def take_all(self, entries: Iterable[Entries], *, is_late: bool) -> None:
-        """Decide all entities of the document, and its result."""
+    def decide(self, entries: Iterable[Entries], *, is_late: bool) -> AppliedDocument:
+        """Decide all entities of the document; returns its result, if nothing else keeps it from taking effect."""
         for some in entries:
             if some.kind is None:
                 self._take_blocks(some)
@@ -152,7 +144,7 @@ class Decision:
         opened = {kind.value: self._opened[kind] for kind in EntityKind if self._opened[kind]}
         state = DocumentState.REFUSED if self._refused and not (opened or ended) else DocumentState.APPLIED
         counts = {f"{kind}s": self._counts[kind] for kind in EntityKind}
-        self.applied = AppliedDocument(
+        return AppliedDocument(
             self.document_id,
             state,
             counts | {"measurements": sum(self.prepared.measured.values())},
@@ -185,8 +177,8 @@ class Decision:
         if self._foreign_data is ForeignData.REFUSE:
             self._refused += len(some.keys)
             return
-        base = self.given[kind.value]
-        row_ids = [base + (row_id or 0) for row_id in some.row_ids]
+        offset = self.id_offsets[kind.value]
+        row_ids = [offset + (row_id or 0) for row_id in some.row_ids]
         if self.document.action is not Action.ADD or not self._are_new(kind, some.keys):
             self._judge(kind, some, row_ids)
             return
@@ -241,7 +233,7 @@ class Decision:
             if finding is not None:
                 self._refused += 1
                 self.findings.add(finding._replace(path=path))
-                if self._opens:
+                if self.are_current:
                     self.not_current[kind].append(row_id)
                 continue
             self.others.take_effect([key], kind)
@@ -249,9 +241,21 @@ class Decision:
                 self.ended[kind].append(current_version.id)
                 del current[there_as]
                 changed[there_as] = None
-            if self._opens:
+            if self.are_current:
                 current[key] = changed[key] = Version(row_id, self.document_id)
                 self._opened[kind] += 1
+
+
+class DecidedDocument(NamedTuple):
+    """A document's effect, and its result, which says whether that takes place."""
+
+    effect: DocumentEffect
+    applied: AppliedDocument
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether more than its own row is kept."""
+        return self.applied.state is not DocumentState.HELD and not self.applied.repeated
 
 
 def _without_results(action: Action, kind: EntityKind, key: Key) -> Key:

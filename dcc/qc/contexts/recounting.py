@@ -1,0 +1,98 @@
+"""Compares the recorded data contexts with a count of the measurements, and corrects what differs.
+
+An error in them would stay, in a database that was repaired by hand or restored in part. One procedure of a centre is
+counted at a time.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import Connection, Engine, func, select, union
+
+from dcc.databases.columns import require_text
+from dcc.databases.list_parameters import sorted_chunks
+from dcc.databases.transactions import run_writing
+from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, lock_all
+from dcc.qc.contexts.affected_runs import COLONIES, Basis, Build, affected_runs, recorded_basis
+from dcc.qc.contexts.building import build_contexts
+from dcc.qc.contexts.context_changes import ContextChanges, key_of, write_changes
+from dcc.qc.contexts.experiment_validity import update_all_validity
+from dcc.qc.contexts.membership import ContextKey, correct_members, present_members, shares_of_procedure
+from dcc.qc.contexts.overviews import rebuild_overviews
+from dcc.qc.models import CONTEXT, DOCUMENT, HISTORY, MEASUREMENT, RUN, SHARE
+from dcc.vocabulary import ContextEvent
+
+_WAITS: Final = DOCUMENT.c.contexts_built.is_(False)
+
+
+@dataclass(frozen=True, slots=True)
+class RecountResult:
+    """The result of a recount: the number of contexts, and of corrected ones."""
+
+    contexts: int
+    corrected: int
+    seconds: float
+
+
+def recount_contexts(qc: Engine, *, author: str, reason: str) -> RecountResult:
+    """Recount all data contexts, correct those that differ, and rebuild the overviews.
+
+    Corrections are in the history of the context, with author and reason. Contexts are one transaction, in which no
+    document is applied, and overviews another. Raises as `decide`.
+    """
+    started = time.monotonic()
+    require_text("reason", reason, HISTORY.c.reason)
+    full_reason = f"Counted again by {author}: {reason}"
+    require_text("reason", full_reason, HISTORY.c.reason)
+    contexts, corrected = run_writing(
+        qc, lambda connection: _recount_all(connection, full_reason), patience_seconds=PATIENCE_SECONDS
+    )
+    build_contexts(qc)
+    rebuild_overviews(qc)
+    return RecountResult(contexts, corrected, time.monotonic() - started)
+
+
+def _recount_all(connection: Connection, reason: str) -> tuple[int, int]:
+    lock_all(connection)
+    update_all_validity(connection)
+    basis = recorded_basis(connection, Build.CONTEXTS)
+    if basis:
+        _correct_members(connection, basis)
+    corrected = sum(len(_correct_sums(connection, *group, reason)) for group in _groups(connection))
+    return connection.scalar(select(func.count()).select_from(CONTEXT)) or 0, corrected
+
+
+def _correct_members(connection: Connection, basis: Basis) -> None:
+    """Correct the keys of runs, except of those that waiting documents affect."""
+    waiting = affected_runs(connection, list(connection.scalars(select(DOCUMENT.c.id).where(_WAITS))))
+    runs = [run_id for run_id in connection.scalars(select(RUN.c.id).order_by(RUN.c.id)) if run_id not in waiting]
+    for chunk in sorted_chunks(runs):
+        correct_members(connection, chunk, present_members(connection, chunk, basis[COLONIES]))
+
+
+def _groups(connection: Connection) -> list[tuple[str, str]]:
+    """The centres and procedures of measurements and contexts."""
+    columns = (func.rtrim(MEASUREMENT.c.centre), func.rtrim(MEASUREMENT.c.procedure_id))
+    of_contexts = select(CONTEXT.c.centre, CONTEXT.c.procedure_id)
+    return sorted({(row[0], row[1]) for row in connection.execute(union(select(*columns), of_contexts))})
+
+
+def _correct_sums(
+    connection: Connection, centre: str, procedure_id: str, reason: str
+) -> dict[ContextKey, ContextEvent]:
+    """Correct the sums of the contexts of a procedure at a centre."""
+    changes = ContextChanges()
+    for share in shares_of_procedure(connection, centre, procedure_id):
+        changes.add(*share)
+    of_group = (CONTEXT.c.centre == centre) & (CONTEXT.c.procedure_id == procedure_id)
+    for row in connection.execute(select(CONTEXT).where(of_group)):
+        change = changes.of(key_of(row))
+        change.measurements -= row.measurements
+        change.fingerprints -= int(row.checksum, 16)
+    parts = select(SHARE.c.document_id, SHARE.c.measurements.label("part"), CONTEXT)
+    for row in connection.execute(parts.join(CONTEXT, CONTEXT.c.id == SHARE.c.context_id).where(of_group)):
+        changes.of(key_of(row)).parts[row.document_id] -= row.part
+    return write_changes(connection, changes, reason)

@@ -1,0 +1,89 @@
+"""Confirmations of held documents by people; each document is applied at once."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+
+from sqlalchemy import Connection, Engine, select
+
+from dcc.data_outcomes import DocumentData
+from dcc.databases.transactions import run_reading, run_writing
+from dcc.errors import ConfigurationError, DocumentError, NotFoundError
+from dcc.naming import Action
+from dcc.outcomes import ZipKey
+from dcc.qc.apply.holding import confirm_held
+from dcc.session.data.data_session import record_results
+from dcc.session.data.document_queries import counted_by_tracker, documents_by_id
+from dcc.session.data.prepared_archives import prepared_temporarily
+from dcc.session.data.upload_order import DueDocument
+from dcc.session.data.uploading import Uploader, failed_upload
+from dcc.settings import Settings
+from dcc.store.staging import Staging
+from dcc.tracker import progress
+from dcc.tracker.decisions import is_on_hold
+from dcc.tracker.hostings.foreign_archives import not_fetched
+from dcc.tracker.hostings.older_archives import waiting_for_older
+from dcc.tracker.models import ZipAction
+from dcc.tracker.register.centres import find_archive, load_delegations
+from dcc.tracker.states import CANCELLED, NOT_UPLOADED, WITHDRAWN
+from dcc.tracker.submission_rows import action_states
+
+
+def confirm_submission(
+    tracker: Engine, qc: Engine, settings: Settings, key: ZipKey, *, author: str, reason: str
+) -> list[DocumentData]:
+    """Confirm the held documents of a submission, and apply them at once; returns the results.
+
+    An edit or delete of another centre's data is refused, as in a session. The next session applies confirmed
+    documents that could not be applied. Raises NotFoundError if none is held, and ConfigurationError for an author or a
+    reason that is empty or too long. Raises ConfigurationError, too, while they would wait for an older archive, and if
+    the submission is on hold or was cancelled. Also StagedDocumentLostError if one is not in staging any more, and the
+    `unreachable` error of either database.
+    """
+    run_reading(tracker, lambda connection: _require_confirmable(connection, key))
+    try:
+        ids = confirm_held(qc, key.action, key.file_name, author=author, reason=reason)
+    except NotFoundError as error:
+        raise run_reading(tracker, lambda connection: not_fetched(connection, key)) or error from None
+    held = run_reading(qc, lambda connection: documents_by_id(connection, ids))
+    counted = run_reading(tracker, lambda connection: counted_by_tracker(connection, held, settings.naming))
+    uploader = Uploader(qc, settings, run_reading(tracker, load_delegations))
+    documents = [document for document, _ in counted]
+    left_out = {document.xml_id: NOT_UPLOADED for document in documents if document.state == WITHDRAWN}
+    run_writing(tracker, lambda connection: progress.reopen_documents(connection, left_out, author, reason))
+    return [_confirm(tracker, uploader, document) for document in documents]
+
+
+def _require_confirmable(connection: Connection, key: ZipKey) -> None:
+    """Raise ConfigurationError if a submission was cancelled or is on hold, or would wait for an older archive."""
+    za_id = find_archive(connection, key).za_id
+    if za_id is None:
+        return
+    if action_states(connection, [za_id]).get(za_id) == CANCELLED:
+        raise ConfigurationError(f"{key} was cancelled. Bring it back first: dcc retry {shlex.quote(str(key))}")
+    if connection.scalar(select(ZipAction.id).where(ZipAction.id == za_id, is_on_hold())) is not None:
+        raise ConfigurationError(f"{key} is on hold. Release it first: dcc release {shlex.quote(str(key))}")
+    changing = [] if key.action is Action.ADD else [za_id]
+    for older in waiting_for_older(connection, changing).values():
+        waits, advice = "is still on its way", "Let a session take it first: dcc crawl"
+        if older.is_held:
+            waits, advice = "waits to be confirmed", f"Decide on it first: dcc data plan {shlex.quote(str(older.key))}"
+        elif older.is_on_hold:
+            waits, advice = "is on hold", f"Release or cancel it first: dcc release {shlex.quote(str(older.key))}"
+        raise ConfigurationError(
+            f"{key} was not confirmed: {older.key}, an older archive of centre {older.centre}, would replace newer "
+            f"data if it were applied later. It {waits}. {advice}"
+        )
+
+
+def _confirm(tracker: Engine, uploader: Uploader, document: DueDocument) -> DocumentData:
+    try:
+        staging = Staging(uploader.settings.staging_directory)
+        with prepared_temporarily(staging, [document], uploader.qc) as prepared:
+            (result,) = uploader.upload([document], [prepared(document)])
+    except DocumentError as error:
+        result = failed_upload(document, error)
+    states, _ = run_writing(tracker, lambda connection: record_results(connection, [result]))
+    state = states.get(document.xml_id, document.state)
+    return replace(result.data, phase=state.phase, status=state.status)
