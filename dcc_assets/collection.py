@@ -30,11 +30,11 @@ FILE_SOURCE_SPEC: Final = graph.asset(
     "source now: new archives become submissions. A source that could not be listed fails its check *reachable*, with "
     "the reason. It does not hold up the others.",
     {"sftp", "ftp"},
-    graph.FILE_SOURCES,
+    graph.FILE_SOURCE_PARTITIONS,
 )
 ARCHIVE_SPECS: Final = (
     graph.asset(
-        graph.ZIP_ACTIONS_ASSET,
+        graph.ZIP_ACTIONS,
         GROUP,
         "Every archive that a centre has submitted, with its action: add, edit or delete.\n\nA partition is a "
         "submission, `<action>/<file name>`. It exists from the first crawl that finds the archive. A name that does "
@@ -43,7 +43,7 @@ ARCHIVE_SPECS: Final = (
         "The checks of a submission show each failure. Of a run with many submissions they show the first 100 passes: "
         "a later submission without a result has passed.",
         {"zip"},
-        graph.ZIP_ACTIONS,
+        graph.ZIP_ACTION_PARTITIONS,
         [dg.AssetDep(graph.FILE_SOURCE_LISTINGS, partition_mapping=dg.AllPartitionMapping())],
     ),
     graph.asset(
@@ -53,16 +53,16 @@ ARCHIVE_SPECS: Final = (
         "fails, the session tries the next source that hosts the archive. Materialise a partition to process that "
         "submission again, alone, from the download to the validation.",
         {"zip", "file"},
-        graph.ZIP_ACTIONS,
-        [graph.ZIP_ACTIONS_ASSET],
+        graph.ZIP_ACTION_PARTITIONS,
+        [graph.ZIP_ACTIONS],
     ),
 )
 FILE_SOURCE_CHECKS: Final = (
-    graph.check(graph.REACHABLE, graph.FILE_SOURCES),
-    graph.check(graph.CRAWL_OVERDUE, graph.FILE_SOURCES),
+    graph.check(graph.REACHABLE, graph.FILE_SOURCE_PARTITIONS),
+    graph.check(graph.CRAWL_OVERDUE, graph.FILE_SOURCE_PARTITIONS),
 )
 ARCHIVE_CHECKS: Final = tuple(
-    graph.check(graph.CHECK_OF_PHASE[phase], graph.ZIP_ACTIONS)
+    graph.check(graph.CHECK_OF_PHASE[phase], graph.ZIP_ACTION_PARTITIONS)
     for phase in (Phase.ZIP_NAME, Phase.DOWNLOAD, Phase.ZIP_MD5)
 )
 
@@ -97,7 +97,7 @@ def crawl(
     """
     staging = Staging(work.settings.staging_directory)
     sources = run_reading(work.tracker, source_partitions)
-    recorder.instance.add_dynamic_partitions(str(graph.FILE_SOURCES.name), list(sources))
+    recorder.instance.add_dynamic_partitions(str(graph.FILE_SOURCE_PARTITIONS.name), list(sources))
     show_missing(recorder, work)
     listed = []
     for outcome in work.crawl(source_ids):

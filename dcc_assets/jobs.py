@@ -11,7 +11,7 @@ from dagster import OpExecutionContext, op
 
 from dcc_assets.collection import ARCHIVE_SPECS, crawl
 from dcc_assets.data import DATA_SPECS, load
-from dcc_assets.graph import FILE_SOURCE_LISTINGS, QC, ZIP_ACTIONS_ASSET
+from dcc_assets.graph import FILE_SOURCE_LISTINGS, QC, ZIP_ACTIONS
 from dcc_assets.quality_control import CONTEXT_SPECS
 from dcc_assets.runs import session_work
 from dcc_assets.sync.changes import Mirror
@@ -94,7 +94,7 @@ def _show(context: OpExecutionContext, tracker: TrackerResource, qc_database: Qc
 crawl_file_sources: Final = job_of(
     _crawl,
     CRAWL_JOB,
-    (FILE_SOURCE_LISTINGS, ZIP_ACTIONS_ASSET),
+    (FILE_SOURCE_LISTINGS, ZIP_ACTIONS),
     "Crawls all available file sources of active centres and registers new submissions. Downloads nothing.",
 )
 process_zip_actions: Final = job_of(

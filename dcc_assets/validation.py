@@ -37,7 +37,7 @@ DOCUMENT_SPECS: Final = (
         "whose names follow the convention, also from sub-folders and inner archives, and lists all other entries. A "
         "damaged, encrypted or unsafe archive fails the check *unzip*: the centre must upload it again.",
         {"xml"},
-        graph.ZIP_ACTIONS,
+        graph.ZIP_ACTION_PARTITIONS,
         [graph.ZIP_DOWNLOADS],
     ),
     graph.asset(
@@ -48,12 +48,13 @@ DOCUMENT_SPECS: Final = (
         "*xsd* fails. It lists the documents, with the line, the column and the reason of each error. A centre can run "
         "the same check before it uploads: `dcc validate`.",
         {"xml", "xsd"},
-        graph.ZIP_ACTIONS,
+        graph.ZIP_ACTION_PARTITIONS,
         [graph.XML_DOCUMENTS],
     ),
 )
 DOCUMENT_CHECKS: Final = tuple(
-    graph.check(graph.CHECK_OF_PHASE[phase], graph.ZIP_ACTIONS) for phase in (Phase.UNZIP, Phase.XML_NAME, Phase.XSD)
+    graph.check(graph.CHECK_OF_PHASE[phase], graph.ZIP_ACTION_PARTITIONS)
+    for phase in (Phase.UNZIP, Phase.XML_NAME, Phase.XSD)
 )
 
 
@@ -78,14 +79,14 @@ def chosen_zip_actions(
     If the run chose only the asset of submissions, it shows the tracker's state and processes nothing.
     """
     run, chosen = context.op_execution_context, context.selected_asset_keys
-    if chosen == {graph.ZIP_ACTIONS_ASSET}:
+    if chosen == {graph.ZIP_ACTIONS}:
         settings, engine = tracker.settings_with(), tracker.ready()
         keys = known_keys(engine, context.partition_keys)
         yield from results(context, recorded_reports(engine, settings, keys), causes_explained(engine, settings))
         return
     with recorded_work(run, session, sftp, ftp, http, folder) as (work, recorder):
         keys = known_keys(work.tracker, context.partition_keys)
-        report = complete_zip_report if graph.ZIP_ACTIONS_ASSET in chosen else zip_report
+        report = complete_zip_report if graph.ZIP_ACTIONS in chosen else zip_report
         reports = process(work, recorder, store.staging(), keys, report)
         yield from results(context, reports, causes_explained(work.tracker, work.settings))
 

@@ -21,7 +21,7 @@ from dcc.phases import Phase, Status
 from dcc.reports.checks import OF_PHASES
 from dcc.rules.catalogue import GROUPS, RuleGroup
 from dcc.vocabulary import FAILING, Actor, Severity
-from dcc_assets.graph import CHECK_OF_GROUP, DATA_INTEGRITY, QC, UPLOAD_CHECK, UPLOADED_DATA, ZIP_ACTIONS
+from dcc_assets.graph import CHECK_OF_GROUP, DATA_INTEGRITY, QC, UPLOAD_CHECK, UPLOADED_DATA, ZIP_ACTION_PARTITIONS
 from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, about, documents_table, links_to_steps
 from dcc_assets.metadata.links import linked_documents, links, report_of_centre, report_of_zip
 from dcc_dagster.metadata import Metadata, first_rows, table, utc_timestamp
@@ -91,7 +91,7 @@ def data_report(outcome: ZipData) -> PartitionReport | None:
         said = "Quality control is done." if is_done else "Waits for a wrangler: `dcc qc done`."
         materialised = [_quality_control(outcome, {"documents waiting": waiting}, said)]
     finished = utc_timestamp(outcome.finished)
-    return PartitionReport(outcome.key.partition, materialised, verdicts, finished, ZIP_ACTIONS.name)
+    return PartitionReport(outcome.key.partition, materialised, verdicts, finished, ZIP_ACTION_PARTITIONS.name)
 
 
 def data_reports(outcomes: Iterable[ZipData]) -> Iterator[PartitionReport]:

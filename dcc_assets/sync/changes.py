@@ -30,7 +30,7 @@ from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.tracker.models import ZipAction, ZipFile
 from dcc.tracker.states import State
-from dcc_assets.graph import CENTRES
+from dcc_assets.graph import CENTRE_PARTITIONS
 from dcc_assets.metadata.centres import contexts_reports, overviews_reports
 from dcc_assets.metadata.documents import data_reports
 from dcc_assets.sync.document_records import (
@@ -173,7 +173,7 @@ class Mirror:
             told = {report.partition: report for report in reports}
             self.centres_shown.update(told)
             if told:
-                self._instance.add_dynamic_partitions(str(CENTRES.name), list(told))
+                self._instance.add_dynamic_partitions(str(CENTRE_PARTITIONS.name), list(told))
             yield from (report for centre, report in told.items() if centre not in excluding)
 
     def catch_up(self) -> Iterator[PartitionReport]:

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine
 from dcc.operations.consistency.check import check_at_rest
 from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.settings import Settings
-from dcc_assets.graph import CENTRES, FILE_SOURCES, ZIP_ACTIONS
+from dcc_assets.graph import CENTRE_PARTITIONS, FILE_SOURCE_PARTITIONS, ZIP_ACTION_PARTITIONS
 from dcc_assets.metadata.centres import contexts_reports, overviews_reports
 from dcc_assets.metadata.documents import data_reports
 from dcc_assets.metadata.file_sources import source_report
@@ -45,13 +45,13 @@ def check_events(tracker: Engine, settings: Settings, instance: DagsterInstance)
             shown = _ShownEvents(instance, changed)
             sources = map(source_report, recorded_crawls(connection, settings))
             zips = recorded_reports(tracker, settings, condition=wanted)
-            yield from shown.missing(FILE_SOURCES.name, sources)
-            yield from shown.missing(ZIP_ACTIONS.name, zips)
+            yield from shown.missing(FILE_SOURCE_PARTITIONS.name, sources)
+            yield from shown.missing(ZIP_ACTION_PARTITIONS.name, zips)
             if qc is not None:
                 data = data_reports(recorded_data(connection, qc, condition=wanted))
-                yield from shown.missing(ZIP_ACTIONS.name, data)
-                yield from shown.missing(CENTRES.name, contexts_reports(recorded_contexts(qc)))
-                yield from shown.missing(CENTRES.name, overviews_reports(recorded_overviews(qc)))
+                yield from shown.missing(ZIP_ACTION_PARTITIONS.name, data)
+                yield from shown.missing(CENTRE_PARTITIONS.name, contexts_reports(recorded_contexts(qc)))
+                yield from shown.missing(CENTRE_PARTITIONS.name, overviews_reports(recorded_overviews(qc)))
 
     return check_at_rest(tracker, settings, look)
 
@@ -64,7 +64,8 @@ def _changed_since_shown(
     if qc is None or not parts:
         return set()
     changes = changes_since(tracker, qc, parts)
-    return {(ZIP_ACTIONS.name, str(key)) for key in changes.zips} | {(CENTRES.name, name) for name in changes.centres}
+    zips = {(ZIP_ACTION_PARTITIONS.name, str(key)) for key in changes.zips}
+    return zips | {(CENTRE_PARTITIONS.name, name) for name in changes.centres}
 
 
 class _ShownEvents:
@@ -75,16 +76,16 @@ class _ShownEvents:
         self._partitions_of = cache(instance.get_materialized_partitions)
         self._failing = cache(lambda check: failing_partitions(instance, [check]))
 
-    def missing(self, partitions: str | None, reports: Iterable[PartitionReport]) -> Iterator[Inconsistency]:
-        """Differences between the reports and the instance; their partitions are of the set `partitions`."""
-        known = set(self._instance.get_dynamic_partitions(str(partitions)))
+    def missing(self, partition_set: str | None, reports: Iterable[PartitionReport]) -> Iterator[Inconsistency]:
+        """Differences between the reports and the instance; their partitions are of this set."""
+        known = set(self._instance.get_dynamic_partitions(str(partition_set)))
         for report in reports:
             name = report.partition
-            if (partitions, name) in self._changed:
+            if (partition_set, name) in self._changed:
                 continue
             if name not in known:
                 known.add(name)
-                yield Inconsistency("C20", name, f"It is no partition of {partitions} in Dagster. {_SHOW}")
+                yield Inconsistency("C20", name, f"It is no partition of {partition_set} in Dagster. {_SHOW}")
             for materialised in report.materialised:
                 if name not in self._partitions_of(materialised.asset):
                     asset = materialised.asset.to_user_string()

@@ -36,7 +36,7 @@ _AT_ONCE: Final = 500
 _SLACK: Final = 10
 """A tenth more than asked for may stay, so that not every session archives a few."""
 _ASSETS: Final = [
-    graph.ZIP_ACTIONS_ASSET,
+    graph.ZIP_ACTIONS,
     graph.ZIP_DOWNLOADS,
     graph.XML_DOCUMENTS,
     graph.VALIDATED_DOCUMENTS,
@@ -126,7 +126,10 @@ def archive_older(
     while page := run_reading(tracker, partial(_page, condition=gone, after=last)):
         last = max(page)
         removed += remove_partitions(
-            instance.event_log_storage, str(graph.ZIP_ACTIONS.name), _ASSETS, [key.partition for key in page.values()]
+            instance.event_log_storage,
+            str(graph.ZIP_ACTION_PARTITIONS.name),
+            _ASSETS,
+            [key.partition for key in page.values()],
         )
     _write(instance, EventArchive(horizon, horizon))
     return removed

@@ -45,9 +45,9 @@ _MARK: Final = "dcc/overdue told"
 _CHECKS: Final = {
     check: str(partitions.name)
     for check, partitions in (
-        (graph.CRAWL_OVERDUE, graph.FILE_SOURCES),
-        (graph.CENTRE_SILENT, graph.CENTRES),
-        (graph.SUBMISSIONS_OVERDUE, graph.CENTRES),
+        (graph.CRAWL_OVERDUE, graph.FILE_SOURCE_PARTITIONS),
+        (graph.CENTRE_SILENT, graph.CENTRE_PARTITIONS),
+        (graph.SUBMISSIONS_OVERDUE, graph.CENTRE_PARTITIONS),
     )
 }
 """The checks, and the set of partitions of each."""
@@ -128,11 +128,11 @@ def _look(
             or shown.get(name, {}).get(report.partition) != digest
         ):
             changes.append(report)
-    for check, partitions in _CHECKS.items():
+    for check, partition_set in _CHECKS.items():
         name = check.to_user_string()
         for partition in sorted(shown.get(name, {}).keys() - digests[name].keys()):
             over = CheckVerdict(check, True, "It is not in use any more: nothing is expected of it.", always=False)
-            changes.append(PartitionReport(partition, (), (over,), None, partitions, whole=True))
+            changes.append(PartitionReport(partition, (), (over,), None, partition_set, is_complete=True))
     return changes, digests
 
 
@@ -140,7 +140,7 @@ def overdue_reports(connection: Connection, settings: Settings, now: datetime) -
     """The reports at a time, for each source and centre in use."""
 
     def report(partition: str, verdict: CheckVerdict) -> PartitionReport:
-        return PartitionReport(partition, (), (verdict,), utc_timestamp(now), _CHECKS[verdict.check], whole=True)
+        return PartitionReport(partition, (), (verdict,), utc_timestamp(now), _CHECKS[verdict.check], is_complete=True)
 
     for source in crawled_sources(connection, settings, now):
         yield report(source.partition, _crawled(source, settings, now))

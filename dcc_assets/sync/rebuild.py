@@ -15,7 +15,7 @@ from dcc.phases import Phase, Status
 from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
 from dcc.tracker.models import ZipAction
-from dcc_assets.graph import FILE_SOURCES
+from dcc_assets.graph import FILE_SOURCE_PARTITIONS
 from dcc_assets.metadata.file_sources import source_report
 from dcc_assets.partitions import source_partitions
 from dcc_assets.runs import STARTED_BY_TAG, finish_dead_runs, run_here
@@ -91,7 +91,7 @@ def _record(
     with tracker.connect() as connection, recorder_of(context, tracker, settings) as recorder:
         archive_older(instance, tracker, settings, start_over=True)
         shown = read_archive(instance).horizon.shows()
-        instance.add_dynamic_partitions(str(FILE_SOURCES.name), list(source_partitions(connection)))
+        instance.add_dynamic_partitions(str(FILE_SOURCE_PARTITIONS.name), list(source_partitions(connection)))
         for crawl in recorded_crawls(connection, settings):
             recorder.record([source_report(crawl)])
             report.file_sources += 1

@@ -8,7 +8,7 @@ from dagster import AssetCheckEvaluation, AssetKey, DagsterEvent, DagsterEventTy
 
 from dcc.operations.consistency.inconsistency import CONSISTENCY_RULES
 from dcc.operations.sessions import open_session
-from dcc_assets.graph import ZIP_ACTIONS
+from dcc_assets.graph import ZIP_ACTION_PARTITIONS
 from dcc_assets.sessions import run_session
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
@@ -42,7 +42,7 @@ def test_what_dagster_does_not_show_is_said_and_nothing_else(data: DataInstallat
     _evaluate(shown, INVALID, passed=True)
     assert found() == {("C22", INVALID)}, "a check passes for what is not"
 
-    shown.delete_dynamic_partition(str(ZIP_ACTIONS.name), MISNAMED)
+    shown.delete_dynamic_partition(str(ZIP_ACTION_PARTITIONS.name), MISNAMED)
     assert found() == {("C22", INVALID), ("C20", MISNAMED)}, "a partition is gone"
 
     shown.wipe_assets([AssetKey("qc")])
