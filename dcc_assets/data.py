@@ -16,7 +16,7 @@ from dcc_assets import graph
 from dcc_assets.metadata.causes import causes_explained
 from dcc_assets.partitions import known_keys
 from dcc_assets.runs import session_work
-from dcc_assets.sync.changes import Mirror
+from dcc_assets.sync.changes import DataReporter
 from dcc_assets.sync.horizon import archive_older
 from dcc_assets.sync.overdue import overdue_changes
 from dcc_assets.sync.recorder import recorder_of
@@ -77,12 +77,12 @@ def load(work: SessionWork, qc: Engine, recorder: EventRecorder) -> Iterator[Par
     Faulty data fail checks, never the run. Raises as the work.
     """
     instance = recorder.instance
-    mirror = Mirror(instance, work.tracker, qc, work.settings, work.session.group)
-    yield from mirror.catch_up()
-    yield from mirror.of_session(work.process_data(qc))
-    yield from mirror.catch_up()
-    yield from overdue_changes(recorder, work.tracker, work.settings, mirror.centres_shown)
-    recorder.when_stored(mirror.note_shown)
+    reporter = DataReporter(instance, work.tracker, qc, work.settings, work.session.group)
+    yield from reporter.reports_of_changes()
+    yield from reporter.reports_of_session(work.process_data(qc))
+    yield from reporter.reports_of_changes()
+    yield from overdue_changes(recorder, work.tracker, work.settings, reporter.reported_centres)
+    recorder.when_stored(reporter.note_shown)
     recorder.when_stored(lambda: archive_older(instance, work.tracker, work.settings, session=work.session))
 
 
@@ -104,10 +104,10 @@ def load_chosen(
         keys = known_keys(work.tracker, context.partition_keys)
         qc = work.ready(qc_database.ready)
         with recorder_of(run, work.tracker, work.settings, qc) as recorder:
-            mirror = Mirror(context.instance, work.tracker, qc, work.settings)
+            reporter = DataReporter(context.instance, work.tracker, qc, work.settings)
             outcomes = work.process_data(qc, keys, rejudge=rejudge)
-            recorder.record(mirror.of_session(outcomes, excluding=frozenset(keys)))
-            reports = _of_all(mirror.recorded(keys, ()), context.partition_keys)
+            recorder.record(reporter.reports_of_session(outcomes, but_keys=frozenset(keys)))
+            reports = _of_all(reporter.reports_of_recorded(keys, ()), context.partition_keys)
             yield from results(context, reports, causes_explained(work.tracker, work.settings))
 
 

@@ -14,7 +14,7 @@ from dcc_assets.data import DATA_SPECS, load
 from dcc_assets.graph import FILE_SOURCE_LISTINGS, QC, ZIP_ACTIONS
 from dcc_assets.quality_control import CONTEXT_SPECS
 from dcc_assets.runs import session_work
-from dcc_assets.sync.changes import Mirror
+from dcc_assets.sync.changes import DataReporter
 from dcc_assets.sync.overdue import overdue_changes
 from dcc_assets.sync.recorder import recorded_work, recorder_of
 from dcc_assets.validation import DOCUMENT_SPECS, process
@@ -85,10 +85,10 @@ def _load(context: OpExecutionContext, session: SessionResource, qc_database: Qc
 def _show(context: OpExecutionContext, tracker: TrackerResource, qc_database: QcDatabaseResource) -> None:
     settings, engine, qc = tracker.settings_with(qc_database), tracker.ready(), qc_database.ready()
     with recorder_of(context, engine, settings, qc) as recorder:
-        mirror = Mirror(context.instance, engine, qc, settings)
-        recorder.record(mirror.catch_up())
-        recorder.record(overdue_changes(recorder, engine, settings, mirror.centres_shown))
-        recorder.when_stored(mirror.note_shown)
+        reporter = DataReporter(context.instance, engine, qc, settings)
+        recorder.record(reporter.reports_of_changes())
+        recorder.record(overdue_changes(recorder, engine, settings, reporter.reported_centres))
+        recorder.when_stored(reporter.note_shown)
 
 
 crawl_file_sources: Final = job_of(

@@ -9,7 +9,7 @@ from dcc.errors import NotFoundError
 from dcc_assets import graph
 from dcc_assets.data import load_chosen
 from dcc_assets.runs import session_work
-from dcc_assets.sync.changes import Mirror
+from dcc_assets.sync.changes import DataReporter
 from dcc_assets.sync.overdue import overdue_changes
 from dcc_assets.sync.recorder import recorder_of
 from dcc_dagster.instance import QC_DATABASE_POOL
@@ -75,11 +75,11 @@ def chosen_contexts(
     with session_work(run, session) as work:
         qc = work.ready(qc_database.ready)
         with recorder_of(run, work.tracker, work.settings, qc) as recorder:
-            mirror = Mirror(context.instance, work.tracker, qc, work.settings)
-            recorder.record(mirror.of_session(work.process_data(qc, ()), excluding=chosen))
-            reports = list(mirror.recorded((), chosen))
+            reporter = DataReporter(context.instance, work.tracker, qc, work.settings)
+            recorder.record(reporter.reports_of_session(work.process_data(qc, ()), but_centres=chosen))
+            reports = list(reporter.reports_of_recorded((), chosen))
             yield from results(context, reports)
-            overdue = overdue_changes(recorder, work.tracker, work.settings, mirror.centres_shown)
+            overdue = overdue_changes(recorder, work.tracker, work.settings, reporter.reported_centres)
             yield from results(context, overdue)
     missing = chosen - {report.partition for report in reports}
     if missing:

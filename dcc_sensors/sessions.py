@@ -35,8 +35,8 @@ from dcc.tracker.states import AWAITING_QC
 from dcc.vocabulary import DocumentState
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
 from dcc_assets.runs import GROUP_TAG, SCHEDULED_TAG, SESSION_TAG, UNFINISHED, finish_dead_runs
-from dcc_assets.sync.changes import DATA_SHOWN, ChangeMark, changes_since
-from dcc_assets.sync.marks import Part
+from dcc_assets.sync.changes import DATA_SHOWN, ChangeWatermark, changes_since
+from dcc_assets.sync.watermarks import CentresShown
 from dcc_dagster.crawl_intervals import require_crawl_intervals
 from dcc_resources.session import SessionResource
 from dcc_sensors.daily import audit_schedule, refresh_reference
@@ -114,13 +114,13 @@ def _connected(opened: Engine) -> Iterator[Connection]:
         yield connection
 
 
-def count_changes(settings: Settings, marks: Iterable[Part[ChangeMark]]) -> int:
-    """The number of submissions and centres that changed since the marks of Dagster's events.
+def count_changes(settings: Settings, shown: Iterable[CentresShown[ChangeWatermark]]) -> int:
+    """The number of submissions and centres that changed since the watermarks of Dagster's events.
 
-    Changes within the mark's own second, or by a clock that was ahead, are left to the next session. Raises
+    Changes within the watermark's own second, or by a clock that was ahead, are left to the next session. Raises
     DatabaseOutdatedError and DatabaseUnreachableError.
     """
-    closed = [replace(part, mark=replace(part.mark, is_open=False)) for part in marks]
+    closed = [replace(centres, watermark=replace(centres.watermark, is_open=False)) for centres in shown]
     with _connected(open_qc_database(settings)) as qc, _connected(open_tracker(settings)) as tracker:
         changes = changes_since(tracker, qc, closed, until=utc_now())
     return len(changes.zips) + len(changes.centres)
@@ -305,13 +305,13 @@ def changes_beside_sessions(
 ) -> dg.RunRequest | dg.SkipReason:
     """Request one run that shows changes in the databases since the last such run."""
     settings = session.session_settings()
-    parts = DATA_SHOWN.parts(context.instance, settings)
+    shown = DATA_SHOWN.centres_shown(context.instance, settings)
     if any(view.data_waits for view in read_tracker(settings)):
         return dg.SkipReason("The next session shows the changes.")
-    changed = count_changes(settings, parts)
+    changed = count_changes(settings, shown)
     if changed == 0:
         return dg.SkipReason("No changes to show.")
-    since = "; ".join(f"{part.mark.zips}, {part.mark.contexts}" for part in parts)
+    since = "; ".join(f"{centres.watermark.zips}, {centres.watermark.contexts}" for centres in shown)
     return _busy(context.instance, settings, None) or dg.RunRequest(
         run_key=f"{since}, {changed} changed, {int(time.time() // REPEAT_SECONDS)}"
     )

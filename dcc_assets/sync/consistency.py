@@ -20,7 +20,7 @@ from dcc_assets.metadata.centres import contexts_reports, overviews_reports
 from dcc_assets.metadata.documents import data_reports
 from dcc_assets.metadata.file_sources import source_report
 from dcc_assets.sync.archives import recorded_crawls, recorded_reports
-from dcc_assets.sync.changes import DATA_SHOWN, ChangeMark, changes_since
+from dcc_assets.sync.changes import DATA_SHOWN, ChangeWatermark, changes_since
 from dcc_assets.sync.document_records import recorded_contexts, recorded_data, recorded_overviews
 from dcc_assets.sync.horizon import read_archive
 from dcc_dagster.partition_events import PartitionReport, failing_partitions
@@ -60,10 +60,11 @@ def _changed_since_shown(
     tracker: Connection, qc: Connection | None, settings: Settings, instance: DagsterInstance
 ) -> set[tuple[str | None, str]]:
     """The sets and names of the partitions that changed since an instance showed them; none of what it never showed."""
-    parts = [part for part in DATA_SHOWN.parts(instance, settings) if part.mark != ChangeMark()]
-    if qc is None or not parts:
+    all_centres = DATA_SHOWN.centres_shown(instance, settings)
+    shown = [centres for centres in all_centres if centres.watermark != ChangeWatermark()]
+    if qc is None or not shown:
         return set()
-    changes = changes_since(tracker, qc, parts)
+    changes = changes_since(tracker, qc, shown)
     zips = {(ZIP_ACTION_PARTITIONS.name, str(key)) for key in changes.zips}
     return zips | {(CENTRE_PARTITIONS.name, name) for name in changes.centres}
 

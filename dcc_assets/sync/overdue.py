@@ -41,7 +41,7 @@ from dcc_dagster.metadata import Metadata, table, utc_timestamp
 from dcc_dagster.partition_events import CheckVerdict, PartitionReport
 from dcc_resources.databases import TrackerResource
 
-_MARK: Final = "dcc/overdue told"
+_CURSOR_KEY: Final = "dcc/overdue told"
 _CHECKS: Final = {
     check: str(partitions.name)
     for check, partitions in (
@@ -71,7 +71,7 @@ def overdue_changes(
     instance = recorder.instance
     reports, digests = _look(instance, tracker, settings, materialised)
     cursor = json.dumps(digests)
-    recorder.when_stored(lambda: instance.daemon_cursor_storage.set_cursor_values({_MARK: cursor}))
+    recorder.when_stored(lambda: instance.daemon_cursor_storage.set_cursor_values({_CURSOR_KEY: cursor}))
     return reports
 
 
@@ -115,7 +115,7 @@ def _look(
     instance: DagsterInstance, tracker: Engine, settings: Settings, materialised: Collection[str] | None = ()
 ) -> tuple[list[PartitionReport], dict[str, dict[str, str]]]:
     """The reports of changes, and the digests of all reports by check and partition."""
-    kept = instance.daemon_cursor_storage.get_cursor_values({_MARK}).get(_MARK)
+    kept = instance.daemon_cursor_storage.get_cursor_values({_CURSOR_KEY}).get(_CURSOR_KEY)
     shown: dict[str, dict[str, str]] = json.loads(kept) if kept else {}
     changes: list[PartitionReport] = []
     digests: dict[str, dict[str, str]] = {check.to_user_string(): {} for check in _CHECKS}

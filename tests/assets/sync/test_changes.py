@@ -13,7 +13,7 @@ from dcc.session.data import data_session
 from dcc.session.data.corrections import recheck
 from dcc.session.data.quality_control import update_qc_states
 from dcc_assets.graph import CHECK_OF_GROUP, UPLOAD_CHECK
-from dcc_assets.sync.changes import DATA_SHOWN, ChangeMark
+from dcc_assets.sync.changes import DATA_SHOWN, ChangeWatermark
 from dcc_dagster.event_recorder import EventRecorder
 from tests.assets.test_data_session import DATA_ASSETS, EXPERIMENT_CHECK, run
 from tests.support.asking import execute_in
@@ -123,7 +123,7 @@ def test_a_zip_action_is_judged_again_alone(shown: Shown, asset: str) -> None:
     }
 
 
-def test_the_mark_is_not_set_before_everything_is_stored(
+def test_the_watermark_is_not_set_before_everything_is_stored(
     data: DataInstallation, data_dagster: Dagster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session that is killed between the two would have nothing shown of what it told."""
@@ -133,7 +133,7 @@ def test_the_mark_is_not_set_before_everything_is_stored(
         patch.setattr(EventRecorder, "_write", raising(RuntimeError("killed")))
         with pytest.raises(DagsterStorageError, match="killed"):
             show(data, data_dagster)
-    assert DATA_SHOWN.read(data_dagster.instance) == ChangeMark()
+    assert DATA_SHOWN.read(data_dagster.instance) == ChangeWatermark()
 
     show(data, data_dagster)
 

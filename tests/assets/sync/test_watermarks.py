@@ -86,7 +86,7 @@ def test_each_of_two_sessions_at_once_shows_its_own_and_nothing_is_shown_twice(g
 
 
 def test_what_a_session_had_not_shown_is_shown_by_the_next_one_of_its_group(grouped: DataInstallation) -> None:
-    """It died while one of another group was at work, which sets no mark for its centres; and it is shown once."""
+    """It died while one of another group was at work, which sets no watermark for its centres; and it is shown once."""
     grouped.folder.put(INVALID, {"H.2013-11-03.1.specimen.impc.xml": b"<no/>"})
     grouped.folder.put(MISNAMED, b"whatever")
     with open_session(grouped.tracker, grouped.settings, group=EUROPE) as dead:
