@@ -23,9 +23,9 @@ from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions, 
 from dcc_assets.runs import PROCESS_TAG, SCHEDULED_TAG, SESSION_TAG, session_tags
 from dcc_dagster.instance import open_instance
 from dcc_resources.code_location import platform_resources
+from dcc_sensors.crawl_schedules import crawl_schedules
 from dcc_sensors.sessions import (
     changes_beside_sessions,
-    crawl_schedules,
     due_sources,
     new_zips,
     retry_failed_downloads,
