@@ -45,7 +45,7 @@ _SUBJECT_LENGTH: Final = 255
 _RECIPIENT_LENGTH: Final = 256
 _PATIENCE_SECONDS: Final = 5.0
 
-_MARK: Final = Item(MessageKind.SESSION, "sessions looked at")
+_LAST_SESSION: Final = Item(MessageKind.SESSION, "sessions looked at")
 T = TypeVar("T")
 
 
@@ -90,18 +90,18 @@ class Ledger:
 
         def work(connection: Connection) -> Claim:
             known = _rows_by_key(connection, wanted, locked=True)
-            free = {told: item for told, item in wanted.items() if _is_free(known.get(told))}
-            new, now = [told for told in free if told not in known], utc_now()
-            taken = [known[told] for told in free if told in known]
+            free = {key: item for key, item in wanted.items() if _is_free(known.get(key))}
+            new, now = [key for key in free if key not in known], utc_now()
+            taken = [known[key] for key in free if key in known]
             message_id = (None if new else _same_message(connection, taken)) or uuid.uuid4().hex
             if new:
-                rows = [_row(free[told], told, message_id, channel, recipient, now) for told in new]
+                rows = [_row(free[key], key, message_id, channel, recipient, now) for key in new]
                 connection.execute(insert(NotificationRow), rows)
             claimed = {"state": SendState.CLAIMED, "message_id": message_id, "changed": now}
             for portion in sorted_chunks(row.id for row in taken):
                 connection.execute(update(NotificationRow).where(NotificationRow.id.in_(portion)).values(claimed))
-            told_now = [*new, *(row.told for row in taken)]
-            return Claim(message_id, channel, recipient, tuple(free[told] for told in told_now), now)
+            keys = [*new, *(row.told for row in taken)]
+            return Claim(message_id, channel, recipient, tuple(free[key] for key in keys), now)
 
         for _ in range(3):
             # Another process may have inserted one of the rows meanwhile: the next attempt reads it.
@@ -212,7 +212,7 @@ class Ledger:
         ]
 
     def open_outages(self, channel: str, recipient: str) -> dict[str, str]:
-        """Outages that the recipient knows of without a recovery: by subject, the row's `told`."""
+        """Outages that the recipient knows of without a recovery: by subject, the key of the row."""
         query = select(NotificationRow.subject, NotificationRow.told).where(
             NotificationRow.kind == MessageKind.OUTAGE,
             NotificationRow.ended.is_(None),
@@ -223,9 +223,9 @@ class Ledger:
         with self._tracker.connect() as connection:
             return {row.subject: row.told for row in connection.execute(query)}
 
-    def end_outage(self, told: str) -> None:
+    def end_outage(self, key: str) -> None:
         """Record that an outage is over."""
-        ended = update(NotificationRow).where(NotificationRow.told == told).values(ended=utc_now())
+        ended = update(NotificationRow).where(NotificationRow.told == key).values(ended=utc_now())
         self._write(lambda connection: connection.execute(ended) and None)
 
     def entries(self, *, session: int | None = None, limit: int = 100) -> list[NotificationRow | Any]:
@@ -246,20 +246,20 @@ class Ledger:
         """The last session whose news were sent; 0 for none."""
         with self._tracker.connect() as connection:
             found = connection.scalar(
-                select(NotificationRow.session_id).where(NotificationRow.told == _MARK.ledger_key("", ""))
+                select(NotificationRow.session_id).where(NotificationRow.told == _LAST_SESSION.ledger_key("", ""))
             )
         return found or 0
 
     def record_session(self, session: int) -> None:
         """Record that the news of all sessions up to this one were sent."""
-        mark = _MARK.ledger_key("", "")
+        key = _LAST_SESSION.ledger_key("", "")
 
         def work(connection: Connection) -> None:
-            if not _rows_by_key(connection, [mark]):
-                row = _row(_MARK, mark, "", "", "", utc_now()) | {"state": SendState.SENT, "session_id": session}
+            if not _rows_by_key(connection, [key]):
+                row = _row(_LAST_SESSION, key, "", "", "", utc_now()) | {"state": SendState.SENT, "session_id": session}
                 insert_rows(connection, NotificationRow.__table__, [row])
             older = or_(NotificationRow.session_id < session, NotificationRow.session_id.is_(None))
-            later = update(NotificationRow).where(NotificationRow.told == mark, older)
+            later = update(NotificationRow).where(NotificationRow.told == key, older)
             connection.execute(later.values(session_id=session, changed=utc_now()))
 
         # Another process that inserts the row meanwhile did the same.
@@ -277,12 +277,12 @@ class Ledger:
         return run_writing(self._tracker, work, patience_seconds=_PATIENCE_SECONDS)
 
 
-def _rows_by_key(connection: Connection, told: Iterable[str], *, locked: bool = False) -> dict[str, Any]:
+def _rows_by_key(connection: Connection, keys: Iterable[str], *, locked: bool = False) -> dict[str, Any]:
     """The rows with these keys; `locked`: no other process changes them in this transaction."""
     row = NotificationRow
     query = select(row.id, row.told, row.state, row.message_id, row.changed, row.attempts)
     query = query.with_for_update() if locked else query
-    return {found.told: found for found in rows_with(connection, query, row.told, told)}
+    return {found.told: found for found in rows_with(connection, query, row.told, keys)}
 
 
 def _is_free(row: Any) -> bool:
@@ -324,9 +324,9 @@ def _same_message(connection: Connection, rows: Sequence[Any]) -> str | None:
     return str(message_id) if connection.scalar(of_message) == len(rows) else None
 
 
-def _row(item: Item, told: str, message_id: str, channel: str, recipient: str, now: datetime) -> dict[str, object]:
+def _row(item: Item, key: str, message_id: str, channel: str, recipient: str, now: datetime) -> dict[str, object]:
     return {
-        "told": told,
+        "told": key,
         "message_id": message_id,
         "kind": item.kind,
         "subject": item.subject[:_SUBJECT_LENGTH],

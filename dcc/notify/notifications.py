@@ -75,28 +75,27 @@ def notify_after_session(
 def notify_due(
     tracker: Engine,
     settings: Settings,
-    states: Iterable[outages.OutageEntry] = (),
+    states: Iterable[outages.WatchedState] = (),
     *,
-    watched: str | None = None,
-    remind: datetime | None = None,
+    ends_others_of: outages.SubjectKind | None = None,
+    remind_at: datetime | None = None,
 ) -> NotificationResult:
     """Send all due news: failed messages, sessions that ended without sending, outages. For sensors.
 
-    `states` are outages that the tracker does not know; of what works, `since` is empty. They have every subject that
-    begins with `watched`: other open outages of that kind end without a message. `remind` is a time; centres are
-    reminded of archives that failed long before it.
+    `states` are of what the tracker does not know. Other open outages of the kind `ends_others_of` end without a
+    message. Centres are reminded of archives that failed long before the time `remind_at`.
     """
     if not notifies(settings):
         return NotificationResult()
     known = list(states)
-    troubles = [state for state in known if state.since]
-    fine = {state.subject: state.label for state in known if not state.since}
+    troubles = [state.outage for state in known if state.outage is not None]
+    fine = {state.subject: state.label for state in known if state.outage is None}
 
     def work(round_: Round) -> None:
-        _notify_outages(round_, None, troubles, fine, dead=True, watched=watched)
+        _notify_outages(round_, None, troubles, fine, dead=True, ends_others_of=ends_others_of)
         _notify_sessions(round_, None)
-        if remind is not None:
-            remind_centres(round_, remind)
+        if remind_at is not None:
+            remind_centres(round_, remind_at)
         notify_owners(round_)
 
     return _guarded(tracker, settings, work)
@@ -270,9 +269,12 @@ def _notify_outages(
     fine: Mapping[str, MarkedMessage | str],
     *,
     dead: bool = False,
-    watched: str | None = None,
+    ends_others_of: outages.SubjectKind | None = None,
 ) -> None:
-    """Send outages and recoveries, with `dead` those of dead sessions too; `fine` and `watched`: see `notify_due`."""
+    """Send outages and recoveries, with `dead` those of dead sessions too.
+
+    `fine` are the subjects that work, with their labels. `ends_others_of`: see `notify_due`.
+    """
     with round_.tracker.connect() as connection:
         lost = outages.lost_from_store(connection, round_.settings)
         away = [*troubles, *lost, *outages.unreachable_sources(connection, round_.settings, session_id)]
@@ -282,7 +284,7 @@ def _notify_outages(
     reported = {(channel.name, recipient) for channel, recipient in round_.recipients(Audience.REPORTED)}
     for channel, recipient in round_.recipients(Audience.WRANGLERS):
         own = [trouble for trouble in away if not trouble.reported or (channel.name, recipient) in reported]
-        _notify_outages_to(round_, channel, recipient, own, fine, watched)
+        _notify_outages_to(round_, channel, recipient, own, fine, ends_others_of)
 
 
 def _notify_outages_to(
@@ -291,7 +293,7 @@ def _notify_outages_to(
     recipient: str,
     away: Sequence[outages.OutageEntry],
     fine: Mapping[str, MarkedMessage | str],
-    watched: str | None,
+    ends_others_of: outages.SubjectKind | None,
 ) -> None:
     ledger = round_.ledger
     open_outages = ledger.open_outages(channel.name, recipient)
@@ -300,9 +302,9 @@ def _notify_outages_to(
         gone = outages.archives_gone(connection, back)
     still = {trouble.subject for trouble in away if not trouble.over}
     back |= {subject: label for subject, label in fine.items() if subject in open_outages and subject not in still}
-    if watched is not None:
-        known = still | fine.keys()
-        back |= {subject: None for subject in open_outages if subject.startswith(watched) and subject not in known}
+    if ends_others_of is not None:
+        others = open_outages.keys() - still - fine.keys()
+        back |= {subject: None for subject in others if subject.startswith(ends_others_of)}
     for subject in [subject for subject, label in back.items() if label is None]:
         if not round_.dry:
             ledger.end_outage(open_outages[subject])
