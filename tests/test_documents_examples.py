@@ -16,7 +16,7 @@ from dcc.converters import conversion
 from dcc.declarations import message_of
 from dcc.errors import NotificationNotSentError
 from dcc.naming import Action, NamingConvention
-from dcc.notify.messages import Audience, Message, MessageKind
+from dcc.notify.messages import Audience, NewsKind, Notification
 from dcc.reference.loading import ReferenceData
 from dcc.reports.languages import load_catalogue
 from dcc.rules import registry
@@ -89,10 +89,10 @@ def test_a_channel_of_ones_own_notifies(examples: Mapping[str, Any], tmp_path: P
     channel = examples["PagerChannel"](tmp_path / "pager")
     (recipient,) = channel.recipients(Audience.WRANGLERS, ())
     assert channel.recipients(Audience.CENTRE, ()) == []
-    channel.send(Message("7", MessageKind.OUTAGE, "Away", ""), recipient, seconds=1)
+    channel.send(Notification("7", NewsKind.OUTAGE, "Away", ""), recipient, seconds=1)
     assert (tmp_path / "pager").read_text("utf-8") == "7 Away\n"
     with pytest.raises(NotificationNotSentError):
-        examples["PagerChannel"](tmp_path).send(Message("7", MessageKind.OUTAGE, "Away", ""), recipient, seconds=1)
+        examples["PagerChannel"](tmp_path).send(Notification("7", NewsKind.OUTAGE, "Away", ""), recipient, seconds=1)
 
 
 def test_a_language_of_ones_own_is_spoken(examples: Mapping[str, Any], tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from sqlalchemy.exc import IntegrityError
 from dcc.databases.columns import utc_now
 from dcc.databases.list_parameters import rows_with, sorted_chunks
 from dcc.databases.transactions import RollBackError, insert_rows, run_writing
-from dcc.notify.messages import Item, MessageKind
+from dcc.notify.messages import NewsItem, NewsKind
 from dcc.tracker.models import NotificationRow
 
 LAPSED: Final = timedelta(minutes=15)
@@ -45,7 +45,7 @@ _SUBJECT_LENGTH: Final = 255
 _RECIPIENT_LENGTH: Final = 256
 _PATIENCE_SECONDS: Final = 5.0
 
-_LAST_SESSION: Final = Item(MessageKind.SESSION, "sessions looked at")
+_LAST_SESSION: Final = NewsItem(NewsKind.SESSION, "sessions looked at")
 T = TypeVar("T")
 
 
@@ -70,7 +70,7 @@ class Claim:
     message_id: str
     channel: str
     recipient: str
-    items: tuple[Item, ...]
+    items: tuple[NewsItem, ...]
     since: datetime
 
 
@@ -80,11 +80,11 @@ class Ledger:
     def __init__(self, tracker: Engine) -> None:
         self._tracker = tracker
 
-    def unsent(self, items: Sequence[Item], channel: str, recipient: str) -> list[Item]:
+    def unsent(self, items: Sequence[NewsItem], channel: str, recipient: str) -> list[NewsItem]:
         """The items that the recipient has not received, read without claiming them."""
         return [item for item, row in self._rows_of(items, channel, recipient) if _is_free(row)]
 
-    def claim(self, items: Sequence[Item], channel: str, recipient: str) -> Claim:
+    def claim(self, items: Sequence[NewsItem], channel: str, recipient: str) -> Claim:
         """Claim the items that the recipient has not received and no other process is sending. They may be none."""
         wanted = {item.ledger_key(channel, recipient): item for item in items}
 
@@ -133,8 +133,8 @@ class Ledger:
             connection.execute(change.values(state=state, reason=reason, changed=utc_now()))
             if state in NOTIFIED:
                 # Only the last outcome counts, so that the same failure is news again after a success.
-                subjects = [item.subject for item in claim.items if item.kind is MessageKind.ZIP]
-                _forget(connection, MessageKind.ZIP, subjects, claim.channel, claim.recipient, but=claim.message_id)
+                subjects = [item.subject for item in claim.items if item.kind is NewsKind.ZIP]
+                _forget(connection, NewsKind.ZIP, subjects, claim.channel, claim.recipient, but=claim.message_id)
 
         self._write(work)
 
@@ -176,7 +176,7 @@ class Ledger:
             select(*columns)
             .where(
                 NotificationRow.state.in_([SendState.FAILED, SendState.CLAIMED]),
-                NotificationRow.kind.in_([MessageKind.DIGEST, MessageKind.SESSION]),
+                NotificationRow.kind.in_([NewsKind.DIGEST, NewsKind.SESSION]),
                 NotificationRow.attempts < MAX_ATTEMPTS,
                 NotificationRow.session_id.is_not(None),
             )
@@ -193,7 +193,7 @@ class Ledger:
         left = (
             NotificationRow.session_id == session,
             NotificationRow.state == SendState.FAILED,
-            NotificationRow.kind.in_([MessageKind.DIGEST, MessageKind.SESSION, MessageKind.ZIP]),
+            NotificationRow.kind.in_([NewsKind.DIGEST, NewsKind.SESSION, NewsKind.ZIP]),
             NotificationRow.changed < before,
         )
         columns = NotificationRow.id, NotificationRow.attempts, NotificationRow.changed
@@ -202,7 +202,7 @@ class Ledger:
         if found:
             self._write(lambda connection: _delete(connection, found))
 
-    def closed_items(self, items: Sequence[Item], channel: str, recipient: str) -> list[Item]:
+    def closed_items(self, items: Sequence[NewsItem], channel: str, recipient: str) -> list[NewsItem]:
         """The items that are closed for the recipient: sent, perhaps sent, or given up."""
         return [
             item
@@ -214,7 +214,7 @@ class Ledger:
     def open_outages(self, channel: str, recipient: str) -> dict[str, str]:
         """Outages that the recipient knows of without a recovery: by subject, the key of the row."""
         query = select(NotificationRow.subject, NotificationRow.told).where(
-            NotificationRow.kind == MessageKind.OUTAGE,
+            NotificationRow.kind == NewsKind.OUTAGE,
             NotificationRow.ended.is_(None),
             NotificationRow.channel == channel,
             NotificationRow.recipient == recipient[:_RECIPIENT_LENGTH],
@@ -231,14 +231,14 @@ class Ledger:
     def entries(self, *, session: int | None = None, limit: int = 100) -> list[NotificationRow | Any]:
         """Rows of the ledger, newest first, without the submissions that digests consist of."""
         query = select(NotificationRow.__table__).where(
-            NotificationRow.kind != MessageKind.ZIP, NotificationRow.channel != ""
+            NotificationRow.kind != NewsKind.ZIP, NotificationRow.channel != ""
         )
         if session is not None:
             query = query.where(NotificationRow.session_id == session)
         with self._tracker.connect() as connection:
             return list(connection.execute(query.order_by(NotificationRow.id.desc()).limit(limit)))
 
-    def forget(self, kind: MessageKind, subjects: Sequence[str], channel: str, recipient: str) -> None:
+    def forget(self, kind: NewsKind, subjects: Sequence[str], channel: str, recipient: str) -> None:
         """Remove items of the recipient: if they happen again, they are news."""
         self._write(lambda connection: _forget(connection, kind, subjects, channel, recipient))
 
@@ -266,7 +266,7 @@ class Ledger:
         with suppress(IntegrityError):
             self._write(work)
 
-    def _rows_of(self, items: Sequence[Item], channel: str, recipient: str) -> list[tuple[Item, Any]]:
+    def _rows_of(self, items: Sequence[NewsItem], channel: str, recipient: str) -> list[tuple[NewsItem, Any]]:
         """Each item with its row, None without one."""
         keys = [item.ledger_key(channel, recipient) for item in items]
         with self._tracker.connect() as connection:
@@ -324,7 +324,7 @@ def _same_message(connection: Connection, rows: Sequence[Any]) -> str | None:
     return str(message_id) if connection.scalar(of_message) == len(rows) else None
 
 
-def _row(item: Item, key: str, message_id: str, channel: str, recipient: str, now: datetime) -> dict[str, object]:
+def _row(item: NewsItem, key: str, message_id: str, channel: str, recipient: str, now: datetime) -> dict[str, object]:
     return {
         "told": key,
         "message_id": message_id,
@@ -344,7 +344,7 @@ def _row(item: Item, key: str, message_id: str, channel: str, recipient: str, no
 
 
 def _forget(
-    connection: Connection, kind: MessageKind, subjects: Sequence[str], channel: str, recipient: str, *, but: str = ""
+    connection: Connection, kind: NewsKind, subjects: Sequence[str], channel: str, recipient: str, *, but: str = ""
 ) -> None:
     """Remove the rows of these items, all `but` those of one message."""
     query = select(NotificationRow.id).where(

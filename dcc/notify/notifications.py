@@ -17,13 +17,13 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from dcc.errors import DccError, fault_of
-from dcc.messages import Message as MarkedMessage
+from dcc.messages import Message
 from dcc.notify import outages
 from dcc.notify.channels.base import Channel, notifies, open_channels
 from dcc.notify.composer import Composer
-from dcc.notify.messages import Audience, Item, Message, MessageKind
+from dcc.notify.messages import Audience, NewsItem, NewsKind, Notification
 from dcc.notify.notifiers import SessionNotifier, notify_owners, remind_centres
-from dcc.notify.rounds import PlannedMessage, Round
+from dcc.notify.rounds import PlannedNotification, Round
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 
@@ -114,7 +114,7 @@ def notify_session(
 
 def plan(
     tracker: Engine, settings: Settings, session_id: int | None = None, *, centre: str | None = None
-) -> tuple[list[PlannedMessage], list[str]]:
+) -> tuple[list[PlannedNotification], list[str]]:
     """The messages that would be sent, of one session or of everything due, and sentences. Nothing is sent or recorded.
 
     Raises DccError.
@@ -266,7 +266,7 @@ def _notify_outages(
     round_: Round,
     session_id: int | None,
     troubles: Iterable[outages.OutageEntry],
-    fine: Mapping[str, MarkedMessage | str],
+    fine: Mapping[str, Message | str],
     *,
     dead: bool = False,
     ends_others_of: outages.SubjectKind | None = None,
@@ -292,7 +292,7 @@ def _notify_outages_to(
     channel: Channel,
     recipient: str,
     away: Sequence[outages.OutageEntry],
-    fine: Mapping[str, MarkedMessage | str],
+    fine: Mapping[str, Message | str],
     ends_others_of: outages.SubjectKind | None,
 ) -> None:
     ledger = round_.ledger
@@ -311,9 +311,9 @@ def _notify_outages_to(
         del back[subject]
     # An outage that continues is one outage, whichever session or run met it.
     by_item = {trouble.item: trouble for trouble in away if trouble.subject not in open_outages}
-    recoveries = {Item(MessageKind.RECOVERY, subject, open_outages[subject]): subject for subject in back}
+    recoveries = {NewsItem(NewsKind.RECOVERY, subject, open_outages[subject]): subject for subject in back}
 
-    def compose(message_id: str, items: Sequence[Item], _: Channel) -> Message:
+    def compose(message_id: str, items: Sequence[NewsItem], _: Channel) -> Notification:
         labels = {recoveries[item]: back[recoveries[item]] or "" for item in items if item in recoveries}
         return round_.composer.outages(message_id, [by_item[item] for item in items if item in by_item], labels, gone)
 

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, func, or_, select
 
 from dcc.errors import ListingShrunkError
 from dcc.messages import Message, count_of, mark, message, message_from_json
-from dcc.notify.messages import Item, MessageKind
+from dcc.notify.messages import NewsItem, NewsKind
 from dcc.outcomes import CrawlOutcome
 from dcc.runtime.private_files import PRIVATE_FILE, make_directory
 from dcc.session.leases import Lease, read_leases
@@ -99,9 +99,9 @@ class OutageEntry:
     headline: str = _OUTAGE
 
     @property
-    def item(self) -> Item:
+    def item(self) -> NewsItem:
         """The outage, as an item of the ledger."""
-        return Item(MessageKind.OUTAGE, self.subject, self.since, self.session, self.centre_id)
+        return NewsItem(NewsKind.OUTAGE, self.subject, self.since, self.session, self.centre_id)
 
 
 @dataclass(frozen=True, slots=True)

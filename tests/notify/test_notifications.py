@@ -20,7 +20,7 @@ from dcc.notify.channels.mail import MailChannel
 from dcc.notify.composer import Composer
 from dcc.notify.digests import collect_digests
 from dcc.notify.ledger import Ledger
-from dcc.notify.messages import Attachment, Audience, Item, Message, MessageKind
+from dcc.notify.messages import Attachment, Audience, NewsItem, NewsKind, Notification
 from dcc.notify.notifications import notify_due, notify_session, notify_tracker_outage, plan
 from dcc.notify.rounds import Round
 from dcc.operations.doctor.work import examine_notifications
@@ -453,7 +453,7 @@ def test_no_text_can_add_a_header_to_an_e_mail(installation: Installation) -> No
     channel = MailChannel(installation.settings)
     nasty = "a\r\nBcc: thief@example.org\u2028\x00b"
     attached = Attachment(nasty, "text/html", b"x")
-    message = Message("0" * 32, MessageKind.DIGEST, nasty, "text", "<p>html</p>", centre="H", attachments=(attached,))
+    message = Notification("0" * 32, NewsKind.DIGEST, nasty, "text", "<p>html</p>", centre="H", attachments=(attached,))
     letter = channel.letter(message, CENTRE)
     assert letter["Subject"] == "a Bcc: thief@example.org b"
     assert letter["To"] == CENTRE
@@ -476,7 +476,7 @@ class Recording:
     def recipients(self, audience: object, addresses: object) -> list[str]:
         return ["a", "b", "c", "d"]
 
-    def send(self, message: Message, recipient: str, *, seconds: float) -> None:
+    def send(self, message: Notification, recipient: str, *, seconds: float) -> None:
         self.tried.append(recipient)
         self.ids.append(message.id)
         if self.fault is not None:
@@ -491,8 +491,8 @@ def tell_all(installation: Installation, channel: Recording, monkeypatch: pytest
         round_.notify(
             own,
             recipient,
-            [Item(MessageKind.ADDRESS, "x")],
-            lambda number, *_: Message(number, MessageKind.TEST, "s", "t"),
+            [NewsItem(NewsKind.ADDRESS, "x")],
+            lambda number, *_: Notification(number, NewsKind.TEST, "s", "t"),
         )
     return round_
 
@@ -516,16 +516,16 @@ def test_what_cannot_be_put_into_words_for_one_keeps_nobody_else_from_being_told
     monkeypatch.setattr(rounds, "open_channels", lambda *_: [channel])
     round_ = Round(installation.tracker, installation.settings)
 
-    def compose(number: str, items: Sequence[Item], _: object) -> Message:
+    def compose(number: str, items: Sequence[NewsItem], _: object) -> Notification:
         if items[0].subject == "a":
             raise ZeroDivisionError
-        return Message(number, MessageKind.TEST, "s", "t")
+        return Notification(number, NewsKind.TEST, "s", "t")
 
     for subject in ("a", "b"):
-        round_.notify(channel, "somebody", [Item(MessageKind.ADDRESS, subject)], compose)
+        round_.notify(channel, "somebody", [NewsItem(NewsKind.ADDRESS, subject)], compose)
     assert (channel.tried, round_.failed, dict(round_.sent)) == (["somebody"], 1, {"mail": 1})
     assert "ZeroDivisionError" in " ".join(round_.conclude())
-    assert round_.ledger.unsent([Item(MessageKind.ADDRESS, "a")], "mail", "somebody") != []
+    assert round_.ledger.unsent([NewsItem(NewsKind.ADDRESS, "a")], "mail", "somebody") != []
 
 
 @pytest.mark.parametrize(("repeats", "again"), [(False, []), (True, ["a", "b", "c", "d"])])
@@ -548,7 +548,7 @@ def test_what_may_have_arrived_is_sent_again_only_where_that_can_be_told(
 
 def test_a_mail_whose_answer_is_missing_may_have_arrived_and_one_refused_has_not(mailing: Mailing) -> None:
     settings = mailing.settings
-    message = Message("0" * 32, MessageKind.TEST, "s", "t")
+    message = Notification("0" * 32, NewsKind.TEST, "s", "t")
     mailing.server.refuse = CENTRE
     with pytest.raises(NotificationNotSentError) as refused:
         MailChannel(settings).send(message, CENTRE, seconds=10)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from dcc.errors import ConfigurationError, NotificationNotSentError
-from dcc.notify.messages import Audience, Message, MessageKind
+from dcc.notify.messages import Audience, NewsKind, Notification
 from dcc.runtime.installed_packages import CHANNELS as ADDED_CHANNELS
 from dcc.runtime.installed_packages import added_entries, added_names, error_of, load_entry
 from dcc.runtime.log_context import logging_about, progress_log
@@ -37,7 +37,7 @@ class Channel(Protocol):
         """
         ...
 
-    def send(self, message: Message, recipient: str, *, seconds: float) -> None:
+    def send(self, message: Notification, recipient: str, *, seconds: float) -> None:
         """Send a message, within `seconds`.
 
         Raises NotificationNotSentError; its `may_have_arrived` says that the outcome is unknown.
@@ -133,7 +133,7 @@ class AddedChannel:
             )
             return []
 
-    def send(self, message: Message, recipient: str, *, seconds: float) -> None:
+    def send(self, message: Notification, recipient: str, *, seconds: float) -> None:
         """Send a message. Raises NotificationNotSentError; whether it arrived is not known after a fault."""
         try:
             self._channel.send(message, recipient, seconds=seconds)
@@ -149,7 +149,7 @@ class AddedChannel:
             raise fault from error
 
 
-_LEVELS: Final = {MessageKind.OUTAGE: logging.ERROR, MessageKind.ADDRESS: logging.WARNING}
+_LEVELS: Final = {NewsKind.OUTAGE: logging.ERROR, NewsKind.ADDRESS: logging.WARNING}
 
 
 class LogChannel:
@@ -163,7 +163,7 @@ class LogChannel:
         """See `Channel.recipients`: the log's readers; news of sessions come by centre."""
         return [] if audience is Audience.SUMMARY else ["log"]
 
-    def send(self, message: Message, recipient: str, *, seconds: float) -> None:  # noqa: ARG002
+    def send(self, message: Notification, recipient: str, *, seconds: float) -> None:  # noqa: ARG002
         """See `Channel.send`."""
         with logging_about(session=message.session, centre=message.centre):
             event_log.log(

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection, bindparam, insert, update
 
 from dcc import errors
-from dcc.databases.columns import Message as MessageColumn
+from dcc.databases.columns import MessageText
 from dcc.databases.list_parameters import IDS, change_about, rows_about
 from dcc.outcomes import HELD, LEFT_OUT, Problem
 from dcc.rules.catalogue import CATALOGUE
@@ -21,7 +21,7 @@ from dcc.tracker.database import exception_id
 from dcc.tracker.models import AnException, FileSourceHasZip, XmlFile, XmlLog, ZipDownload, utc_now
 from dcc.tracker.problems import KIND, entries_that_hold, problem_columns
 
-_FITTED: Final = MessageColumn()
+_FITTED: Final = MessageText()
 _INSERT: Final = insert(XmlLog)
 _ACTIVE: Final = (
     entries_that_hold(XmlLog.id, KIND, XmlLog.message, XmlLog.line, XmlLog.col)

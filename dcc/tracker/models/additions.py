@@ -15,7 +15,7 @@ from dcc.databases.columns import (
     SIGNED_BIG,
     SMALL,
     LastUpdated,
-    Message,
+    MessageText,
     ReceiptColumns,
     big_id,
     big_reference,
@@ -31,9 +31,9 @@ class ZipActionLog(LastUpdated, Base):
     id: Mapped[int] = big_id()
     za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE")
     exception_id: Mapped[int] = small_reference("an_exception.id", "RESTRICT")
-    message: Mapped[str | None] = mapped_column(Message)
+    message: Mapped[str | None] = mapped_column(MessageText)
     code: Mapped[str | None] = mapped_column(String(64))
-    details: Mapped[str | None] = mapped_column(Message)
+    details: Mapped[str | None] = mapped_column(MessageText)
 
 
 class Reopening(Base):
@@ -110,7 +110,7 @@ class SourceCrawlRow(LastUpdated, Base):
     finish_time: Mapped[datetime | None]
     outcome: Mapped[str] = mapped_column(String(16))
     exception_id: Mapped[int | None] = small_reference("an_exception.id", "RESTRICT")
-    message: Mapped[str | None] = mapped_column(Message)
+    message: Mapped[str | None] = mapped_column(MessageText)
     listed: Mapped[int] = mapped_column(INT, default=0)
     new_zips: Mapped[int] = mapped_column(INT, default=0)
     known: Mapped[int] = mapped_column(INT, default=0)
@@ -119,7 +119,7 @@ class SourceCrawlRow(LastUpdated, Base):
     ignored: Mapped[int] = mapped_column(INT, default=0)
     gone: Mapped[int] = mapped_column(INT, default=0)
     code: Mapped[str | None] = mapped_column(String(64))
-    details: Mapped[str | None] = mapped_column(Message)
+    details: Mapped[str | None] = mapped_column(MessageText)
 
 
 class CrawlFinding(Base):
@@ -131,9 +131,9 @@ class CrawlFinding(Base):
     za_id: Mapped[int | None] = big_reference("zip_action.id", "CASCADE")
     file_name: Mapped[str] = mapped_column(String(160))
     kind: Mapped[str] = mapped_column(String(32))
-    message: Mapped[str] = mapped_column(Message)
+    message: Mapped[str] = mapped_column(MessageText)
     created: Mapped[datetime]
-    details: Mapped[str | None] = mapped_column(Message)
+    details: Mapped[str | None] = mapped_column(MessageText)
 
 
 class SessionStatistics(Base):
@@ -270,7 +270,7 @@ class NotificationRow(Base):
     centre_id: Mapped[int | None] = small_reference("centre.id", "CASCADE")
     state: Mapped[str] = mapped_column(String(16), index=True)
     attempts: Mapped[int] = mapped_column(SMALL, default=0)
-    reason: Mapped[str | None] = mapped_column(Message)
+    reason: Mapped[str | None] = mapped_column(MessageText)
     changed: Mapped[datetime]
     ended: Mapped[datetime | None]
     created: Mapped[datetime]
@@ -374,8 +374,8 @@ class DocumentPlace(Base):
 
     id: Mapped[int] = big_id()
     xml_id: Mapped[int] = big_reference("xml_file.id", "CASCADE", unique=True)
-    place: Mapped[str] = mapped_column(Message)
-    archives: Mapped[str | None] = mapped_column(Message)
+    place: Mapped[str] = mapped_column(MessageText)
+    archives: Mapped[str | None] = mapped_column(MessageText)
 
 
 class StoredArchive(Base):
@@ -405,7 +405,7 @@ class ArchiveCopy(Base):
     replica: Mapped[str] = mapped_column(String(255))
     state: Mapped[str] = mapped_column(String(16), index=True)
     checked: Mapped[datetime | None]
-    reason: Mapped[str | None] = mapped_column(Message)
+    reason: Mapped[str | None] = mapped_column(MessageText)
 
 
 class ArchiveAudit(Base):
@@ -423,7 +423,7 @@ class ArchiveAudit(Base):
     bad: Mapped[int] = mapped_column(INT)
     missing: Mapped[int] = mapped_column(INT)
     repaired: Mapped[int] = mapped_column(INT)
-    message: Mapped[str | None] = mapped_column(Message)
+    message: Mapped[str | None] = mapped_column(MessageText)
 
 
 class WriteReceipt(ReceiptColumns, Base):

@@ -19,7 +19,7 @@ from dcc.databases.columns import (
     SMALL,
     TINY,
     LastUpdated,
-    Message,
+    MessageText,
     TypedTable,
     big_id,
     big_reference,
@@ -246,9 +246,9 @@ class ZipLog(LastUpdated, Base):
     id: Mapped[int] = big_id()
     zip_id: Mapped[int] = big_reference("zip_download.id", "CASCADE")
     exception_id: Mapped[int] = small_reference("an_exception.id", "RESTRICT")
-    message: Mapped[str | None] = mapped_column(Message)
+    message: Mapped[str | None] = mapped_column(MessageText)
     code: Mapped[str | None] = mapped_column(String(64))
-    details: Mapped[str | None] = mapped_column(Message)
+    details: Mapped[str | None] = mapped_column(MessageText)
 
 
 class XmlLog(LastUpdated, Base):
@@ -261,12 +261,12 @@ class XmlLog(LastUpdated, Base):
     id: Mapped[int] = big_id()
     xml_id: Mapped[int] = big_reference("xml_file.id", "CASCADE")
     exception_id: Mapped[int] = small_reference("an_exception.id", "RESTRICT")
-    message: Mapped[str | None] = mapped_column(Message)
+    message: Mapped[str | None] = mapped_column(MessageText)
     line: Mapped[int | None] = mapped_column(INT)
     col: Mapped[int | None] = mapped_column(INT)
     cleared: Mapped[datetime | None]
     code: Mapped[str | None] = mapped_column(String(64))
-    details: Mapped[str | None] = mapped_column(Message)
+    details: Mapped[str | None] = mapped_column(MessageText)
     severity: Mapped[str | None] = mapped_column(String(16))
 
 
