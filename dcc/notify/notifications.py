@@ -145,9 +145,10 @@ def notify_tracker_outage(settings: Settings, error: DccError) -> list[str]:
     if not notifies(settings):
         return []
     trouble = outages.OutageEntry(outages.TRACKER, "", outages.TRACKER, str(error), reported=False)
+    opened = open_channels(settings)
     sentences: list[str] = []
     failed: set[str] = set()
-    for channel, recipient in _wranglers(settings, sentences):
+    for channel, recipient in opened.recipients(Audience.WRANGLERS):
         if channel.name in failed:
             continue
         path: Path | None = None
@@ -162,7 +163,7 @@ def notify_tracker_outage(settings: Settings, error: DccError) -> list[str]:
                 path.unlink(missing_ok=True)
             failed.add(channel.name)
             sentences.append(_warned(failure))
-    return sentences
+    return [*opened.problems, *sentences]
 
 
 def _notify_tracker_recovery(settings: Settings) -> list[str]:
@@ -171,7 +172,7 @@ def _notify_tracker_recovery(settings: Settings) -> list[str]:
         return []
     sentences: list[str] = []
     # The round says which channels cannot be used.
-    for channel, recipient in _wranglers(settings, []):
+    for channel, recipient in open_channels(settings).recipients(Audience.WRANGLERS):
         path = outages.outage_claim_path(settings, channel.name, recipient)
         if path not in claims:
             continue
@@ -200,14 +201,6 @@ def _send_alone(
     channel.send(message, recipient, seconds=settings.notify_seconds)
 
 
-def _wranglers(settings: Settings, problems: list[str]) -> list[tuple[Channel, str]]:
-    return [
-        (channel, recipient)
-        for channel in open_channels(settings, problems)
-        for recipient in channel.recipients(Audience.WRANGLERS, ())
-    ]
-
-
 def _guarded(tracker: Engine, settings: Settings, work: Callable[[Round], None]) -> NotificationResult:
     """Run a round, and turn each error into a sentence."""
     sentences: list[str] = []
@@ -216,7 +209,7 @@ def _guarded(tracker: Engine, settings: Settings, work: Callable[[Round], None])
     try:
         round_ = Round(tracker, settings)
         try:
-            repeating = [channel.name for channel in round_.channels if channel.repeats]
+            repeating = [channel.name for channel in round_.opened.channels if channel.repeats]
             for channel, recipient in round_.ledger.record_interrupted(repeating):
                 sentences.append(
                     f"A process died while it sent a notification by {channel} to {recipient}: nobody knows whether it "

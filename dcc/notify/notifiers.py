@@ -137,7 +137,7 @@ def _has_zips(items: Sequence[NewsItem]) -> bool:
 
 def notify_owners(round_: Round, centre: str | None = None) -> None:
     """Notify the owners of data, or one of them, of new notices. Raises as `Round.notify`."""
-    if not round_.channels:
+    if not round_.opened.channels:
         return
     with round_.tracker.connect() as connection:
         notices = notices_since(connection, utc_now() - _LOOKED_BACK, centre)

@@ -58,7 +58,7 @@ class Round:
 
     def __post_init__(self) -> None:
         self.ledger = Ledger(self.tracker)
-        self.channels = open_channels(self.settings, self.sentences)
+        self.opened = open_channels(self.settings)
         self.composer = Composer(self.settings, self.sentences)
         self._failures: Counter[str] = Counter()
         self._not_sent = 0
@@ -72,9 +72,7 @@ class Round:
 
     def recipients(self, audience: Audience, addresses: Sequence[str] = ()) -> Iterator[tuple[Channel, str]]:
         """Each channel and recipient for an audience."""
-        for channel in self.channels:
-            for recipient in channel.recipients(audience, addresses):
-                yield channel, recipient
+        return self.opened.recipients(audience, addresses)
 
     def notify(
         self, channel: Channel, recipient: str, items: Sequence[NewsItem], compose: Compose, needed: Needed = bool
@@ -102,7 +100,7 @@ class Round:
 
     def conclude(self) -> list[str]:
         """Sentences on what was sent and what was not."""
-        sentences = list(dict.fromkeys(self.sentences))
+        sentences = list(dict.fromkeys([*self.opened.problems, *self.sentences]))
         if self.postponed:
             sentences.append(
                 f"{self.postponed} more notifications were not tried, since a channel failed or time was up; the next "

@@ -227,8 +227,8 @@ def opened(monkeypatch: pytest.MonkeyPatch, make: object) -> tuple[list[Any], li
 
     monkeypatch.setattr(base, "added_entries", lambda _: [("acme 1.0", EntryPoint("acme", "acme", "dcc.channels"))])
     monkeypatch.setattr(base, "load_entry", load)
-    problems: list[str] = []
-    return base.open_channels(SETTINGS, problems), problems
+    found = base.open_channels(SETTINGS)
+    return found.channels, found.problems
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from dcc.databases.columns import utc_now
 from dcc.errors import NotificationNotSentError, TrackerUnreachableError
 from dcc.naming import Action
 from dcc.notify import rounds
+from dcc.notify.channels.base import OpenedChannels
 from dcc.notify.channels.mail import MailChannel
 from dcc.notify.composer import Composer
 from dcc.notify.digests import collect_digests
@@ -485,7 +486,7 @@ class Recording:
 
 def tell_all(installation: Installation, channel: Recording, monkeypatch: pytest.MonkeyPatch) -> Round:
     """One round in which each recipient of a channel is told one thing."""
-    monkeypatch.setattr(rounds, "open_channels", lambda *_: [channel])
+    monkeypatch.setattr(rounds, "open_channels", lambda _: OpenedChannels([channel]))
     round_ = Round(installation.tracker, installation.settings)
     for own, recipient in round_.recipients(Audience.WRANGLERS):
         round_.notify(
@@ -513,7 +514,7 @@ def test_what_cannot_be_put_into_words_for_one_keeps_nobody_else_from_being_told
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     channel = Recording()
-    monkeypatch.setattr(rounds, "open_channels", lambda *_: [channel])
+    monkeypatch.setattr(rounds, "open_channels", lambda _: OpenedChannels([channel]))
     round_ = Round(installation.tracker, installation.settings)
 
     def compose(number: str, items: Sequence[NewsItem], _: object) -> Notification:

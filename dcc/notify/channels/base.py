@@ -8,7 +8,8 @@ fault of it fails its channel only, and the message names the package.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from dcc.errors import ConfigurationError, NotificationNotSentError
@@ -77,12 +78,29 @@ event_log = progress_log("event_log")
 """The lines from which a log collector makes alarms."""
 
 
-def open_channels(settings: Settings, problems: list[str]) -> list[Channel]:
+@dataclass(frozen=True, slots=True)
+class OpenedChannels:
+    """Channels that can be used, and a sentence on each problem of packages' channels; one that meets a fault later
+    adds another.
+    """
+
+    channels: list[Channel]
+    problems: list[str] = field(default_factory=list)
+
+    def recipients(self, audience: Audience, addresses: Sequence[str] = ()) -> Iterator[tuple[Channel, str]]:
+        """Each channel and recipient for an audience."""
+        for channel in self.channels:
+            for recipient in channel.recipients(audience, addresses):
+                yield channel, recipient
+
+
+def open_channels(settings: Settings) -> OpenedChannels:
     """The channels that the settings ask for and those of installed packages; by default none.
 
-    A package's channel that cannot be used is left out; `problems` gets a sentence about it.
+    A package's channel that cannot be used is left out.
     """
     channels = [channel for make in CHANNELS.values() if (channel := make(settings)) is not None]
+    problems: list[str] = []
     for package, entry in added_entries(ADDED_CHANNELS):
         try:
             channel = _open_added(package, load_entry(entry, ADDED_CHANNELS), settings, problems)
@@ -95,7 +113,7 @@ def open_channels(settings: Settings, problems: list[str]) -> list[Channel]:
             problems.append(str(error))
         else:
             channels += [] if channel is None else [channel]
-    return channels
+    return OpenedChannels(channels, problems)
 
 
 def _open_added(
