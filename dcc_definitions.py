@@ -6,7 +6,7 @@ from dcc.runtime.logging_setup import plan_from_environment, start_logging
 from dcc.runtime.processes import forbid_core_dumps, keep_freed_memory_together
 from dcc.settings import load_settings
 from dcc_assets.definitions import asset_definitions
-from dcc_sensors.sessions import automation_definitions
+from dcc_sensors.definitions import automation_definitions
 
 # Dagster loads this into each process that works for it.
 keep_freed_memory_together()

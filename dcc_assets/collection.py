@@ -1,24 +1,31 @@
 """The group `collection`: listings of sources, the submissions in them, and the downloaded archives."""
 
-from collections.abc import Iterator, Sequence
-from typing import Final
-
-import dagster as dg
-
+from collections.abc import Iterator
+from collections.abc import Sequence
 from dcc.databases.transactions import run_reading
 from dcc.operations.session_work import SessionWork
 from dcc.phases import Phase
 from dcc.store.staging import Staging
 from dcc_assets import graph
-from dcc_assets.metadata.file_sources import found_zip_reports, source_report
-from dcc_assets.partitions import known_sources, source_partitions
-from dcc_assets.sync.archives import note_shown, show_missing
+from dcc_assets.metadata.file_sources import found_zip_reports
+from dcc_assets.metadata.file_sources import source_report
+from dcc_assets.partitions import known_sources
+from dcc_assets.partitions import source_partitions
+from dcc_assets.sync.archives import note_shown
+from dcc_assets.sync.archives import show_missing
 from dcc_assets.sync.overdue import overdue_changes
 from dcc_assets.sync.recorder import recorded_work
 from dcc_dagster.event_recorder import EventRecorder
-from dcc_dagster.partition_events import PartitionReport, Result, results
-from dcc_resources.file_sources import FolderResource, FtpResource, HttpResource, SftpResource
+from dcc_dagster.partition_events import PartitionReport
+from dcc_dagster.partition_events import Result
+from dcc_dagster.partition_events import results
+from dcc_resources.file_sources import FolderResource
+from dcc_resources.file_sources import FtpResource
+from dcc_resources.file_sources import HttpResource
+from dcc_resources.file_sources import SftpResource
 from dcc_resources.session import SessionResource
+from typing import Final
+import dagster as dg
 
 GROUP: Final = "collection"
 
@@ -30,11 +37,11 @@ FILE_SOURCE_SPEC: Final = graph.asset(
     "source now: new archives become submissions. A source that could not be listed fails its check *reachable*, with "
     "the reason. It does not hold up the others.",
     {"sftp", "ftp"},
-    graph.FILE_SOURCES,
+    graph.FILE_SOURCE_PARTITIONS,
 )
 ARCHIVE_SPECS: Final = (
     graph.asset(
-        graph.ZIP_ACTIONS_ASSET,
+        graph.ZIP_ACTIONS,
         GROUP,
         "Every archive that a centre has submitted, with its action: add, edit or delete.\n\nA partition is a "
         "submission, `<action>/<file name>`. It exists from the first crawl that finds the archive. A name that does "
@@ -43,7 +50,7 @@ ARCHIVE_SPECS: Final = (
         "The checks of a submission show each failure. Of a run with many submissions they show the first 100 passes: "
         "a later submission without a result has passed.",
         {"zip"},
-        graph.ZIP_ACTIONS,
+        graph.ZIP_ACTION_PARTITIONS,
         [dg.AssetDep(graph.FILE_SOURCE_LISTINGS, partition_mapping=dg.AllPartitionMapping())],
     ),
     graph.asset(
@@ -53,16 +60,16 @@ ARCHIVE_SPECS: Final = (
         "fails, the session tries the next source that hosts the archive. Materialise a partition to process that "
         "submission again, alone, from the download to the validation.",
         {"zip", "file"},
-        graph.ZIP_ACTIONS,
-        [graph.ZIP_ACTIONS_ASSET],
+        graph.ZIP_ACTION_PARTITIONS,
+        [graph.ZIP_ACTIONS],
     ),
 )
 FILE_SOURCE_CHECKS: Final = (
-    graph.check(graph.REACHABLE, graph.FILE_SOURCES),
-    graph.check(graph.CRAWL_OVERDUE, graph.FILE_SOURCES),
+    graph.check(graph.REACHABLE, graph.FILE_SOURCE_PARTITIONS),
+    graph.check(graph.CRAWL_OVERDUE, graph.FILE_SOURCE_PARTITIONS),
 )
 ARCHIVE_CHECKS: Final = tuple(
-    graph.check(graph.CHECK_OF_PHASE[phase], graph.ZIP_ACTIONS)
+    graph.check(graph.CHECK_OF_PHASE[phase], graph.ZIP_ACTION_PARTITIONS)
     for phase in (Phase.ZIP_NAME, Phase.DOWNLOAD, Phase.ZIP_MD5)
 )
 
@@ -97,7 +104,7 @@ def crawl(
     """
     staging = Staging(work.settings.staging_directory)
     sources = run_reading(work.tracker, source_partitions)
-    recorder.instance.add_dynamic_partitions(str(graph.FILE_SOURCES.name), list(sources))
+    recorder.instance.add_dynamic_partitions(str(graph.FILE_SOURCE_PARTITIONS.name), list(sources))
     show_missing(recorder, work)
     listed = []
     for outcome in work.crawl(source_ids):

@@ -2,47 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from importlib import import_module
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance
+    from sqlalchemy import Engine
 
     from dcc.cli.shell.dagster_side import DagsterSide
+    from dcc.databases.schema import InitReport
     from dcc.operations.doctor.checks import DoctorCheck
+    from dcc.session.session_request import SessionRequest
+    from dcc.session.batches.exchange import Workers
     from dcc.settings import Settings
     from dcc_assets import commands
-    from dcc_assets.batches import workers_of as workers_of
-    from dcc_assets.session_in_dagster import run_session as run_session
-    from dcc_assets.sync.rebuild import rebuild_instance as rebuild_instance
-    from dcc_dagster.crawl_intervals import require_crawl_intervals as require_crawl_intervals
-    from dcc_dagster.dagster_database import init_dagster_database as init_dagster_database
-    from dcc_dagster.instance import dagster_environment as dagster_environment
-    from dcc_dagster.instance import make_instance as make_instance
-    from dcc_dagster.instance import open_instance as open_instance
-    from dcc_dagster.instance_configuration import configuration_path as configuration_path
+    from dcc_assets.session_in_dagster import FinishedSession
+    from dcc_assets.sync.rebuild import RebuildReport
 
     _is_what_commands_ask_for: DagsterSide = commands
-else:
-    _ELSEWHERE: Final = {
-        "workers_of": "dcc_assets.batches",
-        "run_session": "dcc_assets.session_in_dagster",
-        "rebuild_instance": "dcc_assets.sync.rebuild",
-        "require_crawl_intervals": "dcc_dagster.crawl_intervals",
-        "init_dagster_database": "dcc_dagster.dagster_database",
-        "dagster_environment": "dcc_dagster.instance",
-        "make_instance": "dcc_dagster.instance",
-        "open_instance": "dcc_dagster.instance",
-        "configuration_path": "dcc_dagster.instance_configuration",
-    }
 
-    def __getattr__(name: str) -> Any:
-        """A function that another module has, which is imported when it is asked for."""
-        if name not in _ELSEWHERE:
-            raise AttributeError(f"{__name__} has no {name}.")
-        return getattr(import_module(_ELSEWHERE[name]), name)
+
+def run_session(
+    settings: Settings, tracker: Engine, instance: DagsterInstance, request: SessionRequest
+) -> FinishedSession:
+    """See `dcc_assets.session_in_dagster`."""
+    from dcc_assets import session_in_dagster
+
+    return session_in_dagster.run_session(settings, tracker, instance, request)
+
+
+def workers_of(settings: Settings) -> Workers | None:
+    """See `dcc_assets.batches`."""
+    from dcc_assets import batches
+
+    return batches.workers_of(settings)
+
+
+def require_crawl_intervals(settings: Settings) -> None:
+    """See `dcc_dagster.crawl_intervals`."""
+    from dcc_dagster import crawl_intervals
+
+    crawl_intervals.require_crawl_intervals(settings)
+
+
+def open_instance(settings: Settings) -> DagsterInstance:
+    """See `dcc_dagster.instance`."""
+    from dcc_dagster import instance
+
+    return instance.open_instance(settings)
+
+
+def make_instance(settings: Settings) -> None:
+    """See `dcc_dagster.instance`."""
+    from dcc_dagster import instance
+
+    instance.make_instance(settings)
+
+
+def dagster_environment(settings: Settings) -> dict[str, str]:
+    """See `dcc_dagster.instance`."""
+    from dcc_dagster import instance
+
+    return instance.dagster_environment(settings)
+
+
+def rebuild_instance(
+    settings: Settings, tracker: Engine, instance: DagsterInstance, progress: Callable[[str], None] | None
+) -> RebuildReport:
+    """See `dcc_assets.sync.rebuild`."""
+    from dcc_assets.sync import rebuild
+
+    return rebuild.rebuild_instance(settings, tracker, instance, progress)
+
+
+def init_dagster_database(url: str) -> InitReport:
+    """See `dcc_dagster.dagster_database`."""
+    from dcc_dagster import dagster_database
+
+    return dagster_database.init_dagster_database(url)
+
+
+def configuration_path(settings: Settings) -> Path:
+    """See `dcc_dagster.instance_configuration`."""
+    from dcc_dagster import instance_configuration
+
+    return instance_configuration.configuration_path(settings)
 
 
 def upgrade_instance(settings: Settings) -> None:

@@ -4,27 +4,28 @@ One step takes valid documents to quality control, because every phase processes
 It has the concurrency pool of the QC database to itself.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Final
-
+from collections.abc import Iterator
+from collections.abc import Sequence
 from dagster import AssetExecutionContext
-from sqlalchemy import Engine
-
 from dcc.errors import NotFoundError
 from dcc.operations.session_work import SessionWork
 from dcc_assets import graph
 from dcc_assets.metadata.causes import causes_explained
 from dcc_assets.partitions import known_keys
 from dcc_assets.runs import session_work
-from dcc_assets.sync.changes import Mirror
+from dcc_assets.sync.changes import DataReporter
 from dcc_assets.sync.horizon import archive_older
 from dcc_assets.sync.overdue import overdue_changes
 from dcc_assets.sync.recorder import recorder_of
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.instance import QC_DATABASE_POOL
-from dcc_dagster.partition_events import PartitionReport, Result, results
+from dcc_dagster.partition_events import PartitionReport
+from dcc_dagster.partition_events import Result
+from dcc_dagster.partition_events import results
 from dcc_resources.databases import QcDatabaseResource
 from dcc_resources.session import SessionResource
+from sqlalchemy import Engine
+from typing import Final
 
 GROUP: Final = "data"
 
@@ -37,7 +38,7 @@ DATA_SPECS: Final = (
         "`dcc data confirm`, or was withdrawn fails the check *upload*. Materialise a partition to upload and judge "
         "the documents of that submission again, alone.",
         {"xml", "table"},
-        graph.ZIP_ACTIONS,
+        graph.ZIP_ACTION_PARTITIONS,
         [graph.VALIDATED_DOCUMENTS],
     ),
     graph.asset(
@@ -48,12 +49,12 @@ DATA_SPECS: Final = (
         "lists the worst findings with document and line; `dcc data findings` lists all. A finding clears when the "
         "missing animal arrives, when you waive the rule, or when the reference data change.",
         {"table"},
-        graph.ZIP_ACTIONS,
+        graph.ZIP_ACTION_PARTITIONS,
         [graph.UPLOADED_DATA, *graph.REFERENCE.values()],
     ),
 )
 DATA_CHECKS: Final = tuple(
-    graph.check(key, graph.ZIP_ACTIONS) for key in (graph.UPLOAD_CHECK, *graph.CHECK_OF_GROUP.values())
+    graph.check(key, graph.ZIP_ACTION_PARTITIONS) for key in (graph.UPLOAD_CHECK, *graph.CHECK_OF_GROUP.values())
 )
 
 
@@ -77,12 +78,12 @@ def load(work: SessionWork, qc: Engine, recorder: EventRecorder) -> Iterator[Par
     Faulty data fail checks, never the run. Raises as the work.
     """
     instance = recorder.instance
-    mirror = Mirror(instance, work.tracker, qc, work.settings, work.session.group)
-    yield from mirror.catch_up()
-    yield from mirror.of_session(work.process_data(qc))
-    yield from mirror.catch_up()
-    yield from overdue_changes(recorder, work.tracker, work.settings, mirror.centres_shown)
-    recorder.when_stored(mirror.note_shown)
+    reporter = DataReporter(instance, work.tracker, qc, work.settings, work.session.group)
+    yield from reporter.reports_of_changes()
+    yield from reporter.reports_of_session(work.process_data(qc))
+    yield from reporter.reports_of_changes()
+    yield from overdue_changes(recorder, work.tracker, work.settings, reporter.reported_centres)
+    recorder.when_stored(reporter.note_shown)
     recorder.when_stored(lambda: archive_older(instance, work.tracker, work.settings, session=work.session))
 
 
@@ -104,10 +105,10 @@ def load_chosen(
         keys = known_keys(work.tracker, context.partition_keys)
         qc = work.ready(qc_database.ready)
         with recorder_of(run, work.tracker, work.settings, qc) as recorder:
-            mirror = Mirror(context.instance, work.tracker, qc, work.settings)
+            reporter = DataReporter(context.instance, work.tracker, qc, work.settings)
             outcomes = work.process_data(qc, keys, rejudge=rejudge)
-            recorder.record(mirror.of_session(outcomes, excluding=frozenset(keys)))
-            reports = _of_all(mirror.recorded(keys, ()), context.partition_keys)
+            recorder.record(reporter.reports_of_session(outcomes, but_keys=frozenset(keys)))
+            reports = _of_all(reporter.reports_of_recorded(keys, ()), context.partition_keys)
             yield from results(context, reports, causes_explained(work.tracker, work.settings))
 
 

@@ -22,12 +22,12 @@ from dcc.reference.loading import SETS
 from dcc.reports.checks import check_named
 from dcc.rules.catalogue import GROUPS
 
-FILE_SOURCES: Final = dg.DynamicPartitionsDefinition(name="file_sources")
-ZIP_ACTIONS: Final = dg.DynamicPartitionsDefinition(name="zip_actions")
-CENTRES: Final = dg.DynamicPartitionsDefinition(name="centres")
+FILE_SOURCE_PARTITIONS: Final = dg.DynamicPartitionsDefinition(name="file_sources")
+ZIP_ACTION_PARTITIONS: Final = dg.DynamicPartitionsDefinition(name="zip_actions")
+CENTRE_PARTITIONS: Final = dg.DynamicPartitionsDefinition(name="centres")
 
 FILE_SOURCE_LISTINGS: Final = dg.AssetKey("file_source_listings")
-ZIP_ACTIONS_ASSET: Final = dg.AssetKey("zip_actions")
+ZIP_ACTIONS: Final = dg.AssetKey("zip_actions")
 ZIP_DOWNLOADS: Final = dg.AssetKey("zip_downloads")
 XML_DOCUMENTS: Final = dg.AssetKey("xml_documents")
 VALIDATED_DOCUMENTS: Final = dg.AssetKey("validated_documents")
@@ -45,7 +45,7 @@ REFERENCE: Final = {name: dg.AssetKey(f"reference_{name}") for name in SETS}
 REACHABLE: Final = dg.AssetCheckKey(FILE_SOURCE_LISTINGS, "reachable")
 CRAWL_OVERDUE: Final = dg.AssetCheckKey(FILE_SOURCE_LISTINGS, "crawl_overdue")
 CHECK_OF_PHASE: Final = {
-    Phase.ZIP_NAME: dg.AssetCheckKey(ZIP_ACTIONS_ASSET, "zip_name"),
+    Phase.ZIP_NAME: dg.AssetCheckKey(ZIP_ACTIONS, "zip_name"),
     Phase.DOWNLOAD: dg.AssetCheckKey(ZIP_DOWNLOADS, "download"),
     Phase.ZIP_MD5: dg.AssetCheckKey(ZIP_DOWNLOADS, "zip_md5"),
     Phase.UNZIP: dg.AssetCheckKey(XML_DOCUMENTS, "unzip"),

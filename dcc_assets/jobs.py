@@ -11,10 +11,10 @@ from dagster import OpExecutionContext, op
 
 from dcc_assets.collection import ARCHIVE_SPECS, crawl
 from dcc_assets.data import DATA_SPECS, load
-from dcc_assets.graph import FILE_SOURCE_LISTINGS, QC, ZIP_ACTIONS_ASSET
+from dcc_assets.graph import FILE_SOURCE_LISTINGS, QC, ZIP_ACTIONS
 from dcc_assets.quality_control import CONTEXT_SPECS
 from dcc_assets.runs import session_work
-from dcc_assets.sync.changes import Mirror
+from dcc_assets.sync.changes import DataReporter
 from dcc_assets.sync.overdue import overdue_changes
 from dcc_assets.sync.recorder import recorded_work, recorder_of
 from dcc_assets.validation import DOCUMENT_SPECS, process
@@ -85,16 +85,16 @@ def _load(context: OpExecutionContext, session: SessionResource, qc_database: Qc
 def _show(context: OpExecutionContext, tracker: TrackerResource, qc_database: QcDatabaseResource) -> None:
     settings, engine, qc = tracker.settings_with(qc_database), tracker.ready(), qc_database.ready()
     with recorder_of(context, engine, settings, qc) as recorder:
-        mirror = Mirror(context.instance, engine, qc, settings)
-        recorder.record(mirror.catch_up())
-        recorder.record(overdue_changes(recorder, engine, settings, mirror.centres_shown))
-        recorder.when_stored(mirror.note_shown)
+        reporter = DataReporter(context.instance, engine, qc, settings)
+        recorder.record(reporter.reports_of_changes())
+        recorder.record(overdue_changes(recorder, engine, settings, reporter.reported_centres))
+        recorder.when_stored(reporter.note_shown)
 
 
 crawl_file_sources: Final = job_of(
     _crawl,
     CRAWL_JOB,
-    (FILE_SOURCE_LISTINGS, ZIP_ACTIONS_ASSET),
+    (FILE_SOURCE_LISTINGS, ZIP_ACTIONS),
     "Crawls all available file sources of active centres and registers new submissions. Downloads nothing.",
 )
 process_zip_actions: Final = job_of(

@@ -9,7 +9,7 @@ from dcc.errors import NotFoundError
 from dcc_assets import graph
 from dcc_assets.data import load_chosen
 from dcc_assets.runs import session_work
-from dcc_assets.sync.changes import Mirror
+from dcc_assets.sync.changes import DataReporter
 from dcc_assets.sync.overdue import overdue_changes
 from dcc_assets.sync.recorder import recorder_of
 from dcc_dagster.instance import QC_DATABASE_POOL
@@ -27,7 +27,7 @@ CONTEXT_SPECS: Final = (
         "valid measurements, and whether quality control is done.\n\nA partition is a centre, by its code. A context "
         "whose data change waits for a wrangler again. Materialise a partition to bring it up to date.",
         {"table"},
-        graph.CENTRES,
+        graph.CENTRE_PARTITIONS,
         [AssetDep(graph.DATA_INTEGRITY, partition_mapping=AllPartitionMapping())],
     ),
     graph.asset(
@@ -37,7 +37,7 @@ CONTEXT_SPECS: Final = (
         "animal, the measurements, and their experimental conditions.\n\nA partition is a centre, by its code. "
         "Materialise a partition to bring it up to date.",
         {"table"},
-        graph.CENTRES,
+        graph.CENTRE_PARTITIONS,
         [graph.CONTEXTS],
     ),
 )
@@ -48,12 +48,12 @@ QC_SPEC: Final = graph.asset(
     "*done* when a wrangler is done with every context that holds data of the archive (`dcc qc done`). Until then, and "
     "when data of such a context change, it is *pending*.",
     {"table"},
-    graph.ZIP_ACTIONS,
+    graph.ZIP_ACTION_PARTITIONS,
     [AssetDep(graph.OVERVIEWS, partition_mapping=AllPartitionMapping())],
 )
 CENTRE_CHECKS: Final = (
-    graph.check(graph.CENTRE_SILENT, graph.CENTRES),
-    graph.check(graph.SUBMISSIONS_OVERDUE, graph.CENTRES),
+    graph.check(graph.CENTRE_SILENT, graph.CENTRE_PARTITIONS),
+    graph.check(graph.SUBMISSIONS_OVERDUE, graph.CENTRE_PARTITIONS),
 )
 
 
@@ -75,11 +75,11 @@ def chosen_contexts(
     with session_work(run, session) as work:
         qc = work.ready(qc_database.ready)
         with recorder_of(run, work.tracker, work.settings, qc) as recorder:
-            mirror = Mirror(context.instance, work.tracker, qc, work.settings)
-            recorder.record(mirror.of_session(work.process_data(qc, ()), excluding=chosen))
-            reports = list(mirror.recorded((), chosen))
+            reporter = DataReporter(context.instance, work.tracker, qc, work.settings)
+            recorder.record(reporter.reports_of_session(work.process_data(qc, ()), but_centres=chosen))
+            reports = list(reporter.reports_of_recorded((), chosen))
             yield from results(context, reports)
-            overdue = overdue_changes(recorder, work.tracker, work.settings, mirror.centres_shown)
+            overdue = overdue_changes(recorder, work.tracker, work.settings, reporter.reported_centres)
             yield from results(context, overdue)
     missing = chosen - {report.partition for report in reports}
     if missing:

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from dcc.outcomes import ZipKey
 from dcc.settings import Settings
-from dcc_assets.graph import QC, SUBMISSION_REPORTS, ZIP_ACTIONS, asset, chosen_assets
+from dcc_assets.graph import QC, SUBMISSION_REPORTS, ZIP_ACTION_PARTITIONS, asset, chosen_assets
 from dcc_assets.metadata.archives import links_to_steps
 from dcc_assets.metadata.causes import causes_table, wranglers_catalogue
 from dcc_assets.metadata.links import links, report_of_centre, report_of_zip
@@ -31,7 +31,7 @@ REPORT_SPEC: Final = asset(
     "a submission links its report, which `dcc ui` makes when somebody opens it. Materialise a partition to keep the "
     "report of now as a page in `reports` of DCC_HOME; `dcc report` writes it anywhere.",
     {"html"},
-    ZIP_ACTIONS,
+    ZIP_ACTION_PARTITIONS,
     [QC],
 )
 
@@ -87,5 +87,7 @@ def _keep_report(
     if states:
         metadata["documents by state"] = table(("phase", "status", "documents"), states)
     return PartitionReport(
-        key.partition, (MaterialisedPartition(SUBMISSION_REPORTS, metadata),), partitions=str(ZIP_ACTIONS.name)
+        key.partition,
+        (MaterialisedPartition(SUBMISSION_REPORTS, metadata),),
+        partition_set=str(ZIP_ACTION_PARTITIONS.name),
     )

@@ -3,29 +3,39 @@
 One step takes many archives at once from their download to their validation.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final
-
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
 from dagster import AssetExecutionContext
-
 from dcc.operations.session_work import SessionWork
-from dcc.outcomes import ZipKey, ZipOutcome
+from dcc.outcomes import ZipKey
+from dcc.outcomes import ZipOutcome
 from dcc.phases import Phase
 from dcc.store.staging import Staging
 from dcc_assets import graph
 from dcc_assets.batches import workers_of
-from dcc_assets.collection import ARCHIVE_CHECKS, ARCHIVE_SPECS
-from dcc_assets.metadata.archives import complete_zip_report, zip_report
+from dcc_assets.collection import ARCHIVE_CHECKS
+from dcc_assets.collection import ARCHIVE_SPECS
+from dcc_assets.metadata.archives import complete_zip_report
+from dcc_assets.metadata.archives import zip_report
 from dcc_assets.metadata.causes import causes_explained
 from dcc_assets.partitions import known_keys
-from dcc_assets.sync.archives import note_shown, recorded_reports, show_missing
+from dcc_assets.sync.archives import note_shown
+from dcc_assets.sync.archives import recorded_reports
+from dcc_assets.sync.archives import show_missing
 from dcc_assets.sync.recorder import recorded_work
 from dcc_dagster.event_recorder import EventRecorder
-from dcc_dagster.partition_events import PartitionReport, Result, results
+from dcc_dagster.partition_events import PartitionReport
+from dcc_dagster.partition_events import Result
+from dcc_dagster.partition_events import results
 from dcc_resources.databases import TrackerResource
-from dcc_resources.file_sources import FolderResource, FtpResource, HttpResource, SftpResource
+from dcc_resources.file_sources import FolderResource
+from dcc_resources.file_sources import FtpResource
+from dcc_resources.file_sources import HttpResource
+from dcc_resources.file_sources import SftpResource
 from dcc_resources.services import StoreResource
 from dcc_resources.session import SessionResource
+from typing import Final
 
 GROUP: Final = "validation"
 
@@ -37,7 +47,7 @@ DOCUMENT_SPECS: Final = (
         "whose names follow the convention, also from sub-folders and inner archives, and lists all other entries. A "
         "damaged, encrypted or unsafe archive fails the check *unzip*: the centre must upload it again.",
         {"xml"},
-        graph.ZIP_ACTIONS,
+        graph.ZIP_ACTION_PARTITIONS,
         [graph.ZIP_DOWNLOADS],
     ),
     graph.asset(
@@ -48,12 +58,13 @@ DOCUMENT_SPECS: Final = (
         "*xsd* fails. It lists the documents, with the line, the column and the reason of each error. A centre can run "
         "the same check before it uploads: `dcc validate`.",
         {"xml", "xsd"},
-        graph.ZIP_ACTIONS,
+        graph.ZIP_ACTION_PARTITIONS,
         [graph.XML_DOCUMENTS],
     ),
 )
 DOCUMENT_CHECKS: Final = tuple(
-    graph.check(graph.CHECK_OF_PHASE[phase], graph.ZIP_ACTIONS) for phase in (Phase.UNZIP, Phase.XML_NAME, Phase.XSD)
+    graph.check(graph.CHECK_OF_PHASE[phase], graph.ZIP_ACTION_PARTITIONS)
+    for phase in (Phase.UNZIP, Phase.XML_NAME, Phase.XSD)
 )
 
 
@@ -78,14 +89,14 @@ def chosen_zip_actions(
     If the run chose only the asset of submissions, it shows the tracker's state and processes nothing.
     """
     run, chosen = context.op_execution_context, context.selected_asset_keys
-    if chosen == {graph.ZIP_ACTIONS_ASSET}:
+    if chosen == {graph.ZIP_ACTIONS}:
         settings, engine = tracker.settings_with(), tracker.ready()
         keys = known_keys(engine, context.partition_keys)
         yield from results(context, recorded_reports(engine, settings, keys), causes_explained(engine, settings))
         return
     with recorded_work(run, session, sftp, ftp, http, folder) as (work, recorder):
         keys = known_keys(work.tracker, context.partition_keys)
-        report = complete_zip_report if graph.ZIP_ACTIONS_ASSET in chosen else zip_report
+        report = complete_zip_report if graph.ZIP_ACTIONS in chosen else zip_report
         reports = process(work, recorder, store.staging(), keys, report)
         yield from results(context, reports, causes_explained(work.tracker, work.settings))
 

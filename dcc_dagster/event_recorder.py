@@ -106,9 +106,10 @@ class EventRecorder:
 
     def _write(self, reported: Sequence[PartitionReport]) -> None:
         new = self._new_partitions(reported)
-        to_recall = [partition for (_, partition), whole in new.items() if not whole]
+        complete = {place for place, is_complete in new.items() if is_complete}
+        to_recall = [place[1] for place in new if place not in complete]
         reports = [*(self._recall(to_recall) if to_recall and self._recall else ()), *reported]
-        for batch in self._events.batches(reports, {partition for partition, whole in new.items() if whole}):
+        for batch in self._events.batches(reports, complete):
             if batch:
                 entries = [self._entry(report, event) for report, event in batch]
                 self.instance.event_log_storage.store_event_batch(entries)
@@ -120,14 +121,14 @@ class EventRecorder:
         """The missing partitions, each after the name of its set, and whether the reports are complete for it."""
         told: dict[tuple[str, str], bool] = {}
         for report in reports:
-            if report.partitions is not None:
-                place = (report.partitions, report.partition)
-                told[place] = report.whole or told.get(place, False)
+            if report.partition_set is not None:
+                place = (report.partition_set, report.partition)
+                told[place] = report.is_complete or told.get(place, False)
         existing: set[tuple[str, str]] = set()
         for name in {name for name, _ in told}:
             keys = [partition for of, partition in told if of == name]
             existing |= {(name, key) for key in self.instance.get_existing_dynamic_partitions(name, keys)}
-        return {place: whole for place, whole in told.items() if place not in existing}
+        return {place: is_complete for place, is_complete in told.items() if place not in existing}
 
     def _entry(self, report: PartitionReport, event: Event) -> dg.EventLogEntry:
         step, kind = self._step, dg.DagsterEventType.ASSET_CHECK_EVALUATION

@@ -59,16 +59,16 @@ class CheckVerdict:
 class PartitionReport:
     """The results of one partition. `timestamp` is their time, in seconds since 1970; None for the present.
 
-    `partitions` is the set of partitions to which the recorder adds a missing one; None if somebody else does. `whole`:
-    the report is complete for a new partition.
+    `partition_set` is the name of the set to which the recorder adds a missing partition; None if somebody else adds
+    it. `is_complete`: a new partition needs no more than this report.
     """
 
     partition: str
     materialised: Sequence[MaterialisedPartition] = ()
     verdicts: Sequence[CheckVerdict] = ()
     timestamp: float | None = None
-    partitions: str | None = None
-    whole: bool = False
+    partition_set: str | None = None
+    is_complete: bool = False
 
 
 Failure: TypeAlias = tuple[str, CheckVerdict]
@@ -133,7 +133,7 @@ class PartitionEvents:
         conditional = {
             (verdict.check, report.partition)
             for report in reports
-            if (report.partitions, report.partition) not in new
+            if (report.partition_set, report.partition) not in new
             for verdict in report.verdicts
             if not self._is_told(report, verdict)
         }

@@ -17,7 +17,7 @@ from dcc.databases.columns import utc_now
 from dcc.errors import DatabaseOutdatedError, TrackerUnreachableError
 from dcc.notify.channels.base import notifies
 from dcc.notify.notifications import notify_due, notify_tracker_outage
-from dcc.notify.outages import OutageEntry
+from dcc.notify.outages import OutageEntry, SubjectKind, WatchedState
 from dcc.settings import Settings
 from dcc_assets.archive_audits import AUDIT_JOB, LOST_TAG
 from dcc_assets.graph import REFERENCE_FRESH
@@ -37,7 +37,6 @@ _PATIENCE_SECONDS: Final = 20.0
 WATCHED_JOBS: Final = (CRAWL_JOB, PROCESS_JOB, LOAD_JOB, SHOW_JOB, REFERENCE_JOB, AUDIT_JOB)
 """The jobs of whose failed runs people get a message."""
 _CHECKS: Final = tuple(REFERENCE_FRESH.values())
-_OVERDUE: Final = "overdue: "
 _OVER: Final = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
 
 
@@ -64,9 +63,10 @@ def notifications(
     return dg.SkipReason(" ".join(notified.sentences) or "No new notifications.")
 
 
-def _runs(instance: dg.DagsterInstance) -> Iterator[OutageEntry]:
-    """The last run of each job; `since` is empty if it succeeded. A failure that people hear of otherwise, as of a
-    session or a lost archive, is left out.
+def _runs(instance: dg.DagsterInstance) -> Iterator[WatchedState]:
+    """Whether the last run of each job succeeded.
+
+    Failures that people hear of otherwise are left out: those of sessions, and those for lost archives.
     """
     for job in WATCHED_JOBS:
         runs = instance.get_runs(dg.RunsFilter(job_name=job, statuses=_OVER), limit=1)
@@ -75,21 +75,22 @@ def _runs(instance: dg.DagsterInstance) -> Iterator[OutageEntry]:
         (run,) = runs
         subject, label = f"runs of {job}", f"Dagster's job {job}"
         if run.status is dg.DagsterRunStatus.SUCCESS:
-            yield OutageEntry(subject, "", label, "")
+            yield WatchedState(subject, label)
         elif run.tags.keys().isdisjoint((SESSION_TAG, LOST_TAG)):
             reason = f"Its last run ({run.run_id[:8]}) failed: see Dagster's page of the run."
-            yield OutageEntry(subject, run.run_id, label, reason, reported=False)
+            yield WatchedState(subject, label, OutageEntry(subject, run.run_id, label, reason, reported=False))
 
 
-def _checks(instance: dg.DagsterInstance) -> Iterator[OutageEntry]:
-    """The last evaluation of each check outside of sessions; `since` is empty if it passed."""
+def _checks(instance: dg.DagsterInstance) -> Iterator[WatchedState]:
+    """Whether each check outside of sessions passed when it was last evaluated."""
     for key, result in latest_results(instance, _CHECKS).items():
         subject = f"check {key.to_user_string()}"
         label = f"the check {key.name} of {key.asset_key.to_user_string()}"
         if result.passed:
-            yield OutageEntry(subject, "", label, "")
+            yield WatchedState(subject, label)
         else:
-            yield OutageEntry(subject, str(result.id), label, _message(result.evaluation), reported=False)
+            reason = _message(result.evaluation)
+            yield WatchedState(subject, label, OutageEntry(subject, str(result.id), label, reason, reported=False))
 
 
 def _message(evaluation: object) -> str:
@@ -129,19 +130,20 @@ def _notify(tracker: Engine, settings: Settings) -> Sequence[str]:
     if not notifies(settings):
         return ()
     states = map(_state, read_overdue(tracker, settings))
-    return notify_due(tracker, settings, states, watched=_OVERDUE, remind=utc_now()).sentences
+    notified = notify_due(tracker, settings, states, ends_others_of=SubjectKind.OVERDUE, remind_at=utc_now())
+    return notified.sentences
 
 
-def _state(report: PartitionReport) -> OutageEntry:
-    """A check as an outage; `since` is empty if it passes."""
+def _state(report: PartitionReport) -> WatchedState:
+    """Whether a check of overdue work passes."""
     (verdict,) = report.verdicts
     name = verdict.check.name
-    subject = f"{_OVERDUE}{name} of {report.partition}"
+    subject = f"{SubjectKind.OVERDUE}{name} of {report.partition}"
     label = f"the check {name} of {report.partition}"
     if verdict.passed:
-        return OutageEntry(subject, "", label, "")
+        return WatchedState(subject, label)
     facts = verdict.metadata
     reason = f"{verdict.description} Who acts: {facts['Who acts']}. {facts['What to do']}"
     # A failure that returns on another day is news again.
     since = f"{facts['since']}, seen on {datetime.fromtimestamp(report.timestamp or 0, UTC):%Y-%m-%d}"
-    return OutageEntry(subject, since, label, reason, reported=False)
+    return WatchedState(subject, label, OutageEntry(subject, since, label, reason, reported=False))

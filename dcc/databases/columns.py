@@ -88,7 +88,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.replace(microsecond=0)
 
 
-class Message(TypeDecorator[str]):
+class MessageText(TypeDecorator[str]):
     """Free text of at most `MESSAGE_BYTES` bytes; a longer one is cut and ends in an ellipsis."""
 
     impl = Text

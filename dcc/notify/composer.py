@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from dcc.errors import ConfigurationError
-from dcc.messages import Message as MarkedMessage
-from dcc.messages import mark, mark_plural
+from dcc.messages import Message, mark, mark_plural
 from dcc.naming import Action
 from dcc.notify.digests import Digest
-from dcc.notify.messages import Attachment, Message, MessageKind
+from dcc.notify.messages import Attachment, NewsKind, Notification
 from dcc.notify.outages import OutageEntry
 from dcc.phases import Status
 from dcc.reports.causes.cause import Cause, as_json
@@ -158,7 +157,7 @@ class Composer:
 
     def digest(
         self, message_id: str, digest: Digest, causes: Sequence[Cause], attachments: Sequence[Attachment] = ()
-    ) -> Message:
+    ) -> Notification:
         """What happened to a centre's submissions, in its language."""
         catalogue = self.catalogue(digest.centre.language)
         bad, accepted = digest.bad, digest.accepted
@@ -203,11 +202,11 @@ class Composer:
             "proposals": digest.proposals,
         }
         about = {"session": digest.session, "centre": digest.centre.short_name, "attachments": tuple(attachments)}
-        return self._message(message_id, MessageKind.DIGEST, "digest", catalogue, values, data, **about)
+        return self._message(message_id, NewsKind.DIGEST, "digest", catalogue, values, data, **about)
 
     def summary(
         self, message_id: str, digests: Sequence[Digest], causes: Mapping[str | None, Sequence[Cause]]
-    ) -> Message:
+    ) -> Notification:
         """What wranglers have to do after a session."""
         catalogue = self.catalogue(None)
         parts = [
@@ -229,15 +228,15 @@ class Composer:
             "parts": parts,
             "proposals": proposals,
         }
-        return self._message(message_id, MessageKind.SESSION, "summary", catalogue, values, {}, session=session)
+        return self._message(message_id, NewsKind.SESSION, "summary", catalogue, values, {}, session=session)
 
     def outages(
         self,
         message_id: str,
         away: Sequence[OutageEntry],
-        back: Mapping[str, MarkedMessage | str],
+        back: Mapping[str, Message | str],
         gone: Mapping[str, int] | None = None,
-    ) -> Message:
+    ) -> Notification:
         """New outages and recoveries; `back` has the labels of what recovered, by subject.
 
         `gone` counts the archives that were taken for gone at sources that recovered.
@@ -270,10 +269,10 @@ class Composer:
         recovered = [{"label": label, "gone": (gone or {}).get(subject, 0)} for subject, label in back.items()]
         values = {"headline": catalogue.list(what), "away": away, "back": recovered}
         session = next((one.session for one in away), None)
-        kind = MessageKind.OUTAGE if away else MessageKind.RECOVERY
+        kind = NewsKind.OUTAGE if away else NewsKind.RECOVERY
         return self._message(message_id, kind, "outage", catalogue, values, data, session=session)
 
-    def missing_addresses(self, message_id: str, centres: Sequence[str]) -> Message:
+    def missing_addresses(self, message_id: str, centres: Sequence[str]) -> Notification:
         """Centres that submitted something and have no e-mail address."""
         catalogue = self.catalogue(None)
         headline = catalogue.say_plural(
@@ -288,9 +287,9 @@ class Composer:
             for centre in centres
         ]
         data = {"centres": list(centres)}
-        return self._notice(message_id, MessageKind.ADDRESS, catalogue, headline, sentences, data)
+        return self._notice(message_id, NewsKind.ADDRESS, catalogue, headline, sentences, data)
 
-    def late_archives(self, message_id: str, centre: CentreEntry, late: LateCentre) -> Message:
+    def late_archives(self, message_id: str, centre: CentreEntry, late: LateCentre) -> Notification:
         """Archives of a centre that failed long ago, in its language."""
         catalogue = self.catalogue(centre.language)
         headline = catalogue.say_plural(
@@ -306,9 +305,9 @@ class Composer:
         )
         sentences.append(catalogue.say(remedy))
         data, code = {"failed": failed, "failed_total": late.failed}, centre.short_name
-        return self._notice(message_id, MessageKind.OUTAGE, catalogue, f"{code}: {headline}", sentences, data, code)
+        return self._notice(message_id, NewsKind.OUTAGE, catalogue, f"{code}: {headline}", sentences, data, code)
 
-    def owner_notification(self, message_id: str, owner: CentreEntry, notices: Sequence[Notice]) -> Message:
+    def owner_notification(self, message_id: str, owner: CentreEntry, notices: Sequence[Notice]) -> Notification:
         """What archives of other centres did, or tried to do, with data of a centre, in its language."""
         catalogue = self.catalogue(owner.language)
         sentences = [owner_sentence(catalogue, notice) for notice in notices[:_MAX_LINES]]
@@ -333,14 +332,14 @@ class Composer:
         if all(map(is_of_host, notices)):
             text = mark("archives on the server of centre {centre} are named for other centres")
         headline = catalogue.say(text, centre=owner.short_name)
-        return self._notice(message_id, MessageKind.OWNER, catalogue, headline, sentences, data, owner.short_name)
+        return self._notice(message_id, NewsKind.OWNER, catalogue, headline, sentences, data, owner.short_name)
 
-    def test(self, message_id: str) -> Message:
+    def test(self, message_id: str) -> Notification:
         """A test message."""
         catalogue = self.catalogue(None)
         headline = catalogue.say("a test of notifications")
         sentence = catalogue.say("Notifications arrive here. You need not do anything.")
-        return self._notice(message_id, MessageKind.TEST, catalogue, headline, [sentence], {})
+        return self._notice(message_id, NewsKind.TEST, catalogue, headline, [sentence], {})
 
     def catalogue(self, code: str | None) -> Catalogue:
         """The catalogue of a language. Uses that of DCC_LANGUAGE, and says so, if there is none."""
@@ -357,26 +356,26 @@ class Composer:
     def _notice(
         self,
         message_id: str,
-        kind: MessageKind,
+        kind: NewsKind,
         catalogue: Catalogue,
         headline: str,
         sentences: Sequence[str],
         data: Mapping[str, Any],
         centre: str | None = None,
-    ) -> Message:
+    ) -> Notification:
         values = {"headline": headline, "sentences": sentences}
         return self._message(message_id, kind, "notice", catalogue, values, data, centre=centre)
 
     def _message(
         self,
         message_id: str,
-        kind: MessageKind,
+        kind: NewsKind,
         template: str,
         catalogue: Catalogue,
         values: Mapping[str, Any],
         data: Mapping[str, Any],
         **about: Any,
-    ) -> Message:
+    ) -> Notification:
         filled = {
             **catalogue.functions,
             "catalogue": catalogue,
@@ -392,7 +391,7 @@ class Composer:
         subject = self.settings.labelled(subject.strip())
         html = self._render(f"{template}.html", {**filled, "subject": subject})
         text = text.strip("\n") + "\n"
-        return Message(message_id, kind, subject, text, html, data, language=catalogue.code, **about)
+        return Notification(message_id, kind, subject, text, html, data, language=catalogue.code, **about)
 
     def _render(self, name: str, values: Mapping[str, Any]) -> str:
         name = f"notifications/{name}"

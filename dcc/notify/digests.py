@@ -13,7 +13,7 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine, select
 
-from dcc.notify.messages import Item, MessageKind
+from dcc.notify.messages import NewsItem, NewsKind
 from dcc.notify.outages import centre_ids
 from dcc.outcomes import ZipKey
 from dcc.phases import Status
@@ -59,14 +59,14 @@ class Digest:
     centre: CentreEntry
     centre_id: int
     lines: tuple[ZipLine, ...]
-    items: Mapping[ZipKey, Item]
+    items: Mapping[ZipKey, NewsItem]
     proposals: int = 0
 
     @property
-    def item(self) -> Item:
+    def item(self) -> NewsItem:
         """The digest itself, as an item of the ledger."""
-        return Item(
-            MessageKind.DIGEST, f"session {self.session}, {self.centre.short_name}", "", self.session, self.centre_id
+        return NewsItem(
+            NewsKind.DIGEST, f"session {self.session}, {self.centre.short_name}", "", self.session, self.centre_id
         )
 
     @property
@@ -84,7 +84,7 @@ class Digest:
         """Submissions on which a person must act."""
         return tuple(line for line in self.lines if line.tone.needs_somebody)
 
-    def only(self, items: Collection[Item]) -> Digest:
+    def only(self, items: Collection[NewsItem]) -> Digest:
         """The digest of the submissions that are among `items`."""
         wanted = set(items)
         return replace(self, lines=tuple(line for line in self.lines if self.items[line.key] in wanted))
@@ -151,19 +151,19 @@ def causes_of(
     return dict(causes)
 
 
-def _item(line: ZipLine, md5: str | None, session_id: int, centre_id: int) -> Item:
+def _item(line: ZipLine, md5: str | None, session_id: int, centre_id: int) -> NewsItem:
     outcome = str(line.outcome) if line.tone.needs_somebody else _ACCEPTED
     changed = "" if line.changed is None else f" changed {line.changed}"
     if line.outcome is Outcome.CHANGED:
         # Each change is reported once, whatever becomes of its other data.
-        return Item(MessageKind.ZIP, str(line.key), changed.strip(), session_id, centre_id)
+        return NewsItem(NewsKind.ZIP, str(line.key), changed.strip(), session_id, centre_id)
     # Documents that were corrected or submitted again are news as well.
     what = (
         f"{outcome} {line.phase.short_name} {line.failed}/{line.documents} {md5}{changed}"
         if line.tone.needs_somebody
         else f"{outcome} {md5}"
     )
-    return Item(MessageKind.ZIP, str(line.key), what, session_id, centre_id)
+    return NewsItem(NewsKind.ZIP, str(line.key), what, session_id, centre_id)
 
 
 def _by_centre(connection: Connection, session: SessionEntry, lines: Sequence[ZipLine]) -> dict[str, list[ZipLine]]:

@@ -27,7 +27,7 @@ from sqlalchemy.exc import IntegrityError
 from dcc.databases.columns import utc_now
 from dcc.databases.list_parameters import rows_with, sorted_chunks
 from dcc.databases.transactions import RollBackError, insert_rows, run_writing
-from dcc.notify.messages import Item, MessageKind
+from dcc.notify.messages import NewsItem, NewsKind
 from dcc.tracker.models import NotificationRow
 
 LAPSED: Final = timedelta(minutes=15)
@@ -45,7 +45,7 @@ _SUBJECT_LENGTH: Final = 255
 _RECIPIENT_LENGTH: Final = 256
 _PATIENCE_SECONDS: Final = 5.0
 
-_MARK: Final = Item(MessageKind.SESSION, "sessions looked at")
+_LAST_SESSION: Final = NewsItem(NewsKind.SESSION, "sessions looked at")
 T = TypeVar("T")
 
 
@@ -70,7 +70,7 @@ class Claim:
     message_id: str
     channel: str
     recipient: str
-    items: tuple[Item, ...]
+    items: tuple[NewsItem, ...]
     since: datetime
 
 
@@ -80,28 +80,28 @@ class Ledger:
     def __init__(self, tracker: Engine) -> None:
         self._tracker = tracker
 
-    def unsent(self, items: Sequence[Item], channel: str, recipient: str) -> list[Item]:
+    def unsent(self, items: Sequence[NewsItem], channel: str, recipient: str) -> list[NewsItem]:
         """The items that the recipient has not received, read without claiming them."""
         return [item for item, row in self._rows_of(items, channel, recipient) if _is_free(row)]
 
-    def claim(self, items: Sequence[Item], channel: str, recipient: str) -> Claim:
+    def claim(self, items: Sequence[NewsItem], channel: str, recipient: str) -> Claim:
         """Claim the items that the recipient has not received and no other process is sending. They may be none."""
         wanted = {item.ledger_key(channel, recipient): item for item in items}
 
         def work(connection: Connection) -> Claim:
             known = _rows_by_key(connection, wanted, locked=True)
-            free = {told: item for told, item in wanted.items() if _is_free(known.get(told))}
-            new, now = [told for told in free if told not in known], utc_now()
-            taken = [known[told] for told in free if told in known]
+            free = {key: item for key, item in wanted.items() if _is_free(known.get(key))}
+            new, now = [key for key in free if key not in known], utc_now()
+            taken = [known[key] for key in free if key in known]
             message_id = (None if new else _same_message(connection, taken)) or uuid.uuid4().hex
             if new:
-                rows = [_row(free[told], told, message_id, channel, recipient, now) for told in new]
+                rows = [_row(free[key], key, message_id, channel, recipient, now) for key in new]
                 connection.execute(insert(NotificationRow), rows)
             claimed = {"state": SendState.CLAIMED, "message_id": message_id, "changed": now}
             for portion in sorted_chunks(row.id for row in taken):
                 connection.execute(update(NotificationRow).where(NotificationRow.id.in_(portion)).values(claimed))
-            told_now = [*new, *(row.told for row in taken)]
-            return Claim(message_id, channel, recipient, tuple(free[told] for told in told_now), now)
+            keys = [*new, *(row.told for row in taken)]
+            return Claim(message_id, channel, recipient, tuple(free[key] for key in keys), now)
 
         for _ in range(3):
             # Another process may have inserted one of the rows meanwhile: the next attempt reads it.
@@ -133,8 +133,8 @@ class Ledger:
             connection.execute(change.values(state=state, reason=reason, changed=utc_now()))
             if state in NOTIFIED:
                 # Only the last outcome counts, so that the same failure is news again after a success.
-                subjects = [item.subject for item in claim.items if item.kind is MessageKind.ZIP]
-                _forget(connection, MessageKind.ZIP, subjects, claim.channel, claim.recipient, but=claim.message_id)
+                subjects = [item.subject for item in claim.items if item.kind is NewsKind.ZIP]
+                _forget(connection, NewsKind.ZIP, subjects, claim.channel, claim.recipient, but=claim.message_id)
 
         self._write(work)
 
@@ -176,7 +176,7 @@ class Ledger:
             select(*columns)
             .where(
                 NotificationRow.state.in_([SendState.FAILED, SendState.CLAIMED]),
-                NotificationRow.kind.in_([MessageKind.DIGEST, MessageKind.SESSION]),
+                NotificationRow.kind.in_([NewsKind.DIGEST, NewsKind.SESSION]),
                 NotificationRow.attempts < MAX_ATTEMPTS,
                 NotificationRow.session_id.is_not(None),
             )
@@ -193,7 +193,7 @@ class Ledger:
         left = (
             NotificationRow.session_id == session,
             NotificationRow.state == SendState.FAILED,
-            NotificationRow.kind.in_([MessageKind.DIGEST, MessageKind.SESSION, MessageKind.ZIP]),
+            NotificationRow.kind.in_([NewsKind.DIGEST, NewsKind.SESSION, NewsKind.ZIP]),
             NotificationRow.changed < before,
         )
         columns = NotificationRow.id, NotificationRow.attempts, NotificationRow.changed
@@ -202,7 +202,7 @@ class Ledger:
         if found:
             self._write(lambda connection: _delete(connection, found))
 
-    def closed_items(self, items: Sequence[Item], channel: str, recipient: str) -> list[Item]:
+    def closed_items(self, items: Sequence[NewsItem], channel: str, recipient: str) -> list[NewsItem]:
         """The items that are closed for the recipient: sent, perhaps sent, or given up."""
         return [
             item
@@ -212,9 +212,9 @@ class Ledger:
         ]
 
     def open_outages(self, channel: str, recipient: str) -> dict[str, str]:
-        """Outages that the recipient knows of without a recovery: by subject, the row's `told`."""
+        """Outages that the recipient knows of without a recovery: by subject, the key of the row."""
         query = select(NotificationRow.subject, NotificationRow.told).where(
-            NotificationRow.kind == MessageKind.OUTAGE,
+            NotificationRow.kind == NewsKind.OUTAGE,
             NotificationRow.ended.is_(None),
             NotificationRow.channel == channel,
             NotificationRow.recipient == recipient[:_RECIPIENT_LENGTH],
@@ -223,22 +223,22 @@ class Ledger:
         with self._tracker.connect() as connection:
             return {row.subject: row.told for row in connection.execute(query)}
 
-    def end_outage(self, told: str) -> None:
+    def end_outage(self, key: str) -> None:
         """Record that an outage is over."""
-        ended = update(NotificationRow).where(NotificationRow.told == told).values(ended=utc_now())
+        ended = update(NotificationRow).where(NotificationRow.told == key).values(ended=utc_now())
         self._write(lambda connection: connection.execute(ended) and None)
 
     def entries(self, *, session: int | None = None, limit: int = 100) -> list[NotificationRow | Any]:
         """Rows of the ledger, newest first, without the submissions that digests consist of."""
         query = select(NotificationRow.__table__).where(
-            NotificationRow.kind != MessageKind.ZIP, NotificationRow.channel != ""
+            NotificationRow.kind != NewsKind.ZIP, NotificationRow.channel != ""
         )
         if session is not None:
             query = query.where(NotificationRow.session_id == session)
         with self._tracker.connect() as connection:
             return list(connection.execute(query.order_by(NotificationRow.id.desc()).limit(limit)))
 
-    def forget(self, kind: MessageKind, subjects: Sequence[str], channel: str, recipient: str) -> None:
+    def forget(self, kind: NewsKind, subjects: Sequence[str], channel: str, recipient: str) -> None:
         """Remove items of the recipient: if they happen again, they are news."""
         self._write(lambda connection: _forget(connection, kind, subjects, channel, recipient))
 
@@ -246,27 +246,27 @@ class Ledger:
         """The last session whose news were sent; 0 for none."""
         with self._tracker.connect() as connection:
             found = connection.scalar(
-                select(NotificationRow.session_id).where(NotificationRow.told == _MARK.ledger_key("", ""))
+                select(NotificationRow.session_id).where(NotificationRow.told == _LAST_SESSION.ledger_key("", ""))
             )
         return found or 0
 
     def record_session(self, session: int) -> None:
         """Record that the news of all sessions up to this one were sent."""
-        mark = _MARK.ledger_key("", "")
+        key = _LAST_SESSION.ledger_key("", "")
 
         def work(connection: Connection) -> None:
-            if not _rows_by_key(connection, [mark]):
-                row = _row(_MARK, mark, "", "", "", utc_now()) | {"state": SendState.SENT, "session_id": session}
+            if not _rows_by_key(connection, [key]):
+                row = _row(_LAST_SESSION, key, "", "", "", utc_now()) | {"state": SendState.SENT, "session_id": session}
                 insert_rows(connection, NotificationRow.__table__, [row])
             older = or_(NotificationRow.session_id < session, NotificationRow.session_id.is_(None))
-            later = update(NotificationRow).where(NotificationRow.told == mark, older)
+            later = update(NotificationRow).where(NotificationRow.told == key, older)
             connection.execute(later.values(session_id=session, changed=utc_now()))
 
         # Another process that inserts the row meanwhile did the same.
         with suppress(IntegrityError):
             self._write(work)
 
-    def _rows_of(self, items: Sequence[Item], channel: str, recipient: str) -> list[tuple[Item, Any]]:
+    def _rows_of(self, items: Sequence[NewsItem], channel: str, recipient: str) -> list[tuple[NewsItem, Any]]:
         """Each item with its row, None without one."""
         keys = [item.ledger_key(channel, recipient) for item in items]
         with self._tracker.connect() as connection:
@@ -277,12 +277,12 @@ class Ledger:
         return run_writing(self._tracker, work, patience_seconds=_PATIENCE_SECONDS)
 
 
-def _rows_by_key(connection: Connection, told: Iterable[str], *, locked: bool = False) -> dict[str, Any]:
+def _rows_by_key(connection: Connection, keys: Iterable[str], *, locked: bool = False) -> dict[str, Any]:
     """The rows with these keys; `locked`: no other process changes them in this transaction."""
     row = NotificationRow
     query = select(row.id, row.told, row.state, row.message_id, row.changed, row.attempts)
     query = query.with_for_update() if locked else query
-    return {found.told: found for found in rows_with(connection, query, row.told, told)}
+    return {found.told: found for found in rows_with(connection, query, row.told, keys)}
 
 
 def _is_free(row: Any) -> bool:
@@ -324,9 +324,9 @@ def _same_message(connection: Connection, rows: Sequence[Any]) -> str | None:
     return str(message_id) if connection.scalar(of_message) == len(rows) else None
 
 
-def _row(item: Item, told: str, message_id: str, channel: str, recipient: str, now: datetime) -> dict[str, object]:
+def _row(item: NewsItem, key: str, message_id: str, channel: str, recipient: str, now: datetime) -> dict[str, object]:
     return {
-        "told": told,
+        "told": key,
         "message_id": message_id,
         "kind": item.kind,
         "subject": item.subject[:_SUBJECT_LENGTH],
@@ -344,7 +344,7 @@ def _row(item: Item, told: str, message_id: str, channel: str, recipient: str, n
 
 
 def _forget(
-    connection: Connection, kind: MessageKind, subjects: Sequence[str], channel: str, recipient: str, *, but: str = ""
+    connection: Connection, kind: NewsKind, subjects: Sequence[str], channel: str, recipient: str, *, but: str = ""
 ) -> None:
     """Remove the rows of these items, all `but` those of one message."""
     query = select(NotificationRow.id).where(

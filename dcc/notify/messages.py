@@ -9,8 +9,8 @@ from enum import StrEnum
 from typing import Any
 
 
-class MessageKind(StrEnum):
-    """The kind of an item."""
+class NewsKind(StrEnum):
+    """What an item of news is about."""
 
     DIGEST = "digest"
     """What happened to a centre's submissions in a session, for the centre."""
@@ -43,14 +43,14 @@ class Audience(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class NewsItem:
     """One piece of news. `subject` names its subject in a few words; `what` distinguishes it from other news of that
     subject.
 
     `session` and `centre_id` are ids of the tracker's rows, if the item is about such.
     """
 
-    kind: MessageKind
+    kind: NewsKind
     subject: str
     what: str = ""
     session: int | None = None
@@ -72,7 +72,7 @@ class Attachment:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class Notification:
     """A message as every channel gets it.
 
     `id` (32 hexadecimal digits) stays the same when the message is sent again, so that the recipient recognises it. A
@@ -81,7 +81,7 @@ class Message:
     """
 
     id: str
-    kind: MessageKind
+    kind: NewsKind
     subject: str
     text: str
     html: str = ""

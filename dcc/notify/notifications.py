@@ -5,27 +5,37 @@ returns sentences for its caller, and logs what could not be sent as warnings.
 """
 
 from __future__ import annotations
-
-import logging
-import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import field
 from datetime import datetime
-from pathlib import Path
-
-from sqlalchemy import Engine
-from sqlalchemy.exc import SQLAlchemyError
-
-from dcc.errors import DccError, fault_of
-from dcc.messages import Message as MarkedMessage
+from dcc.errors import DccError
+from dcc.errors import fault_of
+from dcc.messages import Message
 from dcc.notify import outages
-from dcc.notify.channels.base import Channel, notifies, open_channels
+from dcc.notify.channels.base import Channel
+from dcc.notify.channels.base import notifies
+from dcc.notify.channels.base import open_channels
 from dcc.notify.composer import Composer
-from dcc.notify.messages import Audience, Item, Message, MessageKind
-from dcc.notify.notifiers import SessionNotifier, notify_owners, remind_centres
-from dcc.notify.rounds import PlannedMessage, Round
+from dcc.notify.messages import Audience
+from dcc.notify.messages import NewsItem
+from dcc.notify.messages import NewsKind
+from dcc.notify.messages import Notification
+from dcc.notify.notifiers import SessionNotifier
+from dcc.notify.notifiers import notify_owners
+from dcc.notify.notifiers import remind_centres
+from dcc.notify.rounds import PlannedNotification
+from dcc.notify.rounds import Round
 from dcc.session.sessions import Session
 from dcc.settings import Settings
+from pathlib import Path
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+import logging
+import uuid
 
 _MAX_SESSIONS = 20
 _SESSIONS_SENT_AGAIN = 10
@@ -75,28 +85,27 @@ def notify_after_session(
 def notify_due(
     tracker: Engine,
     settings: Settings,
-    states: Iterable[outages.OutageEntry] = (),
+    states: Iterable[outages.WatchedState] = (),
     *,
-    watched: str | None = None,
-    remind: datetime | None = None,
+    ends_others_of: outages.SubjectKind | None = None,
+    remind_at: datetime | None = None,
 ) -> NotificationResult:
     """Send all due news: failed messages, sessions that ended without sending, outages. For sensors.
 
-    `states` are outages that the tracker does not know; of what works, `since` is empty. They have every subject that
-    begins with `watched`: other open outages of that kind end without a message. `remind` is a time; centres are
-    reminded of archives that failed long before it.
+    `states` are of what the tracker does not know. Other open outages of the kind `ends_others_of` end without a
+    message. Centres are reminded of archives that failed long before the time `remind_at`.
     """
     if not notifies(settings):
         return NotificationResult()
     known = list(states)
-    troubles = [state for state in known if state.since]
-    fine = {state.subject: state.label for state in known if not state.since}
+    troubles = [state.outage for state in known if state.outage is not None]
+    fine = {state.subject: state.label for state in known if state.outage is None}
 
     def work(round_: Round) -> None:
-        _notify_outages(round_, None, troubles, fine, dead=True, watched=watched)
+        _notify_outages(round_, None, troubles, fine, dead=True, ends_others_of=ends_others_of)
         _notify_sessions(round_, None)
-        if remind is not None:
-            remind_centres(round_, remind)
+        if remind_at is not None:
+            remind_centres(round_, remind_at)
         notify_owners(round_)
 
     return _guarded(tracker, settings, work)
@@ -115,7 +124,7 @@ def notify_session(
 
 def plan(
     tracker: Engine, settings: Settings, session_id: int | None = None, *, centre: str | None = None
-) -> tuple[list[PlannedMessage], list[str]]:
+) -> tuple[list[PlannedNotification], list[str]]:
     """The messages that would be sent, of one session or of everything due, and sentences. Nothing is sent or recorded.
 
     Raises DccError.
@@ -146,9 +155,10 @@ def notify_tracker_outage(settings: Settings, error: DccError) -> list[str]:
     if not notifies(settings):
         return []
     trouble = outages.OutageEntry(outages.TRACKER, "", outages.TRACKER, str(error), reported=False)
+    opened = open_channels(settings)
     sentences: list[str] = []
     failed: set[str] = set()
-    for channel, recipient in _wranglers(settings, sentences):
+    for channel, recipient in opened.recipients(Audience.WRANGLERS):
         if channel.name in failed:
             continue
         path: Path | None = None
@@ -163,7 +173,7 @@ def notify_tracker_outage(settings: Settings, error: DccError) -> list[str]:
                 path.unlink(missing_ok=True)
             failed.add(channel.name)
             sentences.append(_warned(failure))
-    return sentences
+    return [*opened.problems, *sentences]
 
 
 def _notify_tracker_recovery(settings: Settings) -> list[str]:
@@ -172,7 +182,7 @@ def _notify_tracker_recovery(settings: Settings) -> list[str]:
         return []
     sentences: list[str] = []
     # The round says which channels cannot be used.
-    for channel, recipient in _wranglers(settings, []):
+    for channel, recipient in open_channels(settings).recipients(Audience.WRANGLERS):
         path = outages.outage_claim_path(settings, channel.name, recipient)
         if path not in claims:
             continue
@@ -201,14 +211,6 @@ def _send_alone(
     channel.send(message, recipient, seconds=settings.notify_seconds)
 
 
-def _wranglers(settings: Settings, problems: list[str]) -> list[tuple[Channel, str]]:
-    return [
-        (channel, recipient)
-        for channel in open_channels(settings, problems)
-        for recipient in channel.recipients(Audience.WRANGLERS, ())
-    ]
-
-
 def _guarded(tracker: Engine, settings: Settings, work: Callable[[Round], None]) -> NotificationResult:
     """Run a round, and turn each error into a sentence."""
     sentences: list[str] = []
@@ -217,7 +219,7 @@ def _guarded(tracker: Engine, settings: Settings, work: Callable[[Round], None])
     try:
         round_ = Round(tracker, settings)
         try:
-            repeating = [channel.name for channel in round_.channels if channel.repeats]
+            repeating = [channel.name for channel in round_.opened.channels if channel.repeats]
             for channel, recipient in round_.ledger.record_interrupted(repeating):
                 sentences.append(
                     f"A process died while it sent a notification by {channel} to {recipient}: nobody knows whether it "
@@ -267,12 +269,15 @@ def _notify_outages(
     round_: Round,
     session_id: int | None,
     troubles: Iterable[outages.OutageEntry],
-    fine: Mapping[str, MarkedMessage | str],
+    fine: Mapping[str, Message | str],
     *,
     dead: bool = False,
-    watched: str | None = None,
+    ends_others_of: outages.SubjectKind | None = None,
 ) -> None:
-    """Send outages and recoveries, with `dead` those of dead sessions too; `fine` and `watched`: see `notify_due`."""
+    """Send outages and recoveries, with `dead` those of dead sessions too.
+
+    `fine` are the subjects that work, with their labels. `ends_others_of`: see `notify_due`.
+    """
     with round_.tracker.connect() as connection:
         lost = outages.lost_from_store(connection, round_.settings)
         away = [*troubles, *lost, *outages.unreachable_sources(connection, round_.settings, session_id)]
@@ -282,7 +287,7 @@ def _notify_outages(
     reported = {(channel.name, recipient) for channel, recipient in round_.recipients(Audience.REPORTED)}
     for channel, recipient in round_.recipients(Audience.WRANGLERS):
         own = [trouble for trouble in away if not trouble.reported or (channel.name, recipient) in reported]
-        _notify_outages_to(round_, channel, recipient, own, fine, watched)
+        _notify_outages_to(round_, channel, recipient, own, fine, ends_others_of)
 
 
 def _notify_outages_to(
@@ -290,8 +295,8 @@ def _notify_outages_to(
     channel: Channel,
     recipient: str,
     away: Sequence[outages.OutageEntry],
-    fine: Mapping[str, MarkedMessage | str],
-    watched: str | None,
+    fine: Mapping[str, Message | str],
+    ends_others_of: outages.SubjectKind | None,
 ) -> None:
     ledger = round_.ledger
     open_outages = ledger.open_outages(channel.name, recipient)
@@ -300,18 +305,18 @@ def _notify_outages_to(
         gone = outages.archives_gone(connection, back)
     still = {trouble.subject for trouble in away if not trouble.over}
     back |= {subject: label for subject, label in fine.items() if subject in open_outages and subject not in still}
-    if watched is not None:
-        known = still | fine.keys()
-        back |= {subject: None for subject in open_outages if subject.startswith(watched) and subject not in known}
+    if ends_others_of is not None:
+        others = open_outages.keys() - still - fine.keys()
+        back |= {subject: None for subject in others if subject.startswith(ends_others_of)}
     for subject in [subject for subject, label in back.items() if label is None]:
         if not round_.dry:
             ledger.end_outage(open_outages[subject])
         del back[subject]
     # An outage that continues is one outage, whichever session or run met it.
     by_item = {trouble.item: trouble for trouble in away if trouble.subject not in open_outages}
-    recoveries = {Item(MessageKind.RECOVERY, subject, open_outages[subject]): subject for subject in back}
+    recoveries = {NewsItem(NewsKind.RECOVERY, subject, open_outages[subject]): subject for subject in back}
 
-    def compose(message_id: str, items: Sequence[Item], _: Channel) -> Message:
+    def compose(message_id: str, items: Sequence[NewsItem], _: Channel) -> Notification:
         labels = {recoveries[item]: back[recoveries[item]] or "" for item in items if item in recoveries}
         return round_.composer.outages(message_id, [by_item[item] for item in items if item in by_item], labels, gone)
 

@@ -18,7 +18,7 @@ from dcc.databases.columns import utc_now
 from dcc.errors import DccError
 from dcc.notify.channels.base import Channel
 from dcc.notify.digests import Digest, addresses_of, causes_of, collect_digests
-from dcc.notify.messages import Attachment, Audience, Item, Message, MessageKind
+from dcc.notify.messages import Attachment, Audience, NewsItem, NewsKind, Notification
 from dcc.notify.outages import centre_ids
 from dcc.notify.rounds import Round
 from dcc.outcomes import ZipKey
@@ -69,12 +69,12 @@ class SessionNotifier:
         if not self._round.settings.notify_centres:
             return
         missing = {
-            Item(MessageKind.ADDRESS, f"centre {code}", "", None, digest.centre_id): code
+            NewsItem(NewsKind.ADDRESS, f"centre {code}", "", None, digest.centre_id): code
             for digest in self._digests
             if not digest.addresses and (code := digest.centre.short_name)
         }
 
-        def compose(message_id: str, items: Sequence[Item], _: Channel) -> Message:
+        def compose(message_id: str, items: Sequence[NewsItem], _: Channel) -> Notification:
             return self._round.composer.missing_addresses(message_id, [missing[item] for item in items])
 
         for channel, recipient in self._round.recipients(Audience.WRANGLERS):
@@ -83,19 +83,21 @@ class SessionNotifier:
     def _tell_wranglers(self) -> None:
         troubled = [digest for digest in self._digests if digest.bad]
         well = [str(line.key) for digest in self._digests for line in digest.accepted]
-        summary = Item(MessageKind.SESSION, f"session {self._session_id}", "", self._session_id)
+        summary = NewsItem(NewsKind.SESSION, f"session {self._session_id}", "", self._session_id)
         items = {digest.items[line.key]: digest for digest in troubled for line in digest.bad}
 
-        def compose(message_id: str, told: Sequence[Item], _: Channel) -> Message:
+        def compose(message_id: str, told: Sequence[NewsItem], _: Channel) -> Notification:
             shown = [one for digest in troubled if (one := digest.only(told)).bad]
             return self._round.composer.summary(message_id, shown, self._causes_of(shown))
 
         for channel, recipient in self._round.recipients(Audience.SUMMARY):
             if well and not self._round.dry:
-                self._round.ledger.forget(MessageKind.ZIP, well, channel.name, recipient)
+                self._round.ledger.forget(NewsKind.ZIP, well, channel.name, recipient)
             self._round.notify(channel, recipient, [summary, *items], compose, _has_zips)
 
-    def _compose_digest(self, digest: Digest, message_id: str, told: Sequence[Item], channel: Channel) -> Message:
+    def _compose_digest(
+        self, digest: Digest, message_id: str, told: Sequence[NewsItem], channel: Channel
+    ) -> Notification:
         shown = digest.only(told)
         causes = self._causes_of([shown]).get(digest.centre.short_name, ()) if shown.bad else ()
         attached = self._reports(shown) if channel.attaches and shown.bad else ()
@@ -127,15 +129,15 @@ class SessionNotifier:
         return render_html(report, catalogue, settings)
 
 
-def _has_zips(items: Sequence[Item]) -> bool:
+def _has_zips(items: Sequence[NewsItem]) -> bool:
     """Whether a digest or summary has a new submission; without one it is not worth a message."""
     kinds = {item.kind for item in items}
-    return MessageKind.ZIP in kinds and len(kinds) > 1
+    return NewsKind.ZIP in kinds and len(kinds) > 1
 
 
 def notify_owners(round_: Round, centre: str | None = None) -> None:
     """Notify the owners of data, or one of them, of new notices. Raises as `Round.notify`."""
-    if not round_.channels:
+    if not round_.opened.channels:
         return
     with round_.tracker.connect() as connection:
         notices = notices_since(connection, utc_now() - _LOOKED_BACK, centre)
@@ -151,12 +153,12 @@ def notify_owners(round_: Round, centre: str | None = None) -> None:
 
 
 def _notify_owner(round_: Round, owner: CentreEntry, owner_id: int, notices: Sequence[Notice]) -> None:
-    items: dict[Item, Notice] = {}
+    items: dict[NewsItem, Notice] = {}
     for notice in notices:
         subject, what = f"{notice.key} {notice.file_name}".strip(), f"{notice.outcome} {notice.id}"
-        items[Item(MessageKind.OWNER, subject, what, centre_id=owner_id)] = notice
+        items[NewsItem(NewsKind.OWNER, subject, what, centre_id=owner_id)] = notice
 
-    def compose(message_id: str, told: Sequence[Item], _: Channel) -> Message:
+    def compose(message_id: str, told: Sequence[NewsItem], _: Channel) -> Notification:
         return round_.composer.owner_notification(message_id, owner, [items[item] for item in told])
 
     for channel, recipient in round_.recipients(Audience.CENTRE, addresses_of(owner)):
@@ -186,9 +188,9 @@ def remind_centres(round_: Round, now: datetime) -> None:
 
 def _remind(round_: Round, centre: CentreEntry, centre_id: int, late: LateCentre, now: datetime) -> None:
     subject = f"late archives of {centre.short_name}"
-    reminder = Item(MessageKind.OUTAGE, subject, f"{now:%Y-%m-%d}", None, centre_id)
+    reminder = NewsItem(NewsKind.OUTAGE, subject, f"{now:%Y-%m-%d}", None, centre_id)
 
-    def compose(message_id: str, _items: Sequence[Item], _channel: Channel) -> Message:
+    def compose(message_id: str, _items: Sequence[NewsItem], _channel: Channel) -> Notification:
         return round_.composer.late_archives(message_id, centre, late)
 
     addresses = addresses_of(centre)

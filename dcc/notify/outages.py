@@ -11,6 +11,7 @@ import hashlib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,7 @@ from sqlalchemy import Connection, func, or_, select
 
 from dcc.errors import ListingShrunkError
 from dcc.messages import Message, count_of, mark, message, message_from_json
-from dcc.notify.messages import Item, MessageKind
+from dcc.notify.messages import NewsItem, NewsKind
 from dcc.outcomes import CrawlOutcome
 from dcc.runtime.private_files import PRIVATE_FILE, make_directory
 from dcc.session.leases import Lease, read_leases
@@ -65,11 +66,17 @@ SESSION: Final = mark("sessions")
 TRACKER: Final = mark("tracker database")
 ARCHIVES: Final = mark("archive store")
 """The subject of archives that have no good copy in the archive store."""
-_SOURCE: Final = "file source "
 _OUTAGE: Final = mark("Outage: {thing}")
 _SHRUNK: Final = mark("Listed in part: {thing}")
 _MOST: Final = 500
 _MAX_LOST: Final = 5
+
+
+class SubjectKind(StrEnum):
+    """Kinds of things that have outages; the subject of an outage begins with its kind."""
+
+    SOURCE = "file source "
+    OVERDUE = "overdue: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +99,18 @@ class OutageEntry:
     headline: str = _OUTAGE
 
     @property
-    def item(self) -> Item:
+    def item(self) -> NewsItem:
         """The outage, as an item of the ledger."""
-        return Item(MessageKind.OUTAGE, self.subject, self.since, self.session, self.centre_id)
+        return NewsItem(NewsKind.OUTAGE, self.subject, self.since, self.session, self.centre_id)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedState:
+    """The state of something that the tracker does not know: its `outage`, or None while it works."""
+
+    subject: str
+    label: str
+    outage: OutageEntry | None = None
 
 
 def unreachable_sources(connection: Connection, settings: Settings, session_id: int | None = None) -> list[OutageEntry]:
@@ -140,7 +156,7 @@ def unreachable_sources(connection: Connection, settings: Settings, session_id: 
             first = row.id
         troubles.append(
             OutageEntry(
-                subject=f"{_SOURCE}{row.file_source_id}",
+                subject=f"{SubjectKind.SOURCE}{row.file_source_id}",
                 since=str(first),
                 label=address.label,
                 reason=message_from_json(row.details, row.message or "").problem,
@@ -215,25 +231,30 @@ def ended_outages(
     None instead of a label: the outage ends without a message, as of a source that is not crawled any more.
     """
     still = {trouble.subject for trouble in away}
-    wanted = [subject for subject in subjects if subject.startswith(_SOURCE) and subject not in still]
+    wanted = {subject: source for subject, source in _sources_of(subjects).items() if subject not in still}
     if not wanted:
         return {}
     addresses = {address.id: address for address in load_addresses(connection)}
     back: dict[str, Message | str | None] = {}
-    for subject in wanted:
-        number = int(subject.removeprefix(_SOURCE))
-        if number not in addresses:
+    for subject, source in wanted.items():
+        if source not in addresses:
             back[subject] = None
-        elif _streak(connection, number)[1] == 0:
-            back[subject] = addresses[number].label
+        elif _streak(connection, source)[1] == 0:
+            back[subject] = addresses[source].label
     return back
 
 
 def archives_gone(connection: Connection, subjects: Iterable[str]) -> dict[str, int]:
     """How many archives the last crawl of each of these sources took for gone, by subject; without noughts."""
-    sources = [int(subject.removeprefix(_SOURCE)) for subject in subjects if subject.startswith(_SOURCE)]
+    sources = [*_sources_of(subjects).values()]
     crawls = latest_crawls(connection, sources=sources) if sources else {}
-    return {f"{_SOURCE}{number}": crawl.gone for number, crawl in crawls.items() if crawl.gone}
+    return {f"{SubjectKind.SOURCE}{number}": crawl.gone for number, crawl in crawls.items() if crawl.gone}
+
+
+def _sources_of(subjects: Iterable[str]) -> dict[str, int]:
+    """The ids of the sources that subjects are about, by subject."""
+    kind = SubjectKind.SOURCE
+    return {subject: int(subject.removeprefix(kind)) for subject in subjects if subject.startswith(kind)}
 
 
 def sessions_after(connection: Connection, last: int, limit: int) -> list[int]:

@@ -21,12 +21,12 @@ from dcc.errors import DatabaseUnreachableError, DccError, NotificationNotSentEr
 from dcc.notify.channels.base import Channel, open_channels
 from dcc.notify.composer import Composer
 from dcc.notify.ledger import Claim, Ledger, SendState
-from dcc.notify.messages import Audience, Item, Message
+from dcc.notify.messages import Audience, NewsItem, Notification
 from dcc.settings import Settings
 
-Compose = Callable[[str, Sequence[Item], Channel], Message]
+Compose = Callable[[str, Sequence[NewsItem], Channel], Notification]
 """Makes the message for some items, under the given id."""
-Needed = Callable[[Sequence[Item]], bool]
+Needed = Callable[[Sequence[NewsItem]], bool]
 """Whether items are worth a message; a digest without a new item is not."""
 
 DRY_RUN_ID: Final = "0" * 32
@@ -36,12 +36,12 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedMessage:
+class PlannedNotification:
     """A message that would be sent, with its channel and recipient."""
 
     channel: str
     recipient: str
-    message: Message
+    message: Notification
 
 
 @dataclass
@@ -51,14 +51,14 @@ class Round:
     tracker: Engine
     settings: Settings
     dry: bool = False
-    planned: list[PlannedMessage] = field(default_factory=list)
+    planned: list[PlannedNotification] = field(default_factory=list)
     sent: Counter[str] = field(default_factory=Counter)
     sentences: list[str] = field(default_factory=list)
     postponed: int = 0
 
     def __post_init__(self) -> None:
         self.ledger = Ledger(self.tracker)
-        self.channels = open_channels(self.settings, self.sentences)
+        self.opened = open_channels(self.settings)
         self.composer = Composer(self.settings, self.sentences)
         self._failures: Counter[str] = Counter()
         self._not_sent = 0
@@ -72,13 +72,11 @@ class Round:
 
     def recipients(self, audience: Audience, addresses: Sequence[str] = ()) -> Iterator[tuple[Channel, str]]:
         """Each channel and recipient for an audience."""
-        for channel in self.channels:
-            for recipient in channel.recipients(audience, addresses):
-                yield channel, recipient
+        return self.opened.recipients(audience, addresses)
 
     def notify(
-        self, channel: Channel, recipient: str, items: Sequence[Item], compose: Compose, needed: Needed = bool
-    ) -> Sequence[Item]:
+        self, channel: Channel, recipient: str, items: Sequence[NewsItem], compose: Compose, needed: Needed = bool
+    ) -> Sequence[NewsItem]:
         """Send a recipient the new ones of `items`; returns those that were sent, or perhaps sent, now.
 
         A message that cannot be composed is reported in the sentences, and due again. Raises TrackerUnreachableError;
@@ -88,7 +86,7 @@ class Round:
         if not needed(free):
             return ()
         if self.dry:
-            self.planned.append(PlannedMessage(channel.name, recipient, compose(DRY_RUN_ID, free, channel)))
+            self.planned.append(PlannedNotification(channel.name, recipient, compose(DRY_RUN_ID, free, channel)))
             return ()
         claim = self.ledger.claim(free, channel.name, recipient)
         if not needed(claim.items):
@@ -102,7 +100,7 @@ class Round:
 
     def conclude(self) -> list[str]:
         """Sentences on what was sent and what was not."""
-        sentences = list(dict.fromkeys(self.sentences))
+        sentences = list(dict.fromkeys([*self.opened.problems, *self.sentences]))
         if self.postponed:
             sentences.append(
                 f"{self.postponed} more notifications were not tried, since a channel failed or time was up; the next "
@@ -117,7 +115,7 @@ class Round:
     def _seconds_left(self) -> float:
         return self._until - time.monotonic()
 
-    def _send(self, channel: Channel, claim: Claim, compose: Compose) -> Sequence[Item]:
+    def _send(self, channel: Channel, claim: Claim, compose: Compose) -> Sequence[NewsItem]:
         try:
             message = compose(claim.message_id, claim.items, channel)
         except (DatabaseUnreachableError, SQLAlchemyError):
@@ -143,7 +141,7 @@ class Round:
         self.sent[channel.name] += 1
         return claim.items
 
-    def _not_composed(self, claim: Claim, error: Exception) -> Sequence[Item]:
+    def _not_composed(self, claim: Claim, error: Exception) -> Sequence[NewsItem]:
         """Record that a message cannot be composed; other recipients still get theirs."""
         log.exception("A notification of %s met a fault", claim.recipient)
         reason = str(error) if isinstance(error, DccError) else f"it met a fault ({type(error).__name__}): see the log."
@@ -154,7 +152,7 @@ class Round:
             self.ledger.record_result(claim, SendState.FAILED, problem)
         return ()
 
-    def _failed(self, channel: Channel, claim: Claim, problem: str, *, unsure: bool) -> Sequence[Item]:
+    def _failed(self, channel: Channel, claim: Claim, problem: str, *, unsure: bool) -> Sequence[NewsItem]:
         self._failures[channel.name] += 1
         self._not_sent += 1
         unsure = unsure and not channel.repeats

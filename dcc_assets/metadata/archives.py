@@ -55,7 +55,7 @@ def zip_report(outcome: ZipOutcome, staging: Staging) -> PartitionReport:
         tuple(_materialised(outcome, staging)),
         tuple(_verdicts(outcome, staging)),
         utc_timestamp(outcome.finished),
-        graph.ZIP_ACTIONS.name,
+        graph.ZIP_ACTION_PARTITIONS.name,
     )
 
 
@@ -63,27 +63,29 @@ def complete_zip_report(outcome: ZipOutcome, staging: Staging) -> PartitionRepor
     """As `zip_report`, including the submission itself: that it exists, its name accepted or refused."""
     report = zip_report(outcome, staging)
     if outcome.phase is Phase.ZIP_NAME and outcome.failed:
-        return replace(report, whole=True)
+        return replace(report, is_complete=True)
     passed = f"{outcome.key.file_name} follows the naming convention."
     name = CheckVerdict(graph.CHECK_OF_PHASE[Phase.ZIP_NAME], True, passed, about(outcome), always=False)
     others = tuple(verdict for verdict in report.verdicts if verdict.check != name.check)
     materialised = MaterialisedPartition(
-        graph.ZIP_ACTIONS_ASSET,
+        graph.ZIP_ACTIONS,
         about(outcome)
         | {"action": outcome.key.action.value}
         | ({} if outcome.source is None else {"file source": outcome.source})
         | _decisions(outcome)
-        | _links(outcome, graph.ZIP_ACTIONS_ASSET),
+        | _links(outcome, graph.ZIP_ACTIONS),
         None if outcome.source is None else f"Found on {outcome.source}.",
     )
-    return replace(report, materialised=(materialised, *report.materialised), verdicts=(name, *others), whole=True)
+    return replace(
+        report, materialised=(materialised, *report.materialised), verdicts=(name, *others), is_complete=True
+    )
 
 
 def _materialised(outcome: ZipOutcome, staging: Staging) -> Iterator[MaterialisedPartition]:
     held = next((reason.message for reason in outcome.reasons if reason.kind == HELD), None)
     if held is not None:
         known = about(outcome) | {"action": outcome.key.action.value, "held": held}
-        yield MaterialisedPartition(graph.ZIP_ACTIONS_ASSET, known | _links(outcome, graph.ZIP_ACTIONS_ASSET))
+        yield MaterialisedPartition(graph.ZIP_ACTIONS, known | _links(outcome, graph.ZIP_ACTIONS))
     if outcome.downloaded:
         yield MaterialisedPartition(
             graph.ZIP_DOWNLOADS,
@@ -193,7 +195,7 @@ def _decisions(outcome: ZipOutcome) -> Metadata:
 def _links(outcome: ZipOutcome, excluding: AssetKey) -> Metadata:
     """Links from a submission's event to its report, source and board, and to the steps before a failure."""
     wanted = [("Submission report", report_of_zip(outcome.key))]
-    if outcome.source_partition is not None and excluding in {graph.ZIP_ACTIONS_ASSET, graph.ZIP_DOWNLOADS}:
+    if outcome.source_partition is not None and excluding in {graph.ZIP_ACTIONS, graph.ZIP_DOWNLOADS}:
         wanted.append(("File source", page_of_partition(graph.FILE_SOURCE_LISTINGS, outcome.source_partition)))
     if outcome.centre is not None:
         wanted.append(("Tracking board", board_of_centre(outcome.centre)))

@@ -4,62 +4,87 @@ With these Dagster can show what happened long ago, and what a killed session di
 submissions at a time, with a fixed number of statements each time.
 
 A session reports submissions as they finish, a second after they are in the tracker. The unreported ones of a dead
-session are found by a mark (`marks`): the submission, download, refusal and re-opening up to which everything was
-shown. It uses ids, which no clock can put out of order.
+session are found by a watermark (`watermarks`): the submission, download, refusal and re-opening up to which everything
+was shown. It uses ids, which no clock can put out of order.
 """
 
 from __future__ import annotations
-
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import astuple, dataclass, replace
-from datetime import datetime
-from functools import partial
-from typing import Any, Final
-
+from collections.abc import Collection
+from collections.abc import Iterator
+from collections.abc import Sequence
 from dagster import DagsterInstance
-from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, func, or_, select, true
-
-from dcc.databases.list_parameters import rows_with, sorted_chunks
+from dataclasses import astuple
+from dataclasses import dataclass
+from dataclasses import replace
+from datetime import datetime
+from dcc.databases.list_parameters import rows_with
+from dcc.databases.list_parameters import sorted_chunks
 from dcc.databases.transactions import run_reading
 from dcc.errors import ArchiveRemovedError
 from dcc.operations.session_work import SessionWork
-from dcc.outcomes import AttemptOutcome, DocumentOutcome, Problem, SourceCrawl, ZipKey, ZipOutcome, source_partition
-from dcc.phases import Phase, State, Status
+from dcc.outcomes import AttemptOutcome
+from dcc.outcomes import DocumentOutcome
+from dcc.outcomes import Problem
+from dcc.outcomes import SourceCrawl
+from dcc.outcomes import ZipKey
+from dcc.outcomes import ZipOutcome
+from dcc.outcomes import source_partition
+from dcc.phases import Phase
+from dcc.phases import State
+from dcc.phases import Status
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.store.staging import Staging
 from dcc.tracker.crawls import latest_crawls
 from dcc.tracker.decisions import decisions_in_force
-from dcc.tracker.models import (
-    AnException,
-    FileSourceHasZip,
-    Reopening,
-    XmlFile,
-    XmlLog,
-    ZipAction,
-    ZipActionLog,
-    ZipDecision,
-    ZipDownload,
-    ZipLog,
-)
-from dcc.tracker.problems import OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, entries_that_hold, problem_of
+from dcc.tracker.models import AnException
+from dcc.tracker.models import FileSourceHasZip
+from dcc.tracker.models import Reopening
+from dcc.tracker.models import XmlFile
+from dcc.tracker.models import XmlLog
+from dcc.tracker.models import ZipAction
+from dcc.tracker.models import ZipActionLog
+from dcc.tracker.models import ZipDecision
+from dcc.tracker.models import ZipDownload
+from dcc.tracker.models import ZipLog
+from dcc.tracker.problems import OF_ACTION
+from dcc.tracker.problems import OF_DOCUMENT
+from dcc.tracker.problems import OF_DOWNLOAD
+from dcc.tracker.problems import entries_that_hold
+from dcc.tracker.problems import problem_of
 from dcc.tracker.queries.session_zips import of_centres
 from dcc.tracker.queries.zip_action_lists import select_zip_actions
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.states import VALID
-from dcc.tracker.submission_rows import LATEST, state_of, zip_key_of
-from dcc_assets.metadata.archives import ERRORS_SHOWN, complete_zip_report
-from dcc_assets.sync.document_records import PAGE, zip_action_ids
-from dcc_assets.sync.horizon import archive_older, read_archive
-from dcc_assets.sync.marks import Marks
+from dcc.tracker.submission_rows import LATEST
+from dcc.tracker.submission_rows import state_of
+from dcc.tracker.submission_rows import zip_key_of
+from dcc_assets.metadata.archives import ERRORS_SHOWN
+from dcc_assets.metadata.archives import complete_zip_report
+from dcc_assets.sync.document_records import PAGE
+from dcc_assets.sync.document_records import zip_action_ids
+from dcc_assets.sync.horizon import archive_older
+from dcc_assets.sync.horizon import read_archive
+from dcc_assets.sync.watermarks import StoredWatermarks
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.partition_events import PartitionReport
-
+from functools import partial
+from sqlalchemy import ColumnElement
+from sqlalchemy import Connection
+from sqlalchemy import Engine
+from sqlalchemy import Row
+from sqlalchemy import and_
+from sqlalchemy import func
+from sqlalchemy import or_
+from sqlalchemy import select
+from sqlalchemy import true
+from typing import Any
+from typing import Final
 
 @dataclass(frozen=True, slots=True)
-class ZipMark:
+class ZipWatermark:
     """The newest ids of `zip_action`, `zip_download`, `zip_action_log`, `reopening` and `zip_decision` that were shown;
     `revoked` is the newest time at which a decision was revoked.
     """
@@ -71,28 +96,28 @@ class ZipMark:
     decisions: int = 0
     revoked: str = ""
 
-    def or_later(self, other: ZipMark) -> ZipMark:
-        """The larger of two marks."""
-        return ZipMark(*map(max, astuple(self), astuple(other)))
+    def or_later(self, other: ZipWatermark) -> ZipWatermark:
+        """The larger of two watermarks."""
+        return ZipWatermark(*map(max, astuple(self), astuple(other)))
 
 
-ZIPS_SHOWN: Final = Marks("dcc/zip actions shown", ZipMark)
+ZIPS_SHOWN: Final = StoredWatermarks("dcc/zip actions shown", ZipWatermark)
 
 
 def show_missing(recorder: EventRecorder, work: SessionWork) -> None:
-    """Show unreported submissions of this session's centres; the marks stay until the recorder has stored them.
+    """Show unreported submissions of this session's centres; the watermarks stay until the recorder has stored them.
 
     Raises TrackerUnreachableError, as `note_shown` and `recorded_reports` do.
     """
     instance, tracker, settings = recorder.instance, work.tracker, work.settings
-    if ZIPS_SHOWN.read(instance) == ZipMark():
+    if ZIPS_SHOWN.read(instance) == ZipWatermark():
         archive_older(instance, tracker, settings, session=work.session)
-    parts = ZIPS_SHOWN.parts(instance, settings, work.session.group)
-    newest = run_reading(tracker, newest_zip_mark)
+    all_centres = ZIPS_SHOWN.centres_shown(instance, settings, work.session.group)
+    newest = run_reading(tracker, newest_zip_watermark)
     shown = read_archive(instance).horizon.shows()
-    for part in parts:
-        if part.mark != newest:
-            unshown = and_(_has_newer(part.mark), shown, part.of_zip_actions())
+    for centres in all_centres:
+        if centres.watermark != newest:
+            unshown = and_(_has_newer(centres.watermark), shown, centres.of_zip_actions())
             recorder.record(recorded_reports(tracker, settings, condition=unshown))
 
 
@@ -121,29 +146,29 @@ def note_shown(instance: DagsterInstance, work: SessionWork) -> None:
     group = work.session.group
     newest, unfinished = run_reading(work.tracker, partial(_newest_and_unfinished, group=group))
     if unfinished:
-        parts = ZIPS_SHOWN.parts(instance, work.settings, group)
-        newest = replace(newest, downloads=min(part.mark.downloads for part in parts))
+        shown = ZIPS_SHOWN.centres_shown(instance, work.settings, group)
+        newest = replace(newest, downloads=min(centres.watermark.downloads for centres in shown))
     ZIPS_SHOWN.write(instance, newest, group)
 
 
-def _newest_and_unfinished(connection: Connection, group: CentreGroup | None) -> tuple[ZipMark, bool]:
+def _newest_and_unfinished(connection: Connection, group: CentreGroup | None) -> tuple[ZipWatermark, bool]:
     unfinished = (
         select(ZipAction.id)
         .where(ZipAction.phase_id.between(int(Phase.ZIP_MD5), int(Phase.XSD)))
         .where(ZipAction.status_id.in_([int(Status.PENDING), int(Status.RUNNING)]))
         .where(true() if group is None else of_centres(group.centres))
     )
-    return newest_zip_mark(connection), connection.scalar(unfinished.limit(1)) is not None
+    return newest_zip_watermark(connection), connection.scalar(unfinished.limit(1)) is not None
 
 
-def newest_zip_mark(connection: Connection) -> ZipMark:
+def newest_zip_watermark(connection: Connection) -> ZipWatermark:
     """The newest ids, and when a decision was last revoked."""
 
     def newest(model: Any) -> int:
         return connection.scalar(select(func.max(model.id))) or 0
 
     revoked = connection.scalar(select(func.max(ZipDecision.revoked)))
-    return ZipMark(
+    return ZipWatermark(
         newest(ZipAction),
         newest(ZipDownload),
         newest(ZipActionLog),
@@ -153,23 +178,23 @@ def newest_zip_mark(connection: Connection) -> ZipMark:
     )
 
 
-def _has_newer(mark: ZipMark) -> ColumnElement[bool]:
-    """Selects the submissions that have something newer than a mark."""
+def _has_newer(watermark: ZipWatermark) -> ColumnElement[bool]:
+    """Selects the submissions that have something newer than a watermark."""
     downloaded = (
         select(FileSourceHasZip.za_id)
         .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
-        .where(ZipDownload.id > mark.downloads)
+        .where(ZipDownload.id > watermark.downloads)
     )
     revoked: ColumnElement[bool] = ZipDecision.revoked.is_not(None)
-    if mark.revoked:
-        revoked = ZipDecision.revoked > datetime.fromisoformat(mark.revoked)
+    if watermark.revoked:
+        revoked = ZipDecision.revoked > datetime.fromisoformat(watermark.revoked)
     newer = (
         downloaded,
-        select(ZipActionLog.za_id).where(ZipActionLog.id > mark.refusals),
-        select(Reopening.za_id).where(Reopening.id > mark.reopenings),
-        select(ZipDecision.za_id).where(or_(ZipDecision.id > mark.decisions, revoked)),
+        select(ZipActionLog.za_id).where(ZipActionLog.id > watermark.refusals),
+        select(Reopening.za_id).where(Reopening.id > watermark.reopenings),
+        select(ZipDecision.za_id).where(or_(ZipDecision.id > watermark.decisions, revoked)),
     )
-    return or_(ZipAction.id > mark.zip_actions, *(ZipAction.id.in_(ids) for ids in newer))
+    return or_(ZipAction.id > watermark.zip_actions, *(ZipAction.id.in_(ids) for ids in newer))
 
 
 def recorded_crawls(connection: Connection, settings: Settings) -> list[SourceCrawl]:

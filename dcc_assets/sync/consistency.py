@@ -15,12 +15,12 @@ from sqlalchemy import Connection, Engine
 from dcc.operations.consistency.check import check_at_rest
 from dcc.operations.consistency.inconsistency import Inconsistency
 from dcc.settings import Settings
-from dcc_assets.graph import CENTRES, FILE_SOURCES, ZIP_ACTIONS
+from dcc_assets.graph import CENTRE_PARTITIONS, FILE_SOURCE_PARTITIONS, ZIP_ACTION_PARTITIONS
 from dcc_assets.metadata.centres import contexts_reports, overviews_reports
 from dcc_assets.metadata.documents import data_reports
 from dcc_assets.metadata.file_sources import source_report
 from dcc_assets.sync.archives import recorded_crawls, recorded_reports
-from dcc_assets.sync.changes import DATA_SHOWN, ChangeMark, changes_since
+from dcc_assets.sync.changes import DATA_SHOWN, ChangeWatermark, changes_since
 from dcc_assets.sync.document_records import recorded_contexts, recorded_data, recorded_overviews
 from dcc_assets.sync.horizon import read_archive
 from dcc_dagster.partition_events import PartitionReport, failing_partitions
@@ -45,13 +45,13 @@ def check_events(tracker: Engine, settings: Settings, instance: DagsterInstance)
             shown = _ShownEvents(instance, changed)
             sources = map(source_report, recorded_crawls(connection, settings))
             zips = recorded_reports(tracker, settings, condition=wanted)
-            yield from shown.missing(FILE_SOURCES.name, sources)
-            yield from shown.missing(ZIP_ACTIONS.name, zips)
+            yield from shown.missing(FILE_SOURCE_PARTITIONS.name, sources)
+            yield from shown.missing(ZIP_ACTION_PARTITIONS.name, zips)
             if qc is not None:
                 data = data_reports(recorded_data(connection, qc, condition=wanted))
-                yield from shown.missing(ZIP_ACTIONS.name, data)
-                yield from shown.missing(CENTRES.name, contexts_reports(recorded_contexts(qc)))
-                yield from shown.missing(CENTRES.name, overviews_reports(recorded_overviews(qc)))
+                yield from shown.missing(ZIP_ACTION_PARTITIONS.name, data)
+                yield from shown.missing(CENTRE_PARTITIONS.name, contexts_reports(recorded_contexts(qc)))
+                yield from shown.missing(CENTRE_PARTITIONS.name, overviews_reports(recorded_overviews(qc)))
 
     return check_at_rest(tracker, settings, look)
 
@@ -60,11 +60,13 @@ def _changed_since_shown(
     tracker: Connection, qc: Connection | None, settings: Settings, instance: DagsterInstance
 ) -> set[tuple[str | None, str]]:
     """The sets and names of the partitions that changed since an instance showed them; none of what it never showed."""
-    parts = [part for part in DATA_SHOWN.parts(instance, settings) if part.mark != ChangeMark()]
-    if qc is None or not parts:
+    all_centres = DATA_SHOWN.centres_shown(instance, settings)
+    shown = [centres for centres in all_centres if centres.watermark != ChangeWatermark()]
+    if qc is None or not shown:
         return set()
-    changes = changes_since(tracker, qc, parts)
-    return {(ZIP_ACTIONS.name, str(key)) for key in changes.zips} | {(CENTRES.name, name) for name in changes.centres}
+    changes = changes_since(tracker, qc, shown)
+    zips = {(ZIP_ACTION_PARTITIONS.name, str(key)) for key in changes.zips}
+    return zips | {(CENTRE_PARTITIONS.name, name) for name in changes.centres}
 
 
 class _ShownEvents:
@@ -75,16 +77,16 @@ class _ShownEvents:
         self._partitions_of = cache(instance.get_materialized_partitions)
         self._failing = cache(lambda check: failing_partitions(instance, [check]))
 
-    def missing(self, partitions: str | None, reports: Iterable[PartitionReport]) -> Iterator[Inconsistency]:
-        """Differences between the reports and the instance; their partitions are of the set `partitions`."""
-        known = set(self._instance.get_dynamic_partitions(str(partitions)))
+    def missing(self, partition_set: str | None, reports: Iterable[PartitionReport]) -> Iterator[Inconsistency]:
+        """Differences between the reports and the instance; their partitions are of this set."""
+        known = set(self._instance.get_dynamic_partitions(str(partition_set)))
         for report in reports:
             name = report.partition
-            if (partitions, name) in self._changed:
+            if (partition_set, name) in self._changed:
                 continue
             if name not in known:
                 known.add(name)
-                yield Inconsistency("C20", name, f"It is no partition of {partitions} in Dagster. {_SHOW}")
+                yield Inconsistency("C20", name, f"It is no partition of {partition_set} in Dagster. {_SHOW}")
             for materialised in report.materialised:
                 if name not in self._partitions_of(materialised.asset):
                     asset = materialised.asset.to_user_string()

@@ -31,12 +31,12 @@ from dcc.tracker.models import ZipAction, ZipFile
 from dcc_assets import graph
 from dcc_dagster.event_batches import remove_partitions
 
-_MARK: Final = "dcc/zip actions archived"
+_CURSOR_KEY: Final = "dcc/zip actions archived"
 _AT_ONCE: Final = 500
 _SLACK: Final = 10
 """A tenth more than asked for may stay, so that not every session archives a few."""
 _ASSETS: Final = [
-    graph.ZIP_ACTIONS_ASSET,
+    graph.ZIP_ACTIONS,
     graph.ZIP_DOWNLOADS,
     graph.XML_DOCUMENTS,
     graph.VALIDATED_DOCUMENTS,
@@ -94,7 +94,7 @@ _AS_JSON: Final = TypeAdapter(EventArchive)
 
 def read_archive(instance: DagsterInstance) -> EventArchive:
     """An instance's archive; a new instance has archived nothing."""
-    kept = instance.daemon_cursor_storage.get_cursor_values({_MARK}).get(_MARK)
+    kept = instance.daemon_cursor_storage.get_cursor_values({_CURSOR_KEY}).get(_CURSOR_KEY)
     return _AS_JSON.validate_json(kept) if kept else EventArchive()
 
 
@@ -126,14 +126,17 @@ def archive_older(
     while page := run_reading(tracker, partial(_page, condition=gone, after=last)):
         last = max(page)
         removed += remove_partitions(
-            instance.event_log_storage, str(graph.ZIP_ACTIONS.name), _ASSETS, [key.partition for key in page.values()]
+            instance.event_log_storage,
+            str(graph.ZIP_ACTION_PARTITIONS.name),
+            _ASSETS,
+            [key.partition for key in page.values()],
         )
     _write(instance, EventArchive(horizon, horizon))
     return removed
 
 
 def _write(instance: DagsterInstance, archive: EventArchive) -> None:
-    instance.daemon_cursor_storage.set_cursor_values({_MARK: _AS_JSON.dump_json(archive).decode()})
+    instance.daemon_cursor_storage.set_cursor_values({_CURSOR_KEY: _AS_JSON.dump_json(archive).decode()})
 
 
 def _is_finished(until: int) -> ColumnElement[bool]:

@@ -41,13 +41,13 @@ from dcc_dagster.metadata import Metadata, table, utc_timestamp
 from dcc_dagster.partition_events import CheckVerdict, PartitionReport
 from dcc_resources.databases import TrackerResource
 
-_MARK: Final = "dcc/overdue told"
+_CURSOR_KEY: Final = "dcc/overdue told"
 _CHECKS: Final = {
     check: str(partitions.name)
     for check, partitions in (
-        (graph.CRAWL_OVERDUE, graph.FILE_SOURCES),
-        (graph.CENTRE_SILENT, graph.CENTRES),
-        (graph.SUBMISSIONS_OVERDUE, graph.CENTRES),
+        (graph.CRAWL_OVERDUE, graph.FILE_SOURCE_PARTITIONS),
+        (graph.CENTRE_SILENT, graph.CENTRE_PARTITIONS),
+        (graph.SUBMISSIONS_OVERDUE, graph.CENTRE_PARTITIONS),
     )
 }
 """The checks, and the set of partitions of each."""
@@ -71,7 +71,7 @@ def overdue_changes(
     instance = recorder.instance
     reports, digests = _look(instance, tracker, settings, materialised)
     cursor = json.dumps(digests)
-    recorder.when_stored(lambda: instance.daemon_cursor_storage.set_cursor_values({_MARK: cursor}))
+    recorder.when_stored(lambda: instance.daemon_cursor_storage.set_cursor_values({_CURSOR_KEY: cursor}))
     return reports
 
 
@@ -115,7 +115,7 @@ def _look(
     instance: DagsterInstance, tracker: Engine, settings: Settings, materialised: Collection[str] | None = ()
 ) -> tuple[list[PartitionReport], dict[str, dict[str, str]]]:
     """The reports of changes, and the digests of all reports by check and partition."""
-    kept = instance.daemon_cursor_storage.get_cursor_values({_MARK}).get(_MARK)
+    kept = instance.daemon_cursor_storage.get_cursor_values({_CURSOR_KEY}).get(_CURSOR_KEY)
     shown: dict[str, dict[str, str]] = json.loads(kept) if kept else {}
     changes: list[PartitionReport] = []
     digests: dict[str, dict[str, str]] = {check.to_user_string(): {} for check in _CHECKS}
@@ -128,11 +128,11 @@ def _look(
             or shown.get(name, {}).get(report.partition) != digest
         ):
             changes.append(report)
-    for check, partitions in _CHECKS.items():
+    for check, partition_set in _CHECKS.items():
         name = check.to_user_string()
         for partition in sorted(shown.get(name, {}).keys() - digests[name].keys()):
             over = CheckVerdict(check, True, "It is not in use any more: nothing is expected of it.", always=False)
-            changes.append(PartitionReport(partition, (), (over,), None, partitions, whole=True))
+            changes.append(PartitionReport(partition, (), (over,), None, partition_set, is_complete=True))
     return changes, digests
 
 
@@ -140,7 +140,7 @@ def overdue_reports(connection: Connection, settings: Settings, now: datetime) -
     """The reports at a time, for each source and centre in use."""
 
     def report(partition: str, verdict: CheckVerdict) -> PartitionReport:
-        return PartitionReport(partition, (), (verdict,), utc_timestamp(now), _CHECKS[verdict.check], whole=True)
+        return PartitionReport(partition, (), (verdict,), utc_timestamp(now), _CHECKS[verdict.check], is_complete=True)
 
     for source in crawled_sources(connection, settings, now):
         yield report(source.partition, _crawled(source, settings, now))

@@ -15,12 +15,12 @@ from dcc.phases import Phase, Status
 from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
 from dcc.tracker.models import ZipAction
-from dcc_assets.graph import FILE_SOURCES
+from dcc_assets.graph import FILE_SOURCE_PARTITIONS
 from dcc_assets.metadata.file_sources import source_report
 from dcc_assets.partitions import source_partitions
 from dcc_assets.runs import STARTED_BY_TAG, finish_dead_runs, run_here
-from dcc_assets.sync.archives import ZIPS_SHOWN, newest_zip_mark, recorded_crawls, recorded_reports
-from dcc_assets.sync.changes import Mirror
+from dcc_assets.sync.archives import ZIPS_SHOWN, newest_zip_watermark, recorded_crawls, recorded_reports
+from dcc_assets.sync.changes import DataReporter
 from dcc_assets.sync.horizon import archive_older, read_archive
 from dcc_assets.sync.overdue import overdue_changes
 from dcc_assets.sync.recorder import recorder_of
@@ -91,11 +91,11 @@ def _record(
     with tracker.connect() as connection, recorder_of(context, tracker, settings) as recorder:
         archive_older(instance, tracker, settings, start_over=True)
         shown = read_archive(instance).horizon.shows()
-        instance.add_dynamic_partitions(str(FILE_SOURCES.name), list(source_partitions(connection)))
+        instance.add_dynamic_partitions(str(FILE_SOURCE_PARTITIONS.name), list(source_partitions(connection)))
         for crawl in recorded_crawls(connection, settings):
             recorder.record([source_report(crawl)])
             report.file_sources += 1
-        newest = newest_zip_mark(connection)
+        newest = newest_zip_watermark(connection)
         total = connection.scalar(select(func.count(ZipAction.id)).where(shown)) or 0
         failed = select(func.count(ZipAction.id)).where(shown, ZipAction.status_id == int(Status.FAILED))
         report.failed = connection.scalar(failed) or 0
@@ -113,8 +113,8 @@ def _record(
                 if taken_up is not None:
                     say(f"What became of documents after validation is not shown: {error}")
             else:
-                mirror = Mirror(instance, tracker, qc, settings)
-                recorder.record(mirror.everything())
-                report.centres = len(mirror.centres_shown)
-                recorder.when_stored(mirror.note_shown)
+                reporter = DataReporter(instance, tracker, qc, settings)
+                recorder.record(reporter.reports_of_everything())
+                report.centres = len(reporter.reported_centres)
+                recorder.when_stored(reporter.note_shown)
         recorder.record(overdue_changes(recorder, tracker, settings, materialised=None))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dcc.errors import NotificationNotSentError
 from dcc.notify.channels.base import Channel
-from dcc.notify.messages import Audience, Message
+from dcc.notify.messages import Audience, Notification
 from dcc.settings import Settings
 
 
@@ -25,7 +25,7 @@ class EventFile:
         """The file, for whatever wranglers are told."""
         return [] if audience is Audience.CENTRE else [str(self._path)]
 
-    def send(self, message: Message, recipient: str, *, seconds: float) -> None:  # noqa: ARG002
+    def send(self, message: Notification, recipient: str, *, seconds: float) -> None:  # noqa: ARG002
         """Append a message. Raises NotificationNotSentError."""
         line = json.dumps({"id": message.id, "subject": message.subject})
         try:

@@ -32,8 +32,8 @@ from dcc_assets.graph import (
 from dcc_assets.jobs import LOAD_JOB, PROCESS_JOB, SHOW_JOB
 from dcc_assets.quality_control import chosen_contexts, chosen_qc
 from dcc_dagster.instance import QC_DATABASE_POOL
+from dcc_sensors.definitions import automation_definitions
 from dcc_sensors.notifications import WATCHED_JOBS
-from dcc_sensors.sessions import automation_definitions
 from tests.support.prepared_processes import run_in_process
 
 ROOT = Path(__file__).parent.parent.parent

@@ -120,7 +120,7 @@ def test_what_explains_a_failure_stands_beside_it_and_beside_nothing_else(dagste
         return [{"Causes": "a colony"} for _ in failures]
 
     good, bad = (
-        PartitionReport("good", (), (verdict(True),), partitions="zips"),
+        PartitionReport("good", (), (verdict(True),), partition_set="zips"),
         PartitionReport("bad", (), (replace(verdict(False), kinds={"S1"}),), None, "zips"),
     )
     source = PartitionReport("source", (), (verdict(False),))
@@ -138,14 +138,14 @@ EARLY = AssetKey("zip_actions")
 def recalled(partitions: Sequence[str]) -> list[PartitionReport]:
     """All there is of partitions that had been archived."""
     return [
-        PartitionReport(name, (MaterialisedPartition(EARLY, {}),), (verdict(False),), partitions="zips")
+        PartitionReport(name, (MaterialisedPartition(EARLY, {}),), (verdict(False),), partition_set="zips")
         for name in partitions
     ]
 
 
 def tell_of_an_archived_one(dagster: Dagster, partition: str) -> None:
     with EventRecorder(dagster.instance, STEP, recall=recalled) as recorder:
-        recorder.record([PartitionReport(partition, (MaterialisedPartition(ASSET, {}),), partitions="zips")])
+        recorder.record([PartitionReport(partition, (MaterialisedPartition(ASSET, {}),), partition_set="zips")])
 
 
 def test_what_was_archived_is_shown_whole_wherever_its_showing_was_broken_off(

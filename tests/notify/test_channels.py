@@ -22,7 +22,7 @@ from dcc.errors import ConfigurationError, NotificationNotSentError
 from dcc.notify.channels import base
 from dcc.notify.channels.mail import MailTransport, Wording
 from dcc.notify.channels.webhook import WebhookChannel
-from dcc.notify.messages import Audience, Message, MessageKind
+from dcc.notify.messages import Audience, NewsKind, Notification
 from dcc.settings import Settings, load_settings
 from dcc.settings.recipients import parse_smtp_url
 from tests.support.ports import free_port
@@ -92,7 +92,7 @@ def test_a_name_service_that_does_not_answer_is_not_waited_for(monkeypatch: pyte
 
 SECRET = "signing key/4711"
 PATH = "/hooks/T0K3N-of-the-url?x=1"
-MESSAGE = Message("ab" * 16, MessageKind.DIGEST, "Sübject", "text", data={"failed": ["add/x"]}, session=3, centre="H")
+MESSAGE = Notification("ab" * 16, NewsKind.DIGEST, "Sübject", "text", data={"failed": ["add/x"]}, session=3, centre="H")
 
 
 class Receiver(ThreadedServer):
@@ -227,8 +227,8 @@ def opened(monkeypatch: pytest.MonkeyPatch, make: object) -> tuple[list[Any], li
 
     monkeypatch.setattr(base, "added_entries", lambda _: [("acme 1.0", EntryPoint("acme", "acme", "dcc.channels"))])
     monkeypatch.setattr(base, "load_entry", load)
-    problems: list[str] = []
-    return base.open_channels(SETTINGS, problems), problems
+    found = base.open_channels(SETTINGS)
+    return found.channels, found.problems
 
 
 @pytest.mark.parametrize(
@@ -254,5 +254,5 @@ def test_a_channel_that_meets_a_fault_sends_nothing_or_perhaps(monkeypatch: pyte
     assert added.recipients(Audience.WRANGLERS, ()) == []
     assert [one.partition(" sends")[0] for one in problems] == ["The channel pager of the package acme 1.0"]
     with pytest.raises(NotificationNotSentError, match=r"channel pager of the package acme 1\.0 met a fault") as raised:
-        added.send(Message("1", MessageKind.TEST, "s", "t"), "somebody", seconds=1)
+        added.send(Notification("1", NewsKind.TEST, "s", "t"), "somebody", seconds=1)
     assert raised.value.may_have_arrived

@@ -8,14 +8,14 @@ from sqlalchemy import Engine, select, update
 
 from dcc.databases.columns import utc_now
 from dcc.notify.ledger import MAX_ATTEMPTS, Claim, Ledger, SendState
-from dcc.notify.messages import Item, MessageKind
+from dcc.notify.messages import NewsItem, NewsKind
 from dcc.tracker.models import CrawlingSession, NotificationRow
 from tests.support.asking import column_in, execute_in
 from tests.support.databases import only_sqlite, seed_centre
 
 ITEMS = [
-    Item(MessageKind.DIGEST, "session 1, H"),
-    *(Item(MessageKind.ZIP, f"add/{number}.zip", "failed") for number in range(3)),
+    NewsItem(NewsKind.DIGEST, "session 1, H"),
+    *(NewsItem(NewsKind.ZIP, f"add/{number}.zip", "failed") for number in range(3)),
 ]
 
 
@@ -73,7 +73,7 @@ def test_a_mail_server_may_be_down_for_a_weekend_though_a_sensor_looks_every_min
     seed_centre(tracker)
     now = utc_now()
     execute_in(tracker, CrawlingSession.__table__.insert().values(start_time=now, status=0, created=now))
-    ledger, item = Ledger(tracker), Item(MessageKind.DIGEST, "session 1, H", "", 1)
+    ledger, item = Ledger(tracker), NewsItem(NewsKind.DIGEST, "session 1, H", "", 1)
     tried: list[int] = []
     for minute in range(3 * 24 * 60):
         time = now + timedelta(minutes=minute)
@@ -93,7 +93,7 @@ def test_a_mail_server_may_be_down_for_a_weekend_though_a_sensor_looks_every_min
     assert tried[-1] > 3 * 24 * 60 - 200
 
 
-def failed(ledger: Ledger, items: list[Item]) -> str:
+def failed(ledger: Ledger, items: list[NewsItem]) -> str:
     """The id of a message that tells some things and fails."""
     claim = ledger.claim(items, "webhook", "hook")
     assert set(claim.items) == set(items)
@@ -107,7 +107,7 @@ def test_a_message_that_is_sent_again_has_its_id_and_one_that_tells_anything_els
     ledger = Ledger(tracker)
     first = failed(ledger, ITEMS)
     assert failed(ledger, ITEMS) == first
-    more = failed(ledger, [*ITEMS, Item(MessageKind.ZIP, "add/more.zip", "failed")])
+    more = failed(ledger, [*ITEMS, NewsItem(NewsKind.ZIP, "add/more.zip", "failed")])
     some = failed(ledger, ITEMS[:2])
     assert len({first, more, some}) == 3
     assert failed(ledger, ITEMS) not in (first, more, some)
@@ -133,7 +133,7 @@ def test_the_last_outcome_of_a_zip_action_counts_and_earlier_ones_are_forgotten(
 
     def told(number: int, what: str) -> bool:
         claim = ledger.claim(
-            [Item(MessageKind.DIGEST, f"session {number}"), Item(MessageKind.ZIP, "add/x", what)], "mail", "a@b"
+            [NewsItem(NewsKind.DIGEST, f"session {number}"), NewsItem(NewsKind.ZIP, "add/x", what)], "mail", "a@b"
         )
         ledger.begin(claim)
         ledger.record_result(claim, SendState.SENT)
@@ -147,7 +147,7 @@ def test_the_last_outcome_of_a_zip_action_counts_and_earlier_ones_are_forgotten(
 @only_sqlite
 def test_names_of_any_length_and_script_are_told_apart(tracker: Engine) -> None:
     ledger = Ledger(tracker)
-    items = [Item(MessageKind.ZIP, "ü" * 300 + end) for end in ("a", "A", "\udcff")]
+    items = [NewsItem(NewsKind.ZIP, "ü" * 300 + end) for end in ("a", "A", "\udcff")]
     claim = ledger.claim(items[:2], "mail", "x" * 250 + "@host")
     assert len(claim.items) == 2
     assert ledger.unsent(items[:2], "mail", claim.recipient) == []

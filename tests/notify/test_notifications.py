@@ -1,27 +1,29 @@
 """Notifications: who is told what after a session, once, in which words."""
 
-import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from dataclasses import field
+from dataclasses import replace
 from datetime import timedelta
-from email.message import EmailMessage
-from pathlib import Path
-from unittest.mock import Mock
-
-import pytest
-from pydantic import SecretStr
-from sqlalchemy import select, update
-
 from dcc.databases.columns import utc_now
-from dcc.errors import NotificationNotSentError, TrackerUnreachableError
+from dcc.errors import NotificationNotSentError
+from dcc.errors import TrackerUnreachableError
 from dcc.naming import Action
 from dcc.notify import rounds
+from dcc.notify.channels.base import OpenedChannels
 from dcc.notify.channels.mail import MailChannel
 from dcc.notify.composer import Composer
 from dcc.notify.digests import collect_digests
 from dcc.notify.ledger import Ledger
-from dcc.notify.messages import Attachment, Audience, Item, Message, MessageKind
-from dcc.notify.notifications import notify_due, notify_session, notify_tracker_outage, plan
+from dcc.notify.messages import Attachment
+from dcc.notify.messages import Audience
+from dcc.notify.messages import NewsItem
+from dcc.notify.messages import NewsKind
+from dcc.notify.messages import Notification
+from dcc.notify.notifications import notify_due
+from dcc.notify.notifications import notify_session
+from dcc.notify.notifications import notify_tracker_outage
+from dcc.notify.notifications import plan
 from dcc.notify.rounds import Round
 from dcc.operations.doctor.work import examine_notifications
 from dcc.operations.session_work import open_session
@@ -30,16 +32,37 @@ from dcc.redaction import keep_secret
 from dcc.reports.submissions.model import Outcome as ArchiveOutcome
 from dcc.sources.base import DeltaStrategy
 from dcc.sources.folder import LocalConnection
-from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome, add_notices
-from dcc.tracker.models import SessionLock, ZipAction
-from dcc.tracker.register import centres, file_sources
-from tests.support.asking import execute_in, in_reading, in_writing, value_in
+from dcc.tracker.hostings.owner_notices import NewNotice
+from dcc.tracker.hostings.owner_notices import NoticeOutcome
+from dcc.tracker.hostings.owner_notices import add_notices
+from dcc.tracker.models import SessionLock
+from dcc.tracker.models import ZipAction
+from dcc.tracker.register import centres
+from dcc.tracker.register import file_sources
+from email.message import EmailMessage
+from pathlib import Path
+from pydantic import SecretStr
+from sqlalchemy import select
+from sqlalchemy import update
+from tests.support.asking import execute_in
+from tests.support.asking import in_reading
+from tests.support.asking import in_writing
+from tests.support.asking import value_in
 from tests.support.databases import only_sqlite
-from tests.support.installations import MODIFIED, Folder, Installation, note_uploaded, specimens, until_the_next_second
-from tests.support.mail_server import MailServerForTests, Starter
+from tests.support.installations import Folder
+from tests.support.installations import Installation
+from tests.support.installations import MODIFIED
+from tests.support.installations import note_uploaded
+from tests.support.installations import specimens
+from tests.support.installations import until_the_next_second
+from tests.support.mail_server import MailServerForTests
+from tests.support.mail_server import Starter
 from tests.support.ports import free_port
 from tests.support.raising import raising
 from tests.support.session_reports import session_report
+from unittest.mock import Mock
+import pytest
+import shutil
 
 WRANGLER = "wrangler@dcc.example"
 CENTRE = "data@h.example"
@@ -453,7 +476,7 @@ def test_no_text_can_add_a_header_to_an_e_mail(installation: Installation) -> No
     channel = MailChannel(installation.settings)
     nasty = "a\r\nBcc: thief@example.org\u2028\x00b"
     attached = Attachment(nasty, "text/html", b"x")
-    message = Message("0" * 32, MessageKind.DIGEST, nasty, "text", "<p>html</p>", centre="H", attachments=(attached,))
+    message = Notification("0" * 32, NewsKind.DIGEST, nasty, "text", "<p>html</p>", centre="H", attachments=(attached,))
     letter = channel.letter(message, CENTRE)
     assert letter["Subject"] == "a Bcc: thief@example.org b"
     assert letter["To"] == CENTRE
@@ -476,7 +499,7 @@ class Recording:
     def recipients(self, audience: object, addresses: object) -> list[str]:
         return ["a", "b", "c", "d"]
 
-    def send(self, message: Message, recipient: str, *, seconds: float) -> None:
+    def send(self, message: Notification, recipient: str, *, seconds: float) -> None:
         self.tried.append(recipient)
         self.ids.append(message.id)
         if self.fault is not None:
@@ -485,14 +508,14 @@ class Recording:
 
 def tell_all(installation: Installation, channel: Recording, monkeypatch: pytest.MonkeyPatch) -> Round:
     """One round in which each recipient of a channel is told one thing."""
-    monkeypatch.setattr(rounds, "open_channels", lambda *_: [channel])
+    monkeypatch.setattr(rounds, "open_channels", lambda _: OpenedChannels([channel]))
     round_ = Round(installation.tracker, installation.settings)
     for own, recipient in round_.recipients(Audience.WRANGLERS):
         round_.notify(
             own,
             recipient,
-            [Item(MessageKind.ADDRESS, "x")],
-            lambda number, *_: Message(number, MessageKind.TEST, "s", "t"),
+            [NewsItem(NewsKind.ADDRESS, "x")],
+            lambda number, *_: Notification(number, NewsKind.TEST, "s", "t"),
         )
     return round_
 
@@ -513,19 +536,19 @@ def test_what_cannot_be_put_into_words_for_one_keeps_nobody_else_from_being_told
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     channel = Recording()
-    monkeypatch.setattr(rounds, "open_channels", lambda *_: [channel])
+    monkeypatch.setattr(rounds, "open_channels", lambda _: OpenedChannels([channel]))
     round_ = Round(installation.tracker, installation.settings)
 
-    def compose(number: str, items: Sequence[Item], _: object) -> Message:
+    def compose(number: str, items: Sequence[NewsItem], _: object) -> Notification:
         if items[0].subject == "a":
             raise ZeroDivisionError
-        return Message(number, MessageKind.TEST, "s", "t")
+        return Notification(number, NewsKind.TEST, "s", "t")
 
     for subject in ("a", "b"):
-        round_.notify(channel, "somebody", [Item(MessageKind.ADDRESS, subject)], compose)
+        round_.notify(channel, "somebody", [NewsItem(NewsKind.ADDRESS, subject)], compose)
     assert (channel.tried, round_.failed, dict(round_.sent)) == (["somebody"], 1, {"mail": 1})
     assert "ZeroDivisionError" in " ".join(round_.conclude())
-    assert round_.ledger.unsent([Item(MessageKind.ADDRESS, "a")], "mail", "somebody") != []
+    assert round_.ledger.unsent([NewsItem(NewsKind.ADDRESS, "a")], "mail", "somebody") != []
 
 
 @pytest.mark.parametrize(("repeats", "again"), [(False, []), (True, ["a", "b", "c", "d"])])
@@ -548,7 +571,7 @@ def test_what_may_have_arrived_is_sent_again_only_where_that_can_be_told(
 
 def test_a_mail_whose_answer_is_missing_may_have_arrived_and_one_refused_has_not(mailing: Mailing) -> None:
     settings = mailing.settings
-    message = Message("0" * 32, MessageKind.TEST, "s", "t")
+    message = Notification("0" * 32, NewsKind.TEST, "s", "t")
     mailing.server.refuse = CENTRE
     with pytest.raises(NotificationNotSentError) as refused:
         MailChannel(settings).send(message, CENTRE, seconds=10)

@@ -8,11 +8,12 @@ fault of it fails its channel only, and the message names the package.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from dcc.errors import ConfigurationError, NotificationNotSentError
-from dcc.notify.messages import Audience, Message, MessageKind
+from dcc.notify.messages import Audience, NewsKind, Notification
 from dcc.runtime.installed_packages import CHANNELS as ADDED_CHANNELS
 from dcc.runtime.installed_packages import added_entries, added_names, error_of, load_entry
 from dcc.runtime.log_context import logging_about, progress_log
@@ -37,7 +38,7 @@ class Channel(Protocol):
         """
         ...
 
-    def send(self, message: Message, recipient: str, *, seconds: float) -> None:
+    def send(self, message: Notification, recipient: str, *, seconds: float) -> None:
         """Send a message, within `seconds`.
 
         Raises NotificationNotSentError; its `may_have_arrived` says that the outcome is unknown.
@@ -77,12 +78,29 @@ event_log = progress_log("event_log")
 """The lines from which a log collector makes alarms."""
 
 
-def open_channels(settings: Settings, problems: list[str]) -> list[Channel]:
+@dataclass(frozen=True, slots=True)
+class OpenedChannels:
+    """Channels that can be used, and a sentence on each problem of packages' channels; one that meets a fault later
+    adds another.
+    """
+
+    channels: list[Channel]
+    problems: list[str] = field(default_factory=list)
+
+    def recipients(self, audience: Audience, addresses: Sequence[str] = ()) -> Iterator[tuple[Channel, str]]:
+        """Each channel and recipient for an audience."""
+        for channel in self.channels:
+            for recipient in channel.recipients(audience, addresses):
+                yield channel, recipient
+
+
+def open_channels(settings: Settings) -> OpenedChannels:
     """The channels that the settings ask for and those of installed packages; by default none.
 
-    A package's channel that cannot be used is left out; `problems` gets a sentence about it.
+    A package's channel that cannot be used is left out.
     """
     channels = [channel for make in CHANNELS.values() if (channel := make(settings)) is not None]
+    problems: list[str] = []
     for package, entry in added_entries(ADDED_CHANNELS):
         try:
             channel = _open_added(package, load_entry(entry, ADDED_CHANNELS), settings, problems)
@@ -95,7 +113,7 @@ def open_channels(settings: Settings, problems: list[str]) -> list[Channel]:
             problems.append(str(error))
         else:
             channels += [] if channel is None else [channel]
-    return channels
+    return OpenedChannels(channels, problems)
 
 
 def _open_added(
@@ -133,7 +151,7 @@ class AddedChannel:
             )
             return []
 
-    def send(self, message: Message, recipient: str, *, seconds: float) -> None:
+    def send(self, message: Notification, recipient: str, *, seconds: float) -> None:
         """Send a message. Raises NotificationNotSentError; whether it arrived is not known after a fault."""
         try:
             self._channel.send(message, recipient, seconds=seconds)
@@ -149,7 +167,7 @@ class AddedChannel:
             raise fault from error
 
 
-_LEVELS: Final = {MessageKind.OUTAGE: logging.ERROR, MessageKind.ADDRESS: logging.WARNING}
+_LEVELS: Final = {NewsKind.OUTAGE: logging.ERROR, NewsKind.ADDRESS: logging.WARNING}
 
 
 class LogChannel:
@@ -163,7 +181,7 @@ class LogChannel:
         """See `Channel.recipients`: the log's readers; news of sessions come by centre."""
         return [] if audience is Audience.SUMMARY else ["log"]
 
-    def send(self, message: Message, recipient: str, *, seconds: float) -> None:  # noqa: ARG002
+    def send(self, message: Notification, recipient: str, *, seconds: float) -> None:  # noqa: ARG002
         """See `Channel.send`."""
         with logging_about(session=message.session, centre=message.centre):
             event_log.log(

@@ -22,7 +22,7 @@ from email.utils import formatdate
 from typing import Final
 
 from dcc.errors import NotificationNotSentError, SourceTimeoutError, SourceUnreachableError, UnreachableError
-from dcc.notify.messages import Audience, Message
+from dcc.notify.messages import Audience, Notification
 from dcc.redaction import redact
 from dcc.runtime.time_limits import call_with_timeout, time_limit
 from dcc.settings import Settings
@@ -248,7 +248,7 @@ class MailChannel:
             return [address for address in wranglers if address not in self._settings.report_addresses]
         return list(wranglers)
 
-    def send(self, message: Message, recipient: str, *, seconds: float) -> None:
+    def send(self, message: Notification, recipient: str, *, seconds: float) -> None:
         """See `Channel.send`."""
         answer_seconds = min(_ANSWER_SECONDS, self._settings.connect_timeout, seconds)
         transport = MailTransport(
@@ -266,7 +266,7 @@ class MailChannel:
             error.may_have_arrived = transport.may_have_arrived
             raise
 
-    def letter(self, message: Message, recipient: str) -> EmailMessage:
+    def letter(self, message: Notification, recipient: str) -> EmailMessage:
         """The e-mail of a message. Line breaks in centres' texts become spaces, so that they cannot add a header."""
         letter = EmailMessage(policy=SMTP)
         domain = self._sender.rpartition("@")[2]

@@ -19,7 +19,7 @@ from typing import Final
 from pydantic import SecretStr
 
 from dcc.errors import NotificationNotSentError
-from dcc.notify.messages import Audience, Message
+from dcc.notify.messages import Audience, Notification
 from dcc.runtime.time_limits import time_limit
 from dcc.settings import Settings
 from dcc.settings.recipients import parse_webhook
@@ -50,7 +50,7 @@ class WebhookChannel:
         """See `Channel.recipients`: the server gets everything; news of sessions come by centre."""
         return [] if audience is Audience.SUMMARY else [self._hook.label]
 
-    def send(self, message: Message, recipient: str, *, seconds: float) -> None:  # noqa: ARG002
+    def send(self, message: Notification, recipient: str, *, seconds: float) -> None:  # noqa: ARG002
         """See `Channel.send`."""
         body = self.body(message)
         until = time.monotonic() + seconds
@@ -71,7 +71,7 @@ class WebhookChannel:
         error.may_have_arrived = arrived
         raise error
 
-    def body(self, message: Message) -> bytes:
+    def body(self, message: Notification) -> bytes:
         """The JSON object, in ASCII."""
         values = {
             "version": VERSION,

@@ -406,8 +406,7 @@ def check_added(environment: Environment) -> Iterator[CheckFinding]:
                     "Give its entry point another name.",
                 )
             well[package].append(f"{entry.value} ({group})")
-    problems: list[str] = []
-    open_channels(environment.settings, problems)
+    problems = open_channels(environment.settings).problems
     for problem in problems:
         yield failed("channels of packages", problem, _ADVICE)
     for package, entry in () if problems else added_entries(CHANNELS):

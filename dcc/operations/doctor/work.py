@@ -22,7 +22,7 @@ from dcc.notify.channels.base import notifies
 from dcc.notify.channels.mail import MailTransport, Wording
 from dcc.notify.digests import addresses_of
 from dcc.notify.ledger import SendState
-from dcc.notify.messages import MessageKind
+from dcc.notify.messages import NewsKind
 from dcc.notify.session_report import REPORT_WORDING
 from dcc.operations.doctor.checks import (
     CheckFinding,
@@ -309,7 +309,7 @@ def _mail_server(subject: str, settings: Settings, wording: Wording) -> CheckFin
 def _ledger(connection: Connection) -> CheckFinding:
     query = (
         select(NotificationRow.state, func.count(NotificationRow.message_id.distinct()))
-        .where(NotificationRow.state.in_([SendState.FAILED, SendState.UNSURE]), NotificationRow.kind != MessageKind.ZIP)
+        .where(NotificationRow.state.in_([SendState.FAILED, SendState.UNSURE]), NotificationRow.kind != NewsKind.ZIP)
         .where(NotificationRow.changed > utc_now() - _RECENT)
         .group_by(NotificationRow.state)
     )

@@ -11,7 +11,12 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Select, func, select
 
-from dcc.operations.metrics.families import MEASURES, Labels, Metric, metric, one_of, timestamp
+from dcc.operations.metrics.families import MEASURES
+from dcc.operations.metrics.families import Labels
+from dcc.operations.metrics.families import Metric
+from dcc.operations.metrics.families import metric
+from dcc.operations.metrics.families import one_of
+from dcc.operations.metrics.families import timestamp
 from dcc.outcomes import CrawlOutcome, EndReason
 from dcc.phases import Phase, Status
 from dcc.qc.models import CONTEXT, FINDING, ISSUE, SNAPSHOT

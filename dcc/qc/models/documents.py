@@ -8,7 +8,7 @@ from datetime import date, datetime
 from sqlalchemy import CHAR, Index, Integer, String
 from sqlalchemy.orm import Mapped, mapped_column
 
-from dcc.databases.columns import BIG, INT, SMALL, Message, ReceiptColumns, table_options
+from dcc.databases.columns import BIG, INT, SMALL, MessageText, ReceiptColumns, table_options
 from dcc.qc.models.base import (
     CENTRE_LENGTH,
     KEY_LENGTH,
@@ -72,7 +72,7 @@ class Document(QcBase):
     housings: Mapped[int] = mapped_column(INT, default=0)
     measurements: Mapped[int] = mapped_column(INT, default=0)
     content_digest: Mapped[str | None] = mapped_column(CHAR(32))
-    origin: Mapped[str | None] = mapped_column(Message)
+    origin: Mapped[str | None] = mapped_column(MessageText)
 
 
 class CentreBlock(QcBase):

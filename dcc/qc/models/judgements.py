@@ -11,7 +11,7 @@ from datetime import date, datetime
 from sqlalchemy import Index, Integer
 from sqlalchemy.orm import Mapped, MappedColumn, mapped_column
 
-from dcc.databases.columns import BIG, DOUBLE, INT, LONG_TEXT, Message, big_id, big_reference, table_options
+from dcc.databases.columns import BIG, DOUBLE, INT, LONG_TEXT, MessageText, big_id, big_reference, table_options
 from dcc.qc.models.base import CENTRE_LENGTH, ID_LENGTH, KEY_LENGTH, NAME_LENGTH, QcBase, place, reference, text_of
 
 
@@ -48,7 +48,7 @@ class ReferenceRefusal(QcBase):
     name: Mapped[str] = _key(32)
     source: Mapped[str] = text_of(1_024)
     refused: Mapped[datetime]
-    reason: Mapped[str] = mapped_column(Message)
+    reason: Mapped[str] = mapped_column(MessageText)
 
 
 class ImpressPipeline(QcBase):
@@ -140,7 +140,7 @@ class KnownStatusCode(QcBase):
 
     snapshot_id: Mapped[int] = _of_snapshot()
     code: Mapped[str] = _key(KEY_LENGTH)
-    description: Mapped[str] = mapped_column(Message)
+    description: Mapped[str] = mapped_column(MessageText)
 
 
 class KnownProject(QcBase):
@@ -221,10 +221,10 @@ class Finding(QcBase):
     tracker_id: Mapped[int | None] = mapped_column(BIG, index=True)
     rule: Mapped[str] = text_of(16)
     severity: Mapped[str] = text_of(16)
-    message: Mapped[str] = mapped_column(Message)
+    message: Mapped[str] = mapped_column(MessageText)
     line: Mapped[int | None] = mapped_column(INT)
-    path: Mapped[str | None] = mapped_column(Message)
-    value: Mapped[str | None] = mapped_column(Message)
+    path: Mapped[str | None] = mapped_column(MessageText)
+    value: Mapped[str | None] = mapped_column(MessageText)
     entity_kind: Mapped[str | None] = text_of(16)
     entity_id: Mapped[int | None] = mapped_column(BIG)
     snapshot_id: Mapped[int | None] = reference("reference_snapshot.id")
@@ -234,7 +234,7 @@ class Finding(QcBase):
     closed: Mapped[datetime | None]
     closed_by: Mapped[int | None] = reference("document.id")
     code: Mapped[str] = text_of(64, server_default="")
-    details: Mapped[str | None] = mapped_column(Message)
+    details: Mapped[str | None] = mapped_column(MessageText)
     cause: Mapped[int] = mapped_column(BIG, server_default="0")
 
 

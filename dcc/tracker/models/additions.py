@@ -1,29 +1,32 @@
 """The tables that this platform adds to the `phenodcc_tracker` schema."""
 
 from __future__ import annotations
-
-from datetime import date, datetime
-
-from sqlalchemy import CHAR, Date, Index, Integer, String, Text, UniqueConstraint, text
-from sqlalchemy.orm import Mapped, mapped_column
-
-from dcc.databases.columns import (
-    BIG,
-    DOUBLE,
-    INT,
-    LONG_TEXT,
-    SIGNED_BIG,
-    SMALL,
-    LastUpdated,
-    Message,
-    ReceiptColumns,
-    big_id,
-    big_reference,
-    small_reference,
-    table_options,
-)
+from datetime import date
+from datetime import datetime
+from dcc.databases.columns import BIG
+from dcc.databases.columns import DOUBLE
+from dcc.databases.columns import INT
+from dcc.databases.columns import LONG_TEXT
+from dcc.databases.columns import LastUpdated
+from dcc.databases.columns import MessageText
+from dcc.databases.columns import ReceiptColumns
+from dcc.databases.columns import SIGNED_BIG
+from dcc.databases.columns import SMALL
+from dcc.databases.columns import big_id
+from dcc.databases.columns import big_reference
+from dcc.databases.columns import small_reference
+from dcc.databases.columns import table_options
 from dcc.tracker.models.phenodcc import Base
-
+from sqlalchemy import CHAR
+from sqlalchemy import Date
+from sqlalchemy import Index
+from sqlalchemy import Integer
+from sqlalchemy import String
+from sqlalchemy import Text
+from sqlalchemy import UniqueConstraint
+from sqlalchemy import text
+from sqlalchemy.orm import Mapped
+from sqlalchemy.orm import mapped_column
 
 class ZipActionLog(LastUpdated, Base):
     """Why a submission failed without a download, and when its archive was removed from staging."""
@@ -31,9 +34,9 @@ class ZipActionLog(LastUpdated, Base):
     id: Mapped[int] = big_id()
     za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE")
     exception_id: Mapped[int] = small_reference("an_exception.id", "RESTRICT")
-    message: Mapped[str | None] = mapped_column(Message)
+    message: Mapped[str | None] = mapped_column(MessageText)
     code: Mapped[str | None] = mapped_column(String(64))
-    details: Mapped[str | None] = mapped_column(Message)
+    details: Mapped[str | None] = mapped_column(MessageText)
 
 
 class Reopening(Base):
@@ -110,7 +113,7 @@ class SourceCrawlRow(LastUpdated, Base):
     finish_time: Mapped[datetime | None]
     outcome: Mapped[str] = mapped_column(String(16))
     exception_id: Mapped[int | None] = small_reference("an_exception.id", "RESTRICT")
-    message: Mapped[str | None] = mapped_column(Message)
+    message: Mapped[str | None] = mapped_column(MessageText)
     listed: Mapped[int] = mapped_column(INT, default=0)
     new_zips: Mapped[int] = mapped_column(INT, default=0)
     known: Mapped[int] = mapped_column(INT, default=0)
@@ -119,7 +122,7 @@ class SourceCrawlRow(LastUpdated, Base):
     ignored: Mapped[int] = mapped_column(INT, default=0)
     gone: Mapped[int] = mapped_column(INT, default=0)
     code: Mapped[str | None] = mapped_column(String(64))
-    details: Mapped[str | None] = mapped_column(Message)
+    details: Mapped[str | None] = mapped_column(MessageText)
 
 
 class CrawlFinding(Base):
@@ -131,9 +134,9 @@ class CrawlFinding(Base):
     za_id: Mapped[int | None] = big_reference("zip_action.id", "CASCADE")
     file_name: Mapped[str] = mapped_column(String(160))
     kind: Mapped[str] = mapped_column(String(32))
-    message: Mapped[str] = mapped_column(Message)
+    message: Mapped[str] = mapped_column(MessageText)
     created: Mapped[datetime]
-    details: Mapped[str | None] = mapped_column(Message)
+    details: Mapped[str | None] = mapped_column(MessageText)
 
 
 class SessionStatistics(Base):
@@ -270,7 +273,7 @@ class NotificationRow(Base):
     centre_id: Mapped[int | None] = small_reference("centre.id", "CASCADE")
     state: Mapped[str] = mapped_column(String(16), index=True)
     attempts: Mapped[int] = mapped_column(SMALL, default=0)
-    reason: Mapped[str | None] = mapped_column(Message)
+    reason: Mapped[str | None] = mapped_column(MessageText)
     changed: Mapped[datetime]
     ended: Mapped[datetime | None]
     created: Mapped[datetime]
@@ -374,8 +377,8 @@ class DocumentPlace(Base):
 
     id: Mapped[int] = big_id()
     xml_id: Mapped[int] = big_reference("xml_file.id", "CASCADE", unique=True)
-    place: Mapped[str] = mapped_column(Message)
-    archives: Mapped[str | None] = mapped_column(Message)
+    place: Mapped[str] = mapped_column(MessageText)
+    archives: Mapped[str | None] = mapped_column(MessageText)
 
 
 class StoredArchive(Base):
@@ -405,7 +408,7 @@ class ArchiveCopy(Base):
     replica: Mapped[str] = mapped_column(String(255))
     state: Mapped[str] = mapped_column(String(16), index=True)
     checked: Mapped[datetime | None]
-    reason: Mapped[str | None] = mapped_column(Message)
+    reason: Mapped[str | None] = mapped_column(MessageText)
 
 
 class ArchiveAudit(Base):
@@ -423,7 +426,7 @@ class ArchiveAudit(Base):
     bad: Mapped[int] = mapped_column(INT)
     missing: Mapped[int] = mapped_column(INT)
     repaired: Mapped[int] = mapped_column(INT)
-    message: Mapped[str | None] = mapped_column(Message)
+    message: Mapped[str | None] = mapped_column(MessageText)
 
 
 class WriteReceipt(ReceiptColumns, Base):

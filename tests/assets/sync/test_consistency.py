@@ -1,21 +1,29 @@
 """What Dagster shows is held against the tracker and the QC database."""
 
-import time
 from collections.abc import Iterator
-
-import pytest
-from dagster import AssetCheckEvaluation, AssetKey, DagsterEvent, DagsterEventType, DagsterInstance, EventLogEntry
-
+from dagster import AssetCheckEvaluation
+from dagster import AssetKey
+from dagster import DagsterEvent
+from dagster import DagsterEventType
+from dagster import DagsterInstance
+from dagster import EventLogEntry
 from dcc.operations.consistency.inconsistency import CONSISTENCY_RULES
 from dcc.operations.session_work import open_session
 from dcc.session.session_request import SessionRequest
-from dcc_assets.graph import ZIP_ACTIONS
+from dcc_assets.graph import ZIP_ACTION_PARTITIONS
 from dcc_assets.session_in_dagster import run_session
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
-from tests.support.data_installations import DataInstallation, experiments, specimens
-from tests.support.healthy_installation import FAULTY, GOOD, HELD, INVALID, MISNAMED
-
+from tests.support.data_installations import DataInstallation
+from tests.support.data_installations import experiments
+from tests.support.data_installations import specimens
+from tests.support.healthy_installation import FAULTY
+from tests.support.healthy_installation import GOOD
+from tests.support.healthy_installation import HELD
+from tests.support.healthy_installation import INVALID
+from tests.support.healthy_installation import MISNAMED
+import pytest
+import time
 
 @pytest.fixture
 def shown(data: DataInstallation) -> Iterator[DagsterInstance]:
@@ -43,7 +51,7 @@ def test_what_dagster_does_not_show_is_said_and_nothing_else(data: DataInstallat
     _evaluate(shown, INVALID, passed=True)
     assert found() == {("C22", INVALID)}, "a check passes for what is not"
 
-    shown.delete_dynamic_partition(str(ZIP_ACTIONS.name), MISNAMED)
+    shown.delete_dynamic_partition(str(ZIP_ACTION_PARTITIONS.name), MISNAMED)
     assert found() == {("C22", INVALID), ("C20", MISNAMED)}, "a partition is gone"
 
     shown.wipe_assets([AssetKey("qc")])

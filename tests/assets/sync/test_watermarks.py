@@ -1,28 +1,40 @@
 """Sessions of two groups of centres at once: each shows all of its own, and nothing is lost or shown twice."""
 
-import threading
 from collections import deque
-
-import pytest
-from dagster import AssetKey, DagsterInstance
+from dagster import AssetKey
+from dagster import DagsterInstance
 from dagster._core.event_api import AssetRecordsFilter
-from sqlalchemy import insert, select, update
-
 from dcc.databases.columns import utc_now
 from dcc.operations.session_work import open_session
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
-from dcc.session.listeners import NOBODY, Listeners
+from dcc.session.listeners import Listeners
+from dcc.session.listeners import NOBODY
 from dcc.session.session_request import SessionRequest
 from dcc.tracker.database import exception_id
-from dcc.tracker.models import Reopening, ZipAction, ZipActionLog, ZipDecision, ZipFile
+from dcc.tracker.models import Reopening
+from dcc.tracker.models import ZipAction
+from dcc.tracker.models import ZipActionLog
+from dcc.tracker.models import ZipDecision
+from dcc.tracker.models import ZipFile
 from dcc_assets.session_in_dagster import run_session
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
-from tests.assets.sync.test_changes import finish_quality_control, later
-from tests.support.asking import execute_in, in_writing, value_in
-from tests.support.data_installations import DataInstallation, experiments, specimens
-from tests.support.healthy_installation import INVALID, MISNAMED
+from sqlalchemy import insert
+from sqlalchemy import select
+from sqlalchemy import update
+from tests.assets.sync.test_changes import finish_quality_control
+from tests.assets.sync.test_changes import later
+from tests.support.asking import execute_in
+from tests.support.asking import in_writing
+from tests.support.asking import value_in
+from tests.support.data_installations import DataInstallation
+from tests.support.data_installations import experiments
+from tests.support.data_installations import specimens
+from tests.support.healthy_installation import INVALID
+from tests.support.healthy_installation import MISNAMED
+import pytest
+import threading
 
 PATIENCE = 120
 EUROPE, AMERICA = "europe", "america"
@@ -88,7 +100,7 @@ def test_each_of_two_sessions_at_once_shows_its_own_and_nothing_is_shown_twice(g
 
 
 def test_what_a_session_had_not_shown_is_shown_by_the_next_one_of_its_group(grouped: DataInstallation) -> None:
-    """It died while one of another group was at work, which sets no mark for its centres; and it is shown once."""
+    """It died while one of another group was at work, which sets no watermark for its centres; and it is shown once."""
     grouped.folder.put(INVALID, {"H.2013-11-03.1.specimen.impc.xml": b"<no/>"})
     grouped.folder.put(MISNAMED, b"whatever")
     with open_session(grouped.tracker, grouped.settings, SessionRequest(group=EUROPE)) as dead:
