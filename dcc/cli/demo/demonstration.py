@@ -125,7 +125,10 @@ def _served(folder: Path, sources: Sequence[DemoSource]) -> Iterator[list[Source
 
 
 def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> list[str]:
-    """Register everything and run one session; returns what is not as expected. Raises as these."""
+    """Register everything and run one session; returns what is not as expected.
+
+    Raises ConfigurationError, and errors of databases and of the session.
+    """
     from dcc.databases.schema import init_database
     from dcc.databases.transactions import writing
     from dcc.sources.crawl_policy import Pause

@@ -103,7 +103,7 @@ def collect_report(
     max_pictures: int = MAX_PICTURES,
     qc_missing: str | None = None,
 ) -> Report:
-    """The facts of the report on a submission, a centre or a session; arguments as of `collect_submission`."""
+    """The facts of the report on a submission, a centre or a session; arguments are those of `collect_submission`."""
     if isinstance(subject, int):
         return collect_session(tracker, qc, subject, settings, qc_missing=qc_missing)
     options: Any = {"catalogue": catalogue, "max_pictures": max_pictures, "qc_missing": qc_missing}
@@ -174,7 +174,7 @@ def collect_centre(
     max_pictures: int = MAX_PICTURES,
     qc_missing: str | None = None,
 ) -> CentreReport:
-    """The facts of a centre's summary; arguments as of `collect_submission`. Raises NotFoundError."""
+    """The facts of a centre's summary; arguments are those of `collect_submission`. Raises NotFoundError."""
     require_centre(tracker, centre)
     (name,) = (entry.full_name for entry in list_centres(tracker) if entry.short_name == centre)
     sources = [source for source in list_sources(tracker) if source.centre == centre and source.state != "removed"]
