@@ -53,7 +53,7 @@ from dcc.session.fetching.downloads import (
 )
 from dcc.session.prepare.archive_checks import CheckedArchive, Setup, UnopenedArchive
 from dcc.session.sessions import Session
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.base import SourceAddress
 from dcc.sources.hosting import CopyFault
 from dcc.store.copies import StoredCopies
 from dcc.store.staging import Staging
@@ -347,7 +347,7 @@ class Coordinator:
 
     def _note_bad(self, job: Job, md5: str, fault: CopyFault) -> None:
         source = self._attempts.sources.get(job.source_id or 0)
-        certain = source is not None and source.address.protocol not in _UNCHECKED_PROTOCOLS
+        certain = source is not None and source.address.traits.detects_changed_bytes
         self._batch.bad_copies.extend(job.note_bad(md5, fault, certain=certain))
 
     def fail(self, jobs: Iterable[Job]) -> Iterator[ZipOutcome]:
@@ -566,9 +566,6 @@ class Coordinator:
             self._keep(job)
         return deque(batch.finished), written.states
 
-
-_UNCHECKED_PROTOCOLS = {SourceProtocol.FTP, SourceProtocol.HTTP}
-"""Protocols that do not detect changed bytes."""
 
 _BAD_COPIES = {
     CopyFault.DAMAGED: mark("file source {source} (MD5 {md5}, damaged)"),

@@ -22,7 +22,7 @@ from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.messages import Message
 from dcc.sources.access import USUAL_PORTS, parse_hostname
-from dcc.sources.base import PLAIN, DeltaStrategy, Extent, SourceAddress, SourceProtocol, label_of
+from dcc.sources.base import PLAIN, DeltaStrategy, Extent, SourceAddress, label_of
 from dcc.sources.connect import OPENERS, protocols
 from dcc.sources.crawl_policy import Pause, shown_age
 from dcc.sources.host_keys import HostKey as ServerKey
@@ -175,7 +175,7 @@ def sources_of_same_place(connection: Connection, address: SourceAddress) -> lis
 
 
 def _place(address: SourceAddress) -> tuple[str, object, str]:
-    if address.protocol == SourceProtocol.FILE:
+    if address.traits.is_local:
         return address.protocol, "", os.path.realpath(address.base_path)
     return address.protocol, _server(address), posixpath.normpath(address.base_path)
 
