@@ -12,13 +12,13 @@ from typing import Final, TypeAlias
 import dagster as dg
 from sqlalchemy import ColumnElement, Connection, Engine, func, or_, select, true
 
-from dcc.databases.columns import utc_now
 from dcc.databases.schema import current
 from dcc.errors import DatabaseOutdatedError
 from dcc.naming import Action
 from dcc.phases import Phase
 from dcc.qc.contexts.affected_runs import Build, count_due
 from dcc.qc.database import open_qc_database
+from dcc.runtime.clock import utc_now
 from dcc.session.data.document_queries import count_waiting, in_state, load_due
 from dcc.session.data.judging import documents_to_judge_now
 from dcc.session.leases import Lease, read_leases

@@ -28,6 +28,7 @@ from dcc.messages import Message, mark, message_to_json
 from dcc.naming import Action
 from dcc.outcomes import CrawlOutcome, Problem, SourceCrawl, ZipKey, source_partition
 from dcc.phases import Phase
+from dcc.runtime.clock import utc_now
 from dcc.runtime.log_context import logging_about, progress_log, with_log_context
 from dcc.session.connection_slots import ConnectionSlots, for_seconds, server_of_source
 from dcc.session.sessions import Session
@@ -40,7 +41,7 @@ from dcc.tracker.crawls import crawl_comment
 from dcc.tracker.database import exception_id
 from dcc.tracker.listings.findings import ONLY_NOTED, ListingFinding
 from dcc.tracker.listings.recording import ListingBasis, ListingRecorder, RecordedListing, archives_by_source
-from dcc.tracker.models import Centre, SourceCrawlRow, utc_now
+from dcc.tracker.models import Centre, SourceCrawlRow
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
 

@@ -31,6 +31,7 @@ from dcc.errors import (
 )
 from dcc.outcomes import EndReason, ZipKey
 from dcc.phases import Phase
+from dcc.runtime.clock import utc_now
 from dcc.runtime.disk_space import lacks_room
 from dcc.runtime.heartbeat import RENEWALS, renewing
 from dcc.runtime.log_context import logging_about, progress_log
@@ -50,7 +51,7 @@ from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.sources.listing_watch import ignore_progress
 from dcc.tracker.crawls import TASK_LACKED_ROOM
-from dcc.tracker.models import SessionLock, SessionTask, utc_now
+from dcc.tracker.models import SessionLock, SessionTask
 
 log = logging.getLogger(__name__)
 session_log = progress_log(__name__)

@@ -18,7 +18,7 @@ from dagster import DagsterInstance
 from sqlalchemy import ColumnElement, Connection, Engine, and_, func, or_, select, type_coerce
 
 from dcc.data_outcomes import ContextsBuilt, DataOutcome, OverviewsBuilt, ZipData
-from dcc.databases.columns import UtcDateTime, utc_now
+from dcc.databases.columns import UtcDateTime
 from dcc.databases.list_parameters import sorted_chunks
 from dcc.databases.transactions import run_patiently
 from dcc.outcomes import ZipKey
@@ -26,6 +26,7 @@ from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.qc.apply.upload_lock import uploads_are_open
 from dcc.qc.contexts.listings import newest_history
 from dcc.qc.models import CONTEXT, HISTORY
+from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.tracker.models import ZipAction, ZipFile

@@ -12,7 +12,6 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import select, update
 
-from dcc.databases.columns import utc_now
 from dcc.errors import NotificationNotSentError, TrackerUnreachableError
 from dcc.naming import Action
 from dcc.notify import rounds
@@ -28,6 +27,7 @@ from dcc.operations.sessions import open_session
 from dcc.phases import ACTION_IDS
 from dcc.redaction import keep_secret
 from dcc.reports.submissions.model import Outcome as ArchiveOutcome
+from dcc.runtime.clock import utc_now
 from dcc.sources.base import DeltaStrategy
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome, add_notices

@@ -10,11 +10,11 @@ import pytest
 from dagster import DagsterInstance, DagsterRunStatus, RunRequest, SensorDefinition, SkipReason
 from sqlalchemy import select, update
 
-from dcc.databases.columns import utc_now
 from dcc.databases.transactions import writing
 from dcc.operations.sessions import open_session
 from dcc.qc.judging.waiver_store import add_waiver
 from dcc.rules.waivers import Waiver
+from dcc.runtime.clock import utc_now
 from dcc.session.crawling import crawl_file_sources as crawl
 from dcc.tracker.models import FileSource, SessionLock, SourceCrawlRow
 from dcc.tracker.register.file_sources import change_source

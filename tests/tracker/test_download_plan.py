@@ -9,6 +9,7 @@ from dcc.databases.transactions import insert_rows, writing
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
+from dcc.runtime.clock import utc_now
 from dcc.tracker import progress
 from dcc.tracker.hostings.download_plan import (
     PlannedZip,
@@ -28,7 +29,6 @@ from dcc.tracker.models import (
     SourceCrawlRow,
     ZipDownload,
     ZipFile,
-    utc_now,
 )
 from dcc.tracker.progress import Proposal, Subject
 from dcc.tracker.register import centres

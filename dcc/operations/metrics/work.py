@@ -16,6 +16,7 @@ from dcc.outcomes import CrawlOutcome, EndReason
 from dcc.phases import Phase, Status
 from dcc.qc.models import CONTEXT, FINDING, ISSUE, SNAPSHOT
 from dcc.reports.overdue import activity_of_centres
+from dcc.runtime.clock import utc_now
 from dcc.session.data.document_queries import count_waiting
 from dcc.session.leases import read_leases
 from dcc.settings import Settings
@@ -35,7 +36,6 @@ from dcc.tracker.models import (
     ZipDownload,
     ZipFile,
     ZipLog,
-    utc_now,
 )
 from dcc.tracker.queries import zip_action_lists
 from dcc.tracker.queries.session_zips import count_session_zips

@@ -33,7 +33,7 @@ from sqlalchemy import (
 )
 
 from dcc.data_outcomes import ContextCounts, ContextsBuilt
-from dcc.databases.columns import require_text, utc_now
+from dcc.databases.columns import require_text
 from dcc.databases.list_parameters import AT_ONCE, as_json, groups_in, only_compared, pairs_in, rows_with, sorted_chunks
 from dcc.databases.transactions import insert_rows, run_reading, run_writing
 from dcc.errors import InternalFaultError
@@ -67,6 +67,7 @@ from dcc.qc.contexts.overviews import rebuild_overviews
 from dcc.qc.contexts.states import SETTLED
 from dcc.qc.models import CONTEXT, DOCUMENT, HISTORY, MEASUREMENT, RUN, SHARE
 from dcc.qc.rows.bulk import insert_bulk
+from dcc.runtime.clock import utc_now
 from dcc.vocabulary import ContextEvent, ContextState
 
 

@@ -38,6 +38,7 @@ from dcc.reports.submissions.model import (
 from dcc.reports.submissions.zip_lines import line_of, zips_of_centre, zips_of_session
 from dcc.rules.findings import MORE_RULE
 from dcc.rules.upload import DUPLICATE, LATE
+from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc.sources.crawl_policy import DueReason
 from dcc.tracker.crawls import (
@@ -51,7 +52,7 @@ from dcc.tracker.crawls import (
 from dcc.tracker.hostings.foreign_archives import HeldArchive, held_archives
 from dcc.tracker.hostings.missing_archives import count_open
 from dcc.tracker.hostings.older_archives import zips_that_wait
-from dcc.tracker.models import AnException, Centre, DocumentPlace, XmlFile, XmlLog, ZipAction, ZipFile, utc_now
+from dcc.tracker.models import AnException, Centre, DocumentPlace, XmlFile, XmlLog, ZipAction, ZipFile
 from dcc.tracker.problems import KIND, NOT_FAILING, entries_that_hold
 from dcc.tracker.queries.session_zips import (
     SessionZip,

@@ -36,6 +36,7 @@ from dcc.errors import (
 from dcc.messages import mark, message
 from dcc.outcomes import AttemptOutcome, Problem, ZipOutcome
 from dcc.phases import Phase, Status
+from dcc.runtime.clock import utc_now
 from dcc.runtime.log_context import logging_about, progress_log
 from dcc.session.archives.jobs import ArchivePools, Attempts, Job, SourceQueue
 from dcc.session.archives.recording import Batch, BatchResult
@@ -59,7 +60,7 @@ from dcc.store.copies import StoredCopies
 from dcc.store.staging import Staging
 from dcc.tracker.hostings.retries import urgent_keys
 from dcc.tracker.hostings.source_statistics import TransferStatistics
-from dcc.tracker.models import ZipDownload, utc_now
+from dcc.tracker.models import ZipDownload
 from dcc.tracker.register.source_schedules import paused_sources
 from dcc.tracker.states import DOWNLOADING, EXTRACTED, EXTRACTING, NOT_DOWNLOADED, NOT_EXTRACTED, WRONG_CHECKSUM, State
 from dcc.tracker.stored_archives import replicas_with_copies

@@ -25,6 +25,7 @@ from dcc.errors import ChecksumMismatchError, SourceError
 from dcc.naming import DocumentName
 from dcc.outcomes import AttemptOutcome, DocumentOutcome, Problem, ZipKey, ZipOutcome, source_partition
 from dcc.phases import Phase, Status
+from dcc.runtime.clock import utc_now
 from dcc.runtime.log_context import logging_about, with_log_context
 from dcc.runtime.worker_processes import WorkerProcesses
 from dcc.session.fetching.archive_transfer import ReceivedArchive, Transfer
@@ -40,7 +41,6 @@ from dcc.tracker.archive_names import stored_name
 from dcc.tracker.hostings.copies import NewBadCopy, is_fault_of_centre
 from dcc.tracker.hostings.download_plan import KnownDocument, PlannedZip, StagedZip
 from dcc.tracker.hostings.source_statistics import TransferStatistics
-from dcc.tracker.models import utc_now
 from dcc.tracker.states import VALID, WRONG_CHECKSUM, State
 
 REFUSED_BY_NAME = State(Phase.XML_NAME, Status.FAILED)

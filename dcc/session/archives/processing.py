@@ -21,6 +21,7 @@ from dcc.errors import InternalFaultError
 from dcc.messages import count_of, mark
 from dcc.outcomes import HELD, Problem, ZipKey, ZipOutcome
 from dcc.phases import Phase
+from dcc.runtime.clock import utc_now
 from dcc.runtime.processes import give_back_freed_memory
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.archives.jobs import Job
@@ -54,7 +55,7 @@ from dcc.tracker.hostings.retries import (
     unavailable_error,
 )
 from dcc.tracker.hostings.source_statistics import record_transfer_statistics
-from dcc.tracker.models import Centre, utc_now
+from dcc.tracker.models import Centre
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.states import WAITING

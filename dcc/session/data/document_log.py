@@ -17,8 +17,9 @@ from dcc.databases.columns import Message as MessageColumn
 from dcc.databases.list_parameters import IDS, change_about, rows_about
 from dcc.outcomes import HELD, LEFT_OUT, Problem
 from dcc.rules.catalogue import CATALOGUE
+from dcc.runtime.clock import utc_now
 from dcc.tracker.database import exception_id
-from dcc.tracker.models import AnException, FileSourceHasZip, XmlFile, XmlLog, ZipDownload, utc_now
+from dcc.tracker.models import AnException, FileSourceHasZip, XmlFile, XmlLog, ZipDownload
 from dcc.tracker.problems import KIND, entries_that_hold, problem_columns
 
 _FITTED: Final = MessageColumn()

@@ -18,7 +18,6 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from dcc.errors import (
@@ -32,6 +31,7 @@ from dcc.errors import (
 from dcc.messages import Message
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
+from dcc.runtime.clock import utc_now
 from dcc.runtime.log_context import logging_about, progress_log, with_log_context
 from dcc.session.fetching.archive_transfer import ReceivedArchive, Transfer, origin_of, receive
 from dcc.settings import Settings
@@ -369,10 +369,6 @@ DownloadMessage = (
 )
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC).replace(tzinfo=None)
-
-
 class PrefetchedArchives(Protocol):
     """Archives that workers have fetched."""
 
@@ -462,7 +458,7 @@ class SourceDownloads:
     def is_resting(self) -> bool:
         """Whether no transfer begins now: the source is paused, or outside its windows."""
         windows = self.address.windows
-        return self.is_paused or (windows is not None and not windows.is_open(_utc_now()))
+        return self.is_paused or (windows is not None and not windows.is_open(utc_now()))
 
     @property
     def given_up(self) -> bool:

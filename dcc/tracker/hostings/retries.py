@@ -16,6 +16,7 @@ from dcc.errors import BadFileNameError, ConfigurationError, CorruptArchiveError
 from dcc.messages import mark
 from dcc.outcomes import AttemptOutcome, ZipKey
 from dcc.phases import ACTION_IDS, Phase
+from dcc.runtime.clock import utc_now
 from dcc.sources.hosting import CopyFault
 from dcc.tracker import progress
 from dcc.tracker.decisions import DecisionKind, is_decided
@@ -35,7 +36,6 @@ from dcc.tracker.models import (
     ZipDownload,
     ZipFile,
     ZipLog,
-    utc_now,
 )
 from dcc.tracker.register.source_addresses import SourceState, is_paused
 from dcc.tracker.states import EXTRACTING, REFUSED, SET_ASIDE, WAITING

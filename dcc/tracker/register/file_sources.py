@@ -21,6 +21,7 @@ from sqlalchemy.engine import Row
 from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.messages import Message
+from dcc.runtime.clock import utc_now
 from dcc.sources.access import USUAL_PORTS, parse_hostname
 from dcc.sources.base import PLAIN, DeltaStrategy, Extent, SourceAddress, label_of
 from dcc.sources.connect import OPENERS, protocols
@@ -33,7 +34,6 @@ from dcc.tracker.models import (
     ProtocolRow,
     ResourceStateRow,
     ZipDownload,
-    utc_now,
 )
 from dcc.tracker.register.centres import centre_id_of
 from dcc.tracker.register.column_texts import require_fit, shown_accesskey

@@ -8,8 +8,8 @@ from dagster import AssetKey, DagsterInstance
 from dagster._core.event_api import AssetRecordsFilter
 from sqlalchemy import insert, select, update
 
-from dcc.databases.columns import utc_now
 from dcc.operations.sessions import open_session
+from dcc.runtime.clock import utc_now
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.listeners import Listeners
