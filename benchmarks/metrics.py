@@ -16,7 +16,8 @@ from benchmarks.registry import Bench, Benchmark, Finding
 from benchmarks.servers import Folders, MariaDb
 from dcc.databases.transactions import writing
 from dcc.operations.metrics.collector import Collection, exposition
-from dcc.tracker.models import CrawlingSession, SourceCrawlRow, utc_now
+from dcc.runtime.clock import utc_now
+from dcc.tracker.models import CrawlingSession, SourceCrawlRow
 
 ZIPS: Final = 100_000
 _SESSIONS: Final = range(1_001, 2_001)

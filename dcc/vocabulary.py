@@ -69,6 +69,10 @@ class MetadataOwner(StrEnum):
     SERIES_MEDIA = "series_media"
 
 
+GENDER_OF_PARENT: Final = {"mother": "female", "father": "male"}
+"""The gender that a relative of an animal must have, by the relationship."""
+
+
 class Severity(StrEnum):
     """How bad a finding is; `unchecked`: the check could not be made, which is nobody's fault."""
 

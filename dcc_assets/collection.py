@@ -1,31 +1,24 @@
 """The group `collection`: listings of sources, the submissions in them, and the downloaded archives."""
 
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import dagster as dg
+
 from dcc.databases.transactions import run_reading
 from dcc.operations.session_work import SessionWork
 from dcc.phases import Phase
 from dcc.store.staging import Staging
 from dcc_assets import graph
-from dcc_assets.metadata.file_sources import found_zip_reports
-from dcc_assets.metadata.file_sources import source_report
-from dcc_assets.partitions import known_sources
-from dcc_assets.partitions import source_partitions
-from dcc_assets.sync.archives import note_shown
-from dcc_assets.sync.archives import show_missing
+from dcc_assets.metadata.file_sources import found_zip_reports, source_report
+from dcc_assets.partitions import known_sources, source_partitions
+from dcc_assets.sync.archives import note_shown, show_missing
 from dcc_assets.sync.overdue import overdue_changes
 from dcc_assets.sync.recorder import recorded_work
 from dcc_dagster.event_recorder import EventRecorder
-from dcc_dagster.partition_events import PartitionReport
-from dcc_dagster.partition_events import Result
-from dcc_dagster.partition_events import results
-from dcc_resources.file_sources import FolderResource
-from dcc_resources.file_sources import FtpResource
-from dcc_resources.file_sources import HttpResource
-from dcc_resources.file_sources import SftpResource
+from dcc_dagster.partition_events import PartitionReport, Result, results
+from dcc_resources.file_sources import FolderResource, FtpResource, HttpResource, SftpResource
 from dcc_resources.session import SessionResource
-from typing import Final
-import dagster as dg
 
 GROUP: Final = "collection"
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from dcc.cli.shell.dagster_side import DagsterSide
     from dcc.databases.schema import InitReport
     from dcc.operations.doctor.checks import DoctorCheck
-    from dcc.session.session_request import SessionRequest
     from dcc.session.batches.exchange import Workers
+    from dcc.session.session_request import SessionRequest
     from dcc.settings import Settings
     from dcc_assets import commands
     from dcc_assets.session_in_dagster import FinishedSession

@@ -4,9 +4,12 @@ One step takes valid documents to quality control, because every phase processes
 It has the concurrency pool of the QC database to itself.
 """
 
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Final
+
 from dagster import AssetExecutionContext
+from sqlalchemy import Engine
+
 from dcc.errors import NotFoundError
 from dcc.operations.session_work import SessionWork
 from dcc_assets import graph
@@ -19,13 +22,9 @@ from dcc_assets.sync.overdue import overdue_changes
 from dcc_assets.sync.recorder import recorder_of
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.instance import QC_DATABASE_POOL
-from dcc_dagster.partition_events import PartitionReport
-from dcc_dagster.partition_events import Result
-from dcc_dagster.partition_events import results
+from dcc_dagster.partition_events import PartitionReport, Result, results
 from dcc_resources.databases import QcDatabaseResource
 from dcc_resources.session import SessionResource
-from sqlalchemy import Engine
-from typing import Final
 
 GROUP: Final = "data"
 

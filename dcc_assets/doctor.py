@@ -10,7 +10,6 @@ from typing import Final
 from dagster import DagsterInstance, RunsFilter
 from sqlalchemy import func, select
 
-from dcc.databases.columns import utc_now
 from dcc.databases.engines import database_label
 from dcc.errors import ConfigurationError, DccError
 from dcc.operations.consistency.check import check_consistency
@@ -26,6 +25,7 @@ from dcc.operations.doctor.checks import (
     warning,
 )
 from dcc.qc.database import QC_DATABASE
+from dcc.runtime.clock import utc_now
 from dcc.session.leases import active_sessions
 from dcc.settings import variable_of
 from dcc.settings.workers import ExecutorKind

@@ -5,9 +5,9 @@ from typing import Final
 
 import dagster as dg
 
-from dcc.databases.columns import utc_now
 from dcc.databases.transactions import run_reading
 from dcc.qc.reference.refresh import Freshness, RefreshOutcome, RefreshResult, freshness, refresh, setting_of
+from dcc.runtime.clock import utc_now
 from dcc_assets.graph import REFERENCE, REFERENCE_FRESH, asset, check
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
 from dcc_resources.databases import QcDatabaseResource

@@ -3,39 +3,29 @@
 One step takes many archives at once from their download to their validation.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
 from dagster import AssetExecutionContext
+
 from dcc.operations.session_work import SessionWork
-from dcc.outcomes import ZipKey
-from dcc.outcomes import ZipOutcome
+from dcc.outcomes import ZipKey, ZipOutcome
 from dcc.phases import Phase
 from dcc.store.staging import Staging
 from dcc_assets import graph
 from dcc_assets.batches import workers_of
-from dcc_assets.collection import ARCHIVE_CHECKS
-from dcc_assets.collection import ARCHIVE_SPECS
-from dcc_assets.metadata.archives import complete_zip_report
-from dcc_assets.metadata.archives import zip_report
+from dcc_assets.collection import ARCHIVE_CHECKS, ARCHIVE_SPECS
+from dcc_assets.metadata.archives import complete_zip_report, zip_report
 from dcc_assets.metadata.causes import causes_explained
 from dcc_assets.partitions import known_keys
-from dcc_assets.sync.archives import note_shown
-from dcc_assets.sync.archives import recorded_reports
-from dcc_assets.sync.archives import show_missing
+from dcc_assets.sync.archives import note_shown, recorded_reports, show_missing
 from dcc_assets.sync.recorder import recorded_work
 from dcc_dagster.event_recorder import EventRecorder
-from dcc_dagster.partition_events import PartitionReport
-from dcc_dagster.partition_events import Result
-from dcc_dagster.partition_events import results
+from dcc_dagster.partition_events import PartitionReport, Result, results
 from dcc_resources.databases import TrackerResource
-from dcc_resources.file_sources import FolderResource
-from dcc_resources.file_sources import FtpResource
-from dcc_resources.file_sources import HttpResource
-from dcc_resources.file_sources import SftpResource
+from dcc_resources.file_sources import FolderResource, FtpResource, HttpResource, SftpResource
 from dcc_resources.services import StoreResource
 from dcc_resources.session import SessionResource
-from typing import Final
 
 GROUP: Final = "validation"
 

@@ -13,11 +13,11 @@ from typing import Final
 import dagster as dg
 from sqlalchemy import Engine
 
-from dcc.databases.columns import utc_now
 from dcc.errors import DatabaseOutdatedError, TrackerUnreachableError
 from dcc.notify.channels.base import notifies
 from dcc.notify.notifications import notify_due, notify_tracker_outage
 from dcc.notify.outages import OutageEntry, SubjectKind, WatchedState
+from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc_assets.archive_audits import AUDIT_JOB, LOST_TAG
 from dcc_assets.graph import REFERENCE_FRESH

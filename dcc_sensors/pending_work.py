@@ -7,20 +7,20 @@ from dataclasses import dataclass, replace
 import dagster as dg
 from sqlalchemy import ColumnElement, Connection, Engine, func, or_, select, true
 
-from dcc.databases.columns import utc_now
 from dcc.databases.schema import current
 from dcc.naming import Action
 from dcc.phases import Phase
 from dcc.qc.contexts.affected_runs import Build, count_due
 from dcc.qc.database import open_qc_database
+from dcc.runtime.clock import utc_now
 from dcc.session.data.document_queries import count_waiting, in_state, load_due
 from dcc.session.data.judging import documents_to_judge_now
 from dcc.session.leases import Lease, read_leases
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.tracker.database import open_tracker
-from dcc.tracker.hostings.retry_policy import count_not_arrived
 from dcc.tracker.hostings.older_archives import waiting_for_older
+from dcc.tracker.hostings.retry_policy import count_not_arrived
 from dcc.tracker.models import CrawlingSession, SessionTask, SourceCrawlRow
 from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
 from dcc.tracker.register.source_addresses import load_addresses

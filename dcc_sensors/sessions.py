@@ -3,32 +3,28 @@
 All run as soon as Dagster's daemon runs, and can be switched off in its web page. They only read the two databases.
 """
 
+import time
 from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import dagster as dg
+
 from dcc.errors import DatabaseOutdatedError
 from dcc.phases import Phase
 from dcc.settings import Settings
-from dcc.tracker.hostings.retry_policy import count_not_arrived
-from dcc_assets.jobs import CRAWL_JOB
-from dcc_assets.jobs import LOAD_JOB
-from dcc_assets.jobs import PROCESS_JOB
-from dcc_assets.jobs import SHOW_JOB
-from dcc_assets.runs import GROUP_TAG
-from dcc_assets.runs import SCHEDULED_TAG
-from dcc_assets.runs import SESSION_TAG
-from dcc_assets.runs import finish_dead_runs
+from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
+from dcc_assets.runs import GROUP_TAG, SCHEDULED_TAG, SESSION_TAG, finish_dead_runs
 from dcc_assets.sync.changes import DATA_SHOWN
 from dcc_resources.session import SessionResource
-from dcc_sensors.pending_work import PendingWork
-from dcc_sensors.pending_work import count_changes
-from dcc_sensors.pending_work import count_follow_up_data
-from dcc_sensors.pending_work import read_due_sources
-from dcc_sensors.pending_work import read_pending_work
-from dcc_sensors.pending_work import reason_to_wait
-from dcc_sensors.pending_work import reason_to_wait_for
-from typing import Final
-from typing import TypeAlias
-import dagster as dg
-import time
+from dcc_sensors.pending_work import (
+    PendingWork,
+    count_changes,
+    count_follow_up_data,
+    read_due_sources,
+    read_pending_work,
+    reason_to_wait,
+    reason_to_wait_for,
+)
 
 NEW_ZIPS_SECONDS: Final = 15
 DATA_SECONDS: Final = 15

@@ -1,38 +1,33 @@
 """The examples of docs/extending.md do what it says."""
 
+import re
 from collections.abc import Mapping
 from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
 from dcc import declarations
 from dcc.archives.limits import ArchiveLimits
 from dcc.cli.demo import submissions
 from dcc.converters import conversion
 from dcc.declarations import message_of
 from dcc.errors import NotificationNotSentError
-from dcc.naming import Action
-from dcc.naming import NamingConvention
-from dcc.notify.messages import Audience
-from dcc.notify.messages import NewsKind
-from dcc.notify.messages import Notification
+from dcc.naming import Action, NamingConvention
+from dcc.notify.messages import Audience, NewsKind, Notification
 from dcc.reference.loading import ReferenceData
 from dcc.reports.languages import load_catalogue
 from dcc.rules import registry
 from dcc.rules.checking import check_contents
 from dcc.rules.context import DocumentContext
 from dcc.session.listing_sources import list_source
-from dcc.session.prepare.archive_checks import ArchiveChecker
-from dcc.session.prepare.archive_checks import CheckedArchive
-from dcc.session.prepare.archive_checks import Setup
+from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup
 from dcc.settings import Settings
 from dcc.sources import connect as connecting
-from dcc.sources.base import SourceAddress
-from dcc.sources.base import SourceProtocol
-from pathlib import Path
-from pydantic import SecretStr
-from tests.support.qc_documents import contents
-from tests.support.qc_documents import experiment
-from typing import Any
-import pytest
-import re
+from dcc.sources.base import SourceAddress, SourceProtocol
+from tests.support.qc_documents import contents, experiment
 
 ROOT = Path(__file__).parent.parent
 

@@ -119,7 +119,7 @@ class ExtractedDocument:
 
 @dataclass(frozen=True, slots=True)
 class ExtractedFile:
-    """A wanted file in another format, written to `path`; `place` and `archives` as of a document."""
+    """A wanted file in another format, written to `path`; `place` and `archives` have the meaning of a document's."""
 
     place: str
     path: Path

@@ -48,11 +48,6 @@ DOUBLE: Double[float] = Double().with_variant(mysql.DOUBLE(asdecimal=False), *MY
 ROW_TIME = TIMESTAMP().with_variant(mysql.TIMESTAMP(), *MYSQL_FAMILY)
 
 
-def utc_now() -> datetime:
-    """The present time as the databases store it: naive, in UTC, to the second."""
-    return datetime.now(UTC).replace(tzinfo=None, microsecond=0)
-
-
 def require_text(what: str, text: str, column: Any, readers: str = "others read it later") -> str:
     """A text that a person gave, and that a column keeps; `readers` says who reads it.
 

@@ -24,10 +24,11 @@ from sqlalchemy import CHAR, Column, Connection, Engine, FromClause, MetaData, T
 from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import DBAPIError
 
-from dcc.databases.columns import BIG, MYSQL_FAMILY, TypedTable, UtcDateTime, utc_now
+from dcc.databases.columns import BIG, MYSQL_FAMILY, TypedTable, UtcDateTime
 from dcc.databases.database import OUTAGE_SECONDS, database_of
 from dcc.databases.engines import BUSY_SECONDS, WRITES, database_label, is_contention, is_transient
 from dcc.errors import DatabaseUnreachableError
+from dcc.runtime.clock import utc_now
 
 T = TypeVar("T")
 

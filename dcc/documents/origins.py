@@ -88,7 +88,7 @@ def read_origin(document: Path) -> Origin | None:
 
 
 def _name_of(element: Any, value: str | None) -> str | None:
-    """The name, as of `Origin.columns`, of what a value stands in; None where that is not certain."""
+    """The name, as in `Origin.columns`, of what holds a value; None where that is not certain."""
     element = getattr(element, "parameter", element)
     if hasattr(element, "parameter_id"):
         before = "metadata." if isinstance(element, Metadata) else ""

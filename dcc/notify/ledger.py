@@ -24,10 +24,10 @@ from typing import Any, Final, TypeVar
 from sqlalchemy import ColumnElement, Connection, Engine, and_, delete, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from dcc.databases.columns import utc_now
 from dcc.databases.list_parameters import rows_with, sorted_chunks
 from dcc.databases.transactions import RollBackError, insert_rows, run_writing
 from dcc.notify.messages import NewsItem, NewsKind
+from dcc.runtime.clock import utc_now
 from dcc.tracker.models import NotificationRow
 
 LAPSED: Final = timedelta(minutes=15)

@@ -5,37 +5,27 @@ returns sentences for its caller, and logs what could not be sent as warnings.
 """
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import field
-from datetime import datetime
-from dcc.errors import DccError
-from dcc.errors import fault_of
-from dcc.messages import Message
-from dcc.notify import outages
-from dcc.notify.channels.base import Channel
-from dcc.notify.channels.base import notifies
-from dcc.notify.channels.base import open_channels
-from dcc.notify.composer import Composer
-from dcc.notify.messages import Audience
-from dcc.notify.messages import NewsItem
-from dcc.notify.messages import NewsKind
-from dcc.notify.messages import Notification
-from dcc.notify.notifiers import SessionNotifier
-from dcc.notify.notifiers import notify_owners
-from dcc.notify.notifiers import remind_centres
-from dcc.notify.rounds import PlannedNotification
-from dcc.notify.rounds import Round
-from dcc.session.sessions import Session
-from dcc.settings import Settings
-from pathlib import Path
-from sqlalchemy import Engine
-from sqlalchemy.exc import SQLAlchemyError
+
 import logging
 import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from dcc.errors import DccError, fault_of
+from dcc.messages import Message
+from dcc.notify import outages
+from dcc.notify.channels.base import Channel, notifies, open_channels
+from dcc.notify.composer import Composer
+from dcc.notify.messages import Audience, NewsItem, NewsKind, Notification
+from dcc.notify.notifiers import SessionNotifier, notify_owners, remind_centres
+from dcc.notify.rounds import PlannedNotification, Round
+from dcc.session.sessions import Session
+from dcc.settings import Settings
 
 _MAX_SESSIONS = 20
 _SESSIONS_SENT_AGAIN = 10

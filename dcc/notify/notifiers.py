@@ -14,7 +14,6 @@ from datetime import datetime, timedelta
 from functools import cached_property, partial
 from typing import Final
 
-from dcc.databases.columns import utc_now
 from dcc.errors import DccError
 from dcc.notify.channels.base import Channel
 from dcc.notify.digests import Digest, addresses_of, causes_of, collect_digests
@@ -25,6 +24,7 @@ from dcc.outcomes import ZipKey
 from dcc.reports.causes.cause import Cause
 from dcc.reports.overdue import LateCentre, late_centres
 from dcc.reports.submissions.stored_reports import qc_at_hand
+from dcc.runtime.clock import utc_now
 from dcc.tracker.hostings.owner_notices import Notice, notices_since
 from dcc.tracker.register.centres import CentreEntry, list_centres
 

@@ -16,12 +16,12 @@ from typing import Final
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from dcc.databases.columns import utc_now
 from dcc.errors import DatabaseUnreachableError, DccError, NotificationNotSentError
 from dcc.notify.channels.base import Channel, open_channels
 from dcc.notify.composer import Composer
 from dcc.notify.ledger import Claim, Ledger, SendState
 from dcc.notify.messages import Audience, NewsItem, Notification
+from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 
 Compose = Callable[[str, Sequence[NewsItem], Channel], Notification]

@@ -23,6 +23,7 @@ from dcc.naming import Action
 from dcc.operations.overview import LostArchive, find_lost
 from dcc.phases import Phase
 from dcc.runtime.checksums import sha256_of
+from dcc.runtime.clock import utc_now
 from dcc.runtime.private_files import scratch_directory
 from dcc.session.connection_slots import ConnectionSlots, for_seconds
 from dcc.session.sessions import Session
@@ -33,7 +34,6 @@ from dcc.sources.remote_names import path_below
 from dcc.store.archive_store import ArchiveStore, Replica
 from dcc.store.copies import Copy, CopyState, StoredCopies
 from dcc.store.staging import Staging
-from dcc.tracker.models import utc_now
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues

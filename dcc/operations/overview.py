@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from dcc.outcomes import ZipKey
 from dcc.reports.overdue import CentreActivity, activity_of_centres
+from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc.sources.crawl_policy import CrawlDue
 from dcc.store.copies import CopyState, named_replicas
@@ -19,7 +20,6 @@ from dcc.tracker.decisions import DecisionKind, count_decided, count_refused_and
 from dcc.tracker.expected_work import ExpectedWork, all_of, expected_work
 from dcc.tracker.hostings import foreign_archives, missing_archives
 from dcc.tracker.hostings.foreign_archives import UnfetchedArchive
-from dcc.tracker.models import utc_now
 from dcc.tracker.queries.zip_action_lists import StateCount, count_documents, count_zip_actions, held_documents
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.register.source_schedules import load_crawl_dues

@@ -15,7 +15,6 @@ from urllib.parse import urljoin, urlsplit
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
-from dcc.databases.columns import utc_now
 from dcc.errors import (
     CertificateRefusedError,
     ConfigurationError,
@@ -26,6 +25,7 @@ from dcc.errors import (
 from dcc.reference.impress import Impress
 from dcc.reference.loading import IMPRESS_FILE, SETS, ReferenceData, checksum_of, read_set
 from dcc.reference.snapshots import Provenance, Snapshot
+from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc.settings.reference import redact_tokens, shown_source, url_below
 from dcc.sources.access import Credential, parse_hostname

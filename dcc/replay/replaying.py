@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import date
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -39,6 +39,7 @@ from dcc.replay.batches import Part, ReplayWorkerResults, parts_of, prepared_by_
 from dcc.replay.replayer import ArchiveToOpen, OpenedDocument, ReplayDocument, Replayer
 from dcc.replay.stored_archives import ArchiveBytes, StoredArchive, centres_known, find_archives, grouped
 from dcc.replay.verdicts import DocumentChange, DocumentKey, Replay, ReplayVerdict, compare, outcome_of
+from dcc.runtime.clock import utc_today
 from dcc.session.batches.exchange import Workers
 from dcc.session.data.upload_order import DueDocument
 from dcc.session.prepare.archive_checks import Setup
@@ -126,7 +127,7 @@ def _proposed(settings: Settings, proposal: ReplayProposal) -> Settings:
 def _replayer(tracker: Engine, qc: Engine, settings: Settings, proposal: ReplayProposal, root: Path) -> Replayer:
     known = run_reading(tracker, centres_known)
     delegations = run_reading(tracker, load_delegations)
-    today = datetime.now(UTC).date()
+    today = utc_today()
     active = run_reading(qc, load_active).data
     waivers = run_reading(qc, lambda connection: waivers_in_force(connection, today))
     engine = open_database(f"sqlite:///{root / Replayer.TEMPLATE}", QC_DATABASE)

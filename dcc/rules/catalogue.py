@@ -5,30 +5,23 @@ Each group is one asset check.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Final
 
 from dcc.rules.checking import all_rules
 from dcc.rules.findings import MORE_RULE, REFERENCE_RULE
+from dcc.rules.registry import catalogue_place
 from dcc.rules.upload import PLATFORM_RULES, RuleEntry
 
 UNWAIVABLE: Final = frozenset({REFERENCE_RULE, MORE_RULE})
 """Rules about a check, not about data, which no waiver can name."""
 
-
 _REGISTERED: Final = [
     RuleEntry(rule.id, rule.severity, rule.demand, rule.known_as, rule.reference_names) for rule in all_rules().values()
 ]
-
-
-def _place(entry: RuleEntry) -> tuple[int, int, str]:
-    letters, digits = re.fullmatch(r"([A-Za-z]+)([0-9]*)", entry.id).groups()  # type: ignore[union-attr]
-    order = ["S", "E", "P", "X", "Q"]
-    return (order.index(letters) if letters in order else len(order), int(digits or 0), letters)
-
-
-CATALOGUE: Final = {entry.id: entry for entry in sorted((*_REGISTERED, *PLATFORM_RULES), key=_place)}
+CATALOGUE: Final = {
+    entry.id: entry for entry in sorted((*_REGISTERED, *PLATFORM_RULES), key=lambda entry: catalogue_place(entry.id))
+}
 """Every rule by its id: of specimens, experiments and procedures, added ones, those of the upload and of the check."""
 
 

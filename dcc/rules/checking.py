@@ -36,10 +36,10 @@ from dcc.reference.impress import Procedure as ProcedureDefinition
 from dcc.reference.snapshots import Snapshot
 from dcc.rules import (  # noqa: F401 - they register the rules of the platform
     experiment_rules,
-    further_rules,
     media_rules,
     series_rules,
     specimen_rules,
+    status_rules,
     value_rules,
 )
 from dcc.rules.accepted_elements import SHAPES, AcceptedElements, SkippedElements, definition_of
@@ -58,8 +58,8 @@ from dcc.rules.elements import (
     specimens_asked_for,
 )
 from dcc.rules.findings import BROKEN_CASE, BROKEN_IN_PACKAGE, REFERENCE_RULE, Fault, Finding
-from dcc.rules.registry import RULES, Plans, Rule
-from dcc.rules.upload import DUPLICATE, NOT_STORED, UPLOAD_RULES
+from dcc.rules.registry import RULES, Plans, Rule, catalogue_place
+from dcc.rules.upload import DUPLICATE, EXPERIMENT_EXISTS, NOT_STORED, SPECIMEN_EXISTS, UPLOAD_RULES
 from dcc.runtime.installed_packages import RULES as ADDED_RULES
 from dcc.runtime.installed_packages import error_of, load_added, package_of
 from dcc.vocabulary import Severity
@@ -70,7 +70,7 @@ ABOUT_SPECIMENS = frozenset(rule.id for rule in RULES.values() if rule.needs_oth
 """The rules that look at specimens of other documents, in the QC database; all others need the document alone."""
 AWAITING_SPECIMENS = frozenset(rule.id for rule in RULES.values() if rule.awaits_animals)
 """Those about missing specimens, which may have been submitted before or may come yet."""
-JUDGED_TOGETHER = ABOUT_SPECIMENS | {"S13", "E9", DUPLICATE}
+JUDGED_TOGETHER = ABOUT_SPECIMENS | {SPECIMEN_EXISTS, EXPERIMENT_EXISTS, DUPLICATE}
 """The rules that `dcc validate` judges as far as the other documents are among its files."""
 LEFT_TO_SESSIONS = UPLOAD_RULES - JUDGED_TOGETHER - {NOT_STORED}
 """The rules that `dcc validate` does not judge: only the databases can tell."""
@@ -352,7 +352,7 @@ class _Checking:
 
 
 def _missing(kind: type[Snapshot], at: Context) -> Finding:
-    skipped = [rule.id for rule in RULES.values() if kind in rule.needs]
+    skipped = sorted((rule.id for rule in RULES.values() if kind in rule.needs), key=catalogue_place)
     return Finding(
         REFERENCE_RULE,
         Severity.UNCHECKED,

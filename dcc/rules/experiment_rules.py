@@ -1,4 +1,4 @@
-"""E1 to E8: what a centre, line or experiment must satisfy."""
+"""What a centre, line or experiment must satisfy, but for its status."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from dcc.declarations import Declaration
 from dcc.documents.contents import Block, Experiment, Line
 from dcc.messages import mark
 from dcc.reference.impress import Impress
-from dcc.reference.snapshots import Colonies, Projects, StatusCodes
-from dcc.rules.codes import MISPLACED_CODE, PROCEDURE_FAMILY, UNREGISTERED_CODE, fault_of_status
+from dcc.reference.snapshots import Colonies, Projects
 from dcc.rules.context import Context
 from dcc.rules.elements import BlockEnd
 from dcc.rules.findings import Fault, fault
@@ -115,34 +114,6 @@ def experiment_has_a_procedure(experiment: Experiment, at: Context) -> Iterator[
         yield fault(experiment.line, experiment=experiment.experiment_id)
 
 
-@rule_of_shape(
-    "E6",
-    Experiment,
-    Line,
-    like=UNREGISTERED_CODE,
-    cases={
-        "misplaced": MISPLACED_CODE,
-        "empty": Declaration(
-            message=mark("The status code is empty. Give a code or leave the element out."),
-            cause=mark("Status codes are empty"),
-            remedy=mark("Give a code, or leave the element out."),
-        ),
-    },
-    known_as=("experimentStatusInvalid", "lineStatusInvalid", "nullStatusCode", "line_nullStatusCode"),
-    needs=StatusCodes,
-)
-def statuses_are_registered(entity: Experiment | Line, at: Context) -> Iterator[Fault]:
-    """The status codes of experiments and lines are registered and not empty."""
-    for number, status in enumerate(entity.status_codes, 1):
-        found = (
-            fault(status.line, status.code, "empty")
-            if is_blank(status.code)
-            else fault_of_status(status.code, PROCEDURE_FAMILY, at.status_codes, status.line)
-        )
-        if found is not None:
-            yield found._replace(below=f"/statusCode[{number}]")
-
-
 @rule(
     "E7",
     Line,
@@ -204,3 +175,20 @@ def date_is_within_the_lives_of_the_specimens(experiment: Experiment, at: Contex
             yield fault(
                 experiment.line, experiment.date, "before_birth", experiment=named, specimen=specimen_id, birth=birth
             )
+
+
+@rule(
+    "X5",
+    Block,
+    severity=Severity.WARNING,
+    message=mark(
+        "The centreID is {value}, and the document is named after {centre}. Submit the data of each centre in "
+        "documents of its own."
+    ),
+    cause=mark("Data of the centre '{value}' are in documents named after another"),
+    remedy=mark("Submit the data of each centre in documents of its own."),
+)
+def centre_is_that_of_the_file_name(block: Block, at: Context) -> Iterator[Fault]:
+    """A centreID is the centre of the document's file name."""
+    if block.centre != at.document.centre:
+        yield fault(block.line, block.centre, centre=at.document.centre)

@@ -36,6 +36,8 @@ from dcc.vocabulary import Actor, Severity
 
 RULE_ID: Final = re.compile(r"[A-Z]+[0-9]+")
 """The form of a rule's id."""
+_SUBJECTS: Final = ("S", "E", "P", "X", "Q")
+"""The first letters of the catalogue's rules, in its order; others are behind these."""
 
 Check = Callable[[Any, Context], Iterator[Fault]]
 AnyCheck = TypeVar("AnyCheck", bound=Check)
@@ -127,8 +129,15 @@ RULES: dict[str, Rule] = {}
 """All rules by their id. Import dcc.rules.checking to have it complete."""
 
 _BY_KIND: dict[type, tuple[Rule, ...]] = {}
-"""The rules for a kind of element, in the order of their registration."""
+"""The rules for a kind of element, in any order."""
 _SAYS_NOTHING: Final = Declaration(cause="", remedy="")
+
+
+def catalogue_place(rule_id: str) -> tuple[int, int, str]:
+    """A sort key for rules: the order of the catalogue, in which an element's rules are checked too."""
+    letters = rule_id.rstrip("0123456789")
+    place = _SUBJECTS.index(letters) if letters in _SUBJECTS else len(_SUBJECTS)
+    return place, int(rule_id[len(letters) :] or 0), letters
 
 
 def rule(
@@ -236,7 +245,7 @@ class Plans:
 
     def _planned(self, kind: type) -> RulesOfKind:
         rules, missing = [], []
-        for rule in _BY_KIND.get(kind, ()):
+        for rule in sorted(_BY_KIND.get(kind, ()), key=lambda rule: catalogue_place(rule.id)):
             if rule.id in self.without:
                 continue
             lacking = [needed for needed in rule.needs if self.reference.find(needed) is None]

@@ -91,7 +91,7 @@ def rules_page() -> str:
 
 
 def _unusual(entry: RuleEntry) -> str:
-    """In brackets, what is not as of most rules."""
+    """In brackets, what sets this rule apart from most."""
     actors = ", ".join(ACTOR_NAMES[actor] for actor in acting(entry.id))
     parts = [] if entry.severity is Severity.ERROR else [entry.severity.value]
     parts += [] if actors == ACTOR_NAMES[Actor.CENTRE] else [actors]

@@ -1,4 +1,4 @@
-"""P13 to P18: what series and their increments must satisfy."""
+"""What series and their increments must satisfy."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from dcc.rules.elements import values_of
 from dcc.rules.findings import Fault, fault
 from dcc.rules.registry import rule, rule_of_shape
 from dcc.rules.values import UnreadableValueError, is_blank, read_date_time, read_float, read_integer
+from dcc.vocabulary import Severity
 
 _FLOAT = "float"
 _DATE_TIME = "datetime"
@@ -180,12 +181,33 @@ def increments_of_media_are_right(series: SeriesMediaParameter, at: Context) -> 
             yield ill_typed._replace(case="ill_typed")
 
 
-def listed_increments(parameter: Parameter) -> tuple[Increment, ...]:
+@rule_of_shape(
+    "X12",
+    SeriesParameter,
+    SeriesMediaParameter,
+    severity=Severity.WARNING,
+    message=mark("The incrementValue '{value}' of {parameter} is there more than once."),
+    cause=mark("{parameter}: increments are there more than once"),
+    remedy=mark("Submit each increment once."),
+)
+def increments_are_not_repeated(series: SeriesParameter | SeriesMediaParameter, at: Context) -> Iterator[Fault]:
+    """An incrementValue occurs once in a series."""
+    definition = at.parameter_definition
+    kind = definition.increments[0].kind if definition is not None and definition.increments else ""
+    seen = set()
+    for number, value in enumerate(values_of(series), 1):
+        key = _increment_key(value.increment, kind)
+        if key in seen:
+            yield fault(value.line, value.increment, below=f"/value[{number}]", parameter=series.parameter_id)
+        seen.add(key)
+
+
+def _listed_increments(parameter: Parameter) -> tuple[Increment, ...]:
     """The increments that a parameter lists by name and that are not retired."""
     return tuple(increment for increment in parameter.increments if increment.text and increment.is_active)
 
 
-def increment_key(text: str, kind: str) -> str | float:
+def _increment_key(text: str, kind: str) -> str | float:
     """The key for comparing increments: the number for the type `float`, if it reads as one, else the text."""
     if kind == _FLOAT:
         try:
@@ -206,17 +228,17 @@ def _too_few(series: SeriesParameter | SeriesMediaParameter, parameter: Paramete
 
 def _not_as_listed(series: SeriesParameter | SeriesMediaParameter, parameter: Parameter) -> Iterator[Fault]:
     listed = {
-        increment_key(increment.text, increment.kind): increment.text for increment in listed_increments(parameter)
+        _increment_key(increment.text, increment.kind): increment.text for increment in _listed_increments(parameter)
     }
     if not listed:
         return
     kind = parameter.increments[0].kind
     retired = {
-        increment_key(increment.text, increment.kind) for increment in parameter.increments if not increment.is_active
+        _increment_key(increment.text, increment.kind) for increment in parameter.increments if not increment.is_active
     }
     submitted = set()
     for number, value in enumerate(values_of(series), 1):
-        key = increment_key(value.increment, kind)
+        key = _increment_key(value.increment, kind)
         submitted.add(key)
         if key not in listed and not is_blank(value.increment):
             case = "retired" if key in retired else ""
@@ -228,7 +250,7 @@ def _not_as_listed(series: SeriesParameter | SeriesMediaParameter, parameter: Pa
 
 
 def _ill_typed(series: SeriesParameter | SeriesMediaParameter, parameter: Parameter) -> Iterator[Fault]:
-    if not parameter.increments or listed_increments(parameter):
+    if not parameter.increments or _listed_increments(parameter):
         return
     kind = parameter.increments[0].kind
     for number, value in enumerate(values_of(series), 1):

@@ -1,22 +1,24 @@
-"""S1 to S12 and S14: what a specimen must satisfy."""
+"""What a specimen must satisfy, but for its status."""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
+from datetime import date
 from typing import Any
 
 from dcc.declarations import Declaration
 from dcc.documents.contents import Specimen
-from dcc.documents.lexical import parse_boolean
+from dcc.documents.lexical import parse_boolean, parse_integer, parse_number
 from dcc.messages import mark
-from dcc.reference.snapshots import Colonies, Colony, Projects, StatusCodes, Strains
-from dcc.rules.codes import MISPLACED_CODE, SPECIMEN_FAMILY, UNREGISTERED_CODE, fault_of_status
+from dcc.reference.impress import Impress
+from dcc.reference.snapshots import Colonies, Colony, Projects, Strains
 from dcc.rules.context import Context
 from dcc.rules.findings import Fault, fault
 from dcc.rules.registry import rule, rule_of_shape
 from dcc.rules.values import day_of, is_blank
-from dcc.vocabulary import Actor, Severity
+from dcc.vocabulary import GENDER_OF_PARENT, Actor, Severity
 
 REGISTERED_NAMES = {
     "Bcm": "BCM",
@@ -63,6 +65,10 @@ ELIGIBLE_STATUSES = (
 _DPC = re.compile(r"E?([0-9]+(?:\.[0-9]+)?)", re.IGNORECASE | re.ASCII)
 _THEILER = re.compile(r"(?:TS)?([0-9]+)[a-d]?", re.IGNORECASE | re.ASCII)
 _LONGEST_STAGE = 20
+_EARLIEST_BIRTH = date(1980, 1, 1)
+"""No animal born earlier can be phenotyped for these projects; 1900, 1904 and 1970 are the first days of programs."""
+_TOLERANCE = 0.01
+_UNKNOWN_GENDER = ("no data", "intersex")
 
 
 @rule_of_shape(
@@ -288,24 +294,6 @@ def theiler_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
 
 
 @rule_of_shape(
-    "S11",
-    Specimen,
-    like=UNREGISTERED_CODE,
-    cases={"misplaced": MISPLACED_CODE},
-    known_as="testSpecimenStatusCode",
-    needs=StatusCodes,
-)
-def status_is_registered(specimen: Specimen, at: Context) -> Iterator[Fault]:
-    """A specimen's status code is registered."""
-    status = specimen.status_code
-    if status is None or is_blank(status.code):
-        return
-    found = fault_of_status(status.code, SPECIMEN_FAMILY, at.status_codes, status.line)
-    if found is not None:
-        yield found._replace(below="/statusCode")
-
-
-@rule_of_shape(
     "S12",
     Specimen,
     severity=Severity.WARNING,
@@ -349,6 +337,143 @@ def relatives_are_known(specimen: Specimen, at: Context) -> Iterator[Fault]:
                 specimen=specimen.specimen_id,
                 centre=at.block.centre,
             )
+
+
+@rule_of_shape(
+    "X3",
+    Specimen,
+    severity=Severity.WARNING,
+    message=mark("The pipeline '{value}' of '{specimen}' does not exist in IMPReSS. Correct it."),
+    cause=mark("The pipeline '{value}' does not exist in IMPReSS"),
+    remedy=mark("Correct the pipeline: IMPReSS lists those that exist. Identifiers are compared exactly."),
+    needs=Impress,
+)
+def pipeline_of_specimen_is_known(specimen: Specimen, at: Context) -> Iterator[Fault]:
+    """A specimen's pipeline exists in IMPReSS."""
+    if specimen.pipeline not in at.impress.pipelines:
+        yield fault(specimen.line, specimen.pipeline, specimen=specimen.specimen_id)
+
+
+@rule_of_shape(
+    "X4",
+    Specimen,
+    severity=Severity.WARNING,
+    message=mark(
+        "The phenotypingCentre of '{specimen}' is {value}, and it stands under the centre {centre}. Correct one of "
+        "them."
+    ),
+    cause=mark("Animals with the phenotypingCentre '{value}' stand under another centre"),
+    remedy=mark("Correct phenotypingCentre, or have them stand under the centre that phenotyped them."),
+)
+def specimen_is_phenotyped_by_its_centre(specimen: Specimen, at: Context) -> Iterator[Fault]:
+    """A specimen's phenotypingCentre is the centre that it stands under."""
+    if specimen.phenotyping_centre != at.block.centre:
+        yield fault(specimen.line, specimen.phenotyping_centre, specimen=specimen.specimen_id, centre=at.block.centre)
+
+
+@rule_of_shape(
+    "X6",
+    Specimen,
+    severity=Severity.WARNING,
+    message=mark("The baseline animal '{specimen}' is {value}. Correct its zygosity or isBaseline."),
+    cause=mark("Baseline animals have the zygosity '{value}'"),
+    remedy=mark("Baseline animals are wild type: correct zygosity or isBaseline."),
+)
+def baseline_is_wild_type(specimen: Specimen, at: Context) -> Iterator[Fault]:
+    """A baseline animal is wild type."""
+    if parse_boolean(specimen.is_baseline) and specimen.zygosity != "wild type":
+        yield fault(specimen.line, specimen.zygosity, specimen=specimen.specimen_id)
+
+
+@rule_of_shape(
+    "X7",
+    Specimen,
+    severity=Severity.WARNING,
+    message=mark("The baseline animal '{specimen}' is of the mutant colony '{value}'. Correct one of them."),
+    cause=mark("Baseline animals are of the mutant colony '{value}'"),
+    remedy=mark("Correct isBaseline or the colonyID."),
+    needs=Colonies,
+)
+def baseline_is_of_no_mutant_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
+    """A baseline animal has no colonyID of a registered, mutant colony."""
+    colony = specimen.colony_id
+    if parse_boolean(specimen.is_baseline) and colony is not None and at.colonies.find(colony):
+        yield fault(specimen.line, colony, specimen=specimen.specimen_id)
+
+
+@rule(
+    "X8",
+    Specimen,
+    severity=Severity.WARNING,
+    message=mark("The {relationship} '{value}' of '{specimen}' is {genders}. Correct the relationship or the gender."),
+    cause=mark("Mothers are not female, or fathers not male"),
+    remedy=mark("Correct the relationship or the gender."),
+    needs_other_documents=True,
+)
+def parents_have_the_gender(specimen: Specimen, at: Context) -> Iterator[Fault]:
+    """A mother is female and a father male."""
+    for number, related in enumerate(specimen.related_specimens, 1):
+        gender = GENDER_OF_PARENT.get(related.relationship)
+        if gender is None:
+            continue
+        genders = {known.gender for known in at.answers.specimens.get(related.specimen_id, ())}
+        if genders and gender not in genders and not genders & set(_UNKNOWN_GENDER):
+            yield fault(
+                related.line,
+                related.specimen_id,
+                below=f"/relatedSpecimen[{number}]",
+                relationship=related.relationship,
+                specimen=specimen.specimen_id,
+                genders=sorted(genders),
+            )
+
+
+@rule_of_shape(
+    "X9",
+    Specimen,
+    severity=Severity.WARNING,
+    message=mark("The parental strains of '{specimen}' on level {level} sum to {value} %, not to 100 %."),
+    cause=mark("The parental strains of a level do not sum to 100 %"),
+    remedy=mark("Correct the percentages, or give the strains that are missing."),
+)
+def parental_strains_sum_to_a_whole(specimen: Specimen, at: Context) -> Iterator[Fault]:
+    """The percentages of the parental strains of a level sum to 100."""
+    sums: dict[str, float] = defaultdict(float)
+    for strain in specimen.parental_strains:
+        number, level = parse_number(strain.percentage), parse_integer(strain.level)
+        sums[strain.level if level is None else str(level)] += float("inf") if number is None else number
+    for named, total in sums.items():
+        if abs(total - 100) > _TOLERANCE:
+            yield fault(specimen.line, f"{total:g}", specimen=specimen.specimen_id, level=named)
+
+
+@rule_of_shape(
+    "X13",
+    Specimen,
+    message=mark("The specimenID is blank. Give the animal an id of its own, and name it by that in its experiments."),
+    cause=mark("Animals have a blank specimenID"),
+    remedy=mark(
+        "Give each animal an id of its own, and name it by that in its experiments. An edit finds only animals with "
+        "the same id: delete those without one, and add them again."
+    ),
+)
+def specimen_has_an_id(specimen: Specimen, at: Context) -> Iterator[Fault]:
+    """A specimenID is not blank."""
+    if is_blank(specimen.specimen_id):
+        yield fault(specimen.line, specimen.specimen_id)
+
+
+@rule_of_shape(
+    "X14",
+    Specimen,
+    message=mark("The date of birth of '{specimen}' is {value}, before 1980. Correct it."),
+    cause=mark("Dates of birth are before 1980"),
+    remedy=mark("Correct the dates in the source system and export the data again."),
+)
+def birth_is_not_long_ago(specimen: Specimen, at: Context) -> Iterator[Fault]:
+    """A mouse's date of birth is in 1980 or later."""
+    if specimen.dob is not None and day_of(specimen.dob) < _EARLIEST_BIRTH:
+        yield fault(specimen.line, specimen.dob, specimen=specimen.specimen_id)
 
 
 def _background(specimen: Specimen, value: str | None, **details: Any) -> Fault:

@@ -23,6 +23,12 @@ from dcc.messages import Message, mark, message
 from dcc.rules.findings import MORE_RULE, REFERENCE_RULE
 from dcc.vocabulary import Actor, EntityKind, Severity
 
+SPECIMEN_EXISTS: Final = "S13"
+"""The rule for specimens to be added that exist already, or are named twice in the document."""
+
+EXPERIMENT_EXISTS: Final = "E9"
+"""The same for experiments."""
+
 LATE: Final = "Q5"
 """The rule for documents that come after newer ones of their centre."""
 
@@ -221,13 +227,13 @@ def _platform_rule(
 
 PLATFORM_RULES: Final = (
     _platform_rule(
-        "S13",
+        SPECIMEN_EXISTS,
         Severity.ERROR,
         "A specimenID is unique within its centre, in the document and in what is uploaded, unless edited or deleted.",
         THERE,
     ),
     _platform_rule(
-        "E9",
+        EXPERIMENT_EXISTS,
         Severity.ERROR,
         "An experimentID with its sequenceID is unique within centre and procedure, unless edited or deleted.",
         THERE,

@@ -1,4 +1,4 @@
-"""P1 to P12: what a procedure, the identifiers in it, and their statuses, values, units and terms must satisfy."""
+"""What a procedure, the identifiers in it, and their values, units and terms must satisfy."""
 
 from __future__ import annotations
 
@@ -20,11 +20,8 @@ from dcc.documents.contents import (
 from dcc.messages import mark
 from dcc.nearest_names import nearest_names
 from dcc.reference.impress import Impress, Option, ValueType
-from dcc.reference.snapshots import StatusCodes
-from dcc.rules.codes import MISPLACED_CODE, PARAMETER_FAMILY, UNREGISTERED_CODE, fault_of_status
 from dcc.rules.context import Context
 from dcc.rules.elements import (
-    TYPE_OF,
     ElementStep,
     ParameterUse,
     ProcedureUse,
@@ -36,7 +33,7 @@ from dcc.rules.elements import (
 )
 from dcc.rules.findings import Fault, fault
 from dcc.rules.registry import rule_of_shape
-from dcc.rules.values import UnreadableValueError, is_blank, read_value
+from dcc.rules.values import UnreadableValueError, is_blank, read_float, read_value
 from dcc.vocabulary import Actor, Severity
 
 _TERM = re.compile(r"[A-Za-z][A-Za-z0-9_]*:[A-Za-z0-9_]+")
@@ -169,34 +166,6 @@ def parameters_are_not_repeated(procedure: Procedure, at: Context) -> Iterator[F
         details: dict[str, Any] = {} if sequence is None else {"sequence": str(sequence)}
         for step in steps:
             yield fault(step.parameter.line, key, case, below=step.path, number=len(steps), **details)
-
-
-@rule_of_shape(
-    "P7",
-    *TYPE_OF,
-    SeriesValue,
-    like=UNREGISTERED_CODE,
-    cases={"misplaced": MISPLACED_CODE},
-    known_as=(
-        "simpleParameterStatusInvalid",
-        "ontologyParameterStatusInvalid",
-        "seriesParameterParameterStatusInvalid",
-        "mediaParameterParameterStatusInvalid",
-        "mediaSampleParameterParameterStatusInvalid",
-        "seriesMediaParameterParameterStatusInvalid",
-        "procedureMetadataParameterStatusInvalid",
-    ),
-    needs=StatusCodes,
-    any_number_passes=True,
-)
-def status_of_parameter_is_registered(element: SimpleParameter | SeriesValue, at: Context) -> Iterator[Fault]:
-    """A parameterStatus, or the incrementStatus of a series value, is registered; a value beside it is checked too."""
-    status = element.increment_status if isinstance(element, SeriesValue) else element.status
-    if status is None or is_blank(status):
-        return
-    found = fault_of_status(status, PARAMETER_FAMILY, at.status_codes, element.line)
-    if found is not None:
-        yield found
 
 
 @rule_of_shape(
@@ -369,6 +338,52 @@ def terms_are_listed(element: OntologyParameter, at: Context) -> Iterator[Fault]
             yield fault(element.line, term, below=below, parameter=at.parameter.key, number=len(listed))
         elif not listed and _TERM.fullmatch(identifier) is None:
             yield fault(element.line, term, "no_id", below=below, parameter=at.parameter.key)
+
+
+@rule_of_shape(
+    "X10",
+    SimpleParameter,
+    SeriesValue,
+    severity=Severity.WARNING,
+    message=mark("The value {value} of {parameter} is outside of its range for quality control, {range}."),
+    cause=mark("Values of {parameter} are outside of the range for quality control, {range}"),
+    remedy=mark(
+        "Look whether these values are right: units, typing errors, a wrong animal. Correct those that are not."
+    ),
+    needs=Impress,
+    any_number_passes=True,
+)
+def value_is_within_the_qc_range(element: SimpleParameter | SeriesValue, at: Context) -> Iterator[Fault]:
+    """A number lies within the range that IMPReSS gives for quality control."""
+    lowest, highest = at.parameter.qc_minimum, at.parameter.qc_maximum
+    if (lowest is None and highest is None) or element.value is None or is_blank(element.value):
+        return
+    try:
+        number = read_float(element.value)
+    except UnreadableValueError:
+        return
+    if (lowest is not None and number < lowest) or (highest is not None and number > highest):
+        limits = f"{'' if lowest is None else f'{lowest:g}'} to {'' if highest is None else f'{highest:g}'}".strip()
+        yield fault(element.line, element.value, parameter=at.parameter.key, range=limits)
+
+
+@rule_of_shape(
+    "X11",
+    ProcedureUse,
+    ParameterUse,
+    severity=Severity.WARNING,
+    message=mark("{value} has been retired. Use its successor."),
+    cause=mark("IMPReSS has retired {value}"),
+    remedy=mark("Use its successor."),
+    needs=Impress,
+    any_number_passes=True,
+)
+def definition_is_in_use(use: ProcedureUse | ParameterUse, at: Context) -> Iterator[Fault]:
+    """A procedure or parameter is one that IMPReSS has not retired."""
+    definition = at.parameter_definition if isinstance(use, ParameterUse) else at.procedure_definition
+    if definition is not None and not definition.is_active:
+        element = use.parameter if isinstance(use, ParameterUse) else use.procedure
+        yield fault(element.line, definition.key)
 
 
 def term_id(term: str) -> str:

@@ -20,13 +20,13 @@ def md5_of(path: Path) -> str:
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file, as 64 lower-case hexadecimal digits, as of `md5_of`. Raises OSError."""
+    """The SHA-256 of a file, as 64 lower-case hexadecimal digits; otherwise like `md5_of`. Raises OSError."""
     with path.open("rb", buffering=0) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def md5_of_open_file(file: BufferedReader | FileIO) -> str:
-    """The MD5 of an open file from its position on, as of `md5_of`. Raises OSError."""
+    """The MD5 of an open file from its position on; otherwise like `md5_of`. Raises OSError."""
     return hashlib.file_digest(file, _MD5).hexdigest()
 
 

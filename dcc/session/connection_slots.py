@@ -32,7 +32,7 @@ from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.settings.workers import ExecutorKind
 from dcc.sources.access import parse_hostname
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.base import SourceAddress
 from dcc.sources.request_turns import first_free, sharing
 from dcc.tracker.models import ConnectionSlot, ServerTurn
 
@@ -71,7 +71,7 @@ class ConnectionSlots:
         A directory of this machine needs none. Raises SourceTimeoutError, and TrackerUnreachableError if the tracker
         stays away.
         """
-        if address.protocol == SourceProtocol.FILE:
+        if address.traits.is_local:
             yield
             return
         with ExitStack() as held:

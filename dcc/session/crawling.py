@@ -20,6 +20,7 @@ from dcc.errors import InternalFaultError, ListingShrunkError, SourceError
 from dcc.messages import Message, mark, message_to_json
 from dcc.outcomes import CrawlOutcome, Problem, SourceCrawl, ZipKey, source_partition
 from dcc.phases import Phase
+from dcc.runtime.clock import utc_now
 from dcc.runtime.log_context import progress_log
 from dcc.session.listing_sources import (
     RelistedSource,
@@ -38,7 +39,7 @@ from dcc.tracker.crawls import crawl_comment
 from dcc.tracker.database import exception_id
 from dcc.tracker.listings.findings import ONLY_NOTED, ListingFinding
 from dcc.tracker.listings.recording import ListingBasis, ListingRecorder, RecordedListing, archives_by_source
-from dcc.tracker.models import Centre, SourceCrawlRow, utc_now
+from dcc.tracker.models import Centre, SourceCrawlRow
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.session_statuses import TaskStatus

@@ -22,10 +22,11 @@ from dcc.errors import NotFoundError, SessionActiveError
 from dcc.nearest_names import nearest_sentence
 from dcc.outcomes import AttemptOutcome, EndReason
 from dcc.phases import Phase, Status
+from dcc.runtime.clock import utc_now
 from dcc.runtime.processes import Process
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
-from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, ZipDownload, utc_now
+from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, ZipDownload
 from dcc.tracker.session_statistics import record_statistics
 from dcc.tracker.session_statuses import SessionStatus, TaskStatus
 

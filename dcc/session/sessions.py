@@ -31,6 +31,7 @@ from dcc.errors import (
 )
 from dcc.outcomes import EndReason
 from dcc.phases import Phase
+from dcc.runtime.clock import utc_now
 from dcc.runtime.disk_space import lacks_room
 from dcc.runtime.heartbeat import RENEWALS, renewing
 from dcc.runtime.log_context import logging_about, progress_log
@@ -49,7 +50,7 @@ from dcc.session.leases import (
 from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
-from dcc.tracker.models import SessionLock, SessionTask, utc_now
+from dcc.tracker.models import SessionLock, SessionTask
 from dcc.tracker.session_statuses import TaskStatus
 
 log = logging.getLogger(__name__)

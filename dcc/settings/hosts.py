@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 
 
 def shown_host(text: str) -> str:
-    """How a message names what is no address: not at all where a URL or login with a password may stand there."""
+    """How a message names text that is no address; hidden if it may hold a password."""
     return "what was given" if re.search(r"[:/?]", text) else repr(text)
 
 

@@ -49,7 +49,7 @@ def parse_source(text: str) -> str:
 
 
 def redact_tokens(url: str) -> None:
-    """Have what a URL asks with taken out of log records and errors: a token may be anywhere in it."""
+    """Keep the query of a URL out of logs and errors: a token may be in it."""
     query = url.partition("?")[2]
     parameters = parse_qsl(query, keep_blank_values=True)
     tokens = [value for name, value in parameters if _SECRET_NAME.search(name) or len(value) >= _LIKE_A_TOKEN]
@@ -57,7 +57,7 @@ def redact_tokens(url: str) -> None:
 
 
 def shown_source(source: str) -> str:
-    """A source as it is shown and stored: without what a URL asks with, for which its fingerprint stands."""
+    """A source as shown and stored: a URL's query is replaced by its fingerprint."""
     place, found, query = source.partition("?")
     if not found or not is_url(source) or _SHOWN.fullmatch(query):
         return source
@@ -65,7 +65,7 @@ def shown_source(source: str) -> str:
 
 
 def url_below(url: str, path: str) -> str:
-    """The URL of what is at a path below another one: it asks with the same."""
+    """The URL of `path` below another URL, with the same query."""
     place, found, query = url.partition("?")
     return f"{place.rstrip('/')}/{path}{found}{query}"
 

@@ -8,7 +8,7 @@ protocols that read files in blocks share.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -46,6 +46,32 @@ class SourceProtocol(StrEnum):
     FTPS = "ftps"
     HTTPS = "https"
     FILE = "file"
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolTraits:
+    """What a protocol is besides the way to speak it; unless said otherwise, nothing is relied on.
+
+    `detects_changed_bytes`: what arrives is what the server has, so that a bad archive is a bad copy. `is_local`: its
+    sources are folders of this machine. `uses_ssh`: servers are known by a host key, and may take a private key.
+    `uses_tls`: they are known by a certificate.
+    """
+
+    detects_changed_bytes: bool = False
+    is_local: bool = False
+    uses_ssh: bool = False
+    uses_tls: bool = False
+
+
+TRAITS: Final[Mapping[str, ProtocolTraits]] = {
+    SourceProtocol.FTP: ProtocolTraits(),
+    SourceProtocol.SFTP: ProtocolTraits(detects_changed_bytes=True, uses_ssh=True),
+    SourceProtocol.HTTP: ProtocolTraits(),
+    SourceProtocol.FTPS: ProtocolTraits(detects_changed_bytes=True, uses_tls=True),
+    SourceProtocol.HTTPS: ProtocolTraits(detects_changed_bytes=True, uses_tls=True),
+    SourceProtocol.FILE: ProtocolTraits(detects_changed_bytes=True, is_local=True),
+}
+"""The traits of the platform's protocols."""
 
 
 class DeltaStrategy(StrEnum):
@@ -142,6 +168,11 @@ class SourceAddress:
     def label(self) -> Message:
         """The source's name in messages."""
         return label_of(self.id, self.centre, self.protocol, self.hostname)
+
+    @property
+    def traits(self) -> ProtocolTraits:
+        """The traits of its protocol; nothing is known of a package's."""
+        return TRAITS.get(self.protocol, ProtocolTraits())
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from dcc.errors import NotFoundError
 from dcc.messages import Message, message_from_json
 from dcc.outcomes import CrawlCounts, CrawlOutcome, EndReason, Problem
 from dcc.phases import Phase
+from dcc.runtime.clock import utc_now
 from dcc.runtime.processes import Process
 from dcc.tracker.models import (
     AnException,
@@ -28,7 +29,6 @@ from dcc.tracker.models import (
     SessionTask,
     SourceCrawlRow,
     ZipDownload,
-    utc_now,
 )
 from dcc.tracker.problems import KIND, problem_of
 from dcc.tracker.register.source_addresses import SourceState

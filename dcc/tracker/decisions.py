@@ -18,12 +18,12 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, insert, literal, or_, select, update
 
-from dcc.databases.columns import utc_now
 from dcc.databases.list_parameters import IDS, change_about
 from dcc.databases.transactions import insert_rows
 from dcc.errors import InternalFaultError
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, State, Status
+from dcc.runtime.clock import utc_now
 from dcc.tracker.database import exception_id
 from dcc.tracker.models import (
     AnException,

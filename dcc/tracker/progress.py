@@ -42,6 +42,7 @@ from dcc.databases.transactions import insert_rows
 from dcc.naming import Action
 from dcc.outcomes import AttemptOutcome
 from dcc.phases import ACTION_IDS, STATES, Phase, State, Status
+from dcc.runtime.clock import utc_now
 from dcc.tracker.decisions import DecisionKind, revoke
 from dcc.tracker.models import (
     DocumentPlace,
@@ -51,7 +52,6 @@ from dcc.tracker.models import (
     XmlFile,
     ZipAction,
     ZipDownload,
-    utc_now,
 )
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.reopened_by import person_name

@@ -13,6 +13,7 @@ from sqlalchemy.orm import aliased
 from dcc.databases.list_parameters import IDS, change_about, rows_about
 from dcc.databases.transactions import insert_rows
 from dcc.outcomes import ZipKey
+from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc.store.copies import Copy, CopyState, StoredCopies, named_replicas
 from dcc.tracker.database import insert_missing
@@ -24,7 +25,6 @@ from dcc.tracker.models import (
     ZipAction,
     ZipDownload,
     ZipFile,
-    utc_now,
 )
 from dcc.tracker.submission_rows import KEY, archive_md5, archive_size, has_archive_bytes, zip_key_of
 

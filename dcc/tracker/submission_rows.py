@@ -80,9 +80,9 @@ For queries of submissions and their archives with the centres of these, if any.
 
 
 def is_of_centre(centre: str) -> ColumnElement[bool]:
-    """Whether a submission is of a centre as of `CENTRE`; what is on sources of several is of each of these.
+    """Whether a submission is of a centre in the sense of `CENTRE`; one on sources of several is of each of these.
 
-    An empty code asks for what is of none.
+    An empty code asks for submissions of no centre.
     """
     if not centre:
         return CENTRE.is_(None)

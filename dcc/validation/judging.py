@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime
+from datetime import date
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
@@ -52,6 +52,7 @@ from dcc.rules.checking import (
 from dcc.rules.context import DocumentContext, latest_day
 from dcc.rules.findings import Finding, with_value
 from dcc.rules.upload import DUPLICATE
+from dcc.runtime.clock import utc_today
 from dcc.runtime.disk_space import comes_from_full_disk, no_space_left
 from dcc.session.data.upload_order import DueDocument, document_to_apply, groups_to_apply, in_order_of_upload
 from dcc.tracker.states import VALID
@@ -161,7 +162,7 @@ class Judge:
 
     def _context(self, one: _Prepared, lookups: SqlLookups | None = None) -> DocumentContext:
         action, centre = one.submitted.action, one.due.name.centre
-        return DocumentContext(action, centre, _today(), self._reference, lookups, one.origin)
+        return DocumentContext(action, centre, utc_today(), self._reference, lookups, one.origin)
 
     def judge_together(self, kept: DraftFile) -> None:
         """Store the findings that depend on other documents."""
@@ -216,7 +217,7 @@ class Judge:
         """Store the findings of rules about other documents, as these are applied now."""
         with self._engine.connect() as connection:
             lookups = SqlLookups(connection)
-            asked = questionable(connection, [one.id for one in standing], latest_day(_today()))
+            asked = questionable(connection, [one.id for one in standing], latest_day(utc_today()))
             for one in standing:
                 document = one.document
                 if one.id not in asked and document.copy is None:
@@ -270,10 +271,6 @@ def _noting(findings: Iterable[Finding], refused: set[int | None]) -> Iterator[F
     for finding in findings:
         refused |= refused_blocks([finding])
         yield finding
-
-
-def _today() -> date:
-    return datetime.now(UTC).date()
 
 
 def _problem_of(finding: Finding | UploadFinding) -> Problem:

@@ -6,55 +6,26 @@ could not be checked.
 """
 
 from __future__ import annotations
+
 from collections import Counter
-from collections.abc import Collection
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dagster import AssetCheckKey
-from dagster import AssetCheckSeverity
-from dagster import AssetKey
-from dcc.data_outcomes import DocumentData
-from dcc.data_outcomes import FindingEntry
-from dcc.data_outcomes import ZipData
-from dcc.data_outcomes import left_out_message
-from dcc.declarations import ACTOR_NAMES
-from dcc.declarations import acts_on
-from dcc.errors import InternalFaultError
-from dcc.errors import StagedDocumentLostError
-from dcc.messages import count_of
-from dcc.phases import Phase
-from dcc.phases import Status
-from dcc.reports.checks import OF_PHASES
-from dcc.rules.catalogue import GROUPS
-from dcc.rules.catalogue import RuleGroup
-from dcc.vocabulary import Actor
-from dcc.vocabulary import FAILING
-from dcc.vocabulary import Severity
-from dcc_assets.graph import CHECK_OF_GROUP
-from dcc_assets.graph import DATA_INTEGRITY
-from dcc_assets.graph import QC
-from dcc_assets.graph import UPLOADED_DATA
-from dcc_assets.graph import UPLOAD_CHECK
-from dcc_assets.graph import ZIP_ACTION_PARTITIONS
-from dcc_assets.metadata.archives import DOCUMENTS_SHOWN
-from dcc_assets.metadata.archives import ERRORS_SHOWN
-from dcc_assets.metadata.archives import about
-from dcc_assets.metadata.archives import documents_table
-from dcc_assets.metadata.archives import links_to_steps
-from dcc_assets.metadata.links import linked_documents
-from dcc_assets.metadata.links import links
-from dcc_assets.metadata.links import report_of_centre
-from dcc_assets.metadata.links import report_of_zip
-from dcc_dagster.metadata import Metadata
-from dcc_dagster.metadata import first_rows
-from dcc_dagster.metadata import table
-from dcc_dagster.metadata import utc_timestamp
-from dcc_dagster.partition_events import CheckVerdict
-from dcc_dagster.partition_events import MaterialisedPartition
-from dcc_dagster.partition_events import PartitionReport
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
+
+from dagster import AssetCheckKey, AssetCheckSeverity, AssetKey
+
+from dcc.data_outcomes import DocumentData, FindingEntry, ZipData, left_out_message
+from dcc.declarations import ACTOR_NAMES, acts_on
+from dcc.errors import InternalFaultError, StagedDocumentLostError
+from dcc.messages import count_of
+from dcc.phases import Phase, Status
+from dcc.reports.checks import OF_PHASES
+from dcc.rules.catalogue import GROUPS, RuleGroup
+from dcc.vocabulary import FAILING, Actor, Severity
+from dcc_assets.graph import CHECK_OF_GROUP, DATA_INTEGRITY, QC, UPLOAD_CHECK, UPLOADED_DATA, ZIP_ACTION_PARTITIONS
+from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, about, documents_table, links_to_steps
+from dcc_assets.metadata.links import linked_documents, links, report_of_centre, report_of_zip
+from dcc_dagster.metadata import Metadata, first_rows, table, utc_timestamp
+from dcc_dagster.partition_events import CheckVerdict, MaterialisedPartition, PartitionReport
 
 SHOWN_PHASES: Final = (Phase.UPLOAD, Phase.DATA, Phase.QC)
 """The phases shown on submissions; contexts and overviews are shown on centres."""

@@ -18,7 +18,6 @@ from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias, TypeVar
 from sqlalchemy import Connection
 from starlette.requests import Request
 
-from dcc.databases.columns import utc_now
 from dcc.databases.engines import disposed
 from dcc.databases.schema import require_current
 from dcc.databases.transactions import run_reading
@@ -46,6 +45,7 @@ from dcc.reports.submissions.model import Report
 from dcc.reports.submissions.page import PageLocation, cause_values, common_values, images_of, render_html
 from dcc.reports.submissions.stored_reports import json_text, list_reports, stored_page
 from dcc.reports.submissions.templates import render
+from dcc.runtime.clock import utc_now
 from dcc.settings import Settings, load_settings
 from dcc.tracker.archive_access import SubmittedDocument, delivered_document, fetched_document
 from dcc.tracker.crawls import list_sessions

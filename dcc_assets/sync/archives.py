@@ -9,79 +9,54 @@ was shown. It uses ids, which no clock can put out of order.
 """
 
 from __future__ import annotations
+
 from collections import defaultdict
-from collections.abc import Collection
-from collections.abc import Iterator
-from collections.abc import Sequence
-from dagster import DagsterInstance
-from dataclasses import astuple
-from dataclasses import dataclass
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import astuple, dataclass, replace
 from datetime import datetime
-from dcc.databases.list_parameters import rows_with
-from dcc.databases.list_parameters import sorted_chunks
+from functools import partial
+from typing import Any, Final
+
+from dagster import DagsterInstance
+from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, func, or_, select, true
+
+from dcc.databases.list_parameters import rows_with, sorted_chunks
 from dcc.databases.transactions import run_reading
 from dcc.errors import ArchiveRemovedError
 from dcc.operations.session_work import SessionWork
-from dcc.outcomes import AttemptOutcome
-from dcc.outcomes import DocumentOutcome
-from dcc.outcomes import Problem
-from dcc.outcomes import SourceCrawl
-from dcc.outcomes import ZipKey
-from dcc.outcomes import ZipOutcome
-from dcc.outcomes import source_partition
-from dcc.phases import Phase
-from dcc.phases import State
-from dcc.phases import Status
+from dcc.outcomes import AttemptOutcome, DocumentOutcome, Problem, SourceCrawl, ZipKey, ZipOutcome, source_partition
+from dcc.phases import Phase, State, Status
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.store.staging import Staging
 from dcc.tracker.crawls import latest_crawls
 from dcc.tracker.decisions import decisions_in_force
-from dcc.tracker.models import AnException
-from dcc.tracker.models import FileSourceHasZip
-from dcc.tracker.models import Reopening
-from dcc.tracker.models import XmlFile
-from dcc.tracker.models import XmlLog
-from dcc.tracker.models import ZipAction
-from dcc.tracker.models import ZipActionLog
-from dcc.tracker.models import ZipDecision
-from dcc.tracker.models import ZipDownload
-from dcc.tracker.models import ZipLog
-from dcc.tracker.problems import OF_ACTION
-from dcc.tracker.problems import OF_DOCUMENT
-from dcc.tracker.problems import OF_DOWNLOAD
-from dcc.tracker.problems import entries_that_hold
-from dcc.tracker.problems import problem_of
+from dcc.tracker.models import (
+    AnException,
+    FileSourceHasZip,
+    Reopening,
+    XmlFile,
+    XmlLog,
+    ZipAction,
+    ZipActionLog,
+    ZipDecision,
+    ZipDownload,
+    ZipLog,
+)
+from dcc.tracker.problems import OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, entries_that_hold, problem_of
 from dcc.tracker.queries.session_zips import of_centres
 from dcc.tracker.queries.zip_action_lists import select_zip_actions
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.states import VALID
-from dcc.tracker.submission_rows import LATEST
-from dcc.tracker.submission_rows import state_of
-from dcc.tracker.submission_rows import zip_key_of
-from dcc_assets.metadata.archives import ERRORS_SHOWN
-from dcc_assets.metadata.archives import complete_zip_report
-from dcc_assets.sync.document_records import PAGE
-from dcc_assets.sync.document_records import zip_action_ids
-from dcc_assets.sync.horizon import archive_older
-from dcc_assets.sync.horizon import read_archive
+from dcc.tracker.submission_rows import LATEST, state_of, zip_key_of
+from dcc_assets.metadata.archives import ERRORS_SHOWN, complete_zip_report
+from dcc_assets.sync.document_records import PAGE, zip_action_ids
+from dcc_assets.sync.horizon import archive_older, read_archive
 from dcc_assets.sync.watermarks import StoredWatermarks
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.partition_events import PartitionReport
-from functools import partial
-from sqlalchemy import ColumnElement
-from sqlalchemy import Connection
-from sqlalchemy import Engine
-from sqlalchemy import Row
-from sqlalchemy import and_
-from sqlalchemy import func
-from sqlalchemy import or_
-from sqlalchemy import select
-from sqlalchemy import true
-from typing import Any
-from typing import Final
+
 
 @dataclass(frozen=True, slots=True)
 class ZipWatermark:

@@ -6,64 +6,43 @@ which everything was shown.
 """
 
 from __future__ import annotations
+
 from collections import defaultdict
-from collections.abc import Callable
-from collections.abc import Collection
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dagster import DagsterInstance
-from dataclasses import dataclass
-from dataclasses import field
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from dcc.data_outcomes import ContextsBuilt
-from dcc.data_outcomes import DataOutcome
-from dcc.data_outcomes import OverviewsBuilt
-from dcc.data_outcomes import ZipData
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from dagster import DagsterInstance
+from sqlalchemy import ColumnElement, Connection, Engine, and_, func, or_, select, type_coerce
+
+from dcc.data_outcomes import ContextsBuilt, DataOutcome, OverviewsBuilt, ZipData
 from dcc.databases.columns import UtcDateTime
-from dcc.databases.columns import utc_now
 from dcc.databases.list_parameters import sorted_chunks
 from dcc.databases.transactions import run_patiently
 from dcc.outcomes import ZipKey
-from dcc.phases import ACTIONS_BY_ID
-from dcc.phases import Phase
-from dcc.phases import State
-from dcc.phases import Status
+from dcc.phases import ACTIONS_BY_ID, Phase, State, Status
 from dcc.qc.apply.upload_lock import uploads_are_open
 from dcc.qc.contexts.listings import newest_history
-from dcc.qc.models import CONTEXT
-from dcc.qc.models import HISTORY
+from dcc.qc.models import CONTEXT, HISTORY
+from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
-from dcc.tracker.models import ZipAction
-from dcc.tracker.models import ZipFile
+from dcc.tracker.models import ZipAction, ZipFile
 from dcc_assets.graph import CENTRE_PARTITIONS
-from dcc_assets.metadata.centres import contexts_reports
-from dcc_assets.metadata.centres import overviews_reports
+from dcc_assets.metadata.centres import contexts_reports, overviews_reports
 from dcc_assets.metadata.documents import data_reports
-from dcc_assets.sync.document_records import PAGE
-from dcc_assets.sync.document_records import documented_zip_actions
-from dcc_assets.sync.document_records import recorded_contexts
-from dcc_assets.sync.document_records import recorded_overviews
-from dcc_assets.sync.document_records import recorded_page
+from dcc_assets.sync.document_records import (
+    PAGE,
+    documented_zip_actions,
+    recorded_contexts,
+    recorded_overviews,
+    recorded_page,
+)
 from dcc_assets.sync.horizon import read_archive
-from dcc_assets.sync.watermarks import CentresShown
-from dcc_assets.sync.watermarks import StoredWatermarks
+from dcc_assets.sync.watermarks import CentresShown, StoredWatermarks
 from dcc_dagster.partition_events import PartitionReport
-from functools import partial
-from sqlalchemy import ColumnElement
-from sqlalchemy import Connection
-from sqlalchemy import Engine
-from sqlalchemy import and_
-from sqlalchemy import func
-from sqlalchemy import or_
-from sqlalchemy import select
-from sqlalchemy import type_coerce
-from typing import Any
-from typing import Final
-from typing import TypeVar
 
 T = TypeVar("T")
 

@@ -16,7 +16,6 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, select
 
 from dcc.data_outcomes import ContextsBuilt, DocumentData, FindingEntry, OverviewsBuilt, ZipData
-from dcc.databases.columns import utc_now
 from dcc.databases.list_parameters import IDS, rows_with, sorted_chunks
 from dcc.declarations import stored_details
 from dcc.naming import DocumentKind
@@ -26,6 +25,7 @@ from dcc.qc.contexts.listings import count_contexts
 from dcc.qc.contexts.overviews import count_overviews
 from dcc.qc.judging.finding_reports import SEVERITY_RANK
 from dcc.qc.models import DOCUMENT, FINDING, SNAPSHOT
+from dcc.runtime.clock import utc_now
 from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipFile
 from dcc.tracker.problems import KIND, entries_that_hold
 from dcc.tracker.queries.zip_action_lists import select_zip_actions

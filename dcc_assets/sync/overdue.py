@@ -15,7 +15,6 @@ from typing import Final
 from dagster import AssetCheckKey, AssetCheckSeverity, DagsterInstance, OpExecutionContext, op
 from sqlalchemy import Connection, Engine
 
-from dcc.databases.columns import utc_now
 from dcc.databases.transactions import run_reading
 from dcc.declarations import ACTOR_NAMES, acts_in
 from dcc.errors import DagsterStorageError, DccError
@@ -28,6 +27,7 @@ from dcc.reports.overdue import (
     crawled_sources,
     late_centres,
 )
+from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc.sources.crawl_policy import DueReason
 from dcc.vocabulary import Actor

@@ -11,7 +11,8 @@ import pytest
 from sqlalchemy import update
 
 from dcc.cli.demo import submissions
-from dcc.tracker.models import StoredArchive, utc_now
+from dcc.runtime.clock import utc_now
+from dcc.tracker.models import StoredArchive
 from tests.cli.conftest import Dcc
 from tests.store.test_archive_store import known_hosts
 from tests.support.databases import only_mariadb, only_sqlite

@@ -9,10 +9,10 @@ from sqlalchemy import Engine, update
 
 from dcc.cli.data import findings
 from dcc.cli.shell.context import open_qc
-from dcc.databases.columns import utc_now
 from dcc.databases.transactions import run_writing
 from dcc.naming import Action
 from dcc.qc.models import EXPERIMENT, FINDING
+from dcc.runtime.clock import utc_now
 from dcc.settings import load_settings
 from dcc.vocabulary import Validity
 from tests.cli.conftest import Dcc

@@ -8,7 +8,8 @@ import pytest
 from aiosmtpd.smtp import Envelope
 from sqlalchemy import update
 
-from dcc.tracker.models import CrawlFinding, utc_now
+from dcc.runtime.clock import utc_now
+from dcc.tracker.models import CrawlFinding
 from tests.cli.conftest import Dcc
 from tests.support.databases import only_sqlite
 from tests.support.installations import Folder, specimens

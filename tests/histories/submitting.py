@@ -12,7 +12,6 @@ from typing import Final
 from sqlalchemy import Connection, and_, func, select
 
 from dcc.cli.sessions.crawl import run_session
-from dcc.databases.columns import utc_now
 from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError, DccError, NotFoundError
 from dcc.naming import Action, DocumentKind
@@ -26,6 +25,7 @@ from dcc.qc.judging.waiver_store import add_waiver, revoke_waiver
 from dcc.qc.models import CONTEXT, DOCUMENT, EXPERIMENT, MEASUREMENT, NAMED, RUN, SHARE, SPECIMEN
 from dcc.rules.upload import DUPLICATE
 from dcc.rules.waivers import Waiver
+from dcc.runtime.clock import utc_now
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.confirmations import confirm_submission

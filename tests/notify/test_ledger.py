@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import Engine, select, update
 
-from dcc.databases.columns import utc_now
 from dcc.notify.ledger import MAX_ATTEMPTS, Claim, Ledger, SendState
 from dcc.notify.messages import NewsItem, NewsKind
+from dcc.runtime.clock import utc_now
 from dcc.tracker.models import CrawlingSession, NotificationRow
 from tests.support.asking import column_in, execute_in
 from tests.support.databases import only_sqlite, seed_centre

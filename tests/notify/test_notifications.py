@@ -1,13 +1,18 @@
 """Notifications: who is told what after a session, once, in which words."""
 
+import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import field
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from dcc.databases.columns import utc_now
-from dcc.errors import NotificationNotSentError
-from dcc.errors import TrackerUnreachableError
+from email.message import EmailMessage
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import select, update
+
+from dcc.errors import NotificationNotSentError, TrackerUnreachableError
 from dcc.naming import Action
 from dcc.notify import rounds
 from dcc.notify.channels.base import OpenedChannels
@@ -15,54 +20,27 @@ from dcc.notify.channels.mail import MailChannel
 from dcc.notify.composer import Composer
 from dcc.notify.digests import collect_digests
 from dcc.notify.ledger import Ledger
-from dcc.notify.messages import Attachment
-from dcc.notify.messages import Audience
-from dcc.notify.messages import NewsItem
-from dcc.notify.messages import NewsKind
-from dcc.notify.messages import Notification
-from dcc.notify.notifications import notify_due
-from dcc.notify.notifications import notify_session
-from dcc.notify.notifications import notify_tracker_outage
-from dcc.notify.notifications import plan
+from dcc.notify.messages import Attachment, Audience, NewsItem, NewsKind, Notification
+from dcc.notify.notifications import notify_due, notify_session, notify_tracker_outage, plan
 from dcc.notify.rounds import Round
 from dcc.operations.doctor.work import examine_notifications
 from dcc.operations.session_work import open_session
 from dcc.phases import ACTION_IDS
 from dcc.redaction import keep_secret
 from dcc.reports.submissions.model import Outcome as ArchiveOutcome
+from dcc.runtime.clock import utc_now
 from dcc.sources.base import DeltaStrategy
 from dcc.sources.folder import LocalConnection
-from dcc.tracker.hostings.owner_notices import NewNotice
-from dcc.tracker.hostings.owner_notices import NoticeOutcome
-from dcc.tracker.hostings.owner_notices import add_notices
-from dcc.tracker.models import SessionLock
-from dcc.tracker.models import ZipAction
-from dcc.tracker.register import centres
-from dcc.tracker.register import file_sources
-from email.message import EmailMessage
-from pathlib import Path
-from pydantic import SecretStr
-from sqlalchemy import select
-from sqlalchemy import update
-from tests.support.asking import execute_in
-from tests.support.asking import in_reading
-from tests.support.asking import in_writing
-from tests.support.asking import value_in
+from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome, add_notices
+from dcc.tracker.models import SessionLock, ZipAction
+from dcc.tracker.register import centres, file_sources
+from tests.support.asking import execute_in, in_reading, in_writing, value_in
 from tests.support.databases import only_sqlite
-from tests.support.installations import Folder
-from tests.support.installations import Installation
-from tests.support.installations import MODIFIED
-from tests.support.installations import note_uploaded
-from tests.support.installations import specimens
-from tests.support.installations import until_the_next_second
-from tests.support.mail_server import MailServerForTests
-from tests.support.mail_server import Starter
+from tests.support.installations import MODIFIED, Folder, Installation, note_uploaded, specimens, until_the_next_second
+from tests.support.mail_server import MailServerForTests, Starter
 from tests.support.ports import free_port
 from tests.support.raising import raising
 from tests.support.session_reports import session_report
-from unittest.mock import Mock
-import pytest
-import shutil
 
 WRANGLER = "wrangler@dcc.example"
 CENTRE = "data@h.example"

@@ -12,10 +12,10 @@ from pydantic import SecretStr
 from dcc.cli.demo import submissions
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.notify.session_report import send_session_report
+from dcc.runtime.clock import utc_now
 from dcc.settings import load_settings
 from dcc.sources.crawl_policy import Pause
 from dcc.tracker.crawls import list_sessions
-from dcc.tracker.models import utc_now
 from dcc.tracker.register.source_schedules import set_pause
 from tests.support.asking import in_reading, in_writing
 from tests.support.data_installations import DataInstallation, experiments

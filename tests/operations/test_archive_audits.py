@@ -21,9 +21,10 @@ from dcc.operations.archive_audits import audit_archives, repair_archives
 from dcc.operations.overview import store_overview
 from dcc.operations.retention.cleanup import Policy, RetentionVerdict, review_staging
 from dcc.phases import Phase
+from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc.store.archive_store import ArchiveStore
-from dcc.tracker.models import ArchiveCopy, StoredArchive, ZipDownload, utc_now
+from dcc.tracker.models import ArchiveCopy, StoredArchive, ZipDownload
 from dcc.tracker.register.file_sources import change_source
 from dcc.tracker.stored_archives import audits, record_stored_archives
 from tests.support.asking import column_in, execute_in, in_reading, in_writing

@@ -18,7 +18,6 @@ from aiosmtpd.controller import Controller
 from pydantic import SecretStr
 from sqlalchemy import Engine, text, update
 
-from dcc.databases.columns import utc_now
 from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError, StoreRefusedError
 from dcc.operations.archive_audits import audit_archives
@@ -39,6 +38,7 @@ from dcc.operations.session_work import open_session
 from dcc.qc.models import SNAPSHOT
 from dcc.qc.reference.refresh import ensure_reference
 from dcc.redaction import keep_secret
+from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.tracker.models import ArchiveCopy, CrawlingSession, SessionLock

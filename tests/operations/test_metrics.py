@@ -19,8 +19,7 @@ from dcc.databases.transactions import writing
 from dcc.operations.archive_audits import audit_archives
 from dcc.operations.metrics import collector
 from dcc.operations.metrics.collector import Collection, exposition
-from dcc.operations.metrics.families import Metric
-from dcc.operations.metrics.families import metric
+from dcc.operations.metrics.families import Metric, metric
 from dcc.operations.metrics.server import Answers, open_server
 from dcc.operations.session_work import open_session
 from dcc.phases import Phase

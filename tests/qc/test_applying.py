@@ -7,12 +7,12 @@ from datetime import date, timedelta
 import pytest
 from sqlalchemy import Engine, Table, select
 
-from dcc.databases.columns import utc_now
 from dcc.documents.contents import Experiment, SpecimenKind, StatusCode
 from dcc.naming import Action, DocumentKind
 from dcc.qc import models
 from dcc.qc.models import FINDING, HOUSING, MEASUREMENT, RUN, SPECIMEN
 from dcc.qc.rows.documents import DocumentToApply, NewestDates
+from dcc.runtime.clock import utc_now
 from dcc.vocabulary import DocumentState
 from tests.support.asking import column_in, rows_in
 from tests.support.qc_documents import (

@@ -230,7 +230,7 @@ def worth(present: Present) -> dict[Key, str]:
 
 
 def present_of(engine: Engine, document_id: int | None) -> dict[Key, str]:
-    """What is current, or was as of a document, by the lifetimes; the flag and the lifetimes must agree."""
+    """What is current, or was after a document, by the lifetimes; the flag and the lifetimes must agree."""
     found: dict[Key, str] = {}
     columns = {
         "specimen": ["centre", "specimen_id"],

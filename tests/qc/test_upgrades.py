@@ -23,9 +23,9 @@ from dcc.reports.causes.cause import count_causes
 from dcc.reports.causes.data_facts import DataFacts
 from dcc.reports.causes.scopes import Scope
 from dcc.reports.languages import load_catalogue
+from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc.settings.reference import shown_source
-from dcc.tracker.models import utc_now
 from dcc.vocabulary import Validity
 from tests.support import earlier_schemas
 from tests.support.databases import broken_off_on_mariadb

@@ -15,12 +15,12 @@ from typing import Any, Self
 import pytest
 from sqlalchemy import Engine, select
 
-from dcc.databases.columns import utc_now
 from dcc.qc import models
 from dcc.qc.reference import retrieval
 from dcc.qc.reference.refresh import Freshness, RefreshOutcome, RefreshResult, ensure_reference, freshness, refresh
 from dcc.qc.reference.snapshots import active_snapshots, load_active
 from dcc.reference.loading import SETS, load_reference_data, shipped_checksum
+from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from tests.reference.test_data import ANSWERS, TABLES
 from tests.support.asking import count_in, in_reading

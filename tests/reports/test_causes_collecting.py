@@ -11,7 +11,6 @@ import pytest
 from sqlalchemy import Engine, insert, select, update
 
 from dcc.cli.demo import submissions
-from dcc.databases.columns import utc_now
 from dcc.databases.transactions import writing
 from dcc.declarations import cause_id
 from dcc.errors import ExportError, NotFoundError
@@ -34,6 +33,7 @@ from dcc.reports.submissions.model import Tone
 from dcc.reports.submissions.page import render_html
 from dcc.reports.submissions.plain_text import render_text
 from dcc.reports.submissions.zip_lines import zips_of_centre
+from dcc.runtime.clock import utc_now
 from dcc.session.listing_sources import list_source
 from dcc.settings import Settings
 from dcc.tracker.crawls import list_sessions

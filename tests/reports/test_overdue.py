@@ -7,8 +7,8 @@ import pytest
 from dcc.operations.session_work import open_session
 from dcc.phases import Status
 from dcc.reports.overdue import activity_of_centres, late_centres
+from dcc.runtime.clock import utc_now
 from dcc.session.crawling import crawl_file_sources
-from dcc.tracker.models import utc_now
 from tests.support.asking import in_reading
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation

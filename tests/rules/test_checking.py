@@ -89,6 +89,11 @@ def test_everything_is_found_in_a_document_with_many_faults() -> None:
     assert {finding.rule for finding in check(document)} == {"E4", "E8", "P3", "P7", "P9", "P12"}
 
 
+def test_the_findings_of_an_element_are_in_the_order_of_the_catalogue() -> None:
+    found = check(specimens(mutant(specimen_id="", project="?", dob="1900-01-01", colony_id="started")))
+    assert [finding.rule for finding in found] == ["S12", "X13", "X14"]
+
+
 TEXTS = {"message": "It is odd.", "cause": "Odd animals", "remedy": "Correct them."}
 
 

@@ -9,7 +9,6 @@ import pytest
 from sqlalchemy import Engine, insert, update
 from sqlalchemy.exc import IntegrityError
 
-from dcc.databases.columns import utc_now
 from dcc.databases.transactions import writing
 from dcc.documents.contents import Content
 from dcc.naming import Action
@@ -20,6 +19,7 @@ from dcc.qc.reference.snapshots import ActiveReference
 from dcc.rules import registry
 from dcc.rules.findings import Fault, fault
 from dcc.rules.waivers import Waiver
+from dcc.runtime.clock import utc_now
 from dcc.vocabulary import Severity, WaiverEffect
 from tests.support.asking import execute_in
 from tests.support.databases import only_sqlite

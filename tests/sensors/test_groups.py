@@ -2,13 +2,12 @@
 
 from collections import deque
 from collections.abc import Callable
-from dagster import DagsterInstance
-from dagster import DagsterRunStatus
-from dagster import JobDefinition
-from dagster import RunRequest
-from dagster import ScheduleDefinition
-from dagster import SkipReason
 from datetime import datetime
+
+import pytest
+from dagster import DagsterInstance, DagsterRunStatus, JobDefinition, RunRequest, ScheduleDefinition, SkipReason
+from sqlalchemy import update
+
 from dcc.errors import ConfigurationError
 from dcc.operations.session_work import open_session
 from dcc.session.archives.processing import process_zip_actions
@@ -19,21 +18,14 @@ from dcc.tracker.crawls import list_sessions
 from dcc.tracker.models import SessionLock
 from dcc_assets.definitions import asset_definitions
 from dcc_assets.jobs import process_zip_actions as process_job
-from dcc_assets.runs import GROUP_TAG
-from dcc_assets.runs import SESSION_TAG
+from dcc_assets.runs import GROUP_TAG, SESSION_TAG
 from dcc_sensors.crawl_schedules import crawl_schedules
-from dcc_sensors.sessions import new_zips
-from dcc_sensors.sessions import retry_failed_downloads
-from sqlalchemy import update
-from tests.sensors.test_sessions import asked
-from tests.sensors.test_sessions import requested
-from tests.support.asking import execute_in
-from tests.support.asking import in_reading
-from tests.support.dagster_instances import looked
-from tests.support.dagster_instances import set_environment
+from dcc_sensors.sessions import new_zips, retry_failed_downloads
+from tests.sensors.test_sessions import asked, requested
+from tests.support.asking import execute_in, in_reading
+from tests.support.dagster_instances import looked, set_environment
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
-import pytest
 
 EUROPE, AMERICA = "europe", "america"
 GROUPS = "europe=H;america=J"

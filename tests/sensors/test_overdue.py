@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 from dagster import SkipReason
 
-from dcc.databases.columns import utc_now
 from dcc.phases import Phase
+from dcc.runtime.clock import utc_now
 from dcc.session.session_request import SessionRequest
 from dcc.tracker.register import centres
 from dcc_assets.graph import CENTRE_SILENT, CRAWL_OVERDUE, SUBMISSIONS_OVERDUE

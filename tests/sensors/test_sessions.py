@@ -1,58 +1,37 @@
 """What starts work by itself: it looks at the tracker only, asks once, and never while a session is at work."""
 
-from dagster import DagsterInstance
-from dagster import DagsterRunStatus
-from dagster import RunRequest
-from dagster import SensorDefinition
-from dagster import SkipReason
-from datetime import datetime
-from datetime import timedelta
-from dcc.databases.columns import utc_now
+import os
+import subprocess
+import sys
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from dagster import DagsterInstance, DagsterRunStatus, RunRequest, SensorDefinition, SkipReason
+from sqlalchemy import select, update
+
 from dcc.databases.transactions import writing
 from dcc.operations.session_work import open_session
 from dcc.qc.judging.waiver_store import add_waiver
 from dcc.rules.waivers import Waiver
+from dcc.runtime.clock import utc_now
 from dcc.session.crawling import crawl_file_sources as crawl
-from dcc.tracker.models import FileSource
-from dcc.tracker.models import SessionLock
-from dcc.tracker.models import SourceCrawlRow
+from dcc.tracker.models import FileSource, SessionLock, SourceCrawlRow
 from dcc.tracker.register.file_sources import change_source
 from dcc.vocabulary import WaiverEffect
-from dcc_assets.jobs import crawl_file_sources
-from dcc_assets.jobs import load_data
-from dcc_assets.jobs import process_zip_actions
-from dcc_assets.jobs import show_changes
-from dcc_assets.runs import PROCESS_TAG
-from dcc_assets.runs import SCHEDULED_TAG
-from dcc_assets.runs import SESSION_TAG
-from dcc_assets.runs import session_tags
+from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions, show_changes
+from dcc_assets.runs import PROCESS_TAG, SCHEDULED_TAG, SESSION_TAG, session_tags
 from dcc_dagster.instance import open_instance
 from dcc_resources.code_location import platform_resources
 from dcc_sensors.crawl_schedules import crawl_schedules
-from dcc_sensors.sessions import changes_beside_sessions
-from dcc_sensors.sessions import due_sources
-from dcc_sensors.sessions import new_zips
-from dcc_sensors.sessions import retry_failed_downloads
-from dcc_sensors.sessions import valid_documents
-from pathlib import Path
-from sqlalchemy import select
-from sqlalchemy import update
-from tests.support.asking import execute_in
-from tests.support.asking import in_writing
-from tests.support.asking import row_in
-from tests.support.dagster_instances import looked
-from tests.support.dagster_instances import set_environment
-from tests.support.data_installations import DataInstallation
+from dcc_sensors.sessions import changes_beside_sessions, due_sources, new_zips, retry_failed_downloads, valid_documents
+from tests.support.asking import execute_in, in_writing, row_in
+from tests.support.dagster_instances import looked, set_environment
+from tests.support.data_installations import DataInstallation, key_of
 from tests.support.data_installations import experiments as valid_experiments
-from tests.support.data_installations import key_of
 from tests.support.data_installations import specimens as valid_specimens
 from tests.support.databases import only_sqlite
-from tests.support.installations import Folder
-from tests.support.installations import Installation
-import os
-import pytest
-import subprocess
-import sys
+from tests.support.installations import Folder, Installation
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 

@@ -16,12 +16,13 @@ from dcc.phases import State
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.sentences import attempt_sentence
+from dcc.runtime.clock import utc_now
 from dcc.session.archives.coordination import NOT_FETCHED, AfterFailure, after_failure
 from dcc.session.leases import end_attempts
 from dcc.sources.base import SourceProtocol
 from dcc.tracker import progress
 from dcc.tracker.hostings.download_plan import cancel_orphans
-from dcc.tracker.models import FileSourceHasZip, ZipDownload, utc_now
+from dcc.tracker.models import FileSourceHasZip, ZipDownload
 from dcc.tracker.states import NOT_DOWNLOADED, WRONG_CHECKSUM
 from tests.support.asking import in_reading, rows_in
 from tests.support.data_installations import key_of

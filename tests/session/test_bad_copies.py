@@ -8,6 +8,7 @@ from collections.abc import Callable
 from itertools import product
 
 import pytest
+from pydantic import SecretStr
 from sqlalchemy import select
 
 from dcc.cli.demo import submissions
@@ -18,10 +19,12 @@ from dcc.reports.causes.collecting import causes_of
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.labels import OUTCOME_TEXTS
 from dcc.reports.submissions.model import Outcome
+from dcc.sources import connect
+from dcc.sources.base import SourceAddress
 from dcc.sources.folder import LocalConnection
 from dcc.tracker import progress
 from dcc.tracker.hostings.retries_by_people import unavailable_error
-from dcc.tracker.models import FileSourceHasZip, Reopening
+from dcc.tracker.models import BadCopy, FileSourceHasZip, Reopening
 from dcc.tracker.register import centres
 from dcc.vocabulary import Actor
 from tests.support import dying_session
@@ -92,6 +95,21 @@ def test_other_sources_are_tried_before_the_centre_is_blamed(
             german = load_catalogue("de", installation.settings).tell(outcome.reasons[-1].fact)
             assert all(f"Dateiquelle {number} (MD5 " in german for number in sources)
             assert "file source" not in german
+
+
+@only_sqlite
+def test_a_copy_that_a_package_s_protocol_delivers_twice_the_same_is_bad(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connect, "added_names", lambda _group: ("acme",))
+    monkeypatch.setattr(connect, "load_added", lambda *_: [LocalConnection])
+    path = installation.root / "acme"
+    path.mkdir()
+    source_id = installation.add_source(SourceAddress(0, "H", "acme", "share", "", SecretStr(""), str(path)))
+    Folder(path, source_id).put(KEY, DAMAGED)
+    installation.run_session()
+    assert installation.attempts(KEY) == [(source_id, "unzip failed")] * 2
+    assert installation.count(BadCopy) == 1
 
 
 def test_a_copy_of_another_size_needs_no_delegation_once_the_own_one_is_known_to_be_bad(

@@ -58,7 +58,7 @@ class Slow:
     looks: int = 0
 
     def begin_with_all(self) -> tuple[int, Running]:
-        """Register a source that has all archives; returns it with a session, as of `begin`."""
+        """Register a source that has all archives; returns it with the session of `begin`."""
         put_all(self.relay.share)
         return register(self.installation, self.relay.share), self.begin()
 

@@ -15,6 +15,7 @@ from dcc.operations.metrics.collector import Collection, exposition
 from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, State, Status
+from dcc.runtime.clock import utc_now
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc.sources.base import ActionListing, ListedFile, SourceAddress, SourceProtocol
@@ -22,7 +23,7 @@ from dcc.sources.folder import LocalConnection
 from dcc.tracker.crawls import latest_findings
 from dcc.tracker.listings.comparing import KnownHosting
 from dcc.tracker.listings.findings import change_message
-from dcc.tracker.models import CrawlFinding, CrawlingSession, FileSourceHasZip, ZipFile, utc_now
+from dcc.tracker.models import CrawlFinding, CrawlingSession, FileSourceHasZip, ZipFile
 from dcc.tracker.queries.zip_action_lists import find_zips
 from dcc.tracker.register.file_sources import change_source
 from tests.support.asking import in_reading, in_writing, row_in, value_in

@@ -12,9 +12,10 @@ from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_centre, collect_submission
 from dcc.reports.submissions.model import Outcome
 from dcc.reports.submissions.plain_text import render_text
+from dcc.runtime.clock import utc_now
 from dcc.session.crawling import crawl_file_sources
 from dcc.tracker.hostings.older_archives import REQUESTS_WAITED_FOR
-from dcc.tracker.models import FileSource, FileSourceHasZip, ResourceStateRow, ZipAction, utc_now
+from dcc.tracker.models import FileSource, FileSourceHasZip, ResourceStateRow, ZipAction
 from dcc.tracker.queries.zip_stories import zip_story
 from tests.support.asking import execute_in, in_reading
 from tests.support.data_installations import DataInstallation, key_of, specimens

@@ -7,13 +7,13 @@ import pytest
 from sqlalchemy import Engine, update
 
 from dcc.cli.demo import submissions
-from dcc.databases.columns import utc_now
 from dcc.databases.transactions import writing
 from dcc.errors import InternalFaultError, QcDatabaseUnreachableError, SessionTimeLimitError
 from dcc.operations.consistency.check import check_consistency
 from dcc.phases import Phase
 from dcc.qc import models
 from dcc.reference.loading import SHIPPED
+from dcc.runtime.clock import utc_now
 from dcc.session.data import data_session, judging, quality_control, upload_order, uploading
 from dcc.session.data.data_session import Recorder
 from dcc.session.data.document_queries import count_waiting

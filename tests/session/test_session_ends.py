@@ -20,6 +20,7 @@ from dcc.errors import DiskFullError, InternalFaultError, SessionTimeLimitError,
 from dcc.operations.session_work import open_session
 from dcc.outcomes import EndReason
 from dcc.phases import Phase
+from dcc.runtime.clock import utc_now
 from dcc.session import crawling, sessions
 from dcc.session.archives import processing
 from dcc.session.fetching import archive_transfer
@@ -28,7 +29,7 @@ from dcc.settings import Settings
 from dcc.sources.base import SourceProtocol
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.database import open_tracker
-from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, SourceCrawlRow, ZipDownload, ZipFile, utc_now
+from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, SourceCrawlRow, ZipDownload, ZipFile
 from dcc.tracker.session_statistics import seconds_by_phase, statistics_of
 from dcc.tracker.session_statuses import TaskStatus
 from tests.support.asking import column_in, in_reading

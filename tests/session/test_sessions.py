@@ -21,11 +21,12 @@ from dcc.operations.session_work import open_session
 from dcc.outcomes import EndReason
 from dcc.phases import Phase
 from dcc.runtime import heartbeat, processes
+from dcc.runtime.clock import utc_now
 from dcc.session import sessions
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.tracker.crawls import list_sessions
-from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, utc_now
+from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask
 from dcc.tracker.session_statuses import SessionStatus, TaskStatus
 from tests.support.asking import execute_in, in_reading, rows_in
 from tests.support.databases import PASSWORD, MariaDb, only_mariadb, only_sqlite

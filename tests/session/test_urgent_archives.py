@@ -102,7 +102,7 @@ def test_a_pause_or_the_end_of_a_window_stops_a_source_in_a_session_that_runs(
     downloads = SourceDownloads(place, settings, staging, DownloadSlots(1), lambda _: None)
     waiting = SourceQueue(downloads)
     for hour, given_up in ((21, False), (5, False), (6, True), (20, False)):
-        monkeypatch.setattr("dcc.session.fetching.downloads._utc_now", lambda hour=hour: datetime(2026, 1, 1, hour))
+        monkeypatch.setattr("dcc.session.fetching.downloads.utc_now", lambda hour=hour: datetime(2026, 1, 1, hour))
         assert waiting.given_up == given_up
     downloads.is_paused = True
     assert waiting.given_up

@@ -10,7 +10,7 @@ from dcc.cli.sources.add_dialog import protocols
 from dcc.errors import ListingFailedError, SourceError, SourceMisconfiguredError, TransferFailedError
 from dcc.naming import Action
 from dcc.settings import Settings
-from dcc.sources.base import Connection, SourceAddress, SourceProtocol
+from dcc.sources.base import TRAITS, Connection, SourceAddress, SourceProtocol
 from dcc.sources.connect import OPENERS, open_added
 from dcc.tracker.reference_rows import REFERENCE_ROWS
 from tests.support.raising import raising
@@ -94,5 +94,6 @@ def test_a_package_that_cannot_close_costs_nothing() -> None:
 def test_each_protocol_of_the_platform_can_be_opened_chosen_and_kept() -> None:
     kept = {row.short_name for row in REFERENCE_ROWS["source_protocol"]}
     assert set(OPENERS) == set(SourceProtocol), "Correct OPENERS in dcc/sources/connect.py."
+    assert set(TRAITS) == set(SourceProtocol), "Correct TRAITS in dcc/sources/base.py."
     assert set(protocols()) == set(SourceProtocol), "Correct _PROTOCOLS in dcc/cli/sources/add_dialog.py."
     assert kept == set(SourceProtocol), "Correct REFERENCE_ROWS in dcc/tracker/reference_rows.py."

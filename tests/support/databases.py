@@ -27,10 +27,11 @@ from dcc.phases import Phase, State, Status
 from dcc.qc.database import open_qc_database
 from dcc.qc.reference import snapshots
 from dcc.reference.loading import load_shipped
+from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc.tracker import progress, states
 from dcc.tracker.database import open_tracker
-from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, ProtocolRow, ResourceStateRow, ZipFile, utc_now
+from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, ProtocolRow, ResourceStateRow, ZipFile
 from dcc.tracker.progress import NewDocument, NewZipAction
 from tests.support.asking import closing_all, in_writing
 from tests.support.environments import forget_settings

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Engine, case, insert, select, update
 
-from dcc.databases.columns import utc_now
 from dcc.databases.transactions import insert_rows, writing
 from dcc.documents.contents import Entity
 from dcc.naming import Action
 from dcc.qc import models
 from dcc.qc.apply.document_effect import AppliedDocument
 from dcc.qc.models.views import OVERVIEW_STRAIN
+from dcc.runtime.clock import utc_now
 from dcc.vocabulary import Severity, Validity
 from tests.support.asking import in_reading
 from tests.support.qc_documents import apply

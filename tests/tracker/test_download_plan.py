@@ -9,13 +9,9 @@ from dcc.databases.transactions import insert_rows, writing
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, State, Status
+from dcc.runtime.clock import utc_now
 from dcc.tracker import progress
-from dcc.tracker.hostings.download_plan import (
-    PlannedZip,
-    load_interrupted,
-    load_waiting,
-    sources_to_use,
-)
+from dcc.tracker.hostings.download_plan import PlannedZip, load_interrupted, load_waiting, sources_to_use
 from dcc.tracker.hostings.retry_policy import reopen_failed_downloads
 from dcc.tracker.hostings.source_statistics import TransferStatistics, record_transfer_statistics
 from dcc.tracker.models import (
@@ -28,7 +24,6 @@ from dcc.tracker.models import (
     SourceCrawlRow,
     ZipDownload,
     ZipFile,
-    utc_now,
 )
 from dcc.tracker.progress import StateReport, Subject
 from dcc.tracker.register import centres

@@ -8,10 +8,11 @@ from sqlalchemy import Engine, update
 from dcc.cli.shell.output import expected_text
 from dcc.databases.transactions import insert_rows, writing
 from dcc.operations.session_work import open_session
+from dcc.runtime.clock import utc_now
 from dcc.session.crawling import crawl_file_sources
 from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.expected_work import ExpectedWork, PastRun, Waiting, all_of, expected_by_source, expected_work
-from dcc.tracker.models import CrawlingSession, SessionStatistics, utc_now
+from dcc.tracker.models import CrawlingSession, SessionStatistics
 from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
 from tests.support.asking import in_reading, in_writing
 from tests.support.databases import seed_centre, seed_source, seed_zip

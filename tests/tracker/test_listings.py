@@ -15,6 +15,7 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, Phase, State, Status
 from dcc.reports.languages import load_catalogue
+from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, DeltaStrategy, ListedFile, SourceAddress, SourceProtocol
 from dcc.tracker.archive_names import stored_name
@@ -39,7 +40,6 @@ from dcc.tracker.models import (
     ZipActionLog,
     ZipDownload,
     ZipFile,
-    utc_now,
 )
 from dcc.tracker.register import file_sources
 from dcc.tracker.register.source_addresses import SourceState

@@ -17,10 +17,11 @@ from sqlalchemy import Engine, delete, select
 
 from dcc.databases.schema import init_database
 from dcc.phases import Phase, State, Status
+from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc.tracker import progress
 from dcc.tracker.database import open_tracker
-from dcc.tracker.models import DocumentReopening, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile, utc_now
+from dcc.tracker.models import DocumentReopening, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.progress import StateReport, Subject
 from dcc.tracker.states import EXTRACTED, NOT_DOWNLOADED, REQUESTED, VALID, WAITING, advance, roll_up
 from tests.support.asking import execute_in, in_writing, row_in, rows_in

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections import deque
 from collections.abc import Iterable, Sequence
-from datetime import UTC, date, datetime
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from dcc.cli.shell.output import echo_json, echo_list, echo_result, echo_rows, f
 from dcc.cli.shell.parameter_types import DAY
 from dcc.errors import ConfigurationError
 from dcc.messages import count_of
+from dcc.runtime.clock import utc_today
 from dcc.runtime.private_files import SHARED_FILE, replacement_file
 from dcc.vocabulary import ContextEvent, ContextState
 
@@ -405,7 +406,7 @@ def expected(
     from dcc.reports.plots import draw_expected, use_font_cache
 
     settings = settings_from_environment()
-    criteria = DeliveryCriteria(day or datetime.now(UTC).date(), centre, pipeline)
+    criteria = DeliveryCriteria(day or utc_today(), centre, pipeline)
     with reading_qc(settings) as connection:
         require_centre_of_data(connection, settings, centre)
         if pipeline is not None:

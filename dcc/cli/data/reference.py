@@ -53,8 +53,8 @@ def list_sets() -> None:
       state of it was retrieved first, checked when last; message says what to do about one that
       is missing, stale, of another source than the setting names, refused, or not to be read
     """
-    from dcc.databases.columns import utc_now
     from dcc.qc.reference.refresh import freshness
+    from dcc.runtime.clock import utc_now
 
     settings = settings_from_environment()
     with reading_qc(settings) as connection:

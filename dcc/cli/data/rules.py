@@ -87,10 +87,10 @@ def waive(
 
     JSON: the waiver, as one of `dcc rules waivers --json`.
     """
-    from dcc.databases.columns import utc_now
     from dcc.databases.transactions import writing
     from dcc.qc.judging.waiver_store import add_waiver
     from dcc.rules.waivers import Waiver
+    from dcc.runtime.clock import utc_now
 
     today = utc_now().date()
     effect = WaiverEffect.WARN if warn else WaiverEffect.WAIVE
@@ -117,8 +117,8 @@ def waivers(include_ended: bool) -> None:
       "created", "revoked", "revoked_by", "revoked_reason", "findings"}; null centre and
       procedure mean all; findings counts those it decided when documents were last judged
     """
-    from dcc.databases.columns import utc_now
     from dcc.qc.judging.waiver_store import list_waivers
+    from dcc.runtime.clock import utc_now
 
     with reading_qc() as connection:
         entries = list_waivers(connection, utc_now().date(), include_ended=include_ended)
@@ -144,9 +144,9 @@ def revoke(waiver_id: int, reason: str) -> None:
 
     JSON: the waiver, as one of `dcc rules waivers --json`.
     """
-    from dcc.databases.columns import utc_now
     from dcc.databases.transactions import writing
     from dcc.qc.judging.waiver_store import revoke_waiver
+    from dcc.runtime.clock import utc_now
 
     with open_qc(settings_from_environment()) as qc, writing(qc) as connection:
         revoked = revoke_waiver(connection, waiver_id, author=user_name(), reason=reason)

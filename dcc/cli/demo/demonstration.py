@@ -126,11 +126,14 @@ def _served(folder: Path, sources: Sequence[DemoSource]) -> Iterator[list[Source
 
 
 def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> list[str]:
-    """Register everything and run one session; returns what is not as expected. Raises as these."""
+    """Register everything and run one session; returns what is not as expected.
+
+    Raises ConfigurationError, and errors of databases and of the session.
+    """
     from dcc.databases.schema import init_database
     from dcc.databases.transactions import writing
+    from dcc.runtime.clock import utc_now
     from dcc.sources.crawl_policy import Pause
-    from dcc.tracker.models import utc_now
     from dcc.tracker.queries.zip_action_lists import ZipFilter, find_zips
     from dcc.tracker.register.source_addresses import load_addresses
     from dcc.tracker.register.source_schedules import set_pause

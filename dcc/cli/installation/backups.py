@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class _Directory(click.Path):
-    """A directory; an empty text, as of a variable that is not set, is none."""
+    """A directory; an empty text, such as an unset variable gives, is none."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path."""

@@ -340,8 +340,8 @@ def pause(source_id: int, reason: str, until: datetime | None) -> None:
 
     No session lists it or downloads from it, not even one that names it. Your user name and the reason are recorded.
     """
+    from dcc.runtime.clock import utc_now
     from dcc.sources.crawl_policy import Pause
-    from dcc.tracker.models import utc_now
     from dcc.tracker.register.source_schedules import set_pause
 
     now = utc_now()

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -45,6 +45,7 @@ from dcc.operations.backups.database_files import (
 from dcc.operations.backups.staged_files import list_files, write_index
 from dcc.qc.database import QC_DATABASE
 from dcc.runtime.checksums import sha256_of
+from dcc.runtime.clock import utc_now
 from dcc.runtime.private_files import PRIVATE_DIRECTORY, make_directory
 from dcc.settings import Settings
 from dcc.store.archive_store import Replica
@@ -307,7 +308,7 @@ def _make_set(
 def _write_set(
     tracker: Engine, qc: Engine, settings: Settings, path: Path, wanted: BackupRequest, on_progress: Progress
 ) -> BackupManifest:
-    began, created = time.monotonic(), datetime.now(UTC).replace(tzinfo=None, microsecond=0)
+    began, created = time.monotonic(), utc_now()
     with snapshot(tracker, qc, settings) as both:
         of_tracker = _write_database(both.tracker, TRACKER, path, on_progress, with_secrets=wanted.with_secrets)
         of_qc = _write_database(both.qc, QC_DATABASE, path, on_progress)

@@ -29,7 +29,7 @@ from dcc.operations.doctor.checks import (
 from dcc.operations.doctor.machine import clock_finding
 from dcc.session.listing_sources import list_source
 from dcc.sources.access import parse_hostname, resolve_accesskey
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.base import TRAITS, SourceAddress, SourceProtocol
 from dcc.sources.host_keys import SSH_PORT, trusted_keys
 from dcc.tracker.crawls import latest_crawls
 from dcc.tracker.database import TRACKER
@@ -105,7 +105,7 @@ def _access_problems(environment: Environment, subject: str, address: SourceAddr
     change = f"dcc source change {address.id} --accesskey ..."
     try:
         credential = resolve_accesskey(address.accesskey, environment.settings.key_passphrase)
-        if credential.private_key is not None and address.protocol == SourceProtocol.SFTP:
+        if credential.private_key is not None and address.traits.uses_ssh:
             from dcc.sources.sftp.connection import load_private_key
 
             load_private_key(credential, credential.private_key)
@@ -114,7 +114,7 @@ def _access_problems(environment: Environment, subject: str, address: SourceAddr
         return
     for path in _secret_files(address.accesskey.get_secret_value()):
         yield from _check_secret_file(subject, path)
-    if address.protocol == SourceProtocol.SFTP:
+    if address.traits.uses_ssh:
         yield from _check_host_key(environment, subject, address)
 
 
@@ -152,15 +152,15 @@ def _check_host_key(environment: Environment, subject: str, address: SourceAddre
 
 
 def _access_description(address: SourceAddress) -> str:
-    if address.protocol == SourceProtocol.SFTP:
+    if address.traits.uses_ssh:
         return "Its access key can be used, its host key is pinned."
-    if address.protocol in (SourceProtocol.FTPS, SourceProtocol.HTTPS):
+    if address.traits.uses_tls:
         by = "by its fingerprint" if address.tls_fingerprints else "by an authority of its own"
         known = by if address.tls_fingerprints or address.tls_authorities else "by the authorities of this installation"
         return f"Its access key can be used, its certificate is known {known}."
-    if address.protocol == SourceProtocol.FILE:
+    if address.traits.is_local:
         return "It is a folder, which needs no access key."
-    if address.protocol in (SourceProtocol.FTP, SourceProtocol.HTTP):
+    if address.protocol in TRAITS:
         return f"Its access key can be used; {address.protocol} sends it unencrypted."
     return f"Its access key can be used; an installed package speaks {address.protocol}."
 

@@ -13,7 +13,6 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, func, select
 
-from dcc.databases.columns import utc_now
 from dcc.databases.engines import disposed
 from dcc.documents.schema_set import SchemaSet
 from dcc.errors import DccError, NotificationNotSentError
@@ -41,6 +40,7 @@ from dcc.outcomes import FAILED_ENDS
 from dcc.qc.database import QC_DATABASE
 from dcc.qc.reference.refresh import freshness
 from dcc.reports.own_directories import own_directories, own_files
+from dcc.runtime.clock import utc_now
 from dcc.session.leases import Lease, active_sessions, read_leases
 from dcc.settings import Settings
 from dcc.settings.recipients import parse_smtp_url, parse_webhook

@@ -24,10 +24,7 @@ from prometheus_client.registry import Collector
 from sqlalchemy import Connection, Engine, text
 
 from dcc.databases.schema import current
-from dcc.operations.metrics.families import Labels
-from dcc.operations.metrics.families import Metric
-from dcc.operations.metrics.families import metric
-from dcc.operations.metrics.families import timestamp
+from dcc.operations.metrics.families import Labels, Metric, metric, timestamp
 from dcc.operations.metrics.work import (
     centre_families,
     quality_families,

@@ -11,16 +11,12 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Select, func, select
 
-from dcc.operations.metrics.families import MEASURES
-from dcc.operations.metrics.families import Labels
-from dcc.operations.metrics.families import Metric
-from dcc.operations.metrics.families import metric
-from dcc.operations.metrics.families import one_of
-from dcc.operations.metrics.families import timestamp
+from dcc.operations.metrics.families import MEASURES, Labels, Metric, metric, one_of, timestamp
 from dcc.outcomes import CrawlOutcome, EndReason
 from dcc.phases import Phase, Status
 from dcc.qc.models import CONTEXT, FINDING, ISSUE, SNAPSHOT
 from dcc.reports.overdue import activity_of_centres
+from dcc.runtime.clock import utc_now
 from dcc.session.data.document_queries import count_waiting
 from dcc.session.leases import read_leases
 from dcc.settings import Settings
@@ -40,7 +36,6 @@ from dcc.tracker.models import (
     ZipDownload,
     ZipFile,
     ZipLog,
-    utc_now,
 )
 from dcc.tracker.queries import zip_action_lists
 from dcc.tracker.queries.session_zips import count_session_zips

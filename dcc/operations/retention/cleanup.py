@@ -28,20 +28,12 @@ from dcc.operations.retention.staged_files import RemovalDirectories, StagedArch
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, State, Status
 from dcc.reports.submissions.stored_reports import remove_old_reports, remove_reports
+from dcc.runtime.clock import utc_now
 from dcc.session.leases import refuse_during_session
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.tracker.database import exception_id
-from dcc.tracker.models import (
-    FileSource,
-    FileSourceHasZip,
-    ResourceStateRow,
-    XmlFile,
-    ZipAction,
-    ZipActionLog,
-    ZipFile,
-    utc_now,
-)
+from dcc.tracker.models import FileSource, FileSourceHasZip, ResourceStateRow, XmlFile, ZipAction, ZipActionLog, ZipFile
 from dcc.tracker.queries.zip_action_lists import select_zip_actions
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.states import NOT_ARRIVED, VALID, WAITING

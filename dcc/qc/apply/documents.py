@@ -29,7 +29,6 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, Table, func, insert, select
 
-from dcc.databases.columns import utc_now
 from dcc.databases.list_parameters import change_rows, rows_with
 from dcc.databases.transactions import run_writing
 from dcc.naming import Action
@@ -66,6 +65,7 @@ from dcc.qc.rows.documents import (
 from dcc.qc.rows.prepared_file import Entries
 from dcc.rights import Rights
 from dcc.rules.upload import OWNERSHIP
+from dcc.runtime.clock import utc_now
 from dcc.vocabulary import DocumentState
 
 

@@ -137,7 +137,7 @@ def _loaded(table: Table) -> LoadedLines:
 
 
 def _computed(table: Table) -> dict[str, str]:
-    """By column, what it is made of that a prepared file does not say, or says in its own numbers."""
+    """By column, the SQL that computes it from prepared values and id offsets."""
     computed = {}
     for column in table.columns:
         name = f"{{{column.name}}}"

@@ -22,10 +22,12 @@ from dcc.qc.rows.types import TooLong
 from dcc.rules.findings import facts_of, with_value
 from dcc.rules.upload import (
     DUPLICATE,
+    EXPERIMENT_EXISTS,
     LATE,
     MORE_CASE,
     NOT_STORED,
     OWNERSHIP,
+    SPECIMEN_EXISTS,
     THERE_CASE,
     TWICE_CASE,
     UPLOAD_RULES,
@@ -38,7 +40,7 @@ FINDINGS_KEPT: Final = 1_000
 
 _NAMED: Final = 10
 _QUOTED: Final = 255
-_EXISTS: Final = {EntityKind.SPECIMEN: "S13", EntityKind.EXPERIMENT: "E9"}
+_EXISTS: Final = {EntityKind.SPECIMEN: SPECIMEN_EXISTS, EntityKind.EXPERIMENT: EXPERIMENT_EXISTS}
 
 
 class UploadFinding(NamedTuple):

@@ -24,13 +24,13 @@ from sqlalchemy import Connection, Engine, Insert, Table, func, select, union
 from sqlalchemy.dialects import mysql, sqlite
 from sqlalchemy.exc import DBAPIError
 
-from dcc.databases.columns import utc_now
 from dcc.databases.database import OUTAGE_SECONDS
 from dcc.databases.engines import is_contention
 from dcc.databases.list_parameters import rows_with
 from dcc.databases.transactions import run_reading
 from dcc.qc.models import BLOCK, CENTRE_LOCK, DOCUMENT, RESERVED_IDS, UPLOAD_LOCK
 from dcc.qc.models.base import CENTRE_LENGTH
+from dcc.runtime.clock import utc_now
 
 PATIENCE_SECONDS: Final = 3_600.0
 """Seconds to wait for a lock."""

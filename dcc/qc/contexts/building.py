@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import ColumnElement, Connection, Engine, Select, func, select
 
 from dcc.data_outcomes import ContextCounts, ContextsBuilt
-from dcc.databases.columns import utc_now
 from dcc.databases.list_parameters import as_json, groups_in, sorted_chunks
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS
@@ -45,6 +44,7 @@ from dcc.qc.contexts.membership import (
     recorded_places,
 )
 from dcc.qc.models import MEASUREMENT
+from dcc.runtime.clock import utc_now
 from dcc.vocabulary import ContextEvent
 
 

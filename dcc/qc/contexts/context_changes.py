@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, and_, bindparam, delete, insert, select, update
 
-from dcc.databases.columns import utc_now
 from dcc.databases.list_parameters import AT_ONCE, as_json, only_compared, pairs_in, sorted_chunks
 from dcc.databases.transactions import insert_rows
 from dcc.errors import InternalFaultError
@@ -17,6 +16,7 @@ from dcc.qc.contexts.membership import ContextKey
 from dcc.qc.contexts.states import SETTLED
 from dcc.qc.models import CONTEXT, HISTORY, SHARE
 from dcc.qc.rows.bulk import insert_bulk
+from dcc.runtime.clock import utc_now
 from dcc.vocabulary import ContextEvent, ContextState
 
 _GENOTYPES_AT_ONCE: Final = 500

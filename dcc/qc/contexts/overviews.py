@@ -36,7 +36,6 @@ from sqlalchemy import (
 )
 
 from dcc.data_outcomes import OverviewsBuilt
-from dcc.databases.columns import utc_now
 from dcc.databases.list_parameters import as_json, numbers_in, only_compared, rows_with, sorted_chunks, texts_in
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, lock_all
@@ -81,6 +80,7 @@ from dcc.qc.models import (
     SPECIMEN,
 )
 from dcc.qc.rows.bulk import insert_bulk
+from dcc.runtime.clock import utc_now
 from dcc.vocabulary import EntityKind, Validity
 
 GenotypeKey = tuple[str, str]

@@ -17,11 +17,12 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Engine, case, func, insert, literal, null, select, true, update
 
-from dcc.databases.columns import require_text, utc_now
+from dcc.databases.columns import require_text
 from dcc.databases.transactions import run_writing
 from dcc.qc.apply.upload_lock import lock_all, lock_centres
 from dcc.qc.contexts.listings import ContextFilter
 from dcc.qc.models import CONTEXT, DOCUMENT, HISTORY, ISSUE, SHARE
+from dcc.runtime.clock import utc_now
 from dcc.vocabulary import ContextEvent, ContextState
 
 SETTLED: Final = (ContextState.QC_DONE, ContextState.NO_DATA)

@@ -18,7 +18,6 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection, bindparam, func, select, update
 
 from dcc.data_outcomes import FindingEntry
-from dcc.databases.columns import utc_now
 from dcc.databases.list_parameters import change_rows, rows_with
 from dcc.declarations import NO_DETAILS
 from dcc.documents.contents import Content
@@ -48,6 +47,7 @@ from dcc.rules.context import DocumentContext
 from dcc.rules.findings import MORE_RULE, Finding, facts_of
 from dcc.rules.upload import DUPLICATE
 from dcc.rules.waivers import JudgedFinding, Waiver, apply_waivers
+from dcc.runtime.clock import utc_now
 from dcc.vocabulary import DocumentAction, DocumentState, EntityKind, Severity, Validity
 
 LIMIT: Final = 1_000

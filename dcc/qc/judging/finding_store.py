@@ -12,13 +12,13 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, FromClause, Row, bindparam, func, insert, select, update
 
-from dcc.databases.columns import utc_now
 from dcc.databases.list_parameters import change_rows, rows_with
 from dcc.declarations import stored_details
 from dcc.messages import Details
 from dcc.qc.models import BLOCK, ENTITY_TABLES, FINDING, SPECIMEN
 from dcc.rules.checking import AWAITING_SPECIMENS
 from dcc.rules.upload import UPLOAD_RULES
+from dcc.runtime.clock import utc_now
 from dcc.vocabulary import EntityKind, Severity
 
 MESSAGE_LENGTH: Final = 4_000

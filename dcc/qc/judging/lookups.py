@@ -14,6 +14,7 @@ from dcc.qc.apply.versions import same_animal
 from dcc.qc.models import EXPERIMENT, NAMED, RELATED, SPECIMEN
 from dcc.rules.checking import ABOUT_SPECIMENS
 from dcc.rules.context import KnownSpecimen
+from dcc.vocabulary import GENDER_OF_PARENT
 
 _SPECIMENS: Final = (
     select(*(SPECIMEN.c[name] for name in ("centre", "specimen_id", "gender", "dob", "lexical")))
@@ -84,7 +85,7 @@ def _questionable_experiments() -> Select[tuple[int]]:
 def _questionable_relations() -> Select[tuple[int]]:
     """S14 and X8: a relative is missing, or a mother not female, a father not male."""
     same = same_animal(_OWNER, RELATED) & SPECIMEN.c.is_current
-    expected = case({"mother": "female", "father": "male"}, value=RELATED.c.relationship, else_=SPECIMEN.c.gender)
+    expected = case(GENDER_OF_PARENT, value=RELATED.c.relationship, else_=SPECIMEN.c.gender)
     return (
         select(_OWNER.c.document_id)
         .distinct()

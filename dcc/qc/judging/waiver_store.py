@@ -10,12 +10,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, or_, select, update
 
-from dcc.databases.columns import require_text, utc_now
+from dcc.databases.columns import require_text
 from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.qc.models import FINDING, WAIVER
 from dcc.rules.catalogue import CATALOGUE, UNWAIVABLE
 from dcc.rules.waivers import Waiver
+from dcc.runtime.clock import utc_now
 from dcc.vocabulary import Severity, WaiverEffect
 
 

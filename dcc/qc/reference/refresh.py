@@ -15,7 +15,6 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine
 
-from dcc.databases.columns import utc_now
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.errors import ConfigurationError, NotFoundError, ReferenceDataError, ReferenceUnreachableError
 from dcc.qc.reference.retrieval import remove_pages_but_of, retrieve
@@ -40,6 +39,7 @@ from dcc.reference.loading import (
     shipped_checksum,
 )
 from dcc.reference.snapshots import Snapshot
+from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc.settings.reference import is_from_source, is_url, shown_source
 

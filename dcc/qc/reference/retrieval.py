@@ -16,7 +16,6 @@ from urllib.parse import quote
 from sqlalchemy import Connection, Engine, and_, delete, not_, or_, select
 from sqlalchemy.sql.elements import ColumnElement
 
-from dcc.databases.columns import utc_now
 from dcc.databases.transactions import insert_rows, run_reading, run_writing
 from dcc.errors import ReferenceDataError
 from dcc.qc.models import FETCHED_PAGE
@@ -26,6 +25,7 @@ from dcc.reference.impress_api import impress_from_answers
 from dcc.reference.loading import checksum_of_answers, parse_json
 from dcc.reference.snapshots import Provenance, Snapshot
 from dcc.reference.web_reader import MAX_BYTES, Page, WebReader, set_of_page
+from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc.settings.reference import shown_source, url_below
 

@@ -9,10 +9,10 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, bindparam, insert, or_, select, update
 
-from dcc.databases.columns import utc_now
 from dcc.naming import Action, DocumentKind
 from dcc.qc.models import DOCUMENT, FINDING
 from dcc.rights import Rights
+from dcc.runtime.clock import utc_now
 from dcc.vocabulary import DocumentAction, DocumentState
 
 _AT_ONCE: Final = 1_000

@@ -300,7 +300,7 @@ _PLURALS: Final = {kind.value: f"{kind.value}s" for kind in EntityKind} | {"sour
 class FindingGroup(NamedTuple):
     """Facts of one document, code, cause and severity: how many, and in how many entities of a kind.
 
-    `cause` is as of `dcc.declarations.cause_id`, `first` the id of one of them. Facts on an archive as a whole have no
+    `cause` is one of `dcc.declarations.cause_id`, `first` the id of one of them. Facts on an archive as a whole have no
     document; those on a file source have no archive, but perhaps a number of `zips`.
     """
 

@@ -30,7 +30,7 @@ from dcc.qc.models import (
 from dcc.qc.reference.snapshots import active_snapshot
 from dcc.reference.impress import Impress
 from dcc.reference.snapshots import Colonies, Projects, StatusCodes, Strains
-from dcc.rules.codes import PARAMETER_FAMILY, PROCEDURE_FAMILY, SPECIMEN_FAMILY, code_of
+from dcc.rules.status_rules import PARAMETER_FAMILY, PROCEDURE_FAMILY, SPECIMEN_FAMILY, code_of
 
 MAX_SHOWN: Final = 50
 """How many permitted values are listed."""

@@ -14,7 +14,6 @@ from urllib.parse import urlencode
 
 from sqlalchemy import Connection
 
-from dcc.databases.columns import utc_now
 from dcc.errors import ConfigurationError
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
@@ -24,6 +23,7 @@ from dcc.reports.submissions.model import shortened
 from dcc.reports.submissions.page import PageLocation, common_values
 from dcc.reports.submissions.sentences import decision_sentence
 from dcc.reports.submissions.templates import render
+from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc.tracker.queries.board import PAGE_SIZE, BoardArchive, Cell, archives_on_page, count_cells, status_colours
 from dcc.tracker.queries.zip_action_lists import ZipFilter

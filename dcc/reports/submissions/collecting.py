@@ -38,6 +38,7 @@ from dcc.reports.submissions.model import (
 from dcc.reports.submissions.zip_lines import line_of, zips_of_centre, zips_of_session
 from dcc.rules.findings import MORE_RULE
 from dcc.rules.upload import DUPLICATE, LATE
+from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc.sources.crawl_policy import DueReason
 from dcc.tracker.crawls import (
@@ -51,7 +52,7 @@ from dcc.tracker.crawls import (
 from dcc.tracker.hostings.foreign_archives import UnfetchedArchive, unfetched_archives
 from dcc.tracker.hostings.missing_archives import count_open
 from dcc.tracker.hostings.older_archives import zips_that_wait
-from dcc.tracker.models import AnException, Centre, DocumentPlace, XmlFile, XmlLog, ZipAction, ZipFile, utc_now
+from dcc.tracker.models import AnException, Centre, DocumentPlace, XmlFile, XmlLog, ZipAction, ZipFile
 from dcc.tracker.problems import KIND, NOT_FAILING, entries_that_hold
 from dcc.tracker.queries.session_zips import (
     SessionZip,
@@ -103,7 +104,7 @@ def collect_report(
     max_pictures: int = MAX_PICTURES,
     qc_missing: str | None = None,
 ) -> Report:
-    """The facts of the report on a submission, a centre or a session; arguments as of `collect_submission`."""
+    """The facts of the report on a submission, a centre or a session; arguments are those of `collect_submission`."""
     if isinstance(subject, int):
         return collect_session(tracker, qc, subject, settings, qc_missing=qc_missing)
     options: Any = {"catalogue": catalogue, "max_pictures": max_pictures, "qc_missing": qc_missing}
@@ -174,7 +175,7 @@ def collect_centre(
     max_pictures: int = MAX_PICTURES,
     qc_missing: str | None = None,
 ) -> CentreReport:
-    """The facts of a centre's summary; arguments as of `collect_submission`. Raises NotFoundError."""
+    """The facts of a centre's summary; arguments are those of `collect_submission`. Raises NotFoundError."""
     require_centre(tracker, centre)
     (name,) = (entry.full_name for entry in list_centres(tracker) if entry.short_name == centre)
     sources = [source for source in list_sources(tracker) if source.centre == centre and source.state != "removed"]

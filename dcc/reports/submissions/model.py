@@ -361,7 +361,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionReport(Summary):
-    """The summary of a crawling session: `outcome` and `failed_step` as of `tracker.crawls.SessionEntry`.
+    """The summary of a crawling session: `outcome` and `failed_step` as in `tracker.crawls.SessionEntry`.
 
     `task_errors` say why tasks failed, `seconds` how long each phase took. `sources_in_trouble` counts crawls.
     """

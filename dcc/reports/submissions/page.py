@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from markupsafe import Markup
 
-from dcc.databases.columns import utc_now
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.replay.verdicts import Replay
@@ -29,6 +28,7 @@ from dcc.reports.submissions.model import (
     shortened,
 )
 from dcc.reports.submissions.templates import render
+from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 
 if TYPE_CHECKING:

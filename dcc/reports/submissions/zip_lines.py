@@ -45,7 +45,9 @@ def zips_of_centre(connection: Connection, centre: str, qc: Connection | None = 
 
 
 def zips_of_session(connection: Connection, session: SessionEntry, qc: Connection | None = None) -> list[ZipLine]:
-    """The submissions of a session (as of `session_zips`), and those that it found changed since they were loaded."""
+    """The submissions of a session, as `session_zips` defines them, and those that it found changed since they were
+    loaded.
+    """
     noticed = select(CrawlFinding.za_id).where(CrawlFinding.session_id == session.id, CrawlFinding.kind == CHANGED)
     changed = changed_since_loaded(connection, noticed)
     return list_zips(connection, session_zip_ids(connection, session), also=changed, qc=qc)

@@ -37,6 +37,7 @@ from dcc.errors import (
 from dcc.messages import mark, message
 from dcc.outcomes import AttemptOutcome, Problem, ZipOutcome
 from dcc.phases import Phase, State, Status
+from dcc.runtime.clock import utc_now
 from dcc.runtime.log_context import logging_about, progress_log
 from dcc.session.archives.active_submissions import ActiveSubmission
 from dcc.session.archives.archive_pools import ArchivePools
@@ -56,13 +57,12 @@ from dcc.session.fetching.transfer_events import (
 )
 from dcc.session.prepare.archive_checks import CheckedArchive, Setup, UnopenedArchive
 from dcc.session.sessions import Session
-from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.base import SourceAddress
 from dcc.sources.hosting import CopyFault, Hosting
 from dcc.store.copies import StoredCopies
 from dcc.store.staging import Staging
 from dcc.tracker.hostings.source_statistics import TransferStatistics
 from dcc.tracker.hostings.urgent_requests import urgent_keys
-from dcc.tracker.models import utc_now
 from dcc.tracker.register.source_schedules import paused_sources
 from dcc.tracker.states import DOWNLOADING, EXTRACTED, EXTRACTING, NOT_DOWNLOADED, NOT_EXTRACTED, WRONG_CHECKSUM
 from dcc.tracker.stored_archives import replicas_with_copies
@@ -380,7 +380,7 @@ class Coordinator:
     def _note_bad(self, submission: ActiveSubmission, md5: str, fault: CopyFault) -> None:
         hosting = submission.attempt.hosting
         source = self._attempts.sources.get(hosting.source_id)
-        certain = source is not None and source.address.protocol not in _UNCHECKED_PROTOCOLS
+        certain = source is not None and source.address.traits.detects_changed_bytes
         self._unwritten.bad_copies.extend(submission.choice.note_bad(hosting, md5, fault, certain=certain))
 
     def fail(self, submissions: Iterable[ActiveSubmission]) -> Iterator[ZipOutcome]:
@@ -606,9 +606,6 @@ class Coordinator:
             self._store_archive(submission)
         return deque(results.finished), written.states
 
-
-_UNCHECKED_PROTOCOLS = {SourceProtocol.FTP, SourceProtocol.HTTP}
-"""Protocols that do not detect changed bytes."""
 
 _BAD_COPIES = {
     CopyFault.DAMAGED: mark("file source {source} (MD5 {md5}, damaged)"),

@@ -20,6 +20,7 @@ from dcc.errors import InternalFaultError
 from dcc.messages import count_of, mark
 from dcc.outcomes import HELD, Problem, ZipKey, ZipOutcome
 from dcc.phases import Phase
+from dcc.runtime.clock import utc_now
 from dcc.runtime.processes import give_back_freed_memory
 from dcc.session.archives.active_submissions import ActiveSubmission
 from dcc.session.archives.coordination import Coordinator
@@ -50,7 +51,7 @@ from dcc.tracker.hostings.retry_policy import reopen_failed_downloads
 from dcc.tracker.hostings.source_statistics import record_transfer_statistics
 from dcc.tracker.hostings.staged_copies import begin_from_staging
 from dcc.tracker.hostings.urgent_requests import take_urgent
-from dcc.tracker.models import Centre, utc_now
+from dcc.tracker.models import Centre
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.reopened_by import CRAWL, session_name

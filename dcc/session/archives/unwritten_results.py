@@ -17,6 +17,7 @@ from sqlalchemy import Connection, bindparam, select, update
 from dcc.databases.transactions import insert_rows
 from dcc.outcomes import AttemptOutcome, Problem
 from dcc.phases import State
+from dcc.runtime.clock import utc_now
 from dcc.session.archives.active_submissions import ActiveSubmission, ArchiveDocument
 from dcc.session.data.document_log import add_to_log, kind_id
 from dcc.session.fetching.archive_transfer import ReceivedArchive
@@ -27,7 +28,7 @@ from dcc.tracker.hostings.copies import NewBadCopy, earlier_copies, record_bad_c
 from dcc.tracker.hostings.download_plan import StagedZip
 from dcc.tracker.hostings.staged_copies import begin_from_staging
 from dcc.tracker.listings.findings import ArrivedArchive, note_arrived
-from dcc.tracker.models import Centre, FileSourceHasZip, ZipDownload, ZipFile, ZipLog, utc_now
+from dcc.tracker.models import Centre, FileSourceHasZip, ZipDownload, ZipFile, ZipLog
 from dcc.tracker.problems import problem_columns
 from dcc.tracker.progress import NewDocument, StateReport, Subject
 from dcc.tracker.stored_archives import record_stored_archives

@@ -16,6 +16,7 @@ from typing import ClassVar, Final, Protocol, TypeVar
 from uuid import uuid4
 
 from dcc.errors import DccError, NotFoundError
+from dcc.runtime.clock import utc_today
 from dcc.store.objects import ObjectStore
 
 log = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ def folder_of_session(session_id: int) -> str:
 
 def new_folder_of_replay() -> str:
     """A new folder of the object store for a replay, named by its day."""
-    return f"{REPLAYS}/{datetime.now(UTC).date()}-{uuid4().hex[:12]}"
+    return f"{REPLAYS}/{utc_today()}-{uuid4().hex[:12]}"
 
 
 def is_replay(work: str) -> bool:

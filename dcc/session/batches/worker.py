@@ -7,7 +7,6 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, select
@@ -18,6 +17,7 @@ from dcc.outcomes import Problem
 from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.judging.documents import signature_of
 from dcc.qc.reference import snapshots
+from dcc.runtime.clock import utc_today
 from dcc.runtime.log_context import logging_about
 from dcc.runtime.private_files import scratch_directory
 from dcc.session.batches.bundles import WorkerFindings, write_bundle
@@ -81,7 +81,7 @@ def _basis(connection: Connection) -> PreparationBasis:
     """The basis of preparing; a session with another basis prepares the documents again."""
     reference = snapshots.load_active(connection)
     signature = signature_of(snapshot.id for snapshot in reference.stored.values())
-    return PreparationBasis(reference.data, signature, datetime.now(UTC).date(), columns_for(connection))
+    return PreparationBasis(reference.data, signature, utc_today(), columns_for(connection))
 
 
 class _Worker:

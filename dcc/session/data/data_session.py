@@ -10,7 +10,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Final
 
 from sqlalchemy import Connection, Engine
@@ -27,6 +26,7 @@ from dcc.qc.judging.waiver_store import waivers_in_force
 from dcc.qc.reference import snapshots
 from dcc.qc.reference.refresh import RefreshOutcome, ensure_reference
 from dcc.rights import Delegations
+from dcc.runtime.clock import utc_now, utc_today
 from dcc.session.data.document_log import add_to_log, rewrite_log
 from dcc.session.data.document_queries import archives_from, load_due
 from dcc.session.data.upload_order import DueDocument, in_order_of_upload
@@ -36,7 +36,6 @@ from dcc.settings.centre_groups import LeftOutSteps
 from dcc.store.staging import Staging
 from dcc.tracker import progress
 from dcc.tracker.hostings.owner_notices import NewNotice, add_notices
-from dcc.tracker.models import utc_now
 from dcc.tracker.progress import StateReport, Subject
 from dcc.tracker.reopened_by import session_name
 from dcc.tracker.submission_rows import action_states
@@ -152,7 +151,7 @@ def current_basis(work: DataSession) -> JudgingBasis:
     """The basis of judging: the active reference data, after a refresh, and today's waivers, in UTC."""
 
     def load(connection: Connection) -> tuple[snapshots.ActiveReference, JudgingBasis]:
-        reference, today = snapshots.load_active(connection), datetime.now(UTC).date()
+        reference, today = snapshots.load_active(connection), utc_today()
         waivers = waivers_in_force(connection, today)
         return reference, JudgingBasis(reference, waivers, today, work.settings.max_document_errors)
 

@@ -5,36 +5,22 @@ entry too. Entries that no longer hold stay, marked as cleared.
 """
 
 from __future__ import annotations
+
 from collections import defaultdict
-from collections.abc import Collection
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection, bindparam, insert, update
+
 from dcc import errors
 from dcc.databases.columns import MessageText
-from dcc.databases.list_parameters import IDS
-from dcc.databases.list_parameters import change_about
-from dcc.databases.list_parameters import rows_about
-from dcc.outcomes import HELD
-from dcc.outcomes import LEFT_OUT
-from dcc.outcomes import Problem
+from dcc.databases.list_parameters import IDS, change_about, rows_about
+from dcc.outcomes import HELD, LEFT_OUT, Problem
 from dcc.rules.catalogue import CATALOGUE
+from dcc.runtime.clock import utc_now
 from dcc.tracker.database import exception_id
-from dcc.tracker.models import AnException
-from dcc.tracker.models import FileSourceHasZip
-from dcc.tracker.models import XmlFile
-from dcc.tracker.models import XmlLog
-from dcc.tracker.models import ZipDownload
-from dcc.tracker.models import utc_now
-from dcc.tracker.problems import KIND
-from dcc.tracker.problems import entries_that_hold
-from dcc.tracker.problems import problem_columns
-from sqlalchemy import Connection
-from sqlalchemy import bindparam
-from sqlalchemy import insert
-from sqlalchemy import update
-from typing import Final
-from typing import NamedTuple
+from dcc.tracker.models import AnException, FileSourceHasZip, XmlFile, XmlLog, ZipDownload
+from dcc.tracker.problems import KIND, entries_that_hold, problem_columns
 
 _FITTED: Final = MessageText()
 _INSERT: Final = insert(XmlLog)

@@ -55,7 +55,7 @@ def load_due(
 
 
 def waiting_for_upload(connection: Connection, za_id: int | None, naming: NamingConvention) -> list[DueDocument]:
-    """The documents of a submission that wait for upload, as of `load_due`, whether it is on hold or not."""
+    """The documents of a submission that wait for upload, in the sense of `load_due`, whether it is on hold or not."""
     waiting = _current(*_COLUMNS).where(_due(Phase.UPLOAD), FileSourceHasZip.za_id == za_id)
     return in_order_of_upload(_due_documents(connection.execute(waiting), naming, None))
 

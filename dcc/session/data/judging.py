@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection
@@ -41,6 +41,7 @@ from dcc.qc.rows.loading import load_document
 from dcc.rules.context import latest_day
 from dcc.rules.findings import Finding, unpacked
 from dcc.rules.waivers import Waiver
+from dcc.runtime.clock import utc_today
 from dcc.runtime.log_context import logging_about
 from dcc.session.batches.planning import Bound, together
 from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis, merged
@@ -191,7 +192,7 @@ def _to_judge_again(
 
 def documents_to_judge_now(connection: Connection) -> set[int]:
     """The documents that the next session judges, by their ids in the QC database, without its uploads."""
-    today = datetime.now(UTC).date()
+    today = utc_today()
     signature = signature_of(snapshot.id for snapshot in snapshots.active_snapshots(connection).values())
     again = _to_judge_again(connection, today, waivers_in_force(connection, today), signature)
     return again.touched | again.named

@@ -13,7 +13,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, TypeAlias
@@ -27,6 +26,7 @@ from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.judging import documents as judging
 from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, open_prepared
 from dcc.reference.loading import ReferenceData
+from dcc.runtime.clock import utc_today
 from dcc.runtime.log_context import progress_log
 from dcc.runtime.worker_processes import WorkerProcesses
 from dcc.session.data.data_session import DataSession
@@ -179,7 +179,7 @@ def prepared_temporarily(
         target = Path(folder) / "prepared.rows"
         parts = list(_parts(staging, documents).values())
         archive = parts[0]._replace(target=target, documents=[one for part in parts for one in part.documents])
-        basis = PreparationBasis(ReferenceData(), "", datetime.now(UTC).date(), columns_for(qc))
+        basis = PreparationBasis(ReferenceData(), "", utc_today(), columns_for(qc))
         failed = prepare_archive(basis, archive)
 
         def prepared(document: DueDocument) -> PreparedDocument:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection
 from contextlib import nullcontext
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from dcc.errors import (
@@ -24,6 +23,7 @@ from dcc.errors import (
 )
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
+from dcc.runtime.clock import utc_now
 from dcc.runtime.log_context import logging_about, progress_log, with_log_context
 from dcc.session.fetching.archive_transfer import Transfer, origin_of, receive
 from dcc.session.fetching.download_slots import DownloadSlot, DownloadSlots
@@ -63,10 +63,6 @@ HOPELESS = (LoginRefusedError, HostKeyUnknownError, HostKeyChangedError, Certifi
 
 class DownloadsStopped(Exception):  # noqa: N818 - not an error: the session is ending
     """The session is stopping; the transfer is left where it is."""
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC).replace(tzinfo=None)
 
 
 class PrefetchedArchives(Protocol):
@@ -158,7 +154,7 @@ class SourceDownloads:
     def is_resting(self) -> bool:
         """Whether no transfer begins now: the source is paused, or outside its windows."""
         windows = self.address.windows
-        return self.is_paused or (windows is not None and not windows.is_open(_utc_now()))
+        return self.is_paused or (windows is not None and not windows.is_open(utc_now()))
 
     @property
     def given_up(self) -> bool:

@@ -101,7 +101,7 @@ def read_page(content: bytes, encoding: str | None) -> Page:
 
 
 def _end_of(content: bytes, found: re.Match[bytes]) -> int:
-    """The end of what begins here; 0 if it has none."""
+    """Where the construct at this position ends; 0 if it does not."""
     if found["comment"] or found["other"]:
         end = b"-->" if found["comment"] else b">"
         place = content.find(end, found.end())

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, delete, or_, select
 from dcc.databases.list_parameters import IDS, change_about, rows_about
 from dcc.databases.transactions import insert_rows
 from dcc.outcomes import AttemptOutcome
+from dcc.runtime.clock import utc_now
 from dcc.sources.base import Validators
 from dcc.sources.hosting import CopyFault, EarlierCopy, Hosting
 from dcc.tracker.models import (
@@ -24,7 +25,6 @@ from dcc.tracker.models import (
     ZipAction,
     ZipDownload,
     ZipFile,
-    utc_now,
 )
 
 _THERE: Final = select(FileSourceHasZip.id).where(FileSourceHasZip.id.in_(IDS))

@@ -24,6 +24,7 @@ from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.messages import Message, mark
 from dcc.outcomes import DECLINED, HELD, ZipKey
+from dcc.runtime.clock import utc_now
 from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome, add_notices
 from dcc.tracker.models import (
     ArchiveDecline,
@@ -34,7 +35,6 @@ from dcc.tracker.models import (
     FileSourceHasZip,
     ZipAction,
     ZipFile,
-    utc_now,
 )
 from dcc.tracker.register.centres import in_force
 from dcc.tracker.register.column_texts import PERSON_LENGTH

@@ -20,6 +20,7 @@ from sqlalchemy import ColumnElement, Connection, and_, exists, func, or_, selec
 from dcc.databases.list_parameters import IDS, change_about
 from dcc.databases.transactions import insert_rows
 from dcc.outcomes import ZipKey
+from dcc.runtime.clock import utc_now
 from dcc.tracker.hostings.changed_archives import LOADED, is_loaded
 from dcc.tracker.models import (
     Centre,
@@ -31,16 +32,10 @@ from dcc.tracker.models import (
     ZipAction,
     ZipDownload,
     ZipFile,
-    utc_now,
 )
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.register.source_addresses import SourceState
-from dcc.tracker.submission_rows import (
-    KEY,
-    object_of,
-    with_archives,
-    zip_key_of,
-)
+from dcc.tracker.submission_rows import KEY, object_of, with_archives, zip_key_of
 
 _REASON_LENGTH: Final = 255
 

@@ -20,12 +20,12 @@ from dcc.databases.list_parameters import IDS, rows_about
 from dcc.databases.transactions import insert_rows
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTIONS_BY_ID
+from dcc.runtime.clock import utc_now
 from dcc.tracker.models import (
     Centre,
     OwnerNotice,
     ZipAction,
     ZipFile,
-    utc_now,
 )
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.submission_rows import (

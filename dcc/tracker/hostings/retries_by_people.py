@@ -20,15 +20,7 @@ from dcc.tracker.hostings.changed_archives import changed_where_fetched
 from dcc.tracker.hostings.download_plan import hosted, load_plans
 from dcc.tracker.hostings.foreign_archives import Decline, UnfetchedArchive, declines_of, may_be_taken
 from dcc.tracker.hostings.staged_copies import StagedCopy, staged_copies
-from dcc.tracker.models import (
-    BadCopy,
-    Centre,
-    FileSource,
-    FileSourceHasZip,
-    ResourceStateRow,
-    ZipAction,
-    ZipFile,
-)
+from dcc.tracker.models import BadCopy, Centre, FileSource, FileSourceHasZip, ResourceStateRow, ZipAction, ZipFile
 from dcc.tracker.register.source_addresses import SourceState, is_paused
 from dcc.tracker.reopened_by import person_name
 from dcc.tracker.states import CANCELLED, REFUSED

@@ -16,11 +16,12 @@ from dcc.messages import Message, mark, message
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, State, Status
+from dcc.runtime.clock import utc_now
 from dcc.sources.base import ActionListing, DuplicateEntry, ListedFile, SourceAddress
 from dcc.tracker.archive_names import stored_name
 from dcc.tracker.crawls import FUTURE_DATE, UNUSUAL_SIZE
 from dcc.tracker.listings.comparing import AbsentHostings, KnownHosting, content_differs
-from dcc.tracker.models import CrawlFinding, ZipFile, utc_now
+from dcc.tracker.models import CrawlFinding, ZipFile
 from dcc.tracker.problems import message_columns
 from dcc.tracker.states import REFUSED
 

@@ -9,6 +9,6 @@ keep `last_update`.
 
 from __future__ import annotations
 
-from dcc.databases.columns import MESSAGE_BYTES, MYSQL_FAMILY, utc_now
+from dcc.databases.columns import MESSAGE_BYTES, MYSQL_FAMILY
 from dcc.tracker.models.additions import *
 from dcc.tracker.models.phenodcc import *

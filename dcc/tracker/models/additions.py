@@ -1,32 +1,29 @@
 """The tables that this platform adds to the `phenodcc_tracker` schema."""
 
 from __future__ import annotations
-from datetime import date
-from datetime import datetime
-from dcc.databases.columns import BIG
-from dcc.databases.columns import DOUBLE
-from dcc.databases.columns import INT
-from dcc.databases.columns import LONG_TEXT
-from dcc.databases.columns import LastUpdated
-from dcc.databases.columns import MessageText
-from dcc.databases.columns import ReceiptColumns
-from dcc.databases.columns import SIGNED_BIG
-from dcc.databases.columns import SMALL
-from dcc.databases.columns import big_id
-from dcc.databases.columns import big_reference
-from dcc.databases.columns import small_reference
-from dcc.databases.columns import table_options
+
+from datetime import date, datetime
+
+from sqlalchemy import CHAR, Date, Index, Integer, String, Text, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from dcc.databases.columns import (
+    BIG,
+    DOUBLE,
+    INT,
+    LONG_TEXT,
+    SIGNED_BIG,
+    SMALL,
+    LastUpdated,
+    MessageText,
+    ReceiptColumns,
+    big_id,
+    big_reference,
+    small_reference,
+    table_options,
+)
 from dcc.tracker.models.phenodcc import Base
-from sqlalchemy import CHAR
-from sqlalchemy import Date
-from sqlalchemy import Index
-from sqlalchemy import Integer
-from sqlalchemy import String
-from sqlalchemy import Text
-from sqlalchemy import UniqueConstraint
-from sqlalchemy import text
-from sqlalchemy.orm import Mapped
-from sqlalchemy.orm import mapped_column
+
 
 class ZipActionLog(LastUpdated, Base):
     """Why a submission failed without a download, and when its archive was removed from staging."""

@@ -5,33 +5,31 @@ Columns marked "additive" are this platform's own. The columns `zip_id` that hol
 """
 
 from __future__ import annotations
-from datetime import date
-from datetime import datetime
-from dcc.databases.columns import BIG
-from dcc.databases.columns import INT
-from dcc.databases.columns import LastUpdated
-from dcc.databases.columns import MessageText
-from dcc.databases.columns import SIGNED_BIG
-from dcc.databases.columns import SIGNED_SMALL
-from dcc.databases.columns import SMALL
-from dcc.databases.columns import TINY
-from dcc.databases.columns import TypedTable
-from dcc.databases.columns import big_id
-from dcc.databases.columns import big_reference
-from dcc.databases.columns import new_metadata
-from dcc.databases.columns import small_id
-from dcc.databases.columns import small_reference
-from dcc.databases.columns import table_options
-from sqlalchemy import CHAR
-from sqlalchemy import Date
-from sqlalchemy import Index
-from sqlalchemy import String
-from sqlalchemy import Text
-from sqlalchemy import UniqueConstraint
-from sqlalchemy import text
-from sqlalchemy.orm import Mapped
-from sqlalchemy.orm import mapped_column
+
+from datetime import date, datetime
 from typing import Any
+
+from sqlalchemy import CHAR, Date, Index, String, Text, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from dcc.databases.columns import (
+    BIG,
+    INT,
+    SIGNED_BIG,
+    SIGNED_SMALL,
+    SMALL,
+    TINY,
+    LastUpdated,
+    MessageText,
+    TypedTable,
+    big_id,
+    big_reference,
+    new_metadata,
+    small_id,
+    small_reference,
+    table_options,
+)
+
 
 class Base(TypedTable):
     """Base of all tables of the tracker; `Base.metadata` holds them."""

@@ -9,9 +9,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, literal, or_, select
 
-from dcc.databases.columns import UtcDateTime, utc_now
+from dcc.databases.columns import UtcDateTime
 from dcc.outcomes import NO_ROOM, Problem, ZipKey
 from dcc.phases import Phase, Status
+from dcc.runtime.clock import utc_now
 from dcc.tracker.crawls import SessionEntry
 from dcc.tracker.models import (
     AnException,

@@ -15,6 +15,7 @@ from dcc.messages import Message, message_from_json
 from dcc.naming import Action
 from dcc.outcomes import WAITS, AttemptOutcome, Problem, ZipKey
 from dcc.phases import Phase, Status
+from dcc.runtime.clock import utc_now
 from dcc.sources.base import label_of
 from dcc.sources.hosting import CopyFault
 from dcc.tracker.crawls import CrawlFindingEntry, zip_findings
@@ -37,7 +38,6 @@ from dcc.tracker.models import (
     ZipDownload,
     ZipFile,
     ZipLog,
-    utc_now,
 )
 from dcc.tracker.problems import OF_ACTION, OF_DOWNLOAD, document_problems
 from dcc.tracker.submission_rows import (

@@ -23,9 +23,10 @@ from dcc.naming import KNOWN_CENTRES
 from dcc.nearest_names import nearest_sentence
 from dcc.outcomes import ZipKey
 from dcc.rights import Delegations
+from dcc.runtime.clock import utc_now
 from dcc.settings import LANGUAGE_CODE
 from dcc.settings.recipients import parse_addresses
-from dcc.tracker.models import Centre, Delegation, FileSource, ResourceStateRow, ZipAction, utc_now
+from dcc.tracker.models import Centre, Delegation, FileSource, ResourceStateRow, ZipAction
 from dcc.tracker.register.column_texts import PERSON_LENGTH, require_fit
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.submission_rows import is_named, object_of, with_archives

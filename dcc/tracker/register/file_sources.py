@@ -21,8 +21,9 @@ from sqlalchemy.engine import Row
 from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.messages import Message
+from dcc.runtime.clock import utc_now
 from dcc.sources.access import USUAL_PORTS, parse_hostname
-from dcc.sources.base import PLAIN, DeltaStrategy, Extent, SourceAddress, SourceProtocol, label_of
+from dcc.sources.base import PLAIN, DeltaStrategy, Extent, SourceAddress, label_of
 from dcc.sources.connect import OPENERS, protocols
 from dcc.sources.crawl_policy import Pause, shown_age
 from dcc.sources.host_keys import HostKey as ServerKey
@@ -33,7 +34,6 @@ from dcc.tracker.models import (
     ProtocolRow,
     ResourceStateRow,
     ZipDownload,
-    utc_now,
 )
 from dcc.tracker.register.centres import centre_id_of
 from dcc.tracker.register.column_texts import require_fit, shown_accesskey
@@ -175,7 +175,7 @@ def sources_of_same_place(connection: Connection, address: SourceAddress) -> lis
 
 
 def _place(address: SourceAddress) -> tuple[str, object, str]:
-    if address.protocol == SourceProtocol.FILE:
+    if address.traits.is_local:
         return address.protocol, "", os.path.realpath(address.base_path)
     return address.protocol, _server(address), posixpath.normpath(address.base_path)
 

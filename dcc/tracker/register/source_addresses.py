@@ -26,6 +26,7 @@ from sqlalchemy import (
 
 from dcc.databases.columns import UtcDateTime
 from dcc.databases.transactions import insert_rows
+from dcc.runtime.clock import utc_now
 from dcc.sources.base import DeltaStrategy, Extent, SourceAddress
 from dcc.sources.certificates import Authority, parse_fingerprint
 from dcc.sources.crawl_policy import Windows
@@ -37,7 +38,6 @@ from dcc.tracker.models import (
     ProtocolRow,
     ResourceStateRow,
     TlsCertificate,
-    utc_now,
 )
 from dcc.tracker.submission_rows import group_pairs, object_of
 

@@ -19,12 +19,12 @@ from sqlalchemy.orm import aliased
 from dcc.databases.columns import UtcDateTime
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.outcomes import CrawlOutcome
+from dcc.runtime.clock import utc_now
 from dcc.sources.crawl_policy import CrawlDue, CrawlPolicy, PastCrawls, Pause, Schedule, Windows, crawl_due, parse_age
 from dcc.tracker.models import (
     FileSource,
     ResourceStateRow,
     SourceCrawlRow,
-    utc_now,
 )
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.register.source_addresses import SourceState, is_paused

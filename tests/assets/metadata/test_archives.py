@@ -13,8 +13,8 @@ from dagster import AssetKey, MarkdownMetadataValue, TableMetadataValue
 from dcc.naming import Action
 from dcc.outcomes import HELD, CrawlOutcome, DocumentOutcome, Problem, SourceCrawl, ZipKey, ZipOutcome
 from dcc.phases import Phase, Status
+from dcc.runtime.clock import utc_now
 from dcc.store.staging import Staging
-from dcc.tracker.models import utc_now
 from dcc_assets.graph import XML_DOCUMENTS
 from dcc_assets.metadata.archives import DOCUMENTS_SHOWN, ERRORS_SHOWN, zip_report
 from dcc_assets.metadata.file_sources import found_zip_reports, source_report

@@ -1,35 +1,27 @@
 """What people change beside sessions, and what was lost, is shown too: by a look, a session, or a rebuild."""
 
-from dagster import AssetKey
-from dagster import DagsterRunStatus
+import time
+from typing import Any
+
+import pytest
+from dagster import AssetKey, DagsterRunStatus
+from sqlalchemy import update
+
 from dcc.errors import DagsterStorageError
-from dcc.qc.models import CONTEXT
-from dcc.qc.models import SNAPSHOT
+from dcc.qc.models import CONTEXT, SNAPSHOT
 from dcc.session.data import data_session
 from dcc.session.data.quality_control import update_qc_states
 from dcc.session.data.rechecks import recheck
-from dcc_assets.graph import CHECK_OF_GROUP
-from dcc_assets.graph import UPLOAD_CHECK
-from dcc_assets.sync.changes import ChangeWatermark
-from dcc_assets.sync.changes import DATA_SHOWN
+from dcc_assets.graph import CHECK_OF_GROUP, UPLOAD_CHECK
+from dcc_assets.sync.changes import DATA_SHOWN, ChangeWatermark
 from dcc_dagster.event_recorder import EventRecorder
-from sqlalchemy import update
-from tests.assets.test_data_session import DATA_ASSETS
-from tests.assets.test_data_session import EXPERIMENT_CHECK
-from tests.assets.test_data_session import run
+from tests.assets.test_data_session import DATA_ASSETS, EXPERIMENT_CHECK, run
 from tests.support.asking import execute_in
-from tests.support.dagster_instances import Dagster
-from tests.support.dagster_instances import show_changed_data
-from tests.support.data_installations import DataInstallation
-from tests.support.data_installations import experiments
-from tests.support.data_installations import specimens
+from tests.support.dagster_instances import Dagster, show_changed_data
+from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.raising import raising
-from tests.support.shown_installations import GOOD
-from tests.support.shown_installations import ORPHANS
-from tests.support.shown_installations import Shown
-from typing import Any
-import pytest
-import time
+from tests.support.shown_installations import GOOD, ORPHANS, Shown
+
 
 def show(data: DataInstallation, dagster: Dagster) -> None:
     show_changed_data(data.settings, data.tracker, dagster.instance)

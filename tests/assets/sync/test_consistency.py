@@ -1,12 +1,11 @@
 """What Dagster shows is held against the tracker and the QC database."""
 
+import time
 from collections.abc import Iterator
-from dagster import AssetCheckEvaluation
-from dagster import AssetKey
-from dagster import DagsterEvent
-from dagster import DagsterEventType
-from dagster import DagsterInstance
-from dagster import EventLogEntry
+
+import pytest
+from dagster import AssetCheckEvaluation, AssetKey, DagsterEvent, DagsterEventType, DagsterInstance, EventLogEntry
+
 from dcc.operations.consistency.inconsistency import CONSISTENCY_RULES
 from dcc.operations.session_work import open_session
 from dcc.session.session_request import SessionRequest
@@ -14,16 +13,9 @@ from dcc_assets.graph import ZIP_ACTION_PARTITIONS
 from dcc_assets.session_in_dagster import run_session
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
-from tests.support.data_installations import DataInstallation
-from tests.support.data_installations import experiments
-from tests.support.data_installations import specimens
-from tests.support.healthy_installation import FAULTY
-from tests.support.healthy_installation import GOOD
-from tests.support.healthy_installation import HELD
-from tests.support.healthy_installation import INVALID
-from tests.support.healthy_installation import MISNAMED
-import pytest
-import time
+from tests.support.data_installations import DataInstallation, experiments, specimens
+from tests.support.healthy_installation import FAULTY, GOOD, HELD, INVALID, MISNAMED
+
 
 @pytest.fixture
 def shown(data: DataInstallation) -> Iterator[DagsterInstance]:

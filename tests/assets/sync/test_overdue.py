@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from dcc.databases.columns import utc_now
 from dcc.phases import Phase
+from dcc.runtime.clock import utc_now
 from dcc.session.session_request import SessionRequest
 from dcc.sources.crawl_policy import Pause
 from dcc.tracker.register.file_sources import change_source

@@ -1,40 +1,28 @@
 """Sessions of two groups of centres at once: each shows all of its own, and nothing is lost or shown twice."""
 
+import threading
 from collections import deque
-from dagster import AssetKey
-from dagster import DagsterInstance
+
+import pytest
+from dagster import AssetKey, DagsterInstance
 from dagster._core.event_api import AssetRecordsFilter
-from dcc.databases.columns import utc_now
+from sqlalchemy import insert, select, update
+
 from dcc.operations.session_work import open_session
+from dcc.runtime.clock import utc_now
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
-from dcc.session.listeners import Listeners
-from dcc.session.listeners import NOBODY
+from dcc.session.listeners import NOBODY, Listeners
 from dcc.session.session_request import SessionRequest
 from dcc.tracker.database import exception_id
-from dcc.tracker.models import Reopening
-from dcc.tracker.models import ZipAction
-from dcc.tracker.models import ZipActionLog
-from dcc.tracker.models import ZipDecision
-from dcc.tracker.models import ZipFile
+from dcc.tracker.models import Reopening, ZipAction, ZipActionLog, ZipDecision, ZipFile
 from dcc_assets.session_in_dagster import run_session
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
-from sqlalchemy import insert
-from sqlalchemy import select
-from sqlalchemy import update
-from tests.assets.sync.test_changes import finish_quality_control
-from tests.assets.sync.test_changes import later
-from tests.support.asking import execute_in
-from tests.support.asking import in_writing
-from tests.support.asking import value_in
-from tests.support.data_installations import DataInstallation
-from tests.support.data_installations import experiments
-from tests.support.data_installations import specimens
-from tests.support.healthy_installation import INVALID
-from tests.support.healthy_installation import MISNAMED
-import pytest
-import threading
+from tests.assets.sync.test_changes import finish_quality_control, later
+from tests.support.asking import execute_in, in_writing, value_in
+from tests.support.data_installations import DataInstallation, experiments, specimens
+from tests.support.healthy_installation import INVALID, MISNAMED
 
 PATIENCE = 120
 EUROPE, AMERICA = "europe", "america"

@@ -1,0 +1,184 @@
+"""What the status of a specimen, line, experiment or parameter must satisfy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from dcc.declarations import Declaration
+from dcc.documents.contents import Experiment, Line, SeriesValue, SimpleParameter, Specimen, StatusCode
+from dcc.messages import mark, message
+from dcc.reference.snapshots import StatusCodes
+from dcc.rules.context import Context
+from dcc.rules.elements import TYPE_OF
+from dcc.rules.findings import Fault, fault
+from dcc.rules.registry import rule_of_shape
+from dcc.rules.values import is_blank
+from dcc.vocabulary import Severity
+
+SPECIMEN_FAMILY = "IMPC_SSC_"
+PROCEDURE_FAMILY = "IMPC_PSC_"
+PARAMETER_FAMILY = "IMPC_PARAMSC_"
+_MEANT_FOR = {
+    SPECIMEN_FAMILY: message(mark("specimens")),
+    PROCEDURE_FAMILY: message(mark("lines and experiments")),
+    PARAMETER_FAMILY: message(mark("parameters and their increments")),
+}
+_SOMETHING_ELSE = message(mark("something else"))
+_NEEDING_TEXT = frozenset({"IMPC_PSC_015", "IMPC_PARAMSC_005", "IMPC_PARAMSC_006", "IMPC_SSC_003"})
+
+_UNREGISTERED: Final = Declaration(
+    message=mark("The status '{value}' has no registered code: '{status_code}'. Use one of {first_code} and on."),
+    cause=mark("The status code '{status_code}' is not registered"),
+    remedy=mark("Use a registered status code, which begins as the message says."),
+)
+_MISPLACED: Final = Declaration(
+    message=mark("The status '{value}' has a code for {meant}, not for {takers}. Use one of {first_code} and on."),
+    cause=mark("The status code of '{status_code}' is meant for {meant}"),
+    remedy=mark("Use a registered status code, which begins as the message says."),
+    cause_by=("status_code",),
+)
+_NO_TEXT: Final = Declaration(
+    message=mark("The status '{value}' says nothing without a text: write {status_code}:and why."),
+    cause=mark("The status {status_code} says nothing without a text"),
+    remedy=mark("Write why after the code and a colon."),
+)
+
+
+def code_of(text: str) -> str:
+    """The code of a status: the part before the first colon, without surrounding blanks."""
+    return text.partition(":")[0].strip()
+
+
+def _fault_of(text: str, family: str, codes: StatusCodes, line: int) -> Fault | None:
+    """The fault of a status for a place that takes codes of one family; None without one.
+
+    Its case is `misplaced` for the code of another family. A procedure's code on a specimen is a warning, because
+    centres got the message that it is permitted.
+    """
+    code = code_of(text)
+    first = f"{family}001"
+    if code not in codes.meanings:
+        return fault(line, text, status_code=code, first_code=first)
+    if code.startswith(family):
+        return None
+    meant = next((who for which, who in _MEANT_FOR.items() if code.startswith(which)), _SOMETHING_ELSE)
+    lenient = family == SPECIMEN_FAMILY and code.startswith(PROCEDURE_FAMILY)
+    details = {"status_code": code, "meant": meant, "takers": _MEANT_FOR[family], "first_code": first}
+    return Fault(line, text, details, "misplaced", Severity.WARNING if lenient else None)
+
+
+def _lacks_text(status: str) -> bool:
+    """Whether the code of a status requires a text after the colon that is missing."""
+    return code_of(status) in _NEEDING_TEXT and not status.partition(":")[2].strip()
+
+
+def _fault_without_text(status: str, line: int) -> Fault:
+    """The fault of a status without its text."""
+    return fault(line, status, status_code=status.strip().rstrip(":"))
+
+
+@rule_of_shape(
+    "S11",
+    Specimen,
+    like=_UNREGISTERED,
+    cases={"misplaced": _MISPLACED},
+    known_as="testSpecimenStatusCode",
+    needs=StatusCodes,
+)
+def status_of_specimen_is_registered(specimen: Specimen, at: Context) -> Iterator[Fault]:
+    """A specimen's status code is registered."""
+    status = specimen.status_code
+    if status is None or is_blank(status.code):
+        return
+    found = _fault_of(status.code, SPECIMEN_FAMILY, at.status_codes, status.line)
+    if found is not None:
+        yield found._replace(below="/statusCode")
+
+
+@rule_of_shape(
+    "E6",
+    Experiment,
+    Line,
+    like=_UNREGISTERED,
+    cases={
+        "misplaced": _MISPLACED,
+        "empty": Declaration(
+            message=mark("The status code is empty. Give a code or leave the element out."),
+            cause=mark("Status codes are empty"),
+            remedy=mark("Give a code, or leave the element out."),
+        ),
+    },
+    known_as=("experimentStatusInvalid", "lineStatusInvalid", "nullStatusCode", "line_nullStatusCode"),
+    needs=StatusCodes,
+)
+def statuses_of_experiment_are_registered(entity: Experiment | Line, at: Context) -> Iterator[Fault]:
+    """The status codes of experiments and lines are registered and not empty."""
+    for number, status in enumerate(entity.status_codes, 1):
+        found = (
+            fault(status.line, status.code, "empty")
+            if is_blank(status.code)
+            else _fault_of(status.code, PROCEDURE_FAMILY, at.status_codes, status.line)
+        )
+        if found is not None:
+            yield found._replace(below=f"/statusCode[{number}]")
+
+
+@rule_of_shape(
+    "P7",
+    *TYPE_OF,
+    SeriesValue,
+    like=_UNREGISTERED,
+    cases={"misplaced": _MISPLACED},
+    known_as=(
+        "simpleParameterStatusInvalid",
+        "ontologyParameterStatusInvalid",
+        "seriesParameterParameterStatusInvalid",
+        "mediaParameterParameterStatusInvalid",
+        "mediaSampleParameterParameterStatusInvalid",
+        "seriesMediaParameterParameterStatusInvalid",
+        "procedureMetadataParameterStatusInvalid",
+    ),
+    needs=StatusCodes,
+    any_number_passes=True,
+)
+def status_of_parameter_is_registered(element: SimpleParameter | SeriesValue, at: Context) -> Iterator[Fault]:
+    """A parameterStatus, or the incrementStatus of a series value, is registered; a value beside it is checked too."""
+    status = element.increment_status if isinstance(element, SeriesValue) else element.status
+    if status is None or is_blank(status):
+        return
+    found = _fault_of(status, PARAMETER_FAMILY, at.status_codes, element.line)
+    if found is not None:
+        yield found
+
+
+@rule_of_shape(
+    "X1",
+    Specimen,
+    Line,
+    Experiment,
+    severity=Severity.WARNING,
+    like=_NO_TEXT,
+)
+def status_of_entity_has_its_text(entity: Specimen | Line | Experiment, at: Context) -> Iterator[Fault]:
+    """A status code that asks for text, such as IMPC_PSC_015, has it after a colon."""
+    statuses: tuple[StatusCode | None, ...]
+    statuses = (entity.status_code,) if isinstance(entity, Specimen) else entity.status_codes
+    for status in statuses:
+        if status is not None and _lacks_text(status.code):
+            yield _fault_without_text(status.code, status.line)
+
+
+@rule_of_shape(
+    "X2",
+    *TYPE_OF,
+    SeriesValue,
+    severity=Severity.WARNING,
+    like=_NO_TEXT,
+    any_number_passes=True,
+)
+def status_of_parameter_has_its_text(element: SimpleParameter | SeriesValue, at: Context) -> Iterator[Fault]:
+    """A parameterStatus or incrementStatus that asks for text has it after a colon."""
+    status = element.increment_status if isinstance(element, SeriesValue) else element.status
+    if status is not None and _lacks_text(status):
+        yield _fault_without_text(status, element.line)
