@@ -14,7 +14,7 @@ from dcc.outcomes import AttemptOutcome
 from dcc.phases import Phase
 from dcc.tracker import progress
 from dcc.tracker.hostings.download_plan import StagedZip, hosting_of, select_staged, staged_zip
-from dcc.tracker.models import AnException, FileSourceHasZip, PublishedChecksum, ZipDownload, ZipLog, utc_now
+from dcc.tracker.models import AnException, FileSourceHasZip, PublishedChecksum, ZipDownload, ZipLog
 from dcc.tracker.states import EXTRACTING
 from dcc.tracker.submission_rows import archive_md5, latest_downloads
 
