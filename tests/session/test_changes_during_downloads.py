@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from dcc.outcomes import EndReason
 from dcc.session.archives import coordination
-from dcc.session.archives.jobs import Attempts
+from dcc.session.archives.waiting_attempts import WaitingAttempts
 from dcc.sources.crawl_policy import Pause, Windows
 from dcc.store.staging import Staging
 from dcc.tracker.hostings.retries import request_urgently
@@ -114,15 +114,15 @@ def slow(quick: Installation, request: pytest.FixtureRequest, monkeypatch: pytes
     with Relay(share, delay=0.1) as relay:
         slow = Slow(quick.with_settings(downloads_per_source=1, max_retries=0), relay)
 
-        pause_attempts = Attempts.pause
+        pause_attempts = WaitingAttempts.pause
 
-        def looked(attempts: Attempts, paused: Collection[int]) -> None:
+        def looked(attempts: WaitingAttempts, paused: Collection[int]) -> None:
             pause_attempts(attempts, paused)
             slow.looks += 1
 
         monkeypatch.setattr(coordination, "_ASKING_SECONDS", 0.1)
         # The last that a look does.
-        monkeypatch.setattr(Attempts, "pause", looked)
+        monkeypatch.setattr(WaitingAttempts, "pause", looked)
         yield slow
 
 

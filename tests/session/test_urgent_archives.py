@@ -12,8 +12,8 @@ from dcc.databases.transactions import writing
 from dcc.naming import Action
 from dcc.operations.sessions import open_session
 from dcc.outcomes import ZipKey
-from dcc.session.archives.jobs import SourceQueue
 from dcc.session.archives.processing import process_zip_actions
+from dcc.session.archives.waiting_attempts import SourceQueue
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import SourceDownloads

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dcc.errors import InternalFaultError
-from dcc.session.archives import jobs, processing
+from dcc.session.archives import archive_pools, processing
 from tests.support import ending_checks
 from tests.support.ending_checks import DEADLY, FAULTY
 from tests.support.installations import Installation, specimens
@@ -45,7 +45,7 @@ def test_an_archive_that_a_process_cannot_check_costs_no_other_and_is_said(
 ) -> None:
     keys = three(installation, name)
     with monkeypatch.context() as patched:
-        patched.setattr(jobs, "archive_checks", ending_checks)
+        patched.setattr(archive_pools, "archive_checks", ending_checks)
         with pytest.raises(InternalFaultError, match=said):
             installation.run_session()
     assert installation.states() == dict.fromkeys(keys, "xsd done") | {f"add/{name}": "unzip running"}

@@ -22,7 +22,7 @@ from dcc.phases import Phase
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.plain_text import render_text
-from dcc.session.archives import jobs
+from dcc.session.archives import waiting_attempts
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.fetching import downloads
 from dcc.session.prepare.archive_checks import ArchiveChecker
@@ -356,7 +356,7 @@ def test_archives_too_large_for_the_disk_keep_no_other_from_arriving(
         return replace(listing, zips=tuple(zips))
 
     monkeypatch.setattr(LocalConnection, "list_action", lying)
-    monkeypatch.setattr(jobs, "MAX_QUEUED", 1)
+    monkeypatch.setattr(waiting_attempts, "MAX_QUEUED", 1)
     installation.with_settings(source_failure_limit=2).run_session()
     states = installation.states()
     assert {states.pop(key) for key in keys[:4]} == {"zip_name done"}

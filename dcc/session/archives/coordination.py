@@ -38,8 +38,10 @@ from dcc.messages import mark, message
 from dcc.outcomes import AttemptOutcome, Problem, ZipOutcome
 from dcc.phases import Phase, Status
 from dcc.runtime.log_context import logging_about, progress_log
-from dcc.session.archives.jobs import ArchivePools, Attempts, Job, SourceQueue
+from dcc.session.archives.active_submissions import ActiveSubmission
+from dcc.session.archives.archive_pools import ArchivePools
 from dcc.session.archives.unwritten_results import UnwrittenResults, WrittenResults
+from dcc.session.archives.waiting_attempts import SourceQueue, WaitingAttempts
 from dcc.session.batches.results import SessionWorkerResults
 from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import SourceDownloads
@@ -83,17 +85,17 @@ PIECED_TOGETHER = State(Phase.UNZIP, Status.CANCELLED)
 
 @dataclass(frozen=True, slots=True)
 class StoringEnded:
-    """A job's archive was put into the store, or that failed."""
+    """A submission's archive was put into the store, or that failed."""
 
-    job: Job
+    submission: ActiveSubmission
     done: Future[StoredCopies]
 
 
 @dataclass(frozen=True, slots=True)
 class CheckEnded:
-    """A job's archive was opened and its documents validated, or that failed."""
+    """A submission's archive was opened and its documents validated, or that failed."""
 
-    job: Job
+    submission: ActiveSubmission
     done: Future[CheckedArchive | UnopenedArchive]
 
 
@@ -101,7 +103,7 @@ CoordinatorEvent = TransferEvent | StoringEnded | CheckEnded
 
 
 class AfterFailure(Enum):
-    """What becomes of a job after a failed attempt."""
+    """What becomes of a submission after a failed attempt."""
 
     TRIES_AGAIN = "tries again"
     AWAITS_LISTING = "awaits listing"
@@ -113,7 +115,7 @@ class AfterFailure(Enum):
 
 
 def after_failure(error: Exception, state: State, *, is_planned: bool, has_others: bool) -> AfterFailure:
-    """What becomes of a job after an attempt that failed with an error, which gave it a state.
+    """What becomes of a submission after an attempt that failed with an error, which gave it a state.
 
     `is_planned`: another attempt follows. `has_others`: staging has a copy, or another one was bad.
     """
@@ -127,10 +129,10 @@ def after_failure(error: Exception, state: State, *, is_planned: bool, has_other
 
 
 class Coordinator:
-    """Takes jobs from their beginning to their end. Used by one thread; a context manager that stops its threads.
+    """Takes submissions from their beginning to their end. For one thread; a context manager that stops its threads.
 
-    If the jobs `are_many`, processes extract archives and validate documents. Work in `from_workers` is not repeated.
-    `awaiting_listing` are the jobs whose last attempt found another file than listed, or a bad one: they have no
+    If they `are_many`, processes extract archives and validate documents. Work in `from_workers` is not repeated.
+    `awaiting_listing` are the submissions whose last attempt found another file than listed, or a bad one: they have no
     outcome until `fail` is called. `left_to_pauses` counts those that people left to a later session by pausing all
     their sources.
     """
@@ -150,7 +152,7 @@ class Coordinator:
         self.not_checked = 0
         self.lacked_room = False
         self.damaged: list[int] = []
-        self.awaiting_listing: list[Job] = []
+        self.awaiting_listing: list[ActiveSubmission] = []
         self._reasons_kept: dict[int, list[tuple[int, Problem]]] = {}
         self._session, settings = session, session.settings
         self._staging = Staging(settings.staging_directory, min_free_bytes=settings.min_free_bytes)
@@ -173,9 +175,9 @@ class Coordinator:
             )
             for number, address in addresses.items()
         }
-        self._attempts = Attempts(sources, settings.retry_delay)
-        self._unfinished: dict[int, Job] = {}
-        self._transferring: dict[int, Job] = {}
+        self._attempts = WaitingAttempts(sources, settings.retry_delay)
+        self._unfinished: dict[int, ActiveSubmission] = {}
+        self._transferring: dict[int, ActiveSubmission] = {}
         self._unchecked = 0
         self._unwritten = UnwrittenResults()
         self._committed = 0.0
@@ -194,22 +196,22 @@ class Coordinator:
         """How each file source behaved, by id."""
         return {number: source.transfer_statistics for number, source in self._attempts.sources.items()}
 
-    def run(self, jobs: Iterable[Job]) -> Iterator[ZipOutcome]:
-        """Process the jobs; yields each submission's outcome once it is recorded.
+    def run(self, submissions: Iterable[ActiveSubmission]) -> Iterator[ZipOutcome]:
+        """Process the submissions; yields each submission's outcome once it is recorded.
 
         A submission that lost all its sources before any attempt has no outcome: it keeps waiting. Raises
         SessionLostError and TrackerUnreachableError; after these, as after a crash, the next session continues.
         """
-        for job in jobs:
-            self._unfinished[job.za_id] = job
-            if job.downloaded:
-                self._store_archive(job)
+        for submission in submissions:
+            self._unfinished[submission.za_id] = submission
+            if submission.downloaded:
+                self._store_archive(submission)
             else:
-                self._plan_or_leave(job)
+                self._plan_or_leave(submission)
         while self._unfinished or self._unwritten:
             self._session.check()
-            for job in self._attempts.take_stranded():
-                self._plan_or_leave(job)
+            for submission in self._attempts.take_stranded():
+                self._plan_or_leave(submission)
             # Not many more downloads begin than arrived archives are checked.
             self._unwritten.downloads.extend(self._attempts.take(lambda: self._unchecked < _MAX_UNCHECKED))
             if self._unwritten and (not self._unfinished or self._until_commit() <= 0):
@@ -253,66 +255,66 @@ class Coordinator:
             case TransferNotBegun():
                 self._transfer_not_begun(event)
             case StoringEnded():
-                self._storing_ended(event.job, event.done)
+                self._storing_ended(event.submission, event.done)
             case CheckEnded():
-                self._check_ended(event.job, event.done)
+                self._check_ended(event.submission, event.done)
 
-    def _plan_or_leave(self, job: Job) -> None:
-        """Queue the job for its next attempt; if there is none, the result of the last one stands."""
-        if self._attempts.plan(job):
+    def _plan_or_leave(self, submission: ActiveSubmission) -> None:
+        """Queue the submission for its next attempt; if there is none, the result of the last one stands."""
+        if self._attempts.plan(submission):
             return
-        if job.last_failure is not None:
-            self._unwritten.propose(job.attempt.id, job.last_failure)
-            self._end_without_archive(job)
+        if submission.last_failure is not None:
+            self._unwritten.propose(submission.attempt.id, submission.last_failure)
+            self._end_without_archive(submission)
         else:
-            self._leave_to_next_session(job)
+            self._leave_to_next_session(submission)
 
-    def _end_without_archive(self, job: Job) -> None:
+    def _end_without_archive(self, submission: ActiveSubmission) -> None:
         """No attempt follows one without an archive: use staging's copy, or the result of an earlier attempt."""
-        if job.staged is not None and not job.choice.new_bad_copies:
-            self._unwritten.staged.append(job)
+        if submission.staged is not None and not submission.choice.new_bad_copies:
+            self._unwritten.staged.append(submission)
             return
-        self._add_reason_of_all_copies(job)
-        self._unwritten.without_further_attempt.append(job.za_id)
-        self._end_submission(job)
+        self._add_reason_of_all_copies(submission)
+        self._unwritten.without_further_attempt.append(submission.za_id)
+        self._end_submission(submission)
 
     def _transfer_started(self, event: TransferStarted) -> None:
         number = event.transfer.attempt_id
-        job = self._transferring[number]
-        job.attempts += 1
-        job.began = time.monotonic()
+        submission = self._transferring[number]
+        submission.attempts += 1
+        submission.began = time.monotonic()
         now = utc_now()
         self._unwritten.change(ZipDownload, number, request=now, received=now)
         self._unwritten.propose(number, DOWNLOADING, promote=False)
 
     def _transfer_completed(self, event: TransferCompleted) -> None:
         number, received = event.transfer.attempt_id, event.received
-        job = self._transferring.pop(number)
+        submission = self._transferring.pop(number)
         self._attempts.sources[event.transfer.hosting.source_id].note_arrival(received)
-        job.downloaded = True
-        job.size_bytes, job.md5 = received.size_bytes, received.md5
-        job.transfer_seconds = received.seconds if received.is_sent else None
-        job.resumed = received.resumed and received.md5 is None
-        self._unwritten.note_archive(job)
+        submission.downloaded = True
+        submission.size_bytes, submission.md5 = received.size_bytes, received.md5
+        submission.transfer_seconds = received.seconds if received.is_sent else None
+        submission.resumed = received.resumed and received.md5 is None
+        self._unwritten.note_archive(submission)
         sent_bytes = received.size_bytes if received.is_sent else 0
         self._unwritten.change(ZipDownload, number, downloaded_size_bytes=sent_bytes)
-        job.fetched = AttemptOutcome.FINISHED if received.is_sent else AttemptOutcome.NOT_MODIFIED
-        self._unwritten.end(number, job.fetched, received)
+        submission.fetched = AttemptOutcome.FINISHED if received.is_sent else AttemptOutcome.NOT_MODIFIED
+        self._unwritten.end(number, submission.fetched, received)
         self._unwritten.propose(number, EXTRACTING)
-        self._store_archive(job)
+        self._store_archive(submission)
 
     def _transfer_failed(self, event: TransferFailed) -> None:
         number, hosting, error = event.transfer.attempt_id, event.transfer.hosting, event.error
-        job = self._transferring.pop(number)
+        submission = self._transferring.pop(number)
         self._attempts.sources[hosting.source_id].note_failure(event)
-        self._log_reason(job, error)
-        job.last_failure = self._failure_of(job, hosting, error)
-        if job.last_failure not in _NOT_OF_SOURCE:
-            job.failed_hostings.add(hosting.id)
+        self._log_reason(submission, error)
+        submission.last_failure = self._failure_of(submission, hosting, error)
+        if submission.last_failure not in _NOT_OF_SOURCE:
+            submission.failed_hostings.add(hosting.id)
         # An interrupted attempt may be continued only if the file is still as listed.
         is_other = isinstance(error, FileChangedError | SizeMismatchError | ChecksumMismatchError)
-        job.fetched = AttemptOutcome.ABORTED if event.begun and not is_other else AttemptOutcome.FAILED
-        self._unwritten.end(number, job.fetched)
+        submission.fetched = AttemptOutcome.ABORTED if event.begun and not is_other else AttemptOutcome.FAILED
+        self._unwritten.end(number, submission.fetched)
         has_room = not isinstance(error, DiskFullError)
         if not has_room:
             # Larger archives have no room either: they are left to the next session.
@@ -320,213 +322,218 @@ class Coordinator:
                 large.staged = None
                 self._leave_to_next_session(large)
             # An earlier state stays: there is no room to extract the archive again either.
-            job.staged = None
-        is_planned = has_room and self._attempts.plan(job)
-        has_others = bool(job.staged or job.choice.new_bad_copies)
-        following = after_failure(error, job.last_failure, is_planned=is_planned, has_others=has_others)
-        if following is AfterFailure.AWAITS_LISTING and job.last_failure == WRONG_CHECKSUM:
-            self._await_listing(job)
+            submission.staged = None
+        is_planned = has_room and self._attempts.plan(submission)
+        has_others = bool(submission.staged or submission.choice.new_bad_copies)
+        following = after_failure(error, submission.last_failure, is_planned=is_planned, has_others=has_others)
+        if following is AfterFailure.AWAITS_LISTING and submission.last_failure == WRONG_CHECKSUM:
+            self._await_listing(submission)
             return
-        self._unwritten.propose(number, job.last_failure, promote=following is AfterFailure.ENDS)
+        self._unwritten.propose(number, submission.last_failure, promote=following is AfterFailure.ENDS)
         match following:
             case AfterFailure.AWAITS_LISTING:
-                self._await_listing(job)
-            case AfterFailure.STAYS if job.choice.new_bad_copies:
+                self._await_listing(submission)
+            case AfterFailure.STAYS if submission.choice.new_bad_copies:
                 # An untried copy may be good: the bad ones decide nothing yet.
-                self._end_submission(job)
+                self._end_submission(submission)
             case AfterFailure.STAYS | AfterFailure.ENDS:
-                self._end_without_archive(job)
+                self._end_without_archive(submission)
 
     def _transfer_not_begun(self, event: TransferNotBegun) -> None:
         """The source was paused, or its window closed: another delivers the archive, or a later session."""
         number = event.transfer.attempt_id
-        job = self._transferring.pop(number)
+        submission = self._transferring.pop(number)
         self._attempts.sources[event.transfer.hosting.source_id].note_not_begun()
         self._unwritten.end(number, AttemptOutcome.CANCELLED)
         self._unwritten.propose(number, NOT_FETCHED, promote=False)
-        job.forget_attempt()
-        self._plan_or_leave(job)
+        submission.forget_attempt()
+        self._plan_or_leave(submission)
 
-    def _await_listing(self, job: Job) -> None:
-        """Let the source show whether the job failed, or its archive is still being uploaded."""
-        del self._unfinished[job.za_id]
-        if job.downloaded:
+    def _await_listing(self, submission: ActiveSubmission) -> None:
+        """Let the source show whether the submission failed, or its archive is still being uploaded."""
+        del self._unfinished[submission.za_id]
+        if submission.downloaded:
             self._unchecked -= 1
         # Its reasons are recorded at its end: if this session dies before, they must not be recorded twice.
-        problems = [problem for problem in self._unwritten.problems if problem[0] == job.attempt.id]
-        self._unwritten.problems[:] = [problem for problem in self._unwritten.problems if problem[0] != job.attempt.id]
-        self._reasons_kept[job.za_id] = problems
-        self.awaiting_listing.append(job)
+        attempt_id, problems = submission.attempt.id, self._unwritten.problems
+        self._reasons_kept[submission.za_id] = [problem for problem in problems if problem[0] == attempt_id]
+        problems[:] = [problem for problem in problems if problem[0] != attempt_id]
+        self.awaiting_listing.append(submission)
 
-    def _failure_of(self, job: Job, hosting: Hosting, error: Exception) -> State:
+    def _failure_of(self, submission: ActiveSubmission, hosting: Hosting, error: Exception) -> State:
         """The state of a failed attempt; what it means for the copy on the source is recorded."""
         if isinstance(error, FileMissingError | FileNotReadableError | BadChecksumFileError):
-            job.choice.lost.add(hosting.id)
+            submission.choice.lost.add(hosting.id)
         if isinstance(error, BadChecksumFileError):
             return WRONG_CHECKSUM
         if not isinstance(error, ChecksumMismatchError):
             return NOT_DOWNLOADED
         if error.received is None:
-            job.choice.lost.add(hosting.id)
+            submission.choice.lost.add(hosting.id)
             return NOT_FETCHED
         if error.is_resumed:
-            job.choice.try_again_first(hosting)
+            submission.choice.try_again_first(hosting)
             return NOT_DOWNLOADED
-        self._note_bad(job, error.received, CopyFault.CHECKSUM)
+        self._note_bad(submission, error.received, CopyFault.CHECKSUM)
         return WRONG_CHECKSUM
 
-    def _note_bad(self, job: Job, md5: str, fault: CopyFault) -> None:
-        hosting = job.attempt.hosting
+    def _note_bad(self, submission: ActiveSubmission, md5: str, fault: CopyFault) -> None:
+        hosting = submission.attempt.hosting
         source = self._attempts.sources.get(hosting.source_id)
         certain = source is not None and source.address.protocol not in _UNCHECKED_PROTOCOLS
-        self._unwritten.bad_copies.extend(job.choice.note_bad(hosting, md5, fault, certain=certain))
+        self._unwritten.bad_copies.extend(submission.choice.note_bad(hosting, md5, fault, certain=certain))
 
-    def fail(self, jobs: Iterable[Job]) -> Iterator[ZipOutcome]:
-        """End the jobs of `awaiting_listing` with the failure of their last attempt; yields their outcomes."""
-        for job in jobs:
-            self._unfinished[job.za_id] = job
-            self._unwritten.problems.extend(self._reasons_kept.pop(job.za_id, ()))
-            self._unwritten.propose(job.attempt.id, job.last_failure or NOT_DOWNLOADED)
-            if job.downloaded:
+    def fail(self, submissions: Iterable[ActiveSubmission]) -> Iterator[ZipOutcome]:
+        """End the submissions of `awaiting_listing` with the failure of their last attempt; yields their outcomes."""
+        for submission in submissions:
+            self._unfinished[submission.za_id] = submission
+            self._unwritten.problems.extend(self._reasons_kept.pop(submission.za_id, ()))
+            self._unwritten.propose(submission.attempt.id, submission.last_failure or NOT_DOWNLOADED)
+            if submission.downloaded:
                 self._unchecked += 1
-                self._add_reason_of_all_copies(job)
-                self._end_submission(job)
+                self._add_reason_of_all_copies(submission)
+                self._end_submission(submission)
             else:
-                self._end_without_archive(job)
+                self._end_without_archive(submission)
         yield from self.run(())
 
-    def _store_archive(self, job: Job) -> None:
+    def _store_archive(self, submission: ActiveSubmission) -> None:
         """Put an archive into the store before it is checked: a bad one is removed from staging then."""
         self._unchecked += 1
-        if job.may_be_damaged:
+        if submission.may_be_damaged:
             # It may not be what arrived.
-            self._check_archive(job)
+            self._check_archive(submission)
         else:
-            self._tell_when_done(self._pools.store(job, self._staging.archive(job.key)), StoringEnded, job)
+            step = self._pools.store(submission, self._staging.archive(submission.key))
+            self._tell_when_done(step, StoringEnded, submission)
 
     def _tell_when_done(
-        self, step: Future[T], event: Callable[[Job, Future[T]], StoringEnded | CheckEnded], job: Job
+        self,
+        step: Future[T],
+        event: Callable[[ActiveSubmission, Future[T]], StoringEnded | CheckEnded],
+        submission: ActiveSubmission,
     ) -> None:
         def tell(done: Future[T]) -> None:
             if not done.cancelled():
-                self._events.put(event(job, done))
+                self._events.put(event(submission, done))
 
         step.add_done_callback(tell)
 
-    def _storing_ended(self, job: Job, done: Future[StoredCopies]) -> None:
+    def _storing_ended(self, submission: ActiveSubmission, done: Future[StoredCopies]) -> None:
         try:
-            self._unwritten.stored.append((job.attempt.id, done.result()))
+            self._unwritten.stored.append((submission.attempt.id, done.result()))
         except Exception as error:
-            with job.as_subject():
-                session_log.warning("%s is not in the archive store yet: %s", job.key, error)
-        self._check_archive(job)
+            with submission.as_subject():
+                session_log.warning("%s is not in the archive store yet: %s", submission.key, error)
+        self._check_archive(submission)
 
-    def _check_archive(self, job: Job) -> None:
-        ready = None if self._from_workers is None else self._from_workers.ready(job.key)
-        archive, contents = self._staging.archive(job.key), self._staging.contents(job.key)
-        self._tell_when_done(self._pools.check(job, archive, contents, ready), CheckEnded, job)
+    def _check_archive(self, submission: ActiveSubmission) -> None:
+        ready = None if self._from_workers is None else self._from_workers.ready(submission.key)
+        archive, contents = self._staging.archive(submission.key), self._staging.contents(submission.key)
+        self._tell_when_done(self._pools.check(submission, archive, contents, ready), CheckEnded, submission)
 
-    def _check_ended(self, job: Job, done: Future[CheckedArchive | UnopenedArchive]) -> None:
+    def _check_ended(self, submission: ActiveSubmission, done: Future[CheckedArchive | UnopenedArchive]) -> None:
         try:
             found = done.result()
         except Exception as error:
-            self._check_failed(job, error)
+            self._check_failed(submission, error)
             return
         if isinstance(found, UnopenedArchive):
-            self._check_failed(job, found.error, found.md5)
+            self._check_failed(submission, found.error, found.md5)
         else:
-            self._record_documents(job, found)
+            self._record_documents(submission, found)
 
-    def _record_documents(self, job: Job, found: CheckedArchive) -> None:
-        self._note_md5(job, found.md5)
-        logged = len(job.reasons)
-        self._unwritten.checked.update(job.take_documents(found))
-        if not job.known_documents:
-            self._unwritten.problems.extend((job.attempt.id, reason) for reason in job.reasons[logged:])
-        self._unwritten.extracted.append(job)
-        self._unwritten.propose(job.attempt.id, EXTRACTED)
-        self._end_submission(job)
+    def _record_documents(self, submission: ActiveSubmission, found: CheckedArchive) -> None:
+        self._note_md5(submission, found.md5)
+        logged = len(submission.reasons)
+        self._unwritten.checked.update(submission.take_documents(found))
+        if not submission.known_documents:
+            self._unwritten.problems.extend((submission.attempt.id, reason) for reason in submission.reasons[logged:])
+        self._unwritten.extracted.append(submission)
+        self._unwritten.propose(submission.attempt.id, EXTRACTED)
+        self._end_submission(submission)
 
-    def _check_failed(self, job: Job, error: Exception, md5: str | None = None) -> None:
+    def _check_failed(self, submission: ActiveSubmission, error: Exception, md5: str | None = None) -> None:
         """Handle an archive that cannot be checked; `md5` is its checksum if that is the problem, else None."""
-        if isinstance(error, CorruptArchiveError) and job.may_be_damaged:
-            self._replan_damaged(job, error)
+        if isinstance(error, CorruptArchiveError) and submission.may_be_damaged:
+            self._replan_damaged(submission, error)
             return
-        number = job.attempt.id
-        self._log_reason(job, error)
-        if isinstance(error, CorruptArchiveError) and job.resumed:
-            self._fetch_again(job)
+        number = submission.attempt.id
+        self._log_reason(submission, error)
+        if isinstance(error, CorruptArchiveError) and submission.resumed:
+            self._fetch_again(submission)
             return
         if md5 is not None:
-            self._note_md5(job, md5)
+            self._note_md5(submission, md5)
         if isinstance(error, CorruptArchiveError) and md5 is not None:
-            self._note_bad(job, md5, CopyFault.DAMAGED)
-            if self._attempts.plan(job):
+            self._note_bad(submission, md5, CopyFault.DAMAGED)
+            if self._attempts.plan(submission):
                 self._unwritten.propose(number, NOT_EXTRACTED, promote=False)
-                self._discard_bad_archive(job, NOT_EXTRACTED)
+                self._discard_bad_archive(submission, NOT_EXTRACTED)
                 return
-            if job.attempts:
-                job.last_failure = NOT_EXTRACTED
-                self._await_listing(job)
+            if submission.attempts:
+                submission.last_failure = NOT_EXTRACTED
+                self._await_listing(submission)
                 return
-            self._add_reason_of_all_copies(job)
+            self._add_reason_of_all_copies(submission)
         if isinstance(error, ArchiveError):
             self._unwritten.propose(number, NOT_EXTRACTED)
         else:
             self.not_checked += 1
-        self._end_submission(job)
+        self._end_submission(submission)
 
-    def _note_md5(self, job: Job, md5: str) -> None:
-        if job.md5 != md5:
-            job.md5 = md5
-            self._unwritten.note_archive(job)
+    def _note_md5(self, submission: ActiveSubmission, md5: str) -> None:
+        if submission.md5 != md5:
+            submission.md5 = md5
+            self._unwritten.note_archive(submission)
 
-    def _replan_damaged(self, job: Job, error: CorruptArchiveError) -> None:
-        """A damaged archive from staging that may have been intact on arrival: a new job fetches it again."""
-        with job.as_subject():
+    def _replan_damaged(self, submission: ActiveSubmission, error: CorruptArchiveError) -> None:
+        """A damaged archive from staging that may have been intact on arrival is planned and fetched again."""
+        with submission.as_subject():
             session_log.warning(
-                "%s was left in staging by a session that died, and is fetched again: %s", job.key, error
+                "%s was left in staging by a session that died, and is fetched again: %s", submission.key, error
             )
-        del self._unfinished[job.za_id]
+        del self._unfinished[submission.za_id]
         self._unchecked -= 1
-        self._staging.archive(job.key).unlink(missing_ok=True)
-        self.damaged.append(job.za_id)
+        self._staging.archive(submission.key).unlink(missing_ok=True)
+        self.damaged.append(submission.za_id)
 
-    def _fetch_again(self, job: Job) -> None:
+    def _fetch_again(self, submission: ActiveSubmission) -> None:
         """An archive joined from two attempts is bad: fetch it in one piece before blaming the centre."""
-        self._unwritten.propose(job.attempt.id, PIECED_TOGETHER, promote=False)
-        self._discard_bad_archive(job, NOT_DOWNLOADED)
-        job.choice.try_again_first(job.attempt.hosting)
-        self._plan_or_leave(job)
+        self._unwritten.propose(submission.attempt.id, PIECED_TOGETHER, promote=False)
+        self._discard_bad_archive(submission, NOT_DOWNLOADED)
+        submission.choice.try_again_first(submission.attempt.hosting)
+        self._plan_or_leave(submission)
 
-    def _discard_bad_archive(self, job: Job, failure: State) -> None:
+    def _discard_bad_archive(self, submission: ActiveSubmission, failure: State) -> None:
         """Discard a bad archive; another attempt follows."""
         self._unchecked -= 1
-        job.last_failure = failure
-        job.downloaded, job.resumed = False, False
-        self._staging.archive(job.key).unlink(missing_ok=True)
+        submission.last_failure = failure
+        submission.downloaded, submission.resumed = False, False
+        self._staging.archive(submission.key).unlink(missing_ok=True)
 
-    def _add_reason_of_all_copies(self, job: Job) -> None:
+    def _add_reason_of_all_copies(self, submission: ActiveSubmission) -> None:
         """If several copies were bad, name them in one further reason."""
-        if len(job.choice.new_bad_copies) < 2:
+        bad_copies = submission.choice.new_bad_copies
+        if len(bad_copies) < 2:
             return
         copies = [
             message(_BAD_COPIES[found.fault], source=str(found.hosting.source_id), md5=found.md5)
-            for found in job.choice.new_bad_copies.values()
+            for found in bad_copies.values()
         ]
         template = mark(
             "{archive} is bad at {count} file sources: {copies}. Replace it with a good archive, under the same name."
         )
-        reason = message(template, archive=str(job.key), count=len(job.choice.new_bad_copies), copies=copies)
-        problem = Problem(job.reasons[-1].kind, reason, code=job.reasons[-1].code)
-        job.reasons.append(problem)
-        self._unwritten.problems.append((job.attempt.id, problem))
+        reason = message(template, archive=str(submission.key), count=len(bad_copies), copies=copies)
+        problem = Problem(submission.reasons[-1].kind, reason, code=submission.reasons[-1].code)
+        submission.reasons.append(problem)
+        self._unwritten.problems.append((submission.attempt.id, problem))
 
-    def _log_reason(self, job: Job, error: Exception) -> None:
+    def _log_reason(self, submission: ActiveSubmission, error: Exception) -> None:
         if not isinstance(error, DccError):
-            with job.as_subject():
-                log.error("%s met a fault of the platform", job.key, exc_info=error)
-            fault = platform_fault(str(job.key), error, "its next session takes the archive up again")
+            with submission.as_subject():
+                log.error("%s met a fault of the platform", submission.key, exc_info=error)
+            fault = platform_fault(str(submission.key), error, "its next session takes the archive up again")
             if not self.faults:
                 # The one that is raised in the end: others would keep what their frames hold.
                 fault.__cause__ = error
@@ -535,43 +542,43 @@ class Coordinator:
             self.faults.append(error)
         self.lacked_room = self.lacked_room or isinstance(error, DiskFullError)
         problem = Problem.of(error)
-        job.reasons.append(problem)
-        self._unwritten.problems.append((job.attempt.id, problem))
+        submission.reasons.append(problem)
+        self._unwritten.problems.append((submission.attempt.id, problem))
 
-    def _end_submission(self, job: Job) -> None:
-        """End the job in this session; its outcome is yielded with the next commit."""
-        del self._unfinished[job.za_id]
-        if job.downloaded:
+    def _end_submission(self, submission: ActiveSubmission) -> None:
+        """End the submission in this session; its outcome is yielded with the next commit."""
+        del self._unfinished[submission.za_id]
+        if submission.downloaded:
             self._unchecked -= 1
-        elif job.failed_hostings or job.last_failure not in _NOT_OF_SOURCE:
+        elif submission.failed_hostings or submission.last_failure not in _NOT_OF_SOURCE:
             # Else the centre corrects the copies or their checksums: nothing kept the session from fetching one.
             self.not_downloaded += 1
-        self._unwritten.finished.append(job)
+        self._unwritten.finished.append(submission)
 
-    def _leave_to_next_session(self, job: Job) -> None:
+    def _leave_to_next_session(self, submission: ActiveSubmission) -> None:
         """Begin no attempt in this session: staging's copy is used, or the submission keeps waiting."""
-        if job.staged is not None:
-            self._unwritten.staged.append(job)
+        if submission.staged is not None:
+            self._unwritten.staged.append(submission)
             return
-        del self._unfinished[job.za_id]
-        if self._attempts.are_paused(job.choice.hostings):
+        del self._unfinished[submission.za_id]
+        if self._attempts.are_paused(submission.choice.hostings):
             self.left_to_pauses += 1
         else:
             self.not_downloaded += 1
-        self._unwritten.without_further_attempt.append(job.za_id)
+        self._unwritten.without_further_attempt.append(submission.za_id)
 
     def _commit(self) -> Iterator[ZipOutcome]:
         finished, states = self._write_results()
         while finished:
-            # Yielded jobs are released at once: there may be thousands more.
-            job = finished.popleft()
-            source = self._attempts.sources.get(job.attempt.hosting.source_id) if job.downloaded else None
-            outcome = job.outcome(states[job.za_id], None if source is None else source.address)
-            _log_outcome(job, outcome)
+            # Yielded submissions are released at once: there may be thousands more.
+            submission = finished.popleft()
+            source = self._attempts.sources.get(submission.attempt.hosting.source_id) if submission.downloaded else None
+            outcome = submission.outcome(states[submission.za_id], None if source is None else source.address)
+            _log_outcome(submission, outcome)
             yield outcome
 
-    def _write_results(self) -> tuple[deque[Job], dict[int, State]]:
-        """Write all results, and begin the requested attempts; returns the ended jobs, with their states."""
+    def _write_results(self) -> tuple[deque[ActiveSubmission], dict[int, State]]:
+        """Write all results, and begin the requested attempts; returns the ended submissions, with their states."""
         results, self._unwritten = self._unwritten, UnwrittenResults()
         asks = time.monotonic() - self._asked > _ASKING_SECONDS
 
@@ -584,19 +591,19 @@ class Coordinator:
 
         written = self._session.write(write)
         self._committed = time.monotonic()
-        for job, numbers in zip(results.extracted, written.document_ids, strict=True):
-            for document, number in zip(job.documents, numbers, strict=True):
+        for submission, numbers in zip(results.extracted, written.document_ids, strict=True):
+            for document, number in zip(submission.documents, numbers, strict=True):
                 document.row_id = number
-        for (job, hosting), number in zip(results.downloads, written.download_ids, strict=True):
-            job.begin_attempt(number, hosting)
-            self._transferring[number] = job
-            transfer = job.transfer(number, hosting, written.earlier.get(hosting.id))
+        for (submission, hosting), number in zip(results.downloads, written.download_ids, strict=True):
+            submission.begin_attempt(number, hosting)
+            self._transferring[number] = submission
+            transfer = submission.transfer(number, hosting, written.earlier.get(hosting.id))
             self._attempts.sources[hosting.source_id].downloads.put(transfer)
-        for job, staged in zip(results.staged, written.staged, strict=True):
+        for submission, staged in zip(results.staged, written.staged, strict=True):
             # No source delivered the archive.
-            job.take_from_staging(staged)
-            job.fetched = AttemptOutcome.NOT_MODIFIED
-            self._store_archive(job)
+            submission.take_from_staging(staged)
+            submission.fetched = AttemptOutcome.NOT_MODIFIED
+            self._store_archive(submission)
         return deque(results.finished), written.states
 
 
@@ -609,11 +616,11 @@ _BAD_COPIES = {
 }
 
 
-def _log_outcome(job: Job, outcome: ZipOutcome) -> None:
+def _log_outcome(submission: ActiveSubmission, outcome: ZipOutcome) -> None:
     if not session_log.isEnabledFor(logging.INFO):
         return
     reason = outcome.main_reason
-    with job.as_subject(), logging_about(phase=outcome.phase.short_name):
+    with submission.as_subject(), logging_about(phase=outcome.phase.short_name):
         session_log.info(
             "%s: %s %s after %.1f s: %s bytes, %d documents%s",
             outcome.key,

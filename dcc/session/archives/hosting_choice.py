@@ -15,9 +15,9 @@ from dcc.tracker.hostings.download_plan import PlannedZip
 class HostingChoice:
     """The hostings of a submission, to be tried in turn, `max_retries` times over again; and what is known of them.
 
-    `others` are tried only if a copy is bad. `published` is the MD5 that the archive's own centre published. By hosting,
-    `bad_md5s` are the checksums of bad copies, and `new_bad_copies` those found in this session. Nothing can be fetched
-    from the `lost` ones.
+    `others` are tried only if a copy is bad. `published` is the MD5 that the archive's own centre published. By
+    hosting, `bad_md5s` are the checksums of bad copies, and `new_bad_copies` those found in this session. Nothing can
+    be fetched from the `lost` ones.
     """
 
     hostings: tuple[Hosting, ...] = ()

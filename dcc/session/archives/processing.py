@@ -22,8 +22,8 @@ from dcc.messages import count_of, mark
 from dcc.outcomes import HELD, Problem, ZipKey, ZipOutcome
 from dcc.phases import Phase
 from dcc.runtime.processes import give_back_freed_memory
+from dcc.session.archives.active_submissions import ActiveSubmission
 from dcc.session.archives.coordination import Coordinator
-from dcc.session.archives.jobs import Job
 from dcc.session.batches.exchange import Workers
 from dcc.session.batches.results import SessionWorkerResults, prepared_by_workers, remove_leftovers_of_workers
 from dcc.session.crawling import RelistedSource, list_again, record_second_listing, relist
@@ -84,12 +84,12 @@ class ArchiveWork:
     def __len__(self) -> int:
         return len(self.interrupted) + len(self.planned)
 
-    def jobs(self, max_retries: int) -> Iterator[Job]:
-        """A job for each archive, those in staging first."""
+    def submissions(self, max_retries: int) -> Iterator[ActiveSubmission]:
+        """The submission of each archive, those in staging first."""
         for interrupted in self.interrupted:
-            yield Job.from_staging(interrupted, self.further.get(interrupted.za_id), max_retries)
+            yield ActiveSubmission.from_staging(interrupted, self.further.get(interrupted.za_id), max_retries)
         for plan in self.planned:
-            yield Job.planned(plan, max_retries, self.staged.get(plan.za_id))
+            yield ActiveSubmission.planned(plan, max_retries, self.staged.get(plan.za_id))
 
     def source_ids(self) -> list[int]:
         """The sources of the archives."""
@@ -144,16 +144,16 @@ def _process(
     check = session.start_task(Phase.XSD, f"Extraction and validation of up to {count_of(len(work), 'submission')}")
     many = len(work) >= MANY
     with Coordinator(session, setup, addresses, are_many=many, from_workers=from_workers) as coordinator:
-        yield from coordinator.run(work.jobs(settings.max_retries))
+        yield from coordinator.run(work.submissions(settings.max_retries))
         if coordinator.damaged:
             replanned = _plan_again(session, coordinator.damaged)
-            yield from coordinator.run(Job.planned(plan, settings.max_retries) for plan in replanned)
+            yield from coordinator.run(ActiveSubmission.planned(plan, settings.max_retries) for plan in replanned)
         if coordinator.awaiting_listing:
             uploading = _still_uploading(session, addresses, coordinator.awaiting_listing)
-            left = [job for job in coordinator.awaiting_listing if job.key in uploading]
+            left = [one for one in coordinator.awaiting_listing if one.key in uploading]
             if left:
                 _leave_uploading(session, left, named=named)
-            yield from coordinator.fail(job for job in coordinator.awaiting_listing if job.key not in uploading)
+            yield from coordinator.fail(one for one in coordinator.awaiting_listing if one.key not in uploading)
     session.write(
         lambda connection: record_transfer_statistics(connection, coordinator.transfer_statistics), alone=True
     )
@@ -268,16 +268,18 @@ def _plan_again(session: Session, za_ids: Sequence[int]) -> list[PlannedZip]:
     return session.write(plan)
 
 
-def _still_uploading(session: Session, addresses: Mapping[int, SourceAddress], jobs: Sequence[Job]) -> set[ZipKey]:
+def _still_uploading(
+    session: Session, addresses: Mapping[int, SourceAddress], submissions: Sequence[ActiveSubmission]
+) -> set[ZipKey]:
     """The archives that differ from their listing, or are bad, and that have changed on their sources since.
 
     A later session lists them again; the others failed.
     """
     listed: dict[int, dict[ZipKey, ListedFile]] = defaultdict(dict)
-    for job in jobs:
-        for hosting in job.tried_hostings():
-            listed[hosting.source_id][job.key] = ListedFile(
-                job.key.file_name,
+    for submission in submissions:
+        for hosting in submission.tried_hostings():
+            listed[hosting.source_id][submission.key] = ListedFile(
+                submission.key.file_name,
                 hosting.size_bytes,
                 hosting.modified,
                 hosting.has_md5,
@@ -294,19 +296,19 @@ def _still_uploading(session: Session, addresses: Mapping[int, SourceAddress], j
     return uploading
 
 
-def _leave_uploading(session: Session, jobs: Sequence[Job], *, named: bool) -> None:
+def _leave_uploading(session: Session, submissions: Sequence[ActiveSubmission], *, named: bool) -> None:
     """Let archives wait that are still being uploaded; their transfers do not count as attempts."""
     staging = Staging(session.settings.staging_directory)
-    for job in jobs:
-        if job.downloaded:
-            staging.archive(job.key).unlink(missing_ok=True)
+    for submission in submissions:
+        if submission.downloaded:
+            staging.archive(submission.key).unlink(missing_ok=True)
 
     def write(connection: Connection) -> None:
-        halves = [job.za_id for job in jobs if job.choice.new_bad_copies]
+        halves = [submission.za_id for submission in submissions if submission.choice.new_bad_copies]
         progress.reopen(connection, halves, requested_by="crawl", reason="It is being uploaded to its file source.")
         if named:
             # A person opened them again: until they can be fetched, they keep their state.
-            progress.conclude(connection, [job.za_id for job in jobs])
+            progress.conclude(connection, [submission.za_id for submission in submissions])
 
     session.write(write)
 

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, bindparam, select, update
 
 from dcc.databases.transactions import insert_rows
 from dcc.outcomes import AttemptOutcome, Problem
-from dcc.session.archives.jobs import ArchiveDocument, Job
+from dcc.session.archives.active_submissions import ActiveSubmission, ArchiveDocument
 from dcc.session.data.document_log import add_to_log, kind_id
 from dcc.session.fetching.archive_transfer import ReceivedArchive
 from dcc.sources.hosting import EarlierCopy, Hosting
@@ -57,7 +57,7 @@ class UnwrittenResults:
     """Results to be written together. All times are in UTC.
 
     `changes` are the new values of columns, by row. `checked`: documents that a dead session recorded, by row.
-    `without_further_attempt`: the submissions whose last attempt had no bytes. `staged`: the jobs that use the copy in
+    `without_further_attempt`: the submissions whose last attempt had no bytes. `staged`: those that use the copy in
     staging. `stored`: what the archive store received from which attempt. `arrived`: archives whose size is known by
     now.
     """
@@ -65,15 +65,15 @@ class UnwrittenResults:
     proposals: dict[int, Proposal] = field(default_factory=dict)
     changes: dict[tuple[type[ZipDownload | ZipFile], int], dict[str, object]] = field(default_factory=dict)
     problems: list[tuple[int, Problem]] = field(default_factory=list)
-    extracted: list[Job] = field(default_factory=list)
+    extracted: list[ActiveSubmission] = field(default_factory=list)
     checked: dict[int, ArchiveDocument] = field(default_factory=dict)
-    downloads: list[tuple[Job, Hosting]] = field(default_factory=list)
+    downloads: list[tuple[ActiveSubmission, Hosting]] = field(default_factory=list)
     bad_copies: list[NewBadCopy] = field(default_factory=list)
     published: list[tuple[Hosting, str]] = field(default_factory=list)
     without_further_attempt: list[int] = field(default_factory=list)
-    staged: list[Job] = field(default_factory=list)
+    staged: list[ActiveSubmission] = field(default_factory=list)
     stored: list[tuple[int, StoredCopies]] = field(default_factory=list)
-    finished: list[Job] = field(default_factory=list)
+    finished: list[ActiveSubmission] = field(default_factory=list)
     arrived: list[ArrivedArchive] = field(default_factory=list)
 
     def propose(self, number: int, state: State, *, promote: bool = True) -> None:
@@ -97,14 +97,14 @@ class UnwrittenResults:
             last_modified=None if validators is None else validators.last_modified,
         )
 
-    def note_archive(self, job: Job) -> None:
-        """Record the size and the MD5 of a job's archive, as far as they are known."""
-        self.change(ZipFile, job.zip_id, size_bytes=job.size_bytes, content_md5=job.md5)
-        if job.size_bytes is not None:
-            source_id = job.attempt.hosting.source_id
-            self.arrived.append(ArrivedArchive(job.zip_id, job.za_id, source_id, job.key, job.size_bytes))
-        if job.md5:
-            self.change(ZipDownload, job.attempt.id, content_md5=job.md5)
+    def note_archive(self, submission: ActiveSubmission) -> None:
+        """Record the size and the MD5 of a submission's archive, as far as they are known."""
+        self.change(ZipFile, submission.zip_id, size_bytes=submission.size_bytes, content_md5=submission.md5)
+        if submission.size_bytes is not None:
+            source_id, key, size_bytes = submission.attempt.hosting.source_id, submission.key, submission.size_bytes
+            self.arrived.append(ArrivedArchive(submission.zip_id, submission.za_id, source_id, key, size_bytes))
+        if submission.md5:
+            self.change(ZipDownload, submission.attempt.id, content_md5=submission.md5)
 
     def __bool__(self) -> bool:
         return any(vars(self).values())
@@ -132,8 +132,8 @@ class UnwrittenResults:
             self._add_downloads(connection, session_id),
             earlier_copies(connection, [hosting.id for _, hosting in self.downloads]),
             document_ids,
-            action_states(connection, (job.za_id for job in self.finished)),
-            begin_from_staging(connection, session_id, [job.staged for job in self.staged if job.staged]),
+            action_states(connection, (one.za_id for one in self.finished)),
+            begin_from_staging(connection, session_id, [one.staged for one in self.staged if one.staged]),
         )
 
     def _change_rows(self, connection: Connection) -> None:
@@ -145,7 +145,12 @@ class UnwrittenResults:
 
     def _write_documents(self, connection: Connection) -> list[list[int]]:
         """Add the documents of opened archives, and report known ones; returns ids for each archive, in order."""
-        new = [(job, document) for job in self.extracted for document in job.documents if document.row_id is None]
+        new = [
+            (submission, document)
+            for submission in self.extracted
+            for document in submission.documents
+            if document.row_id is None
+        ]
         centres = {name: number for number, name in connection.execute(_CENTRES)} if new else {}
         ids = progress.add_documents(connection, [_new_document(*found, centres) for found in new])
         known = list(self.checked.items())
@@ -154,8 +159,8 @@ class UnwrittenResults:
         add_to_log(connection, {number: document.problems for number, document in written if document.problems})
         numbers = iter(ids)
         return [
-            [next(numbers) if document.row_id is None else document.row_id for document in job.documents]
-            for job in self.extracted
+            [next(numbers) if document.row_id is None else document.row_id for document in submission.documents]
+            for submission in self.extracted
         ]
 
     def _add_downloads(self, connection: Connection, session_id: int) -> list[int]:
@@ -163,8 +168,8 @@ class UnwrittenResults:
             return []
         retries = [
             {"number": hosting.id}
-            for job, hosting in self.downloads
-            if hosting.failed_before or hosting.id in job.failed_hostings
+            for submission, hosting in self.downloads
+            if hosting.failed_before or hosting.id in submission.failed_hostings
         ]
         if retries:
             connection.execute(_COUNT_RETRY, retries)
@@ -176,10 +181,10 @@ class UnwrittenResults:
         return progress.add_downloads(connection, hostings, utc_now(), more=listed)
 
 
-def _new_document(job: Job, document: ArchiveDocument, centres: Mapping[str, int]) -> NewDocument:
+def _new_document(submission: ActiveSubmission, document: ArchiveDocument, centres: Mapping[str, int]) -> NewDocument:
     name = document.name
     return NewDocument(
-        zip_download_id=job.attempt.id,
+        zip_download_id=submission.attempt.id,
         file_name=document.file_name,
         centre_id=centres.get(name.centre) if name else None,
         created=name.created if name else None,

@@ -1,0 +1,209 @@
+"""Submissions on their way through a session: their attempts, archives and documents.
+
+Only the coordinating thread uses them. Results of other threads reach it as events.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from dcc.archives.extraction import ignored_problem
+from dcc.errors import InternalFaultError
+from dcc.naming import DocumentName
+from dcc.outcomes import AttemptOutcome, DocumentOutcome, Problem, ZipKey, ZipOutcome, source_partition
+from dcc.phases import Phase, Status
+from dcc.runtime.log_context import logging_about
+from dcc.session.archives.hosting_choice import HostingChoice
+from dcc.session.fetching.archive_transfer import Transfer
+from dcc.session.prepare.archive_checks import CheckedArchive
+from dcc.sources.base import SourceAddress
+from dcc.sources.hosting import EarlierCopy, Hosting
+from dcc.tracker.archive_names import stored_name
+from dcc.tracker.hostings.download_plan import KnownDocument, PlannedZip, StagedZip
+from dcc.tracker.models import utc_now
+from dcc.tracker.states import VALID, WRONG_CHECKSUM, State
+
+REFUSED_BY_NAME = State(Phase.XML_NAME, Status.FAILED)
+INVALID = State(Phase.XSD, Status.FAILED)
+
+
+@dataclass
+class ArchiveDocument:
+    """A document of the archive. `name` is None if it was refused.
+
+    `place` is its path in the archive, None at the top level; `archives` are the inner archives that contain it.
+    """
+
+    file_name: str
+    size_bytes: int
+    md5: str | None
+    name: DocumentName | None
+    state: State
+    problems: tuple[Problem, ...] = ()
+    row_id: int | None = None
+    place: str | None = None
+    archives: tuple[tuple[str, str], ...] = ()
+
+
+class Attempt(NamedTuple):
+    """An attempt to fetch an archive from a hosting: a row of `zip_download`."""
+
+    id: int
+    hosting: Hosting
+
+
+@dataclass
+class ActiveSubmission:
+    """A submission that is being processed, with the session's knowledge of it.
+
+    `may_be_damaged`: a killed session left its archive in staging before its MD5 was known; a crash may have damaged
+    it. `staged` is the copy in staging to use if no source can be reached.
+    """
+
+    za_id: int
+    zip_id: int
+    key: ZipKey
+    centre: str | None
+    choice: HostingChoice = field(default_factory=HostingChoice)
+    last_failure: State | None = None
+    attempts: int = 0
+    began: float = field(default_factory=time.monotonic)
+    transfer_seconds: float | None = None
+    fetched: AttemptOutcome | None = None
+    size_bytes: int | None = None
+    md5: str | None = None
+    resumed: bool = False
+    may_be_damaged: bool = False
+    downloaded: bool = False
+    extracted: bool = False
+    documents: list[ArchiveDocument] = field(default_factory=list)
+    known_documents: dict[str, KnownDocument] = field(default_factory=dict)
+    reasons: list[Problem] = field(default_factory=list)
+    failed_hostings: set[int] = field(default_factory=set)
+    staged: StagedZip | None = None
+    _attempt: Attempt | None = None
+    _before: Attempt | None = None
+
+    @classmethod
+    def planned(cls, plan: PlannedZip, max_retries: int, staged: StagedZip | None = None) -> ActiveSubmission:
+        """One that begins with a download: each hosting in order of preference, `max_retries` times over again."""
+        choice = HostingChoice.planned(plan, max_retries)
+        return cls(plan.za_id, plan.zip_id, plan.key, plan.centre, choice, staged=staged)
+
+    @classmethod
+    def from_staging(cls, staged: StagedZip, plan: PlannedZip | None = None, max_retries: int = 0) -> ActiveSubmission:
+        """One that continues with an archive in staging; if that is damaged, with a download as planned."""
+        submission = cls(staged.za_id, staged.zip_id, staged.key, staged.centre, known_documents=staged.documents)
+        submission.take_from_staging(staged)
+        submission.may_be_damaged = staged.md5 is None
+        if plan is not None:
+            submission.choice = HostingChoice.planned(plan, max_retries)
+        return submission
+
+    def take_from_staging(self, staged: StagedZip) -> None:
+        """Go on with an archive in staging, of an attempt that has begun."""
+        self._attempt = Attempt(staged.download_id, staged.hosting)
+        self.size_bytes, self.md5, self.staged, self.downloaded = staged.size_bytes, staged.md5, None, True
+
+    @property
+    def attempt(self) -> Attempt:
+        """The latest attempt. Raises InternalFaultError if none was requested."""
+        if self._attempt is None:
+            raise InternalFaultError(f"{self.key} has no attempt. The next session takes it up again.")
+        return self._attempt
+
+    def as_subject(self) -> AbstractContextManager[None]:
+        """The submission as the subject of messages."""
+        source_id = None if self._attempt is None else self._attempt.hosting.source_id
+        return logging_about(source=source_id, centre=self.centre, zip_action=self.key)
+
+    def transfer(self, download_id: int, hosting: Hosting, earlier: EarlierCopy | None) -> Transfer:
+        """The attempt to fetch the archive from a hosting; `earlier` is the last one there."""
+        is_producer = hosting.own and hosting.has_md5
+        return Transfer(download_id, self.key, hosting, None if is_producer else self.choice.published, earlier)
+
+    def begin_attempt(self, download_id: int, hosting: Hosting) -> None:
+        """Take a requested attempt as the latest."""
+        self._before, self._attempt = self._attempt, Attempt(download_id, hosting)
+
+    def forget_attempt(self) -> None:
+        """Take the attempt before the latest, which did not begin, as the latest."""
+        self._attempt = self._before
+
+    def tried_hostings(self) -> list[Hosting]:
+        """The hosting of the last attempt, and those with bad copies."""
+        met = [*(found.hosting for found in self.choice.new_bad_copies.values()), self.attempt.hosting]
+        return list({hosting.id: hosting for hosting in met}.values())
+
+    def take_documents(self, checked: CheckedArchive) -> dict[int, ArchiveDocument]:
+        """Record the archive's documents and their problems, in their order.
+
+        What a dead session recorded of a document stands. Returns the unfinished documents that it knew, by row.
+        """
+        self.extracted = True
+        for found, of_document in checked.documents:
+            state = INVALID if of_document else VALID
+            document = ArchiveDocument(
+                found.name.file_name, found.size_bytes, found.md5, found.name, state, of_document
+            )
+            if found.place != document.file_name:
+                document.place = found.place
+                document.archives = tuple((inner.path, inner.md5) for inner in found.archives)
+            self.documents.append(document)
+        for file_name, size_bytes, problem in checked.archive.refused:
+            self.documents.append(
+                ArchiveDocument(stored_name(file_name), size_bytes, None, None, REFUSED_BY_NAME, (problem,))
+            )
+        self.reasons.extend(ignored_problem(member, reason) for member, reason in checked.archive.ignored)
+        return {number: document for document in self.documents if (number := self._recall(document)) is not None}
+
+    def _recall(self, document: ArchiveDocument) -> int | None:
+        """The row of a document that a dead session recorded without finishing it; None for any other."""
+        known = self.known_documents.get(document.file_name)
+        if known is None:
+            return None
+        document.row_id = known.id
+        if known.state in {VALID, INVALID, REFUSED_BY_NAME}:
+            document.state, document.problems = known.state, known.problems
+            return None
+        return known.id
+
+    def outcome(self, state: State, source: SourceAddress | None) -> ZipOutcome:
+        """The outcome of the submission, which ended in `state`; `source` delivered it."""
+        return ZipOutcome(
+            key=self.key,
+            centre=self.centre,
+            phase=state.phase,
+            status=state.status,
+            downloaded=self.downloaded,
+            extracted=self.extracted,
+            size_bytes=self.size_bytes,
+            md5=self.md5,
+            source=None if source is None else str(source.label),
+            attempts=self.attempts,
+            seconds=time.monotonic() - self.began,
+            finished=utc_now(),
+            documents=tuple(
+                DocumentOutcome(
+                    file_name=one.file_name,
+                    phase=one.state.phase,
+                    status=one.state.status,
+                    size_bytes=one.size_bytes,
+                    errors=one.problems,
+                )
+                for one in self.documents
+            ),
+            reasons=tuple(self.reasons),
+            transfer_seconds=self.transfer_seconds,
+            source_partition=None if source is None else source_partition(source.centre, source.id),
+            kept=self._keeps(state),
+            fetched=self.fetched,
+        )
+
+    def _keeps(self, state: State) -> bool:
+        """Whether nothing was fetched, and `state` is that of an earlier attempt with bytes."""
+        is_new = self.downloaded or self.choice.new_bad_copies or self.last_failure == WRONG_CHECKSUM
+        return not is_new and state.phase > Phase.ZIP_NAME

@@ -1,0 +1,68 @@
+"""Threads and processes that store archives, open them and validate their documents, a few at once.
+
+Processes open and validate archives if there are many. Threads share the interpreter with fetching and recording.
+Processes take a tenth of a second each to begin; there are no more of them than processors.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from dcc.converters.conversion import all_converters
+from dcc.runtime.log_context import with_log_context
+from dcc.runtime.worker_processes import WorkerProcesses
+from dcc.session.archives.active_submissions import ActiveSubmission
+from dcc.session.prepare import archive_checks
+from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, EarlierResults, Setup, UnopenedArchive
+from dcc.settings import Settings
+from dcc.store.archive_store import ArchiveStore
+from dcc.store.copies import StoredCopies
+
+_STORED_AT_ONCE: Final = 4
+
+
+class ArchivePools:
+    """Threads and processes that store and check archives, first in, first out. `holding` is that of `ArchiveStore`."""
+
+    def __init__(
+        self, settings: Settings, setup: Setup, holding: Callable[[], Collection[str]], *, in_processes: bool
+    ) -> None:
+        # A package that cannot be loaded ends the session, rather than each of its archives.
+        all_converters()
+        self._store = ArchiveStore(settings, holding)
+        self._storing = ThreadPoolExecutor(_STORED_AT_ONCE, thread_name_prefix="store")
+        self._processes: WorkerProcesses | None = None
+        if in_processes:
+            number = min(settings.workers, os.cpu_count() or 1)
+            self._processes = WorkerProcesses(number, archive_checks.begin, setup)
+        else:
+            self._checker = ArchiveChecker(setup)
+            self._checking = ThreadPoolExecutor(settings.workers, thread_name_prefix="check")
+
+    def store(self, submission: ActiveSubmission, archive: Path) -> Future[StoredCopies]:
+        """Put a complete archive into the store; it must stay where it is until that is done."""
+        with submission.as_subject():
+            return self._storing.submit(with_log_context(self._store.put), archive)
+
+    def check(
+        self, submission: ActiveSubmission, archive: Path, target: Path, ready: EarlierResults | None
+    ) -> Future[CheckedArchive | UnopenedArchive]:
+        """Check an archive, and write its documents to `target`; work that is `ready` is not repeated."""
+        given = archive, target, submission.md5, ready
+        if self._processes is not None:
+            return self._processes.submit(str(submission.key), archive_checks.ArchiveChecker.check, *given)
+        with submission.as_subject():
+            return self._checking.submit(with_log_context(self._checker.check), *given)
+
+    def stop(self) -> None:
+        """Begin no more. Running threads finish theirs, within the time limits of the replicas."""
+        self._storing.shutdown(wait=False, cancel_futures=True)
+        self._store.close()
+        if self._processes is not None:
+            self._processes.stop()
+        else:
+            self._checking.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,181 @@
+"""The attempts of a session that wait: in which order, and at which source. Only the coordinating thread uses them."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from dcc.errors import ChecksumMismatchError, SourceError
+from dcc.outcomes import ZipKey
+from dcc.session.archives.active_submissions import ActiveSubmission
+from dcc.session.fetching.archive_transfer import ReceivedArchive
+from dcc.session.fetching.downloads import MAX_QUEUED, SourceDownloads
+from dcc.session.fetching.transfer_events import TransferFailed
+from dcc.sources.base import SourceAddress
+from dcc.sources.hosting import Hosting
+from dcc.tracker.hostings.source_statistics import TransferStatistics
+
+
+class SourceQueue:
+    """The submissions to download from one source, in order. Only the coordinating thread uses it.
+
+    `downloads` are the source's threads. Submissions that wait for a source that is given up are left to other sources
+    or to the next session.
+    """
+
+    def __init__(self, downloads: SourceDownloads) -> None:
+        self.transfer_statistics = TransferStatistics()
+        self._is_given_up = False
+        self._urgent: Collection[ZipKey] = ()
+        self.downloads = downloads
+        self._waiting: deque[tuple[ActiveSubmission, Hosting]] = deque()
+        self._queued = 0
+
+    @property
+    def address(self) -> SourceAddress:
+        """The source's address."""
+        return self.downloads.address
+
+    @property
+    def given_up(self) -> bool:
+        """Whether no further attempt begins: the source is given up, paused, or outside its windows."""
+        return self._is_given_up or self.downloads.is_resting
+
+    def add(self, submission: ActiveSubmission, hosting: Hosting) -> None:
+        """Queue a submission."""
+        if submission.key in self._urgent:
+            self._waiting.appendleft((submission, hosting))
+        else:
+            self._waiting.append((submission, hosting))
+
+    def put_first(self, keys: Collection[ZipKey]) -> None:
+        """Let submissions go before all others, even those whose attempts were requested and have not begun."""
+        self._urgent = keys
+        self.downloads.put_first(keys)
+        if any(submission.key in keys for submission, _ in self._waiting):
+            self._waiting = deque(sorted(self._waiting, key=lambda waiting: waiting[0].key not in keys))
+
+    def take(self, still_wanted: Callable[[], bool]) -> list[tuple[ActiveSubmission, Hosting]]:
+        """The submissions whose attempts may begin now; calls `still_wanted` before each."""
+        taken = []
+        while self._waiting and still_wanted():
+            if self._queued >= MAX_QUEUED and self._waiting[0][0].key not in self._urgent:
+                break
+            taken.append(self._waiting.popleft())
+            self._queued += 1
+        return taken
+
+    def take_all(self) -> list[tuple[ActiveSubmission, Hosting]]:
+        """All waiting submissions, for other sources."""
+        taken = list(self._waiting)
+        self._waiting.clear()
+        return taken
+
+    def note_arrival(self, received: ReceivedArchive) -> None:
+        """Record a successful attempt."""
+        self._queued -= 1
+        self.transfer_statistics.arrived += 1
+        if not received.resumed and received.is_sent:
+            self.transfer_statistics.bytes += received.size_bytes
+            self.transfer_statistics.seconds += received.seconds
+
+    def note_not_begun(self) -> None:
+        """Record that an attempt was requested and did not begin."""
+        self._queued -= 1
+
+    def note_failure(self, event: TransferFailed) -> None:
+        """Record a failed attempt, unless it was not made because the copy is known to be bad."""
+        self._queued -= 1
+        if isinstance(event.error, ChecksumMismatchError) and event.error.received is None:
+            return
+        if isinstance(event.error, SourceError) and not self._is_given_up:
+            self.transfer_statistics.failures += 1
+            self._is_given_up = self.downloads.given_up
+
+
+class WaitingAttempts:
+    """The waiting attempts of a session, each for its turn at a source or the end of its delay.
+
+    `sources` are by id. Only the coordinating thread uses it. `retry_delay` is in seconds; each round doubles it.
+    """
+
+    def __init__(self, sources: Mapping[int, SourceQueue], retry_delay: float) -> None:
+        self.sources, self._retry_delay = sources, retry_delay
+        self._retries: list[tuple[float, int, ActiveSubmission, Hosting]] = []
+        self._order = itertools.count()
+
+    def plan(self, submission: ActiveSubmission) -> bool:
+        """Queue the submission for its next attempt, at a source still in use; False if there is none."""
+        while (following := submission.choice.next_hosting()) is not None:
+            turn, hosting = following
+            source = self.sources.get(hosting.source_id)
+            if source is None or source.given_up:
+                continue
+            if turn == 0:
+                source.add(submission, hosting)
+            else:
+                due = time.monotonic() + self._retry_delay * 2 ** (turn - 1)
+                heapq.heappush(self._retries, (due, next(self._order), submission, hosting))
+            return True
+        return False
+
+    def seconds_left(self) -> float | None:
+        """Seconds until the next delay ends; None without one."""
+        return self._retries[0][0] - time.monotonic() if self._retries else None
+
+    def take_stranded(self) -> list[ActiveSubmission]:
+        """The submissions that wait for a source that was given up: they must be planned again."""
+        given_up = [source for source in self.sources.values() if source.given_up]
+        stranded = [submission for source in given_up for submission, _ in source.take_all()]
+        while self._retries and self._retries[0][0] <= time.monotonic():
+            _, _, submission, hosting = heapq.heappop(self._retries)
+            source = self.sources[hosting.source_id]
+            if source.given_up:
+                stranded.append(submission)
+            else:
+                source.add(submission, hosting)
+        return stranded
+
+    def take(self, still_wanted: Callable[[], bool]) -> list[tuple[ActiveSubmission, Hosting]]:
+        """The attempts that may begin now; calls `still_wanted` before each."""
+        return [taken for source in self.sources.values() for taken in source.take(still_wanted)]
+
+    def put_first(self, keys: Collection[ZipKey]) -> None:
+        """Let submissions go before all others that have not begun."""
+        for source in self.sources.values():
+            source.put_first(keys)
+
+    def pause(self, paused: Collection[int]) -> None:
+        """Begin no attempt at the sources with these ids, which people paused, until they are left out again."""
+        for number, source in self.sources.items():
+            source.downloads.is_paused = number in paused
+
+    def are_paused(self, hostings: Iterable[Hosting]) -> bool:
+        """Whether people paused every source of a submission that the session could use."""
+        used = [self.sources[each.source_id] for each in hostings if each.source_id in self.sources]
+        return bool(used) and all(source.downloads.is_paused for source in used)
+
+    def take_large(self, size_bytes: int) -> list[ActiveSubmission]:
+        """The waiting submissions that need as many bytes, or more."""
+        large = []
+        for source in self.sources.values():
+            for submission, hosting in source.take_all():
+                if (hosting.size_bytes or 0) >= size_bytes:
+                    large.append(submission)
+                else:
+                    source.add(submission, hosting)
+        return large
+
+    def stop(self) -> None:
+        """End the sources' threads."""
+        for source in self.sources.values():
+            source.downloads.stop()
+
+    def join(self, seconds: float) -> None:
+        """Wait for the sources' threads, for so long at most."""
+        deadline = time.monotonic() + seconds
+        for source in self.sources.values():
+            source.downloads.join(max(deadline - time.monotonic(), 0))
