@@ -58,8 +58,9 @@ def main(words: Sequence[str]) -> None:
         stored = ArchiveBytes(settings, Path(folder) / "archives")
         futures = []
         for number, one in enumerate(archives):
-            given = (one.key, stored.fetch(one), Path(folder) / f"{number}")
-            futures.append(processes.submit(f"{one.key}", prepare, *given))
+            if (path := stored.fetch(one)) is None:
+                raise RuntimeError(f"{one.key} is in no store")
+            futures.append(processes.submit(f"{one.key}", prepare, one.key, path, Path(folder) / f"{number}"))
         print(sum(future.result() for future in futures))
         processes.stop()
 

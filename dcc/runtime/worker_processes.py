@@ -11,12 +11,13 @@ import subprocess
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import Pipe, popen_spawn_posix, reduction, resource_tracker, spawn
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess, set_spawning_popen
 from multiprocessing.util import Finalize
 from threading import Lock, Thread, current_thread
-from typing import Any, Final, TypeVar
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 
 from dcc.errors import DccError, HelperEndedError, InternalFaultError, attach_fault_place, fault_of
 from dcc.runtime.log_context import log_context, logging_about, with_log_context
@@ -24,11 +25,14 @@ from dcc.runtime.logging_setup import plan_from_environment, start_logging
 from dcc.runtime.processes import end_with_parent, environment_without_secrets, forbid_core_dumps
 
 log = logging.getLogger(__name__)
+B = TypeVar("B")
 E = TypeVar("E", bound=Exception)
+P = ParamSpec("P")
+R = TypeVar("R")
 _TRIES: Final = 2
 
 
-class WorkerProcesses:
+class WorkerProcesses(Generic[B]):
     """A number of processes, each of which first calls `begin` with the given arguments.
 
     Each task is first given what `begin` returned, or raises the DccError that `begin` raised. A process whose `begin`
@@ -38,8 +42,8 @@ class WorkerProcesses:
     task is repeated once in a new one: a task that kills its process each time costs no other.
     """
 
-    def __init__(self, number: int, begin: Callable[..., object], *args: Any) -> None:
-        self._begun = (os.getpid(), begin, args)
+    def __init__(self, number: int, begin: Callable[P, B], *args: P.args, **kwargs: P.kwargs) -> None:
+        self._begun = (os.getpid(), partial(begin, *args, **kwargs))
         self._context = dict(log_context())
         # Each thread has a process of its own, which ends with the thread that started it.
         self._threads = ThreadPoolExecutor(number, thread_name_prefix="processes")
@@ -47,10 +51,10 @@ class WorkerProcesses:
         self._lock = Lock()
         self._is_stopped = False
 
-    def submit(self, name: str, work: Callable[..., Any], *args: Any) -> Future[Any]:
+    def submit(self, name: str, work: Callable[Concatenate[B, P], R], *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Submit a task; its future raises HelperEndedError if the task killed its process."""
-        future: Future[Any] = Future()
-        self._threads.submit(with_log_context(self._run), future, name, (self._context, work, args))
+        future: Future[R] = Future()
+        self._threads.submit(with_log_context(self._run), future, name, (self._context, work, args, kwargs))
         return future
 
     def stop(self) -> None:
@@ -124,11 +128,11 @@ def _serve(connection: Connection, *begun: Any) -> None:
     _begin(*begun)
     while True:
         try:
-            context, work, args = connection.recv()
+            context, work, args, kwargs = connection.recv()
         except EOFError:
             return
         try:
-            connection.send((None, _guarded(context, work, args)))
+            connection.send((None, _guarded(context, work, args, kwargs)))
         except Exception as error:
             connection.send((error, None))
 
@@ -144,13 +148,13 @@ class _ThisProcess:
 _this_process = _ThisProcess()
 
 
-def _guarded(context: dict[str, Any], work: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+def _guarded(context: dict[str, Any], work: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
     """Run a task in a process, and make its exception portable."""
     with logging_about(**context):
         try:
             if _this_process.error is not None:
                 raise _this_process.error
-            return work(_this_process.result, *args)
+            return work(_this_process.result, *args, **kwargs)
         except Exception as error:
             if not isinstance(error, DccError):
                 log.error("A process of the platform met a fault of the platform", exc_info=error)  # noqa: TRY400
@@ -167,7 +171,7 @@ def portable(error: E) -> E | InternalFaultError:
     return error
 
 
-def _begin(parent: int, begin: Callable[..., object], args: tuple[Any, ...]) -> None:
+def _begin(parent: int, begin: Callable[[], object]) -> None:
     end_with_parent()
     if os.getppid() != parent:
         os._exit(0)
@@ -175,7 +179,7 @@ def _begin(parent: int, begin: Callable[..., object], args: tuple[Any, ...]) -> 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     start_logging(plan_from_environment())
     try:
-        _this_process.result = begin(*args)
+        _this_process.result = begin()
     except DccError as error:
         # Memory, open files and disks may serve the next process: this one ends, and its task is tried once more in a
         # new one.

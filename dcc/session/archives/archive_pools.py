@@ -35,7 +35,7 @@ class ArchivePools:
         all_converters()
         self._store = ArchiveStore(settings, holding)
         self._storing = ThreadPoolExecutor(_STORED_AT_ONCE, thread_name_prefix="store")
-        self._processes: WorkerProcesses | None = None
+        self._processes: WorkerProcesses[ArchiveChecker] | None = None
         if in_processes:
             number = min(settings.workers, os.cpu_count() or 1)
             self._processes = WorkerProcesses(number, archive_checks.begin, setup)
@@ -52,11 +52,12 @@ class ArchivePools:
         self, submission: ActiveSubmission, archive: Path, target: Path, ready: EarlierResults | None
     ) -> Future[CheckedArchive | UnopenedArchive]:
         """Check an archive, and write its documents to `target`; work that is `ready` is not repeated."""
-        given = archive, target, submission.md5, ready
+        md5 = submission.md5
         if self._processes is not None:
-            return self._processes.submit(str(submission.key), archive_checks.ArchiveChecker.check, *given)
+            work = archive_checks.ArchiveChecker.check
+            return self._processes.submit(str(submission.key), work, archive, target, md5, ready)
         with submission.as_subject():
-            return self._checking.submit(with_log_context(self._checker.check), *given)
+            return self._checking.submit(with_log_context(self._checker.check), archive, target, md5, ready)
 
     def stop(self) -> None:
         """Begin no more. Running threads finish theirs, within the time limits of the replicas."""

@@ -115,7 +115,7 @@ class PreparedArchives:
         self._parts = _parts(work.staging, due)
         self._being_made: dict[_Part, Future[dict[str, Exception]]] = {}
         self._failed: dict[_Part, dict[str, Exception]] = {}
-        self._processes: WorkerProcesses | None = None
+        self._processes: WorkerProcesses[PreparationBasis] | None = None
         to_make = {part: each for part, each in self._parts.items() if not files.has(part, each.documents)}
         if prepared_again := {
             part[0] for part, each in to_make.items() if files.file(part) is None and each.target.exists()
