@@ -62,7 +62,7 @@ from dcc.store.copies import StoredCopies
 from dcc.store.staging import Staging
 from dcc.tracker.hostings.retries import urgent_keys
 from dcc.tracker.hostings.source_statistics import TransferStatistics
-from dcc.tracker.models import ZipDownload, utc_now
+from dcc.tracker.models import utc_now
 from dcc.tracker.register.source_schedules import paused_sources
 from dcc.tracker.states import DOWNLOADING, EXTRACTED, EXTRACTING, NOT_DOWNLOADED, NOT_EXTRACTED, WRONG_CHECKSUM, State
 from dcc.tracker.stored_archives import replicas_with_copies
@@ -243,7 +243,7 @@ class Coordinator:
             case TransferStarted():
                 self._transfer_started(event)
             case TransferProgressed():
-                self._unwritten.change(ZipDownload, event.transfer.attempt_id, downloaded_size_bytes=event.received)
+                self._unwritten.change_download(event.transfer.attempt_id, downloaded_size_bytes=event.received)
             case ChecksumPublished():
                 hosting = event.transfer.hosting
                 self._transferring[event.transfer.attempt_id].choice.note_published(hosting, event.md5)
@@ -284,7 +284,7 @@ class Coordinator:
         submission.attempts += 1
         submission.began = time.monotonic()
         now = utc_now()
-        self._unwritten.change(ZipDownload, number, request=now, received=now)
+        self._unwritten.change_download(number, request=now, received=now)
         self._unwritten.propose(number, DOWNLOADING, promote=False)
 
     def _transfer_completed(self, event: TransferCompleted) -> None:
@@ -297,7 +297,7 @@ class Coordinator:
         submission.resumed = received.resumed and received.md5 is None
         self._unwritten.note_archive(submission)
         sent_bytes = received.size_bytes if received.is_sent else 0
-        self._unwritten.change(ZipDownload, number, downloaded_size_bytes=sent_bytes)
+        self._unwritten.change_download(number, downloaded_size_bytes=sent_bytes)
         submission.fetched = AttemptOutcome.FINISHED if received.is_sent else AttemptOutcome.NOT_MODIFIED
         self._unwritten.end(number, submission.fetched, received)
         self._unwritten.propose(number, EXTRACTING)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from datetime import datetime
+from typing import Any, Final, TypedDict, Unpack
 
 from sqlalchemy import Connection, bindparam, select, update
 
@@ -52,6 +53,19 @@ class WrittenResults:
     staged: list[StagedZip]
 
 
+class DownloadColumns(TypedDict, total=False):
+    """The columns of a download's row that change in the course of it."""
+
+    request: datetime
+    received: datetime
+    downloaded_size_bytes: int
+    outcome: str
+    content_size_bytes: int | None
+    content_md5: str
+    etag: str | None
+    last_modified: str | None
+
+
 @dataclass
 class UnwrittenResults:
     """Results to be written together. All times are in UTC.
@@ -80,15 +94,14 @@ class UnwrittenResults:
         """Propose a state for a download; a later proposal for the same one replaces an earlier one."""
         self.proposals[number] = Proposal(Subject.ZIP_DOWNLOAD, number, state, promote)
 
-    def change(self, model: type[ZipDownload | ZipFile], number: int, **values: object) -> None:
-        """Give columns of a row new values."""
-        self.changes.setdefault((model, number), {}).update(values)
+    def change_download(self, number: int, **values: Unpack[DownloadColumns]) -> None:
+        """Give columns of a download new values."""
+        self.changes.setdefault((ZipDownload, number), {}).update(values)
 
     def end(self, number: int, outcome: AttemptOutcome, received: ReceivedArchive | None = None) -> None:
         """Record how an attempt ended, now, and what arrived."""
         validators = None if received is None else received.validators
-        self.change(
-            ZipDownload,
+        self.change_download(
             number,
             received=utc_now(),
             outcome=outcome.value,
@@ -99,12 +112,13 @@ class UnwrittenResults:
 
     def note_archive(self, submission: ActiveSubmission) -> None:
         """Record the size and the MD5 of a submission's archive, as far as they are known."""
-        self.change(ZipFile, submission.zip_id, size_bytes=submission.size_bytes, content_md5=submission.md5)
+        found = {"size_bytes": submission.size_bytes, "content_md5": submission.md5}
+        self.changes.setdefault((ZipFile, submission.zip_id), {}).update(found)
         if submission.size_bytes is not None:
             source_id, key, size_bytes = submission.attempt.hosting.source_id, submission.key, submission.size_bytes
             self.arrived.append(ArrivedArchive(submission.zip_id, submission.za_id, source_id, key, size_bytes))
         if submission.md5:
-            self.change(ZipDownload, submission.attempt.id, content_md5=submission.md5)
+            self.change_download(submission.attempt.id, content_md5=submission.md5)
 
     def __bool__(self) -> bool:
         return any(vars(self).values())
