@@ -185,7 +185,7 @@ def main() -> None:
     wall, before = time.perf_counter(), os.times()
     with open_session(tracker, settings) as session:
         deque(crawl_file_sources(session, None), maxlen=0)
-        outcomes = list(process_zip_actions(session, workers=FinishedWorkers(), requested_by="tester"))
+        outcomes = list(process_zip_actions(session, workers=FinishedWorkers()))
         deque(process_data(qc, session, until=Phase.QC), maxlen=0)
     after = os.times()
     if not all(outcome.succeeded for outcome in outcomes):

@@ -9,9 +9,10 @@ from typing import Any, Final
 
 import dagster as dg
 
-from dcc.operations.session_work import SessionRequest, SessionWork
+from dcc.operations.session_work import SessionWork
 from dcc.runtime.interrupts import raise_missed_interrupts
 from dcc.runtime.processes import Process
+from dcc.session.session_request import SessionRequest
 from dcc.session.sessions import Session
 from dcc_dagster.event_recorder import RunStep
 from dcc_dagster.instance import QC_DATABASE_POOL

@@ -15,9 +15,10 @@ from sqlalchemy import Engine
 
 from dcc.cli.shell.dagster_side import LOCATION_NAME
 from dcc.errors import DagsterStorageError
-from dcc.operations.session_work import SessionRequest, SessionWork, open_work
+from dcc.operations.session_work import SessionWork, open_work
 from dcc.phases import Phase
 from dcc.runtime.disk_space import comes_from_full_disk, no_space_left
+from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
 from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions
 from dcc_assets.runs import STARTED_BY_TAG, finish_dead_runs, ready_made, run_here, session_tags

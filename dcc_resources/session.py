@@ -5,7 +5,8 @@ from typing import ClassVar
 
 from dagster import ResourceDependency
 
-from dcc.operations.session_work import SessionRequest, SessionWork, open_work
+from dcc.operations.session_work import SessionWork, open_work
+from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
 from dcc_resources.databases import QcDatabaseResource, TrackerResource
 from dcc_resources.file_sources import FileSourceResource

@@ -10,11 +10,11 @@ from benchmarks.known_archives import DOCUMENTS, KnownArchives
 from benchmarks.quiet_session import QuietSession
 from benchmarks.servers import OpenSsh
 from dcc.cli.sessions.crawl import run_session
-from dcc.operations.session_work import SessionRequest
 from dcc.outcomes import SourceCrawl
 from dcc.phases import Phase, Status
 from dcc.qc.models import DOCUMENT
 from dcc.session.listeners import Listeners
+from dcc.session.session_request import SessionRequest
 from dcc.tracker.queries.zip_action_lists import StateCount, count_documents, count_zip_actions
 from tests.support.asking import count_in
 from tests.support.sent_statements import sent_statements

@@ -15,7 +15,7 @@ from dcc.operations.around_session import OperationsAroundSession
 from dcc.outcomes import SourceCrawl, ZipKey, ZipOutcome
 from dcc.phases import Phase
 from dcc.redaction import clean
-from dcc.session.listeners import NOBODY, Listeners
+from dcc.session.session_request import ALL_THAT_IS_DUE, SessionRequest
 from dcc.session.sessions import Session, hold_session
 from dcc.settings import Settings
 
@@ -28,53 +28,24 @@ T = TypeVar("T")
 
 
 def open_session(
-    tracker: Engine, settings: Settings, *, group: str | None = None, resume: int | None = None
+    tracker: Engine, settings: Settings, request: SessionRequest = ALL_THAT_IS_DUE, *, resume: int | None = None
 ) -> AbstractContextManager[Session]:
     """Open a crawling session, hold it while the block runs (see `hold_session`), and do what the settings ask for
     around it.
 
-    The session is for a group of centres, or for all. Raises NotFoundError for a group that the settings do not name,
-    and SessionActiveError while another process has a session of one of the centres. Raises SessionLostError when the
-    lease was lost meanwhile.
+    Raises NotFoundError for a group that the settings do not name, and SessionActiveError while another process has a
+    session of one of the centres. Raises SessionLostError when the lease was lost meanwhile.
     """
-    return hold_session(tracker, settings, OperationsAroundSession(tracker, settings), group=group, resume=resume)
-
-
-@dataclass(frozen=True, slots=True)
-class SessionRequest:
-    """What a session has to do, for whom, and who hears of it.
-
-    It is for a `group` of centres, or for all. `source_ids`: the sources to crawl; None for all that are due, with
-    `only_scheduled` for those of them with an age of their own. `keys`: the submissions to open again in the name of
-    `requested_by`, and to process without a crawl; None for all that wait, or the `urgent` ones if there are any.
-    `until` is the last phase, None: that of the settings. Before `xsd` there is only the crawl; up to `xsd` submissions
-    are processed, after it documents.
-    """
-
-    group: str | None = None
-    source_ids: Sequence[int] | None = None
-    only_scheduled: bool = False
-    keys: Sequence[ZipKey] | None = None
-    urgent: Collection[ZipKey] = ()
-    requested_by: str = "dcc"
-    until: Phase | None = None
-    listeners: Listeners = NOBODY
+    return hold_session(tracker, settings, request, OperationsAroundSession(tracker, settings), resume=resume)
 
 
 @contextmanager
 def open_work(
-    tracker: Engine,
-    settings: Settings,
-    request: SessionRequest,
-    *,
-    resume: int | None = None,
-    hands_over: bool = False,
+    tracker: Engine, settings: Settings, request: SessionRequest, *, resume: int | None = None, hands_over: bool = False
 ) -> Iterator[SessionWork]:
     """What is requested of a session, which is open during the block; see `SessionWork`. Raises as `open_session`."""
-    with open_session(tracker, settings, group=request.group, resume=resume) as session:
-        session.urgent = frozenset(request.urgent)
-        request.listeners.on_begin(session)
-        yield SessionWork(settings, tracker, session, request, hands_over)
+    with open_session(tracker, settings, request, resume=resume) as session:
+        yield SessionWork(settings, tracker, session, hands_over)
 
 
 @dataclass
@@ -88,12 +59,16 @@ class SessionWork:
     settings: Settings
     tracker: Engine
     session: Session
-    request: SessionRequest
     hands_over: bool = False
     crawled: bool = field(default=False, init=False)
     processed: bool = field(default=False, init=False)
     loaded: bool = field(default=False, init=False)
     failure: BaseException | None = field(default=None, init=False)
+
+    @property
+    def request(self) -> SessionRequest:
+        """What was requested of the session."""
+        return self.session.request
 
     @property
     def until(self) -> Phase:
@@ -117,8 +92,7 @@ class SessionWork:
         from dcc.session.archives.processing import process_zip_actions
 
         wanted = self.request.keys if keys is None else keys
-        outcomes = process_zip_actions(self.session, wanted, requested_by=self.request.requested_by, workers=workers)
-        yield from self._told(outcomes, self.request.listeners.on_zip)
+        yield from self._told(process_zip_actions(self.session, wanted, workers), self.request.listeners.on_zip)
         self.processed = True
 
     def process_data(

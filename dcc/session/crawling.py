@@ -171,7 +171,7 @@ def _listed(
     """A source's listing; whatever its server provokes must not cost the other sources their crawl."""
     settings = session.settings
     seconds = settings.for_protocol(address.protocol).list_timeout
-    watch = ListingWatch(address.label, seconds, progress_of(address, session.on_progress))
+    watch = ListingWatch(address.label, seconds, progress_of(address, session))
     try:
         return look(address, settings, watch)
     except Exception as error:
@@ -199,10 +199,10 @@ def logging_about_source(address: SourceAddress) -> AbstractContextManager[None]
     return logging_about(source=address.id, centre=address.centre, phase=Phase.ZIP_NAME.short_name)
 
 
-def progress_of(address: SourceAddress, on_progress: Callable[[str], object]) -> Callable[[str], object]:
-    """A function that reports the progress of one source to `on_progress`."""
+def progress_of(address: SourceAddress, session: Session) -> Callable[[str], object]:
+    """A function that tells those who listen to a session of the progress of one source."""
     partition = source_partition(address.centre, address.id)
-    return lambda text: on_progress(f"{partition}: {text}")
+    return lambda text: session.request.listeners.on_listing(f"{partition}: {text}")
 
 
 def crawl_file_sources(
@@ -217,7 +217,6 @@ def crawl_file_sources(
     A source that cannot be reached, or not be listed for a fault of the platform, is an outcome, not an exception.
     Raises TrackerUnreachableError and SessionLostError.
     """
-    session.named_sources = frozenset(source_ids or ())
     addresses, dues = session.read(partial(_to_crawl, session=session, ids=source_ids, only_scheduled=only_scheduled))
     if source_ids is None and not only_scheduled:
         _note_not_crawled(session, dues)
@@ -252,7 +251,7 @@ def _to_crawl(
     connection: Connection, *, session: Session, ids: Sequence[int] | None, only_scheduled: bool
 ) -> tuple[list[SourceAddress], dict[int, CrawlDue]]:
     """The sources to crawl, and whether each source is due; see `crawl_file_sources`."""
-    dues = load_crawl_dues(connection, session.settings.source_failure_limit, named=session.named_sources)
+    dues = load_crawl_dues(connection, session.settings.source_failure_limit, named=frozenset(ids or ()))
     wanted = {number for number, one in dues.items() if (one.needs_no_other if only_scheduled else one.is_due)}
     available = load_addresses(connection, ids=ids)
     addresses = [address for address in available if session.covers(address.centre) and address.id in wanted]
@@ -275,7 +274,7 @@ def _note_not_crawled(session: Session, dues: Mapping[int, CrawlDue]) -> None:
         more = f"; and {len(left) - _LEFT_SHOWN:,} more (`dcc source list`)" if len(left) > _LEFT_SHOWN else ""
         notice = f"not crawled: {'; '.join(left[:_LEFT_SHOWN])}{more}"
         session_log.info("%s", notice)
-        session.notices += (notice,)
+        session.notice(notice)
 
 
 def _following(before: CrawlDue, crawl: SourceCrawl, failure_limit: int) -> CrawlDue:
@@ -417,7 +416,7 @@ def _basis(connection: Connection, session: Session, listing: SourceListing | No
         quiet_seconds=settings.quiet_seconds,
         shrink_limit=settings.listing_shrink_limit,
         looked_at=None if listing is None else listing.began,
-        on_progress=ignore_progress if listing is None else progress_of(listing.address, session.on_progress),
+        on_progress=ignore_progress if listing is None else progress_of(listing.address, session),
     )
 
 

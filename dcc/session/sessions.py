@@ -29,7 +29,7 @@ from dcc.errors import (
     SessionTimeLimitError,
     fault_of,
 )
-from dcc.outcomes import EndReason, ZipKey
+from dcc.outcomes import EndReason
 from dcc.phases import Phase
 from dcc.runtime.disk_space import lacks_room
 from dcc.runtime.heartbeat import RENEWALS, renewing
@@ -46,9 +46,9 @@ from dcc.session.leases import (
     named_group,
     start_columns,
 )
+from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
-from dcc.sources.listing_watch import ignore_progress
 from dcc.tracker.crawls import TASK_LACKED_ROOM
 from dcc.tracker.models import SessionLock, SessionTask, utc_now
 
@@ -69,25 +69,21 @@ _RENEWAL: Final = update(SessionLock).values(heartbeat=func.current_timestamp())
 class Session:
     """A crawling session of this process, under the name `holder`, in a row of `session_lock`.
 
-    It is for the centres of a `group`, or for all: None. Made by `hold_session`.
+    It is for the centres of a `group`, or for all: None; a resumed one has the group of its begin. Made by
+    `hold_session`.
     """
 
     id: int
     group: CentreGroup | None
     holder: str
+    request: SessionRequest = field(repr=False)
     _lock_id: int = field(repr=False)
-    notices: tuple[str, ...]
+    _notices: list[str] = field(repr=False)
     tracker: Engine = field(repr=False)
     settings: Settings = field(repr=False)
     _renewed: float = field(repr=False)
     _noting: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _lost: threading.Event = field(default_factory=threading.Event, repr=False)
-    on_progress: Callable[[str], object] = field(default=ignore_progress, repr=False)
-    """Called with the progress of long listings, by the threads that list; a display sets itself here."""
-    named_sources: frozenset[int] = frozenset()
-    """The sources that a person named for it, whatever their schedules say."""
-    urgent: frozenset[ZipKey] = frozenset()
-    """If there are any, the only submissions that it processes: a person wants them first."""
     is_handed_over: bool = False
     task_errors: tuple[DccError, ...] = ()
     connection_slots: ConnectionSlots | None = field(default=None, repr=False)
@@ -102,6 +98,15 @@ class Session:
     def lease(self) -> dict[str, object]:
         """The parameters of statements about its own row of `session_lock`, while no other session has it."""
         return {"lock_id": self._lock_id, "holder_name": self.holder}
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Sentences for people on the session, and on others that it found dead."""
+        return tuple(self._notices)
+
+    def notice(self, *sentences: str) -> None:
+        """Add sentences for people to its notices."""
+        self._notices += sentences
 
     @property
     def centres(self) -> frozenset[str] | None:
@@ -187,7 +192,7 @@ class Session:
         lacked_room, failed = isinstance(error, DiskFullError), not isinstance(error, ReferenceDataError)
         self.finish_task(self.start_task(phase, str(error)), failed=failed, lacked_room=lacked_room)
         self.task_errors += (error,)
-        self.notices += (str(error),)
+        self.notice(str(error))
 
     def hand_over(self) -> None:
         """Leave the session open at the end of this process's work, for a later run to resume."""
@@ -233,30 +238,30 @@ class AroundSession(Protocol):
 
 @contextmanager
 def hold_session(
-    tracker: Engine, settings: Settings, around: AroundSession, *, group: str | None = None, resume: int | None = None
+    tracker: Engine, settings: Settings, request: SessionRequest, around: AroundSession, *, resume: int | None = None
 ) -> Iterator[Session]:
-    """Open a crawling session of a group of centres, or of all, and hold it while the block runs.
+    """Open a crawling session, and hold it while the block runs.
 
     `around` has the steps at its begin and end. `resume` names a handed-over session to continue, of any centres; if it
     is over, a new one is opened. Raises NotFoundError for a group that the settings do not name, and SessionActiveError
     while another process has a session of one of the centres. Raises SessionLostError when the lease was lost
     meanwhile.
     """
-    wanted = None if group is None else named_group(settings, group)
+    wanted = None if request.group is None else named_group(settings, request.group)
     holder = uuid.uuid4().hex
 
     def acquire(connection: Connection) -> tuple[float, AcquiredSession]:
         return time.monotonic(), acquire_lease(connection, holder, settings, wanted, resume)
 
     began, acquired = run_writing(tracker, acquire)
-    notices = tuple(one.reason for one in acquired.dead)
     limit = settings.session_time_limit
     session = Session(
         acquired.session_id,
         acquired.group,
         holder,
+        request,
         acquired.lock_id,
-        notices,
+        [one.reason for one in acquired.dead],
         tracker,
         settings,
         began,
@@ -272,7 +277,7 @@ def hold_session(
             ):
                 yield from _hold(session, around, is_new=session.id != resume)
         finally:
-            session.notices += tuple(around.write_metrics())
+            session.notice(*around.write_metrics())
 
 
 def _hold(session: Session, around: AroundSession, *, is_new: bool) -> Iterator[Session]:
@@ -283,11 +288,12 @@ def _hold(session: Session, around: AroundSession, *, is_new: bool) -> Iterator[
             try:
                 if is_new:
                     around.begun(session)
+                session.request.listeners.on_begin(session)
                 yield session
                 session._raise_if_lost()
                 if not session.is_handed_over:
                     # While the lease is renewed, because it may take longer.
-                    session.notices += tuple(around.clean(session))
+                    session.notice(*around.clean(session))
                     if session._lost.is_set():
                         raise session._lost_error()
                 completed = True
@@ -301,7 +307,7 @@ def _hold(session: Session, around: AroundSession, *, is_new: bool) -> Iterator[
     finally:
         if not session._lost.is_set():
             _release(session, None if completed else _break_off(failure), _why(failure))
-            session.notices += tuple(around.notify(session, failure, completed=completed))
+            session.notice(*around.notify(session, failure, completed=completed))
 
 
 @contextmanager

@@ -7,9 +7,9 @@ from multiprocessing.synchronize import Event
 from dagster import DagsterRunStatus
 
 from dcc.data_outcomes import DataOutcome, ZipData
-from dcc.operations.session_work import SessionRequest
 from dcc.phases import Phase
 from dcc.session.listeners import Listeners
+from dcc.session.session_request import SessionRequest
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker
 from dcc_assets.graph import CHECK_OF_GROUP, UPLOAD_CHECK

@@ -1,7 +1,7 @@
 """The submissions of `dcc example` on the pages: what docs/quickstart.md and docs/wranglers.md say is seen there."""
 
 from dcc.cli.demo.examples import example_submission
-from dcc.operations.session_work import SessionRequest
+from dcc.session.session_request import SessionRequest
 from dcc_assets.graph import CHECK_OF_GROUP
 from dcc_assets.session_in_dagster import run_session
 from tests.support.dagster_instances import Dagster

@@ -8,8 +8,9 @@ import pytest
 from dagster import AssetKey, DagsterEventType, DagsterInstance, DagsterRunStatus, JobDefinition, job, op
 from sqlalchemy import select
 
-from dcc.operations.session_work import SessionRequest, open_session
+from dcc.operations.session_work import open_session
 from dcc.phases import Phase
+from dcc.session.session_request import SessionRequest
 from dcc.tracker.models import Reopening, SessionLock
 from dcc_assets.graph import CHECK_OF_GROUP, CHECK_OF_PHASE, REACHABLE, UPLOAD_CHECK
 from dcc_assets.runs import SESSION_TAG, run_here

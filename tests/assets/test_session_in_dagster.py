@@ -5,9 +5,9 @@ from dagster import DagsterRunStatus
 from sqlalchemy import select
 
 from dcc.errors import ConfigurationError, DagsterStorageError, SessionLostError, TrackerUnreachableError
-from dcc.operations.session_work import SessionRequest
 from dcc.phases import Phase
 from dcc.session.listeners import Listeners
+from dcc.session.session_request import SessionRequest
 from dcc.session.sessions import Session
 from dcc.settings.workers import ExecutorKind
 from dcc.tracker.models import CrawlingSession

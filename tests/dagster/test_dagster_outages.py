@@ -11,11 +11,11 @@ from dcc.cli.sessions.crawl import run_session as cli_session
 from dcc.data_outcomes import DataOutcome
 from dcc.errors import DagsterStorageError
 from dcc.naming import Action
-from dcc.operations.session_work import SessionRequest
 from dcc.outcomes import ZipOutcome
 from dcc.phases import Phase
 from dcc.qc.models import SPECIMEN
 from dcc.session.listeners import Listeners
+from dcc.session.session_request import SessionRequest
 from dcc_assets.graph import VALIDATED_DOCUMENTS
 from dcc_assets.session_in_dagster import run_session
 from dcc_dagster.instance import open_instance

@@ -9,8 +9,8 @@ from pydantic import SecretStr
 from sqlalchemy import make_url
 
 from dcc.naming import Action
-from dcc.operations.session_work import SessionRequest
 from dcc.outcomes import ZipKey
+from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
 from dcc_assets.graph import CHECK_OF_GROUP, CHECK_OF_PHASE, UPLOAD_CHECK
 from dcc_assets.session_in_dagster import run_session

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, event, make_url
 
 from dcc.databases import transactions
 from dcc.databases.database import OUTAGE_SECONDS
-from dcc.operations.session_work import SessionRequest
+from dcc.session.session_request import SessionRequest
 from dcc_assets.definitions import asset_definitions
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
 from dcc_assets.reference import REFERENCE_JOB

@@ -11,8 +11,8 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._core.workspace.context import WorkspaceRequestContext
 from dagster_graphql.test.utils import execute_dagster_graphql
 
-from dcc.operations.session_work import SessionRequest
 from dcc.phases import Phase
+from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
 from dcc_assets.session_in_dagster import run_session
 from dcc_dagster.instance import open_instance

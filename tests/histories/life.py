@@ -19,10 +19,10 @@ from dcc.cli.sessions.crawl import run_session
 from dcc.databases.transactions import writing
 from dcc.errors import DccError
 from dcc.naming import Action
-from dcc.operations.session_work import SessionRequest
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc.models import SPECIMEN
+from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
 from dcc.sources.base import SourceProtocol
 from dcc.tracker.models import AnException, XmlFile, XmlLog

@@ -17,7 +17,7 @@ from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError, DccError, NotFoundError
 from dcc.naming import Action, DocumentKind
 from dcc.operations.consistency.check import check_consistency
-from dcc.operations.session_work import SessionRequest, open_session
+from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.qc.contexts.listings import ContextFilter
@@ -31,6 +31,7 @@ from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.corrections import accept_proposals, confirm_submission, decide_proposals, withdraw_submission
 from dcc.session.data.data_processing import process_data
 from dcc.session.data.quality_control import update_qc_states
+from dcc.session.session_request import SessionRequest
 from dcc.sources.base import DeltaStrategy
 from dcc.tracker import progress
 from dcc.tracker.decisions import DecisionKind, acknowledged_keys, is_on_hold, record_decisions, revoke
@@ -77,7 +78,7 @@ class Centre(Lived):
     def crawl(self) -> None:
         with open_session(self.tracker, self.settings) as session:
             _exhaust(crawl_file_sources(session))
-            _exhaust(process_zip_actions(session, requested_by="tester"))
+            _exhaust(process_zip_actions(session))
             _exhaust(process_data(self.qc, session, until=Phase.QC))
 
     def withdraw(self, number: int) -> None:

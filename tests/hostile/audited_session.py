@@ -130,7 +130,7 @@ def main(home: str, output: str, notes: str, reads: list[str]) -> None:
     with open_session(tracker, settings) as session:
         for _ in crawl_file_sources(session):
             pass
-        for _ in process_zip_actions(session, requested_by="tester"):
+        for _ in process_zip_actions(session):
             pass
     auditor.watching = False
     told: dict[str, object] = {name: sorted(found) for name, found in auditor.seen.items()}

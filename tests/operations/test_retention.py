@@ -35,6 +35,7 @@ from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.session.data.corrections import recheck
+from dcc.session.session_request import SessionRequest
 from dcc.store.staging import Origin, Staging, remove_leftovers
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.states import State
@@ -353,7 +354,7 @@ def test_a_session_of_a_group_removes_only_what_its_centres_submitted(damaged: I
     (damaged.settings.staging_directory / left_over).touch()
     cleaning = damaged.with_settings(staging_keep_failed_days=0, staging_clean=True, groups="europe=H;america=J")
     for group, left in (("america", {ZIP, left_over}), (None, set())):
-        with open_session(cleaning.tracker, cleaning.settings, group=group):
+        with open_session(cleaning.tracker, cleaning.settings, SessionRequest(group=group)):
             pass
         assert set(damaged.staged()) == left
 

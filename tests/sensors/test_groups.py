@@ -12,6 +12,7 @@ from dcc.errors import ConfigurationError
 from dcc.operations.session_work import open_session
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
+from dcc.session.session_request import SessionRequest
 from dcc.settings import load_settings
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.models import SessionLock
@@ -67,7 +68,7 @@ def test_a_crawl_with_the_tag_is_a_session_of_the_group_and_sensors_go_on_with_i
 ) -> None:
     run_crawl(instance, EUROPE)
     assert sessions_of(grouped) == [(EUROPE, "open")]
-    with open_session(grouped.tracker, grouped.settings, group=AMERICA):
+    with open_session(grouped.tracker, grouped.settings, SessionRequest(group=AMERICA)):
         request = requested(new_zips, instance)
     assert request.tags == {SESSION_TAG: "1", GROUP_TAG: EUROPE}
 
@@ -94,12 +95,12 @@ def test_beside_a_session_of_a_group_one_of_another_is_begun_for_what_waits(
     grouped: Installation, instance: DagsterInstance
 ) -> None:
     run_crawl(instance, AMERICA)
-    with open_session(grouped.tracker, grouped.settings, group=AMERICA):
+    with open_session(grouped.tracker, grouped.settings, SessionRequest(group=AMERICA)):
         pass  # It ends the one that waits to be resumed.
-    with open_session(grouped.tracker, grouped.settings, group=EUROPE):
+    with open_session(grouped.tracker, grouped.settings, SessionRequest(group=EUROPE)):
         request = requested(new_zips, instance)
         assert request.tags == {GROUP_TAG: AMERICA}
-    with open_session(grouped.tracker, grouped.settings, group=AMERICA) as session:
+    with open_session(grouped.tracker, grouped.settings, SessionRequest(group=AMERICA)) as session:
         assert asked(new_zips, instance) == "No submission is waiting."
         execute_in(grouped.tracker, update(SessionLock).values(heartbeat=datetime(2001, 1, 1)))
         anew = requested(new_zips, instance)
@@ -115,7 +116,7 @@ def test_failed_downloads_of_a_group_are_tried_again_after_its_own_next_crawl(
     whole_session(grouped, EUROPE, while_crawled=archive.unlink)
     assert grouped.states()[ZIP] == "download failed"
     archive.write_bytes(whole)
-    with open_session(grouped.tracker, grouped.settings, group=EUROPE) as session:
+    with open_session(grouped.tracker, grouped.settings, SessionRequest(group=EUROPE)) as session:
         deque(crawl_file_sources(session), maxlen=0)
         session.hand_over()
     whole_session(grouped, AMERICA)
@@ -124,10 +125,10 @@ def test_failed_downloads_of_a_group_are_tried_again_after_its_own_next_crawl(
 
 
 def whole_session(grouped: Installation, group: str, while_crawled: Callable[[], object] = lambda: None) -> None:
-    with open_session(grouped.tracker, grouped.settings, group=group) as session:
+    with open_session(grouped.tracker, grouped.settings, SessionRequest(group=group)) as session:
         deque(crawl_file_sources(session), maxlen=0)
         while_crawled()
-        deque(process_zip_actions(session, requested_by="tester"), maxlen=0)
+        deque(process_zip_actions(session), maxlen=0)
 
 
 class TestSchedules:
@@ -161,7 +162,7 @@ class TestSchedules:
             return {name: str(one.skip_message) for name, one in answers.items() if isinstance(one, SkipReason)}
 
         assert skipped() == {}
-        with open_session(grouped.tracker, grouped.settings, group=EUROPE) as session:
+        with open_session(grouped.tracker, grouped.settings, SessionRequest(group=EUROPE)) as session:
             reason = f"Session {session.id} of europe is active."
             assert skipped() == {"crawl_schedule": reason, "crawl_schedule_europe": reason}
         with open_session(grouped.tracker, grouped.settings) as session:

@@ -7,8 +7,8 @@ import pytest
 from dagster import SkipReason
 
 from dcc.databases.columns import utc_now
-from dcc.operations.session_work import SessionRequest
 from dcc.phases import Phase
+from dcc.session.session_request import SessionRequest
 from dcc.tracker.register import centres
 from dcc_assets.graph import CENTRE_SILENT, CRAWL_OVERDUE, SUBMISSIONS_OVERDUE
 from dcc_assets.session_in_dagster import run_session

@@ -150,7 +150,7 @@ def validate(data: DataInstallation, workers: HereAndNow) -> None:
     """Have a session take archives from workers, up to their validation."""
     with open_session(data.tracker, data.settings) as session:
         deque(crawl_file_sources(session, None), maxlen=0)
-        deque(process_zip_actions(session, workers=workers, requested_by="tester"), maxlen=0)
+        deque(process_zip_actions(session, workers=workers), maxlen=0)
 
 
 def test_a_first_session_applies_what_workers_prepared_and_prepares_nothing_anew(

@@ -204,7 +204,7 @@ def test_an_archive_that_is_listed_without_a_size_is_judged_on_arrival(installat
             names = [key.removeprefix("add/") for key in (small, large)]
             connection.execute(update(ZipFile).where(ZipFile.file_name.in_(names)).values(size_bytes=None))
         for _ in range(2):
-            deque(process_zip_actions(session, requested_by="tester"), maxlen=0)
+            deque(process_zip_actions(session), maxlen=0)
     kind = CrawlFinding.kind == "unusual_size"
     name, said = row_in(installation.tracker, select(CrawlFinding.file_name, CrawlFinding.message).where(kind))
     assert name == large

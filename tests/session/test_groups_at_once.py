@@ -19,6 +19,7 @@ from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.data_processing import process_data
 from dcc.session.leases import read_leases
+from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
 from dcc.tracker.crawls import list_held_sessions, list_sessions
 from dcc.tracker.database import open_tracker
@@ -49,12 +50,8 @@ def grouped(data: DataInstallation) -> DataInstallation:
 def whole_session(installation: DataInstallation, group: str | None) -> int:
     """Crawl, process and take up data in a session of a group, or of all centres; its id."""
     tracker, settings = installation.tracker, installation.settings
-    with open_session(tracker, settings, group=group) as session:
-        for work in (
-            crawl_file_sources(session),
-            process_zip_actions(session, requested_by="tester"),
-            process_data(installation.qc, session),
-        ):
+    with open_session(tracker, settings, SessionRequest(group=group)) as session:
+        for work in (crawl_file_sources(session), process_zip_actions(session), process_data(installation.qc, session)):
             list(work)
     return session.id
 
@@ -106,9 +103,9 @@ def test_two_groups_at_once_end_as_one_session_of_all(grouped: DataInstallation)
 
 def test_a_session_of_a_group_does_not_take_up_what_another_is_at(grouped: DataInstallation) -> None:
     """It leaves alone all that is of other centres, also what is left half done as by a dead session."""
-    with open_session(grouped.tracker, grouped.settings, group=AMERICA) as session:
+    with open_session(grouped.tracker, grouped.settings, SessionRequest(group=AMERICA)) as session:
         list(crawl_file_sources(session))
-        processing = process_zip_actions(session, requested_by="tester")
+        processing = process_zip_actions(session)
         next(processing)
         leftover = grouped.settings.staging_directory / "add" / ".J.2013-11-01.1.impc.zip.contents.unpacking-x"
         leftover.mkdir()
@@ -128,16 +125,22 @@ class TestLeases:
     @pytest.mark.both_databases
     def test_groups_exclude_themselves_and_a_session_of_all(self, grouped: DataInstallation) -> None:
         tracker, settings = grouped.tracker, grouped.settings
-        with open_session(tracker, settings, group=EUROPE) as first, open_session(tracker, settings, group=AMERICA):
+        with (
+            open_session(tracker, settings, SessionRequest(group=EUROPE)) as first,
+            open_session(tracker, settings, SessionRequest(group=AMERICA)),
+        ):
             for group in (EUROPE, AMERICA, None):
-                with pytest.raises(SessionActiveError, match="is active"), open_session(tracker, settings, group=group):
+                with (
+                    pytest.raises(SessionActiveError, match="is active"),
+                    open_session(tracker, settings, SessionRequest(group=group)),
+                ):
                     pytest.fail("two sessions of one centre at once")
             with pytest.raises(SessionActiveError, match=f"Session {first.id} of europe is active"):
                 whole_session(grouped, EUROPE)
             assert {entry.group for entry in in_reading(tracker, list_held_sessions)} == {EUROPE, AMERICA}
         with open_session(tracker, settings):
             for group in (EUROPE, AMERICA):
-                with pytest.raises(SessionActiveError), open_session(tracker, settings, group=group):
+                with pytest.raises(SessionActiveError), open_session(tracker, settings, SessionRequest(group=group)):
                     pytest.fail("a session of a group beside one of all centres")
         with pytest.raises(NotFoundError, match="No group of centres 'asia'"):
             whole_session(grouped, "asia")
@@ -145,17 +148,20 @@ class TestLeases:
     def test_a_group_that_shares_a_centre_with_one_at_work_is_refused(self, grouped: DataInstallation) -> None:
         """The setting may have changed since the other session began."""
         changed = grouped.with_settings(groups="world=H,J;nowhere=Rbrc")
-        with open_session(grouped.tracker, grouped.settings, group=EUROPE):
-            with pytest.raises(SessionActiveError), open_session(grouped.tracker, changed.settings, group="world"):
+        with open_session(grouped.tracker, grouped.settings, SessionRequest(group=EUROPE)):
+            with (
+                pytest.raises(SessionActiveError),
+                open_session(grouped.tracker, changed.settings, SessionRequest(group="world")),
+            ):
                 pytest.fail("a centre in two sessions at once")
-            with open_session(grouped.tracker, changed.settings, group="nowhere"):
+            with open_session(grouped.tracker, changed.settings, SessionRequest(group="nowhere")):
                 pass
 
     def test_a_session_that_was_handed_over_is_resumed_as_of_its_group(self, grouped: DataInstallation) -> None:
         tracker, settings = grouped.tracker, grouped.settings
-        with open_session(tracker, settings, group=EUROPE) as first:
+        with open_session(tracker, settings, SessionRequest(group=EUROPE)) as first:
             first.hand_over()
-        with open_session(tracker, settings, group=AMERICA):
+        with open_session(tracker, settings, SessionRequest(group=AMERICA)):
             pass
         with open_session(tracker, settings, resume=first.id) as second:
             assert (second.id, second.centres) == (first.id, {"H"})
@@ -165,14 +171,14 @@ class TestLeases:
 
     def test_kill_of_one_group_leaves_the_other_undisturbed(self, grouped: DataInstallation) -> None:
         tracker, settings = grouped.tracker, grouped.settings
-        with open_session(tracker, settings, group=EUROPE) as living:
+        with open_session(tracker, settings, SessionRequest(group=EUROPE)) as living:
             with _holding(settings, AMERICA) as (process, dead):
                 os.kill(process.pid or 0, signal.SIGKILL)
                 process.join(PATIENCE)
             living.raise_if_over()
             held = {lease.session: lease.is_dead for lease in in_reading(tracker, read_leases, settings)}
             assert held == {living.id: False, dead: True}
-            with open_session(tracker, settings, group=AMERICA) as following:
+            with open_session(tracker, settings, SessionRequest(group=AMERICA)) as following:
                 assert [one.session for one in following.dead] == [dead]
             living.write(lambda connection: connection.execute(select(1)) and None)
         outcomes = {entry.id: entry.outcome for entry in in_reading(tracker, list_sessions)}
@@ -181,7 +187,7 @@ class TestLeases:
 
 def _hold(settings: Settings, group: str, said: Any) -> None:
     """Hold a session of a group until killed."""
-    with open_session(open_tracker(settings), settings, group=group) as session:
+    with open_session(open_tracker(settings), settings, SessionRequest(group=group)) as session:
         said.send(session.id)
         time.sleep(PATIENCE)
 
@@ -210,7 +216,7 @@ def test_what_two_sessions_must_not_do_at_once_they_do_one_after_the_other(group
     together = threading.Barrier(2)
 
     def crawl(group: str) -> None:
-        with open_session(tracker, settings, group=group) as session:
+        with open_session(tracker, settings, SessionRequest(group=group)) as session:
             together.wait(PATIENCE)
             outcomes = [crawl.outcome for crawl in crawl_file_sources(session)]
             assert outcomes == ["ok"]

@@ -16,6 +16,7 @@ from dcc.session.archives.jobs import SourceQueue
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.fetching.downloads import DownloadSlots, SourceDownloads
+from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.crawl_policy import Windows
@@ -33,10 +34,9 @@ URGENT = ZipKey(Action.ADD, OLDEST)
 def fetched(installation: Installation, *urgent: ZipKey) -> list[str]:
     """The archives in the order in which a session asked for them."""
     one = installation.with_settings(downloads_per_source=1, max_retries=0)
-    with open_session(one.tracker, one.settings) as session:
-        session.urgent = frozenset(urgent)
+    with open_session(one.tracker, one.settings, SessionRequest(urgent=frozenset(urgent))) as session:
         list(crawl_file_sources(session))
-        list(process_zip_actions(session, requested_by="tester"))
+        list(process_zip_actions(session))
     query = (
         select(ZipFile.file_name)
         .join(ZipAction, ZipAction.zip_id == ZipFile.id)
@@ -59,7 +59,7 @@ def test_the_order_of_downloads(installation: Installation) -> None:
             list(crawl_file_sources(session))
             for name in absent:
                 (folder.path / "add" / name).unlink()
-            list(process_zip_actions(session, requested_by="tester"))
+            list(process_zip_actions(session))
     assert [len(installation.attempts(f"add/{name}")) for name in (FAILING, FAILED_ONCE)] == [3, 1]
     for name in NAMES:
         folder.put(f"add/{name}")

@@ -19,10 +19,10 @@ from dcc.databases.schema import require_current
 from dcc.errors import SessionActiveError
 from dcc.naming import Action
 from dcc.operations.consistency.check import check_consistency
-from dcc.operations.session_work import SessionRequest
 from dcc.qc.database import open_qc_database
 from dcc.runtime.logging_setup import logging_as, plan_from_environment
 from dcc.session.listeners import Listeners
+from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings, load_settings
 from dcc.sources.base import SourceProtocol
 from dcc.tracker.database import open_tracker

@@ -135,7 +135,7 @@ def main(point: str) -> None:
     tracker = open_tracker(settings)
     with open_session(tracker, settings) as session:
         list(crawl_file_sources(session))
-        list(process_zip_actions(session, requested_by="tester"))
+        list(process_zip_actions(session))
 
 
 def retry(point_and_key: str) -> None:
@@ -146,4 +146,4 @@ def retry(point_and_key: str) -> None:
     tracker = open_tracker(settings)
     action, _, name = key.partition("/")
     with open_session(tracker, settings) as session:
-        list(process_zip_actions(session, [ZipKey(Action(action), name)], requested_by="tester"))
+        list(process_zip_actions(session, [ZipKey(Action(action), name)]))

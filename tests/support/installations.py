@@ -25,6 +25,7 @@ from dcc.outcomes import EndReason, SourceCrawl, ZipKey, ZipOutcome
 from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
+from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.folder import LocalConnection
@@ -109,12 +110,12 @@ class Installation:
 
     def run_session(self, source_ids: Sequence[int] | None = None, *, crawl: bool = True) -> SessionResult:
         """Run a whole crawling session, or only its processing."""
-        with open_session(self.tracker, self.settings) as session:
+        with open_session(self.tracker, self.settings, SessionRequest(source_ids=source_ids)) as session:
             result = SessionResult(session.id, notices=session.notices)
             if crawl:
                 for crawled in crawl_file_sources(session, source_ids):
                     result.crawls[crawled.source_id] = crawled
-            for outcome in process_zip_actions(session, requested_by="tester"):
+            for outcome in process_zip_actions(session):
                 result.zips[str(outcome.key)] = outcome
         result.closing_notices = session.notices[len(result.notices) :]
         result.ended = session.ended
@@ -123,9 +124,9 @@ class Installation:
     def process_again(self, *keys: str) -> SessionResult:
         """Re-open zip actions by name and process them: `dcc retry`."""
         named = [ZipKey(Action(key.partition("/")[0]), key.partition("/")[2]) for key in keys]
-        with open_session(self.tracker, self.settings) as session:
+        with open_session(self.tracker, self.settings, SessionRequest(requested_by="tester")) as session:
             result = SessionResult(session.id)
-            for outcome in process_zip_actions(session, named, requested_by="tester"):
+            for outcome in process_zip_actions(session, named):
                 result.zips[str(outcome.key)] = outcome
         return result
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from dagster import JobDefinition
 
-from dcc.operations.session_work import SessionRequest
+from dcc.session.session_request import SessionRequest
 from dcc_assets.definitions import asset_definitions
 from dcc_assets.session_in_dagster import run_session
 from dcc_dagster.instance import open_instance

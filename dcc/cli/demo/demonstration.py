@@ -24,6 +24,7 @@ from dcc.cli.shell.dagster_side import dagster_side
 from dcc.errors import ConfigurationError, SourceUnreachableError
 from dcc.outcomes import CrawlOutcome, ZipKey
 from dcc.runtime.private_files import PRIVATE_FILE, create_file
+from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings, load_settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 
@@ -128,7 +129,6 @@ def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> list[str
     """Register everything and run one session; returns what is not as expected. Raises as these."""
     from dcc.databases.schema import init_database
     from dcc.databases.transactions import writing
-    from dcc.operations.session_work import SessionRequest
     from dcc.sources.crawl_policy import Pause
     from dcc.tracker.models import utc_now
     from dcc.tracker.queries.zip_action_lists import ZipFilter, find_zips

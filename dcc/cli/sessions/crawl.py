@@ -35,11 +35,11 @@ from dcc.errors import (
 )
 from dcc.phases import Phase
 from dcc.runtime.interrupts import interrupted_by_sigterm
+from dcc.session.session_request import SessionRequest
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-    from dcc.operations.session_work import SessionRequest
     from dcc.outcomes import ZipKey
     from dcc.settings import Settings
 
@@ -142,7 +142,6 @@ def crawl(
     """
     from dcc.databases.transactions import run_reading
     from dcc.operations.crawl_requests import request_urgent, sources_to_crawl
-    from dcc.operations.session_work import SessionRequest
     from dcc.tracker.expected_work import all_of, expected_work
     from dcc.tracker.hostings.retries import urgent_keys
     from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
@@ -174,7 +173,7 @@ def crawl(
             lambda: len(run_reading(tracker, waiting_zip_actions)),
             lambda: expected_text(all_of(run_reading(tracker, expected_work).values())),
         )
-        request = SessionRequest(group=group, source_ids=wanted, urgent=keys, requested_by=user_name())
+        request = SessionRequest(group=group, source_ids=wanted, urgent=frozenset(keys), requested_by=user_name())
         try:
             exit_code = _show_session(shown, tracker, settings, request)
         except SessionActiveError as error:
@@ -237,8 +236,6 @@ def retry(
 
     JSON: as of `dcc crawl`; with --dry-run as of `dcc hold`.
     """
-    from dcc.operations.session_work import SessionRequest
-
     settings = settings_from_environment(downloaders=downloaders, workers=workers, max_retries=max_retries, until=until)
     with notifying_tracker_outage(settings), open_tracker(settings) as tracker:
         keys = _keys_to_retry(tracker, zip_actions, filters, dry_run=dry_run, yes=yes)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from dcc.databases.schema import InitReport
     from dcc.operations.doctor.checks import DoctorCheck
-    from dcc.operations.session_work import SessionRequest
     from dcc.session.batches.exchange import Workers
+    from dcc.session.session_request import SessionRequest
     from dcc.settings import Settings
 
 LOCATION_NAME: Final = "dcc"

@@ -99,17 +99,13 @@ class ArchiveWork:
 
 
 def process_zip_actions(
-    session: Session,
-    keys: Sequence[ZipKey] | None = None,
-    *,
-    requested_by: str,
-    workers: Workers | None = None,
+    session: Session, keys: Sequence[ZipKey] | None = None, workers: Workers | None = None
 ) -> Iterator[ZipOutcome]:
     """Process all waiting submissions, including those of dead sessions; yields each outcome.
 
-    With `keys`, only those are opened again in the name of `requested_by` and processed. Otherwise `workers`, if there
-    are any, fetch and prepare archives first, and the session does the rest. Problems of archives, documents and
-    sources are outcomes, not exceptions. Raises as `reopen_named` for unusable `keys`,
+    With `keys`, only those are opened again, in the name of whoever asked for the session, and processed. Otherwise
+    `workers`, if there are any, fetch and prepare archives first, and the session does the rest. Problems of archives,
+    documents and sources are outcomes, not exceptions. Raises as `reopen_named` for unusable `keys`,
     ConfigurationError if staging cannot be written to, TrackerUnreachableError, SessionLostError, and, after everything
     else is done, InternalFaultError.
     """
@@ -119,7 +115,7 @@ def process_zip_actions(
         remove_leftovers(staging.root, lambda name: session.covers(session.settings.naming.centre_of_zip(name)))
         if workers is not None:
             remove_leftovers_of_workers(session)
-    work = _take_up(session, staging, keys, requested_by)
+    work = _take_up(session, staging, keys)
     yield from map(_held_outcome, work.held)
     if not work:
         return
@@ -162,18 +158,18 @@ def _process(
     if paused := coordinator.left_to_pauses:
         what = count_of(paused, "submission was", "submissions were")
         them = "it" if paused == 1 else "them"
-        session.notices += (f"{what} not fetched, because people paused the sources. A later session fetches {them}.",)
+        session.notice(f"{what} not fetched, because people paused the sources. A later session fetches {them}.")
     session.finish_task(download, failed=coordinator.not_downloaded > 0)
     session.finish_task(check, failed=coordinator.not_checked > 0, lacked_room=coordinator.lacked_room)
     return coordinator.faults
 
 
-def _take_up(session: Session, staging: Staging, keys: Sequence[ZipKey] | None, requested_by: str) -> ArchiveWork:
+def _take_up(session: Session, staging: Staging, keys: Sequence[ZipKey] | None) -> ArchiveWork:
     """Find the waiting archives, or those that a person names by `keys`; repairs what a dead session left."""
     if keys is not None:
         relist(session, keys)
         copies, same = _whole_copies(session, staging, keys)
-        return session.write(lambda connection: _take_up_named(connection, session, keys, requested_by, copies, same))
+        return session.write(lambda connection: _take_up_named(connection, session, keys, copies, same))
     left = [one for one in session.read(load_interrupted) if session.covers(one.centre)]
     whole = [one for one in left if staging.holds(*_bytes_of(one))]
     broken = sorted({one.za_id for one in left}.difference(one.za_id for one in whole))
@@ -201,7 +197,9 @@ def _take_up_waiting(
         reason = mark("The archive is not in staging any more.")
         progress.reopen(connection, broken, requested_by=f"session {session.id}", reason=reason)
     unconcluded = cancel_orphans(connection, session.centres).unconcluded
-    dues = load_crawl_dues(connection, session.settings.source_failure_limit, named=session.named_sources)
+    dues = load_crawl_dues(
+        connection, session.settings.source_failure_limit, named=frozenset(session.request.source_ids or ())
+    )
     sources = sources_to_use(connection, session.id, session.centres, dues)
     reopen_failed_downloads(connection, sources, session.centres)
     waiting = load_waiting_and_held(connection, sources, centres=session.centres)
@@ -213,9 +211,9 @@ def _take_up_waiting(
     held = note_held(connection, waiting.held)
     first = set(take_urgent(connection))
     planned = sorted(waiting.planned, key=lambda plan: plan.key not in first)
-    if session.urgent:
-        whole = [submission for submission in whole if submission.key in session.urgent]
-        planned = [plan for plan in planned if plan.key in session.urgent]
+    if urgent := session.request.urgent:
+        whole = [submission for submission in whole if submission.key in urgent]
+        planned = [plan for plan in planned if plan.key in urgent]
     return ArchiveWork(tuple(whole), tuple(planned), further=further, held=tuple(held))
 
 
@@ -223,14 +221,15 @@ def _take_up_named(
     connection: Connection,
     session: Session,
     keys: Sequence[ZipKey],
-    requested_by: str,
     copies: Mapping[int, StagedZip],
     same: Container[int],
 ) -> ArchiveWork:
     """Open submissions again that a person names; an archive that staging has already is not fetched again."""
     cancel_orphans(connection, session.centres)
     sources = sources_to_use(connection, session.id, session.centres)
-    plans = load_waiting(connection, sources, reopen_named(connection, keys, requested_by), by_name=True)
+    plans = load_waiting(
+        connection, sources, reopen_named(connection, keys, session.request.requested_by), by_name=True
+    )
     for missing in sorted(set(keys) - {plan.key for plan in plans}):
         raise unavailable_error(connection, missing)
     here = {plan.za_id: plan for plan in plans if plan.za_id in same}
@@ -289,7 +288,7 @@ def _still_uploading(session: Session, addresses: Mapping[int, SourceAddress], j
     for look, second in list_again(looks, session):
         if second.error is None:
             found = record_second_listing(session, second, look.archives)
-            session.notices += tuple(finding.message for finding in found)
+            session.notice(*(finding.message for finding in found))
             uploading |= {finding.key for finding in found if isinstance(finding.key, ZipKey)}
     return uploading
 
@@ -315,8 +314,9 @@ def _sources_and_centres(
     connection: Connection, session: Session, work: ArchiveWork, *, named: bool
 ) -> tuple[dict[int, SourceAddress], frozenset[str]]:
     """The archives' sources, by id, without windows where a person `named` them; and the codes of all centres."""
+    without_windows = frozenset(session.request.source_ids or ())
     addresses = {
-        address.id: replace(address, windows=None) if named or address.id in session.named_sources else address
+        address.id: replace(address, windows=None) if named or address.id in without_windows else address
         for address in load_addresses(connection, ids=work.source_ids(), only_crawlable=False)
     }
     return addresses, frozenset(connection.scalars(select(Centre.short_name)))

@@ -70,7 +70,7 @@ def process_data(
     if until < Phase.UPLOAD:
         return
     staging = Staging(session.settings.staging_directory)
-    wanted = session.urgent or None if keys is None else keys
+    wanted = session.request.urgent or None if keys is None else keys
     work = DataSession(qc, session, None if wanted is None else set(wanted), staging)
     record_missed_withdrawals(work)
     resume_left_out_steps(work)

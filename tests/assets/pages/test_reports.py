@@ -19,9 +19,9 @@ from starlette.requests import Request
 from dcc.databases.transactions import writing
 from dcc.errors import TrackerUnreachableError
 from dcc.naming import Action
-from dcc.operations.session_work import SessionRequest
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
+from dcc.session.session_request import SessionRequest
 from dcc.tracker.decisions import DecisionKind, record_decisions, revoke
 from dcc.tracker.models import Centre
 from dcc.tracker.queries.zip_action_lists import ZipFilter, select_zips

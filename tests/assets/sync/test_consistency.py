@@ -7,7 +7,8 @@ import pytest
 from dagster import AssetCheckEvaluation, AssetKey, DagsterEvent, DagsterEventType, DagsterInstance, EventLogEntry
 
 from dcc.operations.consistency.inconsistency import CONSISTENCY_RULES
-from dcc.operations.session_work import SessionRequest, open_session
+from dcc.operations.session_work import open_session
+from dcc.session.session_request import SessionRequest
 from dcc_assets.graph import ZIP_ACTIONS
 from dcc_assets.session_in_dagster import run_session
 from dcc_assets.sync.consistency import check_events

@@ -9,11 +9,11 @@ from sqlalchemy import select, update
 
 from dcc.databases.transactions import writing
 from dcc.naming import Action
-from dcc.operations.session_work import SessionRequest
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.qc.models import CONTEXT
 from dcc.session.data.quality_control import update_qc_states
+from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
 from dcc.tracker.models import ZipAction
 from dcc.tracker.queries.zip_action_lists import find_zips

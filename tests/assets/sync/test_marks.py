@@ -9,10 +9,11 @@ from dagster._core.event_api import AssetRecordsFilter
 from sqlalchemy import insert, select, update
 
 from dcc.databases.columns import utc_now
-from dcc.operations.session_work import SessionRequest, open_session
+from dcc.operations.session_work import open_session
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.listeners import NOBODY, Listeners
+from dcc.session.session_request import SessionRequest
 from dcc.tracker.database import exception_id
 from dcc.tracker.models import Reopening, ZipAction, ZipActionLog, ZipDecision, ZipFile
 from dcc_assets.session_in_dagster import run_session
@@ -90,9 +91,9 @@ def test_what_a_session_had_not_shown_is_shown_by_the_next_one_of_its_group(grou
     """It died while one of another group was at work, which sets no mark for its centres; and it is shown once."""
     grouped.folder.put(INVALID, {"H.2013-11-03.1.specimen.impc.xml": b"<no/>"})
     grouped.folder.put(MISNAMED, b"whatever")
-    with open_session(grouped.tracker, grouped.settings, group=EUROPE) as dead:
+    with open_session(grouped.tracker, grouped.settings, SessionRequest(group=EUROPE)) as dead:
         deque(crawl_file_sources(dead), maxlen=0)
-        deque(process_zip_actions(dead, requested_by="tester"), maxlen=0)
+        deque(process_zip_actions(dead), maxlen=0)
         session(grouped, AMERICA)
     assert shown(grouped, OF_EUROPE) == [[0] * len(ASSETS)] * 2
     session(grouped, EUROPE)

@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from dcc.databases.columns import utc_now
-from dcc.operations.session_work import SessionRequest
 from dcc.phases import Phase
+from dcc.session.session_request import SessionRequest
 from dcc.sources.crawl_policy import Pause
 from dcc.tracker.register.file_sources import change_source
 from dcc.tracker.register.source_schedules import set_pause

@@ -6,8 +6,8 @@ import signal
 import pytest
 
 from dcc.errors import DagsterStorageError, TrackerUnreachableError
-from dcc.operations.session_work import SessionRequest
 from dcc.phases import Phase
+from dcc.session.session_request import SessionRequest
 from dcc_assets.graph import CHECK_OF_PHASE, REACHABLE
 from dcc_assets.session_in_dagster import run_session
 from dcc_assets.sync.rebuild import rebuild_instance
