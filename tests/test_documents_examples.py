@@ -22,7 +22,7 @@ from dcc.reports.languages import load_catalogue
 from dcc.rules import registry
 from dcc.rules.checking import check_contents
 from dcc.rules.context import DocumentContext
-from dcc.session.crawling import list_source
+from dcc.session.listing_sources import list_source
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup
 from dcc.settings import Settings
 from dcc.sources import connect as connecting

@@ -34,7 +34,7 @@ from dcc.reports.submissions.model import Tone
 from dcc.reports.submissions.page import render_html
 from dcc.reports.submissions.plain_text import render_text
 from dcc.reports.submissions.zip_lines import zips_of_centre
-from dcc.session.crawling import list_source
+from dcc.session.listing_sources import list_source
 from dcc.settings import Settings
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.decisions import DecisionKind, record_decisions

@@ -14,7 +14,7 @@ from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
-from dcc.session import crawling
+from dcc.session import listing_sources
 from dcc.session.archives import processing
 from dcc.session.crawling import crawl_file_sources
 from dcc.sources.base import ActionListing
@@ -213,7 +213,7 @@ class TestChangedWhileFetched:
         if has_md5:
             publish(served, content)
         source_id = register(quick, served)
-        look = crawling.list_again
+        look = listing_sources.list_again
 
         def later(*arguments: Any) -> Any:
             served.put(KEY, content, 1_400_000_060)

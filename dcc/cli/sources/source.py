@@ -400,7 +400,7 @@ def why(ctx: click.Context, source_id: int | None, centre: str | None, look: boo
     from dcc.declarations import ACTOR_NAMES
     from dcc.reports.causes.skipped_archives import ignored_entries, skipped_entries
     from dcc.reports.languages import load_catalogue
-    from dcc.session.crawling import list_source
+    from dcc.session.listing_sources import list_source
     from dcc.tracker.queries.zip_action_lists import require_centre
     from dcc.tracker.register import file_sources
     from dcc.tracker.register.source_schedules import load_crawl_dues

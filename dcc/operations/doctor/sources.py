@@ -27,7 +27,7 @@ from dcc.operations.doctor.checks import (
     warning,
 )
 from dcc.operations.doctor.machine import clock_finding
-from dcc.session.crawling import list_source
+from dcc.session.listing_sources import list_source
 from dcc.sources.access import parse_hostname, resolve_accesskey
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.sources.host_keys import SSH_PORT, trusted_keys

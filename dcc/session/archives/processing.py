@@ -9,7 +9,6 @@ delivered the same, or no source has another copy.
 from __future__ import annotations
 
 import logging
-import math
 from collections import defaultdict
 from collections.abc import Container, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +25,8 @@ from dcc.session.archives.coordination import Coordinator
 from dcc.session.archives.jobs import Job
 from dcc.session.batches.exchange import Workers
 from dcc.session.batches.results import SessionWorkerResults, prepared_by_workers, remove_leftovers_of_workers
-from dcc.session.crawling import RelistedSource, list_again, record_second_listing, relist
+from dcc.session.crawling import record_second_listing, relist
+from dcc.session.listing_sources import RelistedSource, list_again
 from dcc.session.prepare.archive_checks import Setup
 from dcc.session.sessions import Session
 from dcc.sources.base import ListedFile, SourceAddress
@@ -283,11 +283,11 @@ def _still_uploading(session: Session, addresses: Mapping[int, SourceAddress], j
                 hosting.folder,
                 hosting.manifest,
             )
-    looks = [RelistedSource(addresses[source], -math.inf, archives) for source, archives in listed.items()]
+    sources = [RelistedSource(addresses[source], archives) for source, archives in listed.items()]
     uploading: set[ZipKey] = set()
-    for look, second in list_again(looks, session):
+    for second in list_again(sources, session):
         if second.error is None:
-            found = record_second_listing(session, second, look.archives)
+            found = record_second_listing(session, second, listed[second.address.id])
             session.notice(*(finding.message for finding in found))
             uploading |= {finding.key for finding in found if isinstance(finding.key, ZipKey)}
     return uploading
