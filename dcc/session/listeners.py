@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from dcc.data_outcomes import DataOutcome
-    from dcc.outcomes import SourceCrawl, ZipOutcome
-    from dcc.session.sessions import Session
+    from dcc.errors import DccError
+    from dcc.outcomes import EndReason, SourceCrawl, ZipOutcome
+    from dcc.settings import Settings
+
+
+class BegunSession(Protocol):
+    """What listeners see of a session, during its work and afterwards; `ended`: why it ended."""
+
+    id: int
+    settings: Settings
+    task_errors: tuple[DccError, ...]
+    ended: EndReason | None
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Sentences for people on the session."""
 
 
 def _ignore(_outcome: object) -> None:
@@ -26,7 +40,8 @@ class Listeners:
     on_crawl: Callable[[SourceCrawl], None] = _ignore
     on_zip: Callable[[ZipOutcome], None] = _ignore
     on_data: Callable[[DataOutcome], None] = _ignore
-    on_begin: Callable[[Session], None] = _ignore
+    on_begin: Callable[[BegunSession], None] = _ignore
+    on_listing: Callable[[str], None] = _ignore
     on_listing: Callable[[str], None] = _ignore
 
 

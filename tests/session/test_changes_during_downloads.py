@@ -1,36 +1,32 @@
 """What changes while a session downloads: archives are wanted first, sources are paused, resumed, or windows close."""
 
 from __future__ import annotations
-from collections.abc import Collection
-from collections.abc import Iterator
+
+import threading
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+
+import pytest
+from sqlalchemy import select
+
 from dcc.outcomes import EndReason
 from dcc.session.archives import coordination
 from dcc.session.archives.waiting_attempts import WaitingAttempts
-from dcc.sources.crawl_policy import Pause
-from dcc.sources.crawl_policy import Windows
+from dcc.sources.crawl_policy import Pause, Windows
 from dcc.store.staging import Staging
 from dcc.tracker.hostings.urgent_requests import request_urgently
 from dcc.tracker.models import ZipDownload
 from dcc.tracker.register.file_sources import change_source
 from dcc.tracker.register.source_schedules import set_pause
-from sqlalchemy import select
-from tests.support.asking import column_in
-from tests.support.asking import in_writing
+from tests.support.asking import column_in, in_writing
 from tests.support.data_installations import key_of
 from tests.support.databases import only_sqlite
-from tests.support.installations import Installation
-from tests.support.installations import SessionResult
-from tests.support.served_sources import Relay
-from tests.support.served_sources import below
-from tests.support.served_sources import large_archive
-from tests.support.served_sources import register
+from tests.support.installations import Installation, SessionResult
+from tests.support.served_sources import Relay, below, large_archive, register
 from tests.support.servers import Share
 from tests.support.trials import usually
 from tests.support.waiting import wait_until
-import pytest
-import threading
 
 pytestmark = [pytest.mark.servers, only_sqlite]
 

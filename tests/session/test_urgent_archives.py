@@ -1,6 +1,13 @@
 """Urgent archives go before all others; of the others, those with fewest failures, then the newest."""
 
 from datetime import datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import select
+
 from dcc.databases.transactions import writing
 from dcc.naming import Action
 from dcc.operations.session_work import open_session
@@ -15,20 +22,10 @@ from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.sources.crawl_policy import Windows
 from dcc.store.staging import Staging
-from dcc.tracker.hostings.urgent_requests import request_urgently
-from dcc.tracker.hostings.urgent_requests import urgent_keys
-from dcc.tracker.models import FileSourceHasZip
-from dcc.tracker.models import ZipAction
-from dcc.tracker.models import ZipDownload
-from dcc.tracker.models import ZipFile
-from pydantic import SecretStr
-from sqlalchemy import select
-from tests.support.asking import column_in
-from tests.support.asking import in_reading
+from dcc.tracker.hostings.urgent_requests import request_urgently, urgent_keys
+from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipDownload, ZipFile
+from tests.support.asking import column_in, in_reading
 from tests.support.installations import Installation
-from types import SimpleNamespace
-from typing import Any
-import pytest
 
 NAMES = [f"H.2013-10-{day}.1.impc.zip" for day in range(10, 15)]
 OLDEST, FAILED_ONCE, FAILING = NAMES[0], NAMES[-2], NAMES[-1]

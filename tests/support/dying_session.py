@@ -23,6 +23,7 @@ from dcc.session.archives.unwritten_results import UnwrittenResults
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.fetching import archive_transfer, downloads
 from dcc.session.prepare.archive_checks import ArchiveChecker
+from dcc.session.session_request import SessionRequest
 from dcc.settings import load_settings
 from dcc.store.staging import Staging
 from dcc.tracker.database import open_tracker
@@ -145,5 +146,5 @@ def retry(request: str) -> None:
     settings = load_settings()
     tracker = open_tracker(settings)
     action, _, name = key.partition("/")
-    with open_session(tracker, settings) as session:
-        list(process_zip_actions(session, [ZipKey(Action(action), name)], requested_by=person))
+    with open_session(tracker, settings, SessionRequest(requested_by=person)) as session:
+        list(process_zip_actions(session, [ZipKey(Action(action), name)]))

@@ -19,14 +19,13 @@ from dcc.errors import BadFileNameError, DccError, UnreachableError
 from dcc.messages import count_of
 from dcc.outcomes import HELD, AttemptOutcome, CrawlOutcome, EndReason, Problem, SourceCrawl, ZipOutcome
 from dcc.phases import Phase, State, Status
-from dcc.session.listeners import Listeners
+from dcc.session.listeners import BegunSession, Listeners
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from dcc.data_outcomes import DataOutcome
     from dcc.outcomes import SourceCrawl, ZipOutcome
-    from dcc.session.sessions import Session
 
 _Entry = dict[str, Any]
 """An object of the JSON output."""
@@ -333,7 +332,7 @@ class SessionDisplay:
         expected: Callable[[], str] = str,
     ) -> None:
         self.report = SessionOutput()
-        self.session: Session | None = None
+        self.session: BegunSession | None = None
         self._say = say or (lambda _line: None)
         self._bars = bars
         self._waiting = waiting
@@ -352,7 +351,7 @@ class SessionDisplay:
         """The functions that show a session."""
         return Listeners(self.on_crawl, self.on_zip, self.on_data, self.on_begin, self.on_listing)
 
-    def on_begin(self, session: Session) -> None:
+    def on_begin(self, session: BegunSession) -> None:
         """The session has begun."""
         self.session = session
 

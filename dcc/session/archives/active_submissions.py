@@ -4,39 +4,28 @@ Only the coordinating thread uses them. Results of other threads reach it as eve
 """
 
 from __future__ import annotations
+
+import time
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from dataclasses import field
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
 from dcc.archives.extraction import ignored_problem
 from dcc.errors import InternalFaultError
 from dcc.naming import DocumentName
-from dcc.outcomes import AttemptOutcome
-from dcc.outcomes import DocumentOutcome
-from dcc.outcomes import Problem
-from dcc.outcomes import ZipKey
-from dcc.outcomes import ZipOutcome
-from dcc.outcomes import source_partition
-from dcc.phases import Phase
-from dcc.phases import State
-from dcc.phases import Status
+from dcc.outcomes import AttemptOutcome, DocumentOutcome, Problem, ZipKey, ZipOutcome, source_partition
+from dcc.phases import Phase, State, Status
 from dcc.runtime.clock import utc_now
 from dcc.runtime.log_context import logging_about
 from dcc.session.archives.hosting_choice import HostingChoice
 from dcc.session.fetching.archive_transfer import Transfer
 from dcc.session.prepare.archive_checks import CheckedArchive
 from dcc.sources.base import SourceAddress
-from dcc.sources.hosting import EarlierCopy
-from dcc.sources.hosting import Hosting
+from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.tracker.archive_names import stored_name
-from dcc.tracker.hostings.download_plan import KnownDocument
-from dcc.tracker.hostings.download_plan import PlannedZip
-from dcc.tracker.hostings.download_plan import StagedZip
+from dcc.tracker.hostings.download_plan import KnownDocument, PlannedZip, StagedZip
 from dcc.tracker.models import utc_now
-from dcc.tracker.states import State
-from dcc.tracker.states import VALID
-from dcc.tracker.states import WRONG_CHECKSUM
-from typing import NamedTuple
-import time
+from dcc.tracker.states import VALID, WRONG_CHECKSUM
 
 REFUSED_BY_NAME = State(Phase.XML_NAME, Status.FAILED)
 INVALID = State(Phase.XSD, Status.FAILED)

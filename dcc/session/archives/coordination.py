@@ -6,78 +6,66 @@ a second.
 """
 
 from __future__ import annotations
+
+import logging
+import queue
+import time
 from collections import deque
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from dcc.errors import ArchiveError
-from dcc.errors import BadChecksumFileError
-from dcc.errors import ChecksumMismatchError
-from dcc.errors import CorruptArchiveError
-from dcc.errors import DccError
-from dcc.errors import DiskFullError
-from dcc.errors import FileChangedError
-from dcc.errors import FileMissingError
-from dcc.errors import FileNotReadableError
-from dcc.errors import InternalFaultError
-from dcc.errors import SizeMismatchError
-from dcc.errors import platform_fault
-from dcc.messages import mark
-from dcc.messages import message
-from dcc.outcomes import AttemptOutcome
-from dcc.outcomes import Problem
-from dcc.outcomes import ZipOutcome
-from dcc.phases import Phase
-from dcc.phases import State
-from dcc.phases import Status
+from enum import Enum
+from functools import partial
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from dcc.errors import (
+    ArchiveError,
+    BadChecksumFileError,
+    ChecksumMismatchError,
+    CorruptArchiveError,
+    DccError,
+    DiskFullError,
+    FileChangedError,
+    FileMissingError,
+    FileNotReadableError,
+    InternalFaultError,
+    SizeMismatchError,
+    platform_fault,
+)
+from dcc.messages import mark, message
+from dcc.outcomes import AttemptOutcome, Problem, ZipOutcome
+from dcc.phases import Phase, State, Status
 from dcc.runtime.clock import utc_now
-from dcc.runtime.log_context import logging_about
-from dcc.runtime.log_context import progress_log
+from dcc.runtime.log_context import logging_about, progress_log
 from dcc.session.archives.active_submissions import ActiveSubmission
 from dcc.session.archives.archive_pools import ArchivePools
-from dcc.session.archives.unwritten_results import UnwrittenResults
-from dcc.session.archives.unwritten_results import WrittenResults
-from dcc.session.archives.waiting_attempts import SourceQueue
-from dcc.session.archives.waiting_attempts import WaitingAttempts
+from dcc.session.archives.unwritten_results import UnwrittenResults, WrittenResults
+from dcc.session.archives.waiting_attempts import SourceQueue, WaitingAttempts
 from dcc.session.batches.results import SessionWorkerResults
 from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import SourceDownloads
-from dcc.session.fetching.transfer_events import ChecksumPublished
-from dcc.session.fetching.transfer_events import TransferCompleted
-from dcc.session.fetching.transfer_events import TransferEvent
-from dcc.session.fetching.transfer_events import TransferFailed
-from dcc.session.fetching.transfer_events import TransferNotBegun
-from dcc.session.fetching.transfer_events import TransferProgressed
-from dcc.session.fetching.transfer_events import TransferStarted
-from dcc.session.prepare.archive_checks import CheckedArchive
-from dcc.session.prepare.archive_checks import Setup
-from dcc.session.prepare.archive_checks import UnopenedArchive
+from dcc.session.fetching.transfer_events import (
+    ChecksumPublished,
+    TransferCompleted,
+    TransferEvent,
+    TransferFailed,
+    TransferNotBegun,
+    TransferProgressed,
+    TransferStarted,
+)
+from dcc.session.prepare.archive_checks import CheckedArchive, Setup, UnopenedArchive
 from dcc.session.sessions import Session
 from dcc.sources.base import SourceAddress
-from dcc.sources.hosting import CopyFault
-from dcc.sources.hosting import Hosting
+from dcc.sources.hosting import CopyFault, Hosting
 from dcc.store.copies import StoredCopies
 from dcc.store.staging import Staging
 from dcc.tracker.hostings.source_statistics import TransferStatistics
 from dcc.tracker.hostings.urgent_requests import urgent_keys
 from dcc.tracker.register.source_schedules import paused_sources
-from dcc.tracker.states import DOWNLOADING
-from dcc.tracker.states import EXTRACTED
-from dcc.tracker.states import EXTRACTING
-from dcc.tracker.states import NOT_DOWNLOADED
-from dcc.tracker.states import NOT_EXTRACTED
-from dcc.tracker.states import WRONG_CHECKSUM
+from dcc.tracker.states import DOWNLOADING, EXTRACTED, EXTRACTING, NOT_DOWNLOADED, NOT_EXTRACTED, WRONG_CHECKSUM
 from dcc.tracker.stored_archives import replicas_with_copies
-from enum import Enum
-from functools import partial
-from sqlalchemy import Connection
-from typing import TypeVar
-import logging
-import queue
-import time
 
 log = logging.getLogger(__name__)
 session_log = progress_log(__name__)

@@ -7,57 +7,46 @@ delivered the same, or no source has another copy.
 """
 
 from __future__ import annotations
+
+import logging
 from collections import defaultdict
-from collections.abc import Container
-from collections.abc import Generator
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import field
-from dataclasses import replace
+from collections.abc import Container, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from sqlalchemy import Connection, select
+
 from dcc.errors import InternalFaultError
-from dcc.messages import count_of
-from dcc.messages import mark
-from dcc.outcomes import HELD
-from dcc.outcomes import Problem
-from dcc.outcomes import ZipKey
-from dcc.outcomes import ZipOutcome
+from dcc.messages import count_of, mark
+from dcc.outcomes import HELD, Problem, ZipKey, ZipOutcome
 from dcc.phases import Phase
 from dcc.runtime.clock import utc_now
 from dcc.runtime.processes import give_back_freed_memory
 from dcc.session.archives.active_submissions import ActiveSubmission
 from dcc.session.archives.coordination import Coordinator
 from dcc.session.batches.exchange import Workers
-from dcc.session.batches.results import SessionWorkerResults
-from dcc.session.batches.results import prepared_by_workers
-from dcc.session.batches.results import remove_leftovers_of_workers
-from dcc.session.crawling import record_second_listing
-from dcc.session.crawling import relist
-from dcc.session.listing_sources import RelistedSource
-from dcc.session.listing_sources import list_again
+from dcc.session.batches.results import SessionWorkerResults, prepared_by_workers, remove_leftovers_of_workers
+from dcc.session.crawling import record_second_listing, relist
+from dcc.session.listing_sources import RelistedSource, list_again
 from dcc.session.prepare.archive_checks import Setup
 from dcc.session.sessions import Session
-from dcc.sources.base import ListedFile
-from dcc.sources.base import SourceAddress
-from dcc.store.staging import Staging
-from dcc.store.staging import remove_leftovers
+from dcc.sources.base import ListedFile, SourceAddress
+from dcc.store.staging import Staging, remove_leftovers
 from dcc.tracker import progress
 from dcc.tracker.decisions import quarantine
-from dcc.tracker.hostings.download_plan import PlannedZip
-from dcc.tracker.hostings.download_plan import StagedZip
-from dcc.tracker.hostings.download_plan import cancel_orphans
-from dcc.tracker.hostings.download_plan import load_interrupted
-from dcc.tracker.hostings.download_plan import load_plans
-from dcc.tracker.hostings.download_plan import load_waiting
-from dcc.tracker.hostings.download_plan import load_waiting_and_unfetched
-from dcc.tracker.hostings.download_plan import sources_to_use
-from dcc.tracker.hostings.foreign_archives import UnfetchedArchive
-from dcc.tracker.hostings.foreign_archives import note_unfetched
+from dcc.tracker.hostings.download_plan import (
+    PlannedZip,
+    StagedZip,
+    cancel_orphans,
+    load_interrupted,
+    load_plans,
+    load_waiting,
+    load_waiting_and_unfetched,
+    sources_to_use,
+)
+from dcc.tracker.hostings.foreign_archives import UnfetchedArchive, note_unfetched
 from dcc.tracker.hostings.owner_notices import add_notices
-from dcc.tracker.hostings.retries_by_people import reopen_named
-from dcc.tracker.hostings.retries_by_people import staged_copies_of
-from dcc.tracker.hostings.retries_by_people import unavailable_error
+from dcc.tracker.hostings.retries_by_people import reopen_named, staged_copies_of, unavailable_error
 from dcc.tracker.hostings.retry_policy import reopen_failed_downloads
 from dcc.tracker.hostings.source_statistics import record_transfer_statistics
 from dcc.tracker.hostings.staged_copies import begin_from_staging
@@ -65,14 +54,9 @@ from dcc.tracker.hostings.urgent_requests import take_urgent
 from dcc.tracker.models import Centre
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
-from dcc.tracker.reopened_by import CRAWL
-from dcc.tracker.reopened_by import session_name
+from dcc.tracker.reopened_by import CRAWL, session_name
 from dcc.tracker.session_statuses import TaskStatus
 from dcc.tracker.states import WAITING
-from sqlalchemy import Connection
-from sqlalchemy import select
-from typing import Final
-import logging
 
 log = logging.getLogger(__name__)
 

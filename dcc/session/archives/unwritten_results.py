@@ -5,52 +5,34 @@ submissions at once need few statements.
 """
 
 from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any, Final, TypedDict, Unpack
+
+from sqlalchemy import Connection, bindparam, select, update
+
 from dcc.databases.transactions import insert_rows
-from dcc.outcomes import AttemptOutcome
-from dcc.outcomes import Problem
+from dcc.outcomes import AttemptOutcome, Problem
 from dcc.phases import State
 from dcc.runtime.clock import utc_now
-from dcc.session.archives.active_submissions import ActiveSubmission
-from dcc.session.archives.active_submissions import ArchiveDocument
-from dcc.session.data.document_log import add_to_log
-from dcc.session.data.document_log import kind_id
+from dcc.session.archives.active_submissions import ActiveSubmission, ArchiveDocument
+from dcc.session.data.document_log import add_to_log, kind_id
 from dcc.session.fetching.archive_transfer import ReceivedArchive
-from dcc.sources.hosting import EarlierCopy
-from dcc.sources.hosting import Hosting
+from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.store.copies import StoredCopies
 from dcc.tracker import progress
-from dcc.tracker.hostings.copies import NewBadCopy
-from dcc.tracker.hostings.copies import earlier_copies
-from dcc.tracker.hostings.copies import record_bad_copies
-from dcc.tracker.hostings.copies import record_published
+from dcc.tracker.hostings.copies import NewBadCopy, earlier_copies, record_bad_copies, record_published
 from dcc.tracker.hostings.download_plan import StagedZip
 from dcc.tracker.hostings.staged_copies import begin_from_staging
-from dcc.tracker.listings.findings import ArrivedArchive
-from dcc.tracker.listings.findings import note_arrived
-from dcc.tracker.models import Centre
-from dcc.tracker.models import FileSourceHasZip
-from dcc.tracker.models import ZipDownload
-from dcc.tracker.models import ZipFile
-from dcc.tracker.models import ZipLog
+from dcc.tracker.listings.findings import ArrivedArchive, note_arrived
+from dcc.tracker.models import Centre, FileSourceHasZip, ZipDownload, ZipFile, ZipLog
 from dcc.tracker.problems import problem_columns
-from dcc.tracker.progress import NewDocument
-from dcc.tracker.progress import StateReport
-from dcc.tracker.progress import Subject
+from dcc.tracker.progress import NewDocument, StateReport, Subject
 from dcc.tracker.stored_archives import record_stored_archives
 from dcc.tracker.submission_rows import action_states
-from sqlalchemy import Connection
-from sqlalchemy import bindparam
-from sqlalchemy import select
-from sqlalchemy import update
-from typing import Any
-from typing import Final
-from typing import TypedDict
-from typing import Unpack
 
 _LARGEST_COUNT: Final = 255
 _CENTRES: Final = select(Centre.id, Centre.short_name)

@@ -6,22 +6,25 @@ those that are there. Those of a killed session are used again.
 """
 
 from __future__ import annotations
+
+import logging
+import os
 from collections import OrderedDict
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Sequence
-from concurrent.futures import Future
-from concurrent.futures import wait
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from dcc.errors import BadFileNameError
-from dcc.errors import HelperEndedError
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, TypeAlias
+
+from sqlalchemy import Engine
+
+from dcc.errors import BadFileNameError, HelperEndedError
 from dcc.naming import DocumentKind
 from dcc.outcomes import ZipKey
 from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.judging import documents as judging
-from dcc.qc.rows.prepared_file import PreparedDocument
-from dcc.qc.rows.prepared_file import PreparedFile
-from dcc.qc.rows.prepared_file import open_prepared
+from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, open_prepared
 from dcc.reference.loading import ReferenceData
 from dcc.runtime.clock import utc_today
 from dcc.runtime.log_context import progress_log
@@ -29,21 +32,8 @@ from dcc.runtime.worker_processes import WorkerProcesses
 from dcc.session.data.data_session import DataSession
 from dcc.session.data.upload_order import DueDocument
 from dcc.session.prepare import documents as preparing
-from dcc.session.prepare.documents import ArchiveToPrepare
-from dcc.session.prepare.documents import DocumentToPrepare
-from dcc.session.prepare.documents import PreparationBasis
-from dcc.session.prepare.documents import prepare_archive
-from dcc.store.staging import Staging
-from dcc.store.staging import document_lost
-from dcc.store.staging import place_of_document
-from dcc.store.staging import prepared_place
-from pathlib import Path
-from sqlalchemy import Engine
-from tempfile import TemporaryDirectory
-from typing import Final
-from typing import TypeAlias
-import logging
-import os
+from dcc.session.prepare.documents import ArchiveToPrepare, DocumentToPrepare, PreparationBasis, prepare_archive
+from dcc.store.staging import Staging, document_lost, place_of_document, prepared_place
 
 log = logging.getLogger(__name__)
 session_log = progress_log(__name__)
