@@ -42,7 +42,6 @@ class Listeners:
     on_data: Callable[[DataOutcome], None] = _ignore
     on_begin: Callable[[BegunSession], None] = _ignore
     on_listing: Callable[[str], None] = _ignore
-    on_listing: Callable[[str], None] = _ignore
 
 
 NOBODY: Final = Listeners()

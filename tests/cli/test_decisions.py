@@ -157,7 +157,7 @@ def test_a_retry_counts_as_a_persons_whatever_the_name_of_the_user(listed: Dcc, 
     listed("crawl", exit_code=70)
     listed("retry", NAMES[0], exit_code=70)
     assert listed.json("show", NAMES[0])["reopenings"][-1]["requested_by"] == f"user {user}"
-    assert listed.states("--quarantine") == {}
+    assert listed.json("status")["quarantined"] == 0
 
 
 @pytest.mark.both_databases

@@ -270,7 +270,7 @@ def test_the_owner_is_told_of_each_withdrawal(data: DataInstallation, other: Fol
 PLANTED = "add/J.2013-11-01.1.impc.zip"
 
 
-def held(data: DataInstallation) -> list[str]:
+def unfetched(data: DataInstallation) -> list[str]:
     with data.tracker.connect() as connection:
         found = {str(one.key) for one in unfetched_archives(connection)}
         assert found.isdisjoint(map(str, waiting_zip_actions(connection)))
@@ -278,10 +278,10 @@ def held(data: DataInstallation) -> list[str]:
 
 
 @pytest.mark.both_databases
-def test_an_archive_that_is_planted_on_another_centre_s_source_is_held_and_not_taken(data: DataInstallation) -> None:
+def test_an_archive_that_is_planted_on_another_centre_s_source_is_not_taken(data: DataInstallation) -> None:
     data.put(PLANTED, specimens("2013-11-01.1", centre="J"))
     result = data.base.run_session()
-    assert (data.states(), data.base.attempts(PLANTED), held(data)) == ({PLANTED: "zip_name done"}, [], [PLANTED])
+    assert (data.states(), data.base.attempts(PLANTED), unfetched(data)) == ({PLANTED: "zip_name done"}, [], [PLANTED])
     (outcome,) = result.zips.values()
     assert (outcome.failed, [reason.kind for reason in outcome.reasons]) == (False, ["held"])
     assert "dcc centre delegate J --to H" in outcome.reasons[0].message
@@ -292,9 +292,9 @@ def test_an_archive_that_is_planted_on_another_centre_s_source_is_held_and_not_t
             require_retriable(connection, [key_of(PLANTED)])
         told = skipped_entries(connection, data.folder.source_id)
     assert [(one.entry, one.why, one.acts) for one in told] == [(PLANTED, SkipReason.HELD, Actor.CENTRE)]
-    # It is told once, and stays held.
+    # It is told once, and stays where it is.
     assert data.base.run_session().zips == {}
-    assert held(data) == [PLANTED]
+    assert unfetched(data) == [PLANTED]
 
 
 @pytest.mark.parametrize("later", [True, False])
@@ -310,7 +310,7 @@ def test_a_planted_archive_does_not_keep_the_own_one_from_being_taken(data: Data
     assert data.base.attempts(PLANTED) == [(other.source_id, "qc done")]
     assert data.base.staged()[PLANTED] == content
     assert len([row for row in data.rows(models.SPECIMEN, "centre") if row == ("J",)]) == 5
-    assert held(data) == []
+    assert unfetched(data) == []
 
 
 @pytest.mark.parametrize(("mice", "state"), [(3, "xsd done"), (5, "zip_name done")])
@@ -332,15 +332,15 @@ def crawl(data: DataInstallation) -> None:
         list(crawl_file_sources(session))
 
 
-def test_what_the_own_source_lists_no_more_is_held_on_another_centre_s(data: DataInstallation) -> None:
+def test_what_the_own_source_lists_no_more_is_not_fetched_from_another_centre_s(data: DataInstallation) -> None:
     other = data.base.add_folder("J", "other")
     other.put("add/J.2013-11-01.2.impc.zip", specimens("2013-11-01.2", centre="J", first=50))
     data.folder.put(PLANTED, other.put(PLANTED, specimens("2013-11-01.1", centre="J")))
     crawl(data)
-    assert held(data) == []
+    assert unfetched(data) == []
     (other.path / PLANTED).unlink()
     crawl(data)
-    assert held(data) == [PLANTED]
+    assert unfetched(data) == [PLANTED]
 
 
 def test_an_archive_is_taken_from_the_source_of_a_centre_that_its_own_has_delegated_to(data: DataInstallation) -> None:
@@ -348,7 +348,7 @@ def test_an_archive_is_taken_from_the_source_of_a_centre_that_its_own_has_delega
     data.base.run_session()
     in_writing(data.tracker, centres.delegate, "J", "H", recorded_by="wrangler", until=utc_now().date())
     data.run()
-    assert (data.states(), held(data)) == ({PLANTED: "qc done"}, [])
+    assert (data.states(), unfetched(data)) == ({PLANTED: "qc done"}, [])
     assert [one[3] for one in notices(data)] == ["held", "done"]
 
 

@@ -80,7 +80,7 @@ def all_causes(data: DataInstallation) -> list[list[Cause]]:
         ]
 
 
-def test_a_held_archive_is_reported_as_what_it_is_with_who_acts_and_commands_for_wranglers_alone(
+def test_an_unfetched_archive_is_reported_as_what_it_is_with_who_acts_and_commands_for_wranglers_alone(
     planted: DataInstallation,
 ) -> None:
     report, of_j, of_h, of_all = reports(planted)
@@ -135,7 +135,7 @@ def test_an_archive_that_is_turned_down_waits_no_more_and_both_centres_are_told(
     assert planted.states() == {PLANTED: "zip_name done"}
 
 
-def test_what_was_turned_down_is_held_again_when_that_is_taken_back(planted: DataInstallation) -> None:
+def test_what_was_turned_down_waits_again_when_that_is_taken_back(planted: DataInstallation) -> None:
     decline(planted)
     ended = in_writing(planted.tracker, accept_archive, KEY, revoked_by="another")
     assert (ended.revoked_by, ended.revoked is not None) == ("another", True)

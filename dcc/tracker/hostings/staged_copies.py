@@ -12,6 +12,7 @@ from dcc.databases.list_parameters import IDS, rows_about
 from dcc.errors import CorruptArchiveError
 from dcc.outcomes import AttemptOutcome
 from dcc.phases import Phase
+from dcc.runtime.clock import utc_now
 from dcc.tracker import progress
 from dcc.tracker.hostings.download_plan import StagedZip, hosting_of, select_staged, staged_zip
 from dcc.tracker.models import AnException, FileSourceHasZip, PublishedChecksum, ZipDownload, ZipLog

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, and_, delete, or_, select
 from dcc.databases.transactions import insert_rows
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS
+from dcc.runtime.clock import utc_now
 from dcc.tracker.models import UrgentArchive, ZipAction, ZipFile
 from dcc.tracker.states import WAITING
 from dcc.tracker.submission_rows import KEY, is_at, zip_key_of

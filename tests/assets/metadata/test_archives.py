@@ -62,10 +62,10 @@ def failing(report: PartitionReport) -> CheckVerdict:
     return verdict
 
 
-def test_an_archive_that_is_held_is_shown_with_the_reason_and_fails_no_check() -> None:
+def test_an_unfetched_archive_is_shown_with_the_reason_and_fails_no_check() -> None:
     """One that lies on another centre's source only."""
-    held = outcome(Phase.ZIP_NAME, Status.DONE, source=None, reasons=(Problem(HELD, "It lies elsewhere."),))
-    report = zip_report(held, STAGING)
+    unfetched = outcome(Phase.ZIP_NAME, Status.DONE, source=None, reasons=(Problem(HELD, "It lies elsewhere."),))
+    report = zip_report(unfetched, STAGING)
     assert shown(report) == (["zip_actions"], {}, {})
     assert report.materialised[0].metadata["held"] == "It lies elsewhere."
 
