@@ -123,7 +123,7 @@ def _rows_of(documents: Sequence[DocumentWithRows]) -> dict[Table, int]:
     rows[DOCUMENT] = len(documents)
     for _, prepared in documents:
         for table in NUMBERED_TABLES[:-1]:
-            rows[table] += prepared.rows[table.name].number
+            rows[table] += prepared.number_of_rows(table.name)
     rows[LIFETIME] = sum(rows[table] for table in ENTITY_TABLES.values())
     return rows
 
@@ -227,12 +227,15 @@ class _Application:
         return row | {"state": applied.state.value, "late": applied.late} | applied.said
 
     def _decide(self, one: DocumentWithRows, entries: Iterable[Entries], confirmed: Row[Any] | None) -> DecidedDocument:
-        document, rows = one.document, one.prepared.rows
+        document, prepared = one
         newest = self._newest.before(document)
         foreign_data = self._foreign_data(one, confirmed)
         document_id = self._next_ids[DOCUMENT.name]
         self._next_ids[DOCUMENT.name] += 1
-        id_offsets = {table: self._next_ids[table] - 1 - rows[table].before for table in NUMBERED}
+        id_offsets = {}
+        for table in NUMBERED:
+            before, _ = prepared.rows[table]
+            id_offsets[table] = self._next_ids[table] - 1 - before
         effect = DocumentEffect(self._current, one, document_id, id_offsets, foreign_data)
         if newest is not None:
             effect.findings.add(late(document.created, newest))
@@ -253,7 +256,7 @@ class _Application:
         if decided.keeps_rows:
             self._current.update(effect)
             for table in NUMBERED:
-                self._next_ids[table] += rows[table].number
+                self._next_ids[table] += prepared.number_of_rows(table)
         if applied.state is DocumentState.APPLIED and not applied.repeated:
             self._newest.add(document)
             self._applied[document_id] = one

@@ -86,7 +86,7 @@ def copy_rows(
     """
     file, values = documents[0].file, {**id_offsets, "are_current": int(are_current)}
     for table in PREPARED_TABLES:
-        before, last = documents[0].rows[table.name].before, documents[-1].rows[table.name].last
+        (before, _), (_, last) = documents[0].rows[table.name], documents[-1].rows[table.name]
         if last == before:
             continue
         if not _copies_files(connection):
