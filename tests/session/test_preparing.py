@@ -75,7 +75,7 @@ def prepare(tmp_path: Path, target: Path) -> Prepare:
 
 def rows_of(document: PreparedDocument) -> dict[str, list[Any]]:
     """Its rows and entries, with ids as if it were the first document of its file."""
-    id_offsets = {table: -rows.before for table, rows in document.rows.items()} | {"document": -document.number}
+    id_offsets = {table: -before for table, (before, _) in document.rows.items()} | {"document": -document.number}
     return {
         table: list(
             document.file.ask(
@@ -91,7 +91,7 @@ def rows_of(document: PreparedDocument) -> dict[str, list[Any]]:
 def entries_of(document: PreparedDocument) -> list[tuple[Any, ...]]:
     """What is told of its centre elements and entities, each with its line first."""
     return [
-        (line, some.kind and some.kind.value, *told, row_id and row_id - document.rows[str(some.kind)].before, excess)
+        (line, some.kind and some.kind.value, *told, row_id and row_id - document.rows[str(some.kind)][0], excess)
         for some in document.entries()
         for line, *told, row_id, excess in zip(*some[1:], strict=True)
     ]

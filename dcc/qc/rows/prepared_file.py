@@ -77,18 +77,6 @@ class Columns(NamedTuple):
         return f"{crc32(repr(form).encode()):08x}"
 
 
-class RowRange(NamedTuple):
-    """The rows that a document has in a table: after the row `before`, to the `last` one; both by id or number."""
-
-    before: int
-    last: int
-
-    @property
-    def number(self) -> int:
-        """How many they are."""
-        return self.last - self.before
-
-
 class Entries(NamedTuple):
     """Some centre elements of a document, or some entities of a kind, in columns and in document order.
 
@@ -270,21 +258,26 @@ class DocumentWriter:
 class PreparedDocument:
     """A document in a prepared file, which has it under its `number`.
 
-    `rows` are its rows by table, by their ids where they have any, else by their numbers. `measured` counts its
-    measurements by procedure. `centres` are those that entities are of. `whole`: all of its entities have rows.
-    `findings` and `origin` are as they were given to the writer. `content` is the digest of what it says
-    (`dcc.documents.content_digest`).
+    `rows` tells by table the last row before the document and its own last one, by their ids where they have any, else
+    by their numbers. `measured` counts measurements by procedure. `centres` are those that entities are of. `whole`:
+    all of its entities have rows. `findings` and `origin` are as they were given to the writer. `content` is the digest
+    of what it says (`dcc.documents.content_digest`).
     """
 
     file: PreparedFile
     content: str
     number: int
-    rows: Mapping[str, RowRange]
+    rows: Mapping[str, Sequence[int]]
     measured: Mapping[str, int]
     centres: Sequence[str]
     whole: bool
     findings: Sequence[Any] | None = field(repr=False)
     origin: str | None
+
+    def number_of_rows(self, table: str) -> int:
+        """How many rows it has in a table, by what `rows` tells."""
+        before, last = self.rows[table]
+        return last - before
 
     def entries(self) -> Iterator[Entries]:
         """The centre elements and entities."""
@@ -320,9 +313,7 @@ class PreparedFile:
 
     def document(self, file_name: str, md5: str) -> PreparedDocument:
         """The document of that name and MD5. Raises KeyError."""
-        facts = self._documents[file_name, md5]
-        rows = {table: RowRange(before, last) for table, (before, last) in facts["rows"].items()}
-        return PreparedDocument(self, **{**facts, "rows": rows})
+        return PreparedDocument(self, **self._documents[file_name, md5])
 
     def ask(self, statement: str, values: Sequence[Any] | Mapping[str, Any]) -> Iterator[Any]:
         """The rows that a statement finds."""
