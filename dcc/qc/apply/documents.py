@@ -21,72 +21,53 @@ New additions share their statements: first each one's result is decided, from t
 """
 
 from __future__ import annotations
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from collections.abc import Set
+
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
-from dcc.databases.list_parameters import change_rows
-from dcc.databases.list_parameters import rows_with
+from itertools import chain, groupby
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Row, Table, func, insert, select
+
+from dcc.databases.list_parameters import change_rows, rows_with
 from dcc.databases.transactions import run_writing
 from dcc.naming import Action
-from dcc.qc.apply.document_effect import AppliedDocument
-from dcc.qc.apply.document_effect import COUNTS
-from dcc.qc.apply.document_effect import CurrentVersions
-from dcc.qc.apply.document_effect import DecidedDocument
-from dcc.qc.apply.document_effect import DocumentEffect
-from dcc.qc.apply.document_effect import DocumentWithRows
-from dcc.qc.apply.entity_rows import NUMBERED_TABLES
-from dcc.qc.apply.entity_rows import copy_rows
-from dcc.qc.apply.entity_rows import loader_on
-from dcc.qc.apply.ownership import ForeignData
-from dcc.qc.apply.ownership import OtherCentre
-from dcc.qc.apply.upload_findings import UploadFinding
-from dcc.qc.apply.upload_findings import duplicate
-from dcc.qc.apply.upload_findings import findings_of
-from dcc.qc.apply.upload_findings import late
-from dcc.qc.apply.upload_lock import IdReservation
-from dcc.qc.apply.upload_lock import PATIENCE_SECONDS
-from dcc.qc.apply.upload_lock import lock_centres
-from dcc.qc.apply.upload_lock import reserve_ids
-from dcc.qc.apply.versions import end_versions
-from dcc.qc.apply.versions import open_versions
-from dcc.qc.models import BLOCK
-from dcc.qc.models import DOCUMENT
-from dcc.qc.models import ENTITY_TABLES
-from dcc.qc.models import FINDING
-from dcc.qc.models import LIFETIME
-from dcc.qc.models import MEASUREMENT
-from dcc.qc.models import RUN
+from dcc.qc.apply.document_effect import (
+    COUNTS,
+    AppliedDocument,
+    CurrentVersions,
+    DecidedDocument,
+    DocumentEffect,
+    DocumentWithRows,
+)
+from dcc.qc.apply.entity_rows import NUMBERED_TABLES, copy_rows, loader_on
+from dcc.qc.apply.ownership import ForeignData, OtherCentre
+from dcc.qc.apply.upload_findings import UploadFinding, duplicate, findings_of, late
+from dcc.qc.apply.upload_lock import PATIENCE_SECONDS, IdReservation, lock_centres, reserve_ids
+from dcc.qc.apply.versions import end_versions, open_versions
+from dcc.qc.models import BLOCK, DOCUMENT, ENTITY_TABLES, FINDING, LIFETIME, MEASUREMENT, RUN
 from dcc.qc.rows.building import NUMBERED
-from dcc.qc.rows.documents import DocumentPlace
-from dcc.qc.rows.documents import DocumentToApply
-from dcc.qc.rows.documents import NewestDates
-from dcc.qc.rows.documents import document_row
-from dcc.qc.rows.documents import former_applications
-from dcc.qc.rows.documents import insert_documents
-from dcc.qc.rows.documents import is_confirmed
-from dcc.qc.rows.documents import is_edited_since
-from dcc.qc.rows.documents import known_documents
-from dcc.qc.rows.documents import refuse_held_applications
-from dcc.qc.rows.documents import replace_former_applications
-from dcc.qc.rows.documents import same_document
-from dcc.qc.rows.documents import update_tracker_id
+from dcc.qc.rows.documents import (
+    DocumentPlace,
+    DocumentToApply,
+    NewestDates,
+    document_row,
+    former_applications,
+    insert_documents,
+    is_confirmed,
+    is_edited_since,
+    known_documents,
+    refuse_held_applications,
+    replace_former_applications,
+    same_document,
+    update_tracker_id,
+)
 from dcc.qc.rows.prepared_file import Entries
 from dcc.rights import Rights
 from dcc.rules.upload import OWNERSHIP
 from dcc.runtime.clock import utc_now
 from dcc.vocabulary import DocumentState
-from itertools import chain
-from itertools import groupby
-from sqlalchemy import Connection
-from sqlalchemy import Engine
-from sqlalchemy import Row
-from sqlalchemy import Table
-from sqlalchemy import func
-from sqlalchemy import insert
-from sqlalchemy import select
-from typing import Any
+
 
 def apply_documents(
     engine: Engine,

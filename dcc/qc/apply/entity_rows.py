@@ -5,33 +5,21 @@ of the database. `qc.rows.loading` is the inverse.
 """
 
 from __future__ import annotations
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dcc.databases.engines import attached
-from dcc.qc.models import DOCUMENT_TABLES
-from dcc.qc.models import LIFETIME
-from dcc.qc.models import MEASUREMENT
-from dcc.qc.models import MEDIA
-from dcc.qc.models import METADATA
-from dcc.qc.models import RUN
-from dcc.qc.models import STATUS_CODE
-from dcc.qc.rows.building import NUMBERED
-from dcc.qc.rows.bulk import LineLoader
-from dcc.qc.rows.bulk import LoadedLines
-from dcc.qc.rows.lines import with_fields
-from dcc.qc.rows.prepared_file import Columns
-from dcc.qc.rows.prepared_file import PreparedDocument
-from dcc.qc.rows.prepared_file import quoted
-from dcc.qc.rows.procedures import OF_RUN
-from dcc.vocabulary import EntityKind
-from dcc.vocabulary import MetadataOwner
-from dcc.vocabulary import Validity
-from sqlalchemy import Connection
-from sqlalchemy import Engine
-from sqlalchemy import String
-from sqlalchemy import Table
-from typing import Final
+
 import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from sqlalchemy import Connection, Engine, String, Table
+
+from dcc.databases.engines import attached
+from dcc.qc.models import DOCUMENT_TABLES, LIFETIME, MEASUREMENT, MEDIA, METADATA, RUN, STATUS_CODE
+from dcc.qc.rows.building import NUMBERED
+from dcc.qc.rows.bulk import LineLoader, LoadedLines
+from dcc.qc.rows.lines import with_fields
+from dcc.qc.rows.prepared_file import Columns, PreparedDocument, quoted
+from dcc.qc.rows.procedures import OF_RUN
+from dcc.vocabulary import EntityKind, MetadataOwner, Validity
 
 _OWN_WORDS: Final = {"type", "owner_kind", "entity_kind"}
 """Columns with words of the platform's own, which always fit."""
