@@ -90,6 +90,7 @@ def test_a_held_archive_is_told_turned_down_held_again_and_fetched_when_its_cent
     assert made["declined_by"]
     assert made["created"]
     assert dcc.json("archive", "declined") == [made]
+    assert "says Harwell" in dcc("archive", "declined").stdout
     assert dcc.json("status")["held_archives"] == []
     assert "Held archives" not in dcc("status").stdout
     for shown in (dcc("show", planted).stdout, dcc.error("retry", planted, exit_code=2), dcc("source", "why").stdout):

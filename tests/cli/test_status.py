@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from datetime import timedelta
 from itertools import dropwhile, takewhile
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from sqlalchemy import update
 
 from dcc.cli.shell.output import byte_size
+from dcc.runtime.clock import utc_now
 from dcc.tracker.models import SessionStatistics
 from tests.cli.conftest import Dcc
 from tests.support.databases import only_sqlite
@@ -135,6 +137,14 @@ def test_failed_zip_actions_are_listed_with_why_since_when_and_whom_to_write_to(
     assert table.splitlines()[0].split("  ")[-1].strip() == "why"
     assert "data@h.example" in table
     assert "centre H (data@h.example), " in crawled("show", f"{bad['action']}/{bad['file_name']}").stdout
+
+
+def test_the_status_names_centres_that_are_silent(crawled: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
+    later = utc_now() + timedelta(days=400)
+    monkeypatch.setattr("dcc.operations.overview.utc_now", lambda: later)
+    silent = crawled.json("status")["silent"]
+    assert all(TIME.fullmatch(centre.pop("since")) for centre in silent)
+    assert silent == [{"centre": centre, "within_days": 30} for centre in "HJ"]
 
 
 def test_the_status_tells_how_long_what_is_to_be_fetched_should_take(dcc: Dcc) -> None:
