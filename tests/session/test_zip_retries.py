@@ -342,3 +342,14 @@ def test_a_centre_registered_later_makes_its_documents_acceptable(
     assert installation.run_session(group=group).zips == {}
     for reopening in rows_in(installation.tracker, select(Reopening)):
         assert (reopening.requested_by, reopening.from_phase_id) == ("crawl", Phase.XML_NAME)
+
+
+def test_what_a_person_withdrew_stays_so_when_the_centre_of_its_other_document_is_registered(
+    installation: Installation, folder: Folder
+) -> None:
+    folder.put(KEY, specimens() | specimens("Ph"))
+    installation.run_session()
+    withdrawn = {"phase_id": int(Phase.UPLOAD), "status_id": int(Status.CANCELLED)}
+    execute_in(installation.tracker, update(XmlFile).where(XmlFile.fname == SPECIMENS).values(withdrawn))
+    installation.add_centre("Ph")
+    assert installation.run_session().zips == {}
