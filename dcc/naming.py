@@ -115,18 +115,24 @@ class KnownCentre:
 
 KNOWN_CENTRES: Final = (
     KnownCentre("Bcm", None, "Baylor College of Medicine"),
+    KnownCentre("Biat", None, "Vetmeduni Vienna"),
+    KnownCentre("CDTA", None, "CDTA Orleans"),
+    KnownCentre("Ccpcz", None, "Institute of Molecular Genetics, Czech Republic"),
+    KnownCentre("Crl", None, "Charles River"),
     KnownCentre("Gmc", None, "Helmholtz Zentrum Muenchen"),
     KnownCentre("H", "HARWELL", "MRC Harwell"),
     KnownCentre("Ics", "ICS", "Institut Clinique de la Souris"),
     KnownCentre("J", "JAX", "The Jackson Laboratory"),
+    KnownCentre("Kmpc", None, "Korea Mouse Phenotyping Center"),
     KnownCentre("Krb", None, "Korea Research Institute of Bioscience and Biotechnology"),
     KnownCentre("Ning", None, "Nanjing University"),
+    KnownCentre("Ph", None, "Czech Academy of Sciences"),
     KnownCentre("Rbrc", None, "RIKEN BioResource Center"),
     KnownCentre("Tcp", None, "Toronto Centre for Phenogenomics"),
     KnownCentre("Ucd", None, "University of California, Davis"),
     KnownCentre("Wtsi", "WTSI", "Wellcome Trust Sanger Institute"),
 )
-"""The centres of the convention; an installation registers those it serves."""
+"""The centres of the consortium; an installation registers those it serves."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import re
 from datetime import date
+from importlib.resources import files
 
 import pytest
 from hypothesis import given
@@ -67,6 +68,12 @@ def test_a_centre_that_is_not_registered_is_refused_and_named() -> None:
     for centre in ("X", "h", "WTSI", "HH", "_"):
         with pytest.raises(BadFileNameError, match=rf"centre '{centre}', which is not registered .*dcc centre add"):
             CONVENTION.parse_zip_name(f"{centre}.2013-10-31.1.impc.zip", CENTRES)
+
+
+def test_the_known_centres_are_those_that_documents_may_name() -> None:
+    schema = (files("dcc.documents") / "schemas" / "common_definition.xsd").read_text("utf-8")
+    vocabulary = schema[schema.index("<xs:enumeration") :].partition("</xs:simpleType>")[0]
+    assert {centre.short_name for centre in KNOWN_CENTRES} == set(re.findall('value="(.+?)"', vocabulary))
 
 
 def test_a_name_conforms_as_a_whole_or_not_at_all() -> None:

@@ -232,6 +232,12 @@ class _Extraction:
     def found(self, label: str) -> ExtractedArchive:
         """The result. Raises EmptyArchiveError."""
         if not self.documents and not self.refused and not self.files:
+            if self.expected is not None:
+                text = mark(
+                    "{archive} holds a manifest but no .xml document. Put the documents into it, and replace it, under "
+                    "the same name."
+                )
+                raise EmptyArchiveError(text, archive=label)
             text = mark("holds no .xml document ({number} other entries)")
             raise bad_archive(EmptyArchiveError, label, text, number=self.left_aside)
         if self.left_aside > _LISTED_IGNORED:

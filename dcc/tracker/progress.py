@@ -6,8 +6,8 @@ Names are checked while crawling, before any download, although `download` has t
 this as follows:
 
 - A submission that waits for its download is (zip_name, done), and one refused for its name (zip_name, failed).
-- It stays (zip_name, done) while its download is (download, pending), (download, running) or (download, done), which
-  `advance` ignores as earlier: see `zip_download` for running downloads.
+- It stays (zip_name, done) while its download is (download, pending) or (download, running), which `advance` ignores as
+  earlier: see `zip_download` for running downloads.
 - From (zip_md5, ...) on, it shows the state of its latest download.
 - It becomes (download, failed), or fails in a later phase, only if no further attempt follows in the session: otherwise
   a failed attempt is recorded on its `zip_download` alone (`StateReport.promote`).

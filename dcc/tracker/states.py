@@ -35,6 +35,9 @@ EXTRACTING: Final = State(Phase.UNZIP, Status.RUNNING)
 EXTRACTED: Final = State(Phase.UNZIP, Status.DONE)
 NOT_EXTRACTED: Final = State(Phase.UNZIP, Status.FAILED)
 
+REFUSED_BY_NAME: Final = State(Phase.XML_NAME, Status.FAILED)
+"""State of a document whose name, or kind, is refused."""
+
 VALID: Final = State(Phase.XSD, Status.DONE)
 """State of a document that satisfies its schema, and may be uploaded."""
 

@@ -147,6 +147,7 @@ def with_long_header() -> bytes:
             LIMITS,
         ),
         (zipped({"in.zip": zipped({"notes.txt": b""})}), EmptyArchiveError, "holds no .xml document", LIMITS),
+        (zipped({"manifest.json": b"[]"}), EmptyArchiveError, "holds a manifest but no .xml document", LIMITS),
         (with_long_header(), CorruptArchiveError, "a header of", LIMITS),
         (
             zipped({"in.zip": zipped({SPECIMEN: b"<a/>"})}),
@@ -155,7 +156,7 @@ def with_long_header() -> bytes:
             ArchiveLimits(10**8, 200, 100, min_free_bytes=1 << 60),
         ),
     ],
-    ids=["two of one name", "no documents", "a header of much memory", "no room"],
+    ids=["two of one name", "no documents", "only a manifest", "a header of much memory", "no room"],
 )
 def test_an_archive_is_refused_whole_for(
     content: bytes, error: type[Exception], said: str, limits: ArchiveLimits, tmp_path: Path

@@ -1,5 +1,7 @@
 """Archives at several file sources, and retries: which source is asked, when again, and with which bytes."""
 
+import shutil
+from collections import Counter
 from itertools import product
 from typing import Any
 
@@ -18,7 +20,7 @@ from dcc.tracker.queries.zip_stories import zip_story
 from dcc_assets.sync.archives import recorded_zips
 from dcc_assets.sync.document_records import zip_action_ids
 from tests.support import dying_session
-from tests.support.asking import execute_in, in_reading, value_in
+from tests.support.asking import execute_in, in_reading, rows_in, value_in
 from tests.support.installations import (
     MODIFIED,
     Fetches,
@@ -313,3 +315,41 @@ def test_a_retry_by_a_person_called_crawl_is_not_taken_for_what_a_crawl_opened_a
     installation.with_settings(max_retries=0).run_session()
     assert told(installation) == before
     assert value_in(installation.tracker, select(Reopening.requested_by)) == "user crawl"
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize("group", [None, "europe"])
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_centre_registered_later_makes_its_documents_acceptable(
+    installation: Installation, folder: Folder, fetches: Fetches, group: str | None, is_kept: bool
+) -> None:
+    """From staging, or fetched again; once, and only by sessions that have the archive's centre."""
+    installation = installation.with_settings(groups="europe=H;asia=J")
+    folder.put(KEY, specimens() | specimens("Ph") | specimens("Biat"))
+    assert installation.run_session(group=group).zips[KEY].failed
+    assert installation.run_session(group=group).zips == {}
+    if not is_kept:
+        shutil.rmtree(installation.settings.staging_directory)
+    installation.add_centre("Ph")
+    assert installation.run_session(group="asia").zips == {}
+    assert installation.run_session(group=group).zips[KEY].failed
+    assert len(fetches.folders) == (1 if is_kept else 2)
+    assert Counter(state for _, state in installation.documents()) == {"xsd done": 3, "xml_name failed": 3}
+    assert installation.run_session(group=group).zips == {}
+    installation.add_centre("Biat")
+    assert installation.run_session(group=group).zips[KEY].succeeded
+    assert installation.states() == {KEY: "xsd done"}
+    assert installation.run_session(group=group).zips == {}
+    for reopening in rows_in(installation.tracker, select(Reopening)):
+        assert (reopening.requested_by, reopening.from_phase_id) == ("crawl", Phase.XML_NAME)
+
+
+def test_what_a_person_withdrew_stays_so_when_the_centre_of_its_other_document_is_registered(
+    installation: Installation, folder: Folder
+) -> None:
+    folder.put(KEY, specimens() | specimens("Ph"))
+    installation.run_session()
+    withdrawn = {"phase_id": int(Phase.UPLOAD), "status_id": int(Status.CANCELLED)}
+    execute_in(installation.tracker, update(XmlFile).where(XmlFile.fname == SPECIMENS).values(withdrawn))
+    installation.add_centre("Ph")
+    assert installation.run_session().zips == {}

@@ -108,9 +108,12 @@ class Installation:
     def with_settings(self, **changes: object) -> Self:
         return replace(self, settings=self.settings.model_copy(update=changes))
 
-    def run_session(self, source_ids: Sequence[int] | None = None, *, crawl: bool = True) -> SessionResult:
-        """Run a whole crawling session, or only its processing."""
-        with open_session(self.tracker, self.settings, SessionRequest(source_ids=source_ids)) as session:
+    def run_session(
+        self, source_ids: Sequence[int] | None = None, *, crawl: bool = True, group: str | None = None
+    ) -> SessionResult:
+        """Run a whole crawling session, of a group or of all centres, or only its processing."""
+        request = SessionRequest(group=group, source_ids=source_ids)
+        with open_session(self.tracker, self.settings, request) as session:
             result = SessionResult(session.id, notices=session.notices)
             if crawl:
                 for crawled in crawl_file_sources(session, source_ids):

@@ -24,9 +24,8 @@ from dcc.sources.base import SourceAddress
 from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.tracker.archive_names import stored_name
 from dcc.tracker.hostings.download_plan import KnownDocument, PlannedZip, StagedZip
-from dcc.tracker.states import VALID, WRONG_CHECKSUM
+from dcc.tracker.states import REFUSED_BY_NAME, VALID, WRONG_CHECKSUM
 
-REFUSED_BY_NAME = State(Phase.XML_NAME, Status.FAILED)
 INVALID = State(Phase.XSD, Status.FAILED)
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Container, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, select
 
@@ -47,9 +47,13 @@ from dcc.tracker.hostings.download_plan import (
 from dcc.tracker.hostings.foreign_archives import UnfetchedArchive, note_unfetched
 from dcc.tracker.hostings.owner_notices import add_notices
 from dcc.tracker.hostings.retries_by_people import reopen_named, staged_copies_of, unavailable_error
-from dcc.tracker.hostings.retry_policy import reopen_failed_downloads
+from dcc.tracker.hostings.retry_policy import (
+    reopen_failed_downloads,
+    reopen_with_registered_names,
+    with_registered_names,
+)
 from dcc.tracker.hostings.source_statistics import record_transfer_statistics
-from dcc.tracker.hostings.staged_copies import begin_from_staging
+from dcc.tracker.hostings.staged_copies import StagedCopy, begin_from_staging, staged_copies
 from dcc.tracker.hostings.urgent_requests import take_urgent
 from dcc.tracker.models import Centre
 from dcc.tracker.register.source_addresses import load_addresses
@@ -164,25 +168,41 @@ def _process(
     return coordinator.faults
 
 
+class _Copies(NamedTuple):
+    """The copies of submissions to be processed again that staging has in full, by submission.
+
+    `same`: the submissions of those that a download would bring.
+    """
+
+    archives: dict[int, StagedZip]
+    same: set[int]
+
+
 def _take_up(session: Session, staging: Staging, keys: Sequence[ZipKey] | None) -> ArchiveWork:
     """Find the waiting archives, or those that a person names by `keys`; repairs what a dead session left."""
     if keys is not None:
         relist(session, keys)
-        copies, same = _whole_copies(session, staging, keys)
-        return session.write(lambda connection: _take_up_named(connection, session, keys, copies, same))
-    left = [one for one in session.read(load_interrupted) if session.covers(one.centre)]
+        named = _whole_copies(staging, session.read(lambda connection: staged_copies_of(connection, keys)))
+        return session.write(lambda connection: _take_up_named(connection, session, keys, named))
+    interrupted, registered = session.read(lambda connection: _left_by_sessions(connection, session))
+    left = [one for one in interrupted if session.covers(one.centre)]
     whole = [one for one in left if staging.holds(*_bytes_of(one))]
     broken = sorted({one.za_id for one in left}.difference(one.za_id for one in whole))
-    return session.write(lambda connection: _take_up_waiting(connection, session, whole, broken))
+    copies = None if registered is None else _whole_copies(staging, registered)
+    return session.write(lambda connection: _take_up_waiting(connection, session, whole, broken, copies))
 
 
-def _whole_copies(session: Session, staging: Staging, keys: Sequence[ZipKey]) -> tuple[dict[int, StagedZip], set[int]]:
-    """The copies of some archives that staging has in full, by submission; and those that a download would bring."""
-    found = session.read(lambda connection: staged_copies_of(connection, keys))
+def _left_by_sessions(connection: Connection, session: Session) -> tuple[list[StagedZip], list[StagedCopy] | None]:
+    """The interrupted submissions; and, if there are any, the possible copies of those with registered names."""
+    za_ids = with_registered_names(connection, session.centres)
+    return load_interrupted(connection), staged_copies(connection, za_ids) if za_ids else None
+
+
+def _whole_copies(staging: Staging, found: Sequence[StagedCopy]) -> _Copies:
     copies = {one.archive.za_id: one for one in found if staging.holds(*_bytes_of(one.archive))}
     # What lies beside it is fetched anew, which no listing tells of.
     same = {za_id for za_id, one in copies.items() if one.unchanged and not staging.has_manifest(one.archive.key)}
-    return {za_id: one.archive for za_id, one in copies.items()}, same
+    return _Copies({za_id: one.archive for za_id, one in copies.items()}, same)
 
 
 def _bytes_of(archive: StagedZip) -> tuple[ZipKey, int, str | None]:
@@ -190,9 +210,16 @@ def _bytes_of(archive: StagedZip) -> tuple[ZipKey, int, str | None]:
 
 
 def _take_up_waiting(
-    connection: Connection, session: Session, whole: Sequence[StagedZip], broken: Sequence[int]
+    connection: Connection,
+    session: Session,
+    whole: Sequence[StagedZip],
+    broken: Sequence[int],
+    copies: _Copies | None,
 ) -> ArchiveWork:
-    """All waiting archives; a dead session left the `whole` ones in staging, and the `broken` ones not in full."""
+    """All waiting archives; a dead session left the `whole` ones in staging, and the `broken` ones not in full.
+
+    With `copies`, there are submissions with registered names.
+    """
     if broken:
         reason = mark("The archive is not in staging any more.")
         progress.reopen(connection, broken, requested_by=session_name(session.id), reason=reason)
@@ -201,6 +228,8 @@ def _take_up_waiting(
         connection, session.settings.source_failure_limit, named=frozenset(session.request.source_ids or ())
     )
     sources = sources_to_use(connection, session.id, session.centres, dues)
+    if copies is not None:
+        reopen_with_registered_names(connection, sources, session.centres)
     reopen_failed_downloads(connection, sources, session.centres)
     waiting = load_waiting_and_unfetched(connection, sources, centres=session.centres)
     add_notices(connection, waiting.delegated)
@@ -214,17 +243,17 @@ def _take_up_waiting(
     if urgent := session.request.urgent:
         whole = [submission for submission in whole if submission.key in urgent]
         planned = [plan for plan in planned if plan.key in urgent]
-    return ArchiveWork(tuple(whole), tuple(planned), further=further, unfetched=tuple(unfetched))
+    work = _without_needless_downloads(connection, session, planned, copies or _Copies({}, set()))
+    return replace(
+        work,
+        interrupted=(*whole, *work.interrupted),
+        further=work.further | further,
+        unfetched=tuple(unfetched),
+    )
 
 
-def _take_up_named(
-    connection: Connection,
-    session: Session,
-    keys: Sequence[ZipKey],
-    copies: Mapping[int, StagedZip],
-    same: Container[int],
-) -> ArchiveWork:
-    """Open submissions again that a person names; an archive that staging has already is not fetched again."""
+def _take_up_named(connection: Connection, session: Session, keys: Sequence[ZipKey], copies: _Copies) -> ArchiveWork:
+    """Open submissions again that a person names."""
     cancel_orphans(connection, session.centres)
     sources = sources_to_use(connection, session.id, session.centres)
     plans = load_waiting(
@@ -232,10 +261,17 @@ def _take_up_named(
     )
     for missing in sorted(set(keys) - {plan.key for plan in plans}):
         raise unavailable_error(connection, missing)
-    here = {plan.za_id: plan for plan in plans if plan.za_id in same}
-    taken = begin_from_staging(connection, session.id, [copies[za_id] for za_id in here])
+    return _without_needless_downloads(connection, session, plans, copies)
+
+
+def _without_needless_downloads(
+    connection: Connection, session: Session, plans: Sequence[PlannedZip], copies: _Copies
+) -> ArchiveWork:
+    """The planned archives; one that staging has already is not fetched again."""
+    here = {plan.za_id: plan for plan in plans if plan.za_id in copies.same}
+    taken = begin_from_staging(connection, session.id, [copies.archives[za_id] for za_id in here])
     planned = tuple(plan for plan in plans if plan.za_id not in here)
-    return ArchiveWork(tuple(taken), planned, staged=dict(copies), further=here)
+    return ArchiveWork(tuple(taken), planned, staged=copies.archives, further=here)
 
 
 def _unfetched_outcome(archive: UnfetchedArchive) -> ZipOutcome:
