@@ -107,7 +107,7 @@ def media_can_be_fetched(media: MediaParameter | MediaFile | SeriesMediaValue, a
 
 
 def is_absolute_url(uri: str) -> bool:
-    """Whether a URI is an absolute URL with a host, a path, and a scheme by which files can be fetched."""
+    """Whether a URI is an absolute URL with a host, a path or query, and a scheme by which files can be fetched."""
     if any(character.isspace() for character in uri.strip()):
         return False
     try:
@@ -115,4 +115,4 @@ def is_absolute_url(uri: str) -> bool:
         host, _ = parts.hostname, parts.port
     except ValueError:
         return False
-    return parts.scheme in _SCHEMES and bool(host) and len(parts.path) > 1
+    return parts.scheme in _SCHEMES and bool(host) and (len(parts.path) > 1 or bool(parts.query))

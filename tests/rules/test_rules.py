@@ -329,6 +329,9 @@ breaks("P20", "another scheme", picture(uri="file:///data/1.jpg"))
 breaks("P20", "unknown type", picture(file_type="jpg"))
 holds("P20", "sftp", picture(uri="sftp://h.example:2222/a/1.jpg"))
 edge("P20", "a host and no path", picture(uri="http://h.example"), 1)
+edge("P20", "a host and an empty query", picture(uri="http://h.example/?"), 1)
+edge("P20", "a query after the root", picture(uri="https://images.example.org/?id=5"))
+edge("P20", "a query and no path", picture(uri="http://omero.example.org?image=1"))
 edge("P20", "a port that is none", picture(uri="http://h.example:x/1.jpg"), 1)
 edge(
     "P20",
