@@ -69,6 +69,8 @@ _PARAMETERS = (
     definition("TERM", ParameterType.ONTOLOGY, "TEXT", ontology_terms=("MP:0001262", "MP:0000001")),
     definition("ANY_TERM", ParameterType.ONTOLOGY, "TEXT"),
     definition("FREE", ParameterType.SERIES, unit="g", increments=(increment(minimum=2),)),
+    definition("ONCE_MANY", ParameterType.SERIES, increments=(increment(minimum=2, is_active=False),)),
+    definition("STILL_MANY", ParameterType.SERIES, increments=(increment(minimum=2), increment(is_active=False))),
     definition("REPEATED", ParameterType.SERIES, increments=(increment(kind="repeat"),)),
     definition("TIMED", ParameterType.SERIES, increments=(increment(kind="datetime"),)),
     definition(
