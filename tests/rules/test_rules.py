@@ -1,6 +1,6 @@
 """Each integrity rule: a document that breaks just it, one that does not, and its edge."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.registry import RULES
 from dcc.vocabulary import Severity
 from tests.support.integrity_cases import (
+    REFERENCE,
     association,
     at,
     baseline,
@@ -109,6 +110,21 @@ breaks("S6", "another centre", mutant(colony_id="elsewhere"))
 holds("S6", "productionCentre goes before phenotypingCentre", mutant(colony_id="elsewhere", production_centre="J"))
 edge("S6", "one of several productions, in other capitals", mutant(colony_id="shared"))
 edge("S6", "of a name not known there", mutant(colony_id="unplaced", production_centre="Ph"), 1, Severity.UNCHECKED)
+for names, found, severity in (
+    ({"Ph": "INSTITUTE of Something"}, 0, None),
+    ({"Ph": "Institute of Physics"}, 1, None),
+    ({"J": "Institute of Something"}, 1, None),
+    ({"J": "Institute of Physics"}, 1, Severity.UNCHECKED),
+):
+    known, animal = replace(REFERENCE, imits_names=names), mutant(colony_id="unplaced", production_centre="Ph")
+    edge("S6", f"with the names {names} registered", animal, found, severity, reference=known)
+edge(
+    "S6",
+    "of a name beside the known one",
+    mutant(colony_id="elsewhere"),
+    reference=replace(REFERENCE, imits_names={"H": "Jax"}),
+)
+edge("S6", "of the known name beside another", mutant(), reference=replace(REFERENCE, imits_names={"H": "Jax"}))
 
 breaks("S7", "day after tomorrow", mutant(dob="2026-11-23"))
 breaks("S7", "year 12013", mutant(dob="12013-01-01"))

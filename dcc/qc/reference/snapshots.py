@@ -324,8 +324,11 @@ def active_snapshot(name: str) -> ScalarSelect[int]:
     return select(func.max(SNAPSHOT.c.id)).where(SNAPSHOT.c.name == name, SNAPSHOT.c.is_active).scalar_subquery()
 
 
-def load_active(connection: Connection) -> ActiveReference:
-    """The active snapshots; a set without one is missing. Earlier loaded ones of this process are reused."""
+def load_active(connection: Connection, imits_names: Mapping[str, str] | None = None) -> ActiveReference:
+    """The active snapshots, with the names of centres; a set without one is missing.
+
+    Earlier loaded ones of this process are reused.
+    """
     stored = active_snapshots(connection)
     with _loading:
         kept = _loaded.setdefault(connection.engine, {})
@@ -336,7 +339,8 @@ def load_active(connection: Connection) -> ActiveReference:
                 provenance = Provenance(snapshot.source, snapshot.retrieved, snapshot.checksum)
                 kept[name] = (is_of, load_snapshot(connection, name, snapshot.id, provenance))
         data: dict[str, Any] = {name: kept[name][1].with_source(stored[name].source) for name in stored}
-    return ActiveReference(ReferenceData(**data), {name: snapshot.id for name, snapshot in stored.items()}, stored)
+    reference = ReferenceData(**data, imits_names=imits_names or {})
+    return ActiveReference(reference, {name: snapshot.id for name, snapshot in stored.items()}, stored)
 
 
 def save(connection: Connection, snapshot: Snapshot) -> int:
