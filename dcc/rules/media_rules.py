@@ -96,7 +96,12 @@ def association_refers_to_a_result(association: ParameterAssociation, at: Contex
             remedy=mark("Write a media type such as image/jpeg."),
         ),
     },
-    known_as=("mediaNotAvailable", "fileNoSupported"),
+    known_as=(
+        "mediaPamareter_FileNonSupported",
+        "MediaSampleParameter_fileNoSupported",
+        "seriesMediaParameter_fileNoSupported",
+        "fileNoSupported",
+    ),
 )
 def media_can_be_fetched(media: MediaParameter | MediaFile | SeriesMediaValue, at: Context) -> Iterator[Fault]:
     """The URI of media is an absolute ftp, sftp, http or https URL, and their file type a known media type."""

@@ -72,7 +72,7 @@ _ILL_TYPED = Declaration(
     message=mark("The parameter {parameter} has neither values nor a parameterStatus. Give one of them."),
     cause=mark("{parameter} has neither values nor a parameterStatus"),
     remedy=mark("Give a value, or a parameterStatus that says why it is missing."),
-    known_as=("seriesParameterNullValue", "seriesMediaParameterNullValue"),
+    known_as=("seriesParameterNullValue", "seriesMediaParameterNullValue", "mediaSampleNoMediaSections"),
 )
 def series_has_values(
     element: SeriesParameter | MediaSampleParameter | SeriesMediaParameter, at: Context

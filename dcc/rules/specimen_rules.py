@@ -266,7 +266,7 @@ def birth_is_not_before_the_colony(specimen: Specimen, at: Context) -> Iterator[
     ),
     cause=mark("'{value}' is no DPC stage"),
     remedy=mark("Write a number from 0 to less than 20, such as 12.5 or E12.5."),
-    known_as=("Embryo_DPCStageNotParsed", "Embryo_DPCStageOutOfBounds"),
+    known_as=("Embryo_DPCStageNotParsed", "Embryo_DPCStageOutOfBounds", "Embryo_stageNotRecognised"),
 )
 def dpc_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A DPC stage is an optional E and a number from 0 to less than 20."""
@@ -291,6 +291,7 @@ def dpc_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
         "Embryo_DPCStageOutOfBounds",
         "Embryo_TheilerStageNotParsed",
         "Embryo_TheilerStageOutOfBounds",
+        "Embryo_stageNotRecognised",
     ),
 )
 def theiler_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:

@@ -19,7 +19,7 @@ from dcc.documents.contents import (
 )
 from dcc.messages import mark
 from dcc.nearest_names import nearest_names
-from dcc.reference.impress import Impress, Option, ValueType
+from dcc.reference.impress import Impress, Option, ParameterType, ValueType
 from dcc.rules.context import Context
 from dcc.rules.elements import (
     ElementStep,
@@ -40,6 +40,8 @@ _TERM = re.compile(r"[A-Za-z][A-Za-z0-9_]*:[A-Za-z0-9_]+")
 _TERM_END = re.compile(r"\s")
 _LONGEST_COMPARED = 100
 _VALUE_TYPES = frozenset(ValueType)
+_UNDEFINED = tuple(f"{kind}Undefined" for kind in ParameterType)
+"""The existing validator's ids for a parameter that the procedure lacks, or has as another type."""
 
 
 @rule_of_shape(
@@ -94,7 +96,7 @@ def required_parameters_are_present(procedure: Procedure, at: Context) -> Iterat
     ),
     cause=mark("The parameter '{value}' does not belong to {procedure}"),
     remedy=mark("Correct its identifier, mind the version, or leave it out."),
-    known_as="parametersNotBelonging",
+    known_as=("parametersNoBelongingToTheProcedure", "parametersNotBelonging", *_UNDEFINED),
     needs=Impress,
     any_number_passes=True,
 )
@@ -126,7 +128,7 @@ def identifier_has_no_blanks_around_it(use: ParameterUse, at: Context) -> Iterat
     message=mark("The parameter {parameter} is submitted as {value} and is a {type}. Submit it as that."),
     cause=mark("{parameter} is submitted as {value} and is a {type}"),
     remedy=mark("Submit it as the element that IMPReSS gives it."),
-    known_as="checkParametersWrongType",
+    known_as=("checkParametersWrongType", *_UNDEFINED),
     needs=Impress,
     any_number_passes=True,
 )
