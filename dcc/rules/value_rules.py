@@ -322,12 +322,17 @@ def unit_is_that_of_the_parameter(element: SimpleParameter | SeriesParameter, at
             cause=mark("{parameter}: terms do not begin with an id such as MP:0001262"),
             remedy=mark("Write the term's id before its name."),
         ),
+        "retired": Declaration(
+            message=mark("The term '{value}' of {parameter} is one that IMPReSS has retired."),
+            cause=mark("{parameter}: IMPReSS has retired the term '{value}'"),
+            remedy=mark("Use a term that is in use."),
+        ),
     },
     known_as=("ontologyParameterTermEmpty", "ontologyParameterTermInvalid"),
     needs=Impress,
 )
 def terms_are_listed(element: OntologyParameter, at: Context) -> Iterator[Fault]:
-    """Ontology terms are not empty, and each has a listed id where the parameter lists any."""
+    """Ontology terms are not empty, and have listed ids where the parameter lists any; a retired one gives a warning."""
     if any(map(is_blank, element.terms)) or not element.terms:
         if is_blank(element.status):
             yield fault(element.line, "", "empty", parameter=at.parameter.key)
@@ -338,6 +343,9 @@ def terms_are_listed(element: OntologyParameter, at: Context) -> Iterator[Fault]
         below = f"/term[{number}]"
         if listed and identifier not in listed:
             yield fault(element.line, term, below=below, parameter=at.parameter.key, number=len(listed))
+        elif identifier in at.parameter.retired_terms:
+            severity = Severity.WARNING
+            yield fault(element.line, term, "retired", below=below, severity=severity, parameter=at.parameter.key)
         elif not listed and _TERM.fullmatch(identifier) is None:
             yield fault(element.line, term, "no_id", below=below, parameter=at.parameter.key)
 
