@@ -23,6 +23,7 @@ from dcc.tracker.hostings.older_archives import waiting_for_older
 from dcc.tracker.hostings.retry_policy import count_not_arrived
 from dcc.tracker.models import CrawlingSession, SessionTask, SourceCrawlRow
 from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
+from dcc.tracker.register.centres import imits_names
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.states import AWAITING_QC
@@ -121,8 +122,10 @@ def count_follow_up_data(settings: Settings) -> int:
     until = settings.last_phase
     if until < Phase.DATA:
         return 0
+    with _connected(open_tracker(settings)) as tracker:
+        names = imits_names(tracker)
     with _connected(open_qc_database(settings)) as connection:
-        judged = len(documents_to_judge_now(connection))
+        judged = len(documents_to_judge_now(connection, names))
         wanted = [(Phase.CONTEXT, Build.CONTEXTS), (Phase.OVERVIEW, Build.OVERVIEWS)]
         return judged + count_due(connection, *(build for phase, build in wanted if until >= phase))
 

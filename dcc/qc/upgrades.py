@@ -142,5 +142,5 @@ _CONVERSIONS: Final = {
     8: _part_centres,
     13: _number_grouped_values,
 }
-REVISIONS: Final[Revisions] = {f"{number:04}": _CONVERSIONS.get(number) for number in range(1, 14)}
+REVISIONS: Final[Revisions] = {f"{number:04}": _CONVERSIONS.get(number) for number in range(1, 15)}
 """All revisions, oldest first, and the function that converts the rows of the one before."""

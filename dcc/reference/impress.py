@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar
@@ -63,7 +63,7 @@ class Parameter:
 
     `value_type` is IMPReSS's own, usually one of ValueType, "" if none is given. `qc_minimum` and `qc_maximum` are None
     unless values must be compared with them. `is_important`, for metadata: results with different values cannot be
-    compared.
+    compared. `retired_terms` are those of its terms that are listed only as retired.
     """
 
     key: str
@@ -79,6 +79,7 @@ class Parameter:
     qc_maximum: float | None
     name: str = ""
     is_important: bool = False
+    retired_terms: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,11 @@ class Pipeline:
 def required_of(parameters: Mapping[str, Parameter]) -> frozenset[str]:
     """The keys of the required ones among some parameters."""
     return frozenset(key for key, parameter in parameters.items() if parameter.is_required and parameter.is_active)
+
+
+def retired_among(terms: Collection[tuple[str, bool]]) -> frozenset[str]:
+    """Those among some terms, each with whether it is active, that are nowhere active."""
+    return frozenset(term for term, _ in terms) - {term for term, is_active in terms if is_active}
 
 
 @dataclass(frozen=True, slots=True)

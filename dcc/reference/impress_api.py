@@ -34,6 +34,7 @@ from dcc.reference.impress import (
     Procedure,
     ProcedureDue,
     required_of,
+    retired_among,
 )
 from dcc.reference.snapshots import Provenance
 
@@ -211,6 +212,7 @@ class _Reading:
         if type_text not in set(ParameterType):
             raise entry.fault(f"type is {type_text!r}, which is no element for parameters")
         is_checked = entry.flag("qcCheck")
+        terms = self.ontology_terms(entry) if type_text == ParameterType.ONTOLOGY else ()
         return Parameter(
             key=entry.text("parameterKey", needed=True),
             type=ParameterType(type_text),
@@ -220,11 +222,12 @@ class _Reading:
             is_active=entry.in_use(),
             options=self.options(entry) if entry.flag("isOption") else (),
             increments=self.increments(entry) if entry.flag("isIncrement") else (),
-            ontology_terms=self.ontology_terms(entry) if type_text == ParameterType.ONTOLOGY else (),
+            ontology_terms=tuple(term for term, _ in terms),
             qc_minimum=entry.number("qcMin") if is_checked else None,
             qc_maximum=entry.number("qcMax") if is_checked else None,
             name=entry.text("name"),
             is_important=entry.flag("isImportant"),
+            retired_terms=retired_among(terms),
         )
 
     def unit(self, entry: _Entry) -> str:
@@ -254,16 +257,17 @@ class _Reading:
             for each in self.entries("increment", above, "incrementCollection")
         )
 
-    def ontology_terms(self, entry: _Entry) -> tuple[str, ...]:
+    def ontology_terms(self, entry: _Entry) -> tuple[tuple[str, bool], ...]:
         group = entry.values.get("ontologyGroupId")
         return () if group is None else self.once("ontologygroup", group, self.terms)
 
-    def terms(self, group: _Entry) -> tuple[str, ...]:
+    def terms(self, group: _Entry) -> tuple[tuple[str, bool], ...]:
         terms = []
         for choice in self.entries("paramontologyoption", group, "paramOntologyoptionCollection"):
             if choice.values.get("ontologyTermId") is None:
                 raise choice.fault("ontologyTermId is missing")
-            terms.append(self.entry("ontologyterm", choice.values["ontologyTermId"]).text("ontologyTerm", needed=True))
+            term = self.entry("ontologyterm", choice.values["ontologyTermId"]).text("ontologyTerm", needed=True)
+            terms.append((term, choice.flag("isActive", otherwise=True)))
         return tuple(terms)
 
 

@@ -23,7 +23,7 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from functools import cache
 from pathlib import Path
@@ -147,13 +147,17 @@ SETS = (Impress.NAME, *_TABLES)
 
 @dataclass(frozen=True, slots=True)
 class ReferenceData:
-    """The available snapshots; None for a missing set."""
+    """The available snapshots; None for a missing set.
+
+    `imits_names` are the names of centres where colonies are registered, by their codes, as far as the DCC gave them.
+    """
 
     impress: Impress | None = None
     status_codes: StatusCodes | None = None
     projects: Projects | None = None
     colonies: Colonies | None = None
     strains: Strains | None = None
+    imits_names: Mapping[str, str] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Snapshot]:
         """The available snapshots."""

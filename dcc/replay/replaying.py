@@ -46,7 +46,7 @@ from dcc.session.prepare.archive_checks import Setup
 from dcc.session.prepare.documents import PreparationBasis
 from dcc.settings import Settings
 from dcc.settings.reference import parse_source, shown_source
-from dcc.tracker.register.centres import load_delegations
+from dcc.tracker.register.centres import imits_names, load_delegations
 from dcc.tracker.states import VALID
 
 _AHEAD: Final = 3
@@ -128,7 +128,8 @@ def _replayer(tracker: Engine, qc: Engine, settings: Settings, proposal: ReplayP
     known = run_reading(tracker, centres_known)
     delegations = run_reading(tracker, load_delegations)
     today = utc_today()
-    active = run_reading(qc, load_active).data
+    names = run_reading(tracker, imits_names)
+    active = run_reading(qc, lambda connection: load_active(connection, names)).data
     waivers = run_reading(qc, lambda connection: waivers_in_force(connection, today))
     engine = open_database(f"sqlite:///{root / Replayer.TEMPLATE}", QC_DATABASE)
     try:
@@ -141,7 +142,7 @@ def _replayer(tracker: Engine, qc: Engine, settings: Settings, proposal: ReplayP
     return Replayer(
         root,
         Setup.from_settings(settings, known),
-        PreparationBasis(ReferenceData(**sets), "", today, columns),
+        PreparationBasis(ReferenceData(**sets, imits_names=names), "", today, columns),
         waivers,
         settings.max_document_errors,
         settings.hold_threshold,

@@ -69,7 +69,8 @@ _OWN: Final = (
     ),
     RuleGroup(
         "series_and_media",
-        "Series have the values and increments that IMPReSS asks for. Media files exist and belong to a result.",
+        "Series have the values and increments that IMPReSS asks for. Media have a URL of the "
+        "right form and a known type, and are associated only with results of their procedure.",
         ("P13", "P14", "P15", "P16", "P17", "P18", "P19", "P20", "X12"),
     ),
     RuleGroup(

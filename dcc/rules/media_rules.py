@@ -96,7 +96,12 @@ def association_refers_to_a_result(association: ParameterAssociation, at: Contex
             remedy=mark("Write a media type such as image/jpeg."),
         ),
     },
-    known_as=("mediaNotAvailable", "fileNoSupported"),
+    known_as=(
+        "mediaPamareter_FileNonSupported",
+        "MediaSampleParameter_fileNoSupported",
+        "seriesMediaParameter_fileNoSupported",
+        "fileNoSupported",
+    ),
 )
 def media_can_be_fetched(media: MediaParameter | MediaFile | SeriesMediaValue, at: Context) -> Iterator[Fault]:
     """The URI of media is an absolute ftp, sftp, http or https URL, and their file type a known media type."""
@@ -107,7 +112,7 @@ def media_can_be_fetched(media: MediaParameter | MediaFile | SeriesMediaValue, a
 
 
 def is_absolute_url(uri: str) -> bool:
-    """Whether a URI is an absolute URL with a host, a path, and a scheme by which files can be fetched."""
+    """Whether a URI is an absolute URL with a host, a path or query, and a scheme by which files can be fetched."""
     if any(character.isspace() for character in uri.strip()):
         return False
     try:
@@ -115,4 +120,4 @@ def is_absolute_url(uri: str) -> bool:
         host, _ = parts.hostname, parts.port
     except ValueError:
         return False
-    return parts.scheme in _SCHEMES and bool(host) and len(parts.path) > 1
+    return parts.scheme in _SCHEMES and bool(host) and (len(parts.path) > 1 or bool(parts.query))

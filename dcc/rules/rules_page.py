@@ -15,8 +15,8 @@ _BEGINNING: Final = """\
 # The rules that data must satisfy
 
 A session checks each document against the XML schema, loads it, and judges it by these rules. `dcc rules list` lists
-them too; with `--json`, it names the ids that the existing validator uses. A **finding** says where a document breaks
-a rule: line, element, value, and the reference data that judged it.
+them too; with `--json`, it names the ids that the existing validator uses, which `dcc explain` knows. A **finding**
+says where a document breaks a rule: line, element, value, and the reference data that judged it.
 
 | severity | meaning |
 | --- | --- |

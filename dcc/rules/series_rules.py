@@ -41,7 +41,9 @@ _NOT_LISTED = Declaration(
     remedy=_LISTED,
 )
 _RETIRED = Declaration(
-    message=mark("The incrementValue '{value}' of {parameter} is one that IMPReSS has retired: {permitted}."),
+    message=mark(
+        "The incrementValue '{value}' of {parameter} is one that IMPReSS has retired. In use are: {permitted}."
+    ),
     cause=mark("{parameter}: IMPReSS has retired the increment '{value}'"),
     remedy=_LISTED,
 )
@@ -70,7 +72,7 @@ _ILL_TYPED = Declaration(
     message=mark("The parameter {parameter} has neither values nor a parameterStatus. Give one of them."),
     cause=mark("{parameter} has neither values nor a parameterStatus"),
     remedy=mark("Give a value, or a parameterStatus that says why it is missing."),
-    known_as=("seriesParameterNullValue", "seriesMediaParameterNullValue"),
+    known_as=("seriesParameterNullValue", "seriesMediaParameterNullValue", "mediaSampleNoMediaSections"),
 )
 def series_has_values(
     element: SeriesParameter | MediaSampleParameter | SeriesMediaParameter, at: Context
@@ -127,7 +129,7 @@ def series_value_has_text_or_status(value: SeriesValue | SeriesMediaValue, at: C
     needs=Impress,
 )
 def there_are_enough_increments(series: SeriesParameter, at: Context) -> Iterator[Fault]:
-    """With one increment rule that has a minimum, the series has at least that many values."""
+    """With one increment rule in use that has a minimum, the series has at least that many values."""
     if series.values:
         yield from _too_few(series, at.parameter)
 
@@ -141,7 +143,7 @@ def there_are_enough_increments(series: SeriesParameter, at: Context) -> Iterato
     needs=Impress,
 )
 def increments_are_those_listed(series: SeriesParameter, at: Context) -> Iterator[Fault]:
-    """With listed increments, each incrementValue is listed and each listed one is there."""
+    """With listed increments, each incrementValue is listed, a retired one with a warning, and each in use is there."""
     if series.values:
         yield from _not_as_listed(series, at.parameter)
 
@@ -218,9 +220,8 @@ def _increment_key(text: str, kind: str) -> str | float:
 
 
 def _too_few(series: SeriesParameter | SeriesMediaParameter, parameter: Parameter) -> Iterator[Fault]:
-    if len(parameter.increments) != 1:
-        return
-    minimum = parameter.increments[0].minimum
+    in_use = [increment for increment in parameter.increments if increment.is_active]
+    minimum = in_use[0].minimum if len(in_use) == 1 else 0
     if len(series.values) < minimum:
         number = len(series.values)
         yield fault(series.line, str(number), parameter=parameter.key, number=number, minimum=minimum)
@@ -241,9 +242,9 @@ def _not_as_listed(series: SeriesParameter | SeriesMediaParameter, parameter: Pa
         key = _increment_key(value.increment, kind)
         submitted.add(key)
         if key not in listed and not is_blank(value.increment):
-            case = "retired" if key in retired else ""
             below, permitted = f"/value[{number}]", list(listed.values())
-            yield fault(value.line, value.increment, case, below=below, parameter=parameter.key, permitted=permitted)
+            found = fault(value.line, value.increment, below=below, parameter=parameter.key, permitted=permitted)
+            yield found._replace(case="retired", severity=Severity.WARNING) if key in retired else found
     missing = [text for key, text in listed.items() if key not in submitted]
     if missing:
         yield fault(series.line, ", ".join(missing), "missing", parameter=parameter.key)

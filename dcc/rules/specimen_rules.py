@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import date
 from typing import Any
 
@@ -36,22 +36,27 @@ REGISTERED_NAMES = {
     "Krb": "KMPC",
     "Kmpc": "KMPC",
 }
-"""The name of each centre in the register of colonies, by its ILAR code; unknown for Ph, Biat and Ccpcz."""
+"""The name of each centre in the register of colonies, by its ILAR code; unknown for Ph, Biat and Ccpcz.
+
+The DCC may give further ones, one for each centre.
+"""
 
 _KNOWN_NAMES = frozenset(name.casefold() for name in REGISTERED_NAMES.values())
 
 
-def may_be_centre(registered: str, centre: str) -> bool | None:
-    """Whether a name in the register is that of a centre; None if unknown.
+def may_be_centre(registered: str, centre: str, further: Mapping[str, str]) -> bool | None:
+    """Whether a name in the register is that of a centre; None if unknown. `further` are names by their ILAR code.
 
     The register may also use the ILAR code. Case is ignored, except between ILAR codes.
     """
     if registered == centre:
         return True
-    name = REGISTERED_NAMES.get(centre)
-    if name is not None:
-        return registered.casefold() == name.casefold()
-    return False if registered in REGISTERED_NAMES or registered.casefold() in _KNOWN_NAMES else None
+    name = registered.casefold()
+    names = {given[centre].casefold() for given in (REGISTERED_NAMES, further) if centre in given}
+    if names:
+        return name in names
+    is_another = registered in REGISTERED_NAMES or name in _KNOWN_NAMES or name in map(str.casefold, further.values())
+    return False if is_another else None
 
 
 ELIGIBLE_STATUSES = (
@@ -185,7 +190,10 @@ def colony_may_be_phenotyped(specimen: Specimen, at: Context) -> Iterator[Fault]
             cause=mark(
                 "It is not known what the centre {value} is called where colonies are registered ({registered})"
             ),
-            remedy=mark("The Data Coordination Centre has the platform learn the centre's name there."),
+            remedy=mark(
+                "Register its name there: `dcc centre change {value} --imits NAME`. The next session checks again."
+            ),
+            for_centre=mark("The Data Coordination Centre registers the centre's name there."),
             acts=Actor.DCC,
         ),
     },
@@ -199,7 +207,8 @@ def production_centre_is_that_of_the_colony(specimen: Specimen, at: Context) -> 
     if not productions:
         return
     centre = specimen.production_centre or specimen.phenotyping_centre
-    verdicts = {may_be_centre(production.production_centre, centre) for production in productions}
+    names = at.document.reference.imits_names
+    verdicts = {may_be_centre(production.production_centre, centre, names) for production in productions}
     if True in verdicts:
         return
     registered = sorted({production.production_centre for production in productions})
@@ -257,7 +266,7 @@ def birth_is_not_before_the_colony(specimen: Specimen, at: Context) -> Iterator[
     ),
     cause=mark("'{value}' is no DPC stage"),
     remedy=mark("Write a number from 0 to less than 20, such as 12.5 or E12.5."),
-    known_as=("Embryo_DPCStageNotParsed", "Embryo_DPCStageOutOfBounds"),
+    known_as=("Embryo_DPCStageNotParsed", "Embryo_DPCStageOutOfBounds", "Embryo_stageNotRecognised"),
 )
 def dpc_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A DPC stage is an optional E and a number from 0 to less than 20."""
@@ -282,6 +291,7 @@ def dpc_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
         "Embryo_DPCStageOutOfBounds",
         "Embryo_TheilerStageNotParsed",
         "Embryo_TheilerStageOutOfBounds",
+        "Embryo_stageNotRecognised",
     ),
 )
 def theiler_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:

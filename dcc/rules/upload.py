@@ -217,12 +217,19 @@ class RuleEntry:
 
 
 def _platform_rule(
-    rule_id: str, severity: Severity, demand: str, says: Declaration, *, at_upload: bool = True, **cases: Declaration
+    rule_id: str,
+    severity: Severity,
+    demand: str,
+    says: Declaration,
+    *,
+    known_as: tuple[str, ...] = (),
+    at_upload: bool = True,
+    **cases: Declaration,
 ) -> RuleEntry:
     """A rule that is not checked on elements; declares its messages, also by case."""
     for case, declaration in {"": says, **cases}.items():
         declare(code_of(rule_id, case), declaration)
-    return RuleEntry(rule_id, severity, demand, at_upload=at_upload)
+    return RuleEntry(rule_id, severity, demand, known_as, at_upload=at_upload)
 
 
 PLATFORM_RULES: Final = (
@@ -269,6 +276,7 @@ PLATFORM_RULES: Final = (
         Severity.UNCHECKED,
         "The reference data that rules need are present.",
         _NO_REFERENCE,
+        known_as=("testImitsServiceFail",),
         at_upload=False,
     ),
     _platform_rule(

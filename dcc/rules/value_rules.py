@@ -19,7 +19,7 @@ from dcc.documents.contents import (
 )
 from dcc.messages import mark
 from dcc.nearest_names import nearest_names
-from dcc.reference.impress import Impress, Option, ValueType
+from dcc.reference.impress import Impress, Option, ParameterType, ValueType
 from dcc.rules.context import Context
 from dcc.rules.elements import (
     ElementStep,
@@ -40,6 +40,8 @@ _TERM = re.compile(r"[A-Za-z][A-Za-z0-9_]*:[A-Za-z0-9_]+")
 _TERM_END = re.compile(r"\s")
 _LONGEST_COMPARED = 100
 _VALUE_TYPES = frozenset(ValueType)
+_UNDEFINED = tuple(f"{kind}Undefined" for kind in ParameterType)
+"""The existing validator's ids for a parameter that the procedure lacks, or has as another type."""
 
 
 @rule_of_shape(
@@ -94,7 +96,7 @@ def required_parameters_are_present(procedure: Procedure, at: Context) -> Iterat
     ),
     cause=mark("The parameter '{value}' does not belong to {procedure}"),
     remedy=mark("Correct its identifier, mind the version, or leave it out."),
-    known_as="parametersNotBelonging",
+    known_as=("parametersNoBelongingToTheProcedure", "parametersNotBelonging", *_UNDEFINED),
     needs=Impress,
     any_number_passes=True,
 )
@@ -126,7 +128,7 @@ def identifier_has_no_blanks_around_it(use: ParameterUse, at: Context) -> Iterat
     message=mark("The parameter {parameter} is submitted as {value} and is a {type}. Submit it as that."),
     cause=mark("{parameter} is submitted as {value} and is a {type}"),
     remedy=mark("Submit it as the element that IMPReSS gives it."),
-    known_as="checkParametersWrongType",
+    known_as=("checkParametersWrongType", *_UNDEFINED),
     needs=Impress,
     any_number_passes=True,
 )
@@ -320,12 +322,17 @@ def unit_is_that_of_the_parameter(element: SimpleParameter | SeriesParameter, at
             cause=mark("{parameter}: terms do not begin with an id such as MP:0001262"),
             remedy=mark("Write the term's id before its name."),
         ),
+        "retired": Declaration(
+            message=mark("The term '{value}' of {parameter} is one that IMPReSS has retired."),
+            cause=mark("{parameter}: IMPReSS has retired the term '{value}'"),
+            remedy=mark("Use a term that is in use."),
+        ),
     },
     known_as=("ontologyParameterTermEmpty", "ontologyParameterTermInvalid"),
     needs=Impress,
 )
 def terms_are_listed(element: OntologyParameter, at: Context) -> Iterator[Fault]:
-    """Ontology terms are not empty, and each has a listed id where the parameter lists any."""
+    """Ontology terms are not empty, and have listed ids where the parameter lists any; a retired one gives a warning."""
     if any(map(is_blank, element.terms)) or not element.terms:
         if is_blank(element.status):
             yield fault(element.line, "", "empty", parameter=at.parameter.key)
@@ -336,6 +343,9 @@ def terms_are_listed(element: OntologyParameter, at: Context) -> Iterator[Fault]
         below = f"/term[{number}]"
         if listed and identifier not in listed:
             yield fault(element.line, term, below=below, parameter=at.parameter.key, number=len(listed))
+        elif identifier in at.parameter.retired_terms:
+            severity = Severity.WARNING
+            yield fault(element.line, term, "retired", below=below, severity=severity, parameter=at.parameter.key)
         elif not listed and _TERM.fullmatch(identifier) is None:
             yield fault(element.line, term, "no_id", below=below, parameter=at.parameter.key)
 

@@ -70,6 +70,33 @@ def test_what_was_renamed_is_explained_by_its_new_name(bare_dcc: Dcc, old: str, 
     assert bare_dcc.json("explain", old)["id"] == new
 
 
+def test_an_id_of_the_existing_validator_is_explained_by_its_rules(bare_dcc: Dcc) -> None:
+    undefined = ("simpleParameter", "ontologyParameter", "seriesParameter", "mediaParameter", "mediaSampleParameter")
+    undefined += ("seriesMediaParameter", "procedureMetadata")
+    files = ("mediaPamareter_FileNonSupported", "MediaSampleParameter_fileNoSupported")
+    files += ("seriesMediaParameter_fileNoSupported", "fileNoSupported")
+    table = {
+        "CentreProcedureSetValidator_parametersNoBelongingToTheProcedure": "P3",
+        "parametersNotBelonging": "P3",
+        **{f"CentreProcedureSetValidator_{kind}Undefined": "P3 or P5" for kind in undefined},
+        **{f"CentreProcedureSetValidator_{file}": "P20" for file in files},
+        "CentreProcedureSetValidator_mediaSampleNoMediaSections": "P13",
+        "CentreSpecimenSetValidator_testImitsServiceFail": "reference",
+        "CentreSpecimenSetValidator_testSpecimenSubmittedToDCC": "E4",
+        "Embryo_stageNotRecognised": "S9 or S10",
+    }
+    for old, rules in table.items():
+        found = bare_dcc("explain", old)
+        assert found.stderr == f"Warning: {old} of the existing validator is {rules} here.\n"
+        assert found.stdout.split(maxsplit=1)[0] == rules.split()[0]
+    unfetched = "mediaParameter_MediaUnavailable", "MediaSampleParameter_mediaNotAvailable"
+    for old in (*unfetched, "CentreProcedureSetValidator_seriesMediaParameter_mediaNotAvailable"):
+        found = bare_dcc("explain", old)
+        assert found.stderr == f"Warning: Nothing checks {old} here: no rule fetches media. P20 judges their URLs.\n"
+        assert found.stdout.startswith("P20\n")
+    assert "mediaNotAvailable" not in CATALOGUE["P20"].known_as
+
+
 def test_what_crawls_notice_is_explained(bare_dcc: Dcc) -> None:
     result = bare_dcc("explain", "listing:changed")
     assert bare_dcc("explain", "changed").stdout == result.stdout

@@ -58,8 +58,11 @@ ANSWERS: dict[str, Any] = {
     "option/3": {"name": "Perhaps", "isDeleted": True},
     "increment/8": {"incrementString": "0", "incrementType": "float", "incrementUnit": "minutes", "isActive": True},
     "increment/9": {"incrementString": None, "incrementType": "repeat", "incrementMin": 2, "isActive": False},
-    "ontologygroup/6": {"paramOntologyoptionCollection": [2]},
+    "ontologygroup/6": {"paramOntologyoptionCollection": [2, 3, 4]},
     "paramontologyoption/2": {"ontologyTermId": 5},
+    "paramontologyoption/3": {"ontologyTermId": 5, "isActive": False},
+    "paramontologyoption/4": {"ontologyTermId": 6, "isActive": False},
+    "ontologyterm/6": {"ontologyTerm": "MP:0000001"},
     "ontologyterm/5": {"ontologyTerm": "MP:0001262", "ontologyTermName": "decreased body weight"},
 }
 TABLES = {
@@ -99,7 +102,9 @@ def test_impress_is_what_its_api_answers(tmp_path: Path) -> None:
     assert (metadata.name, metadata.is_important) == ("Anesthesia used", True)
     assert (impress.pipelines["IMPC_001"].name, procedure.name) == ("IMPC Pipeline", "")
     assert metadata.qc_minimum is None, "nothing is to be compared where qcCheck is not set"
-    assert procedure.parameters["IMPC_IPG_010_001"].ontology_terms == ("MP:0001262",)
+    ontology = procedure.parameters["IMPC_IPG_010_001"]
+    assert ontology.ontology_terms == ("MP:0001262", "MP:0001262", "MP:0000001")
+    assert ontology.retired_terms == {"MP:0000001"}, "the other is also listed as active"
     assert (impress.name, impress.rows) == ("impress", 3)
     assert (procedure.is_mandatory, procedure.level) == (True, "experiment")
     assert impress.pipelines["IMPC_001"].due == {"IMPC_IPG_001": ProcedureDue(13.0)}

@@ -50,11 +50,12 @@ def impress(number: int = 1) -> Impress:
         "B_001", value_type="", unit="", is_required=False, is_active=False, name="Bare", is_important=True
     )
     terms = parameter("C_001", type=ParameterType.ONTOLOGY, ontology_terms=("MP:2", "MP:1", "MP:2"))
+    fewer = replace(terms, retired_terms=frozenset({"MP:2"}))
     shared = procedure("P_001", rich, bare, name="Shared")
     pipelines = (
         Pipeline("ONE_001", {"P_001": shared, "Q_001": procedure("Q_001", terms, is_active=False)}, "One"),
         Pipeline("TWO_001", {"P_001": shared, "Q_001": procedure("Q_001", terms, replace(rich, options=()))}),
-        Pipeline("THREE_001", {"P_001": procedure("P_001"), "Q_001": procedure("Q_001", replace(terms, unit="s"))}),
+        Pipeline("THREE_001", {"P_001": procedure("P_001"), "Q_001": procedure("Q_001", replace(fewer, unit="s"))}),
         Pipeline("EMPTY_001", {}),
     )
     return Impress(provenance(number), {pipeline.key: pipeline for pipeline in pipelines})

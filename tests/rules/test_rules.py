@@ -1,6 +1,6 @@
 """Each integrity rule: a document that breaks just it, one that does not, and its edge."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.registry import RULES
 from dcc.vocabulary import Severity
 from tests.support.integrity_cases import (
+    REFERENCE,
     association,
     at,
     baseline,
@@ -109,6 +110,21 @@ breaks("S6", "another centre", mutant(colony_id="elsewhere"))
 holds("S6", "productionCentre goes before phenotypingCentre", mutant(colony_id="elsewhere", production_centre="J"))
 edge("S6", "one of several productions, in other capitals", mutant(colony_id="shared"))
 edge("S6", "of a name not known there", mutant(colony_id="unplaced", production_centre="Ph"), 1, Severity.UNCHECKED)
+for names, found, severity in (
+    ({"Ph": "INSTITUTE of Something"}, 0, None),
+    ({"Ph": "Institute of Physics"}, 1, None),
+    ({"J": "Institute of Something"}, 1, None),
+    ({"J": "Institute of Physics"}, 1, Severity.UNCHECKED),
+):
+    known, animal = replace(REFERENCE, imits_names=names), mutant(colony_id="unplaced", production_centre="Ph")
+    edge("S6", f"with the names {names} registered", animal, found, severity, reference=known)
+edge(
+    "S6",
+    "of a name beside the known one",
+    mutant(colony_id="elsewhere"),
+    reference=replace(REFERENCE, imits_names={"H": "Jax"}),
+)
+edge("S6", "of the known name beside another", mutant(), reference=replace(REFERENCE, imits_names={"H": "Jax"}))
 
 breaks("S7", "day after tomorrow", mutant(dob="2026-11-23"))
 breaks("S7", "year 12013", mutant(dob="12013-01-01"))
@@ -269,6 +285,7 @@ breaks("P12", "not listed", ontology("TERM", "MP:0009999: something"))
 breaks("P12", "one that merely begins like a listed one", ontology("TERM", "MP:00012621"))
 breaks("P12", "an empty one, said once", ontology("TERM", "", ""))
 holds("P12", "listed, with its name", ontology("TERM", "MP:0001262:decreased body weight", "MP:0000001 x"))
+edge("P12", "a retired one", ontology("TERM", "MP:0000002: x"), 1, Severity.WARNING)
 edge("P12", "nothing is listed: the id must read as one", ontology("ANY_TERM", "MA:0000141"))
 edge("P12", "nothing is listed and it is no id", ontology("ANY_TERM", "heart"), 1)
 edge("P12", "an empty one with a status", ontology("TERM", "", status="IMPC_PARAMSC_001"))
@@ -289,12 +306,14 @@ breaks("P15", "one of two", series("FREE", at("1")))
 holds("P15", "three of two", series("FREE", at("1"), at("2"), at("3")))
 edge("P15", "values with only a status count", series("FREE", at("1"), at("2", "", "IMPC_PARAMSC_001")))
 edge("P15", "no minimum", series("REPEATED", at("1")))
+edge("P15", "the minimum of a retired rule", series("ONCE_MANY", at("1")))
+edge("P15", "beside a retired rule", series("STILL_MANY", at("1")), 1)
 
 breaks("P16", "not listed", series("LISTED", at("0"), at("15"), at("30"), at("45")))
 breaks("P16", "the last is missing, which the existing validator overlooks", series("LISTED", at("0"), at("15")))
 holds("P16", "all listed, in any order", series("LISTED", at("30"), at("0"), at("15")))
 edge("P16", "15.0 is 15", series("LISTED", at("0"), at("15.0"), at("30")))
-edge("P16", "a retired one", series("LISTED", at("0"), at("15"), at("30"), at("60")), 1)
+edge("P16", "a retired one", series("LISTED", at("0"), at("15"), at("30"), at("60")), 1, Severity.WARNING)
 
 breaks("P17", "no number", series("FREE", at("one"), at("2")))
 breaks("P17", "no time", series("TIMED", at("2013-01-01")))
@@ -306,7 +325,7 @@ breaks("P18", "media: one is missing", film("FILM", "1"))
 breaks("P18", "media: too few", film("LOOSE_FILM", "1"))
 breaks("P18", "media: no number", film("LOOSE_FILM", "1", "x"))
 holds("P18", "media: all, where the existing validator finds all missing", film("FILM", "1", "2"))
-edge("P18", "media: a retired one", film("OLD_FILM", "1", "2"), 1)
+edge("P18", "media: a retired one", film("OLD_FILM", "1", "2"), 1, Severity.WARNING)
 edge("P18", "media: 2.0 is 2", film("FILM", "1", "2.0"))
 
 breaks("P19", "of another procedure", picture(associations=(association("COAT"),)))
@@ -329,6 +348,9 @@ breaks("P20", "another scheme", picture(uri="file:///data/1.jpg"))
 breaks("P20", "unknown type", picture(file_type="jpg"))
 holds("P20", "sftp", picture(uri="sftp://h.example:2222/a/1.jpg"))
 edge("P20", "a host and no path", picture(uri="http://h.example"), 1)
+edge("P20", "a host and an empty query", picture(uri="http://h.example/?"), 1)
+edge("P20", "a query after the root", picture(uri="https://images.example.org/?id=5"))
+edge("P20", "a query and no path", picture(uri="http://omero.example.org?image=1"))
 edge("P20", "a port that is none", picture(uri="http://h.example:x/1.jpg"), 1)
 edge(
     "P20",

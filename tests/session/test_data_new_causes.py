@@ -17,12 +17,14 @@ from dcc.qc.judging.waiver_store import add_waiver, revoke_waiver
 from dcc.qc.models import CONTEXT, DOCUMENT, WAIVER
 from dcc.qc.reference.refresh import RefreshOutcome, refresh
 from dcc.rules.waivers import Waiver
+from dcc.session.data.judging import documents_to_judge_now
 from dcc.session.data.quality_control import update_qc_states
 from dcc.session.data.rechecks import recheck
 from dcc.tracker import progress
 from dcc.tracker.models import XmlFile, ZipAction
+from dcc.tracker.register.centres import NewCentre, add_centre, change_centre, imits_names
 from dcc.vocabulary import WaiverEffect
-from tests.support.asking import execute_in, in_writing, rows_in
+from tests.support.asking import execute_in, in_reading, in_writing, rows_in
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, specimens
 from tests.support.judging_cases import IS_VALID
 
@@ -86,6 +88,26 @@ def test_documents_are_judged_again_when_the_reference_data_that_they_failed_by_
     assert unregistered.log(SPECIMENS, cleared=True).count("S4") == 3
     assert_that_experiments_count(unregistered)
     assert judged(unregistered) == []
+
+
+def test_documents_are_judged_again_when_the_name_of_their_centre_is_registered(
+    data: DataInstallation, tmp_path: Path
+) -> None:
+    data = data.with_settings(reference_colonies=str(tmp_path / "colonies.csv"))
+    refresh_colonies(data, *[line.replace(",Ph,", ",Prague,") for line in shipped_colonies()[1:]])
+    document = specimens(centre="Ph")
+    in_writing(data.tracker, add_centre, NewCentre("Ph", "Institute of Molecular Genetics"))
+    data.base.add_folder("Ph", "others").put("add/Ph.2013-10-31.1.impc.zip", document)
+    data.run()
+    (name,) = document
+    assert data.log(name) == ["S6"]
+    assert judged(data) == []
+    in_writing(data.tracker, change_centre, "Ph", imits_name="Prague")
+    assert len(in_reading(data.qc, documents_to_judge_now, in_reading(data.tracker, imits_names))) == 1
+    assert judged(data) == [name]
+    assert data.log(name) == []
+    assert data.documents()[name] == "qc done"
+    assert judged(data) == []
 
 
 def assert_that_experiments_count(data: DataInstallation, *, are_counted: bool = True) -> None:

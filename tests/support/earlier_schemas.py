@@ -56,6 +56,7 @@ TRACKER_LATER: Mapping[str, tuple[str, ...]] = {
 }
 ENTITIES = ("specimen", "experiment", "line", "housing")
 QC_LATER: Mapping[str, tuple[str, ...]] = {
+    "0014": ("impress_ontology_option.is_active",),
     "0012": tuple(f"impress_procedure.{column}" for column in ("is_mandatory", "level", "weeks", "stage")),
     "0011": (),
     "0010": ("document.origin",),

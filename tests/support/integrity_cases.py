@@ -66,9 +66,17 @@ _PARAMETERS = (
     definition("RETIRED", ParameterType.SIMPLE, is_active=False),
     definition("ODD", ParameterType.SIMPLE, "COLOUR"),
     definition("COAT", ParameterType.SIMPLE, "TEXT", options=(Option("Brown", True), Option("Tan", False))),
-    definition("TERM", ParameterType.ONTOLOGY, "TEXT", ontology_terms=("MP:0001262", "MP:0000001")),
+    definition(
+        "TERM",
+        ParameterType.ONTOLOGY,
+        "TEXT",
+        ontology_terms=("MP:0001262", "MP:0000001", "MP:0000002"),
+        retired_terms=frozenset({"MP:0000002"}),
+    ),
     definition("ANY_TERM", ParameterType.ONTOLOGY, "TEXT"),
     definition("FREE", ParameterType.SERIES, unit="g", increments=(increment(minimum=2),)),
+    definition("ONCE_MANY", ParameterType.SERIES, increments=(increment(minimum=2, is_active=False),)),
+    definition("STILL_MANY", ParameterType.SERIES, increments=(increment(minimum=2), increment(is_active=False))),
     definition("REPEATED", ParameterType.SERIES, increments=(increment(kind="repeat"),)),
     definition("TIMED", ParameterType.SERIES, increments=(increment(kind="datetime"),)),
     definition(

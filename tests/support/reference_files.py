@@ -50,7 +50,10 @@ def _parameter(one: Parameter) -> dict[str, Any]:
         | {"isActive": each.is_active}
         for each in one.increments
     ]
-    terms = [{"ontologyTermId": {"ontologyTerm": term}} for term in one.ontology_terms]
+    terms = [
+        {"ontologyTermId": {"ontologyTerm": term}, "isActive": term not in one.retired_terms}
+        for term in one.ontology_terms
+    ]
     return {
         "parameterKey": one.key,
         "type": one.type.value,

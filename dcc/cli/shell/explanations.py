@@ -5,6 +5,7 @@ Where the whole platform is not installed, as at a centre, none names a command 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -48,6 +49,16 @@ NEW_NAMES: Final = {
 }
 """The new name of each check and word that was renamed."""
 
+_PREFIX: Final = re.compile(r"Centre[A-Za-z]+SetValidator_")
+_OF_UNFETCHED_MEDIA: Final = frozenset(
+    (
+        "mediaParameter_MediaUnavailable",
+        "MediaSampleParameter_mediaNotAvailable",
+        "seriesMediaParameter_mediaNotAvailable",
+    )
+)
+"""The ids of the existing validator for what no rule checks here."""
+
 
 def all_explanations() -> Mapping[str, Sequence[Explanation]]:
     """Everything explained, by headings."""
@@ -90,6 +101,15 @@ def rule_explained(name: str) -> Explanation | None:
         advice.append("`dcc rules waive` sets the rule aside." if platform else "The DCC can set the rule aside.")
     meaning = f"{rule.demand} When that is not met: {rule.severity}."
     return Explanation(rule.id, "", meaning, " ".join(advice), _who_by_cause(rule.id))
+
+
+def rules_known_as(name: str) -> tuple[str, Sequence[str]]:
+    """What an id of the existing validator, with its prefix or without, is here, and the rules to look at; or none."""
+    known = _PREFIX.sub("", name)
+    if known in _OF_UNFETCHED_MEDIA:
+        return f"Nothing checks {name} here: no rule fetches media. P20 judges their URLs.", ["P20"]
+    rules = [rule.id for rule in CATALOGUE.values() if known in rule.known_as]
+    return f"{name} of the existing validator is {' or '.join(rules)} here.", rules
 
 
 def cause_explained(name: str) -> Explanation | None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _details = options(
     click.option("--name", "full_name", help="Full name; not needed for a new centre that the platform knows."),
     click.option("--email", help="Whom to write to about the centre's data; several addresses between commas."),
-    click.option("--imits", "imits_name", help="The centre's code in iMits."),
+    click.option("--imits", "imits_name", help="The centre's name where colonies are registered (iMits), for rule S6."),
     click.option("--phone", help="With country and area code, at most 14 characters."),
     click.option("--address", help="Postal address."),
     click.option("--language", help="What reports and e-mails are written to it in: en, de, ... [DCC_LANGUAGE]"),

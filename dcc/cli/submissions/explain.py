@@ -35,9 +35,9 @@ def explain(error_or_rule: tuple[str, ...]) -> None:
     What it means, what to do about it and who does it.
 
     The id of an error is in brackets before its message, that of a rule before its finding, that of a cause before it
-    in `dcc data causes`. An error's name in the tracker works too. Phases and statuses are those of `dcc status`, also
-    both at once, such as data failed; reasons why sessions ended are those of `dcc session list`. Checks are those of
-    the Dagster UI. Without ID, all are listed.
+    in `dcc data causes`. An error's name in the tracker works too, and a rule's id in the existing validator. Phases
+    and statuses are those of `dcc status`, also both at once, such as data failed; reasons why sessions ended are those
+    of `dcc session list`. Checks are those of the Dagster UI. Without ID, all are listed.
 
     \b
     JSON: {"id", "name" (in the tracker, empty if it has none), "meaning", "advice", "who" (acts)};
@@ -77,6 +77,10 @@ def _explained(names: Sequence[str]) -> Explanation:
     if not further and (new := explanations.NEW_NAMES.get(name.lower())):
         warn(f"{name} is now {new}.")
         return _explained([new])
+    here, rules = explanations.rules_known_as(name)
+    if rules and not further:
+        warn(here)
+        return _explained(rules[:1])
     state = explanations.state_explained(*names)
     if state is not None:
         words, known = state.id.split(), (explanations.PHASES, explanations.STATUSES)

@@ -8,10 +8,12 @@ Most documents have no findings, and had none: `judge_together` judges these by 
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from hashlib import blake2b
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -71,13 +73,15 @@ class JudgingBasis:
 
     @property
     def signature(self) -> str:
-        """The judging snapshots in the form of `document.judged_by`."""
-        return signature_of(self.reference.snapshot_ids.values())
+        """The judging reference data in the form of `document.judged_by`."""
+        return signature_of(self.reference.snapshot_ids.values(), self.reference.data.imits_names)
 
 
-def signature_of(snapshot_ids: Iterable[int]) -> str:
-    """Snapshots in the form of `document.judged_by`."""
-    return " ".join(map(str, sorted(snapshot_ids)))
+def signature_of(snapshot_ids: Iterable[int], imits_names: Mapping[str, str]) -> str:
+    """Snapshots, and the names of centres, in the form of `document.judged_by`."""
+    names = json.dumps(sorted(imits_names.items())).encode()
+    digest = [blake2b(names, digest_size=6).hexdigest()] if imits_names else []
+    return " ".join([*map(str, sorted(snapshot_ids)), *digest])
 
 
 @dataclass(frozen=True, slots=True)

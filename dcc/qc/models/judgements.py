@@ -126,13 +126,14 @@ class ImpressIncrement(QcBase):
 
 
 class ImpressOntologyOption(QcBase):
-    """An ontology term that a parameter may have."""
+    """An ontology term that a parameter may have; `is_active` is null, active, in rows of earlier versions."""
 
     snapshot_id: Mapped[int] = _of_snapshot()
     parameter_id: Mapped[str] = _key(KEY_LENGTH)
     variant: Mapped[int] = mapped_column(INT, primary_key=True, autoincrement=False)
     position: Mapped[int] = place()
     ontology_id: Mapped[str] = text_of(KEY_LENGTH)
+    is_active: Mapped[bool | None]
 
 
 class KnownStatusCode(QcBase):

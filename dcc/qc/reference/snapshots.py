@@ -53,6 +53,7 @@ from dcc.reference.impress import (
     Procedure,
     ProcedureDue,
     required_of,
+    retired_among,
 )
 from dcc.reference.loading import ReferenceData
 from dcc.reference.snapshots import Colonies, Colony, Projects, Provenance, Snapshot, StatusCodes, Strains
@@ -158,7 +159,8 @@ def _impress_rows(snapshot_id: int, impress: Impress) -> Mapping[Table, list[New
         rows[table].append(_row(table, thing, snapshot_id=snapshot_id, **given))
 
     def add_parameter(procedure_key: str, procedure_variant: int, each: Parameter) -> None:
-        variant, is_new = _number(choices[each.key], (each.options, each.increments, each.ontology_terms))
+        parts = (each.options, each.increments, each.ontology_terms, each.retired_terms)
+        variant, is_new = _number(choices[each.key], parts)
         of_procedure = {"procedure_id": procedure_key, "procedure_variant": procedure_variant}
         key = {"parameter_id": each.key, "variant": variant}
         add(PARAMETER, each, **key, **of_procedure)
@@ -168,7 +170,8 @@ def _impress_rows(snapshot_id: int, impress: Impress) -> Mapping[Table, list[New
             for place, increment in enumerate(each.increments, start=1):
                 add(INCREMENT, increment, **key, position=place, value=increment.text)
             for place, term in enumerate(each.ontology_terms, start=1):
-                add(ONTOLOGY_OPTION, term, **key, position=place, ontology_id=term)
+                is_active = int(term not in each.retired_terms)
+                add(ONTOLOGY_OPTION, term, **key, position=place, ontology_id=term, is_active=is_active)
 
     for pipeline in impress.pipelines.values():
         add(PIPELINE, pipeline, pipeline=pipeline.key)
@@ -219,7 +222,7 @@ def _load_parameters(connection: Connection, snapshot_id: int) -> dict[_Variant,
 
     options = parts(OPTION, lambda row: _made(Option, row))
     increments = parts(INCREMENT, lambda row: _made(Increment, row, text=row.value))
-    terms = parts(ONTOLOGY_OPTION, lambda row: str(row.ontology_id))
+    terms = parts(ONTOLOGY_OPTION, lambda row: (str(row.ontology_id), row.is_active is not False))
     found: dict[_Variant, dict[str, Parameter]] = defaultdict(dict)
     for row in _rows(connection, PARAMETER, snapshot_id):
         variant = (row.parameter_id, row.variant)
@@ -230,7 +233,8 @@ def _load_parameters(connection: Connection, snapshot_id: int) -> dict[_Variant,
             type=ParameterType(row.type),
             options=options.get(variant, ()),
             increments=increments.get(variant, ()),
-            ontology_terms=terms.get(variant, ()),
+            ontology_terms=tuple(term for term, _ in terms.get(variant, ())),
+            retired_terms=retired_among(terms.get(variant, ())),
         )
     return found
 
@@ -324,8 +328,11 @@ def active_snapshot(name: str) -> ScalarSelect[int]:
     return select(func.max(SNAPSHOT.c.id)).where(SNAPSHOT.c.name == name, SNAPSHOT.c.is_active).scalar_subquery()
 
 
-def load_active(connection: Connection) -> ActiveReference:
-    """The active snapshots; a set without one is missing. Earlier loaded ones of this process are reused."""
+def load_active(connection: Connection, imits_names: Mapping[str, str] | None = None) -> ActiveReference:
+    """The active snapshots, with the names of centres; a set without one is missing.
+
+    Earlier loaded ones of this process are reused.
+    """
     stored = active_snapshots(connection)
     with _loading:
         kept = _loaded.setdefault(connection.engine, {})
@@ -336,7 +343,8 @@ def load_active(connection: Connection) -> ActiveReference:
                 provenance = Provenance(snapshot.source, snapshot.retrieved, snapshot.checksum)
                 kept[name] = (is_of, load_snapshot(connection, name, snapshot.id, provenance))
         data: dict[str, Any] = {name: kept[name][1].with_source(stored[name].source) for name in stored}
-    return ActiveReference(ReferenceData(**data), {name: snapshot.id for name, snapshot in stored.items()}, stored)
+    reference = ReferenceData(**data, imits_names=imits_names or {})
+    return ActiveReference(reference, {name: snapshot.id for name, snapshot in stored.items()}, stored)
 
 
 def save(connection: Connection, snapshot: Snapshot) -> int:

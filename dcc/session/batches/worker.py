@@ -5,7 +5,7 @@ from __future__ import annotations
 import faulthandler
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -35,6 +35,7 @@ from dcc.sources.transfer_speed import SpeedLimits
 from dcc.store.objects import ObjectStore
 from dcc.store.staging import Staging, prepared_place
 from dcc.tracker.models import Centre
+from dcc.tracker.register.centres import imits_names
 from dcc.tracker.register.source_addresses import load_addresses
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,8 @@ def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session: str,
         given = WorkerBatch(ObjectStore(settings), session, name, folder / "batch.json")
         batch = BATCH_TYPE.validate_json((folder / "batch.json").read_bytes())
         address, centres = run_reading(tracker, lambda connection: _source_and_centres(connection, batch))
-        basis = run_reading(qc, _basis)
+        names = run_reading(tracker, imits_names)
+        basis = run_reading(qc, lambda connection: _basis(connection, names))
         checker = ArchiveChecker(Setup.from_settings(settings, centres))
         connection_slots = ConnectionSlots(tracker, settings)
         worker = _Worker(settings.for_protocol(address.protocol), folder, checker, basis, connection_slots)
@@ -77,10 +79,10 @@ def _source_and_centres(connection: Connection, batch: PlannedBatch) -> tuple[So
     return addresses[0], frozenset(connection.scalars(select(Centre.short_name)))
 
 
-def _basis(connection: Connection) -> PreparationBasis:
+def _basis(connection: Connection, names: Mapping[str, str]) -> PreparationBasis:
     """The basis of preparing; a session with another basis prepares the documents again."""
-    reference = snapshots.load_active(connection)
-    signature = signature_of(snapshot.id for snapshot in reference.stored.values())
+    reference = snapshots.load_active(connection, names)
+    signature = signature_of(reference.snapshot_ids.values(), names)
     return PreparationBasis(reference.data, signature, utc_today(), columns_for(connection))
 
 

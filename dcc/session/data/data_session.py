@@ -37,6 +37,7 @@ from dcc.store.staging import Staging
 from dcc.tracker import progress
 from dcc.tracker.hostings.owner_notices import NewNotice, add_notices
 from dcc.tracker.progress import StateReport, Subject
+from dcc.tracker.register.centres import imits_names
 from dcc.tracker.reopened_by import session_name
 from dcc.tracker.submission_rows import action_states
 
@@ -149,9 +150,10 @@ def refresh_reference_data(work: DataSession, known: snapshots.ActiveReference |
 
 def current_basis(work: DataSession) -> JudgingBasis:
     """The basis of judging: the active reference data, after a refresh, and today's waivers, in UTC."""
+    names = run_reading(work.session.tracker, imits_names)
 
     def load(connection: Connection) -> tuple[snapshots.ActiveReference, JudgingBasis]:
-        reference, today = snapshots.load_active(connection), utc_today()
+        reference, today = snapshots.load_active(connection, names), utc_today()
         waivers = waivers_in_force(connection, today)
         return reference, JudgingBasis(reference, waivers, today, work.settings.max_document_errors)
 

@@ -190,10 +190,13 @@ def _to_judge_again(
     return _Again(touched.difference(uploaded), named.difference(uploaded))
 
 
-def documents_to_judge_now(connection: Connection) -> set[int]:
-    """The documents that the next session judges, by their ids in the QC database, without its uploads."""
+def documents_to_judge_now(connection: Connection, names: Mapping[str, str]) -> set[int]:
+    """The documents that the next session judges, by their ids in the QC database, without its uploads.
+
+    `names` are those of centres in iMits.
+    """
     today = utc_today()
-    signature = signature_of(snapshot.id for snapshot in snapshots.active_snapshots(connection).values())
+    signature = signature_of((one.id for one in snapshots.active_snapshots(connection).values()), names)
     again = _to_judge_again(connection, today, waivers_in_force(connection, today), signature)
     return again.touched | again.named
 

@@ -132,6 +132,12 @@ def contacts(connection: Connection) -> dict[str, str]:
     return {centre.short_name: centre.email for centre in list_centres(connection) if centre.email}
 
 
+def imits_names(connection: Connection) -> dict[str, str]:
+    """The names in iMits of the centres that have any, by their codes."""
+    rows = connection.execute(select(Centre.short_name, Centre.imits_name))
+    return {row.short_name: row.imits_name for row in rows if row.imits_name}
+
+
 def change_centre(connection: Connection, short_name: str, **values: str | None) -> None:
     """Change the data of a centre, fields of `NewCentre`; None leaves one, an empty text removes an optional one.
 
