@@ -37,9 +37,9 @@ class RuleGroup:
 _OWN: Final = (
     RuleGroup(
         "specimen_background",
-        "Animals have a known strain or a registered colony that may be phenotyped. The percentages of their parental "
-        "strains add up to 100.",
-        ("S1", "S2", "S3", "S4", "S5", "S6", "X6", "X7", "X9"),
+        "Animals have a known strain or a registered colony that may be phenotyped, and its genotype. The percentages "
+        "of their parental strains add up to 100.",
+        ("S1", "S2", "S3", "S4", "S5", "S6", "X6", "X7", "X9", "X15"),
     ),
     RuleGroup(
         "specimen_details",

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dcc.declarations import all_declared, rule_of
-from dcc.documents.contents import Content, Experiment, Line, MediaSampleParameter, Specimen
+from dcc.documents.contents import Content, Experiment, Genotype, Line, MediaSampleParameter, Specimen
 from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.registry import RULES
 from dcc.vocabulary import Severity
@@ -20,6 +20,7 @@ from tests.support.integrity_cases import (
     experiment,
     experiments,
     film,
+    genotype,
     line,
     metadata,
     mutant,
@@ -385,6 +386,31 @@ breaks("X14", "the last day before", mutant(dob="1979-12-31", colony_id="started
 holds("X14", "the first day", mutant(dob="1980-01-01", colony_id="started"))
 edge("X14", "before the common era", mutant(dob="-0044-03-15", colony_id="started"), 1)
 edge("X14", "an embryo has none", embryo("12.5", "DPC"))
+
+
+def _of_genotypes(*genotypes: Genotype, colony_id: str = "genotyped") -> Specimen:
+    return mutant(colony_id=colony_id, genotypes=genotypes)
+
+
+breaks("X15", "a gene's symbol, which is of no colony", _of_genotypes(genotype("Fto", "MGI:11"), colony_id="good"))
+breaks("X15", "neither has a number", _of_genotypes(genotype("MGI:", " ")), 2)
+breaks("X15", "a baseline's", baseline(genotypes=(genotype("MGI:1", "mgi:11"),)))
+breaks("X15", "another gene", _of_genotypes(genotype("MGI:2", "MGI:11")))
+breaks("X15", "another allele", _of_genotypes(genotype("MGI:1", "MGI:12")))
+breaks("X15", "of two other genes the first", _of_genotypes(genotype("MGI:2", "MGI:11"), genotype("MGI:3", "MGI:31")))
+holds("X15", "those of the colony", _of_genotypes(genotype("MGI:1", "MGI:11")))
+holds("X15", "not known of the colony", _of_genotypes(genotype("MGI:2", "MGI:21"), colony_id="started"))
+edge("X15", "a further gene before it", _of_genotypes(genotype("MGI:2", "MGI:21"), genotype("MGI:1", "MGI:11")))
+edge(
+    "X15",
+    "behind an animal that is else the same",
+    specimens(
+        _of_genotypes(genotype("MGI:1", "MGI:11")),
+        _of_genotypes(genotype("MGI:1", "MGI:12"))._replace(specimen_id="M2", line=9, position=2),
+    ),
+    1,
+)
+edge("X15", "blanks count", _of_genotypes(genotype("MGI:1", "MGI:11 ")), 1)
 edge("X12", "1.0 is 1 where increments are numbers", series("FREE", at("1"), at("1.0")), 1)
 
 

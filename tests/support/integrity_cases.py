@@ -10,6 +10,7 @@ from dcc.documents.contents import (
     Block,
     Content,
     Experiment,
+    Genotype,
     Line,
     MediaParameter,
     Metadata,
@@ -130,6 +131,10 @@ REFERENCE = ReferenceData(
                 Colony("shared", "JAX", "Phenotyping Complete", None),
                 Colony("shared", "HARWELL", "Cre Excision Complete", None),
             ),
+            "genotyped": (
+                Colony("genotyped", "Harwell", "Phenotyping Started", None, gene_id="MGI:1", allele_id="MGI:11"),
+                Colony("genotyped", "JAX", "Phenotyping Started", None),
+            ),
             "unplaced": (Colony("unplaced", "Institute of Something", "Phenotyping Complete", None),),
         },
     ),
@@ -195,6 +200,10 @@ def related(specimen_id: str, relationship: str = "littermate") -> RelatedSpecim
 
 def strain(percentage: str, level: str = "1") -> ParentalStrain:
     return ParentalStrain(line=4, percentage=percentage, mgi_strain_id="MGI:2159965", gender="male", level=level)
+
+
+def genotype(gene: str, allele: str) -> Genotype:
+    return element(Genotype, line=4, mgi_gene_id=gene, gene_symbol="Fto", mgi_allele_id=allele)
 
 
 def status(code: str) -> StatusCode:
