@@ -411,6 +411,42 @@ edge(
     1,
 )
 edge("X15", "blanks count", _of_genotypes(genotype("MGI:1", "MGI:11 ")), 1)
+_NO_WEIGHT = simple("WEIGHT", None, status="IMPC_PARAMSC_001")
+_NO_NEEDED = metadata("NEEDED", " ", status="IMPC_PARAMSC_001")
+
+
+def _runs(*parameters: Any) -> list[Content]:
+    """Runs of a procedure, each with two required parameters."""
+    done = [procedure(*each, required=False) for each in parameters]
+    return experiments(
+        *(
+            experiment(one, line=20 * number, position=number, experiment_id=f"E{number}")
+            for number, one in enumerate(done, 1)
+        )
+    )
+
+
+_ALL = (simple("WEIGHT"), metadata("NEEDED"))
+breaks("X17", "all of one run", _runs((_NO_WEIGHT, _NO_NEEDED)))
+breaks("X17", "three of four, said once", _runs((_NO_WEIGHT, _NO_NEEDED), (simple("WEIGHT"), _NO_NEEDED)))
+breaks("X17", "of a line", line(procedure=procedure(_NO_WEIGHT, _NO_NEEDED, required=False)))
+holds("X17", "all of one run of two", _runs((_NO_WEIGHT, _NO_NEEDED), _ALL))
+edge("X17", "half", _runs((_NO_WEIGHT, metadata("NEEDED"))))
+edge("X17", "a status beside a value", _runs((_NO_WEIGHT, metadata("NEEDED", status="IMPC_PARAMSC_008"))))
+edge(
+    "X17",
+    "one of two repeats has a value",
+    _runs((_NO_WEIGHT, simple("WEIGHT", sequence_id="1"), _NO_NEEDED)),
+)
+edge(
+    "X17", "not required", _runs((*_ALL, *(simple(key, None, status="IMPC_PARAMSC_001") for key in ("COAT", "RANGED"))))
+)
+edge(
+    "X17",
+    "each centre element for itself",
+    [*_runs((_NO_WEIGHT, _NO_NEEDED)), block(position=2, line=90), *_runs(_ALL, _ALL)[1:]],
+    1,
+)
 edge("X12", "1.0 is 1 where increments are numbers", series("FREE", at("1"), at("1.0")), 1)
 
 
