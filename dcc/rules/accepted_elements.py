@@ -49,6 +49,7 @@ _EACH: Final = 100
 _all_but_line = itemgetter(slice(1, None))
 _increment = attrgetter("increment")
 _name_and_sequence = itemgetter(1, 2)
+_gene_and_allele = attrgetter("mgi_gene_id", "mgi_allele_id")
 _background_and_age = itemgetter(
     *map(
         Specimen._fields.index,
@@ -82,7 +83,9 @@ def _of_procedure(procedure: Procedure) -> Shape | None:
 
 def _of_specimen(specimen: Specimen) -> Shape | None:
     is_special = specimen.status_code or specimen.parental_strains or is_blank(specimen.specimen_id)
-    return None if is_special else _background_and_age(specimen)
+    if is_special:
+        return None
+    return (*_background_and_age(specimen), *map(_gene_and_allele, specimen.genotypes))
 
 
 def _of_experiment(experiment: Experiment) -> Shape | None:

@@ -4,14 +4,14 @@ Each group is one asset check.
 """
 
 from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Final
-
 from dcc.rules.checking import all_rules
-from dcc.rules.findings import MORE_RULE, REFERENCE_RULE
+from dcc.rules.findings import MORE_RULE
+from dcc.rules.findings import REFERENCE_RULE
 from dcc.rules.registry import catalogue_place
-from dcc.rules.upload import PLATFORM_RULES, RuleEntry
+from dcc.rules.upload import PLATFORM_RULES
+from dcc.rules.upload import RuleEntry
+from typing import Final
 
 UNWAIVABLE: Final = frozenset({REFERENCE_RULE, MORE_RULE})
 """Rules about a check, not about data, which no waiver can name."""
@@ -37,9 +37,9 @@ class RuleGroup:
 _OWN: Final = (
     RuleGroup(
         "specimen_background",
-        "Animals have a known strain or a registered colony that may be phenotyped. The percentages of their parental "
-        "strains add up to 100.",
-        ("S1", "S2", "S3", "S4", "S5", "S6", "X6", "X7", "X9"),
+        "Animals have a known strain or a registered colony that may be phenotyped, and its genotype. The percentages "
+        "of their parental strains add up to 100.",
+        ("S1", "S2", "S3", "S4", "S5", "S6", "X6", "X7", "X9", "X15"),
     ),
     RuleGroup(
         "specimen_details",
@@ -60,7 +60,7 @@ _OWN: Final = (
     RuleGroup(
         "procedures",
         "Procedures belong to their pipeline and have the parameters that IMPReSS asks for, each once and of its type.",
-        ("P1", "P2", "P3", "P4", "P5", "P6", "X11"),
+        ("P1", "P2", "P3", "P4", "P5", "P6", "X11", "X17"),
     ),
     RuleGroup(
         "values",

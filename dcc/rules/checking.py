@@ -51,6 +51,8 @@ from dcc.rules.elements import (
     ParameterElement,
     ParameterUse,
     ProcedureUse,
+    RequiredResults,
+    excused_in,
     files_of,
     has_media,
     metadata_of_media,
@@ -122,13 +124,19 @@ def check_against_others(
 
 @dataclass
 class _Checking:
-    """The check of one document. `found` has the findings in the present entity, or centre element."""
+    """The check of one document.
+
+    `found` has the findings in the present entity, or centre element; `required` and `excused` count the results that
+    the procedures of the present centre element require, and those that a status stands for.
+    """
 
     document: DocumentContext
     plans: Plans
     skipped: SkippedElements
     said: set[tuple[str, str]] = field(default_factory=set)
     found: list[Finding] = field(default_factory=list)
+    required: Counter[str] = field(default_factory=Counter)
+    excused: Counter[str] = field(default_factory=Counter)
 
     def run(self, contents: Iterable[Content]) -> Iterator[Finding]:
         block: Block | None = None
@@ -167,7 +175,10 @@ class _Checking:
 
     def end(self, block: Block | None, held: int) -> list[Finding]:
         if block is not None:
-            self.judge(BlockEnd(block, held), self.block_context(block))
+            results = {key: RequiredResults(number, self.excused[key]) for key, number in self.required.items()}
+            self.judge(BlockEnd(block, held, results), self.block_context(block))
+        self.required.clear()
+        self.excused.clear()
         return self.take_found()
 
     def batch(self, block: Block | None, entities: list[Entity], numbers: Counter[str]) -> Iterator[Finding]:
@@ -203,6 +214,9 @@ class _Checking:
         if procedure is not None:
             definition = above.pipeline.procedures.get(procedure.procedure_id) if above.pipeline is not None else None
             unknown = self.skipped.unknown_in(procedure, definition)
+            if definition is not None and definition.required:
+                self.required[definition.key] += len(definition.required)
+                self.excused[definition.key] += excused_in(procedure, definition.required)
         if is_known and not plan.always_asked and not unknown:
             return
         at = above._replace(path=above.path + step, entity=entity)

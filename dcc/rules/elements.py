@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ from dcc.documents.contents import (
 )
 from dcc.documents.lexical import parse_integer
 from dcc.reference.impress import ParameterType
+from dcc.rules.values import is_blank
 
 ParameterElement = (
     SimpleParameter
@@ -48,11 +49,22 @@ TYPE_OF: dict[type, ParameterType] = {
 """The name of the element of each kind of parameter."""
 
 
+class RequiredResults(NamedTuple):
+    """How many results IMPReSS requires of the runs of a procedure, and how many of these a status stands for."""
+
+    required: int
+    excused: int
+
+
 class BlockEnd(NamedTuple):
-    """The end of a `centre` element with `entities` specimens, housings, lines and experiments."""
+    """The end of a `centre` element with `entities` specimens, housings, lines and experiments.
+
+    `results` are those that its procedures require, by the id of the procedure.
+    """
 
     block: Block
     entities: int
+    results: Mapping[str, RequiredResults]
 
 
 class ProcedureUse(NamedTuple):
@@ -153,6 +165,27 @@ def specimens_asked_for(entity: Entity) -> Collection[str]:
     if isinstance(entity, Specimen):
         return [specimen.specimen_id for specimen in entity.related_specimens]
     return entity.specimen_ids if isinstance(entity, Experiment) else ()
+
+
+def excused_in(procedure: Procedure, required: Collection[str]) -> int:
+    """How many of the required parameters, which are directly in a procedure, have a status and no result."""
+    if not any(parameter.status for parameter in parameters_of(procedure)):
+        return 0
+    excused, given = set(), set()
+    for parameter in parameters_of(procedure):
+        has_only_status = not is_blank(parameter.status) and not _has_result(parameter)
+        (excused if has_only_status else given).add(key_of(parameter.parameter_id))
+    return len((excused - given).intersection(required))
+
+
+def _has_result(parameter: ParameterElement) -> bool:
+    if isinstance(parameter, SimpleParameter | Metadata):
+        return not is_blank(parameter.value)
+    if isinstance(parameter, OntologyParameter):
+        return not all(map(is_blank, parameter.terms))
+    if isinstance(parameter, MediaParameter):
+        return not is_blank(parameter.uri)
+    return bool(parameter.samples if isinstance(parameter, MediaSampleParameter) else parameter.values)
 
 
 def values_of(series: SeriesParameter | SeriesMediaParameter) -> Sequence[SeriesValue | SeriesMediaValue]:

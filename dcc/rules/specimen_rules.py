@@ -1,24 +1,34 @@
 """What a specimen must satisfy, but for its status."""
 
 from __future__ import annotations
-
-import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from collections.abc import Mapping
 from datetime import date
-from typing import Any
-
 from dcc.declarations import Declaration
 from dcc.documents.contents import Specimen
-from dcc.documents.lexical import parse_boolean, parse_integer, parse_number
+from dcc.documents.lexical import parse_boolean
+from dcc.documents.lexical import parse_integer
+from dcc.documents.lexical import parse_number
 from dcc.messages import mark
 from dcc.reference.impress import Impress
-from dcc.reference.snapshots import Colonies, Colony, Projects, Strains
+from dcc.reference.snapshots import Colonies
+from dcc.reference.snapshots import Colony
+from dcc.reference.snapshots import Projects
+from dcc.reference.snapshots import Strains
 from dcc.rules.context import Context
-from dcc.rules.findings import Fault, fault
-from dcc.rules.registry import rule, rule_of_shape
-from dcc.rules.values import day_of, is_blank
-from dcc.vocabulary import GENDER_OF_PARENT, Actor, Severity
+from dcc.rules.findings import Fault
+from dcc.rules.findings import fault
+from dcc.rules.registry import rule
+from dcc.rules.registry import rule_of_shape
+from dcc.rules.values import day_of
+from dcc.rules.values import is_blank
+from dcc.vocabulary import Actor
+from dcc.vocabulary import GENDER_OF_PARENT
+from dcc.vocabulary import Severity
+from operator import attrgetter
+from typing import Any
+import re
 
 REGISTERED_NAMES = {
     "Bcm": "BCM",
@@ -69,6 +79,12 @@ ELIGIBLE_STATUSES = (
 
 _DPC = re.compile(r"E?([0-9]+(?:\.[0-9]+)?)", re.IGNORECASE | re.ASCII)
 _THEILER = re.compile(r"(?:TS)?([0-9]+)[a-d]?", re.IGNORECASE | re.ASCII)
+_MGI_ID = re.compile(r"MGI:[0-9]+", re.ASCII)
+_IDS_OF_GENOTYPE = (
+    ("MGIGeneId", attrgetter("mgi_gene_id"), attrgetter("gene_id")),
+    ("MGIAlleleId", attrgetter("mgi_allele_id"), attrgetter("allele_id")),
+)
+"""The ids in a genotype by their attribute, and what is registered of a colony."""
 _LONGEST_STAGE = 20
 _EARLIEST_BIRTH = date(1980, 1, 1)
 """No animal born earlier can be phenotyped for these projects; 1900, 1904 and 1970 are the first days of programs."""
@@ -484,6 +500,47 @@ def birth_is_not_long_ago(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A mouse's date of birth is in 1980 or later."""
     if specimen.dob is not None and day_of(specimen.dob) < _EARLIEST_BIRTH:
         yield fault(specimen.line, specimen.dob, specimen=specimen.specimen_id)
+
+
+@rule_of_shape(
+    "X15",
+    Specimen,
+    severity=Severity.WARNING,
+    message=mark("The {attribute} '{value}' of '{specimen}' is no MGI id. Give MGI: and a number, as in MGI:104874."),
+    cause=mark("{attribute} is no MGI id"),
+    remedy=mark("Give MGI: and the number of the gene or allele, as in MGI:104874."),
+    cases={
+        "of_colony": Declaration(
+            message=mark(
+                "The {attribute} of '{specimen}' is {value}; its colony '{colony}' is registered with {registered}. "
+                "Correct the genotype or the colonyID, or have the colony's registration corrected."
+            ),
+            cause=mark("{attribute} in the colony '{colony}' is {value}, and is registered as {registered}"),
+            remedy=mark("Correct the genotypes or the colonyID, or have the colony's registration corrected."),
+            acts=Actor.REGISTRY,
+        ),
+    },
+    needs=Colonies,
+)
+def genotype_is_that_of_the_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
+    """Genotypes have MGI ids, among them those of the gene and allele of a mutant's colony, where known."""
+    if not specimen.genotypes:
+        return
+    colony = _colony_of_mutant(specimen)
+    productions = at.colonies.find(colony) if colony is not None else ()
+    for attribute, given_in, registered_in in _IDS_OF_GENOTYPE:
+        registered = {found for found in map(registered_in, productions) if found is not None}
+        others: list[Fault] = []
+        for number, genotype in enumerate(specimen.genotypes, 1):
+            given, place = given_in(genotype), {"below": f"/genotype[{number}]", "specimen": specimen.specimen_id}
+            if _MGI_ID.fullmatch(given) is None:
+                yield fault(genotype.line, given, attribute=attribute, **place)
+            else:
+                facts = {"attribute": attribute, "colony": colony, "registered": sorted(registered)}
+                others.append(fault(genotype.line, given, "of_colony", **facts, **place))
+        # An animal may have alleles of further genes.
+        if registered and registered.isdisjoint(other.value for other in others):
+            yield from others[:1]
 
 
 def _background(specimen: Specimen, value: str | None, **details: Any) -> Fault:

@@ -8,11 +8,12 @@ from typing import Final
 from dcc.declarations import Declaration
 from dcc.documents.contents import Experiment, Line, SeriesValue, SimpleParameter, Specimen, StatusCode
 from dcc.messages import mark, message
+from dcc.reference.impress import Impress
 from dcc.reference.snapshots import StatusCodes
 from dcc.rules.context import Context
-from dcc.rules.elements import TYPE_OF
+from dcc.rules.elements import TYPE_OF, BlockEnd
 from dcc.rules.findings import Fault, fault
-from dcc.rules.registry import rule_of_shape
+from dcc.rules.registry import rule, rule_of_shape
 from dcc.rules.values import is_blank
 from dcc.vocabulary import Severity
 
@@ -43,6 +44,9 @@ _NO_TEXT: Final = Declaration(
     cause=mark("The status {status_code} says nothing without a text"),
     remedy=mark("Write why after the code and a colon."),
 )
+
+_MOST_EXCUSED: Final = 0.5
+"""The largest share of required results that a status may stand for: of a procedure that was done, there are most."""
 
 
 def code_of(text: str) -> str:
@@ -182,3 +186,25 @@ def status_of_parameter_has_its_text(element: SimpleParameter | SeriesValue, at:
     status = element.increment_status if isinstance(element, SeriesValue) else element.status
     if status is not None and _lacks_text(status):
         yield _fault_without_text(status, element.line)
+
+
+@rule(
+    "X17",
+    BlockEnd,
+    severity=Severity.WARNING,
+    message=mark(
+        "Of {number} required results of {value}, {excused} are missing and have a parameterStatus instead, which is "
+        "more than half. Look whether the export lost them."
+    ),
+    cause=mark("Most required results of {value} are missing and have a parameterStatus instead"),
+    remedy=mark(
+        "Look whether the export lost them, and edit the data. Where the procedure was not done, give a status code "
+        "of the experiment in place of the procedure."
+    ),
+    needs=Impress,
+)
+def most_required_results_are_there(end: BlockEnd, at: Context) -> Iterator[Fault]:
+    """Of the required parameters of a centre's runs of a procedure, at most half have a status instead of a value."""
+    for procedure, results in end.results.items():
+        if results.excused > _MOST_EXCUSED * results.required:
+            yield fault(end.block.line, procedure, number=results.required, excused=results.excused)

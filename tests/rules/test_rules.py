@@ -1,41 +1,46 @@
 """Each integrity rule: a document that breaks just it, one that does not, and its edge."""
 
-from dataclasses import dataclass, field, replace
-from typing import Any
-
-import pytest
-
-from dcc.declarations import all_declared, rule_of
-from dcc.documents.contents import Content, Experiment, Line, MediaSampleParameter, Specimen
+from dataclasses import dataclass
+from dataclasses import field
+from dataclasses import replace
+from dcc.declarations import all_declared
+from dcc.declarations import rule_of
+from dcc.documents.contents import Content
+from dcc.documents.contents import Experiment
+from dcc.documents.contents import Genotype
+from dcc.documents.contents import Line
+from dcc.documents.contents import MediaSampleParameter
+from dcc.documents.contents import Specimen
 from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.registry import RULES
 from dcc.vocabulary import Severity
-from tests.support.integrity_cases import (
-    REFERENCE,
-    association,
-    at,
-    baseline,
-    block,
-    check,
-    embryo,
-    experiment,
-    experiments,
-    film,
-    line,
-    metadata,
-    mutant,
-    ontology,
-    picture,
-    procedure,
-    related,
-    series,
-    simple,
-    specimen_block,
-    specimens,
-    status,
-    strain,
-    with_parameters,
-)
+from tests.support.integrity_cases import REFERENCE
+from tests.support.integrity_cases import association
+from tests.support.integrity_cases import at
+from tests.support.integrity_cases import baseline
+from tests.support.integrity_cases import block
+from tests.support.integrity_cases import check
+from tests.support.integrity_cases import embryo
+from tests.support.integrity_cases import experiment
+from tests.support.integrity_cases import experiments
+from tests.support.integrity_cases import film
+from tests.support.integrity_cases import genotype
+from tests.support.integrity_cases import line
+from tests.support.integrity_cases import metadata
+from tests.support.integrity_cases import mutant
+from tests.support.integrity_cases import ontology
+from tests.support.integrity_cases import picture
+from tests.support.integrity_cases import procedure
+from tests.support.integrity_cases import related
+from tests.support.integrity_cases import series
+from tests.support.integrity_cases import simple
+from tests.support.integrity_cases import specimen_block
+from tests.support.integrity_cases import specimens
+from tests.support.integrity_cases import status
+from tests.support.integrity_cases import strain
+from tests.support.integrity_cases import with_parameters
+from typing import Any
+import pytest
 
 PLAIN = (mutant(), baseline(), experiment(), line(), simple("RANGED"))
 """What no rule objects to."""
@@ -407,6 +412,67 @@ breaks("X14", "the last day before", mutant(dob="1979-12-31", colony_id="started
 holds("X14", "the first day", mutant(dob="1980-01-01", colony_id="started"))
 edge("X14", "before the common era", mutant(dob="-0044-03-15", colony_id="started"), 1)
 edge("X14", "an embryo has none", embryo("12.5", "DPC"))
+
+
+def _of_genotypes(*genotypes: Genotype, colony_id: str = "genotyped") -> Specimen:
+    return mutant(colony_id=colony_id, genotypes=genotypes)
+
+
+breaks("X15", "a gene's symbol, which is of no colony", _of_genotypes(genotype("Fto", "MGI:11"), colony_id="good"))
+breaks("X15", "neither has a number", _of_genotypes(genotype("MGI:", " ")), 2)
+breaks("X15", "a baseline's", baseline(genotypes=(genotype("MGI:1", "mgi:11"),)))
+breaks("X15", "another gene", _of_genotypes(genotype("MGI:2", "MGI:11")))
+breaks("X15", "another allele", _of_genotypes(genotype("MGI:1", "MGI:12")))
+breaks("X15", "of two other genes the first", _of_genotypes(genotype("MGI:2", "MGI:11"), genotype("MGI:3", "MGI:31")))
+holds("X15", "those of the colony", _of_genotypes(genotype("MGI:1", "MGI:11")))
+holds("X15", "not known of the colony", _of_genotypes(genotype("MGI:2", "MGI:21"), colony_id="started"))
+edge("X15", "a further gene before it", _of_genotypes(genotype("MGI:2", "MGI:21"), genotype("MGI:1", "MGI:11")))
+edge(
+    "X15",
+    "behind an animal that is else the same",
+    specimens(
+        _of_genotypes(genotype("MGI:1", "MGI:11")),
+        _of_genotypes(genotype("MGI:1", "MGI:12"))._replace(specimen_id="M2", line=9, position=2),
+    ),
+    1,
+)
+edge("X15", "blanks count", _of_genotypes(genotype("MGI:1", "MGI:11 ")), 1)
+_NO_WEIGHT = simple("WEIGHT", None, status="IMPC_PARAMSC_001")
+_NO_NEEDED = metadata("NEEDED", " ", status="IMPC_PARAMSC_001")
+
+
+def _runs(*parameters: Any) -> list[Content]:
+    """Runs of a procedure, each with two required parameters."""
+    done = [procedure(*each, required=False) for each in parameters]
+    return experiments(
+        *(
+            experiment(one, line=20 * number, position=number, experiment_id=f"E{number}")
+            for number, one in enumerate(done, 1)
+        )
+    )
+
+
+_ALL = (simple("WEIGHT"), metadata("NEEDED"))
+breaks("X17", "all of one run", _runs((_NO_WEIGHT, _NO_NEEDED)))
+breaks("X17", "three of four, said once", _runs((_NO_WEIGHT, _NO_NEEDED), (simple("WEIGHT"), _NO_NEEDED)))
+breaks("X17", "of a line", line(procedure=procedure(_NO_WEIGHT, _NO_NEEDED, required=False)))
+holds("X17", "all of one run of two", _runs((_NO_WEIGHT, _NO_NEEDED), _ALL))
+edge("X17", "half", _runs((_NO_WEIGHT, metadata("NEEDED"))))
+edge("X17", "a status beside a value", _runs((_NO_WEIGHT, metadata("NEEDED", status="IMPC_PARAMSC_008"))))
+edge(
+    "X17",
+    "one of two repeats has a value",
+    _runs((_NO_WEIGHT, simple("WEIGHT", sequence_id="1"), _NO_NEEDED)),
+)
+edge(
+    "X17", "not required", _runs((*_ALL, *(simple(key, None, status="IMPC_PARAMSC_001") for key in ("COAT", "RANGED"))))
+)
+edge(
+    "X17",
+    "each centre element for itself",
+    [*_runs((_NO_WEIGHT, _NO_NEEDED)), block(position=2, line=90), *_runs(_ALL, _ALL)[1:]],
+    1,
+)
 edge("X12", "1.0 is 1 where increments are numbers", series("FREE", at("1"), at("1.0")), 1)
 
 
