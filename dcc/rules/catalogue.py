@@ -4,14 +4,14 @@ Each group is one asset check.
 """
 
 from __future__ import annotations
+
 from dataclasses import dataclass
-from dcc.rules.checking import all_rules
-from dcc.rules.findings import MORE_RULE
-from dcc.rules.findings import REFERENCE_RULE
-from dcc.rules.registry import catalogue_place
-from dcc.rules.upload import PLATFORM_RULES
-from dcc.rules.upload import RuleEntry
 from typing import Final
+
+from dcc.rules.checking import all_rules
+from dcc.rules.findings import MORE_RULE, REFERENCE_RULE
+from dcc.rules.registry import catalogue_place
+from dcc.rules.upload import PLATFORM_RULES, RuleEntry
 
 UNWAIVABLE: Final = frozenset({REFERENCE_RULE, MORE_RULE})
 """Rules about a check, not about data, which no waiver can name."""

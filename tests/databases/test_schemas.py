@@ -1,38 +1,29 @@
 """The schemas of both databases: what `dcc init` makes of the models, and what each table and column means."""
 
+import re
+from collections.abc import Mapping
+from zlib import crc32
+
+import dagster._core.storage.sql  # noqa: F401 - changes what general types become on MySQL
+import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from collections.abc import Mapping
+from sqlalchemy import Engine, MetaData, inspect, text
+
 from dcc.databases.database import Database
 from dcc.databases.descriptions import described
-from dcc.databases.schema import init_database
-from dcc.databases.schema import record_revision
-from dcc.databases.schema import require_current
-from dcc.qc.database import QC_DATABASE
-from dcc.qc.database import open_qc_database
+from dcc.databases.schema import init_database, record_revision, require_current
+from dcc.qc.database import QC_DATABASE, open_qc_database
 from dcc.qc.models import QcBase
 from dcc.settings import Settings
-from dcc.tracker.database import TRACKER
-from dcc.tracker.database import open_tracker
+from dcc.tracker.database import TRACKER, open_tracker
 from dcc.tracker.models import Base
-from sqlalchemy import Engine
-from sqlalchemy import MetaData
-from sqlalchemy import inspect
-from sqlalchemy import text
-from tests.support.asking import row_in
-from tests.support.asking import rows_in
-from tests.support.databases import only_mariadb
-from tests.support.databases import only_sqlite
-from tests.support.databases import schema_of
-from tests.support.earlier_schemas import QC_LATER
-from tests.support.earlier_schemas import TRACKER_LATER
-from zlib import crc32
-import pytest
-import re
-import dagster._core.storage.sql  # noqa: F401 - changes what general types become on MySQL
+from tests.support.asking import row_in, rows_in
+from tests.support.databases import only_mariadb, only_sqlite, schema_of
+from tests.support.earlier_schemas import QC_LATER, TRACKER_LATER
 
 Made = list[tuple[Engine, MetaData]]
-KNOWN_SCHEMAS = {TRACKER.name: ("0027", 2519396103), QC_DATABASE.name: ("0014", 0)}
+KNOWN_SCHEMAS = {TRACKER.name: ("0027", 2519396103), QC_DATABASE.name: ("0014", 3751202739)}
 """The newest revision of each database, and a checksum of what the models have then."""
 
 

@@ -1,54 +1,42 @@
 """Small documents for the tests of the integrity rules: one without a flaw, to be changed in one place."""
 
 from collections import defaultdict
-from collections.abc import Collection
-from collections.abc import Iterable
-from collections.abc import Mapping
-from dataclasses import dataclass
-from dataclasses import field
-from datetime import date
-from datetime import datetime
-from dcc.documents.contents import Block
-from dcc.documents.contents import Content
-from dcc.documents.contents import Experiment
-from dcc.documents.contents import Genotype
-from dcc.documents.contents import Line
-from dcc.documents.contents import MediaParameter
-from dcc.documents.contents import Metadata
-from dcc.documents.contents import OntologyParameter
-from dcc.documents.contents import ParameterAssociation
-from dcc.documents.contents import ParentalStrain
-from dcc.documents.contents import Procedure
-from dcc.documents.contents import RelatedSpecimen
-from dcc.documents.contents import SeriesMediaParameter
-from dcc.documents.contents import SeriesMediaValue
-from dcc.documents.contents import SeriesParameter
-from dcc.documents.contents import SeriesValue
-from dcc.documents.contents import SimpleParameter
-from dcc.documents.contents import Specimen
-from dcc.documents.contents import SpecimenKind
-from dcc.documents.contents import StatusCode
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any, TypeVar
+
+from dcc.documents.contents import (
+    Block,
+    Content,
+    Experiment,
+    Genotype,
+    Line,
+    MediaParameter,
+    Metadata,
+    OntologyParameter,
+    ParameterAssociation,
+    ParentalStrain,
+    Procedure,
+    RelatedSpecimen,
+    SeriesMediaParameter,
+    SeriesMediaValue,
+    SeriesParameter,
+    SeriesValue,
+    SimpleParameter,
+    Specimen,
+    SpecimenKind,
+    StatusCode,
+)
 from dcc.naming import Action
 from dcc.reference import impress
-from dcc.reference.impress import Impress
-from dcc.reference.impress import Increment
-from dcc.reference.impress import Option
-from dcc.reference.impress import ParameterType
-from dcc.reference.impress import Pipeline
+from dcc.reference.impress import Impress, Increment, Option, ParameterType, Pipeline
 from dcc.reference.loading import ReferenceData
-from dcc.reference.snapshots import Colonies
-from dcc.reference.snapshots import Colony
-from dcc.reference.snapshots import Projects
-from dcc.reference.snapshots import Provenance
-from dcc.reference.snapshots import StatusCodes
-from dcc.reference.snapshots import Strains
+from dcc.reference.snapshots import Colonies, Colony, Projects, Provenance, StatusCodes, Strains
 from dcc.rules.accepted_elements import AcceptedElements
 from dcc.rules.checking import check_contents
-from dcc.rules.context import DocumentContext
-from dcc.rules.context import KnownSpecimen
+from dcc.rules.context import DocumentContext, KnownSpecimen
 from dcc.rules.findings import Finding
-from typing import Any
-from typing import TypeVar
 
 T = TypeVar("T")
 TODAY = date(2026, 11, 21)
