@@ -171,7 +171,8 @@ def excused_in(procedure: Procedure, required: Collection[str]) -> int:
     """How many of the required parameters, which are directly in a procedure, have a status and no result."""
     if not any(parameter.status for parameter in parameters_of(procedure)):
         return 0
-    excused, given = set(), set()
+    excused: set[str] = set()
+    given: set[str] = set()
     for parameter in parameters_of(procedure):
         has_only_status = not is_blank(parameter.status) and not _has_result(parameter)
         (excused if has_only_status else given).add(key_of(parameter.parameter_id))

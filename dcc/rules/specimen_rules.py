@@ -504,7 +504,7 @@ def birth_is_not_long_ago(specimen: Specimen, at: Context) -> Iterator[Fault]:
     needs=Colonies,
 )
 def genotype_is_that_of_the_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
-    """Genotypes have MGI ids, among them those of the gene and allele of a mutant's colony, where known."""
+    """The genes and alleles of genotypes are MGI ids, among them those known of the animal's colony."""
     if not specimen.genotypes:
         return
     colony = _colony_of_mutant(specimen)
@@ -513,12 +513,13 @@ def genotype_is_that_of_the_colony(specimen: Specimen, at: Context) -> Iterator[
         registered = {found for found in map(registered_in, productions) if found is not None}
         others: list[Fault] = []
         for number, genotype in enumerate(specimen.genotypes, 1):
-            given, place = given_in(genotype), {"below": f"/genotype[{number}]", "specimen": specimen.specimen_id}
+            given, below = given_in(genotype), f"/genotype[{number}]"
+            facts: dict[str, Any] = {"attribute": attribute, "specimen": specimen.specimen_id}
             if _MGI_ID.fullmatch(given) is None:
-                yield fault(genotype.line, given, attribute=attribute, **place)
+                yield Fault(genotype.line, given, facts, below=below)
             else:
-                facts = {"attribute": attribute, "colony": colony, "registered": sorted(registered)}
-                others.append(fault(genotype.line, given, "of_colony", **facts, **place))
+                facts |= {"colony": colony, "registered": sorted(registered)}
+                others.append(Fault(genotype.line, given, facts, "of_colony", below=below))
         # An animal may have alleles of further genes.
         if registered and registered.isdisjoint(other.value for other in others):
             yield from others[:1]

@@ -415,13 +415,13 @@ _NO_WEIGHT = simple("WEIGHT", None, status="IMPC_PARAMSC_001")
 _NO_NEEDED = metadata("NEEDED", " ", status="IMPC_PARAMSC_001")
 
 
-def _runs(*parameters: Any) -> list[Content]:
+def _runs(*parameters: Any, first: int = 1) -> list[Content]:
     """Runs of a procedure, each with two required parameters."""
     done = [procedure(*each, required=False) for each in parameters]
     return experiments(
         *(
             experiment(one, line=20 * number, position=number, experiment_id=f"E{number}")
-            for number, one in enumerate(done, 1)
+            for number, one in enumerate(done, first)
         )
     )
 
@@ -444,7 +444,7 @@ edge(
 edge(
     "X17",
     "each centre element for itself",
-    [*_runs((_NO_WEIGHT, _NO_NEEDED)), block(position=2, line=90), *_runs(_ALL, _ALL)[1:]],
+    [*_runs((_NO_WEIGHT, _NO_NEEDED)), block(position=2, line=90), *_runs(_ALL, _ALL, first=2)[1:]],
     1,
 )
 edge("X12", "1.0 is 1 where increments are numbers", series("FREE", at("1"), at("1.0")), 1)
