@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import NamedTuple
 
 from dcc.documents.contents import (
@@ -47,6 +48,7 @@ TYPE_OF: dict[type, ParameterType] = {
     Metadata: ParameterType.METADATA,
 }
 """The name of the element of each kind of parameter."""
+_status_of = attrgetter("status")
 
 
 class RequiredResults(NamedTuple):
@@ -169,9 +171,10 @@ def specimens_asked_for(entity: Entity) -> Collection[str]:
 
 def excused_in(procedure: Procedure, required: Collection[str]) -> int:
     """How many of the required parameters, which are directly in a procedure, have a status and no result."""
-    if not any(parameter.status for parameter in parameters_of(procedure)):
+    if not any(map(_status_of, parameters_of(procedure))):
         return 0
-    excused, given = set(), set()
+    excused: set[str] = set()
+    given: set[str] = set()
     for parameter in parameters_of(procedure):
         has_only_status = not is_blank(parameter.status) and not _has_result(parameter)
         (excused if has_only_status else given).add(key_of(parameter.parameter_id))

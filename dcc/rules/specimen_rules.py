@@ -1,25 +1,34 @@
 """What a specimen must satisfy, but for its status."""
 
 from __future__ import annotations
-
-import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from collections.abc import Mapping
 from datetime import date
-from operator import attrgetter
-from typing import Any
-
 from dcc.declarations import Declaration
 from dcc.documents.contents import Specimen
-from dcc.documents.lexical import parse_boolean, parse_integer, parse_number
+from dcc.documents.lexical import parse_boolean
+from dcc.documents.lexical import parse_integer
+from dcc.documents.lexical import parse_number
 from dcc.messages import mark
 from dcc.reference.impress import Impress
-from dcc.reference.snapshots import Colonies, Colony, Projects, Strains
+from dcc.reference.snapshots import Colonies
+from dcc.reference.snapshots import Colony
+from dcc.reference.snapshots import Projects
+from dcc.reference.snapshots import Strains
 from dcc.rules.context import Context
-from dcc.rules.findings import Fault, fault
-from dcc.rules.registry import rule, rule_of_shape
-from dcc.rules.values import day_of, is_blank
-from dcc.vocabulary import GENDER_OF_PARENT, Actor, Severity
+from dcc.rules.findings import Fault
+from dcc.rules.findings import fault
+from dcc.rules.registry import rule
+from dcc.rules.registry import rule_of_shape
+from dcc.rules.values import day_of
+from dcc.rules.values import is_blank
+from dcc.vocabulary import Actor
+from dcc.vocabulary import GENDER_OF_PARENT
+from dcc.vocabulary import Severity
+from operator import attrgetter
+from typing import Any
+import re
 
 REGISTERED_NAMES = {
     "Bcm": "BCM",
@@ -514,7 +523,7 @@ def birth_is_not_long_ago(specimen: Specimen, at: Context) -> Iterator[Fault]:
     needs=Colonies,
 )
 def genotype_is_that_of_the_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
-    """Genotypes have MGI ids, among them those of the gene and allele of a mutant's colony, where known."""
+    """The genes and alleles of genotypes are MGI ids, among them those known of the animal's colony."""
     if not specimen.genotypes:
         return
     colony = _colony_of_mutant(specimen)
@@ -523,12 +532,13 @@ def genotype_is_that_of_the_colony(specimen: Specimen, at: Context) -> Iterator[
         registered = {found for found in map(registered_in, productions) if found is not None}
         others: list[Fault] = []
         for number, genotype in enumerate(specimen.genotypes, 1):
-            given, place = given_in(genotype), {"below": f"/genotype[{number}]", "specimen": specimen.specimen_id}
+            given, below = given_in(genotype), f"/genotype[{number}]"
+            facts: dict[str, Any] = {"attribute": attribute, "specimen": specimen.specimen_id}
             if _MGI_ID.fullmatch(given) is None:
-                yield fault(genotype.line, given, attribute=attribute, **place)
+                yield Fault(genotype.line, given, facts, below=below)
             else:
-                facts = {"attribute": attribute, "colony": colony, "registered": sorted(registered)}
-                others.append(fault(genotype.line, given, "of_colony", **facts, **place))
+                facts |= {"colony": colony, "registered": sorted(registered)}
+                others.append(Fault(genotype.line, given, facts, "of_colony", below=below))
         # An animal may have alleles of further genes.
         if registered and registered.isdisjoint(other.value for other in others):
             yield from others[:1]

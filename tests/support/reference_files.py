@@ -1,14 +1,14 @@
 """Reference data as the files that a folder of `DCC_REFERENCE_...` or `--reference` holds."""
 
-import csv
-import json
 from collections.abc import Iterable
+from dcc.reference.impress import Parameter
+from dcc.reference.impress import Procedure
+from dcc.reference.loading import ReferenceData
+from dcc.reference.loading import SETS
 from pathlib import Path
 from typing import Any
-
-from dcc.reference.impress import Parameter, Procedure
-from dcc.reference.loading import SETS, ReferenceData
-
+import csv
+import json
 
 def write_reference(folder: Path, data: ReferenceData) -> dict[str, str]:
     """Write all sets to a new folder; returns the settings that name it."""
@@ -25,8 +25,8 @@ def write_reference(folder: Path, data: ReferenceData) -> dict[str, str]:
     _table(folder, "projects", ["project"], ([name] for name in data.projects.names))
     _table(folder, "strains", ["strain_id", "name"], data.strains.names.items())
     colonies = [one for some in data.colonies.productions.values() for one in some]
-    rows = ([one.colony_id, one.production_centre, one.status, one.created or ""] for one in colonies)
-    _table(folder, "colonies", ["colony_id", "production_centre", "status", "created"], rows)
+    columns = ["colony_id", "production_centre", "status", "created", "gene_id", "allele_id"]
+    _table(folder, "colonies", columns, ([getattr(one, name) or "" for name in columns] for one in colonies))
     return {f"reference_{name}": str(folder) for name in SETS}
 
 
