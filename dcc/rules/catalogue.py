@@ -60,7 +60,7 @@ _OWN: Final = (
     RuleGroup(
         "procedures",
         "Procedures belong to their pipeline and have the parameters that IMPReSS asks for, each once and of its type.",
-        ("P1", "P2", "P3", "P4", "P5", "P6", "X11", "X17"),
+        ("P1", "P2", "P3", "P4", "P5", "P6", "X11", "X16"),
     ),
     RuleGroup(
         "values",

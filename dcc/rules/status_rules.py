@@ -189,7 +189,7 @@ def status_of_parameter_has_its_text(element: SimpleParameter | SeriesValue, at:
 
 
 @rule(
-    "X17",
+    "X16",
     BlockEnd,
     severity=Severity.WARNING,
     message=mark(

@@ -453,22 +453,22 @@ def _runs(*parameters: Any, first: int = 1) -> list[Content]:
 
 
 _ALL = (simple("WEIGHT"), metadata("NEEDED"))
-breaks("X17", "all of one run", _runs((_NO_WEIGHT, _NO_NEEDED)))
-breaks("X17", "three of four, said once", _runs((_NO_WEIGHT, _NO_NEEDED), (simple("WEIGHT"), _NO_NEEDED)))
-breaks("X17", "of a line", line(procedure=procedure(_NO_WEIGHT, _NO_NEEDED, required=False)))
-holds("X17", "all of one run of two", _runs((_NO_WEIGHT, _NO_NEEDED), _ALL))
-edge("X17", "half", _runs((_NO_WEIGHT, metadata("NEEDED"))))
-edge("X17", "a status beside a value", _runs((_NO_WEIGHT, metadata("NEEDED", status="IMPC_PARAMSC_008"))))
+breaks("X16", "all of one run", _runs((_NO_WEIGHT, _NO_NEEDED)))
+breaks("X16", "three of four, said once", _runs((_NO_WEIGHT, _NO_NEEDED), (simple("WEIGHT"), _NO_NEEDED)))
+breaks("X16", "of a line", line(procedure=procedure(_NO_WEIGHT, _NO_NEEDED, required=False)))
+holds("X16", "all of one run of two", _runs((_NO_WEIGHT, _NO_NEEDED), _ALL))
+edge("X16", "half", _runs((_NO_WEIGHT, metadata("NEEDED"))))
+edge("X16", "a status beside a value", _runs((_NO_WEIGHT, metadata("NEEDED", status="IMPC_PARAMSC_008"))))
 edge(
-    "X17",
+    "X16",
     "one of two repeats has a value",
     _runs((_NO_WEIGHT, simple("WEIGHT", sequence_id="1"), _NO_NEEDED)),
 )
 edge(
-    "X17", "not required", _runs((*_ALL, *(simple(key, None, status="IMPC_PARAMSC_001") for key in ("COAT", "RANGED"))))
+    "X16", "not required", _runs((*_ALL, *(simple(key, None, status="IMPC_PARAMSC_001") for key in ("COAT", "RANGED"))))
 )
 edge(
-    "X17",
+    "X16",
     "each centre element for itself",
     [*_runs((_NO_WEIGHT, _NO_NEEDED)), block(position=2, line=90), *_runs(_ALL, _ALL, first=2)[1:]],
     1,
