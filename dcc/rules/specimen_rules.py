@@ -1,34 +1,25 @@
 """What a specimen must satisfy, but for its status."""
 
 from __future__ import annotations
+
+import re
 from collections import defaultdict
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date
-from dcc.declarations import Declaration
-from dcc.documents.contents import Specimen
-from dcc.documents.lexical import parse_boolean
-from dcc.documents.lexical import parse_integer
-from dcc.documents.lexical import parse_number
-from dcc.messages import mark
-from dcc.reference.impress import Impress
-from dcc.reference.snapshots import Colonies
-from dcc.reference.snapshots import Colony
-from dcc.reference.snapshots import Projects
-from dcc.reference.snapshots import Strains
-from dcc.rules.context import Context
-from dcc.rules.findings import Fault
-from dcc.rules.findings import fault
-from dcc.rules.registry import rule
-from dcc.rules.registry import rule_of_shape
-from dcc.rules.values import day_of
-from dcc.rules.values import is_blank
-from dcc.vocabulary import Actor
-from dcc.vocabulary import GENDER_OF_PARENT
-from dcc.vocabulary import Severity
 from operator import attrgetter
 from typing import Any
-import re
+
+from dcc.declarations import Declaration
+from dcc.documents.contents import Specimen
+from dcc.documents.lexical import parse_boolean, parse_integer, parse_number
+from dcc.messages import mark
+from dcc.reference.impress import Impress
+from dcc.reference.snapshots import Colonies, Colony, Projects, Strains
+from dcc.rules.context import Context
+from dcc.rules.findings import Fault, fault
+from dcc.rules.registry import rule, rule_of_shape
+from dcc.rules.values import day_of, is_blank
+from dcc.vocabulary import GENDER_OF_PARENT, Actor, Severity
 
 REGISTERED_NAMES = {
     "Bcm": "BCM",

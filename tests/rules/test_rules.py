@@ -1,46 +1,42 @@
 """Each integrity rule: a document that breaks just it, one that does not, and its edge."""
 
-from dataclasses import dataclass
-from dataclasses import field
-from dataclasses import replace
-from dcc.declarations import all_declared
-from dcc.declarations import rule_of
-from dcc.documents.contents import Content
-from dcc.documents.contents import Experiment
-from dcc.documents.contents import Genotype
-from dcc.documents.contents import Line
-from dcc.documents.contents import MediaSampleParameter
-from dcc.documents.contents import Specimen
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from dcc.declarations import all_declared, rule_of
+from dcc.documents.contents import Content, Experiment, Genotype, Line, MediaSampleParameter, Specimen
 from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.registry import RULES
 from dcc.vocabulary import Severity
-from tests.support.integrity_cases import REFERENCE
-from tests.support.integrity_cases import association
-from tests.support.integrity_cases import at
-from tests.support.integrity_cases import baseline
-from tests.support.integrity_cases import block
-from tests.support.integrity_cases import check
-from tests.support.integrity_cases import embryo
-from tests.support.integrity_cases import experiment
-from tests.support.integrity_cases import experiments
-from tests.support.integrity_cases import film
-from tests.support.integrity_cases import genotype
-from tests.support.integrity_cases import line
-from tests.support.integrity_cases import metadata
-from tests.support.integrity_cases import mutant
-from tests.support.integrity_cases import ontology
-from tests.support.integrity_cases import picture
-from tests.support.integrity_cases import procedure
-from tests.support.integrity_cases import related
-from tests.support.integrity_cases import series
-from tests.support.integrity_cases import simple
-from tests.support.integrity_cases import specimen_block
-from tests.support.integrity_cases import specimens
-from tests.support.integrity_cases import status
-from tests.support.integrity_cases import strain
-from tests.support.integrity_cases import with_parameters
-from typing import Any
-import pytest
+from tests.support.integrity_cases import (
+    REFERENCE,
+    association,
+    at,
+    baseline,
+    block,
+    check,
+    embryo,
+    experiment,
+    experiments,
+    film,
+    genotype,
+    line,
+    metadata,
+    mutant,
+    ontology,
+    picture,
+    procedure,
+    related,
+    series,
+    simple,
+    specimen_block,
+    specimens,
+    status,
+    strain,
+    with_parameters,
+)
 
 PLAIN = (mutant(), baseline(), experiment(), line(), simple("RANGED"))
 """What no rule objects to."""

@@ -1,14 +1,14 @@
 """Reference data as the files that a folder of `DCC_REFERENCE_...` or `--reference` holds."""
 
-from collections.abc import Iterable
-from dcc.reference.impress import Parameter
-from dcc.reference.impress import Procedure
-from dcc.reference.loading import ReferenceData
-from dcc.reference.loading import SETS
-from pathlib import Path
-from typing import Any
 import csv
 import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from dcc.reference.impress import Parameter, Procedure
+from dcc.reference.loading import SETS, ReferenceData
+
 
 def write_reference(folder: Path, data: ReferenceData) -> dict[str, str]:
     """Write all sets to a new folder; returns the settings that name it."""
