@@ -126,8 +126,8 @@ def check_against_others(
 class _Checking:
     """The check of one document.
 
-    `found` has the findings in the present entity, or centre element; `required` and `excused` count the results that
-    the procedures of the present centre element require, and those that a status stands for.
+    `found` has the findings in the present entity, or centre element. `required` counts the results that the procedures
+    of the present centre element require, `excused` those that a status stands for.
     """
 
     document: DocumentContext

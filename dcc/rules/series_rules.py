@@ -143,7 +143,7 @@ def there_are_enough_increments(series: SeriesParameter, at: Context) -> Iterato
     needs=Impress,
 )
 def increments_are_those_listed(series: SeriesParameter, at: Context) -> Iterator[Fault]:
-    """With listed increments, each incrementValue is listed, a retired one with a warning, and each in use is there."""
+    """With listed increments, each incrementValue is listed, and each in use is there; retired ones warn."""
     if series.values:
         yield from _not_as_listed(series, at.parameter)
 

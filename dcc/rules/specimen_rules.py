@@ -514,7 +514,7 @@ def birth_is_not_long_ago(specimen: Specimen, at: Context) -> Iterator[Fault]:
     needs=Colonies,
 )
 def genotype_is_that_of_the_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
-    """The genes and alleles of genotypes are MGI ids, among them those known of the animal's colony."""
+    """Genes and alleles of genotypes are MGI ids, among them those of the animal's colony."""
     if not specimen.genotypes:
         return
     colony = _colony_of_mutant(specimen)

@@ -204,7 +204,7 @@ def status_of_parameter_has_its_text(element: SimpleParameter | SeriesValue, at:
     needs=Impress,
 )
 def most_required_results_are_there(end: BlockEnd, at: Context) -> Iterator[Fault]:
-    """Of a procedure's required parameters in a centre element, at most half have a status and no value."""
+    """At most half of a procedure's required parameters have a status and no value."""
     for procedure, results in end.results.items():
         if results.excused > _MOST_EXCUSED * results.required:
             yield fault(end.block.line, procedure, number=results.required, excused=results.excused)

@@ -332,7 +332,7 @@ def unit_is_that_of_the_parameter(element: SimpleParameter | SeriesParameter, at
     needs=Impress,
 )
 def terms_are_listed(element: OntologyParameter, at: Context) -> Iterator[Fault]:
-    """Terms are not empty, and have listed ids where the parameter lists any; a retired one gives a warning."""
+    """Terms are not empty, and have listed ids where the parameter lists any; retired ones warn."""
     if any(map(is_blank, element.terms)) or not element.terms:
         if is_blank(element.status):
             yield fault(element.line, "", "empty", parameter=at.parameter.key)

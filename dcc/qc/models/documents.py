@@ -29,8 +29,8 @@ class Document(QcBase):
     unique, because a server locks the gap beside a number that moves from a row to another, and so others' new
     documents. `zip_action` is the folder of the zip, `action` what was done (`DocumentAction`), `state` what became of
     it (`DocumentState`). `undoes` is the document that an undo withdrew. `judged_at` is when the integrity rules last
-    judged it, `judged_by` the ids of the snapshots of reference data that they went by, ascending, with blanks between,
-    and a digest of the centres' names in iMits if any are registered. `contexts_built` says whether the data contexts
+    judged it. `judged_by` has the ids of the snapshots of reference data that they went by, ascending, with blanks
+    between. If centres have names in iMits, a digest of these follows. `contexts_built` says whether the data contexts
     take account of what it opened and ended, and of that judgement. `overviews_built` says whether the overviews take
     account of what the contexts do. `author` and `reason` are those of a person who confirmed or withdrew it.
     `content_digest` is the digest of what it says (`dcc.documents.content_digest`), null in rows of earlier versions.
