@@ -11,7 +11,7 @@ from dcc.naming import NamingConvention
 
 @dataclass(frozen=True, slots=True)
 class ArchiveScope:
-    """The archives of some `centres` by their names (None: of all, and of none), without those that are left out."""
+    """The archives of some `centres` by their names, or (None) all, also without a centre; without those left out."""
 
     naming: NamingConvention
     centres: Collection[str] | None = None

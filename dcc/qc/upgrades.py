@@ -134,6 +134,13 @@ def _number_grouped_values(connection: Connection) -> None:
         last = rows[-1].id
 
 
+def _retrieve_impress_again(connection: Connection) -> None:
+    """Which terms are retired was not stored: IMPReSS becomes a new snapshot, though it has not changed."""
+    snapshot = table("reference_snapshot", column("name"), column("is_active"), column("checksum"))
+    active = (snapshot.c.name == "impress") & snapshot.c.is_active
+    connection.execute(update(snapshot).where(active).values(checksum=""))
+
+
 _CONVERSIONS: Final = {
     2: _number_validity,
     4: _recount_invalid_animals,
@@ -141,6 +148,7 @@ _CONVERSIONS: Final = {
     6: _state_facts,
     8: _part_centres,
     13: _number_grouped_values,
+    14: _retrieve_impress_again,
 }
 REVISIONS: Final[Revisions] = {f"{number:04}": _CONVERSIONS.get(number) for number in range(1, 15)}
 """All revisions, oldest first, and the function that converts the rows of the one before."""

@@ -18,7 +18,9 @@ from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews
 from dcc.qc.database import QC_DATABASE, open_qc_database
 from dcc.qc.models import QcBase
+from dcc.qc.reference.refresh import ensure_reference
 from dcc.qc.reference.snapshots import active_snapshots
+from dcc.reference.impress import Impress
 from dcc.reports.causes.cause import count_causes
 from dcc.reports.causes.data_facts import DataFacts
 from dcc.reports.causes.scopes import Scope
@@ -156,6 +158,26 @@ def test_the_session_after_an_upgrade_counts_anew_what_invalid_animals_have_and_
             == ["good"] * 2
         )
     assert_contexts_are_right(engine)
+    engine.dispose()
+
+
+def test_impress_of_an_older_database_which_lacks_what_is_retired_is_stored_anew_though_it_has_not_changed(
+    qc_settings: Settings,
+) -> None:
+    engine = open_qc_database(qc_settings)
+    init_database(engine)
+    ensure_reference(engine, qc_settings)
+    with engine.connect() as connection:
+        before = active_snapshots(connection)
+    init_as(engine, QC_DATABASE, "0013")
+    init_database(engine)
+    ensure_reference(engine, qc_settings)
+    with engine.connect() as connection:
+        after = active_snapshots(connection)
+    assert after[Impress.NAME].id > before[Impress.NAME].id
+    assert after[Impress.NAME].checksum == before[Impress.NAME].checksum
+    others = before.keys() - {Impress.NAME}
+    assert {name: after[name].id for name in others} == {name: before[name].id for name in others}
     engine.dispose()
 
 

@@ -85,12 +85,12 @@ def test_a_session_of_urgent_archives_leaves_all_others_to_the_next(installation
 def test_a_session_that_runs_lets_urgent_archives_go_first() -> None:
     downloads: Any = SimpleNamespace(address=SimpleNamespace(windows=None), put_first=lambda _: None)
     waiting = SourceQueue(downloads)
-    jobs: list[Any] = [SimpleNamespace(key=ZipKey(Action.ADD, name)) for name in NAMES]
-    for job in jobs:
-        waiting.add(job, None)  # type: ignore[arg-type]
-    waiting.put_first({jobs[3].key, ZipKey(Action.ADD, "another")})
-    taken = [job for job, _ in waiting.take(lambda: True)]
-    assert taken == [jobs[3], *jobs[:3], jobs[4]]
+    submissions: list[Any] = [SimpleNamespace(key=ZipKey(Action.ADD, name)) for name in NAMES]
+    for submission in submissions:
+        waiting.add(submission, None)  # type: ignore[arg-type]
+    waiting.put_first({submissions[3].key, ZipKey(Action.ADD, "another")})
+    taken = [submission for submission, _ in waiting.take(lambda: True)]
+    assert taken == [submissions[3], *submissions[:3], submissions[4]]
 
 
 def test_a_pause_or_the_end_of_a_window_stops_a_source_in_a_session_that_runs(

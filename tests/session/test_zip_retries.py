@@ -2,6 +2,7 @@
 
 import shutil
 from collections import Counter
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -15,12 +16,13 @@ from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.reports.causes.collecting import causes_of
 from dcc.reports.languages import load_catalogue
-from dcc.tracker.models import FileSourceHasZip, Reopening, XmlFile, XmlLog
+from dcc.tracker.decisions import DecisionKind, record_decisions
+from dcc.tracker.models import FileSourceHasZip, Reopening, XmlFile, XmlLog, ZipAction
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc_assets.sync.archives import recorded_zips
 from dcc_assets.sync.document_records import zip_action_ids
 from tests.support import dying_session
-from tests.support.asking import execute_in, in_reading, rows_in, value_in
+from tests.support.asking import execute_in, in_reading, in_writing, rows_in, value_in
 from tests.support.installations import (
     MODIFIED,
     Fetches,
@@ -351,5 +353,31 @@ def test_what_a_person_withdrew_stays_so_when_the_centre_of_its_other_document_i
     installation.run_session()
     withdrawn = {"phase_id": int(Phase.UPLOAD), "status_id": int(Status.CANCELLED)}
     execute_in(installation.tracker, update(XmlFile).where(XmlFile.fname == SPECIMENS).values(withdrawn))
+    installation.add_centre("Ph")
+    assert installation.run_session().zips == {}
+
+
+def test_what_a_dead_session_left_is_finished_before_the_name_of_its_other_document_is_accepted(
+    installation: Installation, folder: Folder
+) -> None:
+    folder.put(KEY, specimens() | specimens("Ph"))
+    installation.run_session()
+    # As a session of a former version left it.
+    pending = {"phase_id": int(Phase.XSD), "status_id": int(Status.PENDING)}
+    execute_in(installation.tracker, update(XmlFile).where(XmlFile.fname == SPECIMENS).values(**pending))
+    installation.add_centre("Ph")
+    assert installation.run_session().zips[KEY].failed
+    assert installation.run_session().zips[KEY].succeeded
+    assert installation.run_session().zips == {}
+
+
+def test_a_failure_that_a_person_acknowledged_stays_so_when_the_centre_of_a_document_is_registered(
+    installation: Installation, folder: Folder
+) -> None:
+    folder.put(KEY, specimens() | specimens("Ph"))
+    installation.run_session()
+    submission = value_in(installation.tracker, select(ZipAction.id))
+    acknowledged = partial(record_decisions, by="me", reason="The centre left.")
+    in_writing(installation.tracker, acknowledged, DecisionKind.ACKNOWLEDGE, [submission])
     installation.add_centre("Ph")
     assert installation.run_session().zips == {}

@@ -49,7 +49,7 @@ NEW_NAMES: Final = {
 }
 """The new name of each check and word that was renamed."""
 
-_PREFIX: Final = re.compile(r"Centre[A-Za-z]+SetValidator_")
+_PREFIX: Final = re.compile(r"^Centre[A-Za-z]+SetValidator_")
 _OF_UNFETCHED_MEDIA: Final = frozenset(
     (
         "mediaParameter_MediaUnavailable",

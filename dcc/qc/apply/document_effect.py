@@ -107,9 +107,9 @@ class CurrentVersions:
 class DocumentEffect:
     """What one document does to the entities that it names, in rows with their final ids.
 
-    `opened` are the versions that it leaves, `ended` those that it ends, and `not_current` its
-    own ones that do not take effect. `owners` are the documents of the current versions of its entities; None for an
-    entity that is missing, or cannot be stored. `id_offsets` and `are_current` are for `copy_rows`.
+    `opened` are the versions that it leaves, `ended` those that it ends, and `not_current` its own ones that do not
+    take effect. `owners` are the documents of the current versions of its entities; None for an entity that is missing,
+    or cannot be stored. `id_offsets` and `are_current` are for `copy_rows`.
     """
 
     def __init__(

@@ -171,7 +171,7 @@ def _process(
 class _Copies(NamedTuple):
     """The copies of submissions to be processed again that staging has in full, by submission.
 
-    `same`: the submissions of those that a download would bring.
+    `same`: the submissions whose copy is what a download would bring.
     """
 
     archives: dict[int, StagedZip]
@@ -184,7 +184,7 @@ def _take_up(session: Session, staging: Staging, keys: Sequence[ZipKey] | None) 
         relist(session, keys)
         named = _whole_copies(staging, session.read(lambda connection: staged_copies_of(connection, keys)))
         return session.write(lambda connection: _take_up_named(connection, session, keys, named))
-    interrupted, registered = session.read(lambda connection: _left_by_sessions(connection, session))
+    interrupted, registered = session.read(lambda connection: _to_continue_or_reopen(connection, session))
     left = [one for one in interrupted if session.covers(one.centre)]
     whole = [one for one in left if staging.holds(*_bytes_of(one))]
     broken = sorted({one.za_id for one in left}.difference(one.za_id for one in whole))
@@ -192,10 +192,12 @@ def _take_up(session: Session, staging: Staging, keys: Sequence[ZipKey] | None) 
     return session.write(lambda connection: _take_up_waiting(connection, session, whole, broken, copies))
 
 
-def _left_by_sessions(connection: Connection, session: Session) -> tuple[list[StagedZip], list[StagedCopy] | None]:
+def _to_continue_or_reopen(connection: Connection, session: Session) -> tuple[list[StagedZip], list[StagedCopy] | None]:
     """The interrupted submissions; and, if there are any, the possible copies of those with registered names."""
     za_ids = with_registered_names(connection, session.centres)
-    return load_interrupted(connection), staged_copies(connection, za_ids) if za_ids else None
+    # Those that no source has any more are not opened again: their copies need not be read.
+    hosted = [plan.za_id for plan in load_plans(connection, None, za_ids)] if za_ids else []
+    return load_interrupted(connection), staged_copies(connection, hosted) if hosted else None
 
 
 def _whole_copies(staging: Staging, found: Sequence[StagedCopy]) -> _Copies:
@@ -228,7 +230,7 @@ def _take_up_waiting(
         connection, session.settings.source_failure_limit, named=frozenset(session.request.source_ids or ())
     )
     sources = sources_to_use(connection, session.id, session.centres, dues)
-    if copies is not None:
+    if copies is not None and not session.request.urgent:
         reopen_with_registered_names(connection, sources, session.centres)
     reopen_failed_downloads(connection, sources, session.centres)
     waiting = load_waiting_and_unfetched(connection, sources, centres=session.centres)

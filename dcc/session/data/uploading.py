@@ -263,8 +263,8 @@ def _record_waiting(work: DataSession, waiting: Sequence[DocumentResult]) -> Ite
 class _Upload:
     """The waiting documents, in their order; `applied` has those that are in the QC database.
 
-    `archives_with_held` have a held document. `older` has, by submission, the older archive that is held or on
-    hold, for which it may have to wait. `lost` has the reasons why submissions are downloaded again.
+    `archives_with_held` have a held document. `older` has, by submission, the older archive that is held or on hold,
+    for which it may have to wait. `lost` has the reasons why submissions are downloaded again.
     """
 
     def __init__(

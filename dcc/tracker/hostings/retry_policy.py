@@ -12,6 +12,7 @@ from sqlalchemy.orm import aliased
 
 from dcc.errors import BadFileNameError
 from dcc.messages import mark, message_from_json
+from dcc.phases import Phase, Status
 from dcc.tracker import progress
 from dcc.tracker.decisions import is_acknowledged, is_on_hold
 from dcc.tracker.hostings.changed_archives import changed_where_fetched, withdrawn_zips
@@ -77,6 +78,13 @@ _DUE: Final = union(
 ).subquery("due")
 """A subquery for the retry policy, so that no session needs another statement."""
 
+_Other = aliased(XmlFile)
+_IS_UNCHECKED: Final = exists().where(
+    _Other.download_id == ZipDownload.id,
+    _Other.phase_id <= int(Phase.XSD),
+    _Other.status_id.in_([int(Status.PENDING), int(Status.RUNNING)]),
+)
+"""A dead session left documents to be validated: `load_interrupted` has these submissions, which are finished first."""
 _REFUSED_FOR_CENTRE: Final = (
     select(ZipAction.id, XmlLog.details)
     .join(FileSourceHasZip)
@@ -88,6 +96,8 @@ _REFUSED_FOR_CENTRE: Final = (
         ZipDownload.id == LATEST_OF_SUBMISSION,
         XmlLog.code == f"{BadFileNameError.error_id()}.centre",
         XmlLog.cleared.is_(None),
+        ~_IS_UNCHECKED,
+        ~is_acknowledged(),
         ~is_on_hold(),
     )
 )
