@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from dcc.declarations import Declaration
-from dcc.documents.contents import Specimen
+from dcc.documents.contents import Genotype, Specimen
 from dcc.documents.lexical import parse_boolean, parse_integer, parse_number
 from dcc.messages import mark
 from dcc.reference.impress import Impress
@@ -521,18 +521,27 @@ def genotype_is_that_of_the_colony(specimen: Specimen, at: Context) -> Iterator[
     productions = at.colonies.find(colony) if colony is not None else ()
     for attribute, given_in, registered_in in _IDS_OF_GENOTYPE:
         registered = {found for found in map(registered_in, productions) if found is not None}
-        others: list[Fault] = []
+        of_mgi: list[tuple[int, Genotype]] = []
         for number, genotype in enumerate(specimen.genotypes, 1):
-            given, below = given_in(genotype), f"/genotype[{number}]"
-            facts: dict[str, Any] = {"attribute": attribute, "specimen": specimen.specimen_id}
-            if _MGI_ID.fullmatch(given) is None:
-                yield Fault(genotype.line, given, facts, below=below)
-            else:
-                facts |= {"colony": colony, "registered": sorted(registered)}
-                others.append(Fault(genotype.line, given, facts, "of_colony", below=below))
+            given = given_in(genotype)
+            if _MGI_ID.fullmatch(given) is not None:
+                of_mgi.append((number, genotype))
+                continue
+            place = f"/genotype[{number}]"
+            yield fault(genotype.line, given, below=place, attribute=attribute, specimen=specimen.specimen_id)
         # An animal may have alleles of further genes.
-        if registered and registered.isdisjoint(other.value for other in others):
-            yield from others[:1]
+        if of_mgi and registered and registered.isdisjoint(given_in(genotype) for _, genotype in of_mgi):
+            number, genotype = of_mgi[0]
+            yield fault(
+                genotype.line,
+                given_in(genotype),
+                "of_colony",
+                below=f"/genotype[{number}]",
+                attribute=attribute,
+                specimen=specimen.specimen_id,
+                colony=colony,
+                registered=sorted(registered),
+            )
 
 
 def _background(specimen: Specimen, value: str | None, **details: Any) -> Fault:

@@ -12,10 +12,14 @@ from sqlalchemy import select, update
 from dcc.cli.demo import submissions
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.naming import Action
+from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.reports.causes.collecting import causes_of
 from dcc.reports.languages import load_catalogue
+from dcc.session.archives.processing import process_zip_actions
+from dcc.session.crawling import crawl_file_sources
+from dcc.session.session_request import SessionRequest
 from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.models import FileSourceHasZip, Reopening, XmlFile, XmlLog, ZipAction
 from dcc.tracker.queries.zip_stories import zip_story
@@ -381,3 +385,21 @@ def test_a_failure_that_a_person_acknowledged_stays_so_when_the_centre_of_a_docu
     in_writing(installation.tracker, acknowledged, DecisionKind.ACKNOWLEDGE, [submission])
     installation.add_centre("Ph")
     assert installation.run_session().zips == {}
+
+
+def test_names_that_a_registration_made_right_wait_for_a_session_that_has_no_urgent_archives_and_for_their_source(
+    installation: Installation, folder: Folder, fetches: Fetches
+) -> None:
+    folder.put(KEY, specimens() | specimens("Ph"))
+    installation.run_session()
+    installation.add_centre("Ph")
+    away = folder.path.rename(folder.path.with_name("elsewhere"))
+    assert installation.run_session().zips == {}
+    away.rename(folder.path)
+    urgent = SessionRequest(urgent=frozenset({ZipKey(Action.ADD, "H.2013-10-30.1.impc.zip")}))
+    with open_session(installation.tracker, installation.settings, urgent) as session:
+        list(crawl_file_sources(session))
+        assert list(process_zip_actions(session)) == []
+    assert installation.states() == {KEY: "xml_name failed"}
+    assert installation.run_session().zips[KEY].succeeded
+    assert len(fetches.folders) == 1

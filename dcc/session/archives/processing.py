@@ -194,10 +194,8 @@ def _take_up(session: Session, staging: Staging, keys: Sequence[ZipKey] | None) 
 
 def _to_continue_or_reopen(connection: Connection, session: Session) -> tuple[list[StagedZip], list[StagedCopy] | None]:
     """The interrupted submissions; and, if there are any, the possible copies of those with registered names."""
-    za_ids = with_registered_names(connection, session.centres)
-    # Those that no source has any more are not opened again: their copies need not be read.
-    hosted = [plan.za_id for plan in load_plans(connection, None, za_ids)] if za_ids else []
-    return load_interrupted(connection), staged_copies(connection, hosted) if hosted else None
+    za_ids = [] if session.request.urgent else with_registered_names(connection, None, session.centres)
+    return load_interrupted(connection), staged_copies(connection, za_ids) if za_ids else None
 
 
 def _whole_copies(staging: Staging, found: Sequence[StagedCopy]) -> _Copies:
@@ -230,7 +228,7 @@ def _take_up_waiting(
         connection, session.settings.source_failure_limit, named=frozenset(session.request.source_ids or ())
     )
     sources = sources_to_use(connection, session.id, session.centres, dues)
-    if copies is not None and not session.request.urgent:
+    if copies is not None:
         reopen_with_registered_names(connection, sources, session.centres)
     reopen_failed_downloads(connection, sources, session.centres)
     waiting = load_waiting_and_unfetched(connection, sources, centres=session.centres)

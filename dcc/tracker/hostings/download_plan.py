@@ -240,12 +240,19 @@ def select_staged(*columns: Any) -> Select[*tuple[Any, ...]]:
     return with_archives(attempts.join(ZipAction, ZipAction.id == FileSourceHasZip.za_id))
 
 
+_UNFINISHED: Final = (int(Status.PENDING), int(Status.RUNNING))
+
+
+def is_unchecked(document: type[XmlFile]) -> ColumnElement[bool]:
+    """Whether a document waits to be validated, or a dead session was validating it."""
+    return and_(document.phase_id <= int(Phase.XSD), document.status_id.in_(_UNFINISHED))
+
+
 def _interrupted_query() -> Select[*tuple[Any, ...]]:
     """The latest download of each submission that `load_interrupted` returns."""
-    unfinished = [int(Status.PENDING), int(Status.RUNNING)]
     done = is_at(ZipAction, VALID)
     failed = ZipAction.status_id == int(Status.FAILED)
-    unchecked = and_(XmlFile.phase_id <= int(Phase.XSD), XmlFile.status_id.in_(unfinished))
+    unchecked = is_unchecked(XmlFile)
     with_unchecked = select(FileSourceHasZip.za_id).join(ZipDownload).join(XmlFile).where(unchecked)
     latest = (
         select(LATEST)
@@ -255,14 +262,14 @@ def _interrupted_query() -> Select[*tuple[Any, ...]]:
             ~is_on_hold(),
             ZipAction.phase_id.between(int(Phase.ZIP_MD5), int(Phase.XSD)),
             or_(
-                and_(ZipAction.status_id.in_([*unfinished, int(Status.DONE)]), ~done),
+                and_(ZipAction.status_id.in_([*_UNFINISHED, int(Status.DONE)]), ~done),
                 and_(failed, ZipAction.id.in_(with_unchecked)),
             ),
         )
         .group_by(FileSourceHasZip.za_id)
     )
-    is_unchecked = exists().where(XmlFile.download_id == ZipDownload.id, unchecked)
-    return select_staged().where(ZipDownload.id.in_(latest), or_(~failed, is_unchecked)).order_by(ZipDownload.id)
+    has_unchecked = exists().where(XmlFile.download_id == ZipDownload.id, unchecked)
+    return select_staged().where(ZipDownload.id.in_(latest), or_(~failed, has_unchecked)).order_by(ZipDownload.id)
 
 
 def _documents(connection: Connection, download_id: int) -> dict[str, KnownDocument]:

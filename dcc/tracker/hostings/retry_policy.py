@@ -12,11 +12,10 @@ from sqlalchemy.orm import aliased
 
 from dcc.errors import BadFileNameError
 from dcc.messages import mark, message_from_json
-from dcc.phases import Phase, Status
 from dcc.tracker import progress
 from dcc.tracker.decisions import is_acknowledged, is_on_hold
 from dcc.tracker.hostings.changed_archives import changed_where_fetched, withdrawn_zips
-from dcc.tracker.hostings.download_plan import load_plans, load_plans_among
+from dcc.tracker.hostings.download_plan import is_unchecked, load_plans, load_plans_among
 from dcc.tracker.models import BadCopy, Centre, FileSourceHasZip, Reopening, XmlFile, XmlLog, ZipAction, ZipDownload
 from dcc.tracker.reopened_by import CRAWL, RETRY_POLICY
 from dcc.tracker.states import NOT_ARRIVED, NOT_EXTRACTED, REFUSED_BY_NAME
@@ -36,28 +35,30 @@ def reopen_failed_downloads(connection: Connection, sources: set[int] | None, ce
     return len(failed)
 
 
-def with_registered_names(connection: Connection, centres: Collection[str] | None) -> list[int]:
+def with_registered_names(
+    connection: Connection, sources: set[int] | None, centres: Collection[str] | None
+) -> list[int]:
     """The submissions that failed for the centre in a document's name, which has been registered since.
 
-    Of archives of some `centres`; None: of all. Without those that a person decided on, and those that changed after
-    their data were uploaded.
+    Of archives that these sources host (None: any source), of some `centres`; None: of all. Without those that a person
+    decided on, and those that changed after their data were uploaded.
     """
     refused = connection.execute(_REFUSED_FOR_CENTRE.where(named_after(centres))).all()
     if not refused:
         return []
     registered = set(connection.scalars(select(Centre.short_name)))
     found = {row.id for row in refused if _centre_of(row) in registered}
-    return sorted(found - withdrawn_zips(connection, found) - changed_where_fetched(connection, found))
+    found -= withdrawn_zips(connection, found) | changed_where_fetched(connection, found)
+    return [plan.za_id for plan in load_plans(connection, sources, sorted(found))] if found else []
 
 
 def reopen_with_registered_names(
     connection: Connection, sources: set[int] | None, centres: Collection[str] | None
 ) -> None:
     """Open the submissions `with_registered_names` again that this session's sources have."""
-    if found := with_registered_names(connection, centres):
-        hosted = [plan.za_id for plan in load_plans(connection, sources, found)]
+    if found := with_registered_names(connection, sources, centres):
         reason = mark("The name of a document conforms: its centre has been registered since.")
-        progress.reopen(connection, hosted, CRAWL, reason)
+        progress.reopen(connection, found, CRAWL, reason)
 
 
 def count_not_arrived(connection: Connection, centres: Collection[str] | None = None) -> int:
@@ -79,12 +80,6 @@ _DUE: Final = union(
 """A subquery for the retry policy, so that no session needs another statement."""
 
 _Other = aliased(XmlFile)
-_IS_UNCHECKED: Final = exists().where(
-    _Other.download_id == ZipDownload.id,
-    _Other.phase_id <= int(Phase.XSD),
-    _Other.status_id.in_([int(Status.PENDING), int(Status.RUNNING)]),
-)
-"""A dead session left documents to be validated: `load_interrupted` has these submissions, which are finished first."""
 _REFUSED_FOR_CENTRE: Final = (
     select(ZipAction.id, XmlLog.details)
     .join(FileSourceHasZip)
@@ -96,7 +91,8 @@ _REFUSED_FOR_CENTRE: Final = (
         ZipDownload.id == LATEST_OF_SUBMISSION,
         XmlLog.code == f"{BadFileNameError.error_id()}.centre",
         XmlLog.cleared.is_(None),
-        ~_IS_UNCHECKED,
+        # Those that `load_interrupted` returns are finished first.
+        ~exists().where(_Other.download_id == ZipDownload.id, is_unchecked(_Other)),
         ~is_acknowledged(),
         ~is_on_hold(),
     )
