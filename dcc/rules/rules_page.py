@@ -37,7 +37,7 @@ animals are valid.
 
 **Before an upload**, `dcc validate` judges by the same rules. Some rules need other documents: {others}.
 `dcc validate` looks for these among the files you name, a session also in earlier submissions. Only a session judges
-{upload}.
+{upload}. For S6, it alone knows names that the DCC registered.
 
 ## How findings go away
 
