@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
 import dagster as dg
+from sqlalchemy import Engine
 
+from dcc.databases.transactions import run_reading
 from dcc.operations.session_work import SessionWork
 from dcc.runtime.interrupts import raise_missed_interrupts
 from dcc.runtime.processes import Process
+from dcc.session.leases import sessions_over
 from dcc.session.session_request import SessionRequest
 from dcc.session.sessions import Session
+from dcc.settings import Settings
 from dcc_dagster.event_recorder import RunStep
 from dcc_dagster.instance import QC_DATABASE_POOL
 from dcc_resources.file_sources import FileSourceResource
@@ -31,7 +37,7 @@ STARTED_BY_TAG: Final = "dcc/started_by"
 _QUIET: Final = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 PROCESS_TAG: Final = ".dagster/dcc_process"
-"""Tag of every run of a session: its process. Dagster hides tags that begin with `.dagster/`."""
+"""Tag of every run that has begun its work: its process. Dagster hides tags that begin with `.dagster/`."""
 
 _FORMER_PROCESS_TAG: Final = "dcc/process"
 """The tag of runs that earlier versions started."""
@@ -39,6 +45,10 @@ _FORMER_PROCESS_TAG: Final = "dcc/process"
 _UNDER_WAY = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 UNFINISHED: Final = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, *_UNDER_WAY]
 """The states of runs that have not ended."""
+
+_POOL_SECONDS: Final = 0.5
+
+log = logging.getLogger("dcc.sessions")
 
 
 def run_here(
@@ -54,7 +64,8 @@ def run_here(
     try:
         # Between steps, Dagster only notes interrupts, and forgets them with the run.
         with raise_missed_interrupts():
-            return job.execute_in_process(instance=instance, run_config=_QUIET, tags=dict(tags), resources=resources)
+            named = {**tags, **_process_tag()}
+            return job.execute_in_process(instance=instance, run_config=_QUIET, tags=named, resources=resources)
     except dg.DagsterExecutionInterruptedError:
         raise KeyboardInterrupt from None
 
@@ -80,18 +91,30 @@ def session_work(
         requested_by="Dagster",
     )
     with session.work(request, *kinds, resume=int(resumed) if resumed.isdecimal() else None) as work:
-        tags = session_tags(work.session)
-        if not tags.items() <= context.run.tags.items():
-            context.instance.add_run_tags(context.run.run_id, tags)
-        finish_dead_runs(context.instance, excluding=context.run.run_id)
+        _tag(context, session_tags(work.session))
+        finish_dead_runs(context.instance, work.tracker, work.settings, excluding=context.run.run_id)
         yield work
+
+
+def tag_with_process(context: dg.OpExecutionContext | dg.AssetExecutionContext) -> None:
+    """Tag a run without a session with its process, so that it can be finished when that dies."""
+    _tag(context, _process_tag())
+
+
+def _tag(context: dg.OpExecutionContext | dg.AssetExecutionContext, tags: Mapping[str, str]) -> None:
+    if not tags.items() <= context.run.tags.items():
+        context.instance.add_run_tags(context.run.run_id, tags)
 
 
 def session_tags(session: Session) -> dict[str, str]:
     """The tags of a run in a session of this process."""
-    process = Process.this()
-    tags = {SESSION_TAG: str(session.id), PROCESS_TAG: f"{process.host}:{process.pid}:{process.started}"}
+    tags = {SESSION_TAG: str(session.id), **_process_tag()}
     return tags if session.group is None else tags | {GROUP_TAG: session.group.name}
+
+
+def _process_tag() -> dict[str, str]:
+    process = Process.this()
+    return {PROCESS_TAG: f"{process.host}:{process.pid}:{process.started}"}
 
 
 def ready_made(resource: object) -> dg.ResourceDefinition:
@@ -99,22 +122,53 @@ def ready_made(resource: object) -> dg.ResourceDefinition:
     return dg.ResourceDefinition.hardcoded_resource(resource)
 
 
-def finish_dead_runs(instance: dg.DagsterInstance, *, excluding: str = "") -> int:
-    """Mark runs as failed whose process on this machine died without reporting it; returns their number.
+def finish_dead_runs(
+    instance: dg.DagsterInstance, tracker: Engine, settings: Settings, *, excluding: str = ""
+) -> int:
+    """Mark runs as failed whose process died without reporting it; returns their number.
 
-    Otherwise Dagster would wait for them, and for their places in the pool, for ever.
+    Otherwise Dagster would wait for them, and for their places in the pool, for ever. A process has died if this
+    machine says so, or the machine was started anew, or nobody holds the run's session any more.
     """
-    dead = [
-        run
+    under_way = {
+        run.run_id: run
         for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY))
-        if run.run_id != excluding and _is_gone(run.tags.get(PROCESS_TAG) or run.tags.get(_FORMER_PROCESS_TAG, ""))
-    ]
-    for run in dead:
+        if run.run_id != excluding and not _is_copied(instance, run)
+    }
+    processes = {run_id: process for run_id, run in under_way.items() if (process := _process_of(run)) is not None}
+    dead = {run_id for run_id, process in processes.items() if process.is_gone or process.is_of_earlier_boot}
+    sessions = {
+        run_id: int(number)
+        for run_id in processes.keys() - dead
+        if (number := under_way[run_id].tags.get(SESSION_TAG, "")).isdecimal()
+    }
+    if sessions:
+        over = run_reading(tracker, lambda connection: sessions_over(connection, settings, sessions.values()))
+        dead |= {run_id for run_id, session_id in sessions.items() if session_id in over}
+    for run_id in dead:
         instance.report_run_failed(
-            run, "The process of this run died. What it had begun is taken up again by the next crawling session."
+            under_way[run_id],
+            "The process of this run died. What it had begun is taken up again by the next crawling session.",
         )
     _free_pool(instance)
     return len(dead)
+
+
+def await_pool(instance: dg.DagsterInstance, tracker: Engine, settings: Settings) -> None:
+    """Wait until no run has the pool's place; dead ones are finished meanwhile.
+
+    While Dagster itself waits for it, it takes no interrupts.
+    """
+    is_told = False
+    while True:
+        finish_dead_runs(instance, tracker, settings)
+        holders = instance.event_log_storage.get_concurrency_info(QC_DATABASE_POOL).active_run_ids
+        if not holders:
+            return
+        if not is_told:
+            log.info("Waiting for run %s in Dagster, which has the QC database", ", ".join(sorted(holders)))
+            is_told = True
+        time.sleep(_POOL_SECONDS)
 
 
 def _free_pool(instance: dg.DagsterInstance) -> None:
@@ -129,6 +183,12 @@ def _free_pool(instance: dg.DagsterInstance) -> None:
             storage.free_concurrency_slots_for_run(run_id)
 
 
-def _is_gone(tag: str) -> bool:
-    found = re.fullmatch(r"(.+):(\d{1,9}):(\d*)", tag)
-    return found is not None and Process(found[1], int(found[2]), found[3]).is_gone
+def _is_copied(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Whether a run's process is that of the run that it repeats: Dagster copies the tags of that one."""
+    repeated = None if run.parent_run_id is None else instance.get_run_by_id(run.parent_run_id)
+    return repeated is not None and _process_of(repeated) == _process_of(run)
+
+
+def _process_of(run: dg.DagsterRun) -> Process | None:
+    found = re.fullmatch(r"(.+):(\d{1,9}):(\d*)", run.tags.get(PROCESS_TAG) or run.tags.get(_FORMER_PROCESS_TAG, ""))
+    return None if found is None else Process(found[1], int(found[2]), found[3])

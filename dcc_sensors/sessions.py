@@ -9,9 +9,11 @@ from typing import Final, TypeAlias
 
 import dagster as dg
 
+from dcc.databases.schema import current
 from dcc.errors import DatabaseOutdatedError
 from dcc.phases import Phase
 from dcc.settings import Settings
+from dcc.tracker.database import open_tracker
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
 from dcc_assets.runs import GROUP_TAG, SCHEDULED_TAG, SESSION_TAG, finish_dead_runs
 from dcc_assets.sync.changes import DATA_SHOWN
@@ -58,11 +60,16 @@ def _watch(job: str, seconds: int, description: str) -> Callable[[Evaluate], dg.
     return decorate
 
 
+def _finish_dead_runs(instance: dg.DagsterInstance, settings: Settings) -> None:
+    with current(open_tracker(settings)) as tracker:
+        finish_dead_runs(instance, tracker, settings)
+
+
 @_watch(PROCESS_JOB, NEW_ZIPS_SECONDS, "Processes waiting submissions when no session is running.")
 def new_zips(context: dg.SensorEvaluationContext, session: SessionResource) -> dg.RunRequest | dg.SkipReason:
     """Request a run for waiting submissions; mark runs of dead processes as failed, because they block others."""
-    finish_dead_runs(context.instance)
     settings = session.session_settings()
+    _finish_dead_runs(context.instance, settings)
 
     def due(pending: PendingWork) -> str | dg.SkipReason:
         if pending.waiting == 0:
@@ -117,8 +124,8 @@ def valid_documents(context: dg.SensorEvaluationContext, session: SessionResourc
 
     Submissions come first, so that documents are uploaded in order across all archives of a crawl.
     """
-    finish_dead_runs(context.instance)
     settings = session.session_settings()
+    _finish_dead_runs(context.instance, settings)
 
     def due(pending: PendingWork) -> str | dg.SkipReason:
         # Follow-up work is counted for all centres together, and by a session of a group when it comes to the data.

@@ -171,6 +171,19 @@ class Process:
         started, is_zombie = _look_up(self.pid)
         return is_zombie or started not in {"", self.started}
 
+    @property
+    def is_of_earlier_boot(self) -> bool:
+        """Whether a machine of this one's name has started anew since, so that it has ended unless two share a name."""
+        machine, _, boot = _parts_of(self.host)
+        this_machine, _, this_boot = _parts_of(_host())
+        return machine == this_machine and "" not in {boot, this_boot} and boot != this_boot
+
+
+def _parts_of(host: str) -> tuple[str, str, str]:
+    """The machine's name, the namespace and the boot of a `Process.host`; empty where it has none."""
+    machine, namespace, boot = [*host.split(" "), "", ""][:3]
+    return machine, namespace, boot
+
 
 def _host() -> str:
     try:

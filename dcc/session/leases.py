@@ -35,6 +35,8 @@ FIRST_LOCK: Final = 1
 
 COMMENT_LENGTH: Final = 256
 """The characters of what a task says."""
+_ENDING_SECONDS: Final = 60
+"""How long a process may still be busy after the end of its session."""
 _LOCK: Final = SessionLock.__table__
 _LOCKS: Final = select(_LOCK, func.current_timestamp().label("now")).order_by(_LOCK.c.id)
 
@@ -107,6 +109,14 @@ def read_leases(connection: Connection, settings: Settings) -> list[Lease]:
 def active_sessions(connection: Connection, settings: Settings) -> list[Lease]:
     """The sessions that a process has now."""
     return [lease for lease in read_leases(connection, settings) if lease.is_active]
+
+
+def sessions_over(connection: Connection, settings: Settings, session_ids: Collection[int]) -> set[int]:
+    """Those of some sessions whose process has certainly let go of them: it died, or they ended a minute ago."""
+    left = set(session_ids) - {lease.session for lease in read_leases(connection, settings) if not lease.is_dead}
+    session = CrawlingSession
+    lately = session.finish_time > utc_now() - timedelta(seconds=_ENDING_SECONDS)
+    return left - set(connection.scalars(select(session.id).where(session.id.in_(left), lately))) if left else left
 
 
 def refuse_during_session(connection: Connection, settings: Settings) -> None:

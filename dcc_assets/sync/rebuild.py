@@ -67,7 +67,7 @@ def rebuild_instance(
         record()
 
     try:
-        finish_dead_runs(instance)
+        finish_dead_runs(instance, tracker, settings)
         report.run_id = run_here(rebuild, instance, {STARTED_BY_TAG: "dcc instance rebuild"}).run_id
     except Exception as error:
         if failures:

@@ -1,19 +1,25 @@
 """A session through all three jobs: what Dagster shows of documents that become data agrees with both databases."""
 
+import logging
 import os
+import signal
+import threading
 import time
 from multiprocessing.synchronize import Event
 
+import pytest
 from dagster import DagsterRunStatus
 
 from dcc.data_outcomes import DataOutcome, ZipData
 from dcc.phases import Phase
+from dcc.runtime.processes import Process
 from dcc.session.listeners import Listeners
 from dcc.session.session_request import SessionRequest
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker
 from dcc_assets.graph import CHECK_OF_GROUP, UPLOAD_CHECK
-from dcc_assets.runs import finish_dead_runs
+from dcc_assets.jobs import load_data
+from dcc_assets.runs import PROCESS_TAG, finish_dead_runs
 from dcc_assets.session_in_dagster import run_session
 from dcc_dagster.instance import QC_DATABASE_POOL, dagster_environment, open_instance
 from tests.support.asking import column_in
@@ -138,7 +144,7 @@ def test_a_holder_that_is_killed_frees_its_place_and_the_next_session_shows_what
         assert holding.wait(60)
         storage = data_dagster.instance.event_log_storage
         assert len(storage.get_concurrency_info(QC_DATABASE_POOL).claimed_slots) == 1
-        finish_dead_runs(data_dagster.instance)
+        finish_dead_runs(data_dagster.instance, data.tracker, data.settings)
         assert len(storage.get_concurrency_info(QC_DATABASE_POOL).claimed_slots) == 1
     finally:
         holder.kill()
@@ -150,3 +156,42 @@ def test_a_holder_that_is_killed_frees_its_place_and_the_next_session_shows_what
     assert data.states() == {GOOD: "qc pending"}
     assert all(data_dagster.materialised(asset) == {GOOD} for asset in DATA_ASSETS)
     assert storage.get_concurrency_info(QC_DATABASE_POOL).claimed_slots == []
+
+
+def claim_place(dagster: Dagster, tags: dict[str, str]) -> str:
+    """A run under way with these tags that has the place of the QC database; its id."""
+    run = dagster.instance.create_run_for_job(load_data, status=DagsterRunStatus.STARTED, tags=tags)
+    assert dagster.instance.event_log_storage.claim_concurrency_slot(QC_DATABASE_POOL, run.run_id, "load").is_claimed
+    return run.run_id
+
+
+def test_what_a_power_failure_left_holds_up_no_session(data: DataInstallation, data_dagster: Dagster) -> None:
+    data.put(GOOD, specimens(), experiments())
+    name, namespace, _ = Process.this().host.split(" ")
+    left = claim_place(data_dagster, {PROCESS_TAG: f"{name} {namespace} another-boot:1:1"})
+    run(data, data_dagster)
+    assert data.states() == {GOOD: "qc pending"}
+    assert data_dagster.instance.get_run_by_id(left).status is DagsterRunStatus.FAILURE  # type: ignore[union-attr]
+
+
+def test_a_session_that_waits_for_another_run_can_be_interrupted(
+    data: DataInstallation, data_dagster: Dagster, caplog: pytest.LogCaptureFixture
+) -> None:
+    data.put(GOOD, specimens(), experiments())
+    at_work = claim_place(data_dagster, {})
+    interrupting = threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGINT])
+
+    class Interrupts(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if f"Waiting for run {at_work}" in record.getMessage():
+                interrupting.start()
+
+    sessions, handler = logging.getLogger("dcc.sessions"), Interrupts()
+    sessions.addHandler(handler)
+    try:
+        with caplog.at_level(logging.INFO, "dcc.sessions"), pytest.raises(KeyboardInterrupt):
+            run(data, data_dagster)
+    finally:
+        sessions.removeHandler(handler)
+        data_dagster.instance.event_log_storage.free_concurrency_slots_for_run(at_work)
+    assert data.states() == {GOOD: "xsd done"}

@@ -15,12 +15,13 @@ from dcc.operations.session_work import open_session
 from dcc.qc.judging.waiver_store import add_waiver
 from dcc.rules.waivers import Waiver
 from dcc.runtime.clock import utc_now
+from dcc.runtime.processes import Process
 from dcc.session.crawling import crawl_file_sources as crawl
-from dcc.tracker.models import FileSource, SessionLock, SourceCrawlRow
+from dcc.tracker.models import CrawlingSession, FileSource, SessionLock, SourceCrawlRow
 from dcc.tracker.register.file_sources import change_source
 from dcc.vocabulary import WaiverEffect
 from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions, show_changes
-from dcc_assets.runs import PROCESS_TAG, SCHEDULED_TAG, SESSION_TAG, session_tags
+from dcc_assets.runs import PROCESS_TAG, SCHEDULED_TAG, SESSION_TAG, finish_dead_runs, session_tags
 from dcc_dagster.instance import open_instance
 from dcc_resources.code_location import platform_resources
 from dcc_sensors.crawl_schedules import crawl_schedules
@@ -120,6 +121,59 @@ def test_a_run_whose_process_died_holds_up_nothing(
     assert "crawl_file_sources is under way" in str(asked(new_zips, instance))
     assert instance.get_run_by_id(run.run_id).status is DagsterRunStatus.FAILURE  # type: ignore[union-attr]
     assert instance.get_run_by_id(alive.run_id).status is DagsterRunStatus.STARTED  # type: ignore[union-attr]
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    ("host", "session", "is_dead"),
+    [
+        ("{name} {namespace} another-boot", "at work", True),
+        ("{name} another-namespace {boot}", "at work", False),
+        ("{name} another-namespace {boot}", "ended just now", False),
+        ("{name} another-namespace {boot}", "ended long ago", True),
+        ("elsewhere {namespace} another-boot", "at work", False),
+        ("elsewhere {namespace} another-boot", "ended long ago", True),
+        ("elsewhere {namespace} another-boot", "died", True),
+    ],
+)
+def test_a_run_ends_whose_machine_was_started_anew_or_whose_session_nobody_has(
+    installation: Installation, folder: Folder, instance: DagsterInstance, host: str, session: str, is_dead: bool
+) -> None:
+    name, namespace, boot = Process.this().host.split(" ")
+    host = host.format(name=name, namespace=namespace, boot=boot)
+    with open_session(installation.tracker, installation.settings) as opened:
+        number = opened.id
+        tags = {SESSION_TAG: str(number), PROCESS_TAG: f"{host}:1:1"}
+        run = instance.create_run_for_job(process_zip_actions, status=DagsterRunStatus.STARTED, tags=tags)
+        if session == "died":
+            execute_in(installation.tracker, update(SessionLock).values(heartbeat=datetime(2001, 1, 1)))
+        if session in {"at work", "died"}:
+            finish_dead_runs(instance, installation.tracker, installation.settings)
+    if session == "ended long ago":
+        execute_in(installation.tracker, update(CrawlingSession).values(finish_time=datetime(2001, 1, 1)))
+    if session.startswith("ended"):
+        finish_dead_runs(instance, installation.tracker, installation.settings)
+    found = instance.get_run_by_id(run.run_id)
+    assert found is not None
+    assert (found.status is DagsterRunStatus.FAILURE) == is_dead
+
+
+@only_sqlite
+def test_a_run_that_repeats_a_dead_one_is_not_dead_for_its_copied_tags(
+    installation: Installation, folder: Folder, instance: DagsterInstance
+) -> None:
+    name, namespace, _ = Process.this().host.split(" ")
+    tags = {SESSION_TAG: "1", PROCESS_TAG: f"{name} {namespace} another-boot:1:1"}
+    dead = instance.create_run_for_job(process_zip_actions, status=DagsterRunStatus.FAILURE, tags=tags)
+    repeated = instance.create_run_for_job(
+        process_zip_actions,
+        status=DagsterRunStatus.STARTING,
+        tags=tags,
+        parent_run_id=dead.run_id,
+        root_run_id=dead.run_id,
+    )
+    finish_dead_runs(instance, installation.tracker, installation.settings)
+    assert instance.get_run_by_id(repeated.run_id).status is DagsterRunStatus.STARTING  # type: ignore[union-attr]
 
 
 def test_nothing_is_asked_for_while_a_session_is_at_work_and_again_when_it_died(
