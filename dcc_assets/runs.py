@@ -122,9 +122,7 @@ def ready_made(resource: object) -> dg.ResourceDefinition:
     return dg.ResourceDefinition.hardcoded_resource(resource)
 
 
-def finish_dead_runs(
-    instance: dg.DagsterInstance, tracker: Engine, settings: Settings, *, excluding: str = ""
-) -> int:
+def finish_dead_runs(instance: dg.DagsterInstance, tracker: Engine, settings: Settings, *, excluding: str = "") -> int:
     """Mark runs as failed whose process died without reporting it; returns their number.
 
     Otherwise Dagster would wait for them, and for their places in the pool, for ever. A process has died if this

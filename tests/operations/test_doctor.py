@@ -41,7 +41,7 @@ from dcc.redaction import keep_secret
 from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress, SourceProtocol
-from dcc.tracker.models import ArchiveCopy, CrawlingSession, SessionLock
+from dcc.tracker.models import ArchiveCopy, CrawlingSession, SessionLock, SourceCrawlRow
 from dcc.tracker.register import file_sources
 from dcc.tracker.register.source_addresses import SourceState
 from tests.cli.test_production import administrator
@@ -306,6 +306,10 @@ class TestSources:
         assert (found["file sources"][0], found["file source 1 (H)"][0]) == ("ok", "not checked")
         installation.run_session()
         assert _verdicts(sources.check_registered, settings)["file source 1 (H)"] == "ok"
+        long_ago = utc_now() - timedelta(days=20)
+        execute_in(installation.tracker, update(SourceCrawlRow).values(start_time=long_ago, finish_time=long_ago))
+        verdict, message, _ = _found(sources.check_registered, settings)["file source 1 (H)"]
+        assert (verdict, "another crawl is overdue" in message) == ("warning", True)
         folder.path.rename(folder.path.with_name("moved"))
         installation.run_session()
         verdict, message, _ = _found(sources.check_registered, settings)["file source 1 (H)"]

@@ -27,6 +27,8 @@ from dcc.operations.doctor.checks import (
     warning,
 )
 from dcc.operations.doctor.machine import clock_finding
+from dcc.reports.overdue import crawled_sources
+from dcc.runtime.clock import utc_now
 from dcc.session.listing_sources import list_source
 from dcc.sources.access import parse_hostname, resolve_accesskey
 from dcc.sources.base import TRAITS, SourceAddress, SourceProtocol
@@ -49,6 +51,7 @@ def check_registered(environment: Environment) -> Iterator[CheckFinding]:
     with environment.reading(TRACKER) as connection:
         entries = list_sources(connection)
         crawls = latest_crawls(connection)
+        overdue = {one.source_id for one in crawled_sources(connection, environment.settings, utc_now()) if one.overdue}
     crawlable = [entry for entry in entries if entry.state == "available" and entry.centre_active]
     crawled = [entry for entry in crawlable if entry.pause is None]
     if not entries:
@@ -65,15 +68,23 @@ def check_registered(environment: Environment) -> Iterator[CheckFinding]:
         subject = f"file source {entry.id} ({entry.centre})"
         crawl = crawls.get(entry.id)
         if crawl is None:
-            yield not_checked(subject, "It was never crawled.", "dcc crawl")
-        elif crawl.outcome == "ok":
-            yield ok(subject, f"It was last crawled at {crawl.finished or crawl.started:%Y-%m-%d %H:%M} UTC.")
-        else:
+            verdict = warning if entry.id in overdue else not_checked
+            yield verdict(subject, "It was never crawled.", "dcc crawl")
+            continue
+        when = f"{crawl.finished or crawl.started:%Y-%m-%d %H:%M} UTC"
+        if crawl.outcome != "ok":
             error = "It was not listed whole." if crawl.error is None else crawl.error.message
-            when = f"{crawl.finished or crawl.started:%Y-%m-%d %H:%M} UTC"
             yield warning(
                 subject, f"Its last crawl, at {when}, {crawl.outcome}: {error}", f"dcc source test {entry.id}"
             )
+        elif entry.id in overdue:
+            yield warning(
+                subject,
+                f"It was last crawled at {when}, and another crawl is overdue.",
+                "See that dcc daemon runs, or the timer of dcc crawl; dcc crawl",
+            )
+        else:
+            yield ok(subject, f"It was last crawled at {when}.")
 
 
 def check_access(environment: Environment) -> Iterator[CheckFinding]:
