@@ -26,6 +26,7 @@ from dcc.qc.apply.versions import same_text
 from dcc.qc.models import EXPERIMENT, LINE, NAMED, PROCEDURE, SPECIMEN, STATUS_CODE
 from dcc.qc.reference.snapshots import active_snapshot
 from dcc.reference.impress import Impress
+from dcc.rules.values import days_of_stage
 from dcc.vocabulary import Validity
 
 _VERSION: Final = len("_001")
@@ -212,8 +213,9 @@ def due_procedures(connection: Connection, criteria: DeliveryCriteria) -> list[D
         ):
             continue
         level = "line" if row.level == "line" else "experiment"
-        key = (row.pipeline, row.procedure_id[:-_VERSION], row.stage or "")
-        found[key] = DueProcedure(row.pipeline, row.procedure_id, row.name or "", level, row.weeks, row.stage)
+        stage = row.stage and (_stage_of(row.stage) or row.stage)
+        key = (row.pipeline, row.procedure_id[:-_VERSION], stage or "")
+        found[key] = DueProcedure(row.pipeline, row.procedure_id, row.name or "", level, row.weeks, stage)
     return list(found.values())
 
 
@@ -245,13 +247,20 @@ def _animals(connection: Connection, criteria: DeliveryCriteria) -> Iterator[tup
     of_animal = and_(same_text(NAMED.c.specimen_id, own.specimen_id), EXPERIMENT.c.centre == own.centre)
     joined = NAMED.join(EXPERIMENT, EXPERIMENT.c.id == NAMED.c.experiment_row)
     done = _done(EXPERIMENT.c, "experiment", joined, of_animal)
-    stage = case((own.kind == "embryo", case((own.stage_unit == "DPC", "E" + own.stage), else_="")), else_=null())
+    stage = case((own.kind == "embryo", case((own.stage_unit == "DPC", own.stage), else_="")), else_=null())
     query = (
         select(own.centre, own.pipeline, own.specimen_id, own.colony_id, own.dob, stage, own.status_code, done)
         .where(own.is_current, *_chosen(criteria))
         .order_by(own.id)
     )
-    yield from _subjects(connection, query)
+    for subject, of_subject in _subjects(connection, query):
+        yield subject if subject.stage is None else subject._replace(stage=_stage_of(subject.stage)), of_subject
+
+
+def _stage_of(text: str) -> str:
+    """A DPC stage in one form, such as E15.5 for 15.50; "" for what is none."""
+    days = days_of_stage(text)
+    return "" if days is None else f"E{days:g}"
 
 
 def _colonies(connection: Connection, criteria: DeliveryCriteria) -> Iterator[tuple[Subject, str | None]]:

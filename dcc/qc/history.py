@@ -8,11 +8,24 @@ from datetime import date, datetime
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, exists, func, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, String, cast, exists, func, select
 
 from dcc.databases.list_parameters import rows_with
+from dcc.documents.forms import path_of_centre
+from dcc.naming import DocumentKind
 from dcc.qc.apply.versions import is_lifetime_of, key_columns, key_of_row, same_text
-from dcc.qc.models import DOCUMENT, ENTITY_TABLES, EXPERIMENT, FINDING, LIFETIME, MEASUREMENT, NAMED, RUN, SPECIMEN
+from dcc.qc.models import (
+    BLOCK,
+    DOCUMENT,
+    ENTITY_TABLES,
+    EXPERIMENT,
+    FINDING,
+    LIFETIME,
+    MEASUREMENT,
+    NAMED,
+    RUN,
+    SPECIMEN,
+)
 from dcc.qc.rows.entity_keys import Key
 from dcc.rules.upload import NOT_STORED
 from dcc.vocabulary import DocumentAction, EntityKind
@@ -151,10 +164,13 @@ def _findings(
 
 def _not_stored(connection: Connection, centre: str, specimen_id: str) -> list[Event]:
     """The events of a specimen that was not stored, because a text of it was too long (rule Q1)."""
+    # It is of the centre element in its path; former findings have none, and go by their document.
+    in_block = FINDING.c.path.startswith(_CENTRE_ELEMENT + cast(BLOCK.c.position, String) + "]")
     statement = (
         select(DOCUMENT, *[FINDING.c[name].label(f"finding_{name}") for name in EventFinding._fields])
         .join(FINDING, FINDING.c.document_id == DOCUMENT.c.id)
-        .where(DOCUMENT.c.centre == centre, FINDING.c.rule == NOT_STORED)
+        .outerjoin(BLOCK, (BLOCK.c.document_id == DOCUMENT.c.id) & in_block)
+        .where(func.coalesce(BLOCK.c.centre, DOCUMENT.c.centre) == centre, FINDING.c.rule == NOT_STORED)
         .where(FINDING.c.entity_kind == EntityKind.SPECIMEN.value, same_text(FINDING.c.value, specimen_id))
         .order_by(FINDING.c.id)
     )
@@ -195,6 +211,7 @@ def _event(
     )
 
 
+_CENTRE_ELEMENT: Final = path_of_centre(DocumentKind.SPECIMEN, 1).removesuffix("1]")
 _OF_DOCUMENT: Final = (
     *("applied_at", "action", "zip_action", "zip_file", "file_name"),
     *("created", "late", "undoes", "author", "reason"),

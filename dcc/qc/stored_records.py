@@ -12,7 +12,7 @@ from dcc.errors import NotFoundError
 from dcc.naming import Action, DocumentKind
 from dcc.outcomes import ZipKey
 from dcc.qc.apply.versions import same_text
-from dcc.qc.models import DOCUMENT, EXPERIMENT, SPECIMEN
+from dcc.qc.models import BLOCK, DOCUMENT, EXPERIMENT, SPECIMEN
 from dcc.qc.rows.loading import load_experiments, load_specimens
 from dcc.vocabulary import DocumentAction, DocumentState
 
@@ -29,11 +29,11 @@ class FoundDocument(NamedTuple):
     md5: str | None
     state: DocumentState
 
-    def require_rows(self) -> None:
+    def require_rows(self, connection: Connection) -> None:
         """Raise NotFoundError if nothing of it was stored."""
-        if self.state in (DocumentState.HELD, DocumentState.REFUSED):
+        if connection.scalar(select(BLOCK.c.id).where(BLOCK.c.document_id == self.id).limit(1)) is None:
             raise NotFoundError(
-                f"Document {self.id}, {self.file_name}, is {self.state}: the QC database has none of its data. See "
+                f"The QC database has no data of document {self.id}, {self.file_name} ({self.state}). See "
                 f"`dcc show {self.key}`."
             )
 

@@ -47,7 +47,7 @@ from dcc.session.prepare.documents import PreparationBasis
 from dcc.settings import Settings
 from dcc.settings.reference import parse_source, shown_source
 from dcc.tracker.register.centres import imits_names, load_delegations
-from dcc.tracker.states import VALID
+from dcc.tracker.states import UPLOADED, VALID
 
 _AHEAD: Final = 3
 """The parts on their way, for each process."""
@@ -267,12 +267,13 @@ def _parts(archives: Sequence[StoredArchive], processes: int) -> Iterator[Part]:
 
 
 def _to_judge(archive: StoredArchive, one: OpenedDocument, number: int) -> ReplayDocument | None:
-    """A document that is applied; None for one that waits, is held or was withdrawn."""
+    """A document that is applied; None for one that waits for its upload, is held or was withdrawn."""
     recorded = archive.documents.get(one.file_name)
-    if one.name is None or (recorded is not None and outcome_of(recorded.state) is None):
+    # Data that wait to be judged (again) are there for others.
+    was_applied = recorded is not None and (recorded.state == UPLOADED or recorded.state.phase > Phase.UPLOAD)
+    if one.name is None or (recorded is not None and not was_applied and outcome_of(recorded.state) is None):
         return None
-    is_confirmed = recorded is not None and recorded.state.phase > Phase.UPLOAD
     document = DueDocument(
         number, archive.download_id, archive.key, archive.centre, one.name, one.size_bytes, one.md5, VALID
     )
-    return ReplayDocument(document, one.prepared, archive.session, is_confirmed)
+    return ReplayDocument(document, one.prepared, archive.session, was_applied)

@@ -61,7 +61,6 @@ class Rule:
     """
 
     id: str
-    on: tuple[type, ...]
     severity: Severity
     known_as: tuple[str, ...]
     needs: tuple[type[Snapshot], ...]
@@ -189,7 +188,6 @@ def rule(
         kinds = needs if isinstance(needs, tuple) else (needs,)
         registered = Rule(
             rule_id,
-            on,
             severity,
             names,
             kinds,

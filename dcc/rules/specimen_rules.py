@@ -18,7 +18,7 @@ from dcc.reference.snapshots import Colonies, Colony, Projects, Strains
 from dcc.rules.context import Context
 from dcc.rules.findings import Fault, fault
 from dcc.rules.registry import rule, rule_of_shape
-from dcc.rules.values import day_of, is_blank
+from dcc.rules.values import LONGEST_STAGE, day_of, days_of_stage, is_blank
 from dcc.vocabulary import GENDER_OF_PARENT, Actor, Severity
 
 REGISTERED_NAMES = {
@@ -68,7 +68,6 @@ ELIGIBLE_STATUSES = (
 )
 """Statuses of a colony that permit phenotyping."""
 
-_DPC = re.compile(r"E?([0-9]+(?:\.[0-9]+)?)", re.IGNORECASE | re.ASCII)
 _THEILER = re.compile(r"(?:TS)?([0-9]+)[a-d]?", re.IGNORECASE | re.ASCII)
 _MGI_ID = re.compile(r"MGI:[0-9]+", re.ASCII)
 _IDS_OF_GENOTYPE = (
@@ -76,7 +75,6 @@ _IDS_OF_GENOTYPE = (
     ("MGIAlleleId", attrgetter("mgi_allele_id"), attrgetter("allele_id")),
 )
 """The ids in a genotype by their attribute, and what is registered of a colony."""
-_LONGEST_STAGE = 20
 _EARLIEST_BIRTH = date(1980, 1, 1)
 """No animal born earlier can be phenotyped for these projects; 1900, 1904 and 1970 are the first days of programs."""
 _TOLERANCE = 0.01
@@ -277,10 +275,7 @@ def birth_is_not_before_the_colony(specimen: Specimen, at: Context) -> Iterator[
 )
 def dpc_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A DPC stage is an optional E and a number from 0 to less than 20."""
-    if specimen.stage_unit != "DPC":
-        return
-    match = _DPC.fullmatch(specimen.stage or "")
-    if match is None or len(match[0]) > _LONGEST_STAGE or not 0 <= float(match[1]) < 20:
+    if specimen.stage_unit == "DPC" and days_of_stage(specimen.stage) is None:
         yield fault(specimen.line, specimen.stage, specimen=specimen.specimen_id)
 
 
@@ -306,7 +301,7 @@ def theiler_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
     if specimen.stage_unit != "Theiler":
         return
     match = _THEILER.fullmatch(specimen.stage or "")
-    if match is None or len(match[0]) > _LONGEST_STAGE or not 1 <= int(match[1]) <= 26:
+    if match is None or len(match[0]) > LONGEST_STAGE or not 1 <= int(match[1]) <= 26:
         yield fault(specimen.line, specimen.stage, specimen=specimen.specimen_id)
 
 

@@ -21,6 +21,9 @@ _TIME = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})")
 _DATE_TIME = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?(?:(Z)|([+-])([0-9]{2})(?::?([0-9]{2}))?)"
 )
+_DPC = re.compile(r"E?([0-9]+(?:\.[0-9]+)?)", re.IGNORECASE | re.ASCII)
+LONGEST_STAGE: Final = 20
+"""The most characters of an embryo's stage."""
 _LARGEST_INTEGER = 2**63 - 1
 _LONGEST_INTEGER = 40
 _LARGEST_OFFSET = timedelta(hours=14)
@@ -127,6 +130,15 @@ def day_of(text: str) -> date:
     if day is not None:
         return day
     return date.min if text.startswith(("-", "0000")) else date.max
+
+
+def days_of_stage(stage: str | None) -> float | None:
+    """The days of an embryo's DPC stage; None if it is none."""
+    match = _DPC.fullmatch(stage or "")
+    if match is None or len(match[0]) > LONGEST_STAGE:
+        return None
+    days = float(match[1])
+    return days if 0 <= days < 20 else None
 
 
 def is_blank(text: str | None) -> bool:

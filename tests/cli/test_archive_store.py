@@ -268,6 +268,18 @@ def test_a_document_that_is_not_valid_is_printed_by_its_name(dcc: Dcc, folder: F
     assert "dcc archive cat" in dcc.error("data", "document", "none.xml", exit_code=2)
 
 
+def test_a_document_that_was_refused_is_rebuilt_and_one_whose_data_are_there_is_not(dcc: Dcc, folder: Folder) -> None:
+    """The rows of the former are kept; the latter, a duplicate, has none."""
+    refused, duplicate = (f"H.2013-11-0{day}.1.specimen.impc.xml" for day in (1, 2))
+    folder.put("add/H.2013-11-01.1.impc.zip", {refused: submissions.specimen_document("H", mice=1)})
+    folder.put("add/H.2013-11-02.1.impc.zip", {duplicate: DOCUMENTS[MICE]})
+    dcc("crawl", exit_code=1)
+    assert "<mouse" in dcc("data", "document", refused, "--rebuilt").stdout
+    dcc("data", "document", refused, "--diff")
+    told = dcc.error("data", "document", duplicate, "--rebuilt", exit_code=2)
+    assert "The QC database has no data of document" in told
+
+
 BROKEN = "add/H.2013-10-31.2.impc.zip"
 
 

@@ -339,10 +339,13 @@ def test_only_what_was_done_is_reopened(two_contexts: Engine) -> None:
     assert shown(two_contexts)["C1"] == ("dataremoved", 0)
 
 
+@pytest.mark.both_databases
 def test_a_context_has_issues_until_all_are_resolved_whatever_documents_do(two_contexts: Engine) -> None:
+    """Names that are longer than their columns are cut."""
+    one, three = ("one" * 22)[:64], ("three" * 13)[:64]
     decide_on_contexts(two_contexts, ContextEvent.DONE, COLONY, **WHO)
     assert decide_on_contexts(
-        two_contexts, ContextEvent.ISSUE_RAISED, COLONY, author="one", reason="unit is wrong"
+        two_contexts, ContextEvent.ISSUE_RAISED, COLONY, author=one + "more", reason="unit is wrong"
     ) == DecisionResult(1)
     decide_on_contexts(two_contexts, ContextEvent.ISSUE_RAISED, COLONY, author="two", reason="date is wrong")
     assert shown(two_contexts)["C1"] == ("hasissues", 2)
@@ -351,24 +354,24 @@ def test_a_context_has_issues_until_all_are_resolved_whatever_documents_do(two_c
     assert decide_on_contexts(two_contexts, ContextEvent.DONE, COLONY, **WHO) == DecisionResult(0, left=1)
     has_issues = ContextFilter(states=[ContextState.HAS_ISSUES])
     assert decide_on_contexts(
-        two_contexts, ContextEvent.ISSUE_RESOLVED, has_issues, author="three", reason="submitted again"
+        two_contexts, ContextEvent.ISSUE_RESOLVED, has_issues, author=three + "more", reason="submitted again"
     ) == DecisionResult(1)
     assert shown(two_contexts) == {"": ("dataadded", 0), "C1": ("datachanged", 0)}
     assert events(two_contexts) == [
         ("dataadded", "dataadded", None, None),
         ("done", "qcdone", "wrangler", "looked at it"),
-        ("issueraised", "hasissues", "one", "unit is wrong"),
+        ("issueraised", "hasissues", one, "unit is wrong"),
         ("issueraised", "hasissues", "two", "date is wrong"),
         ("datachanged", "hasissues", None, None),
-        ("issueresolved", "datachanged", "three", "submitted again"),
+        ("issueresolved", "datachanged", three, "submitted again"),
     ]
     with two_contexts.connect() as connection:
         issues = connection.execute(select(TABLES["context_issue"])).mappings().all()
     assert [(issue["reason"], issue["raised_by"]) for issue in issues] == [
-        ("unit is wrong", "one"),
+        ("unit is wrong", one),
         ("date is wrong", "two"),
     ]
-    assert {(issue["resolved_by"], issue["resolution"]) for issue in issues} == {("three", "submitted again")}
+    assert {(issue["resolved_by"], issue["resolution"]) for issue in issues} == {(three, "submitted again")}
 
 
 def test_each_part_of_a_filter_chooses(two_contexts: Engine) -> None:

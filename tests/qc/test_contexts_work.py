@@ -10,8 +10,11 @@ from dcc.qc.archive_scope import ALL_ARCHIVES
 from dcc.qc.contexts import affected_runs, building
 from dcc.qc.contexts.affected_runs import Build
 from dcc.qc.contexts.building import build_contexts
+from dcc.qc.contexts.listings import ContextFilter, count_contexts, newest_history
 from dcc.qc.contexts.overviews import affected_genotypes
+from dcc.qc.contexts.states import decide_on_contexts
 from dcc.qc.models import DOCUMENT, HISTORY, RUN
+from dcc.vocabulary import ContextEvent, ContextState
 from tests.qc.test_overviews import build
 from tests.support.asking import execute_in, in_reading, rows_in
 from tests.support.databases import only_mariadb
@@ -122,6 +125,24 @@ def test_a_build_that_ends_between_transactions_is_gone_on_with(
             build_contexts(qc_database)
     build(qc_database)
     assert_contexts_are_right(qc_database)
+
+
+@pytest.mark.both_databases
+def test_a_decision_that_comes_while_contexts_are_counted_is_not_taken_for_counted(
+    qc_database: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit(qc_database, Action.ADD, specimen("S1"))
+    submit(qc_database, Action.ADD, experiment("E1", ["S1"]))
+
+    def count_and_decide(*given: Any) -> Any:
+        found = count_contexts(*given)
+        decide_on_contexts(qc_database, ContextEvent.DONE, ContextFilter(), author="wrangler", reason="as agreed")
+        return found
+
+    monkeypatch.setattr(building, "count_contexts", count_and_decide)
+    built = build_contexts(qc_database)
+    assert built.centres[0].states == {ContextState.DATA_ADDED: 1}
+    assert built.history < in_reading(qc_database, newest_history)
 
 
 @only_mariadb

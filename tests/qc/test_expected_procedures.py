@@ -153,8 +153,9 @@ def test_more_status_codes_than_a_server_lists_are_no_error(qc: Engine) -> None:
     assert lacking(qc)["S1", "CBC"][0] is Delivery.EXPLAINED
 
 
-def test_embryos_go_by_their_stage_and_what_impress_does_not_know_is_counted(qc: Engine) -> None:
-    embryo = specimen("M", kind=SpecimenKind.EMBRYO, dob=None, stage="12.5", stage_unit="DPC")
+@pytest.mark.parametrize("stage", ["12.5", "E12.5", "e12.50"])
+def test_embryos_go_by_their_stage_and_what_impress_does_not_know_is_counted(qc: Engine, stage: str) -> None:
+    embryo = specimen("M", kind=SpecimenKind.EMBRYO, dob=None, stage=stage, stage_unit="DPC")
     strange = (embryo._replace(specimen_id="T", stage_unit="Theiler"), specimen("P", pipeline="NONE_001"))
     submit(qc, Action.ADD, embryo, *strange)
     assert lacking(qc) == {("M", "EOL"): (Delivery.MISSING, None)}

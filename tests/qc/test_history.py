@@ -2,13 +2,23 @@
 
 from datetime import date
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, update
 
-from dcc.naming import Action
+from dcc.naming import Action, DocumentKind
 from dcc.qc.history import specimen_history
-from tests.support.asking import in_reading
-from tests.support.qc_documents import apply, experiment, specimen, undo_documents
+from dcc.qc.models import FINDING
+from tests.support.asking import execute_in, in_reading
+from tests.support.qc_documents import (
+    apply,
+    apply_document,
+    block,
+    experiment,
+    specimen,
+    to_apply,
+    undo_documents,
+)
 
+SPECIMEN = DocumentKind.SPECIMEN
 ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
 
 
@@ -38,6 +48,18 @@ def test_the_story_of_a_specimen_tells_all_that_happened_to_it_and_its_experimen
         (8, "deleted", "specimen"),
     ]
     assert story(qc_database, "S3") == []
+
+
+def test_what_was_not_stored_is_told_of_the_centre_that_it_is_of(qc_database: Engine) -> None:
+    """A document may have data of several centres; former findings have no path."""
+    too_long = specimen("S1", litter_id="L" * 300)
+    both = [block(SPECIMEN, "J"), specimen("S2"), block(SPECIMEN, "H", 2), too_long._replace(position=2)]
+    refused = apply_document(qc_database, to_apply(ADD, SPECIMEN, centre="J"), lambda: both).document_id
+    (event,) = in_reading(qc_database, specimen_history, "H", "S1")
+    assert [finding.rule for finding in event.findings] == ["Q1"]
+    assert (story(qc_database), story(qc_database, centre="J")) == ([(refused, "refused", "specimen")], [])
+    execute_in(qc_database, update(FINDING).values(path=None))
+    assert (story(qc_database), story(qc_database, centre="J")) == ([], [(refused, "refused", "specimen")])
 
 
 def test_the_story_tells_lines_lateness_findings_and_who_withdrew_what(qc_database: Engine) -> None:

@@ -157,6 +157,20 @@ def test_the_plan_of_an_edit_lists_old_and_new_values_and_the_contexts(qc_databa
     assert planned.contexts == {TouchedContext("H", "IMPC_001", "C1", None, PROCEDURE, f"{PROCEDURE}_001")}
 
 
+def test_the_plan_numbers_values_of_one_parameter(qc_database: Engine) -> None:
+    former = experiment("E1", value="1")
+    assert former.procedure is not None
+    (value,) = former.procedure.simple
+    former = former._replace(procedure=former.procedure._replace(simple=(value,) * 3))
+    apply(qc_database, ADD, former)
+    planned = plan(qc_database, EDIT, DocumentKind.EXPERIMENT, experiment("E1", value="1"))
+    name = f"{PROCEDURE}_001"
+    assert [(change.what, change.old, change.new) for change in planned.changes] == [
+        (f"{name} (again 1)", "1", None),
+        (f"{name} (again 2)", "1", None),
+    ]
+
+
 @pytest.mark.both_databases
 def test_the_plan_of_a_delete_lists_what_would_go(qc_database: Engine) -> None:
     apply(qc_database, ADD, experiment("E1", value="1"))

@@ -138,6 +138,15 @@ def test_new_reference_data_rebuild_everything(qc_database: Engine) -> None:
     assert [row["strain_id"] for row in rows_of(qc_database, "overview_genotype")] == ["MGI:7"]
 
 
+def test_new_names_of_strains_are_shown_and_rebuild_nothing(qc_database: Engine) -> None:
+    know(qc_database, "strains", "known_strain", [{"strain_id": "MGI:7", "name": "before"}])
+    submit(qc_database, Action.ADD, specimen("S1", strain_id="MGI:7"))
+    build(qc_database)
+    know(qc_database, "strains", "known_strain", [{"strain_id": "MGI:7", "name": "now"}])
+    assert build_overviews(qc_database).centres == {}
+    assert [row["name"] for row in rows_of(qc_database, "overview_strain")] == ["now"]
+
+
 @pytest.mark.both_databases
 def test_mutants_are_compared_with_baselines_under_the_same_circumstances(qc_database: Engine) -> None:
     know_important_metadata(qc_database, IMPC_CBC_003_001="Equipment")

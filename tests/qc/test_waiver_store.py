@@ -8,12 +8,14 @@ import pytest
 from sqlalchemy import Engine
 
 from dcc.errors import ConfigurationError
+from dcc.qc.judging.rejudging import documents_of_lapsed_waivers
 from dcc.qc.judging.waiver_store import WaiverState, add_waiver, list_waivers, revoke_waiver, waivers_in_force
 from dcc.rules.waivers import Waiver
 from dcc.vocabulary import WaiverEffect
 from tests.support.asking import in_reading, in_writing
-from tests.support.integrity_cases import TODAY
-from tests.support.judging_cases import waiver
+from tests.support.integrity_cases import TODAY, experiment, experiments, mutant, procedure, simple, specimens
+from tests.support.judging_cases import basis, findings, judge, upload, waiver
+from tests.support.qc_documents import undo_documents
 
 
 def record(qc: Engine, made: Waiver) -> int:
@@ -47,6 +49,22 @@ def test_waivers_hold_from_their_first_day_to_their_last(qc_database: Engine) ->
     assert found == [WaiverState.TO_COME, WaiverState.IN_FORCE, WaiverState.IN_FORCE, WaiverState.EXPIRED]
     assert states(qc_database, days[-1], include_ended=False) == []
     assert states(qc_database, days[0], include_ended=False) == [(waiver_id, WaiverState.TO_COME)]
+
+
+def test_findings_of_withdrawn_documents_count_for_no_waiver(qc_database: Engine) -> None:
+    """Nor does a waiver that ends bring them back."""
+    number = record(qc_database, waiver("P9"))
+    by = basis(*in_force(qc_database))
+    content = experiments(experiment(procedure(simple("RANGED", "x"))))
+    documents = [upload(qc_database, contents) for contents in (specimens(mutant()), content)]
+    for document in documents:
+        judge(qc_database, document, by)
+    assert [entry.findings for entry in in_reading(qc_database, list_waivers, TODAY)] == [1]
+    undo_documents(qc_database, [documents[1].document_id])
+    assert [entry.findings for entry in in_reading(qc_database, list_waivers, TODAY)] == [0]
+    in_writing(qc_database, revoke_waiver, number, author="another", reason="mended")
+    assert in_reading(qc_database, documents_of_lapsed_waivers, TODAY) == []
+    assert [(row.is_active, row.closed is None) for row in findings(qc_database)] == [(False, False)]
 
 
 def test_a_waiver_that_makes_no_sense_is_refused(qc_database: Engine) -> None:

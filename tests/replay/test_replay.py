@@ -10,21 +10,26 @@ from threading import Semaphore
 
 import pytest
 from pydantic import SecretStr
+from sqlalchemy import update
 
 from benchmarks.replay import Facts, facts_of, recorded, rows
 from dcc.cli.demo.submissions import damaged
 from dcc.databases.transactions import writing
 from dcc.documents.schema_set import OWN_SCHEMAS
 from dcc.errors import DccError
+from dcc.phases import Phase, Status
 from dcc.qc.judging.waiver_store import add_waiver
 from dcc.replay import replaying
 from dcc.replay.replaying import ReplayProposal, replay
 from dcc.replay.verdicts import ACCEPTED, Replay
 from dcc.rules.waivers import Waiver
+from dcc.session.data.rechecks import recheck
 from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.tracker.models import XmlFile
 from dcc.vocabulary import WaiverEffect
 from tests.session.test_session_data_faults import change, mixed
-from tests.support.data_installations import DataInstallation, experiments, specimens
+from tests.support.asking import execute_in
+from tests.support.data_installations import SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.prepared_databases import PreparedFile
 from tests.support.prepared_installations import opened_installation
 from tests.support.raising import raising
@@ -163,6 +168,21 @@ def test_what_people_decided_stays(data: DataInstallation) -> None:
     data.take_up()
     confirmed = run(data, ReplayProposal())
     assert (confirmed.unjudged, confirmed.changes) == (0, ())
+
+
+@pytest.mark.parametrize("reached", [Phase.UPLOAD, Phase.DATA])
+def test_animals_that_wait_to_be_judged_again_are_there(data: DataInstallation, reached: Phase) -> None:
+    """As after `dcc data recheck`, and while a session judges them."""
+    key = "add/H.2013-10-31.1.impc.zip"
+    data.put(key, specimens())
+    data.put(LATER, experiments("2013-11-20.1"))
+    data.run()
+    recheck(data.tracker, data.qc, data.settings, keys=[key_of(key)], author="tester", reason="A test.")
+    if reached is Phase.DATA:
+        pending = {"phase_id": int(Phase.DATA), "status_id": int(Status.PENDING)}
+        execute_in(data.tracker, update(XmlFile).where(XmlFile.fname == SPECIMENS).values(pending))
+    found = run(data, ReplayProposal())
+    assert (found.unjudged, found.changes) == (1, ())
 
 
 def test_what_cannot_be_used_is_one_clear_error_and_what_is_interrupted_leaves_nothing(

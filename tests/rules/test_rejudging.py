@@ -187,6 +187,6 @@ def test_documents_judged_by_superseded_or_missing_reference_data_are_found(
     execute_in(qc_database, update(SNAPSHOT).where(SNAPSHOT.c.name == "impress").values(is_active=False))
     with_findings = [document.document_id for document in faulty]
     assert in_reading(qc_database, rejudging.documents_of_superseded_snapshots) == with_findings
-    assert in_reading(qc_database, partial(rejudging.documents_unchecked, not_by="another")) == []
+    assert in_reading(qc_database, partial(rejudging.documents_unchecked, not_by=by.signature)) == []
     judge(qc_database, faulty[0], basis(reference=ActiveReference(replace(REFERENCE, impress=None), {})))
-    assert in_reading(qc_database, partial(rejudging.documents_unchecked, not_by="another")) == with_findings[:1]
+    assert in_reading(qc_database, partial(rejudging.documents_unchecked, not_by=by.signature)) == with_findings[:1]

@@ -29,6 +29,7 @@ from tests.session.test_data_new_causes import rebuilt
 from tests.support.asking import execute_in, in_both, rows_in
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.prepared_installations import PreparedInstallations
+from tests.support.raising import raising
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 LATER = "add/H.2013-11-01.1.impc.zip"
@@ -244,6 +245,23 @@ def test_what_waits_on_hold_can_be_planned_and_withdrawn_and_not_confirmed(held:
     held.hold(EDIT, is_held=False)
     held.take_up()
     assert {held.documents()[name] for name in (EDITED, LATER_EXPERIMENTS)} == {"upload cancelled"}
+
+
+def test_what_still_waited_when_a_withdrawal_was_killed_half_way_is_not_uploaded(
+    held: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A submission is withdrawn wholly."""
+    held.put(EDIT, specimens("2013-11-01.1"), experiments("2013-11-01.1"))
+    held.run()
+    with monkeypatch.context() as patched:
+        patched.setattr(withdrawals, "in_state", raising(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            held.withdraw(EDIT, **WHO)
+    assert {held.documents()[name] for name in (EDITED, LATER_EXPERIMENTS)} == {"upload pending"}
+    held.take_up()
+    assert {held.documents()[name] for name in (EDITED, LATER_EXPERIMENTS)} == {"upload cancelled"}
+    assert held.log(EDITED) == held.log(LATER_EXPERIMENTS) == []
+    assert check_consistency(held.tracker, held.qc, held.settings) == []
 
 
 # Judged again

@@ -90,17 +90,19 @@ def test_documents_are_judged_again_when_the_reference_data_that_they_failed_by_
     assert judged(unregistered) == []
 
 
-def test_documents_are_judged_again_when_the_name_of_their_centre_is_registered(
-    data: DataInstallation, tmp_path: Path
+@pytest.mark.parametrize("wrong", [None, "Praha"])
+def test_documents_are_judged_again_when_the_name_of_their_centre_is_registered_or_corrected(
+    data: DataInstallation, tmp_path: Path, wrong: str | None
 ) -> None:
     data = data.with_settings(reference_colonies=str(tmp_path / "colonies.csv"))
     refresh_colonies(data, *[line.replace(",Ph,", ",Prague,") for line in shipped_colonies()[1:]])
     document = specimens(centre="Ph")
-    in_writing(data.tracker, add_centre, NewCentre("Ph", "Institute of Molecular Genetics"))
+    in_writing(data.tracker, add_centre, NewCentre("Ph", "Institute of Molecular Genetics", imits_name=wrong))
     data.base.add_folder("Ph", "others").put("add/Ph.2013-10-31.1.impc.zip", document)
     data.run()
     (name,) = document
-    assert data.log(name) == ["S6"]
+    assert set(data.log(name)) == {"S6"}
+    assert (data.documents()[name] == "data failed") == (wrong is not None)
     assert judged(data) == []
     in_writing(data.tracker, change_centre, "Ph", imits_name="Prague")
     assert len(in_reading(data.qc, documents_to_judge_now, in_reading(data.tracker, imits_names))) == 1

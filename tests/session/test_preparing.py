@@ -1,6 +1,8 @@
 """Archives prepared: rows and findings in a file that is used only as it was made."""
 
+import os
 import pickle
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -194,6 +196,32 @@ def test_a_file_that_is_damaged_or_of_another_basis_or_version_is_not_used(
     target.write_bytes(whole)
     assert open_prepared(target, BASIS.name) is not None
     assert [one.name for one in target.parent.glob("prepared*")] == [target.name]
+
+
+def test_a_file_of_another_version_of_the_platform_or_of_a_package_with_rules_is_not_used(tmp_path: Path) -> None:
+    def name(**versions: str) -> str:
+        """That of a process where packages are installed; any module is one with rules."""
+        folder = tmp_path / "installed"
+        for package, version in versions.items():
+            described = folder / f"{package}-{version}.dist-info"
+            described.mkdir(parents=True)
+            (described / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
+            if package != "dcc":
+                (described / "entry_points.txt").write_text(f"[dcc.rules]\nadded = {package}\n")
+        code = "import pickle, sys, dcc.session.prepare.documents; print(pickle.load(sys.stdin.buffer).name)"
+        path = os.pathsep.join([str(folder), *sys.path])
+        ran = subprocess.run(
+            [sys.executable, "-c", code],
+            input=pickle.dumps(replace(BASIS)),
+            capture_output=True,
+            check=True,
+            env=os.environ | {"PYTHONPATH": path},
+        )
+        shutil.rmtree(folder, ignore_errors=True)
+        return ran.stdout.decode().strip()
+
+    assert name() == BASIS.name
+    assert len({BASIS.name, name(dcc="9"), name(textwrap="1"), name(textwrap="2")}) == 4
 
 
 @pytest.mark.parametrize("action", Action)

@@ -76,7 +76,7 @@ def document(document: str, rebuilt: bool, differ: bool) -> None:
                 echo_file(path)
             return
         if rebuilt:
-            found.require_rows()
+            found.require_rows(connection)
             for piece in document_pieces(found.kind, load_document(connection, found.id)):
                 click.echo(piece, nl=False)
             return
@@ -84,7 +84,7 @@ def document(document: str, rebuilt: bool, differ: bool) -> None:
             if not differ:
                 echo_file(path)
                 return
-            found.require_rows()
+            found.require_rows(connection)
             stored = load_document(connection, found.id)
             line = None
             for line in differences(found.kind, read_document(path, found.kind), stored):

@@ -180,14 +180,16 @@ def _values(connection: Connection, kind: EntityKind, rows: Entities) -> dict[tu
         return found
     columns = [MEASUREMENT.c[name] for name in ("parameter_id", "sequence_id", "increment", "item", "value", "status")]
     own = (RUN.c.owner_kind == kind.value) & RUN.c.owner_id.in_(rows)
+    repeated: Counter[tuple[int, str]] = Counter()
     statement = select(RUN.c.owner_id, *columns).join(MEASUREMENT, MEASUREMENT.c.procedure_run_id == RUN.c.id)
     for row in connection.execute(statement.where(own).order_by(MEASUREMENT.c.id)):
         values = found[_key(kind, rows[row.owner_id])]
         place = [f"sequence {row.sequence_id}"] if row.sequence_id is not None else []
         place += [f"increment {row.increment}"] if row.increment is not None else []
-        name = " ".join([row.parameter_id, *place])
+        name = first = " ".join([row.parameter_id, *place])
         while name in values:
-            name += " (again)"
+            repeated[row.owner_id, first] += 1
+            name = f"{first} (again {repeated[row.owner_id, first]})"
         values[name] = row.value if row.value is not None else f"no value, status {row.status}"
     return found
 

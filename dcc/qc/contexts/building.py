@@ -69,7 +69,9 @@ def build_contexts(qc: Engine, *, scope: ArchiveScope = ALL_ARCHIVES) -> Context
         return update_validity(connection, scope)
 
     def count(connection: Connection) -> tuple[tuple[ContextCounts, ...], int]:
-        return _counts(connection, happened), newest_history(connection)
+        # Servers read each statement anew: a decision after the counts must not be taken for counted.
+        history = newest_history(connection)
+        return _counts(connection, happened), history
 
     happened = Counter(_of_centres(run_writing(qc, _follow_reference_data, patience_seconds=PATIENCE_SECONDS)))
     while True:
@@ -81,7 +83,6 @@ def build_contexts(qc: Engine, *, scope: ArchiveScope = ALL_ARCHIVES) -> Context
             break
         documents += taken.number
         happened.update(_of_centres(taken.events))
-    # One consistent read: a decision after the counts must not be taken for counted.
     counts, history = run_reading(qc, count)
     return ContextsBuilt(counts, documents, time.monotonic() - started, utc_now(), history)
 

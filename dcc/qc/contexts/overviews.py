@@ -286,8 +286,10 @@ _COUNTED: Final[Mapping[Table, Mapping[str, ColumnElement[Any]]]] = {
     },
 }
 _NAMES: Final = [name for columns in _COUNTED.values() for name in columns]
-_FOLLOWED: Final = (COLONIES, IMPRESS, STRAINS)
-"""The reference data that overviews depend on."""
+_STORED: Final = (COLONIES, IMPRESS)
+"""The reference data that the overviews' tables depend on."""
+_FOLLOWED: Final = (*_STORED, STRAINS)
+"""Those, and the names of strains, which a view reads."""
 
 
 def build_overviews(qc: Engine, *, scope: ArchiveScope = ALL_ARCHIVES) -> OverviewsBuilt:
@@ -296,9 +298,8 @@ def build_overviews(qc: Engine, *, scope: ArchiveScope = ALL_ARCHIVES) -> Overvi
     `scope` restricts them to some archives.
 
     As many documents at once as fit into a transaction, which leaves the overviews consistent; the next build continues
-    a killed one. If the reference data have changed (IMPReSS, colonies or strains), everything is rebuilt in one
-    transaction. Raises the database's `unreachable` error if others were in the way, or the database away, for
-    too long.
+    a killed one. If the reference data have changed (IMPReSS or colonies), everything is rebuilt in one transaction.
+    Raises the database's `unreachable` error if others were in the way, or the database away, for too long.
     """
     started = time.monotonic()
 
@@ -334,6 +335,9 @@ def _follow_reference_data(connection: Connection) -> set[str]:
     centres: set[str] = set()
 
     def renew(basis: Basis) -> None:
+        recorded = recorded_basis(connection, Build.OVERVIEWS)
+        if all(basis[name] == recorded.get(name) for name in _STORED):
+            return
         centres.update(_renew(connection, all_current_runs(connection), all_genotypes(connection), basis))
 
     follow_basis(connection, Build.OVERVIEWS, _FOLLOWED, renew)

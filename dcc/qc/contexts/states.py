@@ -39,6 +39,7 @@ def _by_data(with_data: ContextState, without: ContextState) -> ColumnElement[st
 _PATIENCE_SECONDS: Final = 300.0
 """Seconds that a decision waits for documents that are being applied."""
 
+_LONGEST_NAME: Final = 64
 _SETTLED: Final = CONTEXT.c.data_state.in_([state.value for state in SETTLED])
 _DONE: Final = _by_data(ContextState.QC_DONE, ContextState.NO_DATA)
 _REOPENED: Final = _by_data(ContextState.DATA_ADDED, ContextState.DATA_REMOVED)
@@ -80,6 +81,7 @@ def decide_on_contexts(
     Raises ConfigurationError for an empty or overlong reason; the database's `unreachable` error, as `run_writing`.
     """
     require_text("reason", reason, HISTORY.c.reason)
+    author = author[:_LONGEST_NAME]
     concerned, values = _DECISIONS[decision]
 
     def work(connection: Connection) -> DecisionResult:
@@ -106,7 +108,7 @@ def decide_on_contexts(
             "measurements": CONTEXT.c.measurements,
             "checksum": CONTEXT.c.checksum,
             "document_id": null(),
-            "author": literal(author[:64]),
+            "author": literal(author),
             "reason": literal(reason),
             "created": literal(now),
         }

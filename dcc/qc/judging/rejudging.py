@@ -179,8 +179,11 @@ def documents_of_lapsed_waivers(connection: Connection, today: date) -> list[int
 
 
 def documents_unchecked(connection: Connection, *, not_by: str) -> list[int]:
-    """The documents that could not be checked completely, and were judged by another signature than `not_by`."""
-    unchecked = FINDING.c.severity == Severity.UNCHECKED.value
+    """The documents that could not be checked completely, and were judged by another signature than `not_by`.
+
+    Also those with findings by the name of a centre where colonies are registered: it may have been wrong.
+    """
+    unchecked = (FINDING.c.severity == Severity.UNCHECKED.value) | (FINDING.c.rule == "S6")
     unchecked &= DOCUMENT.c.judged_by.is_(None) | (DOCUMENT.c.judged_by != not_by)
     return _with_findings(connection, unchecked)
 

@@ -25,7 +25,6 @@ STATUS_CODE: Final = documents.StatusCodeRow.__table__
 UPLOAD_LOCK: Final = documents.UploadLock.__table__
 CENTRE_LOCK: Final = documents.CentreLock.__table__
 RESERVED_IDS: Final = documents.ReservedIds.__table__
-WRITE_RECEIPT: Final = documents.WriteReceipt.__table__
 SPECIMEN: Final = content.Specimen.__table__
 RELATED: Final = content.RelatedSpecimen.__table__
 GENOTYPE: Final = content.Genotype.__table__

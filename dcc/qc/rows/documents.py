@@ -222,9 +222,9 @@ def refuse_held_applications(connection: Connection, former: Iterable[Row[Any]])
 
 
 def close_findings(connection: Connection, document_id: int, closed_by: int) -> None:
-    """Make the findings of a document inactive, because of another document."""
-    active = (FINDING.c.document_id == document_id) & FINDING.c.is_active
-    connection.execute(update(FINDING).where(active).values(is_active=False, closed=utc_now(), closed_by=closed_by))
+    """Close the findings of a document, waived ones too, because of another document."""
+    is_open = (FINDING.c.document_id == document_id) & FINDING.c.closed.is_(None)
+    connection.execute(update(FINDING).where(is_open).values(is_active=False, closed=utc_now(), closed_by=closed_by))
 
 
 def _release_tracker_id(connection: Connection, document: DocumentToApply, former_ids: Collection[int]) -> None:

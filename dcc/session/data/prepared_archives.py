@@ -120,7 +120,7 @@ class PreparedArchives:
         if prepared_again := {
             part[0] for part, each in to_make.items() if files.file(part) is None and each.target.exists()
         }:
-            why = "that was by other reference data, on another day, or is damaged"
+            why = "that was by other reference data or rules, on another day, or is damaged"
             session_log.info("%d archives that were prepared already are prepared again: %s", len(prepared_again), why)
         if sum(document.size_bytes for document in due) >= LARGE and to_make:
             number = min(work.settings.workers, os.cpu_count() or 1, len(to_make))

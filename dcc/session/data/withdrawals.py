@@ -79,11 +79,7 @@ def withdraw_submission(
 
     def conclude(connection: Connection) -> None:
         if archive.za_id is not None:
-            waiting = waiting_for_upload(connection, archive.za_id, settings.naming)
-            states = {document.xml_id: WITHDRAWN for document in waiting}
-            progress.reopen_documents(connection, states, author, reason)
-            # Nothing goes back to a step that was left out, or waits to be confirmed.
-            clear_kinds(connection, archive.za_id, [HELD, *LEFT_OUT.values()])
+            _cancel_waiting(connection, archive.za_id, settings.naming, author, reason)
             notices = [NewNotice(owner, archive.za_id, NoticeOutcome.WITHDRAWN) for owner in undone.others]
             notices += [
                 NewNotice(declined.centre, archive.za_id, NoticeOutcome.DECLINED, file_name=declined.file_name)
@@ -118,7 +114,10 @@ def _tell_of_withdrawn(
     author: str,
     reason: str,
 ) -> int:
-    """Cancel withdrawn documents in the tracker, and set back those affected; returns the number of changes."""
+    """Cancel withdrawn documents in the tracker, and set back those affected; returns the number of the former.
+
+    Documents of their submissions that wait are cancelled, too.
+    """
     if not withdrawn:
         return 0
     counted = run_reading(tracker, lambda connection: counted_by_tracker(connection, withdrawn, naming))
@@ -138,9 +137,19 @@ def _tell_of_withdrawn(
         gone = {document.xml_id for document in news} | {row.id for row in former}
         progress.reopen_documents(connection, dict.fromkeys(gone, WITHDRAWN), author, reason)
         rewrite_log(connection, {document.xml_id: () for document in news})
+        for za_id in {document.za_id for document in news}:
+            _cancel_waiting(connection, za_id, naming, author, reason)
 
     run_writing(tracker, cancel)
     return len(news)
+
+
+def _cancel_waiting(connection: Connection, za_id: int, naming: NamingConvention, author: str, reason: str) -> None:
+    """Cancel the documents of a withdrawn submission that were not uploaded yet."""
+    waiting = waiting_for_upload(connection, za_id, naming)
+    progress.reopen_documents(connection, {document.xml_id: WITHDRAWN for document in waiting}, author, reason)
+    # Nothing goes back to a step that was left out, or waits to be confirmed.
+    clear_kinds(connection, za_id, [HELD, *LEFT_OUT.values()])
 
 
 def _set_back_by_withdrawal_of(connection: Connection, document_ids: list[int]) -> list[QcDocument]:

@@ -8,16 +8,19 @@ that any process on any machine can do it.
 from __future__ import annotations
 
 import gc
+import json
 import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import date
-from functools import cached_property
+from functools import cache, cached_property
+from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from dcc.declarations import declared
 from dcc.documents.contents import Content
 from dcc.documents.origins import read_origin
 from dcc.documents.reading import read_document
@@ -26,11 +29,13 @@ from dcc.outcomes import ZipKey
 from dcc.qc.rows.prepared_file import Columns, DocumentWriter, PreparedWriter
 from dcc.reference.loading import ReferenceData
 from dcc.rules.accepted_elements import AcceptedElements
-from dcc.rules.checking import ABOUT_SPECIMENS, check_contents
+from dcc.rules.checking import ABOUT_SPECIMENS, all_rules, check_contents
 from dcc.rules.context import DocumentContext
 from dcc.rules.findings import packed
 from dcc.runtime.checksums import md5_of
 from dcc.runtime.disk_space import is_full
+from dcc.runtime.installed_packages import RULES as ADDED_RULES
+from dcc.runtime.installed_packages import added_entries
 from dcc.runtime.log_context import logging_about
 from dcc.runtime.processes import collect_cycles_rarely
 from dcc.runtime.worker_processes import portable
@@ -58,8 +63,19 @@ class PreparationBasis:
 
     @cached_property
     def name(self) -> str:
-        """The name of this basis in prepared files."""
-        return f"{self.today} {self.signature} {self.columns.checksum}"
+        """The name of this basis in prepared files, of the rules of this installation too."""
+        return f"{self.today} {self.signature} {self.columns.checksum} {_rules_installed()}"
+
+
+@cache
+def _rules_installed() -> str:
+    """A checksum of the codes of all rules, and of the versions of the platform and of the packages that add rules."""
+    # Takes long to import for a short command.
+    from importlib.metadata import version
+
+    codes = sorted(code for rule in all_rules() for code in declared(rule))
+    packages = sorted(package for package, _ in added_entries(ADDED_RULES))
+    return blake2b(json.dumps([version("dcc"), packages, codes]).encode(), digest_size=6).hexdigest()
 
 
 class DocumentToPrepare(NamedTuple):
