@@ -72,6 +72,10 @@ class Declaration:
         """The names in its message that have no detail; the offending text is kept beside them."""
         return names_in(self.message) - details.keys() - {VALUE}
 
+    def stray_names(self) -> frozenset[str]:
+        """The names in the texts of its cause that its findings need not share."""
+        return (names_in(self.cause) | names_in(self.remedy) | names_in(self.for_centre)) - {*self.cause_by}
+
     def what_to_do(self, *, at_centre: bool) -> tuple[str, ...]:
         """The marked texts that say what to do, to a centre or to wranglers."""
         own = self.for_centre if at_centre and self.for_centre else self.remedy

@@ -1,4 +1,4 @@
-"""The examples of docs/extending.md do what it says."""
+"""The examples of docs/extending.md and CONTRIBUTING.md do what these say."""
 
 import re
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from dcc.archives.limits import ArchiveLimits
 from dcc.cli.demo import submissions
 from dcc.converters import conversion
 from dcc.declarations import message_of
-from dcc.errors import NotificationNotSentError
+from dcc.errors import FileMissingError, NotificationNotSentError
 from dcc.naming import Action, NamingConvention
 from dcc.notify.messages import Audience, NewsKind, Notification
 from dcc.reference.loading import ReferenceData
@@ -34,14 +34,14 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.fixture
 def examples(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
-    """The names that the Python blocks of the document define; the rules that they register go with the test."""
+    """The names that the Python blocks of the documents define; the rules that they register go with the test."""
     monkeypatch.setattr(registry, "RULES", dict(registry.RULES))
     monkeypatch.setattr(declarations, "_DECLARED", dict(declarations._DECLARED))
     monkeypatch.setattr(registry, "_BY_KIND", dict(registry._BY_KIND))
-    blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/extending.md").read_text("utf-8"), re.M | re.S)
     names: dict[str, Any] = {}
-    for block in blocks:
-        exec(compile(block, "docs/extending.md", "exec"), names)
+    for page in ("docs/extending.md", "CONTRIBUTING.md"):
+        for block in re.findall(r"^```python\n(.*?)^```$", (ROOT / page).read_text("utf-8"), re.M | re.S):
+            exec(compile(block, page, "exec"), names)
     return names
 
 
@@ -55,6 +55,8 @@ def test_a_protocol_of_ones_own_is_crawled(
     received: list[bytes] = []
     with connecting.connect(address, Settings(home=tmp_path)) as connection:
         connection.fetch(listing.listings[0].action, "H.2013-10-31.1.impc.zip", received.append, size=3, offset=1)
+        with pytest.raises(FileMissingError):
+            connection.fetch(listing.listings[0].action, "absent.zip", received.append, size=3)
     assert received == [b".."]
 
 
@@ -63,7 +65,7 @@ def test_a_rule_of_ones_own_judges(examples: Mapping[str, Any]) -> None:
     sunday, monday = experiment("E1")._replace(date="2013-10-06"), experiment("E2")._replace(date="2013-10-07")
     document = DocumentContext(Action.ADD, "H", date(2026, 11, 21), ReferenceData())
     found = check_contents(contents(sunday, monday), document)
-    assert [(finding.rule, finding.entity) for finding in found if finding.rule == "D1"] == [("D1", 1)]
+    assert [(finding.rule, finding.entity) for finding in found if finding.rule == "DAY1"] == [("DAY1", 1)]
 
 
 def test_a_converter_of_ones_own_converts(
@@ -85,12 +87,19 @@ def test_a_converter_of_ones_own_converts(
         assert [one.message[-len(end) :] for one, end in zip(problems, said, strict=True)] == said
 
 
-def test_a_channel_of_ones_own_notifies(examples: Mapping[str, Any], tmp_path: Path) -> None:
-    channel = examples["PagerChannel"](tmp_path / "pager")
-    (recipient,) = channel.recipients(Audience.WRANGLERS, ())
+def test_a_channel_of_ones_own_notifies(
+    examples: Mapping[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert examples["open_pager"](Settings(home=tmp_path)) is None
+    monkeypatch.setenv("PAGER_PIPE", str(tmp_path / "pager"))
+    channel = examples["open_pager"](Settings(home=tmp_path))
     assert channel.recipients(Audience.CENTRE, ()) == []
-    channel.send(Notification("7", NewsKind.OUTAGE, "Away", ""), recipient, seconds=1)
-    assert (tmp_path / "pager").read_text("utf-8") == "7 Away\n"
+    told = {NewsKind.OUTAGE: Audience.WRANGLERS, NewsKind.OWNER: Audience.REPORTED, NewsKind.SESSION: Audience.SUMMARY}
+    for kind, audience in told.items():
+        (recipient,) = channel.recipients(audience, ())
+        channel.send(Notification("7", kind, audience, ""), recipient, seconds=1)
+    lines = (tmp_path / "pager").read_text("utf-8").splitlines()
+    assert lines == [f"7 {audience}" for audience in told.values()]
     with pytest.raises(NotificationNotSentError):
         examples["PagerChannel"](tmp_path).send(Notification("7", NewsKind.OUTAGE, "Away", ""), recipient, seconds=1)
 
@@ -104,7 +113,5 @@ def test_a_language_of_ones_own_is_spoken(examples: Mapping[str, Any], tmp_path:
     assert examples["greeting"](french, "Ics", 12_345) == "12\u202f345 archives of Ics came through."
     document = DocumentContext(Action.ADD, "H", date(2026, 11, 21), ReferenceData())
     found = check_contents(contents(experiment("E1")._replace(date="2013-10-06")), document)
-    (said,) = [message_of(one.code, {**one.details, "value": one.value}) for one in found if one.rule == "D1"]
+    (said,) = [message_of(one.code, {**one.details, "value": one.value}) for one in found if one.rule == "DAY1"]
     assert french.tell(said) == "L’expérience 'E1' est datée du 2013-10-06, un dimanche. Vérifiez la date."
-    told = french.tell(message_of("S4", {"value": "C", "specimen": "M1"}))
-    assert told.startswith("La colonie 'C' de 'M1' n’est pas enregistrée.")

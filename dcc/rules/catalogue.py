@@ -12,12 +12,21 @@ from dcc.rules.checking import all_rules
 from dcc.rules.findings import MORE_RULE, REFERENCE_RULE
 from dcc.rules.registry import catalogue_place
 from dcc.rules.upload import PLATFORM_RULES, RuleEntry
+from dcc.runtime.installed_packages import package_of
 
 UNWAIVABLE: Final = frozenset({REFERENCE_RULE, MORE_RULE})
 """Rules about a check, not about data, which no waiver can name."""
 
 _REGISTERED: Final = [
-    RuleEntry(rule.id, rule.severity, rule.demand, rule.known_as, rule.reference_names) for rule in all_rules().values()
+    RuleEntry(
+        rule.id,
+        rule.severity,
+        rule.demand,
+        rule.known_as,
+        rule.reference_names,
+        package=package_of(rule.check),
+    )
+    for rule in all_rules().values()
 ]
 CATALOGUE: Final = {
     entry.id: entry for entry in sorted((*_REGISTERED, *PLATFORM_RULES), key=lambda entry: catalogue_place(entry.id))

@@ -11,11 +11,14 @@ from dcc.documents.contents import (
     Block,
     Entity,
     Experiment,
+    Housing,
+    Line,
     MediaFile,
     MediaParameter,
     MediaSampleParameter,
     Metadata,
     OntologyParameter,
+    ParameterAssociation,
     Procedure,
     SeriesMediaParameter,
     SeriesMediaValue,
@@ -80,6 +83,25 @@ class ParameterUse(NamedTuple):
 
     parameter: ParameterElement
     type: ParameterType
+
+
+JUDGED = (
+    Block,
+    BlockEnd,
+    Specimen,
+    Line,
+    Experiment,
+    Housing,
+    ProcedureUse,
+    Procedure,
+    ParameterUse,
+    *TYPE_OF,
+    SeriesValue,
+    MediaFile,
+    SeriesMediaValue,
+    ParameterAssociation,
+)
+"""The kinds of element that rules are asked about, each by itself."""
 
 
 class ElementStep(NamedTuple):

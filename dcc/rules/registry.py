@@ -19,20 +19,34 @@ objects to. It is registered where it is written, with every text about it:
 """
 
 from __future__ import annotations
-
-import re
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, TypeVar
-
-from dcc.declarations import ORIGIN, Declaration, code_of, declaration_of, declare
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterator
+from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import replace
+from dcc.declarations import Declaration
+from dcc.declarations import ORIGIN
+from dcc.declarations import VALUE
+from dcc.declarations import code_of
+from dcc.declarations import declaration_of
+from dcc.declarations import declare
 from dcc.errors import InternalFaultError
 from dcc.messages import Message
 from dcc.reference.loading import ReferenceData
 from dcc.reference.snapshots import Snapshot
 from dcc.rules.context import Context
-from dcc.rules.findings import Fault, Finding
-from dcc.vocabulary import Actor, Severity
+from dcc.rules.elements import JUDGED
+from dcc.rules.findings import Fault
+from dcc.rules.findings import Finding
+from dcc.runtime.installed_packages import package_of
+from dcc.vocabulary import Actor
+from dcc.vocabulary import Severity
+from typing import Any
+from typing import Final
+from typing import NamedTuple
+from typing import TypeVar
+import re
 
 RULE_ID: Final = re.compile(r"[A-Z]+[0-9]+")
 """The form of a rule's id."""
@@ -82,7 +96,7 @@ class Rule:
 
     def finding(self, fault: Fault, at: Context, element: Any = None) -> Finding:
         """The finding of a fault that the check yielded for an element."""
-        if not str(self.check.__module__).startswith("dcc."):
+        if _is_of_package(self.check):
             _require_sound(code_of(self.id, fault.case), fault)
         severity, details, origin = fault.severity or self.severity, fault.details, at.document.origin
         if origin is not None and severity is not Severity.UNCHECKED:
@@ -103,6 +117,10 @@ class Rule:
         )
 
 
+def _is_of_package(check: Check) -> bool:
+    return not str(check.__module__).startswith("dcc.")
+
+
 def _require_sound(code: str, fault: Fault) -> None:
     """Refuse a fault of a package's rule that no message can be made of. Raises TypeError and ValueError."""
     declaration = declaration_of(code)
@@ -110,6 +128,8 @@ def _require_sound(code: str, fault: Fault) -> None:
         raise ValueError(f"no case {fault.case!r} is declared")
     if lacking := declaration.lacks(fault.details):
         raise ValueError(f"the message lacks {', '.join(sorted(lacking))}")
+    if unshared := {*declaration.cause_by} - fault.details.keys() - {VALUE}:
+        raise ValueError(f"the cause lacks {', '.join(sorted(unshared))}")
     if not isinstance(fault.line, int):
         raise TypeError(f"the line is of the type {type(fault.line).__name__}")
     if not isinstance(fault.value, str | None):
@@ -161,16 +181,19 @@ def rule(
 
     For `message`, `cause`, `remedy`, `acts` and `cause_by` see Declaration; missing ones are those of `like`, which
     several rules may share. `cases` are further declarations, by the `case` of their faults, or messages where nothing
-    else differs. Raises InternalFaultError for an id that is taken or has another form, for a kind that is no
-    class, and for a missing text or docstring.
+    else differs. Raises InternalFaultError for an id that is taken or has another form, for a kind that is not judged,
+    and for a missing text or docstring. In a package, also for a cause or remedy that names more than `cause_by`.
     """
 
     def register(check: AnyCheck) -> AnyCheck:
         if rule_id in RULES:
-            places = f"{RULES[rule_id].check.__module__} and {check.__module__}"
+            first, second = RULES[rule_id].check, check
+            places = " and ".join(package_of(one) or str(one.__module__) for one in (first, second))
             raise InternalFaultError(f"Two rules have the id {rule_id}, in {places}. Give one of them another id.")
         if RULE_ID.fullmatch(rule_id) is None:
-            raise InternalFaultError(f"{rule_id!r} is no id of a rule. Write capital letters and a number, such as D1.")
+            raise InternalFaultError(
+                f"{rule_id!r} is no id of a rule. Write capital letters and a number, such as DAY1."
+            )
         own: dict[str, Any] = {"message": message, "cause": cause, "remedy": remedy, "acts": acts, "cause_by": cause_by}
         declaration = replace(like, **{name: one for name, one in own.items() if one is not None})
         for name in ("message", "cause", "remedy"):
@@ -178,12 +201,23 @@ def rule(
                 raise InternalFaultError(f"The rule {rule_id} declares no {name}. Give it one.")
         if not all(isinstance(kind, type) for kind in on):
             raise InternalFaultError(f"The rule {rule_id} is for {on}. Name classes, such as Experiment.")
+        if strange := [kind.__name__ for kind in on if kind not in JUDGED]:
+            raise InternalFaultError(
+                f"The rule {rule_id} is for {strange[0]}, which is never judged by itself. Name one of "
+                f"{', '.join(kind.__name__ for kind in JUDGED)}."
+            )
         if not (check.__doc__ or "").strip():
             raise InternalFaultError(f"The rule {rule_id} has no docstring. Write there what it demands.")
-        declare(rule_id, declaration)
+        declarations = {rule_id: declaration}
         for case, further in (cases or {}).items():
             of_case = replace(declaration, message=further) if isinstance(further, str) else further
-            declare(code_of(rule_id, case), of_case)
+            declarations[code_of(rule_id, case)] = of_case
+        for code, one in declarations.items():
+            if (stray := one.stray_names()) and _is_of_package(check):
+                raise InternalFaultError(
+                    f"The cause or remedy of {code} names {', '.join(sorted(stray))}. Name it in `cause_by`, too."
+                )
+            declare(code, one)
         names = (known_as,) if isinstance(known_as, str) else known_as
         kinds = needs if isinstance(needs, tuple) else (needs,)
         registered = Rule(

@@ -45,6 +45,7 @@ animals are valid.
 - **The missing data arrive.** Findings of {specimens} clear when the other animal arrives or changes.
 - **Reference data change.** The next session judges documents with findings again. For documents without findings,
   run `dcc data recheck`.
+- **Rules of packages come, change or go.** Run `dcc data recheck --all`.
 - **You waive the rule**, or lower it to a warning: for a centre, a procedure and a period, or for all.
 
 ```console shown

@@ -205,7 +205,8 @@ class RuleEntry:
     """A rule: what it demands, its usual severity, and the reference data that it needs.
 
     `known_as` are its ids in the field's existing validator, `needs` names of reference data. `at_upload`: it is
-    checked when the document is applied, and an entity that breaks it has no effect.
+    checked when the document is applied, and an entity that breaks it has no effect. `package` has the name and version
+    of the package that adds it; None for the platform's own.
     """
 
     id: str
@@ -214,6 +215,7 @@ class RuleEntry:
     known_as: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     at_upload: bool = False
+    package: str | None = None
 
 
 def _platform_rule(

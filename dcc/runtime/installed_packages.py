@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from dcc.errors import ConfigurationError
+from dcc.errors import ConfigurationError, DccError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, EntryPoints
@@ -30,6 +30,9 @@ OF_PLATFORM: Final = "dagster"
 
 GROUPS: Final = (RULES, SOURCES, CONVERTERS, CHANNELS)
 """All that packages can add."""
+
+LONGEST_PROTOCOL: Final = 8
+"""The most characters of a protocol's name."""
 
 _proposed: dict[str, str] = {}
 _failed: dict[EntryPoint, ConfigurationError] = {}
@@ -57,6 +60,11 @@ def propose(group: str, module: str) -> None:
 def added_names(group: str) -> tuple[str, ...]:
     """The sorted names of a group's entry points; nothing is loaded."""
     return tuple(sorted(_added(group).names))
+
+
+def added_protocols() -> tuple[str, ...]:
+    """The sorted names of protocols that packages add and a file source can have; nothing is loaded."""
+    return tuple(name for name in added_names(SOURCES) if len(name) <= LONGEST_PROTOCOL)
 
 
 def load_added(group: str, *names: str) -> list[Any]:
@@ -115,8 +123,9 @@ def leaving_out_broken() -> Iterator[None]:
 
 
 def error_of(error: Exception) -> str:
-    """The kind and words of an error of a package, as a sentence."""
-    return f"{type(error).__name__}: {error}".rstrip(".") + "."
+    """The kind and words of an error of a package, as a sentence; of the platform's own errors the words."""
+    words = str(error) if isinstance(error, DccError) else f"{type(error).__name__}: {error}"
+    return words.rstrip(".") + "."
 
 
 def package_of(thing: object) -> str | None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from types import TracebackType
@@ -19,6 +19,7 @@ from typing import ClassVar, Final, Protocol, Self, TypeAlias
 from pydantic import SecretStr
 
 from dcc.errors import (
+    ConfigurationError,
     FileMissingError,
     FileNotReadableError,
     ListingFailedError,
@@ -28,6 +29,7 @@ from dcc.errors import (
 )
 from dcc.messages import Message, mark, message
 from dcc.naming import Action
+from dcc.runtime.installed_packages import SOURCES, load_added
 from dcc.sources.crawl_policy import Windows
 from dcc.sources.listing_watch import ListingWatch, watch_listing
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5, sidecar
@@ -52,26 +54,43 @@ class SourceProtocol(StrEnum):
 class ProtocolTraits:
     """What a protocol is besides the way to speak it; unless said otherwise, nothing is relied on.
 
-    `detects_changed_bytes`: what arrives is what the server has, so that a bad archive is a bad copy. `is_local`: its
-    sources are folders of this machine. `uses_ssh`: servers are known by a host key, and may take a private key.
-    `uses_tls`: they are known by a certificate.
+    `detects_changed_bytes`: what arrives is what the server has, so that a bad archive is a bad copy. `lists_folders`:
+    it lists folders as deep as the extent says. `has_server`: sources have a host name, not only a base path.
+    `is_local`: they are folders of this machine. `uses_ssh`: servers are known by a host key, and may take a private
+    key. `uses_tls`: they are known by a certificate.
     """
 
     detects_changed_bytes: bool = False
+    lists_folders: bool = False
+    has_server: bool = True
     is_local: bool = False
     uses_ssh: bool = False
     uses_tls: bool = False
 
 
+_PLAIN_TEXT: Final = ProtocolTraits(lists_folders=True)
+_SECURE: Final = replace(_PLAIN_TEXT, detects_changed_bytes=True)
 TRAITS: Final[Mapping[str, ProtocolTraits]] = {
-    SourceProtocol.FTP: ProtocolTraits(),
-    SourceProtocol.SFTP: ProtocolTraits(detects_changed_bytes=True, uses_ssh=True),
-    SourceProtocol.HTTP: ProtocolTraits(),
-    SourceProtocol.FTPS: ProtocolTraits(detects_changed_bytes=True, uses_tls=True),
-    SourceProtocol.HTTPS: ProtocolTraits(detects_changed_bytes=True, uses_tls=True),
-    SourceProtocol.FILE: ProtocolTraits(detects_changed_bytes=True, is_local=True),
+    SourceProtocol.FTP: _PLAIN_TEXT,
+    SourceProtocol.SFTP: replace(_SECURE, uses_ssh=True),
+    SourceProtocol.HTTP: _PLAIN_TEXT,
+    SourceProtocol.FTPS: replace(_SECURE, uses_tls=True),
+    SourceProtocol.HTTPS: replace(_SECURE, uses_tls=True),
+    SourceProtocol.FILE: replace(_SECURE, has_server=False, is_local=True),
 }
 """The traits of the platform's protocols."""
+
+
+def traits_of(protocol: str) -> ProtocolTraits:
+    """The traits of a protocol; of a package's those that its opener has as `traits`."""
+    if protocol in TRAITS:
+        return TRAITS[protocol]
+    with suppress(ConfigurationError):
+        for opener in load_added(SOURCES, protocol):
+            traits = getattr(opener, "traits", None)
+            if isinstance(traits, ProtocolTraits):
+                return traits
+    return ProtocolTraits()
 
 
 class DeltaStrategy(StrEnum):
@@ -171,8 +190,8 @@ class SourceAddress:
 
     @property
     def traits(self) -> ProtocolTraits:
-        """The traits of its protocol; nothing is known of a package's."""
-        return TRAITS.get(self.protocol, ProtocolTraits())
+        """The traits of its protocol."""
+        return traits_of(self.protocol)
 
 
 @dataclass(frozen=True, slots=True)

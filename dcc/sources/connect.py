@@ -19,7 +19,7 @@ from dcc.errors import (
 )
 from dcc.messages import Message, mark
 from dcc.naming import Action
-from dcc.runtime.installed_packages import SOURCES, added_names, error_of, load_added, package_of
+from dcc.runtime.installed_packages import SOURCES, added_protocols, error_of, load_added, package_of
 from dcc.settings import Settings
 from dcc.sources.base import (
     ActionListing,
@@ -31,6 +31,8 @@ from dcc.sources.base import (
     UpcomingFile,
     Validators,
 )
+from dcc.sources.listing import leave_out
+from dcc.sources.listing_watch import watch_listing
 
 Opener = Callable[[SourceAddress, Settings], Connection]
 
@@ -44,21 +46,27 @@ Kind = TypeVar("Kind")
 def open_added(package: str, opener: Opener, address: SourceAddress, settings: Settings) -> Connection:
     """Open a connection with the opener of a package. Raises only SourceError."""
     with _faults(package, address.label, SourceMisconfiguredError):
-        return AddedConnection(package, address.label, opener(address, settings))
+        return AddedConnection(package, address, opener(address, settings), settings.list_timeout)
 
 
 class AddedConnection(Connection):
-    """Passes everything on to the connection of a package; see `Connection`."""
+    """Passes everything on to the connection of a package; see `Connection`.
 
-    def __init__(self, package: str, label: Message | str, connection: Connection) -> None:
-        self._package, self._label, self._connection = package, label, connection
-        self._faults = partial(_faults, package, label)
+    It leaves out archives as the source's patterns say, and ends a listing that takes longer than `list_timeout`.
+    """
+
+    def __init__(self, package: str, address: SourceAddress, connection: Connection, list_timeout: float) -> None:
+        self._package, self._label, self._connection = package, address.label, connection
+        self._extent, self._list_timeout = address.extent, list_timeout
+        self._faults = partial(_faults, package, address.label)
         self.looks_ahead = connection.looks_ahead  # type: ignore[misc]
 
     def list_action(self, action: Action) -> ActionListing:
         """List one action directory."""
-        with self._faults(ListingFailedError):
-            return _checked(self._connection.list_action(action), ActionListing, "list_action")
+        watch = watch_listing(self._label, self._list_timeout)
+        with self._faults(ListingFailedError), watch.directory(action, action, self.close):
+            listing = _checked(self._connection.list_action(action), ActionListing, "list_action")
+            return leave_out(listing, self._extent)
 
     def fetch(
         self,
@@ -148,7 +156,7 @@ OPENERS: Final[Mapping[str, tuple[str, str]]] = {
 
 def protocols() -> tuple[str, ...]:
     """The available protocols: the platform's, then those of installed packages."""
-    return (*OPENERS, *(name for name in added_names(SOURCES) if name not in OPENERS))
+    return (*OPENERS, *(name for name in added_protocols() if name not in OPENERS))
 
 
 def connect(address: SourceAddress, settings: Settings) -> Connection:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from enum import Enum
 from operator import attrgetter
 from typing import NamedTuple
@@ -32,6 +33,7 @@ _SHOWN_OF_LONG = 40
 _LONGEST_VERSION = 48
 _LOOK_EVERY = 64
 _LINK_TO_NO_FILE = "a link to no file that may be read"
+_LEFT_OUT = "left out by the patterns of the file source"
 _NO_ENTRIES = (b".", b"..")
 _MD5 = b".md5"
 _MANIFESTS = {manifest_beside("", suffix).encode(): suffix for suffix in MANIFEST_FORMATS}
@@ -102,6 +104,18 @@ def folder_listing(
                 else:
                     found.note_twice(DuplicateEntry(printable(first), printable(path), is_folder=True))
     return found.listing()
+
+
+def leave_out(listing: ActionListing, extent: Extent) -> ActionListing:
+    """A listing without the archives that an extent does not take, which it ignores."""
+    left_out = [file.path for file in listing.zips if not extent.takes(file.path)]
+    examples = sorted((*listing.ignored_examples, *((path, _LEFT_OUT) for path in left_out)))
+    return replace(
+        listing,
+        zips=tuple(file for file in listing.zips if extent.takes(file.path)),
+        ignored=listing.ignored + len(left_out),
+        ignored_examples=tuple(examples[:_EXAMPLES]),
+    )
 
 
 class _DirectoryContent:
@@ -184,7 +198,7 @@ class _DirectoryContent:
             archive = path.removesuffix(beside)
             if not self._extent.takes(printable(archive)):
                 if not beside:
-                    self._ignore(path, "left out by the patterns of the file source")
+                    self._ignore(path, _LEFT_OUT)
             elif not beside:
                 taken = self._zips.setdefault(name, entry._replace(name=path))
                 if taken.name != path:

@@ -5,29 +5,33 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import ClassVar
 
 from dcc.errors import FileMissingError, SourceMisconfiguredError, TransferFailedError
 from dcc.naming import Action
 from dcc.settings import Settings
-from dcc.sources.base import ActionListing, BlockwiseConnection, SourceAddress
+from dcc.sources.base import ActionListing, BlockwiseConnection, ProtocolTraits, SourceAddress
 from dcc.sources.listing import Entry, EntryKind, action_listing
 
 _BLOCK = 256 * 1024
 
 
-def open_share(address: SourceAddress, settings: Settings) -> ShareConnection:  # noqa: ARG001
-    """The share that is called as the host of the address. Raises SourceMisconfiguredError where there is none."""
-    folder = Path(os.environ.get("SHARES_DIRECTORY", "/shares"), address.hostname, address.base_path.strip("/"))
-    if not folder.is_dir():
-        raise SourceMisconfiguredError(f"there is no folder {folder}. Correct SHARES_DIRECTORY.", source=address.label)
-    return ShareConnection(address, folder)
-
-
 class ShareConnection(BlockwiseConnection):
-    """A folder with add, edit and delete; see `Connection`."""
+    """The share that is called as the host of the address, with add, edit and delete; see `Connection`.
 
-    def __init__(self, address: SourceAddress, folder: Path) -> None:
-        self._label, self._folder = address.label, folder
+    Its constructor raises SourceMisconfiguredError if there is none.
+    """
+
+    traits: ClassVar[ProtocolTraits] = ProtocolTraits(detects_changed_bytes=True)
+
+    def __init__(self, address: SourceAddress, settings: Settings) -> None:  # noqa: ARG002
+        self._label = address.label
+        shares = os.environ.get("SHARES_DIRECTORY", "/shares")
+        self._folder = folder = Path(shares, address.hostname, address.base_path.strip("/"))
+        if not folder.is_dir():
+            raise SourceMisconfiguredError(
+                f"there is no folder {folder}. Correct SHARES_DIRECTORY.", source=self._label
+            )
 
     def list_action(self, action: Action) -> ActionListing:
         """The archives of an action; see `Connection.list_action`."""

@@ -1,4 +1,4 @@
-"""D1: experiments are dated on working days."""
+"""DAY1: experiments are dated on working days."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SUNDAY = 7
 
 
 @rule(
-    "D1",
+    "DAY1",
     Experiment,
     severity=Severity.WARNING,
     message=mark("The experiment '{experiment}' is dated {value}, a Sunday. Look whether the date is right."),

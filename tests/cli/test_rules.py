@@ -31,6 +31,7 @@ def test_the_rules_are_listed_without_a_database(bare_dcc: Dcc) -> None:
         "known_as": ["testSpecimenBackground"],
         "needs": ["strains"],
         "at_upload": False,
+        "package": None,
     }
     said = bare_dcc("rules", "list").stdout
     assert "A baseline animal's strainID is a known strain." in said

@@ -166,7 +166,7 @@ def test_a_package_takes_part_in_all_that_becomes_of_a_submission(
     Folder(share, 1).put(f"add/{archive.name}", names)
 
     verdicts = platform("validate", archive)
-    warnings = [one for verdict in verdicts for one in verdict["warnings"] if one["kind"] == "D1"]
+    warnings = [one for verdict in verdicts for one in verdict["warnings"] if one["kind"] == "DAY1"]
     told = sorted(one["message"].removeprefix("Warning: ") for one in warnings)
     assert len(told) == 4
     assert [one.rpartition("See ")[2] for one in told if "See" in one] == [
@@ -180,25 +180,75 @@ def test_a_package_takes_part_in_all_that_becomes_of_a_submission(
     session = platform("crawl")
     assert {(one["phase"], one["status"]) for one in session["zip_actions"]} == {("qc", "pending")}
 
-    findings = platform("data", "findings", "--rule", "D1", "--each")
+    findings = platform("data", "findings", "--rule", "DAY1", "--each")
     assert sorted(one["message"] for one in findings) == told
     assert findings[0]["message"].startswith("The experiment '")
     causes = {
         language: {one["kind"]: one for one in platform("data", "causes", "--centre", "H", "--language", language)}
         for language in ("en", "de")
     }
-    assert causes["en"]["D1"]["title"] == "Experiments are dated on Sundays: 4 experiments"
-    assert causes["de"]["D1"]["title"].startswith("Experimente haben einen Sonntag als Datum")
-    explained, listed = platform("explain", "D1"), {each["id"]: each for each in platform("rules", "list")}
-    assert listed["D1"]["demand"] == "An experiment is not dated on a Sunday."
+    assert causes["en"]["DAY1"]["title"] == "Experiments are dated on Sundays: 4 experiments"
+    assert causes["de"]["DAY1"]["title"].startswith("Experimente haben einen Sonntag als Datum")
+    explained, listed = platform("explain", "DAY1"), {each["id"]: each for each in platform("rules", "list")}
+    assert listed["DAY1"]["demand"] == "An experiment is not dated on a Sunday."
+    assert (listed["DAY1"]["package"], listed["S1"]["package"]) == ("dcc-working-days 1.0", None)
+    assert explained["meaning"].endswith("The package dcc-working-days 1.0 adds this rule.")
     assert "Look whether these dates are right" in explained["advice"]
-    assert explained["who"] == causes["en"]["D1"]["acts"] == "centre"
+    assert explained["who"] == causes["en"]["DAY1"]["acts"] == "centre"
     for language, said in (("en", ENGLISH), ("de", GERMAN)):
         report = platform("report", f"add/{archive.name}", "--language", language)
         identifier = findings[0]["message"].split("'")[1]
         assert said.format(identifier) in json.dumps(report, ensure_ascii=False)
     shown = json.loads(python(EVALUATION))
-    assert {"rule": "D1", "severity": "warning", "findings": 4} in shown
+    assert {"rule": "DAY1", "severity": "warning", "findings": 4} in shown
+
+
+def test_a_source_of_a_package_s_protocol_takes_patterns_and_no_depth(
+    platform: Callable[..., Any], python: Python, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DCC_DAGSTER_EVENTS", "false")
+    Folder(tmp_path / "shares" / "harwell", 1).put("add/H.2013-10-31.1.impc.zip", specimens())
+    add = ("source", "add", "--centre", "H", "--protocol", "share", "--hostname", "harwell")
+    python(MAIN, *add, "--depth", "1", ends=2)
+    platform(*add, "--exclude", "H.2013*")
+    python(MAIN, "source", "change", "1", "--depth", "1", ends=2)
+    assert platform("crawl")["zip_actions"] == []
+
+
+def test_findings_of_a_rule_whose_package_is_gone_are_one_cause_until_they_are_judged_again(
+    platform: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DCC_DAGSTER_EVENTS", "false")
+    documents = specimens() | {
+        name: re.sub(rb'dateOfExperiment="[^"]*"', b'dateOfExperiment="2013-10-27"', document)
+        for name, document in experiments().items()
+    }
+    Folder(tmp_path / "centre", 1).put("add/H.2013-10-31.1.impc.zip", documents)
+    platform("source", "add", "--centre", "H", "--protocol", "file", "--base-path", tmp_path / "centre")
+    platform("crawl")
+    causes = "data causes --json"
+    told, examined, _, _, later, examined_later = (
+        json.loads(ended.stdout)
+        for ended in run(
+            tmp_path / "none",
+            causes,
+            "doctor --no-sources --json",
+            "data recheck --rule DAY1 --reason gone --json",
+            "crawl --json",
+            causes,
+            "doctor --no-sources --json",
+        )
+    )
+    (cause,) = [one for one in told if one["kind"] != "D2"]
+    assert cause["title"] == "Rule DAY1, which is not installed any more: 3 experiments"
+    assert "`dcc data recheck --rule DAY1`" in cause["remedy"]
+    assert [one["kind"] for one in later if one["kind"] != "D2"] == []
+    verdicts = [
+        [(one["subject"], one["verdict"]) for one in found["findings"] if one["check"] == "rules"]
+        for found in (examined, examined_later)
+    ]
+    assert ("rule DAY1", "warning") in verdicts[0]
+    assert ("rule DAY1", "warning") not in verdicts[1]
 
 
 def test_a_session_asks_a_rule_of_a_package_about_animals_of_other_documents(
@@ -266,7 +316,67 @@ def test_a_rule_that_is_declared_wrongly_is_explained(tmp_path: Path) -> None:
     (ended,) = run(tmp_path, "rules list")
     assert ended.returncode == 2
     assert "known_animals, which the package known_animals 1.0 adds as dcc.rules" in ended.stderr
-    assert "Two rules have the id S1, in dcc.rules.specimen_rules and known_animals." in ended.stderr
+    assert "Two rules have the id S1, in dcc.rules.specimen_rules and known_animals 1.0." in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (("Experiment,", "Genotype,"), "The rule D2 is for Genotype, which is never judged by itself."),
+        (("Do nothing.", "See {value}."), "The cause or remedy of D2 names value. Name it in `cause_by`, too."),
+    ],
+)
+def test_a_rule_that_would_never_be_asked_or_say_what_it_means_is_refused(
+    wrong: tuple[str, str], said: str, tmp_path: Path
+) -> None:
+    code = KNOWN_ANIMALS.replace("import Experiment", "import Experiment, Genotype")
+    (tmp_path / "known_animals.py").write_text(code.replace(*wrong), "utf-8")
+    describe(tmp_path, "known_animals", "dcc.rules")
+    (ended,) = run(tmp_path, "rules list")
+    assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
+    assert "InternalFaultError" not in ended.stderr
+
+
+ADDED = """
+class ShareConnection: ...
+
+def pager(settings):
+    return Pager()
+
+class Pager:
+    name, repeats, attaches = "pager", True, False
+
+    def recipients(self, audience, addresses):
+        return []
+
+def broken(settings):
+    raise ValueError("no pager")
+"""
+
+
+def test_doctor_names_what_packages_add_and_what_of_it_cannot_be_used(begun: Path, tmp_path: Path) -> None:
+    for package, entries in {
+        "good": "[dcc.sources]\nshare = added:ShareConnection\n[dcc.channels]\npager = added:pager\n",
+        "bad": "[dcc.sources]\nfile_share = added:ShareConnection\n[dcc.channels]\nbad = added:broken\n",
+    }.items():
+        describe(tmp_path, package, "dcc.sources")
+        (tmp_path / f"{package}-1.0.dist-info" / "entry_points.txt").write_text(entries, "utf-8")
+    (tmp_path / "added.py").write_text(ADDED, "utf-8")
+    examined, offered = run(tmp_path, "doctor --no-sources --json", "source add --help")
+    found = {
+        (one["subject"], one["verdict"]): one["message"]
+        for one in json.loads(examined.stdout)["findings"]
+        if one["check"] == "packages"
+    }
+    assert found.keys() == {
+        ("package good 1.0", "ok"),
+        ("package bad 1.0", "failed"),
+        ("channels of packages", "failed"),
+    }
+    assert found["package good 1.0", "ok"] == "It adds the protocol share, the channel pager."
+    assert "file_share is never used: its name has more than 8 characters" in found["package bad 1.0", "failed"]
+    assert "share" in offered.stdout
+    assert "file_share" not in offered.stdout
 
 
 ODD_RULES = """

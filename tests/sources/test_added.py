@@ -1,17 +1,36 @@
 """Connections of installed packages that do what they should not: each fault is one of the source, with the package."""
 
+import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
 from dcc.cli.sources.add_dialog import protocols
-from dcc.errors import ListingFailedError, SourceError, SourceMisconfiguredError, TransferFailedError
+from dcc.cli.sources.source import checked_address
+from dcc.errors import (
+    ConfigurationError,
+    ListingFailedError,
+    SourceError,
+    SourceMisconfiguredError,
+    SourceTimeoutError,
+    TransferFailedError,
+)
 from dcc.naming import Action
 from dcc.settings import Settings
-from dcc.sources.base import TRAITS, Connection, SourceAddress, SourceProtocol
+from dcc.sources.base import (
+    TRAITS,
+    ActionListing,
+    Connection,
+    Extent,
+    ProtocolTraits,
+    SourceAddress,
+    SourceProtocol,
+)
 from dcc.sources.connect import OPENERS, open_added
+from dcc.sources.listing import Entry, EntryKind, action_listing
 from dcc.tracker.reference_rows import REFERENCE_ROWS
 from tests.support.raising import raising
 from tests.support.served_from_memory import CONTENT, FakeConnection
@@ -85,6 +104,50 @@ def test_a_sound_connection_delivers_and_its_own_errors_stay() -> None:
     with pytest.raises(TransferFailedError) as raised:
         fetch(opened(FakeConnection(fault_at=0, fault=own)))
     assert raised.value is own
+
+
+class Listing(FakeConnection):
+    def list_action(self, action: Action) -> ActionListing:
+        entries = (Entry(f"{name}.zip".encode(), EntryKind.FILE, 1, 0) for name in "ab")
+        return action_listing(ADDRESS.label, action, entries, resolve=lambda _: None)
+
+
+def test_the_patterns_of_a_source_leave_out_archives_that_a_package_lists() -> None:
+    address = replace(ADDRESS, extent=Extent(include=("?.zip",), exclude=("b*",)))
+    found = open_added("acme 1.0", lambda *_: Listing(), address, Settings()).list_action(Action.ADD)
+    assert ([file.name for file in found.zips], found.ignored) == (["a.zip"], 1)
+    assert found.ignored_examples == (("b.zip", "left out by the patterns of the file source"),)
+
+
+def test_a_package_that_hangs_while_it_lists_is_closed_when_the_time_is_up() -> None:
+    closed = threading.Event()
+
+    class Hanging(FakeConnection):
+        def list_action(self, action: Action) -> ActionListing:
+            closed.wait(30)
+            raise ConnectionError("closed")
+
+        def close(self) -> None:
+            closed.set()
+
+    connection = open_added("acme 1.0", lambda *_: Hanging(), ADDRESS, Settings(list_timeout=0.1))
+    with pytest.raises(SourceTimeoutError, match="DCC_LIST_TIMEOUT"):
+        connection.list_action(Action.ADD)
+
+
+def test_a_package_declares_the_traits_of_its_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Tape(FakeConnection):
+        traits = ProtocolTraits(has_server=False)
+
+    opened_by = {"tape": [Tape], "acme": [FakeConnection]}
+    monkeypatch.setattr("dcc.sources.base.load_added", lambda _, protocol: opened_by.get(protocol, []))
+    tape = replace(ADDRESS, protocol="tape", hostname="", base_path="tapes/3")
+    assert checked_address(tape) == replace(tape, hostname="localhost")
+    for address, needs in ((replace(tape, base_path=""), "--base-path"), (replace(ADDRESS, hostname=""), "--hostname")):
+        with pytest.raises(ConfigurationError, match=needs):
+            checked_address(address)
+    with pytest.raises(ConfigurationError, match="lists no folders"):
+        checked_address(replace(ADDRESS, extent=Extent(depth=1)))
 
 
 def test_a_package_that_cannot_close_costs_nothing() -> None:

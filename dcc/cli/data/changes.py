@@ -245,6 +245,7 @@ def undo(zip_action: str, reason: str, yes: bool) -> None:
     examples=[
         'dcc data recheck --rule S4 --reason "colonies brought up to date"',
         'dcc data recheck --zip add/H.2013-10-31.1.impc.zip --reason "P10 is waived"',
+        'dcc data recheck --all --reason "rules added"',
     ],
     exits={2: "no documents were selected"},
 )
@@ -257,7 +258,8 @@ def undo(zip_action: str, reason: str, yes: bool) -> None:
 def recheck(centre: str | None, rule: str | None, zip_actions: tuple[str, ...], everything: bool, reason: str) -> None:
     """Let the next session check documents again.
 
-    After a change of reference data or waivers. Documents whose errors no longer hold go on; nobody submits them again.
+    After a change of reference data, waivers or rules: with --all after a package with rules was installed, changed or
+    removed. Documents whose errors no longer hold go on; nobody submits them again.
     Documents that wait for animals need no recheck: they are judged again when the animals arrive.
 
     JSON: {"documents", "keys"}: how many, and the submissions that they are of

@@ -50,14 +50,14 @@ def list_rules() -> None:
 
     \b
     JSON: a list of {"id", "severity" (unchecked, warning, error, fatal), "demand", "known_as",
-      "needs", "at_upload"}; known_as are the ids of the existing validator, needs the names
-      of the reference data without which the rule is skipped
+      "needs", "at_upload", "package"}; known_as are the ids of the existing validator, needs the
+      names of the reference data without which the rule is skipped, package is that which adds it
     """
     from dcc.rules.catalogue import CATALOGUE
 
     echo_list(
         list(CATALOGUE.values()),
-        "id, severity, needs, demand",
+        "id, severity, needs, demand, package",
         needs=lambda rule: ", ".join(rule.needs),
         flexible=["demand"],
     )

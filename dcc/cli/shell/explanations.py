@@ -100,6 +100,8 @@ def rule_explained(name: str) -> Explanation | None:
     if rule.id not in UNWAIVABLE and set(acting(rule.id)) != {Actor.DCC}:
         advice.append("`dcc rules waive` sets the rule aside." if platform else "The DCC can set the rule aside.")
     meaning = f"{rule.demand} When that is not met: {rule.severity}."
+    if rule.package:
+        meaning += f" The package {rule.package} adds this rule."
     return Explanation(rule.id, "", meaning, " ".join(advice), _who_by_cause(rule.id))
 
 

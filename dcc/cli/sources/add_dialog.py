@@ -26,7 +26,7 @@ from dcc.errors import (
 from dcc.messages import count_of
 from dcc.naming import KNOWN_CENTRES, Action
 from dcc.redaction import keep_secret
-from dcc.runtime.installed_packages import SOURCES, added_names
+from dcc.runtime.installed_packages import added_protocols
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
@@ -77,7 +77,7 @@ class AgreedSource:
 
 def protocols() -> dict[str, str]:
     """The available protocols, best first, with what each is; no library of theirs is loaded."""
-    return _PROTOCOLS | dict.fromkeys(added_names(SOURCES), "what an installed package adds")
+    return _PROTOCOLS | dict.fromkeys(added_protocols(), "what an installed package adds")
 
 
 def ask_for_source(
@@ -135,13 +135,16 @@ def _ask_address(place: SourceAddress, *, plain: bool, again: bool) -> SourceAdd
     """Ask for what an address lacks; `again`: for everything, with what it has as proposals."""
     from pydantic import SecretStr
 
+    from dcc.sources.base import traits_of
+
     if again or not place.protocol:
         place = replace(place, protocol=_choose("What does the server speak?", protocols(), place.protocol or "sftp"))
-    if place.protocol == "file":
+    traits = traits_of(place.protocol)
+    if traits.is_local and not traits.has_server:
         if again or not place.base_path:
             place = replace(place, base_path=_ask("Which folder holds add, edit and delete?", _folder, place.base_path))
         return replace(place, hostname="", username="", accesskey=SecretStr(""))
-    if again or not place.hostname:
+    if traits.has_server and (again or not place.hostname):
         place = replace(place, hostname=_ask("Which server? HOST, HOST:PORT or [IPV6]:PORT", _hostname, place.hostname))
     if again or not place.username:
         hint = "" if place.protocol == "sftp" else " (empty: anonymously)"
@@ -362,7 +365,7 @@ def list_directories(address: SourceAddress, settings: Settings) -> tuple[list[A
         connect(address, settings) as connection,
         watching(ListingWatch.of_trial(address.label, settings, echo_progress)) as watch,
     ):
-        if address.protocol != "file":
+        if address.traits.has_server:
             echo_progress(f"Logged in{f' as {address.username}' if address.username else ''}.")
         try:
             for action in Action:

@@ -169,7 +169,11 @@ def add(
 
 def _missing_options(protocol: str | None, centre: str, hostname: str, base_path: str, **_: str) -> list[str]:
     """The options that a person must still give. Raises ConfigurationError without a terminal to ask at."""
-    where = {"--base-path": base_path} if protocol == "file" else {"--hostname": hostname} if protocol else {}
+    from dcc.sources.base import traits_of
+
+    where = {}
+    if protocol:
+        where = {"--hostname": hostname} if traits_of(protocol).has_server else {"--base-path": base_path}
     missing = [name for name, value in ({"--centre": centre, "--protocol": protocol} | where).items() if not value]
     if missing and not at_terminal():
         raise ConfigurationError(

@@ -67,10 +67,13 @@ def checked_address(address: SourceAddress) -> SourceAddress:
     """The address of a new source, a folder's as an absolute path. Raises ConfigurationError for an invalid one."""
     from dcc.sources.access import parse_hostname
 
-    if address.protocol == "file":
+    _require_lists_folders(address.protocol, address.extent)
+    if not address.traits.has_server:
         if not address.base_path:
-            raise ConfigurationError("A source of the protocol file needs the folder's path: --base-path.")
-        base_path = absolute_path(address.base_path)
+            raise ConfigurationError(
+                f"A source of the protocol {address.protocol} needs the folder's path: --base-path."
+            )
+        base_path = absolute_path(address.base_path) if address.traits.is_local else address.base_path
         return replace(address, hostname=address.hostname or "localhost", base_path=base_path)
     if not address.hostname:
         raise ConfigurationError(
@@ -78,6 +81,13 @@ def checked_address(address: SourceAddress) -> SourceAddress:
         )
     parse_hostname(address.hostname, 1)
     return address
+
+
+def _require_lists_folders(protocol: str, extent: Extent) -> None:
+    from dcc.sources.base import traits_of
+
+    if extent.depth and not traits_of(protocol).lists_folders:
+        raise ConfigurationError(f"A source of the protocol {protocol} lists no folders. Leave --depth out.")
 
 
 def stored_address(tracker: Engine, source_id: int) -> SourceAddress:
@@ -267,7 +277,7 @@ def change(
     from pydantic import SecretStr
 
     from dcc.sources.access import parse_hostname
-    from dcc.sources.base import DeltaStrategy
+    from dcc.sources.base import DeltaStrategy, traits_of
     from dcc.tracker.register import file_sources
 
     context = click.get_current_context()
@@ -279,8 +289,10 @@ def change(
     secret = None if accesskey is None else SecretStr(read_accesskey(accesskey, plain=plain))
     with writing_tracker() as connection:
         (entry,) = file_sources.list_sources(connection, [source_id])
-        if base_path and entry.protocol == "file":
+        if base_path and traits_of(entry.protocol).is_local:
             base_path = absolute_path(base_path)
+        extent = listing_extent(depth, include, exclude, entry.extent)
+        _require_lists_folders(entry.protocol, extent)
         file_sources.change_source(
             connection,
             source_id,
@@ -289,7 +301,7 @@ def change(
             accesskey=secret,
             base_path=base_path,
             delta=None if delta is None else DeltaStrategy(delta),
-            extent=listing_extent(depth, include, exclude, entry.extent),
+            extent=extent,
             tls=tls_trust(entry.protocol, tls_ca, tls_fingerprints),
             **policy,
         )

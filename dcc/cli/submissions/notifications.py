@@ -55,7 +55,8 @@ def notify(
     """Send due notifications to centres and wranglers.
 
     Every session does this at its end; the command is for messages that could not be sent, and for a look. Nothing is
-    sent twice. DCC_NOTIFY_CENTRES, DCC_NOTIFY_TO, DCC_NOTIFY_WEBHOOK and DCC_NOTIFY_LOG say who is notified.
+    sent twice. DCC_NOTIFY_CENTRES, DCC_NOTIFY_TO, DCC_NOTIFY_WEBHOOK and DCC_NOTIFY_LOG say who is notified; channels
+    of installed packages notify, too.
 
     \b
     JSON: {"sent": {channel: number}, "failed": number, "sentences"}; with --dry-run

@@ -220,4 +220,6 @@ def _print_sources(sources: Sequence[SourceOverview]) -> None:
 
 
 def _place(entry: SourceEntry) -> str:
-    return entry.base_path if entry.protocol == "file" else entry.hostname
+    from dcc.sources.base import traits_of
+
+    return entry.hostname if traits_of(entry.protocol).has_server else entry.base_path

@@ -1,8 +1,6 @@
 """Channels: how notifications reach people and programs.
 
-To add one, write a `Channel` and a function that makes it from the settings, and add the function to CHANNELS.
-Or name it as an entry point `dcc.channels` in a package of your own: a
-fault of it fails its channel only, and the message names the package.
+docs/extending.md says how to add one: in a package of your own, or here in CHANNELS.
 """
 
 from __future__ import annotations
@@ -81,11 +79,12 @@ event_log = progress_log("event_log")
 @dataclass(frozen=True, slots=True)
 class OpenedChannels:
     """Channels that can be used, and a sentence on each problem of packages' channels; one that meets a fault later
-    adds another.
+    adds another. `faulty` are the packages with a channel that was left out.
     """
 
     channels: list[Channel]
     problems: list[str] = field(default_factory=list)
+    faulty: set[str] = field(default_factory=set)
 
     def recipients(self, audience: Audience, addresses: Sequence[str] = ()) -> Iterator[tuple[Channel, str]]:
         """Each channel and recipient for an audience."""
@@ -101,6 +100,7 @@ def open_channels(settings: Settings) -> OpenedChannels:
     """
     channels = [channel for make in CHANNELS.values() if (channel := make(settings)) is not None]
     problems: list[str] = []
+    faulty: set[str] = set()
     for package, entry in added_entries(ADDED_CHANNELS):
         try:
             channel = _open_added(package, load_entry(entry, ADDED_CHANNELS), settings, problems)
@@ -111,9 +111,10 @@ def open_channels(settings: Settings) -> OpenedChannels:
                 )
         except ConfigurationError as error:
             problems.append(str(error))
+            faulty.add(package)
         else:
             channels += [] if channel is None else [channel]
-    return OpenedChannels(channels, problems)
+    return OpenedChannels(channels, problems, faulty)
 
 
 def _open_added(

@@ -32,6 +32,7 @@ DOCTOR_CHECKS: Final = (
     DoctorCheck("files", machine.check_file_limit),
     DoctorCheck("text", machine.check_text),
     DoctorCheck("xsd", work.check_schema_files),
+    DoctorCheck("rules", work.check_rules),
     DoctorCheck("reference", work.check_reference),
     DoctorCheck("held", work.check_held),
     DoctorCheck("reports", work.check_reports),

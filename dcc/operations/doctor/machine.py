@@ -35,7 +35,15 @@ from dcc.notify.channels.base import open_channels
 from dcc.operations.doctor.checks import CheckFinding, Environment, explained, failed, not_checked, ok, warning
 from dcc.qc.database import QC_DATABASE
 from dcc.runtime.disk_space import advice_on_writing, is_full
-from dcc.runtime.installed_packages import CHANNELS, CONVERTERS, RULES, SOURCES, added_entries, load_entry
+from dcc.runtime.installed_packages import (
+    CHANNELS,
+    CONVERTERS,
+    LONGEST_PROTOCOL,
+    RULES,
+    SOURCES,
+    added_entries,
+    load_entry,
+)
 from dcc.runtime.private_files import write_nothing
 from dcc.sources.connect import OPENERS
 from dcc.tracker.database import TRACKER
@@ -385,9 +393,14 @@ def _installed(name: str) -> str | None:
 _ADVICE = "Install a corrected version with pip, or remove the package with pip uninstall."
 
 
+_ADDED = {RULES: "the rules of", SOURCES: "the protocol", CONVERTERS: "the converter", CHANNELS: "the channel"}
+
+
 def check_added(environment: Environment) -> Iterator[CheckFinding]:
     """What installed packages add can be used, and protocols have names of their own."""
     well: dict[str, list[str]] = defaultdict(list)
+    channels = open_channels(environment.settings)
+    faulty = set(channels.faulty)
     taken: dict[str, str] = {str(protocol): "the platform" for protocol in OPENERS}
     for group in (RULES, SOURCES, CONVERTERS):
         for package, entry in added_entries(group):
@@ -397,6 +410,15 @@ def check_added(environment: Environment) -> Iterator[CheckFinding]:
                     made_converter(added)
             except ConfigurationError as error:
                 yield failed(f"package {package}", str(error), _ADVICE)
+                faulty.add(package)
+                continue
+            if group == SOURCES and len(entry.name) > LONGEST_PROTOCOL:
+                yield failed(
+                    f"package {package}",
+                    f"Its protocol {entry.name} is never used: its name has more than {LONGEST_PROTOCOL} characters.",
+                    "Give its entry point a shorter name.",
+                )
+                faulty.add(package)
                 continue
             other = taken.setdefault(entry.name, package) if group == SOURCES else package
             if other != package:
@@ -405,11 +427,11 @@ def check_added(environment: Environment) -> Iterator[CheckFinding]:
                     f"Its protocol {entry.name} is never used: {other} has one of that name.",
                     "Give its entry point another name.",
                 )
-            well[package].append(f"{entry.value} ({group})")
-    problems = open_channels(environment.settings).problems
-    for problem in problems:
+            well[package].append(f"{_ADDED[group]} {entry.name}")
+    for problem in channels.problems:
         yield failed("channels of packages", problem, _ADVICE)
-    for package, entry in () if problems else added_entries(CHANNELS):
-        well[package].append(f"{entry.value} ({CHANNELS})")
+    for package, entry in added_entries(CHANNELS):
+        well[package].append(f"{_ADDED[CHANNELS]} {entry.name}")
     for package, added in well.items():
-        yield ok(f"package {package}", f"It adds {', '.join(added)}.")
+        if package not in faulty:
+            yield ok(f"package {package}", f"It adds {', '.join(added)}.")

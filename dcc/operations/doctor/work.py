@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +15,7 @@ from sqlalchemy import Connection, func, select
 
 from dcc.databases.engines import disposed
 from dcc.documents.schema_set import SchemaSet
-from dcc.errors import DccError, NotificationNotSentError
+from dcc.errors import ConfigurationError, DccError, NotificationNotSentError
 from dcc.messages import count_of
 from dcc.notify.channels.base import notifies
 from dcc.notify.channels.mail import MailTransport, Wording
@@ -38,9 +38,13 @@ from dcc.operations.retention.cleanup import Policy, RetentionVerdict, review_st
 from dcc.operations.retention.staged_files import StagedKind
 from dcc.outcomes import FAILED_ENDS
 from dcc.qc.database import QC_DATABASE
+from dcc.qc.models import FINDING
 from dcc.qc.reference.refresh import freshness
 from dcc.reports.own_directories import own_directories, own_files
+from dcc.rules.catalogue import CATALOGUE
+from dcc.rules.registry import RULE_ID
 from dcc.runtime.clock import utc_now
+from dcc.runtime.installed_packages import RULES, added_entries, load_entry
 from dcc.session.leases import Lease, active_sessions, read_leases
 from dcc.settings import Settings
 from dcc.settings.recipients import parse_smtp_url, parse_webhook
@@ -48,7 +52,7 @@ from dcc.store.archive_store import ArchiveStore, Replica
 from dcc.store.copies import default_replica
 from dcc.store.objects import ObjectStore
 from dcc.tracker.database import TRACKER
-from dcc.tracker.models import CrawlingSession, NotificationRow
+from dcc.tracker.models import AnException, CrawlingSession, NotificationRow
 from dcc.tracker.queries.zip_action_lists import held_documents
 from dcc.tracker.register.centres import list_centres
 from dcc.tracker.stored_archives import copyless_archives, replicas_with_copies
@@ -112,6 +116,31 @@ def check_held(environment: Environment) -> Iterator[CheckFinding]:
         f"{len(held)} wait to be confirmed, the oldest in {keys[0]}.",
         f"See what they would change, then confirm or leave it: dcc data plan {keys[0]}; dcc data confirm --help",
     )
+
+
+def check_rules(environment: Environment) -> Iterator[CheckFinding]:
+    """Rules with findings that count are installed."""
+    try:
+        for _, entry in added_entries(RULES):
+            load_entry(entry, RULES)
+    except ConfigurationError as error:
+        raise NotReadyError("A package with rules cannot be loaded; see above.") from error
+    with environment.reading(TRACKER) as connection:
+        names = connection.scalars(select(AnException.short_name)).all()
+    former = [name for name in names if RULE_ID.fullmatch(name) and name not in CATALOGUE]
+    is_open = FINDING.c.rule.in_(former), FINDING.c.is_active.is_(True)
+    found: Sequence[str] = ()
+    if former:
+        with environment.reading(QC_DATABASE) as connection:
+            found = connection.scalars(select(FINDING.c.rule).where(*is_open).distinct().order_by(FINDING.c.rule)).all()
+    for rule in found:
+        yield warning(
+            f"rule {rule}",
+            "It is not installed any more, and its findings still count.",
+            f"Install the package that has it, or have documents judged without it: dcc data recheck --rule {rule}",
+        )
+    if not found:
+        yield ok("rules", "Those with findings are installed.")
 
 
 def check_reference(environment: Environment) -> Iterator[CheckFinding]:

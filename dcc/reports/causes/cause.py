@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from dcc.declarations import WORDS, Declaration, acts_on, declaration_of, rule_of
 from dcc.messages import Details, Message, mark, mark_plural, message, printable_detail
 from dcc.phases import Phase
+from dcc.rules.catalogue import CATALOGUE
 from dcc.vocabulary import FAILING, Actor, EntityKind, Severity
 
 if TYPE_CHECKING:
@@ -139,6 +140,11 @@ class Cause:
         return None if WORDS in self.details else declaration_of(self.code)
 
     @property
+    def is_of_former_rule(self) -> bool:
+        """Whether its rule, of a package or an earlier version, is not installed any more."""
+        return bool(self.kind) and self.kind not in CATALOGUE and declaration_of(self.code) is None
+
+    @property
     def details(self) -> Details:
         """What its findings share, by name, and what its example has."""
         return self.example.details
@@ -168,6 +174,8 @@ class Cause:
         """What is wrong, without numbers: `The colony 'X' is not registered`."""
         if self.is_rest:
             return catalogue.tell(message(_REST, rule=self.kind, most=MAX_SUBJECTS))
+        if self.is_of_former_rule:
+            return catalogue.say(_FORMER_RULE, rule=self.kind)
         if self.declaration is None:
             return catalogue.tell(self.example.message)
         return catalogue.tell(Message(self.declaration.cause, self.details))
@@ -204,6 +212,8 @@ class Cause:
     def _what_to_do(self, catalogue: Catalogue, *, at_centre: bool) -> str:
         if self.failed_documents:
             return " ".join(self._remedies_of_failed(catalogue))
+        if self.is_of_former_rule:
+            return catalogue.say(_JUDGED_WITHOUT if at_centre else _JUDGE_WITHOUT, rule=self.kind)
         texts = (_CORRECT,) if self.declaration is None else self.declaration.what_to_do(at_centre=at_centre)
         return " ".join(catalogue.tell(Message(text, self.details)) for text in texts)
 
@@ -225,6 +235,11 @@ class Cause:
 MAX_SUBJECTS: Final = 2_000
 """How many causes of one code, at one centre, are counted apart."""
 _REST: Final = mark("Rule {rule}: others like these, of more than {most} different values")
+_FORMER_RULE: Final = mark("Rule {rule}, which is not installed any more")
+_JUDGE_WITHOUT: Final = mark(
+    "Have the documents judged without it: `dcc data recheck --rule {rule}`. Or install the package that has it."
+)
+_JUDGED_WITHOUT: Final = mark("Do nothing: the Data Coordination Centre has the documents judged without it.")
 _CORRECT: Final = mark("Correct it, and submit the data again.")
 
 _MAX_NAMED: Final = 2

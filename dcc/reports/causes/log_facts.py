@@ -14,13 +14,11 @@ from dcc.databases.list_parameters import sorted_chunks
 from dcc.declarations import VALUE, cause_id
 from dcc.errors import ArchiveRemovedError, MemberIgnoredError
 from dcc.messages import Message, message_from_json
-from dcc.outcomes import HELD, LEFT_OUT
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.reports.causes.cause import Fact, FindingGroup
 from dcc.reports.causes.errors import declared_code
 from dcc.reports.causes.permitted import Names
 from dcc.reports.causes.scopes import Scope, zip_conditions
-from dcc.rules.catalogue import CATALOGUE
 from dcc.tracker.models import (
     AnException,
     Centre,
@@ -39,9 +37,10 @@ from dcc.tracker.submission_rows import newest_downloads, of_host
 from dcc.vocabulary import Severity
 
 _PAGE: Final = 2_000
-_OF_RULES: Final = (*CATALOGUE, HELD, *LEFT_OUT.values())
 _IGNORED: Final = MemberIgnoredError.short_name()
 _KIND: Final = AnException.short_name
+_IS_ERROR: Final = _KIND.like("%Error")
+"""Errors have the names of classes. Rules, also former ones, have not, nor have documents held or left out."""
 _FAILED: Final = ZipAction.status_id == int(Status.FAILED)
 
 
@@ -153,5 +152,5 @@ def _current(log: Any, condition: ColumnElement[bool]) -> Select[Any]:
     latest = newest_downloads(select(ZipAction.id).join(ZipFile).where(condition))
     query = _entries(log).join(latest, latest.c.download_id == ZipDownload.id)
     if log is XmlLog:
-        return query.where(XmlLog.cleared.is_(None), _KIND.not_in(_OF_RULES))
+        return query.where(XmlLog.cleared.is_(None), _IS_ERROR)
     return query.where(or_(and_(_FAILED, ZipAction.phase_id <= int(Phase.UNZIP)), _KIND == _IGNORED))

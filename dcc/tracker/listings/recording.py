@@ -320,7 +320,7 @@ class _Part:
         insert_rows(self._basis.connection, FileSourceHasZip, rows)
 
     def _take_own_copies(self) -> set[int]:
-        """Let archives be downloaded again that failed on others' sources, and that their own centre has now; returns
+        """Let archives be downloaded again that failed, and that this source of their own centre has now, too; returns
         these.
         """
         failed = {
@@ -332,7 +332,7 @@ class _Part:
             and self._names[key.file_name].centre == self._address.centre
         }
         reopened = failed - loaded_zips(self._basis.connection, failed)
-        self._basis.reopen(reopened, mark("A file source of its own centre has it now."))
+        self._basis.reopen(reopened, mark("Another file source, of its own centre, has it now."))
         return reopened
 
     def _in_the_future(self, added: Mapping[ZipKey, int]) -> list[ListingFinding]:

@@ -22,6 +22,7 @@ from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.messages import Message
 from dcc.runtime.clock import utc_now
+from dcc.runtime.installed_packages import LONGEST_PROTOCOL
 from dcc.sources.access import USUAL_PORTS, parse_hostname
 from dcc.sources.base import PLAIN, DeltaStrategy, Extent, SourceAddress, label_of
 from dcc.sources.connect import OPENERS, protocols
@@ -130,7 +131,7 @@ def check_new_source(connection: Connection, address: SourceAddress) -> int:
     """
     centre_id = centre_id_of(connection, address.centre)
     _require_fit(address.hostname, address.username, address.accesskey, address.base_path)
-    require_fit("protocol", address.protocol, 8)
+    require_fit("protocol", address.protocol, LONGEST_PROTOCOL)
     if address.protocol not in protocols():
         raise ConfigurationError(
             f"Nothing that is installed speaks the protocol {address.protocol}. Use one of {', '.join(protocols())}."
@@ -175,9 +176,9 @@ def sources_of_same_place(connection: Connection, address: SourceAddress) -> lis
 
 
 def _place(address: SourceAddress) -> tuple[str, object, str]:
-    if address.traits.is_local:
-        return address.protocol, "", os.path.realpath(address.base_path)
-    return address.protocol, _server(address), posixpath.normpath(address.base_path)
+    traits, path = address.traits, address.base_path
+    server = _server(address) if traits.has_server else ""
+    return address.protocol, server, os.path.realpath(path) if traits.is_local else posixpath.normpath(path)
 
 
 def _server(address: SourceAddress) -> object:
