@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,8 @@ from tests.support.web_server import WebServer
 NAME = "H.2013-10-31.1.impc.zip"
 KEY = f"add/{NAME}"
 GOOD = submissions.archive(specimens())
-OTHER = submissions.archive(specimens(mice=3))
+OTHER = submissions.archive(specimens(), date(2013, 11, 1))
+"""Another archive of as many bytes."""
 BAD = submissions.archive({"H.2013-10-31.1.specimen.impc.xml": b"<a/>"})
 
 
@@ -133,6 +135,20 @@ class TestOnAWebServer:
         assert installation.run_session().zips[KEY].failed
         assert ended(installation) == [("finished", len(BAD), md5(BAD)), ("not_modified", 0, md5(BAD))]
         assert installation.attempts(KEY) == [(web.folder.source_id, "xsd failed")] * 2
+
+    @pytest.mark.parametrize(
+        ("content", "modified"), [(OTHER, MODIFIED - 3600), (submissions.archive(specimens(mice=3)), MODIFIED)]
+    )
+    def test_what_is_listed_as_older_or_with_another_size_is_sent(
+        self, installation: Installation, web: Web, content: bytes, modified: int
+    ) -> None:
+        """By time alone a server says of such a file that it has not changed."""
+        web.server.etag = None
+        web.folder.put(KEY, GOOD)
+        installation.run_session()
+        web.folder.put(KEY, content, modified)
+        assert installation.run_session().zips[KEY].succeeded
+        assert ended(installation) == [FINISHED, ("finished", len(content), md5(content))]
 
     @pytest.mark.parametrize("lost", ["removed", "other bytes", "published"])
     def test_nothing_is_asked_of_it_where_the_bytes_are_not_to_be_had(

@@ -290,9 +290,9 @@ def _manifest(connection: Connection, transfer: Transfer, speed_limits: SpeedLim
 
 
 def _still_there(transfer: Transfer, staging: Staging, published: str | None) -> EarlierCopy | None:
-    """The copy that was fetched before, if staging has it and the centre publishes no other."""
+    """The copy that was fetched before, if staging has it, and the centre lists and publishes no other."""
     earlier = transfer.earlier
-    if earlier is None or published not in {None, earlier.md5}:
+    if earlier is None or published not in {None, earlier.md5} or not earlier.may_be(transfer.hosting):
         return None
     is_there = transfer.is_staged_here or staging.holds(transfer.key, earlier.size_bytes, earlier.md5)
     return earlier if is_there else None
