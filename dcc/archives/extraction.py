@@ -46,9 +46,12 @@ def opened_entries(path: Path, label: str, allowance: Allowance, directory: Path
             unpack_gzip(file, unpacked, label, allowance)
             with unpacked.open("rb") as tar:
                 unpacked.unlink()
+                # Its bytes were counted on the way.
                 yield tar_entries(tar, label, allowance)
         elif is_tar(file):
-            yield tar_entries(file, label, allowance)
+            of_tar = tar_entries(file, label, allowance)
+            allowance.take_bytes(sum(entry.size_bytes for entry in of_tar))
+            yield of_tar
         else:
             with zip_entries(file, label, allowance) as entries:
                 yield entries
