@@ -57,14 +57,13 @@ def opened_entries(path: Path, label: str, allowance: Allowance, directory: Path
                 yield entries
 
 
-def archive_members(archive: Path, label: str, limits: ArchiveLimits) -> Iterator[ArchiveEntry]:
+def archive_members(archive: Path, label: str, limits: ArchiveLimits, folder: Path) -> Iterator[ArchiveEntry]:
     """Every file of an archive, by its path from the archive on: `data/inner.zip/folder/<name>`, as printable text.
 
-    The content of one can be read until the next is asked for. Raises an ArchiveError for a fault of the archive, named
-    `label`, and DiskFullError without room for an archive inside it.
+    The content of one can be read until the next is asked for. Archives inside it are unpacked in `folder`, a scratch
+    directory. Raises an ArchiveError for a fault of the archive, named `label`, and DiskFullError without room.
     """
-    with tempfile.TemporaryDirectory(prefix=".members-", dir=archive.parent) as folder:
-        yield from _members(archive, label, "", 0, Allowance(limits, archive), Path(folder))
+    return _members(archive, label, "", 0, Allowance(limits, archive), folder)
 
 
 def _members(
