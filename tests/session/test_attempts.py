@@ -21,6 +21,7 @@ from dcc.runtime.clock import utc_now
 from dcc.session.archives.coordination import NOT_FETCHED, AfterFailure, after_failure
 from dcc.session.leases import end_attempts
 from dcc.sources.base import SourceProtocol
+from dcc.store.staging import Origin, Staging
 from dcc.tracker import progress
 from dcc.tracker.hostings.download_plan import cancel_orphans
 from dcc.tracker.models import FileSourceHasZip, ZipDownload
@@ -149,6 +150,23 @@ class TestOnAWebServer:
         web.folder.put(KEY, content, modified)
         assert installation.run_session().zips[KEY].succeeded
         assert ended(installation) == [FINISHED, ("finished", len(content), md5(content))]
+
+    def test_what_had_arrived_before_has_no_tag_of_the_archive_that_was_sent_before_it(
+        self, installation: Installation, web: Web
+    ) -> None:
+        """Its part was complete when its session was killed, so that nothing is asked for."""
+        newer = KEY.replace(".1.impc", ".2.impc")
+        web.folder.put(KEY, GOOD)
+        web.folder.put(newer, specimens(stem="2013-10-31.2"))
+        staging, key = Staging(installation.settings.staging_directory), key_of(KEY)
+        staging.prepare(key)
+        staging.part(key).write_bytes(GOOD)
+        staging.note_origin(key, Origin(web.folder.source_id, len(GOOD), MODIFIED))
+        once = installation.with_settings(downloads_per_source=1)
+        assert {outcome.succeeded for outcome in once.run_session().zips.values()} == {True}
+        assert len(web.conditions()) == 1
+        sent, complete = attempts(installation)
+        assert (sent.etag is not None, complete.etag, complete.last_modified) == (True, None, None)
 
     @pytest.mark.parametrize("lost", ["removed", "other bytes", "published"])
     def test_nothing_is_asked_of_it_where_the_bytes_are_not_to_be_had(
