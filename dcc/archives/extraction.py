@@ -46,22 +46,24 @@ def opened_entries(path: Path, label: str, allowance: Allowance, directory: Path
             unpack_gzip(file, unpacked, label, allowance)
             with unpacked.open("rb") as tar:
                 unpacked.unlink()
+                # Its bytes were counted on the way.
                 yield tar_entries(tar, label, allowance)
         elif is_tar(file):
-            yield tar_entries(file, label, allowance)
+            of_tar = tar_entries(file, label, allowance)
+            allowance.take_bytes(sum(entry.size_bytes for entry in of_tar))
+            yield of_tar
         else:
             with zip_entries(file, label, allowance) as entries:
                 yield entries
 
 
-def archive_members(archive: Path, label: str, limits: ArchiveLimits) -> Iterator[ArchiveEntry]:
+def archive_members(archive: Path, label: str, limits: ArchiveLimits, folder: Path) -> Iterator[ArchiveEntry]:
     """Every file of an archive, by its path from the archive on: `data/inner.zip/folder/<name>`, as printable text.
 
-    The content of one can be read until the next is asked for. Raises an ArchiveError for a fault of the archive, named
-    `label`, and DiskFullError without room for an archive inside it.
+    The content of one can be read until the next is asked for. Archives inside it are unpacked in `folder`, a scratch
+    directory. Raises an ArchiveError for a fault of the archive, named `label`, and DiskFullError without room.
     """
-    with tempfile.TemporaryDirectory(prefix=".members-", dir=archive.parent) as folder:
-        yield from _members(archive, label, "", 0, Allowance(limits, archive), Path(folder))
+    return _members(archive, label, "", 0, Allowance(limits, archive), folder)
 
 
 def _members(

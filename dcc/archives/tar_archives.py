@@ -35,7 +35,7 @@ def is_tar(file: BinaryIO) -> bool:
 
 
 def tar_entries(file: BinaryIO, label: str, allowance: Allowance) -> list[ArchiveEntry]:
-    """The files in the tar archive.
+    """The files in the tar archive, whose bytes the caller counts.
 
     Raises CorruptArchiveError, UnsafeArchiveError, DuplicateMemberError, and OversizedArchiveError.
     """
@@ -56,7 +56,6 @@ def tar_entries(file: BinaryIO, label: str, allowance: Allowance) -> list[Archiv
     if file.read(_BLOCK) != bytes(_BLOCK):
         raise damaged(label, mark("it has no end at byte {place}"), place=end)
     check_distinct([entry.path for entry in entries], label)
-    allowance.take_bytes(sum(entry.size_bytes for entry in entries))
     return entries
 
 

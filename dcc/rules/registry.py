@@ -19,34 +19,22 @@ objects to. It is registered where it is written, with every text about it:
 """
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Collection
-from collections.abc import Iterator
-from collections.abc import Mapping
-from dataclasses import dataclass
-from dataclasses import replace
-from dcc.declarations import Declaration
-from dcc.declarations import ORIGIN
-from dcc.declarations import VALUE
-from dcc.declarations import code_of
-from dcc.declarations import declaration_of
-from dcc.declarations import declare
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple, TypeVar
+
+from dcc.declarations import ORIGIN, VALUE, Declaration, code_of, declaration_of, declare
 from dcc.errors import InternalFaultError
 from dcc.messages import Message
 from dcc.reference.loading import ReferenceData
 from dcc.reference.snapshots import Snapshot
 from dcc.rules.context import Context
 from dcc.rules.elements import JUDGED
-from dcc.rules.findings import Fault
-from dcc.rules.findings import Finding
+from dcc.rules.findings import Fault, Finding
 from dcc.runtime.installed_packages import package_of
-from dcc.vocabulary import Actor
-from dcc.vocabulary import Severity
-from typing import Any
-from typing import Final
-from typing import NamedTuple
-from typing import TypeVar
-import re
+from dcc.vocabulary import Actor, Severity
 
 RULE_ID: Final = re.compile(r"[A-Z]+[0-9]+")
 """The form of a rule's id."""

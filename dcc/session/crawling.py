@@ -67,9 +67,10 @@ def crawl_file_sources(
         _note_not_crawled(session, dues)
     tasks = {address.id: session.start_task(Phase.ZIP_NAME, crawl_comment(address.label)) for address in addresses}
 
-    def ended(crawl: SourceCrawl) -> SourceCrawl:
+    def ended(crawl: SourceCrawl, *, has_uploads: bool = False) -> SourceCrawl:
         session.finish_task(tasks[crawl.source_id], TaskStatus.of(failed=crawl.outcome is not CrawlOutcome.OK))
-        following = _following(dues[crawl.source_id], crawl, session.settings.source_failure_limit)
+        limit = session.settings.source_failure_limit
+        following = _following(dues[crawl.source_id], crawl, limit, has_uploads=has_uploads)
         return replace(crawl, pace=str(following.policy), then="" if following.is_due else str(following))
 
     unsettled: dict[int, tuple[SourceCrawl, Mapping[ZipKey, ListedFile]]] = {}
@@ -89,7 +90,8 @@ def crawl_file_sources(
         crawl, recent = unsettled[second.address.id]
         with logging_about_source(second.address):
             found = record_second_listing(session, second, recent)
-        yield ended(replace(crawl, notes=(*crawl.notes, *(finding.message for finding in found))))
+        notes = (*crawl.notes, *(finding.message for finding in found))
+        yield ended(replace(crawl, notes=notes), has_uploads=bool(found))
 
 
 def _to_crawl(
@@ -122,9 +124,9 @@ def _note_not_crawled(session: Session, dues: Mapping[int, CrawlDue]) -> None:
         session.notice(notice)
 
 
-def _following(before: CrawlDue, crawl: SourceCrawl, failure_limit: int) -> CrawlDue:
+def _following(before: CrawlDue, crawl: SourceCrawl, failure_limit: int, *, has_uploads: bool) -> CrawlDue:
     """Whether a source is due again at once, after a crawl."""
-    past = PastCrawls(listed=crawl.finished - timedelta(seconds=crawl.seconds))
+    past = PastCrawls(listed=crawl.finished - timedelta(seconds=crawl.seconds), has_uploads=has_uploads)
     if crawl.outcome is CrawlOutcome.FAILED:
         past = PastCrawls(before.past.listed, before.past.failures + 1, crawl.finished)
     return crawl_due(before.policy, past, crawl.finished, failure_limit)

@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from types import TracebackType
@@ -267,6 +268,11 @@ class Validators:
 
     etag: str | None
     last_modified: str | None
+
+    @property
+    def modified(self) -> int | None:
+        """The file's time, in seconds since 1970 (UTC)."""
+        return None if self.last_modified is None else int(parsedate_to_datetime(self.last_modified).timestamp())
 
 
 class NotModified(Exception):  # noqa: N818 - not an error: what the server has is known

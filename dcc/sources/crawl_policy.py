@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from typing import Final, Self, TypeAlias
@@ -19,6 +19,8 @@ MAX_BACK_OFF: Final = timedelta(days=1)
 _FIRST_BACK_OFF: Final = timedelta(hours=1)
 _CLOCKS_DIFFER: Final = timedelta(hours=1)
 """More than the clocks of machines differ."""
+_UPLOAD: Final = timedelta(hours=1)
+"""How old a listing may become that saw an archive being uploaded."""
 _QUIET: Final = timedelta(minutes=1)
 """The time after a change in which another one may follow."""
 _READY: Final = 0.95
@@ -171,20 +173,22 @@ class CrawlPolicy:
 class PastCrawls:
     """When a source was last listed, wholly or in part, and how often in a row it failed since; when last.
 
-    `changed` is when it was registered or last changed; failures before that do not count.
+    `changed` is when it was registered or last changed; failures before that do not count. `has_uploads`: an archive
+    that waits was still being uploaded when it was listed.
     """
 
     listed: datetime | None = None
     failures: int = 0
     failed: datetime | None = None
     changed: datetime | None = None
+    has_uploads: bool = False
 
     def known_at(self, now: datetime) -> PastCrawls:
         """Those without times to come, which a clock that was wrong has set, and without changes of this minute."""
         latest = now + _CLOCKS_DIFFER
         listed, failed = (None if at is not None and at > latest else at for at in (self.listed, self.failed))
         is_quiet = self.changed is not None and self.changed <= now - _QUIET
-        return PastCrawls(listed, self.failures, failed, self.changed if is_quiet else None)
+        return replace(self, listed=listed, failed=failed, changed=self.changed if is_quiet else None)
 
     @property
     def are_of_before(self) -> bool:
@@ -288,11 +292,11 @@ def overdue_at(policy: CrawlPolicy, since: datetime, patience: timedelta) -> dat
 
 def ready_at(policy: CrawlPolicy, past: PastCrawls) -> datetime | None:
     """From when on a source without failures is due; None: at any time."""
-    if past.listed is None:
+    if past.listed is None or not policy.has_own_times:
         return None
     scheduled = [] if policy.schedule is None else [policy.schedule.after(past.listed)]
-    aged = [] if policy.every is None else [_aged(past.listed, policy.every, policy.windows)]
-    return min(scheduled + aged, default=None)
+    ages = (policy.every, _UPLOAD if past.has_uploads else None)
+    return min(scheduled + [_aged(past.listed, age, policy.windows) for age in ages if age is not None])
 
 
 def _aged(listed: datetime, every: timedelta, windows: Windows | None) -> datetime:

@@ -31,6 +31,15 @@ class EarlierCopy(NamedTuple):
     size_bytes: int
     md5: str
 
+    def may_be(self, hosting: Hosting) -> bool:
+        """Whether a listing may be that of this copy: else a server that knows times alone could say that it is.
+
+        It calls every file unchanged that is not newer.
+        """
+        known, listed = self.validators.modified, hosting.modified
+        is_older = known is not None and listed is not None and listed < known
+        return not is_older and hosting.size_bytes in {None, self.size_bytes}
+
 
 @dataclass(frozen=True, slots=True)
 class Hosting:

@@ -17,11 +17,13 @@ from dcc.settings import Settings
 Reserve = Callable[[str, float], float]
 """Reserves so many seconds at a server; returns when they begin, in seconds since 1970, not before now."""
 _BLOCK_SECONDS: Final = 1.0
+_MOST_AHEAD: Final = 3600.0
+"""Seconds; a time further ahead was set by a clock that was wrong."""
 
 
 def first_free(taken_until: float, now: float) -> float:
     """When new seconds at a server may begin."""
-    return max(taken_until, now)
+    return max(taken_until, now) if taken_until < now + _MOST_AHEAD else now
 
 
 class Turns:
@@ -38,7 +40,7 @@ class Turns:
         with self._lock:
             now = time.time()
             # Turns that were not used in time are lost, or they would be taken all at once.
-            if self._next < now or self._next + self._gap / 2 > self._end:
+            if not now <= self._next < now + _MOST_AHEAD or self._next + self._gap / 2 > self._end:
                 seconds = self._turns * self._gap
                 reserve = next(reversed(_shared), self._reserve)
                 self._next = reserve(self._server, seconds)

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dcc.errors import BadFileNameError, ConfigurationError, DiskFullError, StagedDocumentLostError
+from dcc.errors import BadFileNameError, ConfigurationError, DiskFullError, SizeMismatchError, StagedDocumentLostError
 from dcc.messages import Message, mark
 from dcc.naming import MANIFEST_FORMATS, Action, DocumentKind, manifest_beside
 from dcc.outcomes import ZipKey
@@ -163,12 +163,27 @@ class Staging:
 
     @contextmanager
     def room_for(self, key: ZipKey, needed: int) -> Iterator[Callable[[int], None]]:
-        """Reserve `needed` bytes of the disk for one transfer. Raises DiskFullError if they are not free.
+        """Reserve `needed` bytes of the disk for one transfer.
+
+        Raises DiskFullError if they are not free, and SizeMismatchError if it has not so many in all.
 
         Yields a function to be called with the number of bytes written, whose reservation can end.
         """
         with self._lock:
-            free = shutil.disk_usage(self.root).free - self._held
+            disk = shutil.disk_usage(self.root)
+            if needed > disk.total:
+                raise SizeMismatchError(
+                    mark(
+                        "{archive} needs {needed} bytes by the size that its source lists, and the disk of staging "
+                        "({root}) has {total} in all. Ask the centre whether that size is right: then staging needs "
+                        "a larger disk."
+                    ),
+                    archive=key,
+                    needed=needed,
+                    root=self.root,
+                    total=disk.total,
+                )
+            free = disk.free - self._held
             if free - needed < self._min_free:
                 raise DiskFullError(
                     mark(

@@ -184,7 +184,7 @@ def _archive(settings: Settings, attempt: Attempt, folder: Path) -> Path:
 
 def _extract_member(settings: Settings, archive: Path, key: ZipKey, wanted: str, path: Path) -> None:
     limits, found = ArchiveLimits.from_settings(settings), []
-    for member in archive_members(archive, key.file_name, limits):
+    for member in archive_members(archive, key.file_name, limits, path.parent):
         if member.path == wanted or member.name == wanted:
             found.append(member.path)
             path.unlink(missing_ok=True)

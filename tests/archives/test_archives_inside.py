@@ -60,6 +60,14 @@ def test_an_archive_may_be_of_any_of_the_kinds(suffix: str, make: Callable[[Memb
 
 
 @pytest.mark.parametrize(("suffix", "make"), KINDS)
+def test_what_an_archive_unpacks_to_counts_once(suffix: str, make: Callable[[Members], bytes], tmp_path: Path) -> None:
+    content = make({SPECIMEN: b"<a/>" * 100_000})
+    assert extract(tmp_path, content, f"J.2013-10-31.1.impc{suffix}", ArchiveLimits(500_000, 200, 100)).documents
+    with pytest.raises(OversizedArchiveError, match="399,999 are allowed"):
+        extract(tmp_path, content, f"J.2013-10-31.1.impc{suffix}", ArchiveLimits(399_999, 200, 100))
+
+
+@pytest.mark.parametrize(("suffix", "make"), KINDS)
 def test_documents_lie_in_folders_and_archives_two_levels_deep(
     suffix: str, make: Callable[[Members], bytes], tmp_path: Path
 ) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
+from dcc.archives import entries, extraction
+from dcc.archives.entries import ArchiveEntry
 from dcc.cli.demo import submissions
 from dcc.runtime.clock import utc_now
 from dcc.tracker.models import StoredArchive
@@ -244,6 +246,26 @@ def test_differences_are_shown_and_what_the_store_lost_comes_from_staging(dcc: D
     shutil.rmtree(Path(dcc.environment["DCC_HOME"]) / "staging")
     assert "--rebuilt" in dcc.error("data", "document", mouse["document_id"], exit_code=2)
     assert "neither" in dcc.error("archive", "cat", KEY, exit_code=1).lower()
+
+
+@only_sqlite
+def test_archives_inside_one_of_staging_are_unpacked_elsewhere(
+    dcc: Dcc, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that was killed left them in staging, where no cleaning knew them."""
+    dcc.environment["DCC_ARCHIVE_REPLICAS"] = str(dcc.root / "empty")
+    (dcc.root / "empty").mkdir()
+    staging = Path(dcc.environment["DCC_HOME"]) / "staging"
+    before, meanwhile = sorted(staging.rglob("*")), []
+
+    def write_entry(entry: ArchiveEntry, path: Path) -> str:
+        meanwhile.append(sorted(staging.rglob("*")))
+        return entries.write_entry(entry, path)
+
+    monkeypatch.setattr(extraction, "write_entry", write_entry)
+    dcc("archive", "list", KEY)
+    dcc("archive", "cat", KEY, RESULTS)
+    assert meanwhile == [before] * 2
 
 
 def test_a_document_that_was_made_of_a_table_is_made_again_when_staging_has_none(dcc: Dcc) -> None:

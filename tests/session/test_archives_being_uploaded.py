@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,15 +15,18 @@ from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
+from dcc.runtime.clock import utc_now
 from dcc.session import listing_sources
 from dcc.session.archives import processing
 from dcc.session.crawling import crawl_file_sources
 from dcc.sources.base import ActionListing
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.crawls import latest_findings
-from dcc.tracker.models import FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload
+from dcc.tracker.models import FileSourceHasZip, Reopening, SourceCrawlRow, XmlFile, ZipAction, ZipDownload
 from dcc.tracker.queries.zip_stories import zip_story
-from tests.support.asking import column_in, execute_in, row_in
+from dcc.tracker.register.file_sources import change_source
+from dcc.tracker.register.source_schedules import load_crawl_dues
+from tests.support.asking import column_in, execute_in, in_reading, in_writing, row_in
 from tests.support.databases import only_sqlite
 from tests.support.installations import Folder, Installation, growing, md5, specimens
 from tests.support.served_sources import register
@@ -108,6 +112,27 @@ class TestYoungArchives:
         crawl = result.crawls[source_id]
         assert (crawl.changed, crawl.findings, crawl.notes) == (0, (), ())
         assert uploading(careful) == [False]
+
+    @pytest.mark.both_databases
+    def test_a_source_with_an_age_is_listed_again_after_an_hour(
+        self, careful: Installation, local_folder: Share
+    ) -> None:
+        source_id = register(careful, local_folder)
+        in_writing(careful.tracker, change_source, source_id, every="7d")
+        with growing(local_folder.root / KEY, archive()):
+            crawl = careful.run_session().crawls[source_id]
+        in_an_hour = utc_now() + timedelta(hours=1)
+        due = in_reading(careful.tracker, load_crawl_dues, 3)[source_id]
+        assert str(due) == crawl.then
+        assert due.until is not None
+        assert due.until < in_an_hour
+        local_folder.put(KEY, archive(), int(time.time()) - 60)
+        assert careful.run_session().crawls == {}
+        execute_in(careful.tracker, update(SourceCrawlRow).values(start_time=utc_now() - timedelta(hours=1)))
+        assert careful.run_session().zips[KEY].succeeded
+        due = in_reading(careful.tracker, load_crawl_dues, 3)[source_id]
+        assert due.until is not None
+        assert due.until > in_an_hour
 
     def test_what_was_not_as_published_and_is_uploaded_anew_is_being_uploaded_and_not_failed(
         self, careful: Installation, local_folder: Share

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from dcc.runtime.clock import utc_now
 from dcc.session.archives.coordination import NOT_FETCHED, AfterFailure, after_failure
 from dcc.session.leases import end_attempts
 from dcc.sources.base import SourceProtocol
+from dcc.store.staging import Origin, Staging
 from dcc.tracker import progress
 from dcc.tracker.hostings.download_plan import cancel_orphans
 from dcc.tracker.models import FileSourceHasZip, ZipDownload
@@ -35,7 +37,8 @@ from tests.support.web_server import WebServer
 NAME = "H.2013-10-31.1.impc.zip"
 KEY = f"add/{NAME}"
 GOOD = submissions.archive(specimens())
-OTHER = submissions.archive(specimens(mice=3))
+OTHER = submissions.archive(specimens(), date(2013, 11, 1))
+"""Another archive of as many bytes."""
 BAD = submissions.archive({"H.2013-10-31.1.specimen.impc.xml": b"<a/>"})
 
 
@@ -133,6 +136,37 @@ class TestOnAWebServer:
         assert installation.run_session().zips[KEY].failed
         assert ended(installation) == [("finished", len(BAD), md5(BAD)), ("not_modified", 0, md5(BAD))]
         assert installation.attempts(KEY) == [(web.folder.source_id, "xsd failed")] * 2
+
+    @pytest.mark.parametrize(
+        ("content", "modified"), [(OTHER, MODIFIED - 3600), (submissions.archive(specimens(mice=3)), MODIFIED)]
+    )
+    def test_what_is_listed_as_older_or_with_another_size_is_sent(
+        self, installation: Installation, web: Web, content: bytes, modified: int
+    ) -> None:
+        """By time alone a server says of such a file that it has not changed."""
+        web.server.etag = None
+        web.folder.put(KEY, GOOD)
+        installation.run_session()
+        web.folder.put(KEY, content, modified)
+        assert installation.run_session().zips[KEY].succeeded
+        assert ended(installation) == [FINISHED, ("finished", len(content), md5(content))]
+
+    def test_what_had_arrived_before_has_no_tag_of_the_archive_that_was_sent_before_it(
+        self, installation: Installation, web: Web
+    ) -> None:
+        """Its part was complete when its session was killed, so that nothing is asked for."""
+        newer = KEY.replace(".1.impc", ".2.impc")
+        web.folder.put(KEY, GOOD)
+        web.folder.put(newer, specimens(stem="2013-10-31.2"))
+        staging, key = Staging(installation.settings.staging_directory), key_of(KEY)
+        staging.prepare(key)
+        staging.part(key).write_bytes(GOOD)
+        staging.note_origin(key, Origin(web.folder.source_id, len(GOOD), MODIFIED))
+        once = installation.with_settings(downloads_per_source=1)
+        assert {outcome.succeeded for outcome in once.run_session().zips.values()} == {True}
+        assert len(web.conditions()) == 1
+        sent, complete = attempts(installation)
+        assert (sent.etag is not None, complete.etag, complete.last_modified) == (True, None, None)
 
     @pytest.mark.parametrize("lost", ["removed", "other bytes", "published"])
     def test_nothing_is_asked_of_it_where_the_bytes_are_not_to_be_had(

@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import select, update
 
 from dcc.databases.transactions import writing
+from dcc.errors import SourceUnreachableError
 from dcc.operations.session_work import open_session
 from dcc.phases import Phase, Status
 from dcc.reports.languages import load_catalogue
@@ -14,6 +15,10 @@ from dcc.reports.submissions.model import Outcome
 from dcc.reports.submissions.plain_text import render_text
 from dcc.runtime.clock import utc_now
 from dcc.session.crawling import crawl_file_sources
+from dcc.session.fetching import downloads
+from dcc.settings import Settings
+from dcc.sources.base import Connection, SourceAddress
+from dcc.sources.connect import connect
 from dcc.tracker.hostings.older_archives import REQUESTS_WAITED_FOR
 from dcc.tracker.models import FileSource, FileSourceHasZip, ResourceStateRow, ZipAction
 from dcc.tracker.queries.zip_stories import zip_story
@@ -88,6 +93,29 @@ def test_changes_wait_for_an_addition_whose_server_is_away_and_come_through_by_t
     data.run()
     assert not {one for one in data.base.states().values() if not one.startswith("qc")}
     assert not [one for one in in_reading(data.tracker, zip_story, key_of(EDIT)).reasons if one.kind == "waits"]
+
+
+def test_changes_wait_for_an_addition_that_was_never_requested_of_a_server_that_refuses_connections(
+    data: DataInstallation, second: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each session requests the newest one in vain, and then leaves the source alone."""
+    put_all(data, second)
+    for day in range(1, 6):
+        second.put(f"add/H.2013-11-0{day}.1.impc.zip", specimens(f"2013-11-0{day}.1"))
+    asked = []
+
+    def connect_to_all_but_second(address: SourceAddress, settings: Settings) -> Connection:
+        if address.id == second.source_id:
+            asked.append(address.id)
+            raise SourceUnreachableError("Connection refused.")
+        return connect(address, settings)
+
+    monkeypatch.setattr(downloads, "connect", connect_to_all_but_second)
+    impatient = data.with_settings(max_retries=0, source_failure_limit=1, downloads_per_source=1)
+    for number in range(1, REQUESTS_WAITED_FOR + 2):
+        impatient.run()
+        assert len(asked) == number
+        assert (state(data, ADD), state(data, EDIT), state(data, DELETE)) == ("zip_name done", WAITING, WAITING)
 
 
 def test_what_waits_is_told_to_the_centre_and_the_wrangler(data: DataInstallation, second: Folder) -> None:

@@ -28,6 +28,10 @@ def listed(hours: float) -> PastCrawls:
     return PastCrawls(listed=NOW - hours * HOUR)
 
 
+def seen_uploading(hours: float) -> PastCrawls:
+    return PastCrawls(listed=NOW - hours * HOUR, has_uploads=True)
+
+
 def policy(every: str = "", windows: str = "", pause: Pause | None = None, schedule: str = "") -> CrawlPolicy:
     return CrawlPolicy(
         parse_age(every) if every else None,
@@ -64,6 +68,15 @@ def policy(every: str = "", windows: str = "", pause: Pause | None = None, sched
         (policy("1d", schedule="Mon 06:00"), listed(20), DueReason.RECENT, 2.8),
         (policy("2w", schedule="Mon 06:00"), listed(20), DueReason.RECENT, 114),
         (policy(windows="20:00-21:00", schedule="Wed 06:00"), listed(20), DueReason.CLOSED, 8),
+        # What was being uploaded is listed again after an hour.
+        (policy(), seen_uploading(0), DueReason.DUE, None),
+        (policy("7d"), seen_uploading(0.5), DueReason.RECENT, 0.45),
+        (policy("7d"), seen_uploading(1), DueReason.DUE, None),
+        (policy("30m"), seen_uploading(0.2), DueReason.RECENT, 0.275),
+        (policy(schedule="Mon 06:00"), seen_uploading(1), DueReason.DUE, None),
+        (policy("7d", LONDON), seen_uploading(9), DueReason.CLOSED, 8),
+        (policy("7d"), PastCrawls(NOW - HOUR, 3, NOW, has_uploads=True), DueReason.FAILING, 1),
+        (policy("7d", pause=Pause("move", "ann", NOW)), seen_uploading(1), DueReason.PAUSED, None),
         (policy(), PastCrawls(NOW, 2, NOW), DueReason.DUE, None),
         (policy(), PastCrawls(NOW, 3, NOW), DueReason.FAILING, 1),
         (policy(), PastCrawls(NOW, 6, NOW), DueReason.FAILING, 8),

@@ -3,6 +3,7 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,8 +11,9 @@ from dcc.naming import Action
 from dcc.session.connection_slots import ConnectionSlots
 from dcc.settings import Settings
 from dcc.settings.sessions import ServerLimits, parse_server_limits
+from dcc.sources import request_turns
 from dcc.sources.connect import connect
-from dcc.sources.request_turns import Reserve, Turns, sharing
+from dcc.sources.request_turns import Reserve, Turns, first_free, sharing
 from dcc.tracker.register.source_addresses import load_addresses
 from tests.support.asking import in_reading
 from tests.support.installations import Installation
@@ -45,6 +47,19 @@ def test_threads_share_the_turns_at_a_server() -> None:
     times = sent([turns] * 3, 15)
     assert times[-1] - began >= 43 / RATE
     assert most_in_half_a_second(times) <= 0.5 * RATE + 3
+
+
+def test_a_clock_that_is_set_back_stops_no_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does another machine whose clock was ahead. Each waited for the time that the clock had shown."""
+    now, slept = [1_800_000_000.0], []
+    monkeypatch.setattr(request_turns, "time", SimpleNamespace(time=lambda: now[0], sleep=slept.append))
+    turns = Turns("server", 2.0)
+    turns.await_turn()
+    now[0] -= 2 * 3600
+    for _ in range(4):
+        turns.await_turn()
+    assert slept == [0, 0, 0.5, 1, 1.5]
+    assert [first_free(now[0] + ahead, now[0]) - now[0] for ahead in (-9, 60, 86_400)] == [0, 60, 0]
 
 
 def test_sessions_that_overlap_in_a_process_leave_none_of_their_turns_behind() -> None:

@@ -81,6 +81,12 @@ def test_a_directory_is_listed_in_the_order_of_the_answers_however_they_arrive(p
     assert found == [name for number in range(40) for name in (b"%d" % number, b"\xff")]
 
 
+def test_an_answer_without_the_path_that_was_asked_for_is_refused() -> None:
+    assert client(Script(answer(CMD_NAME, 1, names_of(b"/srv/add")))).real_path(b"add") == b"/srv/add"
+    with pytest.raises(paramiko.SFTPError, match="the server told no path"):
+        client(Script(answer(CMD_NAME, 1, names_of()))).real_path(b"add")
+
+
 @pytest.mark.parametrize("whole", [0, 1, 3])
 def test_what_arrived_before_the_channel_was_closed_is_passed_on(whole: int) -> None:
     listings = [answer(CMD_NAME, 2 + number, names_of(b"%d" % number)) for number in range(whole)]

@@ -6,6 +6,7 @@ import contextlib
 import socket
 import ssl
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from pyftpdlib.authorizers import DummyAuthorizer
 from pyftpdlib.handlers import TLS_DTPHandler, TLS_FTPHandler
 from pyftpdlib.servers import FTPServer
 
-from dcc.errors import CertificateChangedError, CertificateRefusedError, ConfigurationError
+from dcc.errors import CertificateChangedError, CertificateRefusedError, ConfigurationError, SourceTimeoutError
 from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress, SourceProtocol
@@ -25,6 +26,7 @@ from dcc.sources.certificates import ServerCertificates, parse_fingerprint, read
 from dcc.sources.connect import connect
 from tests.support.ports import free_port
 from tests.support.servers import Authority, FtpServer
+from tests.support.talking_servers import greeting, serving
 from tests.support.web_server import WebServer
 
 NAME = "H.2013-10-31.1.impc.zip"
@@ -193,6 +195,18 @@ def agreed_version(context: ssl.SSLContext, web: WebServer) -> str | None:
     plain = socket.create_connection(("127.0.0.1", web.port), timeout=5)
     with plain, context.wrap_socket(plain, server_hostname="127.0.0.1") as secure:
         return secure.version()
+
+
+def test_a_handshake_that_stalls_ends_with_the_limit_of_the_login() -> None:
+    def stall(connection: socket.socket) -> None:
+        connection.sendall(b"220 Hello\r\n")
+        connection.recv(1000)
+        greeting(b"234 Begin\r\n")(connection)
+
+    began = time.monotonic()
+    with serving(stall) as (hostname, _), pytest.raises(SourceTimeoutError, match="the TLS handshake within 1 seconds"):
+        connect(source(SourceProtocol.FTPS, hostname), Settings(login_timeout=1, idle_timeout=10))
+    assert time.monotonic() - began < 5
 
 
 @contextlib.contextmanager

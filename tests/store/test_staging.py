@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dcc.errors import BadFileNameError, DiskFullError
+from dcc.errors import BadFileNameError, DiskFullError, SizeMismatchError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.store.staging import Origin, Staging, disk_errors, remove_leftovers
@@ -128,6 +128,14 @@ class TestRoom:
         with (
             pytest.raises(DiskFullError, match=r"add/H\.2013.* needs 601 bytes .* 1,000 are free and 400 must stay so"),
             staging.room_for(KEY, 601),
+        ):
+            pytest.fail("began")
+
+    def test_what_no_such_disk_could_hold_is_a_fault_of_the_source(self, tmp_path: Path, free: dict[str, int]) -> None:
+        """A server may list any size; nobody can free so much."""
+        with (
+            pytest.raises(SizeMismatchError, match=r"add/H\.2013.* 10,001 bytes .* 10,000 in all"),
+            Staging(tmp_path).room_for(KEY, 10_001),
         ):
             pytest.fail("began")
 

@@ -11,7 +11,7 @@ from dcc.outcomes import ZipKey
 from dcc.session.fetching.archive_transfer import ReceivedArchive, Transfer, receive
 from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import PrefetchedArchives, SourceDownloads
-from dcc.session.fetching.transfer_events import TransferCompleted, TransferEvent, TransferFailed
+from dcc.session.fetching.transfer_events import TransferCompleted, TransferEvent, TransferFailed, TransferNotBegun
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, Block, Connection, SourceAddress, SourceProtocol
 from dcc.sources.hosting import Hosting
@@ -177,12 +177,12 @@ class Sources:
             source.put(transfer)
         return source
 
-    def ends(self, count: int) -> list[TransferCompleted | TransferFailed]:
-        """The next `count` transfers that ended."""
-        found: list[TransferCompleted | TransferFailed] = []
+    def ends(self, count: int) -> list[TransferCompleted | TransferFailed | TransferNotBegun]:
+        """The next `count` transfers that ended, or did not begin."""
+        found: list[TransferCompleted | TransferFailed | TransferNotBegun] = []
         while len(found) < count:
             message = self.messages.get(timeout=PATIENCE)
-            if isinstance(message, TransferCompleted | TransferFailed):
+            if isinstance(message, TransferCompleted | TransferFailed | TransferNotBegun):
                 found.append(message)
         return found
 

@@ -229,7 +229,8 @@ class _Handler(QuietHandler):
         tag, time = self.headers.get("If-None-Match"), self.headers.get("If-Modified-Since")
         if tag is not None:
             return tag == headers.get("ETag")
-        return time is not None and time == headers.get("Last-Modified")
+        modified = headers.get("Last-Modified")
+        return None not in (time, modified) and parsedate_to_datetime(modified) <= parsedate_to_datetime(time)
 
     def _send_body(self, content: bytes) -> None:
         web = self.web

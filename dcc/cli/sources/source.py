@@ -318,6 +318,7 @@ def remove(source_id: int, purge: bool, yes: bool) -> None:
     It is never used again, and its archives stay in the tracker.
     """
     from dcc.databases.transactions import writing
+    from dcc.session.leases import refuse_during_session
     from dcc.tracker.register import file_sources
     from dcc.tracker.register.source_addresses import SourceState
 
@@ -334,6 +335,8 @@ def remove(source_id: int, purge: bool, yes: bool) -> None:
         if not yes and not confirmed(question, option="--yes"):
             raise ConfigurationError("Nothing was deleted.")
         with writing(tracker) as connection:
+            # A session could not record what it fetches from there.
+            refuse_during_session(connection, settings)
             deleted = file_sources.purge_source(connection, source_id)
         text = f"Deleted file source {source_id} and {count_of(deleted, 'download attempt')}."
         click.echo(settings.labelled(text))

@@ -93,13 +93,14 @@ def list_files(archive: str, attempt: int | None) -> None:
     """
     from dcc.archives.extraction import archive_members
     from dcc.archives.limits import ArchiveLimits
+    from dcc.runtime.private_files import scratch_directory
 
     settings = settings_from_environment()
     attempts, chosen = _attempts(settings, archive, attempt)
     files, problem = None, None
     try:
-        with _member(settings, chosen, None) as path:
-            members = archive_members(path, chosen.key.file_name, ArchiveLimits.from_settings(settings))
+        with _member(settings, chosen, None) as path, scratch_directory(settings.home) as folder:
+            members = archive_members(path, chosen.key.file_name, ArchiveLimits.from_settings(settings), folder)
             files = [fields_of(member, "path", "size_bytes") for member in members]
     except (ArchiveError, StoredObjectLostError) as error:
         problem = str(error)

@@ -199,7 +199,7 @@ def document_notes(catalogue: Catalogue, document: DocumentReport) -> list[str]:
 def attempt_sentence(catalogue: Catalogue, attempt: DownloadStory) -> str:
     """The outcome of an attempt to fetch an archive."""
     if attempt.outcome is AttemptOutcome.CANCELLED:
-        return catalogue.say("Somebody ended the session or paused the source before it arrived.")
+        return catalogue.say("It did not arrive: the session ended, or left its source alone.")
     if attempt.outcome is AttemptOutcome.ABORTED:
         return catalogue.say("The transfer broke off.")
     if attempt.status is not Status.FAILED:

@@ -340,7 +340,7 @@ class Coordinator:
                 self._end_without_archive(submission)
 
     def _transfer_not_begun(self, event: TransferNotBegun) -> None:
-        """The source was paused, or its window closed: another delivers the archive, or a later session."""
+        """The source was left alone: another one delivers the archive, or a later session fetches it."""
         number = event.transfer.attempt_id
         submission = self._transferring.pop(number)
         self._attempts.sources[event.transfer.hosting.source_id].note_not_begun()

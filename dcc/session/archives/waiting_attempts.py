@@ -28,7 +28,6 @@ class SourceQueue:
 
     def __init__(self, downloads: SourceDownloads) -> None:
         self.transfer_statistics = TransferStatistics()
-        self._is_given_up = False
         self._urgent: Collection[ZipKey] = ()
         self.downloads = downloads
         self._waiting: deque[tuple[ActiveSubmission, Hosting]] = deque()
@@ -42,7 +41,7 @@ class SourceQueue:
     @property
     def given_up(self) -> bool:
         """Whether no further attempt begins: the source is given up, paused, or outside its windows."""
-        return self._is_given_up or self.downloads.is_resting
+        return self.downloads.is_resting
 
     def add(self, submission: ActiveSubmission, hosting: Hosting) -> None:
         """Queue a submission."""
@@ -91,9 +90,8 @@ class SourceQueue:
         self._queued -= 1
         if isinstance(event.error, ChecksumMismatchError) and event.error.received is None:
             return
-        if isinstance(event.error, SourceError) and not self._is_given_up:
+        if isinstance(event.error, SourceError):
             self.transfer_statistics.failures += 1
-            self._is_given_up = self.downloads.given_up
 
 
 class WaitingAttempts:

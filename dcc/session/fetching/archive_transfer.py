@@ -223,7 +223,7 @@ def receive(
                 staging.room_for(key, (hosting.size_bytes or 0) - offset) as written,
                 DownloadSink(staging, key, origin, max_unsized, written, on_bytes) as sink,
             ):
-                _fetch_rest(connection, transfer, sink, offset, earlier, speed_limits)
+                validators = _fetch_rest(connection, transfer, sink, offset, earlier, speed_limits)
                 md5 = None if published is None else _checked_md5(key, staging.part(key), published, offset > 0)
         except (SizeMismatchError, ChecksumMismatchError):
             staging.drop_part(key)
@@ -234,7 +234,7 @@ def receive(
             path, size, md5, same = staging.archive(key), earlier.size_bytes, earlier.md5, earlier.validators
             return ReceivedArchive(path, size, md5, 0.0, resumed=False, is_sent=False, validators=same)
         path = staging.finish_part(key)
-    seconds, validators = time.monotonic() - began, connection.validators()
+    seconds = time.monotonic() - began
     return ReceivedArchive(path, sink.received, md5, seconds, resumed=offset > 0, validators=validators)
 
 
@@ -245,9 +245,12 @@ def _fetch_rest(
     offset: int,
     earlier: EarlierCopy | None,
     speed_limits: SpeedLimits,
-) -> None:
-    """Fetch the bytes from `offset` on. Raises NotModified if the source has the `earlier` copy still."""
-    hosting = transfer.hosting
+) -> Validators | None:
+    """Fetch the bytes from `offset` on; returns what the server told of them.
+
+    Raises NotModified if the source has the `earlier` copy still.
+    """
+    hosting, validators = transfer.hosting, None
     sink.take_in(offset)
     if hosting.size_bytes is None or offset < hosting.size_bytes:
         if earlier is not None:
@@ -261,7 +264,9 @@ def _fetch_rest(
                 offset=offset,
                 modified=hosting.modified,
             )
+        validators = connection.validators()
     sink.end()
+    return validators
 
 
 class _EnoughError(Exception):
@@ -290,9 +295,9 @@ def _manifest(connection: Connection, transfer: Transfer, speed_limits: SpeedLim
 
 
 def _still_there(transfer: Transfer, staging: Staging, published: str | None) -> EarlierCopy | None:
-    """The copy that was fetched before, if staging has it and the centre publishes no other."""
+    """The copy that was fetched before, if staging has it, and the centre lists and publishes no other."""
     earlier = transfer.earlier
-    if earlier is None or published not in {None, earlier.md5}:
+    if earlier is None or published not in {None, earlier.md5} or not earlier.may_be(transfer.hosting):
         return None
     is_there = transfer.is_staged_here or staging.holds(transfer.key, earlier.size_bytes, earlier.md5)
     return earlier if is_there else None

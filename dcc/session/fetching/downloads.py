@@ -100,10 +100,11 @@ class SourceDownloads:
         self._speed_limits = SpeedLimits.from_settings(settings)
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
-        self._given_up: SourceError | None = None
         self._urgent: Collection[ZipKey] = ()
         self.is_paused = False
         """Whether no further transfer begins until it is unset: each of the queue ends as one that did not begin."""
+        self.given_up = False
+        """Whether no further transfer begins in this session."""
         self._failures_in_a_row = 0
         self._connections = SourceConnections(
             address.label,
@@ -145,21 +146,16 @@ class SourceDownloads:
                 self._threads.append(thread)
 
     def give_up(self, reason: SourceError) -> None:
-        """Carry out no more of the queue: each transfer fails with `reason` at once."""
-        if self._given_up is None:
+        """Carry out no more of the queue: each transfer ends as one that did not begin."""
+        if not self.given_up:
             session_log.warning("%s is left alone for the rest of the session: %s", self.address.label, reason)
-        self._given_up = reason
+        self.given_up = True
 
     @property
     def is_resting(self) -> bool:
-        """Whether no transfer begins now: the source is paused, or outside its windows."""
+        """Whether no transfer begins now: the source is given up, paused, or outside its windows."""
         windows = self.address.windows
-        return self.is_paused or (windows is not None and not windows.is_open(utc_now()))
-
-    @property
-    def given_up(self) -> bool:
-        """Whether nothing more is fetched from the source in this session."""
-        return self._given_up is not None
+        return self.given_up or self.is_paused or (windows is not None and not windows.is_open(utc_now()))
 
     def _note_failure(self, error: Exception, connecting: bool) -> None:
         # Before the next transfer begins, because a server may lock out an account after repeated refusals.
@@ -234,13 +230,11 @@ class SourceDownloads:
         return True
 
     def _breaks_at_once(self, item: Transfer) -> bool:
-        """End a transfer before it begins, if none may begin now or the source is given up; returns whether it did."""
-        if self.is_resting:
-            self._tell(TransferNotBegun(item))
-            return True
-        if self._given_up is not None:
-            self._tell(TransferFailed(item, self._given_up))
-        return self.given_up
+        """End a transfer before it begins, if none may begin now; returns whether it did."""
+        if not self.is_resting:
+            return False
+        self._tell(TransferNotBegun(item))
+        return True
 
     def _look_ahead(self, worker: int, transfer: Transfer, connection: Connection) -> None:
         """Announce the following transfers to a connection that can use this."""

@@ -49,7 +49,7 @@ class TransferFailed:
 
 @dataclass(frozen=True, slots=True)
 class TransferNotBegun:
-    """A person paused the source, or its window closed, before a transfer began."""
+    """The source was given up, a person paused it, or its window closed, before a transfer began."""
 
     transfer: Transfer
 

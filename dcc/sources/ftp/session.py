@@ -175,6 +175,16 @@ class FtpSession(ftplib.FTP_TLS):
             self.voidcmd(f"TYPE {kind}")
             self._type = kind
 
+    def auth(self) -> str:
+        """As ftplib's, but `interrupt` ends the handshake, too: the former socket cannot be shut down any more."""
+        reply = self.voidcmd("AUTH TLS")
+        if self.sock is None:
+            raise EOFError
+        wrap = self.context.wrap_socket
+        secure = self.sock = wrap(self.sock, server_hostname=self.host, do_handshake_on_connect=False)
+        secure.do_handshake()
+        return reply
+
     def begin_tls(self) -> None:
         """Encrypt the control connection, and check that the server is the right one."""
         self.auth()

@@ -173,7 +173,10 @@ class SftpClient:
 
     def real_path(self, path: bytes) -> bytes:
         """The absolute path of a file or directory, links followed."""
-        return next(self._ask(sftp.CMD_REALPATH, path).names()).name
+        entry = next(self._ask(sftp.CMD_REALPATH, path).names(), None)
+        if entry is None:
+            raise paramiko.SFTPError("the server told no path")
+        return entry.name
 
     def open(self, path: bytes, then: Callable[[SftpResponse], object]) -> None:
         """Request to open a file for reading; `then` is called with the answer."""

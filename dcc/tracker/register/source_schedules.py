@@ -23,11 +23,15 @@ from dcc.runtime.clock import utc_now
 from dcc.sources.crawl_policy import CrawlDue, CrawlPolicy, PastCrawls, Pause, Schedule, Windows, crawl_due, parse_age
 from dcc.tracker.models import (
     FileSource,
+    FileSourceHasZip,
     ResourceStateRow,
     SourceCrawlRow,
+    ZipAction,
 )
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.register.source_addresses import SourceState, is_paused
+from dcc.tracker.states import WAITING
+from dcc.tracker.submission_rows import is_at
 
 _MINUTE: Final = timedelta(minutes=1)
 _CHANGED: Final = type_coerce(FileSource.last_update, UtcDateTime())
@@ -94,7 +98,7 @@ def load_crawl_dues(
     return {
         row.id: crawl_due(
             policy_of(row),
-            PastCrawls(row.listed, row.failures, row.failed, row.changed),
+            PastCrawls(row.listed, row.failures, row.failed, row.changed, bool(row.has_uploads)),
             now,
             failure_limit,
             is_named=row.id in named,
@@ -127,6 +131,12 @@ def _of_failures(column: Any) -> ScalarSelect[Any]:
     )
 
 
+# The waiting archives are few, and found by an index.
+_WITH_UPLOADS: Final = (
+    select(FileSourceHasZip.file_source_id)
+    .join(ZipAction)
+    .where(is_at(ZipAction, WAITING), FileSourceHasZip.uploading_since.is_not(None))
+)
 _DUES: Final = (
     select(
         FileSource,
@@ -134,6 +144,7 @@ _DUES: Final = (
         _of_last_listing(_Good.start_time).label("listed"),
         _of_failures(func.count()).label("failures"),
         _of_failures(func.max(SourceCrawlRow.finish_time)).label("failed"),
+        FileSource.id.in_(_WITH_UPLOADS).label("has_uploads"),
     )
     .join(ResourceStateRow)
     .where(ResourceStateRow.short_name != SourceState.REMOVED)
