@@ -64,7 +64,7 @@ _OWN: Final = (
         "experiments",
         "Centres, lines and experiments have a known pipeline and project, animals that were submitted, and sound "
         "dates and status codes.",
-        ("E1", "E2", "E3", "E4", "E5", "E6", "E7", "E8", "X1", "X5"),
+        ("E1", "E2", "E3", "E4", "E5", "E6", "E7", "E8", "X1", "X5", "X17"),
     ),
     RuleGroup(
         "procedures",

@@ -57,6 +57,7 @@ from dcc.rules.elements import (
     has_media,
     metadata_of_media,
     results_of,
+    runs_of,
     specimens_asked_for,
 )
 from dcc.rules.findings import BROKEN_CASE, BROKEN_IN_PACKAGE, REFERENCE_RULE, Fault, Finding
@@ -69,7 +70,7 @@ from dcc.vocabulary import Severity
 load_added(ADDED_RULES)
 
 ABOUT_SPECIMENS = frozenset(rule.id for rule in RULES.values() if rule.needs_other_documents)
-"""The rules that look at specimens of other documents, in the QC database; all others need the document alone."""
+"""The rules that look at specimens, or experiments on them, of other documents, in the QC database."""
 AWAITING_SPECIMENS = frozenset(rule.id for rule in RULES.values() if rule.awaits_animals)
 """Those about missing specimens, which may have been submitted before or may come yet."""
 JUDGED_TOGETHER = ABOUT_SPECIMENS | {SPECIMEN_EXISTS, EXPERIMENT_EXISTS, DUPLICATE}
@@ -200,7 +201,11 @@ class _Checking:
         if lookups is None or self.plans.without >= ABOUT_SPECIMENS:
             return NOTHING_ASKED
         ids = {each for entity in entities for each in specimens_asked_for(entity)}
-        return Answers(lookups.known_specimens(block.centre, ids)) if ids else NOTHING_ASKED
+        if not ids:
+            return NOTHING_ASKED
+        runs = {each for entity in entities for each in runs_of(entity)}
+        known_runs = lookups.known_runs(block.centre, runs) if runs else {}
+        return Answers(lookups.known_specimens(block.centre, ids), known_runs)
 
     def entity(self, entity: Entity, step: str, above: Context) -> None:
         """Check an entity of a block, and its procedure."""

@@ -25,6 +25,15 @@ class KnownSpecimen(NamedTuple):
     dob: str | None
 
 
+class RunKey(NamedTuple):
+    """A procedure on a specimen on a day, without a sequenceID or with this one."""
+
+    specimen_id: str
+    procedure_id: str
+    day: date
+    sequence_id: str | None
+
+
 class Lookups(Protocol):
     """Queries to the QC database, each for a complete batch.
 
@@ -33,6 +42,10 @@ class Lookups(Protocol):
 
     def known_specimens(self, centre: str, ids: Collection[str]) -> Mapping[str, tuple[KnownSpecimen, ...]]:
         """The specimens of a centre with these ids, by their id; unknown ids are left out."""
+        ...
+
+    def known_runs(self, centre: str, keys: Collection[RunKey]) -> Mapping[RunKey, Mapping[str, str]]:
+        """The experiments of a centre without status codes with these keys: their documents by their experimentIDs."""
         ...
 
 
@@ -67,6 +80,7 @@ class Answers:
     """The answers about a batch of entities."""
 
     specimens: Mapping[str, tuple[KnownSpecimen, ...]] = field(default_factory=dict)
+    runs: Mapping[RunKey, Mapping[str, str]] = field(default_factory=dict)
 
 
 NOTHING_ASKED = Answers()

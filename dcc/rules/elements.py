@@ -27,8 +27,9 @@ from dcc.documents.contents import (
     SimpleParameter,
     Specimen,
 )
-from dcc.documents.lexical import parse_integer
+from dcc.documents.lexical import parse_date, parse_integer
 from dcc.reference.impress import ParameterType
+from dcc.rules.context import RunKey
 from dcc.rules.values import is_blank
 
 ParameterElement = (
@@ -189,6 +190,14 @@ def specimens_asked_for(entity: Entity) -> Collection[str]:
     if isinstance(entity, Specimen):
         return [specimen.specimen_id for specimen in entity.related_specimens]
     return entity.specimen_ids if isinstance(entity, Experiment) else ()
+
+
+def runs_of(entity: Entity) -> list[RunKey]:
+    """What an experiment with results is, on each of its specimens; nothing for other entities."""
+    if not isinstance(entity, Experiment) or entity.procedure is None or entity.status_codes:
+        return []
+    procedure_id, day = entity.procedure.procedure_id, parse_date(entity.date)
+    return [] if day is None else [RunKey(one, procedure_id, day, entity.sequence_id) for one in entity.specimen_ids]
 
 
 def excused_in(procedure: Procedure, required: Collection[str]) -> int:

@@ -10,7 +10,7 @@ from dcc.messages import mark
 from dcc.reference.impress import Impress
 from dcc.reference.snapshots import Colonies, Projects
 from dcc.rules.context import Context
-from dcc.rules.elements import BlockEnd
+from dcc.rules.elements import BlockEnd, runs_of
 from dcc.rules.findings import Fault, fault
 from dcc.rules.registry import rule, rule_of_shape
 from dcc.rules.values import day_of, is_blank
@@ -192,3 +192,38 @@ def centre_is_that_of_the_file_name(block: Block, at: Context) -> Iterator[Fault
     """A centreID is the centre of the document's file name."""
     if block.centre != at.document.centre:
         yield fault(block.line, block.centre, centre=at.document.centre)
+
+
+@rule(
+    "X17",
+    Experiment,
+    severity=Severity.WARNING,
+    message=mark(
+        "The experiments '{experiment}' and '{other}' ({document}) are both {procedure} on '{value}' on {day}. Delete "
+        "or edit the wrong one, or number meant repeats by sequenceID."
+    ),
+    cause=mark("Animals have {procedure} twice on one day"),
+    remedy=mark(
+        "Delete or edit the wrong experiments; both count until then. If repeats are meant, number them by sequenceID. "
+        "An edit finds only experiments with the same sequenceID: delete the old one, and add the new."
+    ),
+    needs_other_documents=True,
+)
+def procedure_is_done_once_a_day(experiment: Experiment, at: Context) -> Iterator[Fault]:
+    """An animal has a procedure once a day, unless the sequenceIDs differ."""
+    named = experiment.experiment_id
+    for number, run in enumerate(runs_of(experiment), 1):
+        known = at.answers.runs.get(run, {})
+        other = next((name for name in known if name != named), None)
+        # What was refused, or is of a former version, is not among those known.
+        if other is not None and named in known:
+            yield fault(
+                experiment.line,
+                run.specimen_id,
+                below=f"/specimenID[{number}]",
+                experiment=named,
+                other=other,
+                document=known[other],
+                procedure=run.procedure_id,
+                day=run.day.isoformat(),
+            )

@@ -58,8 +58,9 @@ class Rule:
     any number.
 
     Only a rule that `needs_other_documents` sees any, in `Context.answers.specimens`: the animals of the same
-    centre that the experiment names, or the animal as relatives; see also `dcc.qc.judging.lookups`. Findings of a rule
-    that `awaits_animals` have the id of a missing animal as their value, and end when it arrives.
+    centre that the experiment names, or the animal as relatives; see also `dcc.qc.judging.lookups`. It sees the
+    experiments on these too, in `Context.answers.runs`. Findings of a rule that `awaits_animals` have the id of a
+    missing animal as their value, and end when it arrives.
     """
 
     id: str

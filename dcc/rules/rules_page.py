@@ -42,7 +42,7 @@ animals are valid.
 ## How findings go away
 
 - **The centre corrects the data** in an archive of `edit`. A replaced or deleted version no longer counts.
-- **The missing data arrive.** Findings of {specimens} clear when the other animal arrives or changes.
+- **The missing data arrive.** Findings of {specimens} clear when the other data arrive or change.
 - **Reference data change.** The next session judges documents with findings again. For documents without findings,
   run `dcc data recheck`.
 - **Rules of packages come, change or go.** Run `dcc data recheck --all`.

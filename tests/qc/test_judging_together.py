@@ -18,9 +18,10 @@ from tests.support.judging_cases import BASIS, document_row, findings, judge, up
 
 
 def weights(name: str, *values: str) -> list[Content]:
-    """Experiments on the mouse M1, each with a value; `x` is none."""
+    """Experiments on the mouse M1, each with a value and a day; `x` is no value."""
     done = [
-        experiment(procedure(simple("RANGED", value)), experiment_id=f"{name}{n}") for n, value in enumerate(values)
+        experiment(procedure(simple("RANGED", value)), experiment_id=f"{name}{n}", date=f"2014-01-1{n}")
+        for n, value in enumerate(values)
     ]
     return experiments(*done)
 

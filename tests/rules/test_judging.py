@@ -50,10 +50,12 @@ from tests.support.judging_cases import (
 
 
 def ill(*values: str, **changes: Any) -> list[Content]:
-    """Experiments on the mouse M1, each with a value; `x` is none."""
+    """Experiments on the mouse M1, each with a value and a day; `x` is no value."""
     done = [
-        experiment(procedure(simple("RANGED", value)), line=n, experiment_id=f"E{n}", **changes)
-        for n, value in enumerate(values, 20)
+        experiment(
+            procedure(simple("RANGED", value)), line=n, experiment_id=f"E{n}", **{"date": f"2014-01-{n}"} | changes
+        )
+        for n, value in enumerate(values, 11)
     ]
     return experiments(*done)
 
@@ -167,7 +169,8 @@ def test_findings_of_the_upload_count_and_make_only_their_entity_invalid(mouse: 
 
 @pytest.mark.both_databases
 def test_a_fatal_finding_of_a_centre_makes_invalid_what_it_holds_and_nothing_else(mouse: Engine) -> None:
-    done = [*experiments(experiment()), block(pipeline="NONE_001", line=50), experiment(experiment_id="E2", line=51)]
+    below = experiment(experiment_id="E2", line=51, date="2013-10-02")
+    done = [*experiments(experiment()), block(pipeline="NONE_001", line=50), below]
     document = upload(mouse, done)
     judgement = judge(mouse, document)
     assert judgement.counts == {("E1", Severity.FATAL): 1}

@@ -1,5 +1,7 @@
 """What the rules ask the QC database, on SQLite and on MariaDB."""
 
+from datetime import date
+
 import pytest
 from sqlalchemy import Engine
 
@@ -7,12 +9,12 @@ from dcc.documents.contents import Experiment, SpecimenKind
 from dcc.naming import Action, DocumentKind
 from dcc.qc.judging.lookups import WITHOUT_QUERY, SqlLookups, questionable
 from dcc.rules.checking import ABOUT_SPECIMENS
-from dcc.rules.context import KnownSpecimen, latest_day
+from dcc.rules.context import KnownSpecimen, RunKey, latest_day
 from tests.rules.test_rules import EXAMPLES, Example
 from tests.support.asking import in_reading
 from tests.support.integrity_cases import TODAY, mutant, specimens
 from tests.support.judging_cases import statements
-from tests.support.qc_documents import apply, apply_document, specimen, to_apply
+from tests.support.qc_documents import PROCEDURE, apply, apply_document, experiment, reading, specimen, to_apply
 
 
 def test_specimens_are_known_as_they_were_submitted(qc_database: Engine) -> None:
@@ -54,6 +56,21 @@ def test_all_of_a_batch_are_asked_for_at_once(qc_database: Engine) -> None:
         lookups = SqlLookups(connection)
         assert len(lookups.known_specimens("H", {f"S{n}" for n in range(2_000)})) == 50
     assert len(sent) == 1
+
+
+@pytest.mark.both_databases
+def test_current_experiments_are_known_by_animal_procedure_and_day(qc_database: Engine) -> None:
+    runs = [experiment(f"E{number}", (animal,), position=number) for number, animal in enumerate(("S1", "S1", "S2"), 1)]
+    document = to_apply(Action.ADD, DocumentKind.EXPERIMENT)
+    apply_document(qc_database, document, reading(*runs, experiment("E4", ("S1",), sequence_id="1")))
+    apply(qc_database, Action.ADD, experiment("E5"))
+    apply(qc_database, Action.DELETE, experiment("E5"))
+    keys = {RunKey(name, PROCEDURE, date(2013, 10, 1), None) for name in ("S1", "S1 ", "S3")}
+    with qc_database.connect() as connection:
+        lookups = SqlLookups(connection)
+        known = lookups.known_runs("H", keys)
+        assert lookups.known_runs("J", keys) == {}
+    assert known == {RunKey("S1", PROCEDURE, date(2013, 10, 1), None): dict.fromkeys(("E1", "E2"), document.file_name)}
 
 
 def test_every_rule_of_the_platform_about_specimens_has_a_query() -> None:

@@ -29,6 +29,7 @@ from tests.support.integrity_cases import (
     simple,
     specimen_block,
     specimens,
+    status,
 )
 from tests.support.judging_cases import add_snapshots, basis, judge, rules_of, upload, waiver
 from tests.support.qc_documents import undo_documents
@@ -75,8 +76,8 @@ def test_a_specimen_that_changes_has_all_judged_again_whose_current_experiments_
     judged(qc_database, *specimens(mutant(), mutant(specimen_id="M2", line=4)))
     about = judged(qc_database, *on("M1"))
     judged(qc_database, *on("M2", name="E2"))
-    deleted = judged(qc_database, *on("M1", name="E3"))
-    judged(qc_database, *on("M1", name="E3"), action=DELETE)
+    deleted = judged(qc_database, *on("M1", name="E3", date="2013-10-02"))
+    judged(qc_database, *on("M1", name="E3", date="2013-10-02"), action=DELETE)
     edited = judged(qc_database, *specimens(mutant(dob="2015-01-01")), action=EDIT)
     assert again(qc_database, edited) == [about.document_id]
     assert judge(qc_database, about).failed, "it is of a day before the birth"
@@ -107,14 +108,52 @@ def test_what_a_withdrawn_document_changed_is_judged_again_as_it_was(qc_database
 def test_documents_whose_faulty_entities_are_replaced_or_come_back_are_judged_again(qc_database: Engine) -> None:
     judged(qc_database, *specimens(mutant()))
     faulty = judged(qc_database, *on("M1", value="x"))
-    sound = judged(qc_database, *on("M1", name="E2"))
+    sound = judged(qc_database, *on("M1", name="E2", date="2013-10-02"))
     edited = judged(qc_database, *on("M1"), action=EDIT)
     assert again(qc_database, edited) == [faulty.document_id]
-    other = judged(qc_database, *on("M1", name="E2", value="7"), action=EDIT)
+    other = judged(qc_database, *on("M1", name="E2", value="7", date="2013-10-02"), action=EDIT)
     assert again(qc_database, other) == [], "nothing was found in what it replaced"
     judge(qc_database, faulty)
     undone = undo_documents(qc_database, [edited.document_id, other.document_id])
     assert again(qc_database, *undone.undone_by) == [faulty.document_id, sound.document_id]
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize("how", ["edited", "deleted", "withdrawn"])
+def test_a_repeated_experiment_is_judged_again_when_the_repeat_comes_and_goes(qc_database: Engine, how: str) -> None:
+    judged(qc_database, *specimens(mutant()))
+    first = judged(qc_database, *on("M1"))
+    for other in ({"date": "2013-10-02"}, {"sequence_id": "1"}):
+        judged(qc_database, *on("M1", name="E3", **other))
+    second = judged(qc_database, *on("M1", name="E2"))
+    assert again(qc_database, second) == [first.document_id]
+    for document in (first, second):
+        assert rules_of(judge(qc_database, document)) == ["X17"]
+    if how == "edited":
+        causes = [judged(qc_database, *on("M1", name="E2", date="2013-10-03"), action=EDIT).document_id]
+    elif how == "deleted":
+        causes = [judged(qc_database, *on("M1", name="E2"), action=DELETE).document_id]
+    else:
+        causes = list(undo_documents(qc_database, [second.document_id]).undone_by)
+    assert first.document_id in again(qc_database, *causes)
+    assert rules_of(judge(qc_database, first)) == []
+    if how != "withdrawn":
+        assert rules_of(judge(qc_database, second)) == []
+        undone = undo_documents(qc_database, causes).undone_by
+        assert again(qc_database, *undone) == [first.document_id, second.document_id]
+        for document in (first, second):
+            assert rules_of(judge(qc_database, document)) == ["X17"]
+
+
+@pytest.mark.both_databases
+def test_experiments_of_other_centres_or_animals_and_ones_not_done_are_no_repeats(qc_database: Engine) -> None:
+    judged(qc_database, *specimens(mutant(), mutant(specimen_id="M2", line=4)))
+    first = judged(qc_database, *on("M1"))
+    judged(qc_database, *on("M2", name="E2"))
+    judged(qc_database, block(centre="J"), *on("M1", name="E3")[1:], centre="J")
+    assert in_reading(qc_database, rejudging.documents_of_rule, "X17") == []
+    judged(qc_database, *on("M1", name="E4", status_codes=(status("IMPC_PSC_001"),)))
+    assert rules_of(judge(qc_database, first)) == []
 
 
 def test_documents_that_do_not_stand_or_wait_for_their_first_judgement_are_left_alone(qc_database: Engine) -> None:

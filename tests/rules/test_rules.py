@@ -183,7 +183,7 @@ edge(
         block(pipeline="?"),
         experiment(),
         block(position=2, line=20),
-        experiment(line=21, experiment_id="E2", specimen_ids=("M1",)),
+        experiment(line=21, experiment_id="E2", date="2013-10-02"),
     ],
     1,
 )
@@ -442,7 +442,7 @@ def _runs(*parameters: Any, first: int = 1) -> list[Content]:
     done = [procedure(*each, required=False) for each in parameters]
     return experiments(
         *(
-            experiment(one, line=20 * number, position=number, experiment_id=f"E{number}")
+            experiment(one, line=20 * number, position=number, experiment_id=f"E{number}", date=f"2013-10-0{number}")
             for number, one in enumerate(done, first)
         )
     )
@@ -469,6 +469,25 @@ edge(
     [*_runs((_NO_WEIGHT, _NO_NEEDED)), block(position=2, line=90), *_runs(_ALL, _ALL, first=2)[1:]],
     1,
 )
+
+
+def _run(number: int = 2, **changes: Any) -> Experiment:
+    """An experiment that repeats one on M1, but for `changes`."""
+    return experiment(**{"line": 20 * number, "position": number, "experiment_id": f"E{number}"} | changes)
+
+
+_OF_M2 = {"uploaded": specimens(mutant(), mutant(specimen_id="M2"))}
+breaks("X17", "both are named", experiments(experiment(), _run()), 2)
+breaks("X17", "three", experiments(experiment(), _run(), _run(3)), 3)
+breaks("X17", "a zone does not count", experiments(experiment(), _run(date="2013-10-01Z")), 2)
+breaks("X17", "the same sequenceID", experiments(experiment(sequence_id="1"), _run(sequence_id="1")), 2)
+breaks("X17", "one of two animals", experiments(experiment(), _run(specimen_ids=("M2", "M1"))), 2, **_OF_M2)
+holds("X17", "repeats with sequenceIDs", experiments(experiment(sequence_id="1"), _run(sequence_id="2")))
+edge("X17", "one of both has a sequenceID", experiments(experiment(), _run(sequence_id="1")))
+edge("X17", "one of both was not done", experiments(experiment(), _run(status_codes=(status("IMPC_PSC_001"),))))
+edge("X17", "another day", experiments(experiment(), _run(date="2013-10-02")))
+edge("X17", "another animal", experiments(experiment(), _run(specimen_ids=("M2",))), **_OF_M2)
+edge("X17", "an animal twice in one", experiment(specimen_ids=("M1", "M1")))
 edge("X12", "1.0 is 1 where increments are numbers", series("FREE", at("1"), at("1.0")), 1)
 
 

@@ -35,7 +35,8 @@ from dcc.reference.loading import ReferenceData
 from dcc.reference.snapshots import Colonies, Colony, Projects, Provenance, StatusCodes, Strains
 from dcc.rules.accepted_elements import AcceptedElements
 from dcc.rules.checking import check_contents
-from dcc.rules.context import DocumentContext, KnownSpecimen
+from dcc.rules.context import DocumentContext, KnownSpecimen, RunKey
+from dcc.rules.elements import runs_of
 from dcc.rules.findings import Finding
 
 T = TypeVar("T")
@@ -155,6 +156,7 @@ class Uploaded:
     """What is in the QC database: kept in dictionaries, and every question counted."""
 
     specimens: dict[tuple[str, str], list[KnownSpecimen]] = field(default_factory=lambda: defaultdict(list))
+    runs: dict[tuple[str, RunKey], dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
     questions: int = 0
 
     def add(self, contents: Iterable[Content]) -> None:
@@ -164,10 +166,17 @@ class Uploaded:
                 centre = content.centre
             elif isinstance(content, Specimen):
                 self.specimens[centre, content.specimen_id].append(KnownSpecimen(content.gender, content.dob))
+            elif isinstance(content, Experiment):
+                for run in runs_of(content):
+                    self.runs[centre, run][content.experiment_id] = "H.xml"
 
     def known_specimens(self, centre: str, ids: Collection[str]) -> Mapping[str, tuple[KnownSpecimen, ...]]:
         self.questions += 1
         return {each: tuple(self.specimens[centre, each]) for each in ids if (centre, each) in self.specimens}
+
+    def known_runs(self, centre: str, keys: Collection[RunKey]) -> Mapping[RunKey, Mapping[str, str]]:
+        self.questions += 1
+        return {key: self.runs[centre, key] for key in keys if (centre, key) in self.runs}
 
 
 def block(**changes: Any) -> Block:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from sqlalchemy import select
 
 from dcc.declarations import rule_of
@@ -170,6 +171,26 @@ def test_an_animal_with_experiments_is_deleted_by_neither(data: DataInstallation
     rules = column_in(data.qc, select(FINDING.c.rule).where(FINDING.c.is_active.is_(True)))
     assert Counter(rules) == {"Q4": 2, "S13": 1}
     assert [list(counts.values()) for counts in found.values()] == [[1]]
+
+
+@pytest.mark.both_databases
+def test_a_repeated_experiment_is_found_at_both_until_one_is_deleted(data: DataInstallation) -> None:
+    ((name, runs),) = data_installations.experiments(animals=1).items()
+    other = "H.2013-11-01.1.experiment.impc.xml"
+    repeat = {other: runs.replace(b'experimentID="', b'experimentID="2_')}
+    data.put("add/H.2013-10-31.1.impc.zip", data_installations.specimens(mice=1), {name: runs})
+    assert judged_alike(data) == {}
+    data.put("add/H.2013-11-01.1.impc.zip", repeat)
+    found = judged_alike(data)
+    assert {document: [code for code, *_ in codes] for document, codes in found.items()} == {
+        document: ["X17"] for document in (name, other)
+    }
+    (first, second) = column_in(data.qc, select(FINDING.c.message).order_by(FINDING.c.document_id))
+    assert other in first
+    assert name in second
+    data.put("delete/H.2013-11-02.1.impc.zip", {"H.2013-11-02.1.experiment.impc.xml": repeat[other]})
+    assert judged_alike(data) == {}
+    assert data.states()["add/H.2013-10-31.1.impc.zip"] == "qc pending"
 
 
 @only_sqlite

@@ -16,6 +16,7 @@ from dcc.databases.list_parameters import change_rows, rows_with, sorted_chunks
 from dcc.qc.apply.versions import is_lifetime_of
 from dcc.qc.archive_scope import ArchiveScope
 from dcc.qc.judging.finding_store import FINDING_AND_OWNER, OWN_CENTRE, OWN_PROCEDURE
+from dcc.qc.judging.lookups import documents_of_repeats, on_animals_of
 from dcc.qc.models import (
     DOCUMENT,
     ENTITY_TABLES,
@@ -44,7 +45,8 @@ def documents_to_judge_again(connection: Connection, document_ids: Collection[in
     """The other documents that must be judged again after documents were applied or withdrawn, ascending.
 
     They have an open finding about a specimen that came, changed or went, or a current experiment on, or relative of, a
-    specimen that changed or went. Or they have entities that were replaced or deleted, or came back.
+    specimen that changed or went. Or they have an experiment that a new one repeats, or one that went did. Or they have
+    entities that were replaced or deleted, or came back.
     """
     found: set[int] = set()
     # Reading all specimens of many documents is expensive, and useless without a finding on any.
@@ -71,6 +73,13 @@ def _touched_by(ids: list[int], *, about_specimens: bool) -> Iterator[Select[Any
                 yield base.where(_has_finding(owner, ABOUT_SPECIMENS))
             if side == "ended_by":
                 yield base.where(owner.c.is_current)
+        of_experiment = LIFETIME.c.entity_kind == EntityKind.EXPERIMENT.value
+        experiments = select(LIFETIME.c.entity_id).where(of_experiment, touched)
+        if side == "opened_by":
+            yield documents_of_repeats(experiments)
+        elif about_specimens:
+            beside = select(EXPERIMENT.c.document_id).distinct().select_from(on_animals_of(experiments))
+            yield beside.where(_has_finding(EXPERIMENT, {"X17"}))
     for kind, table in ENTITY_TABLES.items():
         yield _versions(kind, table).where(LIFETIME.c.ended_by.in_(ids), _has_finding(table))
 
