@@ -84,6 +84,24 @@ def test_secrets_are_in_a_set_only_as_access_keys_and_not_at_all_without_secrets
     assert keys == [*references, *["env:LEFT_OUT_OF_BACKUP"] * 6]
 
 
+@pytest.mark.parametrize("receiver", ["/srv/lineage.jsonl", f"https://lineage.example/{SECRET}"])
+def test_addresses_that_are_secrets_are_masked_in_a_set_and_those_of_reference_data_have_no_query(
+    new_store: MakeStore, tmp_path: Path, receiver: str
+) -> None:
+    store = new_store("sqlite").init()
+    given = {
+        "openlineage_url": receiver,
+        "smtp_url": f"smtp://dcc:{SECRET}@mail.example",
+        "reference_colonies": f"https://colonies.example/list?token={SECRET}",
+    }
+    made = make_backup(store.tracker, store.qc, Settings(**store.settings.model_dump() | given), tmp_path / "sets")
+    told = made.manifest.settings
+    assert (told["DCC_OPENLINEAGE_URL"], told["DCC_SMTP_URL"]) == ("***", "***")
+    assert told["DCC_REFERENCE_COLONIES"].startswith("https://colonies.example/list?***#")
+    for path in made.directory.rglob("*"):
+        assert SECRET.encode() not in path.read_bytes(), path
+
+
 @only_mariadb
 def test_the_password_of_a_server_is_nowhere_in_a_set(
     tracker: Engine, qc_database: Engine, qc_settings: Settings, tmp_path: Path

@@ -44,10 +44,13 @@ from dcc.operations.backups.database_files import (
 )
 from dcc.operations.backups.staged_files import list_files, write_index
 from dcc.qc.database import QC_DATABASE
+from dcc.redaction import MASK
 from dcc.runtime.checksums import sha256_of
 from dcc.runtime.clock import utc_now
 from dcc.runtime.private_files import PRIVATE_DIRECTORY, make_directory
 from dcc.settings import Settings
+from dcc.settings.locations import LocationSettings
+from dcc.settings.reference import shown_source
 from dcc.store.archive_store import Replica
 from dcc.tracker.database import TRACKER
 from dcc.tracker.stored_archives import all_archives
@@ -154,7 +157,10 @@ def shown_settings(settings: Settings) -> dict[str, str]:
         if value is None or value == field.get_default(call_default_factory=True):
             continue
         if isinstance(value, SecretStr):
-            value = database_label(make_url(value.get_secret_value())) if name.endswith("_url") else "***"
+            is_database = name in LocationSettings.model_fields
+            value = database_label(make_url(value.get_secret_value())) if is_database else MASK
+        elif name.startswith("reference_"):
+            value = shown_source(str(value))
         shown[f"DCC_{name.upper()}"] = str(value)
     return shown
 
