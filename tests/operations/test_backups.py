@@ -149,6 +149,20 @@ def test_sets_are_made_one_at_a_time_so_many_are_kept_and_nothing_else_is_touche
     assert backed_up(store, folder, keep=1).removed == (made[2], last.directory)
 
 
+def test_a_set_whose_archives_cannot_be_copied_is_there_and_older_ones_are_removed(
+    healthy_copy: Inspected, tmp_path: Path
+) -> None:
+    folder = tmp_path / "sets"
+    older = backed_up(healthy_copy, folder).directory
+    (folder / "archives").write_text("no directory")
+    with pytest.raises(BackupError) as failed:
+        backed_up(healthy_copy, folder, with_archives=True, keep=1)
+    (made,) = sets_in(folder)
+    assert made != older
+    assert f"{made} was made" in str(failed.value)
+    assert "No set was made" not in str(failed.value)
+
+
 @pytest.fixture
 def files_of_at_most() -> Callable[[int], None]:
     """Have no file written beyond so many bytes, as on a disk that is full; until the test is over."""

@@ -274,8 +274,8 @@ def make_backup(
 
     Sessions go on meanwhile. The databases may have an older schema. The set gets its name once it is complete and on
     the disk; what a killed backup left is removed. An older set that cannot be removed is in the report. Raises
-    BackupError if the set cannot be written or would be in staging, BackupActiveError while another backup writes
-    there, the `outdated` or `unreachable` error of a database, and CopyFailedError.
+    BackupError if it cannot be written or would be in staging, BackupActiveError while another backup writes there,
+    the `outdated` or `unreachable` error of a database, and CopyFailedError.
     """
     request = wanted or BackupRequest()
     if directory.resolve().is_relative_to(settings.staging_directory.resolve()):
@@ -289,8 +289,13 @@ def make_backup(
     with _alone_in(directory):
         with _disk_errors(directory):
             newest, manifest = _make_set(tracker, qc, settings, directory, request, on_progress)
-            archives = copy_archives(tracker, settings, directory) if request.with_archives else None
         removed, not_removed = _remove_old(directory, newest, request.keep)
+        archives = None
+        if request.with_archives:
+            failed = f"{newest} was made, but the archive store could not be copied to {directory / ARCHIVES}"
+            again = "Check the path, its permissions and the space on its disk, then back up again."
+            with disk_errors(BackupError, failed, again):
+                archives = copy_archives(tracker, settings, directory)
         return BackupReport(newest, manifest, removed, not_removed, archives)
 
 
