@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
-from dcc.errors import BackupActiveError, BackupError, DatabaseUnreachableError
+from dcc.errors import BackupActiveError, BackupError, DatabaseOutdatedError, DatabaseUnreachableError
 from dcc.operations.backups import backup
 from dcc.operations.backups.backup import BackupReport, BackupRequest, find_set, make_backup, sets_in
 from dcc.operations.backups.restoration import restore_backup, verify_backup
@@ -188,6 +188,20 @@ def test_a_disk_that_fills_up_leaves_no_set_and_no_restored_database(
         restore_backup(made.directory, store.tracker, store.qc, store.settings)
     assert [path.name for path in (tmp_path / "others").iterdir()] == [".dcc-backup.lock"]
     assert [path.name for path in store.settings.home.iterdir()] == []
+
+
+@pytest.mark.servers
+def test_a_backup_of_a_server_before_the_first_init_makes_no_directory(
+    new_store: MakeStore, tmp_path: Path, mariadb: MariaDb
+) -> None:
+    store = new_store("mariadb")
+    with pytest.raises(DatabaseUnreachableError, match=r"Create it with: dcc init\."):
+        backed_up(store, tmp_path / "sets")
+    for engine in (store.tracker, store.qc):
+        mariadb.query(f"CREATE DATABASE {engine.url.database}")
+    with pytest.raises(DatabaseOutdatedError, match=r"holds no tracker\. Create it with: dcc init\."):
+        backed_up(store, tmp_path / "sets")
+    assert not (tmp_path / "sets").exists()
 
 
 @only_mariadb

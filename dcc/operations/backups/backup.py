@@ -25,9 +25,10 @@ from pydantic import Field, SecretStr, TypeAdapter
 from sqlalchemy import Connection, Engine
 from sqlalchemy.engine import make_url
 
-from dcc.databases.database import Database
+from dcc.databases.database import Database, database_of
 from dcc.databases.engines import database_label
 from dcc.databases.schema import refuse_unfinished, require_file
+from dcc.databases.transactions import run_reading
 from dcc.errors import BackupActiveError, BackupError, DccError
 from dcc.operations.archive_audits import ArchiveCopies
 from dcc.operations.backups.database_files import (
@@ -286,6 +287,7 @@ def make_backup(
     # Before the directory is made.
     for engine in (tracker, qc):
         require_file(engine)
+        run_reading(engine, partial(revision_of, database=database_of(engine)))
     with _alone_in(directory):
         with _disk_errors(directory):
             newest, manifest = _make_set(tracker, qc, settings, directory, request, on_progress)
