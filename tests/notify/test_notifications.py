@@ -144,6 +144,14 @@ def test_a_file_that_the_centre_must_correct_is_told_with_the_centre_as_who_acts
         assert "You need not do anything" not in told
 
 
+def test_an_archive_that_a_crawl_only_listed_is_not_told_as_accepted(mailing: Mailing) -> None:
+    mailing.folder.put(GOOD)
+    crawled = mailing.with_settings(until="zip_name").run_session()
+    assert mailing.letters(CENTRE) == []
+    assert mailing.run_session().id > crawled.id
+    assert "1 archive accepted" in mailing.subjects(CENTRE)[0]
+
+
 def test_an_example_is_told_with_its_archive_and_what_a_centre_wrote_does_nothing(mailing: Mailing) -> None:
     ((_, document),) = specimens().items()
     mailing.folder.put(BAD, {"H.2013-10-31.x.specimen.impc.xml": document})
