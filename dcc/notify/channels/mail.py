@@ -19,7 +19,7 @@ from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import formatdate
-from typing import Final
+from typing import Any, Final
 
 from dcc.errors import NotificationNotSentError, SourceTimeoutError, SourceUnreachableError, UnreachableError
 from dcc.notify.messages import Audience, Notification
@@ -89,7 +89,10 @@ class MailTransport:
         self._handed_over = False
         with self._translated(), self._client(self._send_seconds) as client:
             self._log_in(client)
-            refused = tuple(client.send_message(message, to_addrs=list(recipients)))
+            try:
+                refused = tuple(client.send_message(message, to_addrs=list(recipients)))
+            finally:
+                self._handed_over = client.handed_over
             # The message is on its way: errors of the farewell do not matter.
             with contextlib.suppress(smtplib.SMTPException, OSError):
                 client.quit()
@@ -104,7 +107,7 @@ class MailTransport:
         return self._server.label
 
     @contextlib.contextmanager
-    def _client(self, seconds: float) -> Iterator[smtplib.SMTP]:
+    def _client(self, seconds: float) -> Iterator[_Client]:
         """A client that the server has greeted. Connecting and its use take `seconds` at most."""
         server, until = self._server, time.monotonic() + seconds
         answer_seconds = min(self._answer_seconds, seconds)
@@ -124,20 +127,7 @@ class MailTransport:
                 connection = stack.enter_context(context.wrap_socket(connection, server_hostname=server.host))
             client = _Client(connection, server, own_name, answer_seconds)
             stack.callback(client.close)
-            self._note_when_handed_over(client)
             yield client
-
-    def _note_when_handed_over(self, client: smtplib.SMTP) -> None:
-        answered = client.getreply
-
-        def getreply() -> tuple[int, bytes]:
-            # After DATA and its 354, the next answer is about the whole message.
-            waiting = self._handed_over
-            code, answer = answered()
-            self._handed_over = code == 354 and not waiting
-            return code, answer
-
-        client.getreply = getreply  # type: ignore[method-assign]
 
     def _log_in(self, client: smtplib.SMTP) -> None:
         """Encrypt and log in, as far as the server and the settings require."""
@@ -196,11 +186,28 @@ class MailTransport:
 
 
 class _Client(smtplib.SMTP):
-    """A client on an existing connection; the server has greeted it once it is made."""
+    """A client on an existing connection; the server has greeted it once it is made.
+
+    `handed_over`: a whole message was sent, and its answer is missing.
+    """
+
+    handed_over = False
+    _message_is_next = False
 
     def __init__(self, connection: socket.socket, server: MailServer, own_name: str, answer_seconds: float) -> None:
         self._connection = connection
         super().__init__(server.host, server.port, own_name, answer_seconds)
+
+    def getreply(self) -> tuple[int, bytes]:
+        """The server's answer."""
+        code, answer = super().getreply()
+        self._message_is_next, self.handed_over = code == 354, False
+        return code, answer
+
+    def send(self, s: Any) -> None:
+        """Send a command, or after the answer 354 a message."""
+        super().send(s)
+        self.handed_over = self._message_is_next
 
     def _get_socket(self, *_: object) -> socket.socket:
         return self._connection
