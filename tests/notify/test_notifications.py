@@ -518,6 +518,21 @@ def test_a_channel_that_fails_twice_is_left_alone_for_the_round_and_tried_in_the
     assert tell_all(installation, working, monkeypatch).sent == {}
 
 
+def test_refused_addresses_of_one_centre_keep_no_other_mail_from_being_sent(
+    mailing: Mailing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mailing.server.refuse = "moved.example"
+    mailing = mailing.with_settings(notify_to=f"a@moved.example, b@moved.example, {WRANGLER}")
+    round_ = tell_all(mailing, MailChannel(mailing.settings), monkeypatch)
+    assert (dict(round_.sent), round_.failed, round_.postponed) == ({"mail": 1}, 2, 0)
+    said = round_.conclude()[0]
+    assert "refused every recipient (a@moved.example: no such user here). Correct the address, or" in said
+    assert "DCC_SMTP_URL" not in said
+    assert mailing.subjects(WRANGLER) == ["s"]
+    sentences = notify_tracker_outage(mailing.settings, TrackerUnreachableError("It is away."))
+    assert sentences[-1] == f"{WRANGLER} was notified that the tracker is away."
+
+
 def test_what_cannot_be_put_into_words_for_one_keeps_nobody_else_from_being_told(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

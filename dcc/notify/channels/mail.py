@@ -35,6 +35,8 @@ from dcc.sources.sockets import NAME_SERVICE, open_socket, shut_down
 
 SEND_SECONDS = 60.0
 _LONGEST_ANSWER = 300
+_PERMANENT = 500
+"""The first code of answers that a later attempt would get as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class MailTransport:
         self._server, self._settings, self._wording = server, settings, wording
         self._answer_seconds = settings.connect_timeout if answer_seconds is None else answer_seconds
         self._send_seconds = send_seconds
-        self._handed_over = False
+        self._handed_over = self._refused_all = False
 
     @property
     def label(self) -> str:
@@ -80,13 +82,18 @@ class MailTransport:
         """Whether the last failed message was handed over completely, so that only the server's answer is missing."""
         return self._handed_over
 
+    @property
+    def refused_all(self) -> bool:
+        """Whether the last message failed because the server refused every recipient, now and later."""
+        return self._refused_all
+
     def deliver(self, message: EmailMessage, recipients: Sequence[str]) -> tuple[str, ...]:
         """Send a message to all recipients at once; returns those that the server refused, if it accepted any.
 
         Raises the error of the wording, without the password whatever the server says, and ConfigurationError for
         certificate authorities that cannot be read.
         """
-        self._handed_over = False
+        self._handed_over = self._refused_all = False
         with self._translated(), self._client(self._send_seconds) as client:
             self._log_in(client)
             try:
@@ -149,6 +156,7 @@ class MailTransport:
     def _translated(self) -> Iterator[None]:
         """Turn smtplib's exceptions into an error of the platform, with the server's words but without the password."""
         server, reason = self._server, ""
+        remedy = f"Check {self._wording.check}, and that the server is up."
         try:
             yield
         except ssl.SSLCertVerificationError as error:
@@ -163,6 +171,8 @@ class MailTransport:
                 f"{address}: {self._legible(answer)}" for address, (_, answer) in error.recipients.items()
             )
             reason = f"refused every recipient ({refusals})"
+            if all(code >= _PERMANENT for code, _ in error.recipients.values()):
+                remedy, self._refused_all = "Correct the address, or have the server accept it.", True
         except smtplib.SMTPResponseException as error:
             reason = f"refused it ({error.smtp_code} {self._legible(error.smtp_error)})"
         except (TimeoutError, SourceTimeoutError):
@@ -175,8 +185,7 @@ class MailTransport:
         if reason:
             # Exceptions of smtplib may repeat the password, so they are not chained.
             raise self._wording.error(
-                f"{self._wording.what} was not sent: the mail server {server.label} {reason}. Check "
-                f"{self._wording.check}, and that the server is up."
+                f"{self._wording.what} was not sent: the mail server {server.label} {reason}. {remedy}"
             )
 
     def _legible(self, answer: bytes | str) -> str:
@@ -264,13 +273,15 @@ class MailChannel:
         try:
             letter = self.letter(message, recipient)
         except (ValueError, IndexError) as error:
-            raise NotificationNotSentError(
+            unfit = NotificationNotSentError(
                 f"The notification was not sent: no e-mail can be addressed to {recipient!r}. Correct the address."
-            ) from error
+            )
+            unfit.recipient_refused = True
+            raise unfit from error
         try:
             transport.deliver(letter, [recipient])
         except NotificationNotSentError as error:
-            error.may_have_arrived = transport.may_have_arrived
+            error.may_have_arrived, error.recipient_refused = transport.may_have_arrived, transport.refused_all
             raise
 
     def letter(self, message: Notification, recipient: str) -> EmailMessage:
