@@ -275,6 +275,9 @@ def test_that_a_listing_which_shrank_was_believed_is_told_when_its_outage_ends(m
     mailing.run_session()
     (outage,) = mailing.letters(WRANGLER)
     assert "the directory add lists 0 archives, and held 3 before" in text_of(outage)
+    # A session over another source learns nothing about this one.
+    mailing.run_session([mailing.add_folder(name="other").source_id])
+    assert mailing.letters(WRANGLER) == []
     mailing.run_session()
     (back,) = mailing.letters(WRANGLER)
     said = "3 archives that it lists no more are taken for gone. Ask the centre whether this is meant."
