@@ -69,8 +69,15 @@ def notify(
     from dcc.tracker.crawls import require_session
     from dcc.tracker.queries.zip_action_lists import require_centre
 
-    if sum((dry_run, address is not None, listed)) > 1 or (centre is not None and session_id is None):
-        raise click.UsageError("Give one of --dry-run, --test and --list; --centre with --session.")
+    is_test = address is not None
+    if (
+        dry_run + is_test + listed > 1
+        or (is_test and session_id is not None)
+        or (centre is not None and (listed or session_id is None))
+    ):
+        raise click.UsageError(
+            "Give one of --dry-run, --test and --list; --session not with --test; --centre with --session, not --list."
+        )
     settings = settings_from_environment()
     if address is not None:
         try:
