@@ -109,7 +109,7 @@ class WatchedState:
     """The state of something that the tracker does not know: its `outage`, or None while it works."""
 
     subject: str
-    label: str
+    label: Message | str
     outage: OutageEntry | None = None
 
 
