@@ -70,11 +70,6 @@ class Digest:
         )
 
     @property
-    def addresses(self) -> tuple[str, ...]:
-        """The centre's e-mail addresses; empty if the tracker has none, or something else."""
-        return addresses_of(self.centre)
-
-    @property
     def accepted(self) -> tuple[ZipLine, ...]:
         """Accepted submissions."""
         return tuple(line for line in self.lines if not line.tone.needs_somebody)
