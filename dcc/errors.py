@@ -357,6 +357,8 @@ class NotificationNotSentError(UnreachableError):
     """A notification could not be sent, or may not have arrived."""
 
     may_have_arrived = False
+    recipient_refused = False
+    """Whether it failed for its recipient alone: others may be tried."""
 
 
 class DiskFullError(DccError):

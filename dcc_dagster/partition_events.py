@@ -16,6 +16,7 @@ import dagster as dg
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
+from dcc.messages import Message
 from dcc.runtime.legible_text import legible
 from dcc_dagster.metadata import Metadata, as_shown, table
 
@@ -47,7 +48,7 @@ class CheckVerdict:
 
     check: dg.AssetCheckKey
     passed: bool
-    description: str
+    description: Message | str
     metadata: Metadata = field(default_factory=dict)
     always: bool = True
     severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR
@@ -262,7 +263,7 @@ def _failed(
     lines = [f"{verdict.check.name} failed: {verdict.description}" for verdict in worst_first]
     several: Metadata = {}
     if len(worst_first) > 1:
-        rows = [(verdict.check.name, verdict.description) for verdict in worst_first]
+        rows = [(verdict.check.name, str(verdict.description)) for verdict in worst_first]
         several = {"failed checks": table(("check", "reason"), rows)}
     more = {} if reached is None else reached.metadata
     first = worst_first[0].metadata
@@ -278,7 +279,7 @@ def _evaluation(report: PartitionReport, verdict: CheckVerdict, target: Target |
         metadata=as_shown(verdict.metadata),
         target_materialization_data=target,
         severity=verdict.severity,
-        description=_as_description(verdict.description),
+        description=_as_description(str(verdict.description)),
         blocking=False,
         partition=report.partition,
     )

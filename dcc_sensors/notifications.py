@@ -14,6 +14,7 @@ import dagster as dg
 from sqlalchemy import Engine
 
 from dcc.errors import DatabaseOutdatedError, TrackerUnreachableError
+from dcc.messages import Message, mark, message
 from dcc.notify.channels.base import notifies
 from dcc.notify.notifications import notify_due, notify_tracker_outage
 from dcc.notify.outages import OutageEntry, SubjectKind, WatchedState
@@ -73,11 +74,12 @@ def _runs(instance: dg.DagsterInstance) -> Iterator[WatchedState]:
         if not runs:
             continue
         (run,) = runs
-        subject, label = f"runs of {job}", f"Dagster's job {job}"
+        subject, label = f"runs of {job}", message(mark("Dagster's job {job}"), job=job)
         if run.status is dg.DagsterRunStatus.SUCCESS:
             yield WatchedState(subject, label)
         elif run.tags.keys().isdisjoint((SESSION_TAG, LOST_TAG)):
-            reason = f"Its last run ({run.run_id[:8]}) failed: see Dagster's page of the run."
+            failed = mark("Its last run ({run}) failed: see Dagster's page of the run.")
+            reason = message(failed, run=run.run_id[:8])
             yield WatchedState(subject, label, OutageEntry(subject, run.run_id, label, reason, reported=False))
 
 
@@ -85,17 +87,22 @@ def _checks(instance: dg.DagsterInstance) -> Iterator[WatchedState]:
     """Whether each check outside of sessions passed when it was last evaluated."""
     for key, result in latest_results(instance, _CHECKS).items():
         subject = f"check {key.to_user_string()}"
-        label = f"the check {key.name} of {key.asset_key.to_user_string()}"
+        label = _label_of_check(key.name, key.asset_key.to_user_string())
         if result.passed:
             yield WatchedState(subject, label)
         else:
-            reason = _message(result.evaluation)
+            reason = _reason(result.evaluation)
             yield WatchedState(subject, label, OutageEntry(subject, str(result.id), label, reason, reported=False))
 
 
-def _message(evaluation: object) -> str:
-    message = getattr(evaluation, "metadata", {}).get("message")
-    return str(getattr(message, "value", None) or "It failed: see its page in Dagster.")
+def _label_of_check(check: str, thing: str) -> Message:
+    return message(mark("the check {check} of {thing}"), check=check, thing=thing)
+
+
+def _reason(evaluation: object) -> Message | str:
+    told = getattr(evaluation, "metadata", {}).get("message")
+    value = getattr(told, "value", None)
+    return str(value) if value else Message(mark("It failed: see its page in Dagster."))
 
 
 @dg.sensor(
@@ -139,11 +146,16 @@ def _state(report: PartitionReport) -> WatchedState:
     (verdict,) = report.verdicts
     name = verdict.check.name
     subject = f"{SubjectKind.OVERDUE}{name} of {report.partition}"
-    label = f"the check {name} of {report.partition}"
+    label = _label_of_check(name, report.partition)
     if verdict.passed:
         return WatchedState(subject, label)
     facts = verdict.metadata
-    reason = f"{verdict.description} Who acts: {facts['Who acts']}. {facts['What to do']}"
+    reason = message(
+        mark("{reason} Who acts: {who}. {remedy}"),
+        reason=verdict.description,
+        who=[Message(name) for name in str(facts["Who acts"]).split(", ")],
+        remedy=Message(str(facts["What to do"])),
+    )
     # A failure that returns on another day is news again.
     since = f"{facts['since']}, seen on {datetime.fromtimestamp(report.timestamp or 0, UTC):%Y-%m-%d}"
     return WatchedState(subject, label, OutageEntry(subject, since, label, reason, reported=False))

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Engine, select
 from dcc.notify.messages import NewsItem, NewsKind
 from dcc.notify.outages import centre_ids
 from dcc.outcomes import ZipKey
-from dcc.phases import Status
+from dcc.phases import Phase, Status
 from dcc.reports.causes.cause import Cause
 from dcc.reports.submissions.model import Outcome, ZipLine
 from dcc.reports.submissions.stored_reports import qc_at_hand
@@ -70,11 +70,6 @@ class Digest:
         )
 
     @property
-    def addresses(self) -> tuple[str, ...]:
-        """The centre's e-mail addresses; empty if the tracker has none, or something else."""
-        return addresses_of(self.centre)
-
-    @property
     def accepted(self) -> tuple[ZipLine, ...]:
         """Accepted submissions."""
         return tuple(line for line in self.lines if not line.tone.needs_somebody)
@@ -110,7 +105,8 @@ def collect_digests(
         lines = [
             line
             for line in zips_of_session(connection, sessions[0], qc)
-            if line.outcome not in _NO_NEWS or (line.phase >= settings.last_phase and line.status is Status.DONE)
+            if line.outcome not in _NO_NEWS
+            or (Phase.XSD <= settings.last_phase <= line.phase and line.status is Status.DONE)
         ]
     if not lines:
         return []

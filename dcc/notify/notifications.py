@@ -161,7 +161,8 @@ def notify_tracker_outage(settings: Settings, error: DccError) -> list[str]:
         except (DccError, OSError) as failure:
             if path is not None and not getattr(failure, "may_have_arrived", False):
                 path.unlink(missing_ok=True)
-            failed.add(channel.name)
+            if not getattr(failure, "recipient_refused", False):
+                failed.add(channel.name)
             sentences.append(_warned(failure))
     return [*opened.problems, *sentences]
 

@@ -47,7 +47,7 @@ class SessionNotifier:
             return
         self._tell_missing_addresses()
         for digest in digests:
-            for channel, recipient in self._round.recipients(Audience.CENTRE, digest.addresses):
+            for channel, recipient in self._round.recipients(Audience.CENTRE, addresses_of(digest.centre)):
                 items = [digest.item, *(digest.items[line.key] for line in digest.lines)]
                 self._round.notify(channel, recipient, items, partial(self._compose_digest, digest), _has_zips)
         if self._centre is None:
@@ -71,7 +71,7 @@ class SessionNotifier:
         missing = {
             NewsItem(NewsKind.ADDRESS, f"centre {code}", "", None, digest.centre_id): code
             for digest in self._digests
-            if not digest.addresses and (code := digest.centre.short_name)
+            if not addresses_of(digest.centre) and (code := digest.centre.short_name)
         }
 
         def compose(message_id: str, items: Sequence[NewsItem], _: Channel) -> Notification:

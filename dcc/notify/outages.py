@@ -26,7 +26,7 @@ from dcc.session.leases import Lease, read_leases
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.store.copies import named_replicas
-from dcc.tracker.crawls import latest_crawls
+from dcc.tracker.crawls import CrawlEntry, latest_crawls
 from dcc.tracker.models import AnException, Centre, CrawlingSession, FileSource, SourceCrawlRow
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.stored_archives import lost_archives, submissions_of_archive
@@ -109,7 +109,7 @@ class WatchedState:
     """The state of something that the tracker does not know: its `outage`, or None while it works."""
 
     subject: str
-    label: str
+    label: Message | str
     outage: OutageEntry | None = None
 
 
@@ -235,13 +235,19 @@ def ended_outages(
     if not wanted:
         return {}
     addresses = {address.id: address for address in load_addresses(connection)}
+    crawls = latest_crawls(connection, sources=[*wanted.values()])
     back: dict[str, Message | str | None] = {}
     for subject, source in wanted.items():
         if source not in addresses:
             back[subject] = None
-        elif _streak(connection, source)[1] == 0:
+        elif source not in crawls or not _is_outage(crawls[source]):
             back[subject] = addresses[source].label
     return back
+
+
+def _is_outage(crawl: CrawlEntry) -> bool:
+    shrank = crawl.error is not None and crawl.error.kind == ListingShrunkError.short_name()
+    return shrank or crawl.outcome is CrawlOutcome.FAILED
 
 
 def archives_gone(connection: Connection, subjects: Iterable[str]) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """One round of notifications: the new items of each recipient are claimed, composed, sent, and settled in the ledger.
 
-A round is bounded in time. A channel that fails twice in a row is not tried again in the round. What was not sent is
-due again in the next round.
+A round is bounded in time. A channel that fails twice in a row is not tried again in the round; refused recipients do
+not count. What was not sent is due again in the next round.
 """
 
 from __future__ import annotations
@@ -131,10 +131,13 @@ class Round:
         try:
             channel.send(message, claim.recipient, seconds=max(self._seconds_left, 0.1))
         except NotificationNotSentError as error:
+            if not error.recipient_refused:
+                self._failures[channel.name] += 1
             return self._failed(channel, claim, str(error), unsure=error.may_have_arrived)
         except Exception as error:
             log.exception("The channel %s met a fault", channel.name)
             problem = f"The notification was not sent: the channel {channel.name} met a fault ({type(error).__name__})."
+            self._failures[channel.name] += 1
             return self._failed(channel, claim, problem, unsure=True)
         self.ledger.record_result(claim, SendState.SENT)
         self._failures[channel.name] = 0
@@ -153,7 +156,6 @@ class Round:
         return ()
 
     def _failed(self, channel: Channel, claim: Claim, problem: str, *, unsure: bool) -> Sequence[NewsItem]:
-        self._failures[channel.name] += 1
         self._not_sent += 1
         unsure = unsure and not channel.repeats
         self.ledger.record_result(claim, SendState.UNSURE if unsure else SendState.FAILED, problem)

@@ -21,6 +21,7 @@ from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.settings import Settings
 from dcc.sources.crawl_policy import CrawlDue, DueReason, overdue_at
 from dcc.tracker.decisions import is_acknowledged, is_on_hold
+from dcc.tracker.hostings.foreign_archives import is_declined
 from dcc.tracker.models import (
     Centre,
     FileSource,
@@ -33,6 +34,8 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.register.source_addresses import SourceState, in_use
 from dcc.tracker.register.source_schedules import load_crawl_dues
+from dcc.tracker.states import WAITING
+from dcc.tracker.submission_rows import is_at
 
 NAMED: Final = 50
 """The most submissions of a centre that are named, of those that wait and of those that failed."""
@@ -218,22 +221,22 @@ def _first_seen() -> ColumnElement[datetime]:
 def late_centres(connection: Connection, settings: Settings, now: datetime) -> Mapping[str, LateCentre]:
     """The centres with submissions that are not through in time (DCC_OVERDUE_DAYS), by their codes.
 
-    Through are those that sessions are done with, and those that wait for quality control alone. What failed counts
-    while a file source still has it; what was withdrawn or is refused by its name, of which no document is known, does
-    not.
+    Through are those that sessions are done with, and those that wait for quality control alone. What failed, or waits
+    for its download, counts while a file source still has it. What was withdrawn or declined does not, nor what is
+    refused by its name, of which no document is known.
     """
     before = now - timedelta(days=settings.overdue_days)
     since = func.min(_first_seen())
     hosting = aliased(FileSourceHasZip)
     hosted = exists().where(hosting.za_id == ZipAction.id, hosting.gone_since.is_(None))
-    failed = ZipAction.status_id == int(Status.FAILED)
+    failed, waits = ZipAction.status_id == int(Status.FAILED), is_at(ZipAction, WAITING)
     query = (
         select(ZipAction.todo_id, ZipFile.file_name, Centre.short_name, ZipAction.phase_id, ZipAction.status_id, since)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
         .join(Centre, Centre.id == ZipFile.centre_id)
         .outerjoin(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)
         .outerjoin(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
-        .where(_not_through(settings), or_(ZipAction.status_id != int(Status.FAILED), hosted))
+        .where(_not_through(settings), or_(~failed & ~waits, hosted), ~and_(waits, is_declined()))
         .group_by(
             ZipAction.id,
             ZipAction.todo_id,

@@ -18,6 +18,7 @@ from sqlalchemy import Connection, Engine
 from dcc.databases.transactions import run_reading
 from dcc.declarations import ACTOR_NAMES, acts_in
 from dcc.errors import DagsterStorageError, DccError
+from dcc.messages import Message, mark, message
 from dcc.reports.overdue import (
     CentreActivity,
     CrawledSource,
@@ -152,11 +153,11 @@ def overdue_reports(connection: Connection, settings: Settings, now: datetime) -
 
 
 def _overdue(
-    check: AssetCheckKey, reason: str, since: datetime, facts: Metadata, who: str, what: str, *, is_warning: bool
+    check: AssetCheckKey, reason: Message, since: datetime, facts: Metadata, who: str, what: str, *, is_warning: bool
 ) -> CheckVerdict:
-    """The verdict on something overdue, with who acts and what to do."""
+    """The verdict on something overdue, with who acts (names between commas) and what to do, texts of catalogues."""
     advice = {"Who acts": who, "What to do": what}
-    metadata: Metadata = {"reason": reason, "since": f"{since:%Y-%m-%d %H:%M} UTC", **advice, **facts}
+    metadata: Metadata = {"reason": str(reason), "since": f"{since:%Y-%m-%d %H:%M} UTC", **advice, **facts}
     severity = AssetCheckSeverity.WARN if is_warning else AssetCheckSeverity.ERROR
     return CheckVerdict(check, False, reason, metadata, severity=severity, is_reminder=True)
 
@@ -171,13 +172,16 @@ def _crawled(source: CrawledSource, settings: Settings, now: datetime) -> CheckV
     if source.due.why is DueReason.PAUSED:
         return CheckVerdict(graph.CRAWL_OVERDUE, True, f"It is {source.due}", metadata)
     if not source.overdue:
-        reason = f"It is listed within {within}, or new. It is crawled: {source.due.policy}."
-        return CheckVerdict(graph.CRAWL_OVERDUE, True, reason, metadata)
-    when = "never" if source.listed is None else f"{source.listed:%Y-%m-%d %H:%M} UTC"
-    reason = f"It was last listed as a whole: {when}; that is to be within {within} (DCC_CRAWL_OVERDUE_HOURS)."
-    what = "See its check `reachable`, and `dcc source test`."
+        passed = f"It is listed within {within}, or new. It is crawled: {source.due.policy}."
+        return CheckVerdict(graph.CRAWL_OVERDUE, True, passed, metadata)
+    reason = message(
+        mark("It was last listed as a whole: {when}; that must be within {hours} hours (DCC_CRAWL_OVERDUE_HOURS)."),
+        when=Message(mark("never")) if source.listed is None else f"{source.listed:%Y-%m-%d %H:%M} UTC",
+        hours=settings.crawl_overdue_hours,
+    )
+    what = mark("See its check `reachable`, and `dcc source test`.")
     if not source.is_tried:
-        what = "No session has crawled it: see `dcc doctor`, then `dcc crawl`."
+        what = mark("No session has crawled it: see `dcc doctor`, then `dcc crawl`.")
     facts: Metadata = {"hours": int((now - source.since).total_seconds() // 3600), **metadata}
     # A server that is down is its centre's problem, missing sessions are ours.
     is_warning = source.is_tried
@@ -193,29 +197,40 @@ def _heard(centre: CentreActivity, settings: Settings, now: datetime) -> CheckVe
         return CheckVerdict(
             graph.CENTRE_SILENT, True, f"It has submitted an archive within {within}, or is new.", metadata
         )
-    when = "nothing yet" if centre.heard is None else f"its last new archive on {centre.heard:%Y-%m-%d}"
-    why = "DCC_CENTRE_SILENT_DAYS"
-    if centre.within_days != settings.centre_silent_days:
-        why = f"it usually submits {'more' if centre.within_days < settings.centre_silent_days else 'less'} often"
-    reason = f"{centre.centre} has submitted {when}; it counts as silent after {within} ({why})."
-    what = "Ask the centre whether it is to submit anything; `dcc centre deactivate` if it is not."
+    when = Message(mark("nothing yet"))
+    if centre.heard is not None:
+        when = message(mark("its last new archive on {date}"), date=f"{centre.heard:%Y-%m-%d}")
+    why = Message("DCC_CENTRE_SILENT_DAYS")
+    if centre.within_days < settings.centre_silent_days:
+        why = Message(mark("it usually submits more often"))
+    elif centre.within_days > settings.centre_silent_days:
+        why = Message(mark("it usually submits less often"))
+    reason = message(
+        mark("{centre} has submitted {when}; it counts as silent after {days} days ({why})."),
+        centre=centre.centre,
+        when=when,
+        days=centre.within_days,
+        why=why,
+    )
+    what = mark("Ask the centre whether it is to submit anything; `dcc centre deactivate` if it is not.")
     facts: Metadata = {"days": (now - centre.since).days, **metadata}
     return _overdue(graph.CENTRE_SILENT, reason, centre.since, facts, ACTOR_NAMES[Actor.DCC], what, is_warning=True)
 
 
 def _through(centre: str, late: LateCentre | None, settings: Settings, now: datetime) -> CheckVerdict:
-    within = f"{settings.overdue_days} days"
+    days = settings.overdue_days
     if late is None:
-        reason = f"Nothing older than {within} is left behind."
-        return CheckVerdict(graph.SUBMISSIONS_OVERDUE, True, reason, {"waiting": 0, "failed": 0, **_of_centre(centre)})
+        passed = f"Nothing older than {days} days is left behind."
+        return CheckVerdict(graph.SUBMISSIONS_OVERDUE, True, passed, {"waiting": 0, "failed": 0, **_of_centre(centre)})
     parts = []
     if late.waiting:
-        parts.append(f"{late.waiting:,} older than {within} wait")
+        parts.append(message(mark("{number} older than {days} days wait"), number=late.waiting, days=days))
     if late.failed:
-        parts.append(f"{late.failed:,} older than {within} failed and are neither corrected nor removed")
-    reason = f"Archives of {centre}: {'; '.join(parts)} (DCC_OVERDUE_DAYS)."
+        failed = mark("{number} older than {days} days failed and are neither corrected nor removed")
+        parts.append(message(failed, number=late.failed, days=days))
+    reason = message(mark("Archives of {centre}: {parts} (DCC_OVERDUE_DAYS)."), centre=centre, parts=parts)
     who = ", ".join(dict.fromkeys(ACTOR_NAMES[_acts_on(submission)] for submission in late.zips))
-    what = (
+    what = mark(
         "Waiting archives: see `dcc doctor`, then `dcc crawl`; held documents wait for `dcc data confirm`. Failed "
         "archives: send the centre its report. It corrects an archive, then `dcc retry`; or removes it from its "
         "server when it has submitted the documents again, and the next crawl clears this."

@@ -332,6 +332,10 @@ def test_urgent_archives_are_processed_alone_or_first_by_the_session_that_runs(d
     folder.put(BAD, invalid())
     assert dcc.json("crawl", "--urgent", GOOD)["zip_actions"] == [{**VALID, "count": 1}]
     assert f"{GOOD} does not wait" in dcc("crawl", "--urgent", GOOD).stderr
+    without = dcc.json("crawl", "--urgent", GOOD)
+    assert (without["session"], without["outcome"], without["sources"], without["problems"]) == (None, None, [], [])
+    assert f"{GOOD} does not wait" in without["notices"][0]
+    assert dcc.json("retry", "--centre", "J") == without | {"notices": [], "seconds": 0.0}
     assert "could not be fetched yet" in dcc("crawl", "--urgent", "edit/H.2013-10-31.9.impc.zip").stderr
     assert "takes the archives" in dcc("crawl", "--urgent", exit_code=2).stderr
     assert f"To process {BAD} before all others, add --urgent" in dcc("crawl", BAD, exit_code=2).stderr.replace(
@@ -341,6 +345,9 @@ def test_urgent_archives_are_processed_alone_or_first_by_the_session_that_runs(d
     tracker = open_tracker(settings)
     with open_session(tracker, settings):
         assert "fetches first what you named" in dcc("crawl", "--urgent", BAD).stderr
+        without = dcc.json("crawl", "--urgent", BAD)
+        assert (without["session"], without["zip_actions"]) == (None, [])
+        assert "fetches first what you named" in without["notices"][0]
         dcc("crawl", exit_code=3)
     assert ZipKey(Action.EDIT, BAD.removeprefix("edit/")) in in_reading(tracker, urgent_keys)
     tracker.dispose()

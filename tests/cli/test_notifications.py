@@ -48,6 +48,8 @@ def test_it_shows_sends_and_lists(bad_session: Dcc, mail_server: Starter) -> Non
     dcc, server = bad_session, mail_server(login=True)
     for wrong in ("--session 99", "--session 1 --centre X", "--centre H", "--dry-run --list"):
         dcc("notify", *wrong.split(), exit_code=2)
+    for ignored in ("--test a@b.example --session 1", "--list --session 1 --centre H"):
+        assert "--session not with --test" in " ".join(dcc("notify", *ignored.split(), exit_code=2).stderr.split())
     assert "Nobody is notified" in dcc("notify", "--dry-run").stdout
     assert "Nobody is notified" in dcc("notify").stdout
     asking(dcc, server.port)

@@ -90,6 +90,32 @@ def test_a_name_service_that_does_not_answer_is_not_waited_for(monkeypatch: pyte
     done.set()
 
 
+def taking(size: int) -> Talk:
+    """A mail server that takes so many bytes of a message, hangs up and answers nothing about it."""
+
+    def talk(connection: socket.socket) -> None:
+        connection.sendall(b"220 here\r\n")
+        with connection.makefile("rb") as lines:
+            for line in lines:
+                connection.sendall(b"354 go on\r\n" if line == b"data\r\n" else b"250 fine\r\n")
+                if line == b"data\r\n":
+                    lines.read(size)
+                    return
+
+    return talk
+
+
+@pytest.mark.parametrize(("size_bytes", "whole"), [(10_000_000, False), (100, True)])
+def test_a_mail_may_have_arrived_only_if_all_of_it_was_sent(size_bytes: int, whole: bool) -> None:
+    message = letter()
+    message.set_content("text\n" * (size_bytes // 5))
+    with serving(taking(100)) as (hostname, _):
+        one = transport(f"smtp://{hostname}", send_seconds=20.0)
+        with pytest.raises(NotificationNotSentError):
+            one.deliver(message, ["b@example.org"])
+        assert one.may_have_arrived is whole
+
+
 SECRET = "signing key/4711"
 PATH = "/hooks/T0K3N-of-the-url?x=1"
 MESSAGE = Notification("ab" * 16, NewsKind.DIGEST, "Sübject", "text", data={"failed": ["add/x"]}, session=3, centre="H")

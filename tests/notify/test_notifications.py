@@ -144,6 +144,14 @@ def test_a_file_that_the_centre_must_correct_is_told_with_the_centre_as_who_acts
         assert "You need not do anything" not in told
 
 
+def test_an_archive_that_a_crawl_only_listed_is_not_told_as_accepted(mailing: Mailing) -> None:
+    mailing.folder.put(GOOD)
+    crawled = mailing.with_settings(until="zip_name").run_session()
+    assert mailing.letters(CENTRE) == []
+    assert mailing.run_session().id > crawled.id
+    assert "1 archive accepted" in mailing.subjects(CENTRE)[0]
+
+
 def test_an_example_is_told_with_its_archive_and_what_a_centre_wrote_does_nothing(mailing: Mailing) -> None:
     ((_, document),) = specimens().items()
     mailing.folder.put(BAD, {"H.2013-10-31.x.specimen.impc.xml": document})
@@ -267,6 +275,9 @@ def test_that_a_listing_which_shrank_was_believed_is_told_when_its_outage_ends(m
     mailing.run_session()
     (outage,) = mailing.letters(WRANGLER)
     assert "the directory add lists 0 archives, and held 3 before" in text_of(outage)
+    # A session over another source learns nothing about this one.
+    mailing.run_session([mailing.add_folder(name="other").source_id])
+    assert mailing.letters(WRANGLER) == []
     mailing.run_session()
     (back,) = mailing.letters(WRANGLER)
     said = "3 archives that it lists no more are taken for gone. Ask the centre whether this is meant."
@@ -508,6 +519,21 @@ def test_a_channel_that_fails_twice_is_left_alone_for_the_round_and_tried_in_the
     working = Recording()
     assert tell_all(installation, working, monkeypatch).sent == {"mail": 4}
     assert tell_all(installation, working, monkeypatch).sent == {}
+
+
+def test_refused_addresses_of_one_centre_keep_no_other_mail_from_being_sent(
+    mailing: Mailing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mailing.server.refuse = "moved.example"
+    mailing = mailing.with_settings(notify_to=f"a@moved.example, b@moved.example, {WRANGLER}")
+    round_ = tell_all(mailing, MailChannel(mailing.settings), monkeypatch)
+    assert (dict(round_.sent), round_.failed, round_.postponed) == ({"mail": 1}, 2, 0)
+    said = round_.conclude()[0]
+    assert "refused every recipient (a@moved.example: no such user here). Correct the address, or" in said
+    assert "DCC_SMTP_URL" not in said
+    assert mailing.subjects(WRANGLER) == ["s"]
+    sentences = notify_tracker_outage(mailing.settings, TrackerUnreachableError("It is away."))
+    assert sentences[-1] == f"{WRANGLER} was notified that the tracker is away."
 
 
 def test_what_cannot_be_put_into_words_for_one_keeps_nobody_else_from_being_told(

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
-from dcc.errors import BackupActiveError, BackupError, DatabaseUnreachableError
+from dcc.errors import BackupActiveError, BackupError, DatabaseOutdatedError, DatabaseUnreachableError
 from dcc.operations.backups import backup
 from dcc.operations.backups.backup import BackupReport, BackupRequest, find_set, make_backup, sets_in
 from dcc.operations.backups.restoration import restore_backup, verify_backup
@@ -84,6 +84,24 @@ def test_secrets_are_in_a_set_only_as_access_keys_and_not_at_all_without_secrets
     assert keys == [*references, *["env:LEFT_OUT_OF_BACKUP"] * 6]
 
 
+@pytest.mark.parametrize("receiver", ["/srv/lineage.jsonl", f"https://lineage.example/{SECRET}"])
+def test_addresses_that_are_secrets_are_masked_in_a_set_and_those_of_reference_data_have_no_query(
+    new_store: MakeStore, tmp_path: Path, receiver: str
+) -> None:
+    store = new_store("sqlite").init()
+    given = {
+        "openlineage_url": receiver,
+        "smtp_url": f"smtp://dcc:{SECRET}@mail.example",
+        "reference_colonies": f"https://colonies.example/list?token={SECRET}",
+    }
+    made = make_backup(store.tracker, store.qc, Settings(**store.settings.model_dump() | given), tmp_path / "sets")
+    told = made.manifest.settings
+    assert (told["DCC_OPENLINEAGE_URL"], told["DCC_SMTP_URL"]) == ("***", "***")
+    assert told["DCC_REFERENCE_COLONIES"].startswith("https://colonies.example/list?***#")
+    for path in made.directory.rglob("*"):
+        assert SECRET.encode() not in path.read_bytes(), path
+
+
 @only_mariadb
 def test_the_password_of_a_server_is_nowhere_in_a_set(
     tracker: Engine, qc_database: Engine, qc_settings: Settings, tmp_path: Path
@@ -131,6 +149,20 @@ def test_sets_are_made_one_at_a_time_so_many_are_kept_and_nothing_else_is_touche
     assert backed_up(store, folder, keep=1).removed == (made[2], last.directory)
 
 
+def test_a_set_whose_archives_cannot_be_copied_is_there_and_older_ones_are_removed(
+    healthy_copy: Inspected, tmp_path: Path
+) -> None:
+    folder = tmp_path / "sets"
+    older = backed_up(healthy_copy, folder).directory
+    (folder / "archives").write_text("no directory")
+    with pytest.raises(BackupError) as failed:
+        backed_up(healthy_copy, folder, with_archives=True, keep=1)
+    (made,) = sets_in(folder)
+    assert made != older
+    assert f"{made} was made" in str(failed.value)
+    assert "No set was made" not in str(failed.value)
+
+
 @pytest.fixture
 def files_of_at_most() -> Callable[[int], None]:
     """Have no file written beyond so many bytes, as on a disk that is full; until the test is over."""
@@ -156,6 +188,20 @@ def test_a_disk_that_fills_up_leaves_no_set_and_no_restored_database(
         restore_backup(made.directory, store.tracker, store.qc, store.settings)
     assert [path.name for path in (tmp_path / "others").iterdir()] == [".dcc-backup.lock"]
     assert [path.name for path in store.settings.home.iterdir()] == []
+
+
+@pytest.mark.servers
+def test_a_backup_of_a_server_before_the_first_init_makes_no_directory(
+    new_store: MakeStore, tmp_path: Path, mariadb: MariaDb
+) -> None:
+    store = new_store("mariadb")
+    with pytest.raises(DatabaseUnreachableError, match=r"Create it with: dcc init\."):
+        backed_up(store, tmp_path / "sets")
+    for engine in (store.tracker, store.qc):
+        mariadb.query(f"CREATE DATABASE {engine.url.database}")
+    with pytest.raises(DatabaseOutdatedError, match=r"holds no tracker\. Create it with: dcc init\."):
+        backed_up(store, tmp_path / "sets")
+    assert not (tmp_path / "sets").exists()
 
 
 @only_mariadb

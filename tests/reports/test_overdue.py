@@ -1,15 +1,20 @@
-"""Which centres are unusually silent: by the setting, and by how often they usually submit."""
+"""Which centres are unusually silent, and which submissions are overdue."""
 
 from datetime import date, timedelta
 
 import pytest
 
+from dcc.naming import Action
 from dcc.operations.session_work import open_session
+from dcc.outcomes import ZipKey
 from dcc.phases import Status
 from dcc.reports.overdue import activity_of_centres, late_centres
 from dcc.runtime.clock import utc_now
 from dcc.session.crawling import crawl_file_sources
-from tests.support.asking import in_reading
+from dcc.sources.base import DeltaStrategy
+from dcc.tracker.hostings.foreign_archives import accept_archive, decline_archive
+from dcc.tracker.register.file_sources import change_source
+from tests.support.asking import in_reading, in_writing
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
 
@@ -65,3 +70,25 @@ def test_failed_archives_are_named_however_many_others_wait(
     late = in_reading(installation.tracker, late_centres, installation.settings, later)["H"]
     assert (late.failed, late.waiting) == (1, 2)
     assert [one.status is Status.FAILED for one in late.zips] == [False, True]
+
+
+def test_archives_that_are_gone_before_their_download_or_declined_are_not_overdue(installation: Installation) -> None:
+    folder = installation.add_folder()
+    gone, declined = "add/H.2013-10-31.1.impc.zip", ZipKey(Action.ADD, "J.2013-10-31.1.impc.zip")
+    for key in (gone, str(declined), "add/H.2013-10-31.2.impc.zip"):
+        folder.put(key, b"x")
+    later = utc_now() + timedelta(days=installation.settings.overdue_days + 1)
+
+    def waiting() -> dict[str, int]:
+        with open_session(installation.tracker, installation.settings) as session:
+            list(crawl_file_sources(session))
+        late = in_reading(installation.tracker, late_centres, installation.settings, later)
+        return {centre: found.waiting for centre, found in late.items()}
+
+    assert waiting() == {"H": 2, "J": 1}
+    (folder.path / gone).unlink()
+    in_writing(installation.tracker, decline_archive, declined, declined_by="tester", reason="J knows nothing of it.")
+    in_writing(installation.tracker, change_source, folder.source_id, delta=DeltaStrategy.FULL)
+    assert waiting() == {"H": 1}
+    in_writing(installation.tracker, accept_archive, declined, revoked_by="tester")
+    assert waiting() == {"H": 1, "J": 1}

@@ -63,6 +63,17 @@ def test_runs_that_fail_outside_sessions_are_told_once_and_so_is_that_they_succe
     assert subjects(server) == [f"DCC: Back to normal: Dagster's job {REFERENCE_JOB}"]
 
 
+def test_a_run_that_fails_is_told_in_the_language_of_the_installation(
+    server: MailServerForTests, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DCC_LANGUAGE", "de")
+    create_run_for_test(instance, job_name=REFERENCE_JOB, status=dg.DagsterRunStatus.FAILURE)
+    tick(instance)
+    ((_, letter),) = server.received
+    assert letter["Subject"] == f"DCC: Ausfall: Dagsters Job {REFERENCE_JOB}"
+    assert "Sein letzter Lauf" in letter.get_body(("plain",)).get_content()
+
+
 @pytest.fixture
 def audit(instance: dg.DagsterInstance) -> Audit:
     job = asset_definitions().resolve_job_def(AUDIT_JOB)

@@ -115,6 +115,28 @@ def test_silent_centres_and_what_is_not_through_are_told_with_who_acts(
 
 
 @only_sqlite
+def test_what_is_overdue_is_told_in_the_language_of_the_installation(
+    server: MailServerForTests,
+    installation: Installation,
+    dagster: Dagster,
+    after: After,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DCC_LANGUAGE", "de")
+    installation.add_folder().put(GOOD)
+    crawl(installation, dagster)
+    after(25)
+    ((subject, text),) = told(server)
+    assert subject == "DCC: Ausfall: die Prüfung crawl_overdue von H-1"
+    after(31 * 24)
+    ((_, later),) = told(server)
+    for said in (text, later):
+        for english in ("the check", "Who acts", "last listed", "has submitted", "older than", "See its", "Ask the"):
+            assert english not in said
+    assert "Wer handelt: DCC." in later
+
+
+@only_sqlite
 def test_a_centre_is_reminded_once_of_what_it_is_to_correct(
     server: MailServerForTests,
     installation: Installation,

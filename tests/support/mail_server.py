@@ -34,7 +34,7 @@ class MailServerForTests:
     async def handle_RCPT(
         self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
     ) -> str:
-        if address == self.refuse:
+        if self.refuse and address.endswith(self.refuse):
             return "550 no such user here"
         envelope.rcpt_tos.append(address)
         return "250 OK"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dcc.cli.sessions.session_output import SessionDisplay, problem_lines, session_display
+from dcc.cli.sessions.session_output import SessionDisplay, SessionOutput, problem_lines, session_display
 from dcc.cli.shell.context import (
     json_option,
     open_tracker,
@@ -118,10 +118,10 @@ def crawl(
 
     \b
     JSON: an object with
-      session      the session's id
+      session      the session's id, null where none ran
       outcome      why it ended: see `dcc session list`
       notices      sentences on sessions before it, such as one that had died, and on where its
-                   report was sent, and why it broke off
+                   report was sent, and why it broke off or none ran
       seconds      how long it took
       sources      a list of {"id", "label", "centre", "outcome" (ok, partial, failed),
                    "error": null or {"kind", "message"}, "listed", "new", "known", "changed",
@@ -152,12 +152,15 @@ def crawl(
     with notifying_tracker_outage(settings), open_tracker(settings) as tracker:
         if keys:
             wish = request_urgent(tracker, settings, keys, user_name())
-            for key in wish.not_waiting:
-                warn(
-                    f"{key} does not wait for its download. See `dcc show {key}`, or process it again: dcc retry {key}"
-                )
+            left = [
+                f"{key} does not wait for its download. See `dcc show {key}`, or process it again: dcc retry {key}"
+                for key in wish.not_waiting
+            ]
+            for line in left:
+                warn(line)
             keys, source_ids = wish.wanted, source_ids or tuple(wish.source_ids)
             if not keys:
+                _print_without_session(left)
                 return
         crawlable = sources_to_crawl(tracker, settings, source_ids, group=group, even_if_not_due=everything)
         wanted = crawlable if everything else list(source_ids) or None
@@ -179,7 +182,9 @@ def crawl(
         except SessionActiveError as error:
             if not keys:
                 raise
-            warn(f"{error} It, or the next session, fetches first what you named.")
+            recorded = f"{error} It, or the next session, fetches first what you named."
+            warn(recorded)
+            _print_without_session([recorded])
             return
         waiting = set(run_reading(tracker, urgent_keys)) if keys else set()
         for key in filter(waiting.__contains__, keys):
@@ -263,6 +268,9 @@ def _keys_to_retry(
         refused = {one.key: "neither failed nor cancelled" for one in chosen if not one.is_stopped} | refused
     taken = [one for one in chosen if one.key not in refused]
     left_out = [(one, refused[one.key]) for one in chosen if one.key in refused]
+    if wants_json() and not (dry_run or taken):
+        _print_without_session(left_out_lines(left_out))
+        return []
     if dry_run or not taken:
         print_chosen("processed again", taken, left_out, dry_run=dry_run)
         return []
@@ -270,6 +278,12 @@ def _keys_to_retry(
     for line in left_out_lines(left_out):
         warn(line)
     return [submission.key for submission in taken]
+
+
+def _print_without_session(notices: Sequence[str]) -> None:
+    """With --json, print the report of a command that ran no session, and why."""
+    if wants_json():
+        echo_json(SessionOutput().as_json(None, None, tuple(notices)))
 
 
 def _show_session(

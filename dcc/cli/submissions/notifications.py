@@ -10,15 +10,7 @@ import click
 
 from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import (
-    echo_json,
-    echo_list,
-    echo_result,
-    fields_of,
-    printable,
-    wants_json,
-    warn,
-)
+from dcc.cli.shell.output import echo_json, echo_list, echo_result, fields_of, printable, wants_json, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ConfigurationError, TrackerUnreachableError
 
@@ -70,8 +62,15 @@ def notify(
     from dcc.tracker.crawls import require_session
     from dcc.tracker.queries.zip_action_lists import require_centre
 
-    if sum((dry_run, address is not None, listed)) > 1 or (centre is not None and session_id is None):
-        raise click.UsageError("Give one of --dry-run, --test and --list; --centre with --session.")
+    is_test = address is not None
+    if (
+        dry_run + is_test + listed > 1
+        or (is_test and session_id is not None)
+        or (centre is not None and (listed or session_id is None))
+    ):
+        raise click.UsageError(
+            "Give one of --dry-run, --test and --list; --session not with --test; --centre with --session, not --list."
+        )
     settings = settings_from_environment()
     if address is not None:
         try:

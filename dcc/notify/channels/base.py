@@ -39,7 +39,8 @@ class Channel(Protocol):
     def send(self, message: Notification, recipient: str, *, seconds: float) -> None:
         """Send a message, within `seconds`.
 
-        Raises NotificationNotSentError; its `may_have_arrived` says that the outcome is unknown.
+        Raises NotificationNotSentError; its `may_have_arrived` says that the outcome is unknown, `recipient_refused`
+        that other recipients may be tried.
         """
         ...
 

@@ -19,7 +19,7 @@ from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import formatdate
-from typing import Final
+from typing import Any, Final
 
 from dcc.errors import NotificationNotSentError, SourceTimeoutError, SourceUnreachableError, UnreachableError
 from dcc.notify.messages import Audience, Notification
@@ -35,6 +35,8 @@ from dcc.sources.sockets import NAME_SERVICE, open_socket, shut_down
 
 SEND_SECONDS = 60.0
 _LONGEST_ANSWER = 300
+_PERMANENT = 500
+"""The first code of answers that a later attempt would get as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class MailTransport:
         self._server, self._settings, self._wording = server, settings, wording
         self._answer_seconds = settings.connect_timeout if answer_seconds is None else answer_seconds
         self._send_seconds = send_seconds
-        self._handed_over = False
+        self._handed_over = self._refused_all = False
 
     @property
     def label(self) -> str:
@@ -80,16 +82,24 @@ class MailTransport:
         """Whether the last failed message was handed over completely, so that only the server's answer is missing."""
         return self._handed_over
 
+    @property
+    def refused_all(self) -> bool:
+        """Whether the last message failed because the server refused every recipient, now and later."""
+        return self._refused_all
+
     def deliver(self, message: EmailMessage, recipients: Sequence[str]) -> tuple[str, ...]:
         """Send a message to all recipients at once; returns those that the server refused, if it accepted any.
 
         Raises the error of the wording, without the password whatever the server says, and ConfigurationError for
         certificate authorities that cannot be read.
         """
-        self._handed_over = False
+        self._handed_over = self._refused_all = False
         with self._translated(), self._client(self._send_seconds) as client:
             self._log_in(client)
-            refused = tuple(client.send_message(message, to_addrs=list(recipients)))
+            try:
+                refused = tuple(client.send_message(message, to_addrs=list(recipients)))
+            finally:
+                self._handed_over = client.handed_over
             # The message is on its way: errors of the farewell do not matter.
             with contextlib.suppress(smtplib.SMTPException, OSError):
                 client.quit()
@@ -104,7 +114,7 @@ class MailTransport:
         return self._server.label
 
     @contextlib.contextmanager
-    def _client(self, seconds: float) -> Iterator[smtplib.SMTP]:
+    def _client(self, seconds: float) -> Iterator[_Client]:
         """A client that the server has greeted. Connecting and its use take `seconds` at most."""
         server, until = self._server, time.monotonic() + seconds
         answer_seconds = min(self._answer_seconds, seconds)
@@ -124,20 +134,7 @@ class MailTransport:
                 connection = stack.enter_context(context.wrap_socket(connection, server_hostname=server.host))
             client = _Client(connection, server, own_name, answer_seconds)
             stack.callback(client.close)
-            self._note_when_handed_over(client)
             yield client
-
-    def _note_when_handed_over(self, client: smtplib.SMTP) -> None:
-        answered = client.getreply
-
-        def getreply() -> tuple[int, bytes]:
-            # After DATA and its 354, the next answer is about the whole message.
-            waiting = self._handed_over
-            code, answer = answered()
-            self._handed_over = code == 354 and not waiting
-            return code, answer
-
-        client.getreply = getreply  # type: ignore[method-assign]
 
     def _log_in(self, client: smtplib.SMTP) -> None:
         """Encrypt and log in, as far as the server and the settings require."""
@@ -159,6 +156,7 @@ class MailTransport:
     def _translated(self) -> Iterator[None]:
         """Turn smtplib's exceptions into an error of the platform, with the server's words but without the password."""
         server, reason = self._server, ""
+        remedy = f"Check {self._wording.check}, and that the server is up."
         try:
             yield
         except ssl.SSLCertVerificationError as error:
@@ -173,6 +171,8 @@ class MailTransport:
                 f"{address}: {self._legible(answer)}" for address, (_, answer) in error.recipients.items()
             )
             reason = f"refused every recipient ({refusals})"
+            if all(code >= _PERMANENT for code, _ in error.recipients.values()):
+                remedy, self._refused_all = "Correct the address, or have the server accept it.", True
         except smtplib.SMTPResponseException as error:
             reason = f"refused it ({error.smtp_code} {self._legible(error.smtp_error)})"
         except (TimeoutError, SourceTimeoutError):
@@ -185,8 +185,7 @@ class MailTransport:
         if reason:
             # Exceptions of smtplib may repeat the password, so they are not chained.
             raise self._wording.error(
-                f"{self._wording.what} was not sent: the mail server {server.label} {reason}. Check "
-                f"{self._wording.check}, and that the server is up."
+                f"{self._wording.what} was not sent: the mail server {server.label} {reason}. {remedy}"
             )
 
     def _legible(self, answer: bytes | str) -> str:
@@ -196,11 +195,28 @@ class MailTransport:
 
 
 class _Client(smtplib.SMTP):
-    """A client on an existing connection; the server has greeted it once it is made."""
+    """A client on an existing connection; the server has greeted it once it is made.
+
+    `handed_over`: a whole message was sent, and its answer is missing.
+    """
+
+    handed_over = False
+    _message_is_next = False
 
     def __init__(self, connection: socket.socket, server: MailServer, own_name: str, answer_seconds: float) -> None:
         self._connection = connection
         super().__init__(server.host, server.port, own_name, answer_seconds)
+
+    def getreply(self) -> tuple[int, bytes]:
+        """The server's answer."""
+        code, answer = super().getreply()
+        self._message_is_next, self.handed_over = code == 354, False
+        return code, answer
+
+    def send(self, s: Any) -> None:
+        """Send a command, or after the answer 354 a message."""
+        super().send(s)
+        self.handed_over = self._message_is_next
 
     def _get_socket(self, *_: object) -> socket.socket:
         return self._connection
@@ -257,13 +273,15 @@ class MailChannel:
         try:
             letter = self.letter(message, recipient)
         except (ValueError, IndexError) as error:
-            raise NotificationNotSentError(
+            unfit = NotificationNotSentError(
                 f"The notification was not sent: no e-mail can be addressed to {recipient!r}. Correct the address."
-            ) from error
+            )
+            unfit.recipient_refused = True
+            raise unfit from error
         try:
             transport.deliver(letter, [recipient])
         except NotificationNotSentError as error:
-            error.may_have_arrived = transport.may_have_arrived
+            error.may_have_arrived, error.recipient_refused = transport.may_have_arrived, transport.refused_all
             raise
 
     def letter(self, message: Notification, recipient: str) -> EmailMessage:

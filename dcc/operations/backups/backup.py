@@ -25,9 +25,10 @@ from pydantic import Field, SecretStr, TypeAdapter
 from sqlalchemy import Connection, Engine
 from sqlalchemy.engine import make_url
 
-from dcc.databases.database import Database
+from dcc.databases.database import Database, database_of
 from dcc.databases.engines import database_label
 from dcc.databases.schema import refuse_unfinished, require_file
+from dcc.databases.transactions import run_reading
 from dcc.errors import BackupActiveError, BackupError, DccError
 from dcc.operations.archive_audits import ArchiveCopies
 from dcc.operations.backups.database_files import (
@@ -44,10 +45,13 @@ from dcc.operations.backups.database_files import (
 )
 from dcc.operations.backups.staged_files import list_files, write_index
 from dcc.qc.database import QC_DATABASE
+from dcc.redaction import MASK
 from dcc.runtime.checksums import sha256_of
 from dcc.runtime.clock import utc_now
 from dcc.runtime.private_files import PRIVATE_DIRECTORY, make_directory
 from dcc.settings import Settings
+from dcc.settings.locations import LocationSettings
+from dcc.settings.reference import shown_source
 from dcc.store.archive_store import Replica
 from dcc.tracker.database import TRACKER
 from dcc.tracker.stored_archives import all_archives
@@ -154,7 +158,10 @@ def shown_settings(settings: Settings) -> dict[str, str]:
         if value is None or value == field.get_default(call_default_factory=True):
             continue
         if isinstance(value, SecretStr):
-            value = database_label(make_url(value.get_secret_value())) if name.endswith("_url") else "***"
+            is_database = name in LocationSettings.model_fields
+            value = database_label(make_url(value.get_secret_value())) if is_database else MASK
+        elif name.startswith("reference_"):
+            value = shown_source(str(value))
         shown[f"DCC_{name.upper()}"] = str(value)
     return shown
 
@@ -268,8 +275,8 @@ def make_backup(
 
     Sessions go on meanwhile. The databases may have an older schema. The set gets its name once it is complete and on
     the disk; what a killed backup left is removed. An older set that cannot be removed is in the report. Raises
-    BackupError if the set cannot be written or would be in staging, BackupActiveError while another backup writes
-    there, the `outdated` or `unreachable` error of a database, and CopyFailedError.
+    BackupError if it cannot be written or would be in staging, BackupActiveError while another backup writes there,
+    the `outdated` or `unreachable` error of a database, and CopyFailedError.
     """
     request = wanted or BackupRequest()
     if directory.resolve().is_relative_to(settings.staging_directory.resolve()):
@@ -280,11 +287,17 @@ def make_backup(
     # Before the directory is made.
     for engine in (tracker, qc):
         require_file(engine)
+        run_reading(engine, partial(revision_of, database=database_of(engine)))
     with _alone_in(directory):
         with _disk_errors(directory):
             newest, manifest = _make_set(tracker, qc, settings, directory, request, on_progress)
-            archives = copy_archives(tracker, settings, directory) if request.with_archives else None
         removed, not_removed = _remove_old(directory, newest, request.keep)
+        archives = None
+        if request.with_archives:
+            failed = f"{newest} was made, but the archive store could not be copied to {directory / ARCHIVES}"
+            again = "Check the path, its permissions and the space on its disk, then back up again."
+            with disk_errors(BackupError, failed, again):
+                archives = copy_archives(tracker, settings, directory)
         return BackupReport(newest, manifest, removed, not_removed, archives)
 
 

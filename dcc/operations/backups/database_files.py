@@ -419,13 +419,13 @@ def _file_engine(path: Path, database: Database) -> Engine:
 
 def revision_of(connection: Connection, database: Database) -> str:
     """The schema of a database. Raises the database's `outdated` error if it is unknown."""
-    revision = revision_in(connection)
-    if revision is None or revision not in database.revisions:
-        label = database_label(connection.engine.url)
+    revision, label = revision_in(connection), database_label(connection.engine.url)
+    if revision is None:
+        raise database.outdated(f"The database {label} holds no {database.noun}. Create it with: dcc init.")
+    if revision not in database.revisions:
         raise database.outdated(
-            f"The {database.name} {label} has {'no schema' if revision is None else f'the schema {revision}'}, and "
-            f"this version knows {min(database.revisions)} to {database.head}. Use the version of dcc that wrote it, "
-            "or a later one."
+            f"The {database.name} {label} has the schema {revision}, and this version knows {min(database.revisions)} "
+            f"to {database.head}. Use the version of dcc that wrote it, or a later one."
         )
     return revision
 
