@@ -126,7 +126,7 @@ def finish_dead_runs(instance: dg.DagsterInstance, tracker: Engine, settings: Se
     """Mark runs as failed whose process died without reporting it; returns their number.
 
     Otherwise Dagster would wait for them, and for their places in the pool, for ever. A process has died if this
-    machine says so, or the machine was started anew, or nobody holds the run's session any more.
+    machine says so, or the machine was started again, or nobody holds the run's session any more.
     """
     under_way = {
         run.run_id: run

@@ -173,7 +173,7 @@ class Process:
 
     @property
     def is_of_earlier_boot(self) -> bool:
-        """Whether a machine of this one's name has started anew since, so that it has ended unless two share a name."""
+        """Whether its machine was started again since, by the machine's name; then it has ended."""
         machine, _, boot = _parts_of(self.host)
         this_machine, _, this_boot = _parts_of(_host())
         return machine == this_machine and "" not in {boot, this_boot} and boot != this_boot
