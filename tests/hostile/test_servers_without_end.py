@@ -302,7 +302,7 @@ class TestTransfers:
     ) -> None:
         """Each look at the disk finds less of it free."""
         monkeypatch.setattr("dcc.store.staging._UNFORESEEN", 1_000_000)
-        monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=5_000_000 - sum(arrived)))
+        monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(total=10**9, free=5_000_000 - sum(arrived)))
         arrived: list[int] = []
 
         def blocks() -> Iterator[bytes]:

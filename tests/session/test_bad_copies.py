@@ -101,7 +101,7 @@ def test_other_sources_are_tried_before_the_centre_is_blamed(
 def test_a_copy_that_a_package_s_protocol_delivers_twice_the_same_is_bad(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connect, "added_names", lambda _group: ("acme",))
+    monkeypatch.setattr(connect, "added_protocols", lambda: ("acme",))
     monkeypatch.setattr(connect, "load_added", lambda *_: [LocalConnection])
     path = installation.root / "acme"
     path.mkdir()

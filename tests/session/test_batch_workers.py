@@ -194,7 +194,7 @@ def test_a_worker_has_a_web_server_send_only_what_the_session_has_not(
 ) -> None:
     root = tmp_path / "web"
     root.mkdir()
-    bad, other = ({SPECIMENS: content} for content in (b"<a/>", b"<b><c/></b>"))
+    bad, other = ({SPECIMENS: content} for content in (b"<a/>", b"<b/>"))
     with WebServer(root) as server:
         server.etag = lambda content: f'"{hashlib.md5(content, usedforsecurity=False).hexdigest()[:8]}"'
         share = Share(root, SourceProtocol.HTTP, server.hostname, "", "", "/")

@@ -231,7 +231,12 @@ class TestFtpReplies:
         self, talking: tuple[FtpSession, socket.socket], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         session, server = talking
-        monkeypatch.setattr(session.context, "wrap_socket", lambda connection, **_: connection)
+
+        class Encrypted(socket.socket):
+            def do_handshake(self) -> None:
+                """Nothing is encrypted."""
+
+        monkeypatch.setattr(session.context, "wrap_socket", lambda plain, **_: Encrypted(fileno=plain.detach()))
         server.sendall(b"234 begin\r\n230 you are in\r\n")
         session.begin_tls()
         server.sendall(b"331 who are you\r\n")
