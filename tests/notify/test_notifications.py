@@ -29,6 +29,7 @@ from dcc.phases import ACTION_IDS
 from dcc.redaction import keep_secret
 from dcc.reports.submissions.model import Outcome as ArchiveOutcome
 from dcc.runtime.clock import utc_now
+from dcc.session.crawling import crawl_file_sources
 from dcc.sources.base import DeltaStrategy
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome, add_notices
@@ -146,9 +147,11 @@ def test_a_file_that_the_centre_must_correct_is_told_with_the_centre_as_who_acts
 
 def test_an_archive_that_a_crawl_only_listed_is_not_told_as_accepted(mailing: Mailing) -> None:
     mailing.folder.put(GOOD)
-    crawled = mailing.with_settings(until="zip_name").run_session()
+    with open_session(mailing.tracker, mailing.with_settings(until="zip_name").settings) as session:
+        assert [crawl.new for crawl in crawl_file_sources(session)] == [1]
     assert mailing.letters(CENTRE) == []
-    assert mailing.run_session().id > crawled.id
+    until_the_next_second()
+    mailing.run_session()
     assert "1 archive accepted" in mailing.subjects(CENTRE)[0]
 
 
