@@ -36,8 +36,8 @@ from dcc.sources.base import SourceProtocol
 from dcc.sources.hosting import CopyFault, Hosting, KnownBadCopy
 from dcc.store.objects import ObjectStore
 from dcc.tracker.hostings.download_plan import PlannedZip
-from dcc.tracker.models import ZipDownload
-from tests.support.asking import rows_in
+from dcc.tracker.models import BadCopy, ZipDownload
+from tests.support.asking import count_in, rows_in
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, specimens
 from tests.support.databases import only_sqlite
 from tests.support.installations import MODIFIED, Folder, Installation
@@ -217,6 +217,38 @@ def test_a_worker_has_a_web_server_send_only_what_the_session_has_not(
         "finished" if is_changed else "not_modified",
     ]
     assert first.states()[key] == "xsd failed"
+
+
+@dataclass
+class Between(HereAndNow):
+    """Workers before and after whose work something happens."""
+
+    before: Callable[[], object] = lambda: None
+    after: Callable[[], object] = lambda: None
+
+    def run(self, work: str, names: Sequence[str], check: Callable[[], object], results: Exchange) -> None:
+        """Prepare batches one after the other."""
+        self.before()
+        super().run(work, names, check, results)
+        self.after()
+
+
+@only_sqlite
+def test_an_archive_damaged_on_its_way_to_a_worker_is_fetched_from_its_source(
+    first: DataInstallation, tmp_path: Path
+) -> None:
+    """One damaged transfer does not make the centre guilty: the second one is by the session."""
+    root = tmp_path / "web"
+    root.mkdir()
+    key = ZIP.replace(".1.impc", ".3.impc")
+    with WebServer(root) as server:
+        share = Share(root, SourceProtocol.HTTP, server.hostname, "", "", "/")
+        web = Folder(root, register(first.base, share))
+        good = web.put(key, submissions.archive(specimens("2013-10-31.3")))
+        workers = Between(first, before=lambda: web.put(key, b"#" * len(good)), after=lambda: web.put(key, good))
+        validate(first, workers)
+    assert first.states() == {ZIP: "xsd done", key: "xsd done"}
+    assert count_in(first.tracker, BadCopy) == 0
 
 
 @only_sqlite

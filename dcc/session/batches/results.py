@@ -103,6 +103,7 @@ class SessionWorkerResults(Exchange):
         super().__init__(store, folder_of_session(session_id), scratch)
         self._keys: dict[ZipKey, str] = {}
         self._taken: dict[ZipKey, tuple[Path, WorkerFindings] | None] = {}
+        self._used: set[ZipKey] = set()
         self._lock = threading.Lock()
 
     def put_batch(self, name: str, batch: PlannedBatch) -> None:
@@ -121,9 +122,15 @@ class SessionWorkerResults(Exchange):
         return len(self._keys)
 
     def connection(self, key: ZipKey, hosting: Hosting) -> WorkerConnection | None:
-        """The replacement of a connection, if a worker fetched this copy of an archive."""
+        """The replacement of a connection, if a worker fetched this copy of an archive.
+
+        Each archive has one: what its transfer to the worker damaged is fetched from the source then.
+        """
         taken = self._take(key)
-        return None if taken is None or taken[1].copy != origin_of(hosting) else WorkerConnection(*taken)
+        if taken is None or key in self._used or taken[1].copy != origin_of(hosting):
+            return None
+        self._used.add(key)
+        return WorkerConnection(*taken)
 
     def ready(self, key: ZipKey) -> EarlierResults | None:
         """A worker's findings in an archive, and the place of its prepared files."""
