@@ -18,8 +18,9 @@ from pydantic import SecretStr
 from sqlalchemy import Engine, select
 
 from dcc.cli.demo import submissions
+from dcc.documents.schema_set import OWN_SCHEMAS, SCHEMA_FILES
 from dcc.errors import StoreRefusedError
-from dcc.naming import Action
+from dcc.naming import Action, DocumentKind
 from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
 from dcc.reference.loading import SHIPPED
@@ -66,7 +67,7 @@ def test_a_worker_stops_when_its_session_no_longer_waits_for_it(
 ) -> None:
     """A worker that hung must neither go on using the source beside its session nor leave what nobody takes."""
     store = ObjectStore(first.settings)
-    results = SessionWorkerResults(store, 1, tmp_path / "scratch")
+    results = SessionWorkerResults(store, 1, tmp_path / "scratch", "")
     results.put_batch("batch_1", batch_of(first.folder, [f"H.2013-10-3{number}.1.impc.zip" for number in (0, 1)]))
     put = ObjectStore.put
 
@@ -87,7 +88,7 @@ def test_what_cannot_be_read_or_removed_of_workers_is_named(
     first: DataInstallation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = ObjectStore(first.settings)
-    results = SessionWorkerResults(store, 1, tmp_path / "scratch")
+    results = SessionWorkerResults(store, 1, tmp_path / "scratch", "")
     (archive,) = batch_of(first.folder, ["H.2013-10-31.1.impc.zip"]).archives
     (tmp_path / "damaged").write_bytes(b"damaged")
     store.put(f"{results.folder}/results/{archive.key}", tmp_path / "damaged")
@@ -104,7 +105,7 @@ def test_workers_of_a_machine_remove_the_leftovers_of_killed_ones_together(
     first: DataInstallation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another worker removes what this one has just listed."""
-    results = SessionWorkerResults(ObjectStore(first.settings), 1, tmp_path / "scratch")
+    results = SessionWorkerResults(ObjectStore(first.settings), 1, tmp_path / "scratch", "")
     results.put_batch("batch_1", batch_of(first.folder, ["H.2013-10-30.1.impc.zip"]))
     leftovers = [first.settings.staging_directory / ".batches" / f".scratch-{number}" for number in (1, 2)]
     for left in leftovers:
@@ -260,6 +261,33 @@ def test_without_a_qc_database_workers_are_given_nothing_and_the_session_validat
     validate(empty, workers)
     assert workers.given == []
     assert "Workers are given nothing" in caplog.text
+    assert first.states() == {ZIP: "xsd done"}
+
+
+@only_sqlite
+@pytest.mark.parametrize("has_same", [False, True])
+def test_findings_by_other_schemas_than_the_session_s_do_not_count(
+    first: DataInstallation, tmp_path: Path, caplog: pytest.LogCaptureFixture, *, has_same: bool
+) -> None:
+    """A worker whose machine lacks the directory of DCC_XSD_DIR checks by the platform's own schemas."""
+    first.put(ZIP.replace(".1.impc", ".2.impc"), specimens("2013-10-31.2"))
+    xsd = tmp_path / "xsd"
+    shutil.copytree(OWN_SCHEMAS, xsd)
+    if not has_same:
+        schema = xsd / SCHEMA_FILES[DocumentKind.SPECIMEN]
+        schema.write_text(schema.read_text("utf-8").replace('name="litterId"', 'name="litter"'), "utf-8")
+    validate(first.with_settings(xsd_dir=xsd), HereAndNow(first))
+    assert set(first.states().values()) == {"xsd done" if has_same else "xsd failed"}
+    assert caplog.text.count("Workers check documents by other schemas") == (not has_same)
+
+
+@only_sqlite
+@pytest.mark.parametrize("other", [{"max_document_errors": 7}, {"max_tree_bytes": 70_000}], ids=str)
+def test_findings_within_other_limits_than_the_session_s_do_not_count(
+    first: DataInstallation, caplog: pytest.LogCaptureFixture, other: dict[str, object]
+) -> None:
+    validate(first.with_settings(**other), HereAndNow(first))
+    assert "Workers check documents by other schemas" in caplog.text
     assert first.states() == {ZIP: "xsd done"}
 
 

@@ -37,7 +37,7 @@ from dcc.session.batches.exchange import (
 from dcc.session.batches.planning import BATCH_TYPE, BatchArchive, PlannedBatch, plan_round
 from dcc.session.fetching.archive_transfer import origin_of
 from dcc.session.leases import active_sessions
-from dcc.session.prepare.archive_checks import EarlierResults
+from dcc.session.prepare.archive_checks import EarlierResults, Setup
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, Block, BlockwiseConnection, NotModified, Validators
@@ -95,12 +95,16 @@ class WorkerConnection(BlockwiseConnection):
 
 
 class SessionWorkerResults(Exchange):
-    """The results of workers for a session. Threads may share it."""
+    """The results of workers for a session. Threads may share it.
+
+    `setup` is the fingerprint of what the session checks documents by: findings by something else do not count.
+    """
 
     OF, LEFT_UNTIL = "the session", "until the next one"
 
-    def __init__(self, store: ObjectStore, session_id: int, scratch: Path) -> None:
+    def __init__(self, store: ObjectStore, session_id: int, scratch: Path, setup: str) -> None:
         super().__init__(store, folder_of_session(session_id), scratch)
+        self._setup, self._has_other_setups = setup, False
         self._keys: dict[ZipKey, str] = {}
         self._taken: dict[ZipKey, tuple[Path, WorkerFindings] | None] = {}
         self._used: set[ZipKey] = set()
@@ -133,10 +137,18 @@ class SessionWorkerResults(Exchange):
         return WorkerConnection(*taken)
 
     def ready(self, key: ZipKey) -> EarlierResults | None:
-        """A worker's findings in an archive, and the place of its prepared files."""
+        """A worker's findings in an archive, and the place of its prepared files; None if they do not count."""
         with self._lock:
             taken = self._taken.get(key)
         if taken is None or taken[1].problems is None:
+            return None
+        if taken[1].setup != self._setup:
+            if not self._has_other_setups:
+                log.warning(
+                    "Workers check documents by other schemas, limits (DCC_XSD_DIR, DCC_MAX_DOCUMENT_ERRORS), packages "
+                    "or another version. This machine checks them again. Give workers what it has."
+                )
+            self._has_other_setups = True
             return None
         return EarlierResults(taken[1].md5, taken[1].problems, taken[0])
 
@@ -167,7 +179,8 @@ def prepared_by_workers(
         return
     settings = session.settings
     scratch = settings.staging_directory / f"{SESSION_SCRATCH}{session.id}"
-    results = SessionWorkerResults(ObjectStore(settings), session.id, scratch)
+    setup = Setup.from_settings(settings, ()).fingerprint
+    results = SessionWorkerResults(ObjectStore(settings), session.id, scratch, setup)
     try:
         _store_reference_data(settings)
         _have_prepared(workers, results, session, planned)

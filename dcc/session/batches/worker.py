@@ -55,9 +55,9 @@ def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session: str,
         address, centres = run_reading(tracker, lambda connection: _source_and_centres(connection, batch))
         names = run_reading(tracker, imits_names)
         basis = run_reading(qc, lambda connection: _basis(connection, names))
-        checker = ArchiveChecker(Setup.from_settings(settings, centres))
+        setup = Setup.from_settings(settings, centres)
         connection_slots = ConnectionSlots(tracker, settings)
-        worker = _Worker(settings.for_protocol(address.protocol), folder, checker, basis, connection_slots)
+        worker = _Worker(settings.for_protocol(address.protocol), folder, setup, basis, connection_slots)
         done = 0
         try:
             with connection_slots.keep_alive():
@@ -93,11 +93,12 @@ class _Worker:
         self,
         settings: Settings,
         folder: Path,
-        checker: ArchiveChecker,
+        setup: Setup,
         basis: PreparationBasis,
         connection_slots: ConnectionSlots,
     ) -> None:
-        self._settings, self._checker, self._basis, self._connection_slots = settings, checker, basis, connection_slots
+        self._settings, self._basis, self._connection_slots = settings, basis, connection_slots
+        self._checker, self._fingerprint = ArchiveChecker(setup), setup.fingerprint
         self._staging = Staging(folder / "staging", min_free_bytes=settings.min_free_bytes)
         self._bundle = folder / "bundle.tar"
 
@@ -146,7 +147,7 @@ class _Worker:
             if isinstance(checked, CheckedArchive):
                 problems = self._prepare_rows(archive, checked, contents)
         copy, validators = origin_of(archive.hosting), received.validators
-        found = WorkerFindings(copy, published, md5, problems, validators, received.is_sent)
+        found = WorkerFindings(copy, published, md5, problems, validators, received.is_sent, self._fingerprint)
         write_bundle(self._bundle, received.path, contents, found)
 
     def _prepare_rows(
