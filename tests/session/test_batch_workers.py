@@ -5,8 +5,10 @@ import json
 import logging
 import os
 import shutil
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from sqlalchemy import Engine, select
 
 from dcc.cli.demo import submissions
 from dcc.documents.schema_set import OWN_SCHEMAS, SCHEMA_FILES
-from dcc.errors import StoreRefusedError
+from dcc.errors import SourceTimeoutError, StoreRefusedError
 from dcc.naming import Action, DocumentKind
 from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
@@ -30,6 +32,7 @@ from dcc.session.batches.exchange import Exchange
 from dcc.session.batches.planning import BATCH_SECONDS, MAX_BYTES, BatchArchive, PlannedBatch, plan_round
 from dcc.session.batches.results import SessionWorkerResults
 from dcc.session.batches.worker import prepare_batch
+from dcc.session.connection_slots import ConnectionSlots
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data import prepared_archives
 from dcc.settings import Settings
@@ -37,8 +40,9 @@ from dcc.sources.base import SourceProtocol
 from dcc.sources.hosting import CopyFault, Hosting, KnownBadCopy
 from dcc.store.objects import ObjectStore
 from dcc.tracker.hostings.download_plan import PlannedZip
-from dcc.tracker.models import BadCopy, ZipDownload
-from tests.support.asking import count_in, rows_in
+from dcc.tracker.models import BadCopy, ConnectionSlot, ZipDownload
+from dcc.tracker.register.source_addresses import load_addresses
+from tests.support.asking import count_in, in_reading, rows_in
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, specimens
 from tests.support.databases import only_sqlite
 from tests.support.installations import MODIFIED, Folder, Installation
@@ -250,6 +254,40 @@ def test_an_archive_damaged_on_its_way_to_a_worker_is_fetched_from_its_source(
         validate(first, workers)
     assert first.states() == {ZIP: "xsd done", key: "xsd done"}
     assert count_in(first.tracker, BadCopy) == 0
+
+
+@only_sqlite
+@pytest.mark.parametrize("is_withdrawn", [False, True])
+def test_a_worker_waits_for_a_slot_while_its_session_waits_for_the_batch(
+    first: DataInstallation, tmp_path: Path, *, is_withdrawn: bool
+) -> None:
+    """A source or server may have fewer connections than workers have batches, each of half a minute."""
+    root, limits = tmp_path / "web", {"downloads_per_source": 1, "connect_timeout": 0.1, "login_timeout": 0.1}
+    root.mkdir()
+    data = first.with_settings(**limits, database_retry=30.0)
+    slots = ConnectionSlots(data.tracker, data.settings)
+    with WebServer(root) as server, ThreadPoolExecutor(1) as pool:
+        share = Share(root, SourceProtocol.HTTP, server.hostname, "", "", "/")
+        web = Folder(root, register(data.base, share))
+        results = SessionWorkerResults(ObjectStore(data.settings), 1, tmp_path / "scratch", "")
+        results.put_batch("batch_1", batch_of(web, ["H.2013-10-30.1.impc.zip"]))
+        (address,) = in_reading(data.tracker, load_addresses, ids=[web.source_id])
+        with slots.slot(address, lambda: False):
+            work = data.settings, data.tracker, data.qc, results.folder, "batch_1"
+            prepared = pool.submit(prepare_batch, *work)
+            deadline = time.monotonic() + 60
+            while count_in(data.tracker, ConnectionSlot) < 2:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            # Longer than a server may take to answer.
+            time.sleep(1)
+            if is_withdrawn:
+                results.withdraw_plans()
+                with pytest.raises(SourceTimeoutError):
+                    prepared.result(60)
+        if not is_withdrawn:
+            assert prepared.result(60) == 1
+    assert results.look() == (not is_withdrawn)
 
 
 @only_sqlite

@@ -23,7 +23,7 @@ from dcc.runtime.private_files import scratch_directory
 from dcc.session.batches.bundles import WorkerFindings, write_bundle
 from dcc.session.batches.exchange import WORKER_SCRATCH, WorkerBatch
 from dcc.session.batches.planning import BATCH_TYPE, BatchArchive, PlannedBatch
-from dcc.session.connection_slots import ConnectionSlots, for_seconds
+from dcc.session.connection_slots import ConnectionSlots
 from dcc.session.fetching.archive_transfer import Transfer, origin_of, receive
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup
 from dcc.session.prepare.documents import ArchiveToPrepare, PreparationBasis, prepare_archive, valid_documents
@@ -61,7 +61,7 @@ def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session: str,
         done = 0
         try:
             with connection_slots.keep_alive():
-                for archive, bundle in worker.bundles(address, batch):
+                for archive, bundle in worker.bundles(address, batch, given):
                     if not given.is_waited_for:
                         log.info("The session no longer waits for %s, which it does by itself", name)
                         break
@@ -102,11 +102,15 @@ class _Worker:
         self._staging = Staging(folder / "staging", min_free_bytes=settings.min_free_bytes)
         self._bundle = folder / "bundle.tar"
 
-    def bundles(self, address: SourceAddress, batch: PlannedBatch) -> Iterator[tuple[BatchArchive, Path]]:
-        """The fetched archives, each with the results to store, which the next step deletes."""
-        patience = for_seconds(self._settings.connect_timeout + self._settings.login_timeout)
+    def bundles(
+        self, address: SourceAddress, batch: PlannedBatch, given: WorkerBatch
+    ) -> Iterator[tuple[BatchArchive, Path]]:
+        """The fetched archives, each with the results to store, which the next step deletes.
+
+        A slot for the connection is waited for as long as the batch is.
+        """
         with (
-            self._connection_slots.slot(address, patience),
+            self._connection_slots.slot(address, lambda: given.is_waited_for),
             closing(connect(address, self._settings)) as connection,
         ):
             for archive in batch.archives:
