@@ -283,7 +283,7 @@ def test_a_worker_waits_for_a_slot_while_its_session_waits_for_the_batch(
             time.sleep(1)
             if is_withdrawn:
                 results.withdraw_plans()
-                with pytest.raises(SourceTimeoutError):
+                with pytest.raises(SourceTimeoutError, match=r"\): Other sessions and workers use all"):
                     prepared.result(60)
         if not is_withdrawn:
             assert prepared.result(60) == 1
