@@ -21,7 +21,7 @@ from sqlalchemy import Engine, select
 
 from dcc.cli.demo import submissions
 from dcc.documents.schema_set import OWN_SCHEMAS, SCHEMA_FILES
-from dcc.errors import SourceTimeoutError, StoreRefusedError
+from dcc.errors import SessionTimeLimitError, SourceTimeoutError, StoreRefusedError, StoreUnreachableError
 from dcc.naming import Action, DocumentKind
 from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
@@ -288,6 +288,37 @@ def test_a_worker_waits_for_a_slot_while_its_session_waits_for_the_batch(
         if not is_withdrawn:
             assert prepared.result(60) == 1
     assert results.look() == (not is_withdrawn)
+
+
+@only_sqlite
+def test_a_session_that_ends_while_workers_prepare_leaves_them_nothing_to_do(first: DataInstallation) -> None:
+    def end() -> None:
+        raise SessionTimeLimitError("Its time is up.")
+
+    with pytest.raises(SessionTimeLimitError):
+        validate(first, Between(first, before=end))
+    assert ObjectStore(first.settings).keys() == []
+    assert not list(first.settings.staging_directory.glob(".workers-*"))
+
+
+@only_sqlite
+@pytest.mark.parametrize("stays_away", [False, True])
+def test_a_store_that_is_away_as_plans_are_withdrawn_costs_no_results_and_one_wait(
+    first: DataInstallation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, stays_away: bool
+) -> None:
+    first.put(ZIP.replace(".1.impc", ".2.impc"), specimens("2013-10-31.2"))
+    away = raising(StoreUnreachableError("The store is away."))
+
+    def go_away() -> None:
+        monkeypatch.setattr(ObjectStore, "delete", away)
+        if stays_away:
+            monkeypatch.setattr(ObjectStore, "get", away)
+        else:
+            shutil.rmtree(first.folder.path)
+
+    validate(first.with_settings(downloads_per_source=1), Between(first, after=go_away))
+    assert set(first.states().values()) == {"xsd done"}
+    assert caplog.text.count("cannot be read, and is made again") == stays_away
 
 
 @only_sqlite

@@ -182,13 +182,13 @@ def prepared_by_workers(
     setup = Setup.from_settings(settings, ()).fingerprint
     results = SessionWorkerResults(ObjectStore(settings), session.id, scratch, setup)
     try:
-        _store_reference_data(settings)
-        _have_prepared(workers, results, session, planned)
-    except (StoreUnreachableError, StoreRefusedError) as error:
-        session.record_task_error(Phase.DOWNLOAD, error)
-    except (QcDatabaseUnreachableError, QcDatabaseOutdatedError) as error:
-        log.warning("Workers are given nothing, as what they prepare by is in the QC database: %s", error)
-    try:
+        try:
+            _store_reference_data(settings)
+            _have_prepared(workers, results, session, planned)
+        except (StoreUnreachableError, StoreRefusedError) as error:
+            session.record_task_error(Phase.DOWNLOAD, error)
+        except (QcDatabaseUnreachableError, QcDatabaseOutdatedError) as error:
+            log.warning("Workers are given nothing, as what they prepare by is in the QC database: %s", error)
         yield results
     finally:
         results.remove()
