@@ -9,6 +9,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,13 +29,15 @@ from dcc.outcomes import ZipKey
 from dcc.reference.loading import SHIPPED
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.batches import planning
+from dcc.session.batches.bundles import ARCHIVE, WorkerFindings, open_bundle
 from dcc.session.batches.exchange import Exchange
 from dcc.session.batches.planning import BATCH_SECONDS, MAX_BYTES, BatchArchive, PlannedBatch, plan_round
-from dcc.session.batches.results import SessionWorkerResults
+from dcc.session.batches.results import SessionWorkerResults, remove_leftovers_of_workers
 from dcc.session.batches.worker import prepare_batch
 from dcc.session.connection_slots import ConnectionSlots
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data import prepared_archives
+from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
 from dcc.sources.base import SourceProtocol
 from dcc.sources.hosting import CopyFault, Hosting, KnownBadCopy
@@ -319,6 +322,47 @@ def test_a_store_that_is_away_as_plans_are_withdrawn_costs_no_results_and_one_wa
     validate(first.with_settings(downloads_per_source=1), Between(first, after=go_away))
     assert set(first.states().values()) == {"xsd done"}
     assert caplog.text.count("cannot be read, and is made again") == stays_away
+
+
+@only_sqlite
+def test_what_another_group_has_just_begun_is_not_removed_as_left_over(
+    first: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = first.with_settings(groups="europe=H;america=J")
+    list_keys, given_out = ObjectStore.keys, list[str]()
+
+    with ExitStack() as sessions:
+
+        def begin_another(self: ObjectStore, prefix: str = "") -> list[str]:
+            if not given_out:
+                given_out.append("batch_1")
+                other = sessions.enter_context(
+                    open_session(data.tracker, data.settings, SessionRequest(group="america"))
+                )
+                scratch = data.settings.staging_directory / f".workers-{other.id}"
+                SessionWorkerResults(self, other.id, scratch, "").put_batch("batch_1", PlannedBatch(1, ()))
+            return list_keys(self, prefix)
+
+        monkeypatch.setattr(ObjectStore, "keys", begin_another)
+        session = sessions.enter_context(open_session(data.tracker, data.settings, SessionRequest(group="europe")))
+        remove_leftovers_of_workers(session)
+        assert len(list_keys(ObjectStore(data.settings))) == 1
+
+
+@only_sqlite
+def test_what_a_worker_fetched_and_is_lost_on_the_session_s_disk_is_fetched_from_its_source(
+    first: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And does not count as missing there."""
+
+    def open_and_lose(bundle: Path) -> WorkerFindings:
+        found = open_bundle(bundle)
+        bundle.with_name(ARCHIVE).unlink()
+        return found
+
+    monkeypatch.setattr("dcc.session.batches.results.open_bundle", open_and_lose)
+    validate(first, HereAndNow(first))
+    assert first.states() == {ZIP: "xsd done"}
 
 
 @only_sqlite

@@ -17,6 +17,7 @@ from dcc.errors import (
     QcDatabaseUnreachableError,
     StoreRefusedError,
     StoreUnreachableError,
+    TransferFailedError,
 )
 from dcc.naming import MANIFEST_FORMATS, Action, manifest_beside
 from dcc.outcomes import ZipKey
@@ -91,7 +92,11 @@ class WorkerConnection(BlockwiseConnection):
                 while block := file.read(_BLOCK):
                     yield block
         except FileNotFoundError as error:
-            raise FileMissingError(f"{name} is not there.", source=self._label) from error
+            if manifest is not None:
+                raise FileMissingError(f"{name} is not there.", source=self._label) from error
+            raise TransferFailedError(
+                f"{name} is lost on the disk of the session, which fetches it from its file source.", source=self._label
+            ) from error
 
 
 class SessionWorkerResults(Exchange):
@@ -200,16 +205,24 @@ def remove_leftovers_of_workers(session: Session) -> None:
     If the store is away or refuses, they stay until the next session.
     """
     settings = session.settings
-    leases = session.read(lambda connection: active_sessions(connection, settings))
-    active = {lease.session for lease in leases}
-    for place in settings.staging_directory.glob(f"{SESSION_SCRATCH}*"):
-        if int(place.name.removeprefix(SESSION_SCRATCH)) not in active:
-            shutil.rmtree(place, ignore_errors=True)
+
+    def active() -> set[int]:
+        """The active sessions, read after what is stored was listed: a group may begin one meanwhile."""
+        return {lease.session for lease in session.read(lambda connection: active_sessions(connection, settings))}
+
+    places = {
+        int(place.name.removeprefix(SESSION_SCRATCH)): place
+        for place in settings.staging_directory.glob(f"{SESSION_SCRATCH}*")
+    }
+    for ended in places.keys() - active():
+        shutil.rmtree(places[ended], ignore_errors=True)
     # Users of the store wait for it; this can wait.
     store = ObjectStore(settings.model_copy(update={"store_retry": 0.0}))
     try:
-        for key in store.keys(f"{SESSIONS}/"):
-            if int(key.split("/")[1]) not in active:
+        keys = store.keys(f"{SESSIONS}/")
+        going_on = active()
+        for key in keys:
+            if int(key.split("/")[1]) not in going_on:
                 store.delete(key)
         remove_old_replays(store)
         store.remove_parts(older_than=LEFT_SINCE)
