@@ -366,6 +366,24 @@ def test_what_a_worker_fetched_and_is_lost_on_the_session_s_disk_is_fetched_from
 
 
 @only_sqlite
+def test_a_session_holds_what_workers_fetched_only_once(
+    first: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it needed twice the room in staging."""
+    left: list[Path] = []
+    remove = SessionWorkerResults.remove
+
+    def look_and_remove(self: SessionWorkerResults) -> None:
+        left.extend(self.scratch.rglob(ARCHIVE))
+        remove(self)
+
+    monkeypatch.setattr(SessionWorkerResults, "remove", look_and_remove)
+    validate(first, HereAndNow(first))
+    assert first.states() == {ZIP: "xsd done"}
+    assert left == []
+
+
+@only_sqlite
 def test_without_a_qc_database_workers_are_given_nothing_and_the_session_validates_by_itself(
     first: DataInstallation, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -89,6 +89,8 @@ class WorkerConnection(BlockwiseConnection):
         try:
             with path.open("rb") as file:
                 file.seek(offset)
+                # The session keeps what it is passed. A failed transfer is followed by one from the source.
+                path.unlink()
                 while block := file.read(_BLOCK):
                     yield block
         except FileNotFoundError as error:
