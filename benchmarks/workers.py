@@ -122,7 +122,7 @@ class WorkersBenchmark:
 
     def _prepare(self, settings: Settings, archives: Sequence[BatchArchive], batches: int) -> float:
         """Have archives prepared in so many batches; how long all of them take at the rate at which they come."""
-        results = SessionWorkerResults(ObjectStore(settings), _SESSION, settings.staging_directory / ".workers")
+        results = SessionWorkerResults(ObjectStore(settings), _SESSION, settings.staging_directory / ".workers", "")
         names = [f"{time.monotonic_ns()}_{number}" for number in range(batches)]
         for number, name in enumerate(names):
             results.put_batch(name, PlannedBatch(1, tuple(archives[number::batches])))

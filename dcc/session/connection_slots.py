@@ -243,8 +243,8 @@ def _outlasting(work: Callable[[], T], still_needed: Callable[[], bool]) -> T:
 def _none_free(address: SourceAddress) -> SourceTimeoutError:
     return SourceTimeoutError(
         mark(
-            "{source}: other sessions and workers use all connections that it may have. The next session "
-            "tries again; DCC_DOWNLOADS_PER_SOURCE and DCC_CONNECTIONS_PER_SERVER set their number."
+            "Other sessions and workers use all connections that it may have. The next session tries again; "
+            "DCC_DOWNLOADS_PER_SOURCE and DCC_CONNECTIONS_PER_SERVER set their number."
         ),
         source=address.label,
     )

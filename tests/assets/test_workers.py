@@ -205,6 +205,9 @@ def test_two_celery_workers_end_session_and_replay_as_these_do_by_themselves_and
     for worker in workers.values():
         assert "Timeout (0:00:05)!" in worker.said()
         assert "hanging_worker.py" in worker.said()
+        # A batch waits for whichever worker is free, and not for one that is at work on another.
+        before = worker.said().partition("Timeout (0:00:05)!")[0]
+        assert before.count("] received") - before.count("] succeeded in") == 1
     # Other batches are done by the processes that took the places of those that hung.
     assert any("succeeded in" in worker.said().partition("Timeout (0:00:05)!")[2] for worker in workers.values())
     of_workers = "".join(worker.said() for worker in workers.values())

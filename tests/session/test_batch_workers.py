@@ -5,8 +5,11 @@ import json
 import logging
 import os
 import shutil
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,26 +21,31 @@ from pydantic import SecretStr
 from sqlalchemy import Engine, select
 
 from dcc.cli.demo import submissions
-from dcc.errors import StoreRefusedError
-from dcc.naming import Action
+from dcc.documents.schema_set import OWN_SCHEMAS, SCHEMA_FILES
+from dcc.errors import SessionTimeLimitError, SourceTimeoutError, StoreRefusedError, StoreUnreachableError
+from dcc.naming import Action, DocumentKind
 from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
 from dcc.reference.loading import SHIPPED
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.batches import planning
+from dcc.session.batches.bundles import ARCHIVE, WorkerFindings, open_bundle
 from dcc.session.batches.exchange import Exchange
 from dcc.session.batches.planning import BATCH_SECONDS, MAX_BYTES, BatchArchive, PlannedBatch, plan_round
-from dcc.session.batches.results import SessionWorkerResults
+from dcc.session.batches.results import SessionWorkerResults, remove_leftovers_of_workers
 from dcc.session.batches.worker import prepare_batch
+from dcc.session.connection_slots import ConnectionSlots
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data import prepared_archives
+from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
 from dcc.sources.base import SourceProtocol
 from dcc.sources.hosting import CopyFault, Hosting, KnownBadCopy
 from dcc.store.objects import ObjectStore
 from dcc.tracker.hostings.download_plan import PlannedZip
-from dcc.tracker.models import ZipDownload
-from tests.support.asking import rows_in
+from dcc.tracker.models import BadCopy, ConnectionSlot, ZipDownload
+from dcc.tracker.register.source_addresses import load_addresses
+from tests.support.asking import count_in, in_reading, rows_in
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, specimens
 from tests.support.databases import only_sqlite
 from tests.support.installations import MODIFIED, Folder, Installation
@@ -66,7 +74,7 @@ def test_a_worker_stops_when_its_session_no_longer_waits_for_it(
 ) -> None:
     """A worker that hung must neither go on using the source beside its session nor leave what nobody takes."""
     store = ObjectStore(first.settings)
-    results = SessionWorkerResults(store, 1, tmp_path / "scratch")
+    results = SessionWorkerResults(store, 1, tmp_path / "scratch", "")
     results.put_batch("batch_1", batch_of(first.folder, [f"H.2013-10-3{number}.1.impc.zip" for number in (0, 1)]))
     put = ObjectStore.put
 
@@ -87,7 +95,7 @@ def test_what_cannot_be_read_or_removed_of_workers_is_named(
     first: DataInstallation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = ObjectStore(first.settings)
-    results = SessionWorkerResults(store, 1, tmp_path / "scratch")
+    results = SessionWorkerResults(store, 1, tmp_path / "scratch", "")
     (archive,) = batch_of(first.folder, ["H.2013-10-31.1.impc.zip"]).archives
     (tmp_path / "damaged").write_bytes(b"damaged")
     store.put(f"{results.folder}/results/{archive.key}", tmp_path / "damaged")
@@ -104,7 +112,7 @@ def test_workers_of_a_machine_remove_the_leftovers_of_killed_ones_together(
     first: DataInstallation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another worker removes what this one has just listed."""
-    results = SessionWorkerResults(ObjectStore(first.settings), 1, tmp_path / "scratch")
+    results = SessionWorkerResults(ObjectStore(first.settings), 1, tmp_path / "scratch", "")
     results.put_batch("batch_1", batch_of(first.folder, ["H.2013-10-30.1.impc.zip"]))
     leftovers = [first.settings.staging_directory / ".batches" / f".scratch-{number}" for number in (1, 2)]
     for left in leftovers:
@@ -219,6 +227,162 @@ def test_a_worker_has_a_web_server_send_only_what_the_session_has_not(
     assert first.states()[key] == "xsd failed"
 
 
+@dataclass
+class Between(HereAndNow):
+    """Workers before and after whose work something happens."""
+
+    before: Callable[[], object] = lambda: None
+    after: Callable[[], object] = lambda: None
+
+    def run(self, work: str, names: Sequence[str], check: Callable[[], object], results: Exchange) -> None:
+        """Prepare batches one after the other."""
+        self.before()
+        super().run(work, names, check, results)
+        self.after()
+
+
+@only_sqlite
+def test_an_archive_damaged_on_its_way_to_a_worker_is_fetched_from_its_source(
+    first: DataInstallation, tmp_path: Path
+) -> None:
+    """One damaged transfer does not make the centre guilty: the second one is by the session."""
+    root = tmp_path / "web"
+    root.mkdir()
+    key = ZIP.replace(".1.impc", ".3.impc")
+    with WebServer(root) as server:
+        share = Share(root, SourceProtocol.HTTP, server.hostname, "", "", "/")
+        web = Folder(root, register(first.base, share))
+        good = web.put(key, submissions.archive(specimens("2013-10-31.3")))
+        workers = Between(first, before=lambda: web.put(key, b"#" * len(good)), after=lambda: web.put(key, good))
+        validate(first, workers)
+    assert first.states() == {ZIP: "xsd done", key: "xsd done"}
+    assert count_in(first.tracker, BadCopy) == 0
+
+
+@only_sqlite
+@pytest.mark.parametrize("is_withdrawn", [False, True])
+def test_a_worker_waits_for_a_slot_while_its_session_waits_for_the_batch(
+    first: DataInstallation, tmp_path: Path, *, is_withdrawn: bool
+) -> None:
+    """A source or server may have fewer connections than workers have batches, each of half a minute."""
+    root, limits = tmp_path / "web", {"downloads_per_source": 1, "connect_timeout": 0.1, "login_timeout": 0.1}
+    root.mkdir()
+    data = first.with_settings(**limits, database_retry=30.0)
+    slots = ConnectionSlots(data.tracker, data.settings)
+    with WebServer(root) as server, ThreadPoolExecutor(1) as pool:
+        share = Share(root, SourceProtocol.HTTP, server.hostname, "", "", "/")
+        web = Folder(root, register(data.base, share))
+        results = SessionWorkerResults(ObjectStore(data.settings), 1, tmp_path / "scratch", "")
+        results.put_batch("batch_1", batch_of(web, ["H.2013-10-30.1.impc.zip"]))
+        (address,) = in_reading(data.tracker, load_addresses, ids=[web.source_id])
+        with slots.slot(address, lambda: False):
+            work = data.settings, data.tracker, data.qc, results.folder, "batch_1"
+            prepared = pool.submit(prepare_batch, *work)
+            deadline = time.monotonic() + 60
+            while count_in(data.tracker, ConnectionSlot) < 2:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            # Longer than a server may take to answer.
+            time.sleep(1)
+            if is_withdrawn:
+                results.withdraw_plans()
+                with pytest.raises(SourceTimeoutError, match=r"\): Other sessions and workers use all"):
+                    prepared.result(60)
+        if not is_withdrawn:
+            assert prepared.result(60) == 1
+    assert results.look() == (not is_withdrawn)
+
+
+@only_sqlite
+def test_a_session_that_ends_while_workers_prepare_leaves_them_nothing_to_do(first: DataInstallation) -> None:
+    def end() -> None:
+        raise SessionTimeLimitError("Its time is up.")
+
+    with pytest.raises(SessionTimeLimitError):
+        validate(first, Between(first, before=end))
+    assert ObjectStore(first.settings).keys() == []
+    assert not list(first.settings.staging_directory.glob(".workers-*"))
+
+
+@only_sqlite
+@pytest.mark.parametrize("stays_away", [False, True])
+def test_a_store_that_is_away_as_plans_are_withdrawn_costs_no_results_and_one_wait(
+    first: DataInstallation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, stays_away: bool
+) -> None:
+    first.put(ZIP.replace(".1.impc", ".2.impc"), specimens("2013-10-31.2"))
+    away = raising(StoreUnreachableError("The store is away."))
+
+    def go_away() -> None:
+        monkeypatch.setattr(ObjectStore, "delete", away)
+        if stays_away:
+            monkeypatch.setattr(ObjectStore, "get", away)
+        else:
+            shutil.rmtree(first.folder.path)
+
+    validate(first.with_settings(downloads_per_source=1), Between(first, after=go_away))
+    assert set(first.states().values()) == {"xsd done"}
+    assert caplog.text.count("cannot be read, and is made again") == stays_away
+
+
+@only_sqlite
+def test_what_another_group_has_just_begun_is_not_removed_as_left_over(
+    first: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = first.with_settings(groups="europe=H;america=J")
+    list_keys, given_out = ObjectStore.keys, list[str]()
+
+    with ExitStack() as sessions:
+
+        def begin_another(self: ObjectStore, prefix: str = "") -> list[str]:
+            if not given_out:
+                given_out.append("batch_1")
+                other = sessions.enter_context(
+                    open_session(data.tracker, data.settings, SessionRequest(group="america"))
+                )
+                scratch = data.settings.staging_directory / f".workers-{other.id}"
+                SessionWorkerResults(self, other.id, scratch, "").put_batch("batch_1", PlannedBatch(1, ()))
+            return list_keys(self, prefix)
+
+        monkeypatch.setattr(ObjectStore, "keys", begin_another)
+        session = sessions.enter_context(open_session(data.tracker, data.settings, SessionRequest(group="europe")))
+        remove_leftovers_of_workers(session)
+        assert len(list_keys(ObjectStore(data.settings))) == 1
+
+
+@only_sqlite
+def test_what_a_worker_fetched_and_is_lost_on_the_session_s_disk_is_fetched_from_its_source(
+    first: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And does not count as missing there."""
+
+    def open_and_lose(bundle: Path) -> WorkerFindings:
+        found = open_bundle(bundle)
+        bundle.with_name(ARCHIVE).unlink()
+        return found
+
+    monkeypatch.setattr("dcc.session.batches.results.open_bundle", open_and_lose)
+    validate(first, HereAndNow(first))
+    assert first.states() == {ZIP: "xsd done"}
+
+
+@only_sqlite
+def test_a_session_holds_what_workers_fetched_only_once(
+    first: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it needed twice the room in staging."""
+    left: list[Path] = []
+    remove = SessionWorkerResults.remove
+
+    def look_and_remove(self: SessionWorkerResults) -> None:
+        left.extend(self.scratch.rglob(ARCHIVE))
+        remove(self)
+
+    monkeypatch.setattr(SessionWorkerResults, "remove", look_and_remove)
+    validate(first, HereAndNow(first))
+    assert first.states() == {ZIP: "xsd done"}
+    assert left == []
+
+
 @only_sqlite
 def test_without_a_qc_database_workers_are_given_nothing_and_the_session_validates_by_itself(
     first: DataInstallation, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -228,6 +392,33 @@ def test_without_a_qc_database_workers_are_given_nothing_and_the_session_validat
     validate(empty, workers)
     assert workers.given == []
     assert "Workers are given nothing" in caplog.text
+    assert first.states() == {ZIP: "xsd done"}
+
+
+@only_sqlite
+@pytest.mark.parametrize("has_same", [False, True])
+def test_findings_by_other_schemas_than_the_session_s_do_not_count(
+    first: DataInstallation, tmp_path: Path, caplog: pytest.LogCaptureFixture, *, has_same: bool
+) -> None:
+    """A worker whose machine lacks the directory of DCC_XSD_DIR checks by the platform's own schemas."""
+    first.put(ZIP.replace(".1.impc", ".2.impc"), specimens("2013-10-31.2"))
+    xsd = tmp_path / "xsd"
+    shutil.copytree(OWN_SCHEMAS, xsd)
+    if not has_same:
+        schema = xsd / SCHEMA_FILES[DocumentKind.SPECIMEN]
+        schema.write_text(schema.read_text("utf-8").replace('name="litterId"', 'name="litter"'), "utf-8")
+    validate(first.with_settings(xsd_dir=xsd), HereAndNow(first))
+    assert set(first.states().values()) == {"xsd done" if has_same else "xsd failed"}
+    assert caplog.text.count("Workers check documents by other schemas") == (not has_same)
+
+
+@only_sqlite
+@pytest.mark.parametrize("other", [{"max_document_errors": 7}, {"max_tree_bytes": 70_000}], ids=str)
+def test_findings_within_other_limits_than_the_session_s_do_not_count(
+    first: DataInstallation, caplog: pytest.LogCaptureFixture, other: dict[str, object]
+) -> None:
+    validate(first.with_settings(**other), HereAndNow(first))
+    assert "Workers check documents by other schemas" in caplog.text
     assert first.states() == {ZIP: "xsd done"}
 
 

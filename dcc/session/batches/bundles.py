@@ -36,7 +36,8 @@ class WorkerFindings:
     """A worker's findings: the copy that it fetched, its checksums, and the problems of each document by its name.
 
     `published` is the MD5 published beside the copy, and `validators` the server's tag and time of it. `problems` is
-    None if the archive could not be opened. `is_sent`: it is not the one that the session has.
+    None if the archive could not be opened. `is_sent`: it is not the one that the session has. `setup` is the
+    fingerprint of what the documents were checked by.
     """
 
     copy: Origin
@@ -45,6 +46,7 @@ class WorkerFindings:
     problems: Mapping[str, tuple[_ProblemRow, ...]] | None
     validators: Validators | None = None
     is_sent: bool = True
+    setup: str = ""
 
 
 _FINDINGS_TYPE: Final = TypeAdapter(WorkerFindings)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import ClassVar, Final, Protocol, TypeVar
 from uuid import uuid4
 
-from dcc.errors import DccError, NotFoundError
+from dcc.errors import DccError, NotFoundError, StoreUnreachableError
 from dcc.runtime.clock import utc_today
 from dcc.store.objects import ObjectStore
 
@@ -74,6 +74,7 @@ class Exchange(ABC):
 
     def __init__(self, store: ObjectStore, folder: str, scratch: Path) -> None:
         self.store, self.folder, self.scratch = store, folder, scratch
+        self._is_away = False
 
     def put_plan(self, name: str, path: Path) -> None:
         """Store the plan of a batch for its worker."""
@@ -86,6 +87,8 @@ class Exchange(ABC):
     def have_prepared(self, workers: Workers, work: str, names: Sequence[str], check: Callable[[], object]) -> int:
         """Have `workers` prepare batches; returns the number of archives that are there then."""
         workers.run(work, names, check, self)
+        # What is there counts, even if the store is away as plans are withdrawn.
+        self.look()
         self.withdraw_plans()
         return self.look()
 
@@ -95,7 +98,12 @@ class Exchange(ABC):
         return {key.removeprefix(place).rpartition(".")[0]: key for key in self.store.keys(place)}
 
     def opened(self, key: str, bundle: Path, open_bundle: Callable[[Path], T], *, what: object) -> T | None:
-        """A result, got as the file `bundle` and opened; None for what cannot be read, which is logged as `what`."""
+        """A result, got as the file `bundle` and opened; None for what cannot be read, which is logged as `what`.
+
+        A store that stays away is asked no more: each result would wait for it.
+        """
+        if self._is_away:
+            return None
         try:
             bundle.parent.mkdir(parents=True, exist_ok=True)
             self.store.get(key, bundle)
@@ -103,6 +111,7 @@ class Exchange(ABC):
             bundle.unlink()
         except (DccError, OSError, ValueError) as error:
             log.warning("What a worker left of %s cannot be read, and is made again: %s", what, error)
+            self._is_away |= isinstance(error, StoreUnreachableError)
             return None
         return found
 

@@ -17,6 +17,7 @@ from dcc.errors import (
     QcDatabaseUnreachableError,
     StoreRefusedError,
     StoreUnreachableError,
+    TransferFailedError,
 )
 from dcc.naming import MANIFEST_FORMATS, Action, manifest_beside
 from dcc.outcomes import ZipKey
@@ -37,7 +38,7 @@ from dcc.session.batches.exchange import (
 from dcc.session.batches.planning import BATCH_TYPE, BatchArchive, PlannedBatch, plan_round
 from dcc.session.fetching.archive_transfer import origin_of
 from dcc.session.leases import active_sessions
-from dcc.session.prepare.archive_checks import EarlierResults
+from dcc.session.prepare.archive_checks import EarlierResults, Setup
 from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, Block, BlockwiseConnection, NotModified, Validators
@@ -88,21 +89,32 @@ class WorkerConnection(BlockwiseConnection):
         try:
             with path.open("rb") as file:
                 file.seek(offset)
+                # The session keeps what it is passed. A failed transfer is followed by one from the source.
+                path.unlink()
                 while block := file.read(_BLOCK):
                     yield block
         except FileNotFoundError as error:
-            raise FileMissingError(f"{name} is not there.", source=self._label) from error
+            if manifest is not None:
+                raise FileMissingError(f"{name} is not there.", source=self._label) from error
+            raise TransferFailedError(
+                f"{name} is lost on the disk of the session, which fetches it from its file source.", source=self._label
+            ) from error
 
 
 class SessionWorkerResults(Exchange):
-    """The results of workers for a session. Threads may share it."""
+    """The results of workers for a session. Threads may share it.
+
+    `setup` is the fingerprint of what the session checks documents by: findings by something else do not count.
+    """
 
     OF, LEFT_UNTIL = "the session", "until the next one"
 
-    def __init__(self, store: ObjectStore, session_id: int, scratch: Path) -> None:
+    def __init__(self, store: ObjectStore, session_id: int, scratch: Path, setup: str) -> None:
         super().__init__(store, folder_of_session(session_id), scratch)
+        self._setup, self._has_other_setups = setup, False
         self._keys: dict[ZipKey, str] = {}
         self._taken: dict[ZipKey, tuple[Path, WorkerFindings] | None] = {}
+        self._used: set[ZipKey] = set()
         self._lock = threading.Lock()
 
     def put_batch(self, name: str, batch: PlannedBatch) -> None:
@@ -121,15 +133,29 @@ class SessionWorkerResults(Exchange):
         return len(self._keys)
 
     def connection(self, key: ZipKey, hosting: Hosting) -> WorkerConnection | None:
-        """The replacement of a connection, if a worker fetched this copy of an archive."""
+        """The replacement of a connection, if a worker fetched this copy of an archive.
+
+        Each archive has one: what its transfer to the worker damaged is fetched from the source then.
+        """
         taken = self._take(key)
-        return None if taken is None or taken[1].copy != origin_of(hosting) else WorkerConnection(*taken)
+        if taken is None or key in self._used or taken[1].copy != origin_of(hosting):
+            return None
+        self._used.add(key)
+        return WorkerConnection(*taken)
 
     def ready(self, key: ZipKey) -> EarlierResults | None:
-        """A worker's findings in an archive, and the place of its prepared files."""
+        """A worker's findings in an archive, and the place of its prepared files; None if they do not count."""
         with self._lock:
             taken = self._taken.get(key)
         if taken is None or taken[1].problems is None:
+            return None
+        if taken[1].setup != self._setup:
+            if not self._has_other_setups:
+                log.warning(
+                    "Workers check documents by other schemas, limits (DCC_XSD_DIR, DCC_MAX_DOCUMENT_ERRORS), packages "
+                    "or another version. This machine checks them again. Give workers what it has."
+                )
+            self._has_other_setups = True
             return None
         return EarlierResults(taken[1].md5, taken[1].problems, taken[0])
 
@@ -160,15 +186,16 @@ def prepared_by_workers(
         return
     settings = session.settings
     scratch = settings.staging_directory / f"{SESSION_SCRATCH}{session.id}"
-    results = SessionWorkerResults(ObjectStore(settings), session.id, scratch)
+    setup = Setup.from_settings(settings, ()).fingerprint
+    results = SessionWorkerResults(ObjectStore(settings), session.id, scratch, setup)
     try:
-        _store_reference_data(settings)
-        _have_prepared(workers, results, session, planned)
-    except (StoreUnreachableError, StoreRefusedError) as error:
-        session.record_task_error(Phase.DOWNLOAD, error)
-    except (QcDatabaseUnreachableError, QcDatabaseOutdatedError) as error:
-        log.warning("Workers are given nothing, as what they prepare by is in the QC database: %s", error)
-    try:
+        try:
+            _store_reference_data(settings)
+            _have_prepared(workers, results, session, planned)
+        except (StoreUnreachableError, StoreRefusedError) as error:
+            session.record_task_error(Phase.DOWNLOAD, error)
+        except (QcDatabaseUnreachableError, QcDatabaseOutdatedError) as error:
+            log.warning("Workers are given nothing, as what they prepare by is in the QC database: %s", error)
         yield results
     finally:
         results.remove()
@@ -180,16 +207,24 @@ def remove_leftovers_of_workers(session: Session) -> None:
     If the store is away or refuses, they stay until the next session.
     """
     settings = session.settings
-    leases = session.read(lambda connection: active_sessions(connection, settings))
-    active = {lease.session for lease in leases}
-    for place in settings.staging_directory.glob(f"{SESSION_SCRATCH}*"):
-        if int(place.name.removeprefix(SESSION_SCRATCH)) not in active:
-            shutil.rmtree(place, ignore_errors=True)
+
+    def active() -> set[int]:
+        """The active sessions, read after what is stored was listed: a group may begin one meanwhile."""
+        return {lease.session for lease in session.read(lambda connection: active_sessions(connection, settings))}
+
+    places = {
+        int(place.name.removeprefix(SESSION_SCRATCH)): place
+        for place in settings.staging_directory.glob(f"{SESSION_SCRATCH}*")
+    }
+    for ended in places.keys() - active():
+        shutil.rmtree(places[ended], ignore_errors=True)
     # Users of the store wait for it; this can wait.
     store = ObjectStore(settings.model_copy(update={"store_retry": 0.0}))
     try:
-        for key in store.keys(f"{SESSIONS}/"):
-            if int(key.split("/")[1]) not in active:
+        keys = store.keys(f"{SESSIONS}/")
+        going_on = active()
+        for key in keys:
+            if int(key.split("/")[1]) not in going_on:
                 store.delete(key)
         remove_old_replays(store)
         store.remove_parts(older_than=LEFT_SINCE)

@@ -23,7 +23,7 @@ from dcc.runtime.private_files import scratch_directory
 from dcc.session.batches.bundles import WorkerFindings, write_bundle
 from dcc.session.batches.exchange import WORKER_SCRATCH, WorkerBatch
 from dcc.session.batches.planning import BATCH_TYPE, BatchArchive, PlannedBatch
-from dcc.session.connection_slots import ConnectionSlots, for_seconds
+from dcc.session.connection_slots import ConnectionSlots
 from dcc.session.fetching.archive_transfer import Transfer, origin_of, receive
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup
 from dcc.session.prepare.documents import ArchiveToPrepare, PreparationBasis, prepare_archive, valid_documents
@@ -55,13 +55,13 @@ def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session: str,
         address, centres = run_reading(tracker, lambda connection: _source_and_centres(connection, batch))
         names = run_reading(tracker, imits_names)
         basis = run_reading(qc, lambda connection: _basis(connection, names))
-        checker = ArchiveChecker(Setup.from_settings(settings, centres))
+        setup = Setup.from_settings(settings, centres)
         connection_slots = ConnectionSlots(tracker, settings)
-        worker = _Worker(settings.for_protocol(address.protocol), folder, checker, basis, connection_slots)
+        worker = _Worker(settings.for_protocol(address.protocol), folder, setup, basis, connection_slots)
         done = 0
         try:
             with connection_slots.keep_alive():
-                for archive, bundle in worker.bundles(address, batch):
+                for archive, bundle in worker.bundles(address, batch, given):
                     if not given.is_waited_for:
                         log.info("The session no longer waits for %s, which it does by itself", name)
                         break
@@ -93,19 +93,24 @@ class _Worker:
         self,
         settings: Settings,
         folder: Path,
-        checker: ArchiveChecker,
+        setup: Setup,
         basis: PreparationBasis,
         connection_slots: ConnectionSlots,
     ) -> None:
-        self._settings, self._checker, self._basis, self._connection_slots = settings, checker, basis, connection_slots
+        self._settings, self._basis, self._connection_slots = settings, basis, connection_slots
+        self._checker, self._fingerprint = ArchiveChecker(setup), setup.fingerprint
         self._staging = Staging(folder / "staging", min_free_bytes=settings.min_free_bytes)
         self._bundle = folder / "bundle.tar"
 
-    def bundles(self, address: SourceAddress, batch: PlannedBatch) -> Iterator[tuple[BatchArchive, Path]]:
-        """The fetched archives, each with the results to store, which the next step deletes."""
-        patience = for_seconds(self._settings.connect_timeout + self._settings.login_timeout)
+    def bundles(
+        self, address: SourceAddress, batch: PlannedBatch, given: WorkerBatch
+    ) -> Iterator[tuple[BatchArchive, Path]]:
+        """The fetched archives, each with the results to store, which the next step deletes.
+
+        A slot for the connection is waited for as long as the batch is.
+        """
         with (
-            self._connection_slots.slot(address, patience),
+            self._connection_slots.slot(address, lambda: given.is_waited_for),
             closing(connect(address, self._settings)) as connection,
         ):
             for archive in batch.archives:
@@ -146,7 +151,7 @@ class _Worker:
             if isinstance(checked, CheckedArchive):
                 problems = self._prepare_rows(archive, checked, contents)
         copy, validators = origin_of(archive.hosting), received.validators
-        found = WorkerFindings(copy, published, md5, problems, validators, received.is_sent)
+        found = WorkerFindings(copy, published, md5, problems, validators, received.is_sent, self._fingerprint)
         write_bundle(self._bundle, received.path, contents, found)
 
     def _prepare_rows(

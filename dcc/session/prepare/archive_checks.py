@@ -11,6 +11,7 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -22,7 +23,7 @@ from dcc.converters.conversion import convert_file, convert_files, converter_for
 from dcc.documents.contents import Experiment, Specimen
 from dcc.documents.origins import read_origin
 from dcc.documents.reading import read_document
-from dcc.documents.schema_set import SchemaSet
+from dcc.documents.schema_set import OWN_SCHEMAS, SchemaSet
 from dcc.documents.validation import validate_document
 from dcc.errors import (
     ArchiveError,
@@ -36,6 +37,7 @@ from dcc.messages import Message, mark
 from dcc.naming import ANY_CENTRE, DocumentKind, NamingConvention
 from dcc.outcomes import Problem
 from dcc.runtime.checksums import md5_of
+from dcc.runtime.installed_packages import CONVERTERS, added_entries
 from dcc.runtime.log_context import logging_about
 from dcc.runtime.worker_processes import portable
 from dcc.store.staging import PREPARED_FILE, disk_errors
@@ -68,6 +70,21 @@ class Setup:
             settings.max_document_errors,
             settings.max_tree_bytes,
         )
+
+    @property
+    def fingerprint(self) -> str:
+        """A checksum of what decides the problems of documents: values, schemas, and the versions of the packages.
+
+        Centres and limits of disks are left out, by which each process opens archives.
+        """
+        # Takes long to import, and most processes need none.
+        from importlib.metadata import version
+
+        values = self.naming, self.limits.max_bytes, self.max_document_errors, self.max_tree_bytes
+        directory = self.xsd_dir or OWN_SCHEMAS
+        schemas = sorted((f"{path.relative_to(directory)}", md5_of(path)) for path in directory.rglob("*.xsd"))
+        packages = sorted(package for package, _ in added_entries(CONVERTERS))
+        return blake2b(repr((version("dcc"), packages, schemas, values)).encode(), digest_size=8).hexdigest()
 
 
 class CheckedArchive(NamedTuple):
