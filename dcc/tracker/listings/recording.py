@@ -47,6 +47,8 @@ from dcc.tracker.listings.comparing import (
 )
 from dcc.tracker.listings.findings import (
     CONFIRMED_GONE,
+    FOLDER_TWICE,
+    LISTED_TWICE,
     MANIFEST_CHANGED,
     PROPOSED,
     SIZE_DIFFERS,
@@ -367,6 +369,8 @@ Seen = Mapping[ZipKey, tuple[KnownHosting, ListedFile]]
 
 _LEAST_LOST: Final = 3
 _MAX_FINDINGS: Final = 200
+_FEW_SUFFICE: Final = frozenset({SIZE_DIFFERS, TAKEN_ANEW, UPLOADING, LISTED_TWICE, FOLDER_TWICE})
+"""Kinds of findings of which a crawl records so many: they hold until the next crawl. It would not tell others again."""
 
 
 class ListingRecorder:
@@ -609,7 +613,9 @@ class ListingRecorder:
             result.findings.append(ListingFinding(PROPOSED, f"{action}/", None, text))
 
     def _write_findings(self, findings: Sequence[ListingFinding]) -> None:
-        found = ((self._address.id, finding) for finding in findings[:_MAX_FINDINGS])
+        few = islice((finding for finding in findings if finding.kind in _FEW_SUFFICE), _MAX_FINDINGS)
+        others = (finding for finding in findings if finding.kind not in _FEW_SUFFICE)
+        found = ((self._address.id, finding) for finding in (*others, *few))
         record_findings(self._basis.connection, self._basis.session_id, found, self._basis.now)
 
 
