@@ -67,7 +67,7 @@ from dcc.tracker.listings.findings import (
     unusual_size,
     uploading_message,
 )
-from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipActionLog, ZipFile
+from dcc.tracker.models import FileSource, FileSourceHasZip, ZipAction, ZipActionLog, ZipFile
 from dcc.tracker.problems import problem_columns
 from dcc.tracker.progress import NewZipAction
 from dcc.tracker.register.centres import load_delegations
@@ -322,8 +322,8 @@ class _Part:
         insert_rows(self._basis.connection, FileSourceHasZip, rows)
 
     def _take_own_copies(self) -> set[int]:
-        """Let archives be downloaded again that failed on others' sources, and that their own centre has now; returns
-        these.
+        """Let archives be downloaded again that failed on others' sources, and that their own centre has now, and those
+        with another size; returns these.
         """
         failed = {
             row.za_id
@@ -333,7 +333,15 @@ class _Part:
             and self._conforms(key)
             and self._names[key.file_name].centre == self._address.centre
         }
-        reopened = failed - loaded_zips(self._basis.connection, failed)
+        connection = self._basis.connection
+        last = last_hostings(connection, failed)
+        own_sources = select(FileSource.id).where(FileSource.centre_id == self._basis.centres[self._address.centre])
+        query = select(FileSourceHasZip.za_id).where(FileSourceHasZip.file_source_id.in_(own_sources))
+        from_own = {row.za_id for row in rows_with(connection, query, FileSourceHasZip.id, last.values())}
+        changed = {
+            row.za_id for key, row in self._known.items() if differ(row.size_bytes, self._new[key].size_bytes)
+        }
+        reopened = failed - (from_own - changed) - loaded_zips(connection, failed)
         self._basis.reopen(reopened, mark("A file source of its own centre has it now."))
         return reopened
 
