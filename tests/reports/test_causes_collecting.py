@@ -36,11 +36,12 @@ from dcc.reports.submissions.zip_lines import zips_of_centre
 from dcc.runtime.clock import utc_now
 from dcc.session.listing_sources import list_source
 from dcc.settings import Settings
+from dcc.tracker import progress
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.listings.findings import LISTED_TWICE
 from dcc.tracker.models import CrawlFinding
-from dcc.tracker.queries.zip_action_lists import ZipFilter, find_zips, select_zips
+from dcc.tracker.queries.zip_action_lists import ZipFilter, count_documents, find_zips, select_zips
 from dcc.tracker.register import centres, file_sources
 from dcc.tracker.register.source_addresses import SourceState, load_addresses
 from dcc.vocabulary import Actor
@@ -433,3 +434,23 @@ def test_what_somebody_acknowledged_has_no_causes_but_its_own(
     assert f"{key}: Waits for other data. Nobody has to act.\n" in render_text(summary, catalogue)
     assert "Nobody has to act." in render_html(summary, catalogue, data.settings)
     assert "Who acts: Nobody: it is decided\n" in render_text(report, catalogue)
+
+
+def test_a_cancelled_submission_has_nothing_to_correct(
+    bad: DataInstallation, catalogue: Catalogue, tmp_path: Path
+) -> None:
+    key = key_of(SCHEMA)
+    with writing(bad.tracker) as tracker, bad.qc.connect() as qc:
+        za_id = next(one.id for one in select_zips(tracker, ZipFilter(), [SCHEMA]))
+        before = sum(one.count for one in count_documents(tracker))
+        progress.cancel(tracker, [za_id], "tester", "Not meant.")
+        assert sum(one.count for one in count_documents(tracker)) == before - 1
+        assert causes_of(tracker, qc, key, bad.settings) == []
+        assert "schema-violation" not in {cause.kind for cause in causes_of(tracker, qc, "H", bad.settings)}
+        scope = scope_of(tracker, key)
+        assert write_findings_spreadsheet(tmp_path / "H.xlsx", tracker, qc, scope, [], catalogue).findings == 0
+        (line,) = (line for line in zips_of_centre(tracker, "H", qc) if line.key == key)
+        report = render_text(collect_submission(tracker, qc, key, bad.settings, max_pictures=0), catalogue)
+    assert line.to_be_corrected == 0
+    assert "None of its data count. What it had changed, if anything, was taken back." in report
+    assert "What to correct" not in report

@@ -207,7 +207,7 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
     Outcome.WITHDRAWN: OutcomeText(
         mark("Withdrawn"),
         mark("The archive was withdrawn"),
-        mark("What it had changed was taken back: the data are as they were before it."),
+        mark("None of its data count. What it had changed, if anything, was taken back."),
         Actor.NOBODY,
         (_AFTER_ALL,),
         acts=mark("Nobody: it is decided"),

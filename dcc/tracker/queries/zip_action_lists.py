@@ -157,10 +157,13 @@ def count_zip_actions(connection: Connection) -> list[StateCount]:
 
 
 def count_documents(connection: Connection, za_ids: Select[Any] | None = None) -> list[StateCount]:
-    """The number of documents in each state: those of the latest downloads of submissions, all or those of a query."""
+    """The number of documents that count in each state: those of the latest downloads of submissions, all or those of a
+    query.
+    """
     latest = newest_downloads(za_ids)
     query = select(XmlFile.phase_id, XmlFile.status_id, func.count())
-    return _counts(connection, query.join(latest, latest.c.download_id == XmlFile.download_id))
+    query = query.join(latest, latest.c.download_id == XmlFile.download_id)
+    return _counts(connection, query.join(ZipAction, ZipAction.id == latest.c.za_id).where(DOCUMENTS_COUNT))
 
 
 def _counts(connection: Connection, query: _AnySelect) -> list[StateCount]:
