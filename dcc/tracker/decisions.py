@@ -3,7 +3,7 @@
 A submission on hold is left alone by sessions until it is released; its data that are uploaded already stay. A session
 itself puts one in quarantine, which is a hold, that met a fault of the platform in too many sessions. A failed one that
 is acknowledged waits for nobody any more, and is not tried again. Quarantines and acknowledgements end when the
-submission is opened again.
+submission is opened again, acknowledgements also when its failure disappears by itself.
 
 Functions that write expect the caller's write transaction. Nothing is deleted.
 """
@@ -138,6 +138,14 @@ def revoke(connection: Connection, za_ids: Collection[int], *kinds: DecisionKind
     of_kinds = ZipDecision.kind.in_([kind.value for kind in kinds])
     in_force = ZipDecision.za_id.in_(IDS), of_kinds, ZipDecision.revoked.is_(None)
     change_about(connection, update(ZipDecision).where(*in_force).values(ended), za_ids)
+
+
+def revoke_healed(connection: Connection, by: str) -> None:
+    """Revoke the acknowledgements of submissions that failed in the data phase, and have passed it since."""
+    passed = or_(ZipAction.phase_id > int(Phase.DATA), is_at(ZipAction, State(Phase.DATA, Status.DONE)))
+    healed = select(ZipAction.id).where(passed, ZipAction.status_id != int(Status.FAILED))
+    acknowledged = _in_force(DecisionKind.ACKNOWLEDGE).where(ZipDecision.za_id.in_(healed))
+    revoke(connection, connection.scalars(acknowledged).all(), DecisionKind.ACKNOWLEDGE, by=by)
 
 
 def decisions_of(connection: Connection, za_id: int) -> tuple[Decision, ...]:

@@ -49,6 +49,7 @@ from dcc.tracker.crawls import (
     require_session,
     session_findings,
 )
+from dcc.tracker.decisions import Decision, DecisionKind
 from dcc.tracker.hostings.foreign_archives import UnfetchedArchive, unfetched_archives
 from dcc.tracker.hostings.missing_archives import count_open
 from dcc.tracker.hostings.older_archives import zips_that_wait
@@ -160,7 +161,7 @@ def collect_submission(
         pictures=draw_pictures(qc, key, settings, catalogue, max_pictures),
         changed=line.changed,
         waits_for=story.waits_for if line.outcome is Outcome.IN_ORDER else None,
-        decisions=tuple(decision for decision in story.decisions if decision.revoked is None),
+        decisions=tuple(decision for decision in story.decisions if _holds(decision, story.status)),
         **_first_causes(causes_of(tracker, qc, key, settings)),
     )
 
@@ -244,6 +245,10 @@ def _reasons(story: ZipStory, foreign: UnfetchedArchive | None) -> tuple[Problem
     recorded = [reason for reason in story.reasons if reason.kind not in (HELD, DECLINED, WAITS)][-MAX_NOTES:]
     unfetched = [] if foreign is None else [Problem(foreign.kind, foreign.public_message, recorded=utc_now())]
     return (*recorded, *unfetched)
+
+
+def _holds(decision: Decision, status: Status) -> bool:
+    return decision.revoked is None and (decision.kind is not DecisionKind.ACKNOWLEDGE or status is Status.FAILED)
 
 
 def _missing(qc: Connection | None, reason: str | None) -> str | None:
