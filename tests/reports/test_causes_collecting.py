@@ -28,7 +28,7 @@ from dcc.reports.causes.scopes import Scope
 from dcc.reports.causes.skipped_archives import SkipReason, ignored_entries, skipped_entries
 from dcc.reports.causes.spreadsheet import WrittenSpreadsheet, write_findings_spreadsheet
 from dcc.reports.languages import Catalogue, load_catalogue
-from dcc.reports.submissions.collecting import collect_centre, collect_submission
+from dcc.reports.submissions.collecting import collect_centre, collect_submission, language_of
 from dcc.reports.submissions.model import Tone
 from dcc.reports.submissions.page import render_html
 from dcc.reports.submissions.plain_text import render_text
@@ -40,12 +40,14 @@ from dcc.tracker import progress
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.listings.findings import LISTED_TWICE
-from dcc.tracker.models import CrawlFinding
+from dcc.tracker.models import Centre, CrawlFinding, ZipAction
+from dcc.tracker.models import ZipFile as ZipFileRow
+from dcc.tracker.queries.session_zips import of_centres
 from dcc.tracker.queries.zip_action_lists import ZipFilter, count_documents, find_zips, select_zips
 from dcc.tracker.register import centres, file_sources
 from dcc.tracker.register.source_addresses import SourceState, load_addresses
 from dcc.vocabulary import Actor
-from tests.support.asking import execute_in, in_reading
+from tests.support.asking import column_in, execute_in, in_reading
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.installations import note_withdrawn, until_the_next_second
 from tests.support.sent_statements import sent_statements
@@ -377,6 +379,25 @@ def test_nobody_has_to_act_on_a_refused_name_after_the_file_was_renamed(data: Da
         for subject in (None, "H"):
             assert ("bad-file-name" in causes(data, subject)) is not is_renamed
         assert "bad-file-name" in causes(data, key_of(NAMED))
+
+
+def test_a_refused_archive_that_moved_is_of_the_centre_on_whose_source_it_is_now(data: DataInstallation) -> None:
+    other = data.base.add_folder("J", "other")
+    execute_in(data.tracker, update(Centre).values(email=Centre.short_name + "@example.org", language="de"))
+    execute_in(data.tracker, update(Centre).where(Centre.short_name == "H").values(language="en"))
+    data.put(GOOD, specimens())
+    data.folder.put(NAMED, b"")
+    data.run()
+    (data.folder.path / NAMED).unlink()
+    other.put(NAMED, b"")
+    data.run()
+    assert causes(data, None)["bad-file-name"].centre == "J"
+    assert ["bad-file-name" in causes(data, centre) for centre in ("H", "J")] == [False, True]
+    (refused,) = in_reading(data.tracker, find_zips, ZipFilter(status=Status.FAILED))
+    assert (refused.contact, in_reading(data.tracker, language_of, key_of(NAMED))) == ("J@example.org", "de")
+    of_h = select(ZipAction.id).join(ZipFileRow).where(of_centres(["H"]))
+    of_j = select(ZipAction.id).join(ZipFileRow).where(of_centres(["J"]))
+    assert [len(column_in(data.tracker, query)) for query in (of_h, of_j)] == [1, 1]
 
 
 def test_archives_that_are_gone_are_a_cause_until_they_are_back(data: DataInstallation, catalogue: Catalogue) -> None:

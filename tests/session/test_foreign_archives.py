@@ -160,9 +160,7 @@ def test_the_own_copy_is_taken_all_the_same_when_another_was_turned_down(planted
     assert planted.base.attempts(PLANTED) == [(other.source_id, "xsd done")]
 
 
-@pytest.mark.parametrize(
-    ("first", "corrected", "again"), [("H", False, False), ("H", True, True), ("J", False, True)]
-)
+@pytest.mark.parametrize(("first", "corrected", "again"), [("H", False, False), ("H", True, True), ("J", False, True)])
 def test_a_failed_archive_is_fetched_again_if_its_own_centre_has_it_now_but_not_because_of_a_new_server(
     data: DataInstallation, first: str, corrected: bool, again: bool
 ) -> None:

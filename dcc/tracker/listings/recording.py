@@ -338,9 +338,7 @@ class _Part:
         own_sources = select(FileSource.id).where(FileSource.centre_id == self._basis.centres[self._address.centre])
         query = select(FileSourceHasZip.za_id).where(FileSourceHasZip.file_source_id.in_(own_sources))
         from_own = {row.za_id for row in rows_with(connection, query, FileSourceHasZip.id, last.values())}
-        changed = {
-            row.za_id for key, row in self._known.items() if differ(row.size_bytes, self._new[key].size_bytes)
-        }
+        changed = {row.za_id for key, row in self._known.items() if differ(row.size_bytes, self._new[key].size_bytes)}
         reopened = failed - (from_own - changed) - loaded_zips(connection, failed)
         self._basis.reopen(reopened, mark("A file source of its own centre has it now."))
         return reopened
@@ -378,7 +376,7 @@ Seen = Mapping[ZipKey, tuple[KnownHosting, ListedFile]]
 _LEAST_LOST: Final = 3
 _MAX_FINDINGS: Final = 200
 _FEW_SUFFICE: Final = frozenset({SIZE_DIFFERS, TAKEN_ANEW, UPLOADING, LISTED_TWICE, FOLDER_TWICE})
-"""Kinds of findings of which a crawl records so many: they hold until the next crawl. It would not tell others again."""
+"""Kinds of findings of which a crawl records so many: they hold until the next crawl, which tells no others again."""
 
 
 class ListingRecorder:
