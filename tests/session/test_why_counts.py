@@ -4,8 +4,16 @@ import time
 from collections import Counter
 
 from dcc.cli.demo import submissions
+from dcc.operations.session_work import open_session
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
-from tests.support.asking import in_reading
+from dcc.reports.submissions.model import Outcome
+from dcc.reports.submissions.zip_lines import zips_of_centre
+from dcc.session.crawling import crawl_file_sources
+from dcc.tracker import progress
+from dcc.tracker.decisions import DecisionKind, record_decisions
+from dcc.tracker.queries.zip_action_lists import ZipFilter, select_zips
+from dcc.vocabulary import Actor
+from tests.support.asking import in_reading, in_writing
 from tests.support.databases import only_sqlite
 from tests.support.installations import (
     MODIFIED,
@@ -61,3 +69,29 @@ def test_each_archive_is_told_once_under_what_is_true_of_it(installation: Instal
         folder.put(key, content, int(time.time()) - 60)
     careful.run_session()
     assert told(installation, folder.source_id)[None] == {SkipReason.KNOWN: 3, SkipReason.IGNORED: 1}
+
+
+def test_archives_on_hold_and_cancelled_ones_are_not_told_as_fetched_or_taken(
+    installation: Installation, folder: Folder
+) -> None:
+    folder.put(TAKEN)
+    installation.run_session()
+    for key in (CHANGED, UPLOADING, BROKEN):
+        folder.put(key)
+    with open_session(installation.tracker, installation.settings) as session:
+        list(crawl_file_sources(session))
+    ids = {str(one.key): one.id for one in in_reading(installation.tracker, select_zips, ZipFilter())}
+    hold = {"by": "wrangler", "reason": "They ask."}
+    in_writing(installation.tracker, record_decisions, DecisionKind.HOLD, [ids[TAKEN], ids[CHANGED]], **hold)
+    in_writing(installation.tracker, progress.cancel, [ids[UPLOADING]], "wrangler", "Not meant.")
+    reasons = (SkipReason.WAITING, SkipReason.ON_HOLD, SkipReason.CANCELLED, SkipReason.KNOWN)
+    assert told(installation, folder.source_id)[None] == dict.fromkeys(reasons, 1)
+    acts = {row.why: row.acts for row in in_reading(installation.tracker, skipped_entries, folder.source_id)}
+    assert (acts[SkipReason.ON_HOLD], acts[SkipReason.WAITING]) == (Actor.DCC, Actor.NOBODY)
+    outcomes = {str(line.key): line.outcome for line in in_reading(installation.tracker, zips_of_centre, "H")}
+    assert outcomes == {
+        TAKEN: Outcome.ON_HOLD,
+        CHANGED: Outcome.ON_HOLD,
+        UPLOADING: Outcome.WITHDRAWN,
+        BROKEN: Outcome.WAITING,
+    }

@@ -5,13 +5,12 @@ How many entries were ignored is recorded; their names only a listing has: `igno
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import Connection, and_, func, or_, select
+from sqlalchemy import Connection, and_, case, func, or_, select
 
 from dcc.databases.list_parameters import as_json, numbers_in
 from dcc.declarations import acts_in, acts_on
@@ -24,10 +23,13 @@ from dcc.reports.causes.scopes import Scope
 from dcc.sources.base import ActionListing
 from dcc.sources.crawl_policy import CrawlDue, DueReason
 from dcc.tracker.crawls import CrawlEntry, latest_crawls, latest_findings
+from dcc.tracker.decisions import is_on_hold
 from dcc.tracker.hostings.foreign_archives import UnfetchedArchive, unfetched_archives
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipActionLog, ZipFile, ZipLog
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.register.source_addresses import SourceState
+from dcc.tracker.states import CANCELLED
+from dcc.tracker.submission_rows import is_at
 from dcc.vocabulary import Actor
 
 if TYPE_CHECKING:
@@ -55,6 +57,8 @@ class SkipReason(StrEnum):
     GONE = "gone"
     IGNORED = "ignored"
     WAITING = "waiting"
+    ON_HOLD = "on hold"
+    CANCELLED = "cancelled"
     KNOWN = "known"
 
 
@@ -236,6 +240,10 @@ _COUNTED: Final = {
         "Archives that are still being uploaded, {number}: they are taken when they are complete."
     ),
     SkipReason.WAITING: mark("Archives that wait for their download, {number}: the next session fetches them."),
+    SkipReason.ON_HOLD: mark(
+        "Archives on hold, {number}: sessions leave them alone until the Data Coordination Centre releases them."
+    ),
+    SkipReason.CANCELLED: mark("Archives that were cancelled, {number}: no session takes them."),
     SkipReason.KNOWN: mark(
         "Archives that were taken before, {number}. A name is taken once: new data have a new name."
     ),
@@ -245,20 +253,28 @@ _COUNTED: Final = {
 def _counted(
     connection: Connection, source_id: int, crawl: CrawlEntry | None, uploading: set[int], apart: set[int]
 ) -> Iterator[SkippedEntry]:
-    """How many entries are no archives, and how many archives are `uploading`, wait, or were taken; none of `apart`."""
+    """How many entries are no archives, and how many archives are `uploading`, wait, are on hold or cancelled, or were
+    taken; none of `apart`.
+    """
     waits = or_(
         and_(ZipAction.phase_id == int(Phase.ZIP_NAME), ZipAction.status_id == int(Status.DONE)),
         and_(ZipAction.phase_id == int(Phase.DOWNLOAD), ZipAction.status_id != int(Status.FAILED)),
     )
-    query = _hosted(source_id, waits.label("waits"), func.count()).group_by("waits")
+    why = case(
+        (is_at(ZipAction, CANCELLED), SkipReason.CANCELLED.value),
+        (and_(waits, is_on_hold()), SkipReason.ON_HOLD.value),
+        (waits, SkipReason.WAITING.value),
+        else_=SkipReason.KNOWN.value,
+    ).label("why")
+    query = _hosted(source_id, why, func.count()).group_by("why")
     query = query.where(ZipAction.status_id != int(Status.FAILED), ZipAction.id.not_in(numbers_in("apart")))
-    counts = Counter(
-        {bool(waiting): number for waiting, number in connection.execute(query, {"apart": as_json(apart)})}
-    )
-    numbers = (0 if crawl is None else crawl.ignored, len(uploading), counts[True], counts[False])
-    for (why, text), number in zip(_COUNTED.items(), numbers, strict=True):
-        if number:
-            yield SkippedEntry(None, why, Actor.NOBODY, message(text, number=number), number)
+    numbers: dict[str, int] = dict(connection.execute(query, {"apart": as_json(apart)}).all())
+    numbers[SkipReason.IGNORED] = 0 if crawl is None else crawl.ignored
+    numbers[SkipReason.UPLOADING] = len(uploading)
+    for each, text in _COUNTED.items():
+        if number := numbers.get(each):
+            acts = Actor.DCC if each is SkipReason.ON_HOLD else Actor.NOBODY
+            yield SkippedEntry(None, each, acts, message(text, number=number), number)
 
 
 def _hosted(source_id: int, *columns: Any) -> Any:

@@ -87,6 +87,13 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
         Actor.NOBODY,
         (mark("Leave the file where it is, unchanged, until it was fetched."),),
     ),
+    Outcome.ON_HOLD: OutcomeText(
+        mark("On hold"),
+        mark("The archive is on hold"),
+        mark("Sessions leave it alone until the Data Coordination Centre releases it."),
+        Actor.DCC,
+        (mark("Leave the file where it is. Ask the Data Coordination Centre what it waits for."),),
+    ),
     Outcome.FOREIGN: OutcomeText(
         mark("On another centre's server"),
         mark("The archive lies on the server of another centre than that of its name, and is not taken"),

@@ -55,6 +55,7 @@ class Outcome(StrEnum):
 
     NAME_REFUSED = "name refused", Tone.BAD
     WAITING = "waiting", Tone.WAIT
+    ON_HOLD = "on hold", Tone.WAIT
     FOREIGN = "foreign", Tone.WARN
     DECLINED = "declined", Tone.WAIT
     NOT_ARRIVED = "not arrived", Tone.WARN
