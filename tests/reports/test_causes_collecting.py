@@ -23,7 +23,7 @@ from dcc.reference.loading import load_shipped
 from dcc.reference.snapshots import Colonies
 from dcc.reports.causes import data_facts
 from dcc.reports.causes.cause import Cause, as_json
-from dcc.reports.causes.collecting import Subject, causes_of, scope_of
+from dcc.reports.causes.collecting import Subject, causes_of, find_causes, scope_of
 from dcc.reports.causes.scopes import Scope
 from dcc.reports.causes.skipped_archives import SkipReason, ignored_entries, skipped_entries
 from dcc.reports.causes.spreadsheet import WrittenSpreadsheet, write_findings_spreadsheet
@@ -275,6 +275,9 @@ def test_causes_take_a_few_statements_whatever_the_number_of_findings(
         qc_database.connect() as other,
     ):
         found = causes_of(one, other, "H", Settings(home=tmp_path))
+    with tracker.connect() as one, qc_database.connect() as other:
+        few = find_causes(one, other, "H", Settings(home=tmp_path), limit=3)
+    assert (len(few.causes), few.total, few.findings) == (3, 7, number)
     assert sum(cause.findings for cause in found) == number
     assert len(found) == 7
     assert sum(cause.documents for cause in found) >= documents

@@ -16,7 +16,7 @@ from dcc.messages import mark, message
 from dcc.outcomes import DECLINED, FAILED_ENDS, HELD, LEFT_OUT, NO_ROOM, WAITS, Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc.models import DOCUMENT
-from dcc.reports.causes.collecting import Subject, causes_of
+from dcc.reports.causes.collecting import FoundCauses, Subject, find_causes
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries, why_not_crawled
 from dcc.reports.submissions.accepted import accepted_of_centre, accepted_of_zip
 from dcc.reports.submissions.model import (
@@ -73,7 +73,6 @@ from dcc.tracker.submission_rows import is_named, of_host
 from dcc.vocabulary import DocumentAction
 
 if TYPE_CHECKING:
-    from dcc.reports.causes.cause import Cause
     from dcc.reports.languages import Catalogue
     from dcc.reports.plots.picture import Picture
 
@@ -162,7 +161,7 @@ def collect_submission(
         changed=line.changed,
         waits_for=story.waits_for if line.outcome is Outcome.IN_ORDER else None,
         decisions=tuple(decision for decision in story.decisions if _holds(decision, story.status)),
-        **_first_causes(causes_of(tracker, qc, key, settings)),
+        **_first_causes(find_causes(tracker, qc, key, settings)),
     )
 
 
@@ -186,7 +185,7 @@ def collect_centre(
         accepted=None if qc is None else accepted_of_centre(qc, centre, limit=MAX_PROCEDURES),
         pictures=draw_pictures(qc, centre, settings, catalogue, max_pictures),
         qc_missing=_missing(qc, qc_missing),
-        **_summary(zips_of_centre(tracker, centre, qc), causes_of(tracker, qc, centre, settings)),
+        **_summary(zips_of_centre(tracker, centre, qc), find_causes(tracker, qc, centre, settings)),
         **_sources(tracker, sources, latest_crawls(tracker)),
     )
 
@@ -199,7 +198,7 @@ def collect_session(
     crawls = {crawl.source: crawl for crawl in session.crawls}
     done = {figures.source: figures for figures in statistics_of(tracker, session_id)}
     troubled = session.outcome in FAILED_ENDS or any(crawl.error for crawl in session.crawls)
-    zips, causes = zips_of_session(tracker, session, qc), causes_of(tracker, qc, session_id, settings)
+    zips, causes = zips_of_session(tracker, session, qc), find_causes(tracker, qc, session_id, settings)
     is_newest = is_newest_session(tracker, session)
     return SessionReport(
         session=session.id,
@@ -219,7 +218,7 @@ def collect_session(
     )
 
 
-def _summary(zips: Sequence[ZipLine], causes: Sequence[Cause], *, troubled: bool = False) -> dict[str, Any]:
+def _summary(zips: Sequence[ZipLine], causes: FoundCauses, *, troubled: bool = False) -> dict[str, Any]:
     """The fields of a summary on archives and causes."""
     counts = Counter(zip_line.outcome for zip_line in zips)
     states = Counter((zip_line.phase, zip_line.status) for zip_line in zips)
@@ -234,10 +233,9 @@ def _summary(zips: Sequence[ZipLine], causes: Sequence[Cause], *, troubled: bool
     }
 
 
-def _first_causes(causes: Sequence[Cause]) -> dict[str, Any]:
+def _first_causes(found: FoundCauses) -> dict[str, Any]:
     """The fields of a report on causes."""
-    found = sum(cause.findings for cause in causes)
-    return {"causes": tuple(causes[:MAX_CAUSES]), "causes_total": len(causes), "found": found}
+    return {"causes": tuple(found.causes[:MAX_CAUSES]), "causes_total": found.total, "found": found.findings}
 
 
 def _reasons(story: ZipStory, foreign: UnfetchedArchive | None) -> tuple[Problem, ...]:
