@@ -16,7 +16,7 @@ from sqlalchemy.orm import aliased
 
 from dcc.databases.columns import UtcDateTime
 from dcc.databases.list_parameters import IDS, rows_about, rows_with
-from dcc.errors import ConfigurationError, InternalFaultError, NotFoundError
+from dcc.errors import BadFileNameError, ConfigurationError, InternalFaultError, NotFoundError
 from dcc.naming import Action
 from dcc.nearest_names import nearest_sentence
 from dcc.outcomes import HELD, Problem, ZipKey
@@ -47,7 +47,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import FAILING, OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, problem_of
 from dcc.tracker.register.source_addresses import in_use
-from dcc.tracker.states import NOT_ARRIVED, WAITING
+from dcc.tracker.states import NOT_ARRIVED, REFUSED, WAITING
 from dcc.tracker.submission_rows import (
     CONTACT,
     DOCUMENTS_COUNT,
@@ -333,6 +333,9 @@ def _with_kind(kind: str) -> Select[Any]:
     candidates = select(FileSourceHasZip.za_id).join(ZipDownload).where(ZipDownload.id.in_(select(found.c.download_id)))
     latest = newest_downloads(candidates)
     itself = select(ZipActionLog.za_id).where(ZipActionLog.exception_id == of_kind)
+    if kind == BadFileNameError.short_name():
+        # The entry stays when the name conforms, because its centre was registered.
+        itself = itself.join(ZipAction, ZipAction.id == ZipActionLog.za_id).where(is_at(ZipAction, REFUSED))
     fetched = select(latest.c.za_id).where(latest.c.download_id.in_(select(found.c.download_id)))
     return select(union(itself, fetched).subquery())
 
