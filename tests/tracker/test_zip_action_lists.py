@@ -178,6 +178,16 @@ def test_a_name_that_conforms_by_now_is_not_selected_by_the_fault_that_it_had(tr
     assert [entry.file_name for entry in found] == ["H.2026-01-30.1.impc.zip"]
 
 
+@pytest.mark.both_databases
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [("H.*", 1), ("h.*", 0), ("*IMPC.zip", 0), ("H.2026-01-3?.1.impc.zip", 1), ("H.2026-01-3?1.impc.zip", 0)],
+)
+def test_a_pattern_of_names_tells_capitals_from_small_letters(tracker: Engine, pattern: str, found: int) -> None:
+    put_zip(tracker, seed_source(tracker, seed_centre(tracker)), None, "2026-01-31")
+    assert len(in_reading(tracker, zip_action_lists.find_zips, ZipFilter(name=pattern))) == found
+
+
 def test_zips_are_listed_oldest_first_with_the_sources_that_host_them_at_present(tracker: Engine) -> None:
     centre = seed_centre(tracker)
     source, other = seed_source(tracker, centre), seed_source(tracker, centre, username="other")

@@ -6,6 +6,7 @@ queries about crawls and sessions, `zip_stories` those about one submission.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -320,7 +321,10 @@ def conditions_of(criteria: ZipFilter) -> list[ColumnElement[bool]]:
 
 def _has_name(pattern: str) -> ColumnElement[bool]:
     plain = pattern.translate({ord(each): f"\\{each}" for each in "\\%_"})
-    return ZipFile.file_name.like(plain.replace("*", "%").replace("?", "_"), escape="\\")
+    is_like = ZipFile.file_name.like(plain.replace("*", "%").replace("?", "_"), escape="\\")
+    # LIKE of SQLite takes small letters for capitals.
+    exactly = "".join({"*": ".*", "?": "."}.get(each, re.escape(each)) for each in pattern)
+    return and_(is_like, ZipFile.file_name.regexp_match(f"^{exactly}$"))
 
 
 def _with_kind(kind: str) -> Select[Any]:
