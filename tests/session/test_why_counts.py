@@ -95,3 +95,24 @@ def test_archives_on_hold_and_cancelled_ones_are_not_told_as_fetched_or_taken(
         UPLOADING: Outcome.WITHDRAWN,
         BROKEN: Outcome.WAITING,
     }
+
+
+def test_archives_beyond_the_number_that_is_listed_are_counted(installation: Installation, folder: Folder) -> None:
+    for key in (TAKEN, CHANGED, UPLOADING):
+        folder.put(key, b"no archive")
+    # A crawl notices it before the change, and no entry is listed for it.
+    folder.put("add/H.2099-10-31.1.impc.zip")
+    installation.run_session()
+    rows = in_reading(installation.tracker, skipped_entries, folder.source_id, limit=2)
+    assert [(row.entry, row.why, row.number) for row in rows] == [
+        (TAKEN, SkipReason.FAILED, 1),
+        (CHANGED, SkipReason.FAILED, 1),
+        (None, SkipReason.FAILED, 1),
+        (None, SkipReason.KNOWN, 1),
+    ]
+    note_uploaded(installation.tracker)
+    until_the_next_second()
+    folder.put("add/H.2099-10-31.1.impc.zip", specimens(mice=3), MODIFIED + 60)
+    installation.run_session()
+    rows = in_reading(installation.tracker, skipped_entries, folder.source_id, limit=1)
+    assert ("add/H.2099-10-31.1.impc.zip", SkipReason.CHANGED) in {(row.entry, row.why) for row in rows}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection, and_, case, func, or_, select
@@ -111,11 +112,15 @@ def skipped_entries(
     )
     uploading = set(connection.scalars(still_uploading))
     noticed: dict[bool, list[SkippedEntry]] = {False: [], True: []}
-    for finding in latest_findings(connection, sources=[source_id])[:limit]:
-        if finding.kind in _NOTICED and (finding.kind != "uploading" or finding.za_id in uploading):
-            why, acts = _NOTICED[finding.kind], acts_on(LISTING + finding.kind)
-            skipped = SkippedEntry(printable_detail(finding.file_name), why, acts, finding.said, za_id=finding.za_id)
-            noticed[finding.kind in _SECONDARY].append(skipped)
+    found = (
+        finding
+        for finding in latest_findings(connection, sources=[source_id])
+        if finding.kind in _NOTICED and (finding.kind != "uploading" or finding.za_id in uploading)
+    )
+    for finding in islice(found, limit):
+        why, acts = _NOTICED[finding.kind], acts_on(LISTING + finding.kind)
+        skipped = SkippedEntry(printable_detail(finding.file_name), why, acts, finding.said, za_id=finding.za_id)
+        noticed[finding.kind in _SECONDARY].append(skipped)
     first = [*_failed(connection, source_id, limit), *map(_of_foreign_archive, unfetched[:limit]), *noticed[False]]
     named: dict[str | None, SkippedEntry] = {}
     for each in (*sorted(first, key=lambda each: list(SkipReason).index(each.why)), *noticed[True]):
@@ -232,6 +237,7 @@ def _failed(connection: Connection, source_id: int, limit: int) -> Iterator[Skip
 
 
 _COUNTED: Final = {
+    SkipReason.FAILED: mark("Other archives that failed or whose names are refused: {number}."),
     SkipReason.IGNORED: mark(
         "Entries that are not taken for archives, {number}, were ignored: directories, other files, and what the "
         "patterns of the source leave out."
@@ -253,27 +259,28 @@ _COUNTED: Final = {
 def _counted(
     connection: Connection, source_id: int, crawl: CrawlEntry | None, uploading: set[int], apart: set[int]
 ) -> Iterator[SkippedEntry]:
-    """How many entries are no archives, and how many archives are `uploading`, wait, are on hold or cancelled, or were
-    taken; none of `apart`.
+    """How many entries are no archives, and how many archives failed, are `uploading`, wait, are on hold or cancelled,
+    or were taken; none of `apart`.
     """
     waits = or_(
         and_(ZipAction.phase_id == int(Phase.ZIP_NAME), ZipAction.status_id == int(Status.DONE)),
         and_(ZipAction.phase_id == int(Phase.DOWNLOAD), ZipAction.status_id != int(Status.FAILED)),
     )
     why = case(
+        (ZipAction.status_id == int(Status.FAILED), SkipReason.FAILED.value),
         (is_at(ZipAction, CANCELLED), SkipReason.CANCELLED.value),
         (and_(waits, is_on_hold()), SkipReason.ON_HOLD.value),
         (waits, SkipReason.WAITING.value),
         else_=SkipReason.KNOWN.value,
     ).label("why")
     query = _hosted(source_id, why, func.count()).group_by("why")
-    query = query.where(ZipAction.status_id != int(Status.FAILED), ZipAction.id.not_in(numbers_in("apart")))
+    query = query.where(ZipAction.id.not_in(numbers_in("apart")))
     numbers: dict[str, int] = dict(connection.execute(query, {"apart": as_json(apart)}).all())
     numbers[SkipReason.IGNORED] = 0 if crawl is None else crawl.ignored
     numbers[SkipReason.UPLOADING] = len(uploading)
     for each, text in _COUNTED.items():
         if number := numbers.get(each):
-            acts = Actor.DCC if each is SkipReason.ON_HOLD else Actor.NOBODY
+            acts = {SkipReason.ON_HOLD: Actor.DCC, SkipReason.FAILED: Actor.CENTRE}.get(each, Actor.NOBODY)
             yield SkippedEntry(None, each, acts, message(text, number=number), number)
 
 
