@@ -18,7 +18,7 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, insert, literal, or_, select, update
 
-from dcc.databases.list_parameters import IDS, change_about
+from dcc.databases.list_parameters import IDS, change_about, rows_with
 from dcc.databases.transactions import insert_rows
 from dcc.errors import InternalFaultError
 from dcc.outcomes import Problem, ZipKey
@@ -189,8 +189,11 @@ def record_fault(connection: Connection, xml_id: int, fault: InternalFaultError)
         insert_rows(connection, ZipLog.__table__, [row])
 
 
-def quarantine(connection: Connection, session_id: int, max_faults: int) -> None:
-    """Put the submissions in quarantine that met as many faults of the platform since they were opened again."""
+def quarantine(connection: Connection, session_id: int, max_faults: int, za_ids: Collection[int]) -> None:
+    """Put those of the submissions in quarantine that met as many faults of the platform since they were opened again.
+
+    `za_ids` are those that met one in this session: others have no new one since they were released.
+    """
     opened = (
         select(func.max(Reopening.last_download_id))
         .where(
@@ -209,7 +212,8 @@ def quarantine(connection: Connection, session_id: int, max_faults: int) -> None
         .group_by(FileSourceHasZip.za_id)
         .having(func.count() >= max_faults)
     )
-    faulty = connection.scalars(select(ZipAction.id).where(ZipAction.id.in_(met), is_unfinished(), ~is_on_hold())).all()
+    query = select(ZipAction.id).where(ZipAction.id.in_(met), is_unfinished(), ~is_on_hold())
+    faulty = [row.id for row in rows_with(connection, query, ZipAction.id, za_ids)]
     reason = f"It met {max_faults} faults of the platform."
     record_decisions(connection, DecisionKind.QUARANTINE, faulty, by=session_name(session_id), reason=reason)
 

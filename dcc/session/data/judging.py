@@ -112,7 +112,8 @@ def judge_documents(work: DataSession) -> Iterator[ZipData]:
         raise
     work.session.write(lambda connection: revoke_healed(connection, work.author))
     if work.with_faults:
-        work.session.write(lambda connection: quarantine(connection, work.session.id, work.settings.max_faults))
+        faulty, most = work.with_faults, work.settings.max_faults
+        work.session.write(lambda connection: quarantine(connection, work.session.id, most, faulty))
     work.session.finish_task(task, TaskStatus.of(failed=len(work.faults) > faults))
 
 
