@@ -83,18 +83,21 @@ def _counts(connection: Connection) -> dict[tuple[str, str], int]:
     keys = (CONTEXT.c.parameter_id, CONTEXT.c.procedure_id)
     statement = select(*keys, func.sum(CONTEXT.c.measurements)).group_by(*keys)
     counts = {(row[0], row[1]): int(row[2]) for row in connection.execute(statement)}
-    for parameter_id, procedure_id, times in connection.execute(_counted_again()):
+    asked = counted_again(MEASUREMENT.c.parameter_id, MEASUREMENT.c.procedure_id)
+    for parameter_id, procedure_id, times in connection.execute(asked):
         counts[parameter_id, procedure_id] -= int(times)
     return counts
 
 
-def _counted_again() -> Select[Any]:
-    """How often contexts count measurements of a parameter again: those on animals of several genotypes or strains."""
+def counted_again(*keys: Column[str]) -> Select[Any]:
+    """How often contexts count measurements again, by some of their columns: those on animals of several genotypes or
+    strains.
+    """
     again = select(MEMBER.c.procedure_run_id, (func.count() - 1).label("times"))
     runs = again.group_by(MEMBER.c.procedure_run_id).having(func.count() > 1).subquery()
-    keys = (func.rtrim(MEASUREMENT.c.parameter_id), func.rtrim(MEASUREMENT.c.procedure_id))
+    texts = [func.rtrim(key) for key in keys]
     of_runs = MEASUREMENT.c.procedure_run_id == runs.c.procedure_run_id
-    return select(*keys, func.sum(runs.c.times)).select_from(runs).join(MEASUREMENT, of_runs).group_by(*keys)
+    return select(*texts, func.sum(runs.c.times)).select_from(runs).join(MEASUREMENT, of_runs).group_by(*texts)
 
 
 def _has(entry: ParameterEntry, words: list[str]) -> bool:

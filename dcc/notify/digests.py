@@ -34,6 +34,7 @@ _ACCEPTED: Final = "accepted"
 _NO_NEWS: Final = frozenset(
     {
         Outcome.WAITING,
+        Outcome.ON_HOLD,
         Outcome.FOREIGN,
         Outcome.DECLINED,
         Outcome.UNDER_WAY,

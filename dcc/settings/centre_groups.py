@@ -127,7 +127,7 @@ def parse_left_out_steps(text: str, groups: Mapping[str, CentreGroup]) -> LeftOu
         elif of.isascii() and of.isdigit():
             of_sources[int(of)] = of_sources.get(int(of), frozenset()) | phases
         elif of in groups:
-            of_centres |= dict.fromkeys(groups[of].centres, phases)
+            of_centres |= {centre: of_centres.get(centre, frozenset()) | phases for centre in groups[of].centres}
         else:
             raise ValueError(f"{of!r} is neither the id of a file source nor a group of DCC_GROUPS: {_STEPS_EXAMPLE}")
     return LeftOutSteps(everywhere, of_centres, of_sources)

@@ -3,7 +3,7 @@
 A submission on hold is left alone by sessions until it is released; its data that are uploaded already stay. A session
 itself puts one in quarantine, which is a hold, that met a fault of the platform in too many sessions. A failed one that
 is acknowledged waits for nobody any more, and is not tried again. Quarantines and acknowledgements end when the
-submission is opened again.
+submission is opened again, acknowledgements also when its failure disappears by itself.
 
 Functions that write expect the caller's write transaction. Nothing is deleted.
 """
@@ -18,7 +18,7 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, insert, literal, or_, select, update
 
-from dcc.databases.list_parameters import IDS, change_about
+from dcc.databases.list_parameters import IDS, change_about, rows_with
 from dcc.databases.transactions import insert_rows
 from dcc.errors import InternalFaultError
 from dcc.outcomes import Problem, ZipKey
@@ -140,6 +140,14 @@ def revoke(connection: Connection, za_ids: Collection[int], *kinds: DecisionKind
     change_about(connection, update(ZipDecision).where(*in_force).values(ended), za_ids)
 
 
+def revoke_healed(connection: Connection, by: str) -> None:
+    """Revoke the acknowledgements of submissions that failed in the data phase, and have passed it since."""
+    passed = or_(ZipAction.phase_id > int(Phase.DATA), is_at(ZipAction, State(Phase.DATA, Status.DONE)))
+    healed = select(ZipAction.id).where(passed, ZipAction.status_id != int(Status.FAILED))
+    acknowledged = _in_force(DecisionKind.ACKNOWLEDGE).where(ZipDecision.za_id.in_(healed))
+    revoke(connection, connection.scalars(acknowledged).all(), DecisionKind.ACKNOWLEDGE, by=by)
+
+
 def decisions_of(connection: Connection, za_id: int) -> tuple[Decision, ...]:
     """All decisions about a submission, oldest first."""
     return tuple(_decisions(connection, ZipDecision.za_id == za_id)[za_id])
@@ -181,8 +189,11 @@ def record_fault(connection: Connection, xml_id: int, fault: InternalFaultError)
         insert_rows(connection, ZipLog.__table__, [row])
 
 
-def quarantine(connection: Connection, session_id: int, max_faults: int) -> None:
-    """Put the submissions in quarantine that met as many faults of the platform since they were opened again."""
+def quarantine(connection: Connection, session_id: int, max_faults: int, za_ids: Collection[int]) -> None:
+    """Put those of the submissions in quarantine that met as many faults of the platform since they were opened again.
+
+    `za_ids` are those that met one in this session: others have no new one since they were released.
+    """
     opened = (
         select(func.max(Reopening.last_download_id))
         .where(
@@ -201,7 +212,8 @@ def quarantine(connection: Connection, session_id: int, max_faults: int) -> None
         .group_by(FileSourceHasZip.za_id)
         .having(func.count() >= max_faults)
     )
-    faulty = connection.scalars(select(ZipAction.id).where(ZipAction.id.in_(met), is_unfinished(), ~is_on_hold())).all()
+    query = select(ZipAction.id).where(ZipAction.id.in_(met), is_unfinished(), ~is_on_hold())
+    faulty = [row.id for row in rows_with(connection, query, ZipAction.id, za_ids)]
     reason = f"It met {max_faults} faults of the platform."
     record_decisions(connection, DecisionKind.QUARANTINE, faulty, by=session_name(session_id), reason=reason)
 

@@ -246,8 +246,8 @@ def fall_back_to_last_bytes(connection: Connection, za_ids: Collection[int]) -> 
 def reopen(connection: Connection, za_ids: Collection[int], requested_by: str, reason: str) -> None:
     """Set submissions back to waiting for their download, with a row in `reopening` for each; nothing is deleted.
 
-    Their pending or running downloads become cancelled, unless their data wait for quality control, and no earlier
-    download counts for them any more. That nobody had to act on them is revoked, and so is a quarantine.
+    Their pending or running downloads become cancelled, unless they are validated, and no earlier download counts for
+    them any more. That nobody had to act on them is revoked, and so is a quarantine.
     `requested_by` and `reason` are cut to 64 and 256 characters.
     """
     _set_back(connection, za_ids, WAITING, requested_by, reason)
@@ -323,10 +323,10 @@ _UNFINISHED: Final = (int(Status.PENDING), int(Status.RUNNING))
 _UNFINISHED_DOWNLOADS = (
     select(ZipDownload.id)
     .join(FileSourceHasZip)
-    # For quality control, data wait after all that a session does.
+    # A validated one can count again: `fall_back_to_last_bytes`.
     .where(
         FileSourceHasZip.za_id.in_(IDS),
-        ZipDownload.phase_id < int(Phase.QC),
+        ZipDownload.phase_id <= int(Phase.XSD),
         ZipDownload.status_id.in_(bindparam("unfinished", expanding=True)),
     )
 )

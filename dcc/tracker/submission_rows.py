@@ -18,6 +18,7 @@ from sqlalchemy import (
     Subquery,
     and_,
     case,
+    exists,
     func,
     not_,
     or_,
@@ -57,9 +58,10 @@ DOCUMENTS_COUNT: Final = ZipAction.phase_id > int(Phase.ZIP_NAME)
 
 
 def of_host(column: Any, *conditions: ColumnElement[bool]) -> ScalarSelect[Any]:
-    """A column of the centre on whose source a submission lies; of several, of the first by their codes."""
+    """A column of the centre on whose source a submission lies, or lay; of several, of the first by their codes."""
     hosts = _hosted(column).where(FileSourceHasZip.za_id == ZipAction.id, *conditions)
-    return hosts.order_by(Centre.short_name).limit(1).correlate(ZipAction).scalar_subquery()
+    present_first = hosts.order_by(FileSourceHasZip.gone_since.is_not(None), Centre.short_name)
+    return present_first.limit(1).correlate(ZipAction).scalar_subquery()
 
 
 def _hosted(column: Any) -> Select[Any]:
@@ -88,6 +90,14 @@ def is_of_centre(centre: str) -> ColumnElement[bool]:
         return CENTRE.is_(None)
     hosted = _hosted(FileSourceHasZip.za_id).where(_IS_THERE, Centre.short_name == centre)
     return or_(Centre.short_name == centre, and_(ZipFile.centre_id.is_(None), ZipAction.id.in_(hosted)))
+
+
+def is_on_source_of(centres: Collection[str]) -> ColumnElement[bool]:
+    """Whether a submission is on a source of one of the centres or, if on none, was on one."""
+    present = FileSourceHasZip.__table__.alias("present_hosting")
+    is_elsewhere = exists().where(present.c.za_id == FileSourceHasZip.za_id, present.c.gone_since.is_(None))
+    hosted = _hosted(FileSourceHasZip.za_id).where(Centre.short_name.in_(sorted(centres)))
+    return ZipAction.id.in_(hosted.where(or_(_IS_THERE, ~is_elsewhere)))
 
 
 CONTACT: Final = case((ZipFile.centre_id.is_(None), of_host(Centre.email)), else_=Centre.email).label("contact")

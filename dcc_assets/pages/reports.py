@@ -34,7 +34,7 @@ from dcc.qc.contexts.listings import OverviewCoverage, overview_coverage
 from dcc.qc.database import open_qc_database
 from dcc.qc.expected_procedures import Deliveries, DeliveryCriteria, count_deliveries
 from dcc.reports.causes.cause import causes_as_json
-from dcc.reports.causes.collecting import Subject, causes_of, scope_of
+from dcc.reports.causes.collecting import Subject, causes_of, find_causes, scope_of
 from dcc.reports.languages import load_catalogue
 from dcc.reports.languages.catalogue import Catalogue
 from dcc.reports.plots import draw_expected, use_font_cache
@@ -274,12 +274,12 @@ def _causes_page(reader: Reader, on: Databases, centre: str | None) -> PageRespo
         require_centre(on.tracker, centre)
     if reader.form == "spreadsheet":
         return spreadsheet(on, centre, reader.catalogue)
-    causes = causes_of(on.tracker, on.qc, centre, reader.settings)
+    found = find_causes(on.tracker, on.qc, centre, reader.settings)
     addresses = contacts(on.tracker)
     if reader.form == "json":
-        rows = causes_as_json(causes, reader.catalogue, addresses)
+        rows = causes_as_json(found.causes, reader.catalogue, addresses)
         return PageResponse(200, JSON, json.dumps(rows, indent=2).encode())
-    shown, found = causes[:CAUSES_SHOWN], sum(cause.findings for cause in causes)
+    shown = found.causes[:CAUSES_SHOWN]
     return _filled(
         reader,
         "causes",
@@ -287,7 +287,7 @@ def _causes_page(reader: Reader, on: Databases, centre: str | None) -> PageRespo
         **cause_values(shown, reader.catalogue, reader.link(report_of_zip), contacts=addresses),
         centre=centre,
         centres=_centres(on),
-        report={"made": utc_now(), "causes": shown, "causes_total": len(causes), "found": found},
+        report={"made": utc_now(), "causes": shown, "causes_total": found.total, "found": found.findings},
     )
 
 

@@ -22,8 +22,10 @@ from dcc.naming import Action
 from dcc.qc import models
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.models import MEASUREMENT
+from dcc.reports.submissions.accepted import accepted_of_centre
 from dcc.settings import Settings
 from tests.support.analysis_data import ANIMALS, FIRST_DAY, WEEKS, WEIGHT
+from tests.support.asking import in_reading
 from tests.support.qc_contexts import submit
 from tests.support.qc_documents import apply, experiment, line, specimen
 from tests.support.qc_documents import experiment as plain_experiment
@@ -96,6 +98,8 @@ def test_a_measurement_on_animals_of_several_genotypes_is_counted_once(
     build_contexts(qc_database)
     (counted,) = dcc.parameters(settings=qc_settings)["measurements"]
     assert counted == len(dcc.measurements(settings=qc_settings)) == 3
+    (procedure,) = in_reading(qc_database, accepted_of_centre, "H", limit=1).procedures
+    assert (procedure.measurements, procedure.accepted) == (3, 3)
 
 
 def test_a_value_that_nobody_knows_is_told_with_the_nearest(settings_of_data: Settings) -> None:

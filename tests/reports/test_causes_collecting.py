@@ -23,12 +23,12 @@ from dcc.reference.loading import load_shipped
 from dcc.reference.snapshots import Colonies
 from dcc.reports.causes import data_facts
 from dcc.reports.causes.cause import Cause, as_json
-from dcc.reports.causes.collecting import Subject, causes_of, scope_of
+from dcc.reports.causes.collecting import Subject, causes_of, find_causes, scope_of
 from dcc.reports.causes.scopes import Scope
 from dcc.reports.causes.skipped_archives import SkipReason, ignored_entries, skipped_entries
 from dcc.reports.causes.spreadsheet import WrittenSpreadsheet, write_findings_spreadsheet
 from dcc.reports.languages import Catalogue, load_catalogue
-from dcc.reports.submissions.collecting import collect_centre, collect_submission
+from dcc.reports.submissions.collecting import collect_centre, collect_submission, language_of
 from dcc.reports.submissions.model import Tone
 from dcc.reports.submissions.page import render_html
 from dcc.reports.submissions.plain_text import render_text
@@ -36,15 +36,18 @@ from dcc.reports.submissions.zip_lines import zips_of_centre
 from dcc.runtime.clock import utc_now
 from dcc.session.listing_sources import list_source
 from dcc.settings import Settings
+from dcc.tracker import progress
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.listings.findings import LISTED_TWICE
-from dcc.tracker.models import CrawlFinding
-from dcc.tracker.queries.zip_action_lists import ZipFilter, find_zips, select_zips
+from dcc.tracker.models import Centre, CrawlFinding, ZipAction
+from dcc.tracker.models import ZipFile as ZipFileRow
+from dcc.tracker.queries.session_zips import of_centres
+from dcc.tracker.queries.zip_action_lists import ZipFilter, count_documents, find_zips, select_zips
 from dcc.tracker.register import centres, file_sources
 from dcc.tracker.register.source_addresses import SourceState, load_addresses
 from dcc.vocabulary import Actor
-from tests.support.asking import execute_in, in_reading
+from tests.support.asking import column_in, execute_in, in_reading
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.installations import note_withdrawn, until_the_next_second
 from tests.support.sent_statements import sent_statements
@@ -272,6 +275,9 @@ def test_causes_take_a_few_statements_whatever_the_number_of_findings(
         qc_database.connect() as other,
     ):
         found = causes_of(one, other, "H", Settings(home=tmp_path))
+    with tracker.connect() as one, qc_database.connect() as other:
+        few = find_causes(one, other, "H", Settings(home=tmp_path), limit=3)
+    assert (len(few.causes), few.total, few.findings) == (3, 7, number)
     assert sum(cause.findings for cause in found) == number
     assert len(found) == 7
     assert sum(cause.documents for cause in found) >= documents
@@ -378,6 +384,25 @@ def test_nobody_has_to_act_on_a_refused_name_after_the_file_was_renamed(data: Da
         assert "bad-file-name" in causes(data, key_of(NAMED))
 
 
+def test_a_refused_archive_that_moved_is_of_the_centre_on_whose_source_it_is_now(data: DataInstallation) -> None:
+    other = data.base.add_folder("J", "other")
+    execute_in(data.tracker, update(Centre).values(email=Centre.short_name + "@example.org", language="de"))
+    execute_in(data.tracker, update(Centre).where(Centre.short_name == "H").values(language="en"))
+    data.put(GOOD, specimens())
+    data.folder.put(NAMED, b"")
+    data.run()
+    (data.folder.path / NAMED).unlink()
+    other.put(NAMED, b"")
+    data.run()
+    assert causes(data, None)["bad-file-name"].centre == "J"
+    assert ["bad-file-name" in causes(data, centre) for centre in ("H", "J")] == [False, True]
+    (refused,) = in_reading(data.tracker, find_zips, ZipFilter(status=Status.FAILED))
+    assert (refused.contact, in_reading(data.tracker, language_of, key_of(NAMED))) == ("J@example.org", "de")
+    of_h = select(ZipAction.id).join(ZipFileRow).where(of_centres(["H"]))
+    of_j = select(ZipAction.id).join(ZipFileRow).where(of_centres(["J"]))
+    assert [len(column_in(data.tracker, query)) for query in (of_h, of_j)] == [1, 1]
+
+
 def test_archives_that_are_gone_are_a_cause_until_they_are_back(data: DataInstallation, catalogue: Catalogue) -> None:
     paths = []
     for number in range(1, 4):
@@ -433,3 +458,23 @@ def test_what_somebody_acknowledged_has_no_causes_but_its_own(
     assert f"{key}: Waits for other data. Nobody has to act.\n" in render_text(summary, catalogue)
     assert "Nobody has to act." in render_html(summary, catalogue, data.settings)
     assert "Who acts: Nobody: it is decided\n" in render_text(report, catalogue)
+
+
+def test_a_cancelled_submission_has_nothing_to_correct(
+    bad: DataInstallation, catalogue: Catalogue, tmp_path: Path
+) -> None:
+    key = key_of(SCHEMA)
+    with writing(bad.tracker) as tracker, bad.qc.connect() as qc:
+        za_id = next(one.id for one in select_zips(tracker, ZipFilter(), [SCHEMA]))
+        before = sum(one.count for one in count_documents(tracker))
+        progress.cancel(tracker, [za_id], "tester", "Not meant.")
+        assert sum(one.count for one in count_documents(tracker)) == before - 1
+        assert causes_of(tracker, qc, key, bad.settings) == []
+        assert "schema-violation" not in {cause.kind for cause in causes_of(tracker, qc, "H", bad.settings)}
+        scope = scope_of(tracker, key)
+        assert write_findings_spreadsheet(tmp_path / "H.xlsx", tracker, qc, scope, [], catalogue).findings == 0
+        (line,) = (line for line in zips_of_centre(tracker, "H", qc) if line.key == key)
+        report = render_text(collect_submission(tracker, qc, key, bad.settings, max_pictures=0), catalogue)
+    assert line.to_be_corrected == 0
+    assert "None of its data count. What it had changed, if anything, was taken back." in report
+    assert "What to correct" not in report

@@ -9,9 +9,10 @@ import pytest
 
 from dcc import documents
 from dcc.outcomes import ZipKey
+from dcc.qc.expected_procedures import DueProcedure, ProcedureDeliveries
 from dcc.reports.languages import Catalogue, load_catalogue
 from dcc.reports.plots import distributions, series, use_font_cache
-from dcc.reports.plots.bars import Week, Weeks
+from dcc.reports.plots.bars import Week, Weeks, draw_expected
 from dcc.reports.plots.bars import picture_of as picture_of_weeks
 from dcc.reports.plots.picture import KNOWN_WORDS, Picture
 from dcc.reports.plots.values import Parameter, ParameterValues, Value
@@ -158,3 +159,11 @@ def test_drawing_needs_no_display_and_writes_where_it_was_told(tmp_path: Path, g
     assert run_in_process(draw, str(tmp_path), variables) == 0
     assert list(home.iterdir()) == []
     assert [path.name.split("-")[0] for path in fonts.glob("*")] == kept
+
+
+@pytest.mark.parametrize(("number", "said"), [(60, False), (61, True)])
+def test_a_picture_of_what_is_due_says_so_if_it_draws_a_part(catalogue: Catalogue, number: int, said: bool) -> None:
+    due = [DueProcedure("IMPC_001", f"IMPC_{place}_001", "Weight", "experiment", 16, None) for place in range(number)]
+    counted = [ProcedureDeliveries("H", procedure, 1, 0, 0, place) for place, procedure in enumerate(due)]
+    caption = draw_expected(counted, catalogue).caption
+    assert caption.endswith(" Of 61 bars, those 60 with most missing are drawn.") is said

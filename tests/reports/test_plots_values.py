@@ -41,6 +41,7 @@ from tests.support.plot_data import (
     weighed,
 )
 from tests.support.qc_contexts import submit
+from tests.support.qc_documents import specimen
 
 
 def taken_of(connection: Connection, parameter_id: str = WEIGHT, **options: object) -> ParameterValues:
@@ -67,6 +68,15 @@ def test_what_a_submission_brought_is_told_from_what_was_there_before_it(qc_data
             ("female", "wild type"),
         }
         assert len(drawn(taken_of(connection, key=None))[0]) == ANIMALS + 3
+
+
+def test_what_a_submission_brought_of_another_centre_is_not_drawn_as_the_centre_s_own(qc_database: Engine) -> None:
+    submit_new(qc_database, weighed("new", "21"), named=["new"])
+    females = [specimen("other", gender="female", zygosity="homozygous")]
+    submit(qc_database, Action.ADD, *females, zip_file=NEW.file_name, centre="J")
+    submit(qc_database, Action.ADD, weighed("other", "99"), zip_file=NEW.file_name, centre="J")
+    assert drawn(in_reading(qc_database, taken_of)) == ([], [21])
+    assert drawn(in_reading(qc_database, taken_of, centre="J")) == ([], [99])
 
 
 def test_only_current_valid_numbers_in_one_unit_are_drawn(qc_database: Engine) -> None:

@@ -25,10 +25,11 @@ from dcc.reports.submissions.sentences import who_acts
 from dcc.reports.submissions.zip_lines import outcome_of
 from dcc.settings import Settings
 from dcc.tracker.crawls import list_sessions
+from dcc.tracker.decisions import DecisionKind, decisions_of, record_decisions
 from dcc.tracker.queries.zip_action_lists import StateCount
 from dcc.vocabulary import Actor
 from tests.reports.test_submission_reports import OUTCOMES
-from tests.support.asking import in_both, in_reading
+from tests.support.asking import in_both, in_reading, in_writing
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.report_pages import Page
 from tests.support.submission_world import Desk, unknown_colony, wrong_form
@@ -171,6 +172,35 @@ def test_an_archive_that_only_waits_for_animals_is_not_to_be_corrected(data: Dat
 
 
 ANIMALS = "add/H.2013-10-30.1.impc.zip"
+
+
+def test_an_acknowledgement_ends_when_the_failure_disappears_and_not_when_the_data_fail_again(
+    data: DataInstallation,
+) -> None:
+    key, english = "add/H.2013-10-31.2.impc.zip", load_catalogue("en", data.settings)
+    data.put(key, experiments("2013-10-31.2", first=100))
+    data.run()
+    by = {"by": "wrangler", "reason": "Hopeless."}
+    in_writing(data.tracker, record_decisions, DecisionKind.ACKNOWLEDGE, [1], **by)
+
+    def told() -> tuple[str, bool]:
+        with data.tracker.connect() as tracker, data.qc.connect() as qc:
+            report = collect_submission(tracker, qc, key_of(key), data.settings, max_pictures=0)
+        return data.states()[key], "Nobody has to act, said wrangler" in render_text(report, english)
+
+    for stem, first, mice, expected in (
+        ("2013-10-31.3", 100, 1, ("data failed", True)),
+        ("2013-10-31.4", 101, 2, ("qc pending", False)),
+    ):
+        data.put(f"add/H.{stem}.impc.zip", specimens(stem, first=first, mice=mice))
+        data.run()
+        assert told() == expected
+    assert len(data.set_back()) >= 2
+    (decision,) = in_reading(data.tracker, decisions_of, 1)
+    assert (decision.revoked_by or "").startswith("session ")
+    # Nor does one count that a killed session did not end.
+    in_writing(data.tracker, record_decisions, DecisionKind.ACKNOWLEDGE, [1], **by)
+    assert told() == ("qc pending", False)
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,9 @@ from dcc.sources.base import SourceAddress
 from dcc.sources.folder import LocalConnection
 from dcc.tracker import progress
 from dcc.tracker.hostings.retries_by_people import unavailable_error
-from dcc.tracker.models import BadCopy, FileSourceHasZip, Reopening
+from dcc.tracker.models import BadCopy, FileSourceHasZip, Reopening, XmlFile
 from dcc.tracker.register import centres
+from dcc.tracker.states import NOT_UPLOADED
 from dcc.vocabulary import Actor
 from tests.support import dying_session
 from tests.support.asking import in_reading, in_writing, value_in
@@ -242,6 +243,25 @@ def test_a_bad_copy_is_not_fetched_again_until_its_listing_changes(
     # What counts as a retry is an attempt after one that failed; an archive that was bad is no failed download.
     assert installation.process_again(KEY).zips[KEY].succeeded
     assert value_in(installation.tracker, select(FileSourceHasZip.num_retries)) == 0
+
+
+def test_a_held_archive_that_is_replaced_still_waits_if_its_new_content_does_not_arrive(
+    installation: Installation, folder: Folder, fetches: Fetches
+) -> None:
+    once, key = installation.with_settings(max_retries=0), f"edit/{NAME}"
+    folder.put(key)
+    once.run_session()
+    held = progress.StateReport(
+        progress.Subject.XML_FILE, value_in(installation.tracker, select(XmlFile.id)), NOT_UPLOADED
+    )
+    in_writing(installation.tracker, progress.report, [held])
+    folder.put(key, OTHER, modified=MODIFIED + 60)
+    fetches.away.add("centre")
+    once.run_session()
+    assert installation.states() == {key: "upload pending"}
+    fetches.away.clear()
+    once.run_session()
+    assert installation.states() == {key: "xsd done"}
 
 
 def encrypted() -> bytes:

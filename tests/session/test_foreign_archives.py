@@ -5,6 +5,7 @@ from sqlalchemy import Connection
 
 from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError, NotFoundError
+from dcc.phases import Status
 from dcc.reports.causes.cause import Cause
 from dcc.reports.causes.collecting import causes_of
 from dcc.reports.causes.skipped_archives import SkipReason
@@ -17,7 +18,9 @@ from dcc.session.data.confirmations import confirm_submission
 from dcc.session.data.plans import plan_submission
 from dcc.session.data.withdrawals import withdraw_submission
 from dcc.tracker.crawls import list_sessions
+from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.hostings.foreign_archives import accept_archive, decline_archive, list_declines
+from dcc.tracker.queries.zip_action_lists import find_zips
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.register import centres
 from dcc.vocabulary import Actor
@@ -155,6 +158,24 @@ def test_the_own_copy_is_taken_all_the_same_when_another_was_turned_down(planted
     planted.base.run_session()
     assert planted.states() == {PLANTED: "xsd done"}
     assert planted.base.attempts(PLANTED) == [(other.source_id, "xsd done")]
+
+
+@pytest.mark.parametrize(("first", "corrected", "again"), [("H", False, False), ("H", True, True), ("J", False, True)])
+def test_a_failed_archive_is_fetched_again_if_its_own_centre_has_it_now_but_not_because_of_a_new_server(
+    data: DataInstallation, first: str, corrected: bool, again: bool
+) -> None:
+    key, documents = "add/H.2013-11-01.1.impc.zip", {"H.2013-11-01.1.specimen.impc.xml": b"<x/>"}
+    in_writing(data.tracker, centres.delegate, "H", "J", recorded_by="wrangler")
+    data.base.add_folder(first, "first").put(key, documents)
+    data.base.run_session()
+    (failed,) = in_reading(data.tracker, find_zips)
+    acknowledge = {"by": "wrangler", "reason": "It is of 2013."}
+    in_writing(data.tracker, record_decisions, DecisionKind.ACKNOWLEDGE, [1], **acknowledge)
+    data.base.add_folder("H", "new server").put(key, specimens("2013-11-01.1") if corrected else documents)
+    data.base.run_session()
+    story = in_reading(data.tracker, zip_story, key_of(key))
+    assert (failed.status, len(story.downloads), bool(story.reopenings)) == (Status.FAILED, 2 if again else 1, again)
+    assert [decision.revoked is None for decision in story.decisions] == [not again]
 
 
 def test_what_cannot_be_turned_down_is_refused_with_what_to_do(planted: DataInstallation) -> None:

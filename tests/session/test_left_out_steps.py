@@ -177,6 +177,12 @@ def test_other_steps_cannot_be_left_out(text: str, said: str) -> None:
     assert "DCC_LEFT_OUT_STEPS" in str(refused.value)
 
 
+def test_steps_of_a_group_or_source_that_is_named_twice_are_left_out_together() -> None:
+    settings = load_settings(groups="europe=H", left_out_steps="europe=context;3=context;europe=data;3=data")
+    both = {Phase.DATA, Phase.CONTEXT}
+    assert [settings.steps_left_out.of("H", 1), settings.steps_left_out.of("J", 3)] == [both, both]
+
+
 def test_dagster_shows_what_was_left_out_as_cancelled_with_the_reason(data: DataInstallation) -> None:
     data.put(ZIP, specimens(), experiments())
     data.validate()

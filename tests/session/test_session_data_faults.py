@@ -11,17 +11,19 @@ from sqlalchemy import select
 
 from dcc.cli.demo.submissions import damaged
 from dcc.databases.engines import MAX_ATTACHED
-from dcc.errors import SessionLostError
+from dcc.errors import InternalFaultError, SessionLostError
 from dcc.phases import Phase
 from dcc.qc import models
 from dcc.session.data import judging, prepared_archives, uploading
 from dcc.session.data.rechecks import recheck
 from dcc.session.prepare import documents
 from dcc.session.prepare.documents import ArchiveToPrepare, PreparationBasis, prepare_archive
-from dcc.tracker.models import XmlLog
+from dcc.tracker.decisions import DecisionKind, count_decided, quarantine, record_fault, revoke
+from dcc.tracker.models import XmlFile, XmlLog
+from dcc.tracker.register.centres import find_archive
 from tests.support import dying_data_session
-from tests.support.asking import rows_in
-from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, specimens
+from tests.support.asking import column_in, in_reading, in_writing, rows_in
+from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.databases import only_mariadb, only_sqlite
 from tests.support.prepared_databases import PreparedFile
 from tests.support.prepared_installations import begun_installation
@@ -278,3 +280,20 @@ def test_when_a_process_is_killed_others_go_on_and_only_what_it_ends_over_each_t
     data.validate()
     data.take_up()
     assert data.states() == {ZIP: "qc pending", LATER: "qc done", DEADLY: "upload failed"}
+
+
+def test_a_fault_with_another_archive_does_not_put_a_released_one_in_quarantine_again(data: DataInstallation) -> None:
+    for number in (1, 2):
+        data.put(f"add/H.2013-10-31.{number}.impc.zip", {f"H.2013-10-31.{number}.specimen.impc.xml": b"<x/>"})
+    data.validate()
+    first, second = (
+        in_reading(data.tracker, find_archive, key_of(f"add/H.2013-10-31.{number}.impc.zip")).za_id for number in (1, 2)
+    )
+    for document in column_in(data.tracker, select(XmlFile.id)):
+        in_writing(data.tracker, record_fault, document, InternalFaultError("It is a fault."))
+    counts = []
+    for met in ([first, second], [second], [first]):
+        in_writing(data.tracker, quarantine, 1, 1, met)
+        counts.append(in_reading(data.tracker, count_decided)[DecisionKind.QUARANTINE])
+        in_writing(data.tracker, revoke, [first], DecisionKind.QUARANTINE, by="wrangler")
+    assert counts == [2, 1, 2]

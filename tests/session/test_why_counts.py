@@ -4,8 +4,16 @@ import time
 from collections import Counter
 
 from dcc.cli.demo import submissions
+from dcc.operations.session_work import open_session
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
-from tests.support.asking import in_reading
+from dcc.reports.submissions.model import Outcome
+from dcc.reports.submissions.zip_lines import zips_of_centre
+from dcc.session.crawling import crawl_file_sources
+from dcc.tracker import progress
+from dcc.tracker.decisions import DecisionKind, record_decisions
+from dcc.tracker.queries.zip_action_lists import ZipFilter, select_zips
+from dcc.vocabulary import Actor
+from tests.support.asking import in_reading, in_writing
 from tests.support.databases import only_sqlite
 from tests.support.installations import (
     MODIFIED,
@@ -61,3 +69,50 @@ def test_each_archive_is_told_once_under_what_is_true_of_it(installation: Instal
         folder.put(key, content, int(time.time()) - 60)
     careful.run_session()
     assert told(installation, folder.source_id)[None] == {SkipReason.KNOWN: 3, SkipReason.IGNORED: 1}
+
+
+def test_archives_on_hold_and_cancelled_ones_are_not_told_as_fetched_or_taken(
+    installation: Installation, folder: Folder
+) -> None:
+    folder.put(TAKEN)
+    installation.run_session()
+    for key in (CHANGED, UPLOADING, BROKEN):
+        folder.put(key)
+    with open_session(installation.tracker, installation.settings) as session:
+        list(crawl_file_sources(session))
+    ids = {str(one.key): one.id for one in in_reading(installation.tracker, select_zips, ZipFilter())}
+    hold = {"by": "wrangler", "reason": "They ask."}
+    in_writing(installation.tracker, record_decisions, DecisionKind.HOLD, [ids[TAKEN], ids[CHANGED]], **hold)
+    in_writing(installation.tracker, progress.cancel, [ids[UPLOADING]], "wrangler", "Not meant.")
+    reasons = (SkipReason.WAITING, SkipReason.ON_HOLD, SkipReason.CANCELLED, SkipReason.KNOWN)
+    assert told(installation, folder.source_id)[None] == dict.fromkeys(reasons, 1)
+    acts = {row.why: row.acts for row in in_reading(installation.tracker, skipped_entries, folder.source_id)}
+    assert (acts[SkipReason.ON_HOLD], acts[SkipReason.WAITING]) == (Actor.DCC, Actor.NOBODY)
+    outcomes = {str(line.key): line.outcome for line in in_reading(installation.tracker, zips_of_centre, "H")}
+    assert outcomes == {
+        TAKEN: Outcome.ON_HOLD,
+        CHANGED: Outcome.ON_HOLD,
+        UPLOADING: Outcome.WITHDRAWN,
+        BROKEN: Outcome.WAITING,
+    }
+
+
+def test_archives_beyond_the_number_that_is_listed_are_counted(installation: Installation, folder: Folder) -> None:
+    for key in (TAKEN, CHANGED, UPLOADING):
+        folder.put(key, b"no archive")
+    # A crawl notices it before the change, and no entry is listed for it.
+    folder.put("add/H.2099-10-31.1.impc.zip")
+    installation.run_session()
+    rows = in_reading(installation.tracker, skipped_entries, folder.source_id, limit=2)
+    assert [(row.entry, row.why, row.number) for row in rows] == [
+        (TAKEN, SkipReason.FAILED, 1),
+        (CHANGED, SkipReason.FAILED, 1),
+        (None, SkipReason.FAILED, 1),
+        (None, SkipReason.KNOWN, 1),
+    ]
+    note_uploaded(installation.tracker)
+    until_the_next_second()
+    folder.put("add/H.2099-10-31.1.impc.zip", specimens(mice=3), MODIFIED + 60)
+    installation.run_session()
+    rows = in_reading(installation.tracker, skipped_entries, folder.source_id, limit=1)
+    assert ("add/H.2099-10-31.1.impc.zip", SkipReason.CHANGED) in {(row.entry, row.why) for row in rows}

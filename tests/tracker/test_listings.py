@@ -373,6 +373,17 @@ def resized(file: ListedFile) -> ListedFile:
     return ListedFile(file.name, 200, file.modified)
 
 
+def test_changes_are_recorded_however_many_there_are_as_no_later_crawl_tells_them_again(shelf: Shelf) -> None:
+    files = [ListedFile(f"H.2013-10-31.{number}.impc.zip", 100, 1_400_000_000) for number in range(201)]
+    shelf.add(*files)
+    shelf.load()
+    shelf.add(*map(resized, files))
+    changed = [row.kind for row in shelf.rows(CrawlFinding)]
+    assert changed == ["changed"] * 201
+    shelf.add(*files, source=TWO)
+    assert [row.kind for row in shelf.rows(CrawlFinding)[201:]] == ["size_differs"] * 200
+
+
 @only_sqlite
 @pytest.mark.parametrize(
     ("delta", "size", "changed", "gone", "proposed"),

@@ -23,7 +23,7 @@ from dcc.tracker import progress
 from dcc.tracker.database import open_tracker
 from dcc.tracker.models import DocumentReopening, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.progress import StateReport, Subject
-from dcc.tracker.states import EXTRACTED, NOT_DOWNLOADED, REQUESTED, VALID, WAITING, advance, roll_up
+from dcc.tracker.states import EXTRACTED, NOT_DOWNLOADED, NOT_UPLOADED, REQUESTED, VALID, WAITING, advance, roll_up
 from tests.support.asking import execute_in, in_writing, row_in, rows_in
 from tests.support.databases import (
     SeededZip,
@@ -110,7 +110,7 @@ def test_reopening_sets_a_zip_action_back_and_keeps_what_was(tracker: Engine, ar
 def test_reopening_cancels_downloads_under_way_and_no_others(tracker: Engine, archive: SeededZip) -> None:
     unzipping = State(Phase.UNZIP, Status.RUNNING)
     processed = State(Phase.QC, Status.PENDING)
-    present = (REQUESTED, unzipping, VALID, INVALID, processed)
+    present = (REQUESTED, unzipping, VALID, INVALID, processed, NOT_UPLOADED)
     found = [seed_download(tracker, archive.hosting_id, state) for state in present]
     other = seed_zip(tracker, seed_source(tracker, seed_centre(tracker, "J")), "J.2026-01-31.1.impc.zip")
     untouched = seed_download(tracker, other.hosting_id)
@@ -121,6 +121,7 @@ def test_reopening_cancels_downloads_under_way_and_no_others(tracker: Engine, ar
         found[2]: VALID,
         found[3]: INVALID,
         found[4]: processed,
+        found[5]: NOT_UPLOADED,
         untouched: REQUESTED,
     }
 

@@ -26,6 +26,7 @@ from dcc.tracker.models import (
     SourceCrawlRow,
     XmlLog,
     ZipAction,
+    ZipActionLog,
     ZipFile,
 )
 from dcc.tracker.progress import StateReport, Subject
@@ -162,6 +163,29 @@ def test_why_a_submission_failed_is_the_first_error_that_holds_of_its_documents(
             insert_rows(connection, XmlLog.__table__, [{**row, "severity": severity, "cleared": cleared}])
     reasons = in_reading(tracker, zip_action_lists.failure_reasons, [failed.za_id, sound.za_id])
     assert {za_id: reason.kind for za_id, reason in reasons.items()} == {failed.za_id: "X4"}
+
+
+@pytest.mark.both_databases
+def test_a_name_that_conforms_by_now_is_not_selected_by_the_fault_that_it_had(tracker: Engine) -> None:
+    source = seed_source(tracker, seed_centre(tracker))
+    refused, accepted = (put_zip(tracker, source, None, day) for day in ("2026-01-30", "2026-01-31"))
+    with writing(tracker) as connection:
+        kind = exception_id(connection, "BadFileNameError", "Names do not follow the convention")
+        rows = [{"za_id": each.za_id, "exception_id": kind, "message": "No."} for each in (refused, accepted)]
+        insert_rows(connection, ZipActionLog, rows)
+        progress.report(connection, [StateReport(Subject.ZIP_ACTION, refused.za_id, REFUSED)])
+    found = in_reading(tracker, zip_action_lists.find_zips, ZipFilter(kind="BadFileNameError"))
+    assert [entry.file_name for entry in found] == ["H.2026-01-30.1.impc.zip"]
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [("H.*", 1), ("h.*", 0), ("*IMPC.zip", 0), ("H.2026-01-3?.1.impc.zip", 1), ("H.2026-01-3?1.impc.zip", 0)],
+)
+def test_a_pattern_of_names_tells_capitals_from_small_letters(tracker: Engine, pattern: str, found: int) -> None:
+    put_zip(tracker, seed_source(tracker, seed_centre(tracker)), None, "2026-01-31")
+    assert len(in_reading(tracker, zip_action_lists.find_zips, ZipFilter(name=pattern))) == found
 
 
 def test_zips_are_listed_oldest_first_with_the_sources_that_host_them_at_present(tracker: Engine) -> None:

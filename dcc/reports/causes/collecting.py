@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from sqlalchemy import Connection
 
@@ -27,6 +27,14 @@ MOST: Final = 1_000
 """How many causes are returned unless another number, or None for all, is asked for."""
 
 
+class FoundCauses(NamedTuple):
+    """The first causes of a subject; `total` is the number of all, and `findings` that of the findings of all."""
+
+    causes: list[Cause]
+    total: int
+    findings: int
+
+
 def causes_of(
     tracker: Connection,
     qc: Connection | None,
@@ -42,13 +50,26 @@ def causes_of(
     that the tracker knows. The settings tell where documents are that failed, which are read for animals that
     experiments wait for. Raises NotFoundError for an unknown session.
     """
+    return find_causes(tracker, qc, subject, settings, limit=limit, only=only).causes
+
+
+def find_causes(
+    tracker: Connection,
+    qc: Connection | None,
+    subject: Subject | None,
+    settings: Settings,
+    *,
+    limit: int | None = MOST,
+    only: Collection[ZipKey] | None = None,
+) -> FoundCauses:
+    """The causes that `causes_of` returns, and how many there are in all."""
     about = require_session(tracker, subject) if isinstance(subject, int) else subject
     scope = _scope(tracker, about) if only is None else Scope(zips=list(only))
     of_logs = [LogFacts(tracker, scope, log) for log in (XmlLog, ZipLog, ZipActionLog)]
     of_data = [] if qc is None else [DataFacts(qc, scope)]
     origins: list[Facts] = [*of_logs, *of_data, crawl_facts(tracker, about)]
     counted = count_causes(origins)
-    causes = worst_first(counted)[:limit]
+    causes, totals = worst_first(counted)[:limit], (len(counted), sum(cause.findings for cause in counted))
     for origin in origins:
         by_id = {number: cause for cause in causes for facts, number in [counted[cause]] if facts is origin}
         for number, example in origin.examples(list(by_id)).items():
@@ -56,9 +77,9 @@ def causes_of(
     for findings in of_data:
         findings.count_waiting(causes)
     if qc is None or not any(cause.kind == RULE for cause in causes):
-        return causes
+        return FoundCauses(causes, *totals)
     note_failed_documents(tracker, qc, scope, causes, settings)
-    return worst_first(causes)
+    return FoundCauses(worst_first(causes), *totals)
 
 
 def scope_of(tracker: Connection, subject: Subject | None) -> Scope:

@@ -33,7 +33,7 @@ from dcc.tracker.models import (
     ZipFile,
     ZipLog,
 )
-from dcc.tracker.submission_rows import newest_downloads, of_host
+from dcc.tracker.submission_rows import DOCUMENTS_COUNT, newest_downloads, of_host
 from dcc.vocabulary import Severity
 
 _PAGE: Final = 2_000
@@ -152,5 +152,6 @@ def _current(log: Any, condition: ColumnElement[bool]) -> Select[Any]:
     latest = newest_downloads(select(ZipAction.id).join(ZipFile).where(condition))
     query = _entries(log).join(latest, latest.c.download_id == ZipDownload.id)
     if log is XmlLog:
-        return query.where(XmlLog.cleared.is_(None), _IS_ERROR)
-    return query.where(or_(and_(_FAILED, ZipAction.phase_id <= int(Phase.UNZIP)), _KIND == _IGNORED))
+        return query.where(DOCUMENTS_COUNT, XmlLog.cleared.is_(None), _IS_ERROR)
+    ignored = and_(DOCUMENTS_COUNT, _KIND == _IGNORED)
+    return query.where(or_(and_(_FAILED, ZipAction.phase_id <= int(Phase.UNZIP)), ignored))

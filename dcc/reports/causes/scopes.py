@@ -13,7 +13,8 @@ from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS
 from dcc.qc.models import DOCUMENT
 from dcc.tracker.decisions import needs_nobody
-from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, ZipAction, ZipFile
+from dcc.tracker.models import Centre, ZipAction, ZipFile
+from dcc.tracker.submission_rows import is_on_source_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +62,5 @@ def _names_by_action(zips: Sequence[ZipKey]) -> Iterator[tuple[Action, list[str]
 
 
 def _of_centre(centre: str) -> ColumnElement[bool]:
-    on_its_source = (
-        select(FileSourceHasZip.za_id)
-        .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
-        .join(Centre, Centre.id == FileSource.centre_id)
-        .where(Centre.short_name == centre)
-    )
     own = select(Centre.id).where(Centre.short_name == centre).scalar_subquery()
-    return or_(ZipFile.centre_id == own, and_(ZipFile.centre_id.is_(None), ZipAction.id.in_(on_its_source)))
+    return or_(ZipFile.centre_id == own, and_(ZipFile.centre_id.is_(None), is_on_source_of([centre])))

@@ -5,13 +5,13 @@ How many entries were ignored is recorded; their names only a listing has: `igno
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import Connection, and_, func, or_, select
+from sqlalchemy import Connection, and_, case, func, or_, select
 
 from dcc.databases.list_parameters import as_json, numbers_in
 from dcc.declarations import acts_in, acts_on
@@ -24,10 +24,13 @@ from dcc.reports.causes.scopes import Scope
 from dcc.sources.base import ActionListing
 from dcc.sources.crawl_policy import CrawlDue, DueReason
 from dcc.tracker.crawls import CrawlEntry, latest_crawls, latest_findings
+from dcc.tracker.decisions import is_on_hold
 from dcc.tracker.hostings.foreign_archives import UnfetchedArchive, unfetched_archives
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipActionLog, ZipFile, ZipLog
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.register.source_addresses import SourceState
+from dcc.tracker.states import CANCELLED
+from dcc.tracker.submission_rows import is_at
 from dcc.vocabulary import Actor
 
 if TYPE_CHECKING:
@@ -55,6 +58,8 @@ class SkipReason(StrEnum):
     GONE = "gone"
     IGNORED = "ignored"
     WAITING = "waiting"
+    ON_HOLD = "on hold"
+    CANCELLED = "cancelled"
     KNOWN = "known"
 
 
@@ -107,11 +112,15 @@ def skipped_entries(
     )
     uploading = set(connection.scalars(still_uploading))
     noticed: dict[bool, list[SkippedEntry]] = {False: [], True: []}
-    for finding in latest_findings(connection, sources=[source_id])[:limit]:
-        if finding.kind in _NOTICED and (finding.kind != "uploading" or finding.za_id in uploading):
-            why, acts = _NOTICED[finding.kind], acts_on(LISTING + finding.kind)
-            skipped = SkippedEntry(printable_detail(finding.file_name), why, acts, finding.said, za_id=finding.za_id)
-            noticed[finding.kind in _SECONDARY].append(skipped)
+    found = (
+        finding
+        for finding in latest_findings(connection, sources=[source_id])
+        if finding.kind in _NOTICED and (finding.kind != "uploading" or finding.za_id in uploading)
+    )
+    for finding in islice(found, limit):
+        why, acts = _NOTICED[finding.kind], acts_on(LISTING + finding.kind)
+        skipped = SkippedEntry(printable_detail(finding.file_name), why, acts, finding.said, za_id=finding.za_id)
+        noticed[finding.kind in _SECONDARY].append(skipped)
     first = [*_failed(connection, source_id, limit), *map(_of_foreign_archive, unfetched[:limit]), *noticed[False]]
     named: dict[str | None, SkippedEntry] = {}
     for each in (*sorted(first, key=lambda each: list(SkipReason).index(each.why)), *noticed[True]):
@@ -228,6 +237,7 @@ def _failed(connection: Connection, source_id: int, limit: int) -> Iterator[Skip
 
 
 _COUNTED: Final = {
+    SkipReason.FAILED: mark("Other archives that failed or whose names are refused: {number}."),
     SkipReason.IGNORED: mark(
         "Entries that are not taken for archives, {number}, were ignored: directories, other files, and what the "
         "patterns of the source leave out."
@@ -236,6 +246,10 @@ _COUNTED: Final = {
         "Archives that are still being uploaded, {number}: they are taken when they are complete."
     ),
     SkipReason.WAITING: mark("Archives that wait for their download, {number}: the next session fetches them."),
+    SkipReason.ON_HOLD: mark(
+        "Archives on hold, {number}: sessions leave them alone until the Data Coordination Centre releases them."
+    ),
+    SkipReason.CANCELLED: mark("Archives that were cancelled, {number}: no session takes them."),
     SkipReason.KNOWN: mark(
         "Archives that were taken before, {number}. A name is taken once: new data have a new name."
     ),
@@ -245,20 +259,29 @@ _COUNTED: Final = {
 def _counted(
     connection: Connection, source_id: int, crawl: CrawlEntry | None, uploading: set[int], apart: set[int]
 ) -> Iterator[SkippedEntry]:
-    """How many entries are no archives, and how many archives are `uploading`, wait, or were taken; none of `apart`."""
+    """How many entries are no archives, and how many archives failed, are `uploading`, wait, are on hold or cancelled,
+    or were taken; none of `apart`.
+    """
     waits = or_(
         and_(ZipAction.phase_id == int(Phase.ZIP_NAME), ZipAction.status_id == int(Status.DONE)),
         and_(ZipAction.phase_id == int(Phase.DOWNLOAD), ZipAction.status_id != int(Status.FAILED)),
     )
-    query = _hosted(source_id, waits.label("waits"), func.count()).group_by("waits")
-    query = query.where(ZipAction.status_id != int(Status.FAILED), ZipAction.id.not_in(numbers_in("apart")))
-    counts = Counter(
-        {bool(waiting): number for waiting, number in connection.execute(query, {"apart": as_json(apart)})}
-    )
-    numbers = (0 if crawl is None else crawl.ignored, len(uploading), counts[True], counts[False])
-    for (why, text), number in zip(_COUNTED.items(), numbers, strict=True):
-        if number:
-            yield SkippedEntry(None, why, Actor.NOBODY, message(text, number=number), number)
+    why = case(
+        (ZipAction.status_id == int(Status.FAILED), SkipReason.FAILED.value),
+        (is_at(ZipAction, CANCELLED), SkipReason.CANCELLED.value),
+        (and_(waits, is_on_hold()), SkipReason.ON_HOLD.value),
+        (waits, SkipReason.WAITING.value),
+        else_=SkipReason.KNOWN.value,
+    ).label("why")
+    query = _hosted(source_id, why, func.count()).group_by("why")
+    query = query.where(ZipAction.id.not_in(numbers_in("apart")))
+    numbers: dict[str, int] = dict(connection.execute(query, {"apart": as_json(apart)}).all())
+    numbers[SkipReason.IGNORED] = 0 if crawl is None else crawl.ignored
+    numbers[SkipReason.UPLOADING] = len(uploading)
+    for each, text in _COUNTED.items():
+        if number := numbers.get(each):
+            acts = {SkipReason.ON_HOLD: Actor.DCC, SkipReason.FAILED: Actor.CENTRE}.get(each, Actor.NOBODY)
+            yield SkippedEntry(None, each, acts, message(text, number=number), number)
 
 
 def _hosted(source_id: int, *columns: Any) -> Any:

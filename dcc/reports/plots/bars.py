@@ -217,6 +217,11 @@ def draw_expected(counted: Sequence[ProcedureDeliveries], catalogue: Catalogue) 
     caption = catalogue.say(
         "Animals, or colonies for procedures on lines, that have the age at which IMPReSS asks for it."
     )
+    if len(drawn) < len(counted):
+        number, total = (catalogue.number(len(procedures)) for procedures in (drawn, counted))
+        caption += " " + catalogue.say(
+            "Of {total} bars, those {number} with most missing are drawn.", total=total, number=number
+        )
     totals = {state: sum(getattr(procedure, state.name.lower()) for procedure in counted) for state in Delivery}
     alt = ", ".join(f"{words[state]}: {catalogue.number(number)}" for state, number in totals.items())
 

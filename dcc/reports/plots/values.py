@@ -190,10 +190,12 @@ def _of_centre(connection: Connection, parameter_id: str, centre: str, before: C
 def _of_documents(
     connection: Connection, parameter_id: str, documents: Collection[int], centre: str, limit: int
 ) -> _Sample:
-    """Measurements of a parameter that these documents brought; about `limit`."""
+    """Measurements of a parameter at a centre that these documents brought; about `limit`."""
     # The runs of the documents are looked up, not all measurements of the parameter.
-    condition = RUN.c.document_id.in_(numbers_in("documents")) & (
-        only_compared(MEASUREMENT.c.parameter_id) == parameter_id
+    condition = and_(
+        RUN.c.document_id.in_(numbers_in("documents")),
+        only_compared(MEASUREMENT.c.parameter_id) == parameter_id,
+        only_compared(MEASUREMENT.c.centre) == centre,
     )
     given = {"documents": as_json(documents)}
     joined = MEASUREMENT.join(RUN, RUN.c.id == MEASUREMENT.c.procedure_run_id)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, ScalarSelect, Select, and_, case, exists, func, literal, or_, select
 
+from dcc.analysis.parameters import counted_again
 from dcc.databases.list_parameters import rows_with
 from dcc.messages import from_json
 from dcc.naming import Action
@@ -97,7 +99,8 @@ def accepted_of_centre(qc: Connection, centre: str, *, limit: int) -> AcceptedDa
     states = select(CONTEXT.c.state, func.count()).where(own).group_by(CONTEXT.c.state)
     procedure, total = CONTEXT.c.procedure_id, func.sum(CONTEXT.c.measurements)
     query = select(procedure, _name_of(procedure), literal(0), total, total).where(own).group_by(procedure)
-    return AcceptedData((), *_largest(qc, query, limit), _numbers(qc, states))
+    again = _numbers(qc, counted_again(MEASUREMENT.c.procedure_id).where(MEASUREMENT.c.centre == centre))
+    return AcceptedData((), *_largest(qc, query, limit, again), _numbers(qc, states))
 
 
 def _entities(qc: Connection, mine: Any) -> tuple[EntityCount, ...]:
@@ -166,11 +169,16 @@ def _name_of(procedure: ColumnElement[str]) -> ScalarSelect[str]:
     return select(func.min(PROCEDURE.c.name)).where(*named).correlate_except(PROCEDURE).scalar_subquery()
 
 
-def _largest(qc: Connection, query: Select[*tuple[Any, ...]], limit: int) -> tuple[tuple[ProcedureCount, ...], int]:
-    """The largest `limit` procedures of a query for their fields, by id; and how many there are in all."""
-    counted = [
-        ProcedureCount(procedure, name, *(int(number or 0) for number in numbers))
-        for procedure, name, *numbers in qc.execute(query)
-    ]
+def _largest(
+    qc: Connection, query: Select[*tuple[Any, ...]], limit: int, again: Mapping[str, int] = MappingProxyType({})
+) -> tuple[tuple[ProcedureCount, ...], int]:
+    """The largest `limit` procedures of a query for their fields, by id; and how many there are in all.
+
+    `again`: how many measurements of a procedure the query counts again.
+    """
+    counted = []
+    for procedure, name, runs, *numbers in qc.execute(query):
+        measurements = (int(number or 0) - int(again.get(procedure, 0)) for number in numbers)
+        counted.append(ProcedureCount(procedure, name, int(runs or 0), *measurements))
     largest = sorted(counted, key=lambda one: (-one.measurements, one.procedure))[:limit]
     return tuple(sorted(largest, key=lambda one: one.procedure)), len(counted)

@@ -16,7 +16,7 @@ from dcc.messages import mark, message
 from dcc.outcomes import DECLINED, FAILED_ENDS, HELD, LEFT_OUT, NO_ROOM, WAITS, Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc.models import DOCUMENT
-from dcc.reports.causes.collecting import Subject, causes_of
+from dcc.reports.causes.collecting import FoundCauses, Subject, find_causes
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries, why_not_crawled
 from dcc.reports.submissions.accepted import accepted_of_centre, accepted_of_zip
 from dcc.reports.submissions.model import (
@@ -49,6 +49,7 @@ from dcc.tracker.crawls import (
     require_session,
     session_findings,
 )
+from dcc.tracker.decisions import Decision, DecisionKind
 from dcc.tracker.hostings.foreign_archives import UnfetchedArchive, unfetched_archives
 from dcc.tracker.hostings.missing_archives import count_open
 from dcc.tracker.hostings.older_archives import zips_that_wait
@@ -72,7 +73,6 @@ from dcc.tracker.submission_rows import is_named, of_host
 from dcc.vocabulary import DocumentAction
 
 if TYPE_CHECKING:
-    from dcc.reports.causes.cause import Cause
     from dcc.reports.languages import Catalogue
     from dcc.reports.plots.picture import Picture
 
@@ -160,8 +160,8 @@ def collect_submission(
         pictures=draw_pictures(qc, key, settings, catalogue, max_pictures),
         changed=line.changed,
         waits_for=story.waits_for if line.outcome is Outcome.IN_ORDER else None,
-        decisions=tuple(decision for decision in story.decisions if decision.revoked is None),
-        **_first_causes(causes_of(tracker, qc, key, settings)),
+        decisions=tuple(decision for decision in story.decisions if _holds(decision, story.status)),
+        **_first_causes(find_causes(tracker, qc, key, settings)),
     )
 
 
@@ -185,7 +185,7 @@ def collect_centre(
         accepted=None if qc is None else accepted_of_centre(qc, centre, limit=MAX_PROCEDURES),
         pictures=draw_pictures(qc, centre, settings, catalogue, max_pictures),
         qc_missing=_missing(qc, qc_missing),
-        **_summary(zips_of_centre(tracker, centre, qc), causes_of(tracker, qc, centre, settings)),
+        **_summary(zips_of_centre(tracker, centre, qc), find_causes(tracker, qc, centre, settings)),
         **_sources(tracker, sources, latest_crawls(tracker)),
     )
 
@@ -198,7 +198,7 @@ def collect_session(
     crawls = {crawl.source: crawl for crawl in session.crawls}
     done = {figures.source: figures for figures in statistics_of(tracker, session_id)}
     troubled = session.outcome in FAILED_ENDS or any(crawl.error for crawl in session.crawls)
-    zips, causes = zips_of_session(tracker, session, qc), causes_of(tracker, qc, session_id, settings)
+    zips, causes = zips_of_session(tracker, session, qc), find_causes(tracker, qc, session_id, settings)
     is_newest = is_newest_session(tracker, session)
     return SessionReport(
         session=session.id,
@@ -218,7 +218,7 @@ def collect_session(
     )
 
 
-def _summary(zips: Sequence[ZipLine], causes: Sequence[Cause], *, troubled: bool = False) -> dict[str, Any]:
+def _summary(zips: Sequence[ZipLine], causes: FoundCauses, *, troubled: bool = False) -> dict[str, Any]:
     """The fields of a summary on archives and causes."""
     counts = Counter(zip_line.outcome for zip_line in zips)
     states = Counter((zip_line.phase, zip_line.status) for zip_line in zips)
@@ -233,10 +233,9 @@ def _summary(zips: Sequence[ZipLine], causes: Sequence[Cause], *, troubled: bool
     }
 
 
-def _first_causes(causes: Sequence[Cause]) -> dict[str, Any]:
+def _first_causes(found: FoundCauses) -> dict[str, Any]:
     """The fields of a report on causes."""
-    found = sum(cause.findings for cause in causes)
-    return {"causes": tuple(causes[:MAX_CAUSES]), "causes_total": len(causes), "found": found}
+    return {"causes": tuple(found.causes[:MAX_CAUSES]), "causes_total": found.total, "found": found.findings}
 
 
 def _reasons(story: ZipStory, foreign: UnfetchedArchive | None) -> tuple[Problem, ...]:
@@ -244,6 +243,10 @@ def _reasons(story: ZipStory, foreign: UnfetchedArchive | None) -> tuple[Problem
     recorded = [reason for reason in story.reasons if reason.kind not in (HELD, DECLINED, WAITS)][-MAX_NOTES:]
     unfetched = [] if foreign is None else [Problem(foreign.kind, foreign.public_message, recorded=utc_now())]
     return (*recorded, *unfetched)
+
+
+def _holds(decision: Decision, status: Status) -> bool:
+    return decision.revoked is None and (decision.kind is not DecisionKind.ACKNOWLEDGE or status is Status.FAILED)
 
 
 def _missing(qc: Connection | None, reason: str | None) -> str | None:

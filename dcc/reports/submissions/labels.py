@@ -87,6 +87,13 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
         Actor.NOBODY,
         (mark("Leave the file where it is, unchanged, until it was fetched."),),
     ),
+    Outcome.ON_HOLD: OutcomeText(
+        mark("On hold"),
+        mark("The archive is on hold"),
+        mark("Sessions leave it alone until the Data Coordination Centre releases it."),
+        Actor.DCC,
+        (mark("Leave the file where it is. Ask the Data Coordination Centre what it waits for."),),
+    ),
     Outcome.FOREIGN: OutcomeText(
         mark("On another centre's server"),
         mark("The archive lies on the server of another centre than that of its name, and is not taken"),
@@ -207,7 +214,7 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
     Outcome.WITHDRAWN: OutcomeText(
         mark("Withdrawn"),
         mark("The archive was withdrawn"),
-        mark("What it had changed was taken back: the data are as they were before it."),
+        mark("None of its data count. What it had changed, if anything, was taken back."),
         Actor.NOBODY,
         (_AFTER_ALL,),
         acts=mark("Nobody: it is decided"),

@@ -55,6 +55,7 @@ class Outcome(StrEnum):
 
     NAME_REFUSED = "name refused", Tone.BAD
     WAITING = "waiting", Tone.WAIT
+    ON_HOLD = "on hold", Tone.WAIT
     FOREIGN = "foreign", Tone.WARN
     DECLINED = "declined", Tone.WAIT
     NOT_ARRIVED = "not arrived", Tone.WARN
@@ -265,8 +266,11 @@ class ZipLine:
 
     @property
     def to_be_corrected(self) -> int:
-        """How many of its documents somebody has to correct: none if nobody has to act, or they wait for other data."""
-        return 0 if self.needs_nobody or self.outcome is Outcome.WAITS_FOR_DATA else self.failed
+        """How many of its documents somebody has to correct: none if nobody has to act, they wait for other data, or do
+        not count.
+        """
+        nothing = self.needs_nobody or self.outcome in (Outcome.WAITS_FOR_DATA, Outcome.WITHDRAWN)
+        return 0 if nothing else self.failed
 
 
 @dataclass(frozen=True, slots=True)

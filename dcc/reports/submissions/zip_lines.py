@@ -17,7 +17,7 @@ from dcc.reports.submissions.model import Outcome, Tone, ZipLine
 from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.upload import DUPLICATE
 from dcc.tracker.crawls import CHANGED, SessionEntry
-from dcc.tracker.decisions import needs_nobody
+from dcc.tracker.decisions import is_on_hold, needs_nobody
 from dcc.tracker.hostings.changed_archives import changed_since_loaded
 from dcc.tracker.hostings.foreign_archives import UnfetchedArchive, unfetched_archives
 from dcc.tracker.hostings.older_archives import zips_that_wait
@@ -35,6 +35,7 @@ _ARCHIVE_FAILURES: Final = {
     Phase.ZIP_MD5: Outcome.CHECKSUM_WRONG,
     Phase.UNZIP: Outcome.UNREADABLE,
 }
+_GOES_ON: Final = (Outcome.WAITING, Outcome.NOT_ARRIVED, Outcome.UNDER_WAY, Outcome.TO_BE_TAKEN)
 _WORST_FIRST: Final = (Tone.BAD, Tone.WARN, Tone.WAIT, Tone.GOOD)
 
 
@@ -83,7 +84,7 @@ def list_zips(
     in_turn = zips_that_wait(connection, za_ids)
     foreign = {archive.za_id: archive for archive in unfetched_archives(connection, za_ids)}
     newest_first = (ZipFile.created.desc(), ZipFile.inc.desc(), ZipAction.id.desc())
-    listed = select_zip_actions().add_columns(needs_nobody().label("needs_nobody"))
+    listed = select_zip_actions().add_columns(needs_nobody().label("needs_nobody"), is_on_hold().label("on_hold"))
     query = listed.where(ZipAction.id.in_(za_ids)).order_by(*newest_first)
     rows = connection.execute(query).all()
     failed = {zip_key_of(row) for row in rows if row.status_id == Status.FAILED and states[row.id]}
@@ -105,6 +106,7 @@ def list_zips(
             waits_for_data=actors.get(row.id) == (Actor.NOBODY,),
             waits_for_older=row.id in in_turn,
             changed=row.id in changed,
+            on_hold=bool(row.on_hold),
             of_withdrawn=0 < of_withdrawn[zip_key_of(row)] == sum(one.count for one in counts),
         )
         line = ZipLine(
@@ -171,6 +173,7 @@ def outcome_of(
     waits_for_data: bool = False,
     waits_for_older: bool = False,
     changed: bool = False,
+    on_hold: bool = False,
     of_withdrawn: bool = False,
 ) -> Outcome:
     """The outcome of a submission in that state, whose documents are in `states`.
@@ -179,11 +182,14 @@ def outcome_of(
     of its data were accepted; None where that is not known, and then the states tell. `foreign`: it is not fetched, or
     was turned down, on another centre's source. `waits_for_data`: its failed documents only wait for other data.
     `waits_for_older`: an older archive of its centre comes first. `changed`: the archive changed after its data were
-    accepted. `of_withdrawn`: none of its documents was taken, as they are the same as some that were withdrawn since.
+    accepted. `on_hold`: sessions leave it alone. `of_withdrawn`: none of its documents was taken, as they are the same
+    as some that were withdrawn since.
     """
     outcome = _outcome_of_state(state, list(states), held=held, taken=taken, left_out=left_out)
     if outcome is Outcome.WAITING and foreign is not None:
         outcome = Outcome.FOREIGN if foreign.declined is None else Outcome.DECLINED
+    elif on_hold and outcome in _GOES_ON:
+        outcome = Outcome.ON_HOLD
     elif outcome in (Outcome.DONE, Outcome.TO_BE_LOOKED_AT) and of_withdrawn:
         outcome = Outcome.COPY_OF_WITHDRAWN
     elif outcome is Outcome.TO_BE_TAKEN and waits_for_older:

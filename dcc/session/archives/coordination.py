@@ -147,6 +147,7 @@ class Coordinator:
         from_workers: SessionWorkerResults | None = None,
     ) -> None:
         self.faults: list[InternalFaultError] = []
+        self.with_faults: set[int] = set()
         self.not_downloaded = 0
         self.left_to_pauses = 0
         self.not_checked = 0
@@ -540,6 +541,7 @@ class Coordinator:
             error = fault
         if isinstance(error, InternalFaultError):
             self.faults.append(error)
+            self.with_faults.add(submission.za_id)
         self.lacked_room = self.lacked_room or isinstance(error, DiskFullError)
         problem = Problem.of(error)
         submission.reasons.append(problem)

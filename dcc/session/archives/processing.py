@@ -157,7 +157,8 @@ def _process(
         lambda connection: record_transfer_statistics(connection, coordinator.transfer_statistics), alone=True
     )
     if coordinator.faults:
-        session.write(lambda connection: quarantine(connection, session.id, settings.max_faults))
+        faulty = coordinator.with_faults
+        session.write(lambda connection: quarantine(connection, session.id, settings.max_faults, faulty))
     if paused := coordinator.left_to_pauses:
         what = count_of(paused, "submission was", "submissions were")
         them = "it" if paused == 1 else "them"

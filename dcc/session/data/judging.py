@@ -52,7 +52,7 @@ from dcc.session.data.upload_order import DueDocument
 from dcc.session.data.uploading import FINDINGS_TOLD
 from dcc.session.sessions import STOPPING
 from dcc.store.staging import staged_path
-from dcc.tracker.decisions import quarantine, record_fault
+from dcc.tracker.decisions import quarantine, record_fault, revoke_healed
 from dcc.tracker.session_statuses import TaskStatus
 from dcc.tracker.states import NOT_UPLOADED, UPLOADED
 from dcc.vocabulary import DocumentState
@@ -110,8 +110,10 @@ def judge_documents(work: DataSession) -> Iterator[ZipData]:
     except QcDatabaseUnreachableError:
         recorder.break_off()
         raise
+    work.session.write(lambda connection: revoke_healed(connection, work.author))
     if work.with_faults:
-        work.session.write(lambda connection: quarantine(connection, work.session.id, work.settings.max_faults))
+        faulty, most = work.with_faults, work.settings.max_faults
+        work.session.write(lambda connection: quarantine(connection, work.session.id, most, faulty))
     work.session.finish_task(task, TaskStatus.of(failed=len(work.faults) > faults))
 
 

@@ -47,6 +47,8 @@ from dcc.tracker.listings.comparing import (
 )
 from dcc.tracker.listings.findings import (
     CONFIRMED_GONE,
+    FOLDER_TWICE,
+    LISTED_TWICE,
     MANIFEST_CHANGED,
     PROPOSED,
     SIZE_DIFFERS,
@@ -65,7 +67,7 @@ from dcc.tracker.listings.findings import (
     unusual_size,
     uploading_message,
 )
-from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipActionLog, ZipFile
+from dcc.tracker.models import FileSource, FileSourceHasZip, ZipAction, ZipActionLog, ZipFile
 from dcc.tracker.problems import problem_columns
 from dcc.tracker.progress import NewZipAction
 from dcc.tracker.register.centres import load_delegations
@@ -320,8 +322,8 @@ class _Part:
         insert_rows(self._basis.connection, FileSourceHasZip, rows)
 
     def _take_own_copies(self) -> set[int]:
-        """Let archives be downloaded again that failed, and that this source of their own centre has now, too; returns
-        these.
+        """Let archives be downloaded again that failed on others' sources, and that their own centre has now, and those
+        with another size; returns these.
         """
         failed = {
             row.za_id
@@ -331,7 +333,13 @@ class _Part:
             and self._conforms(key)
             and self._names[key.file_name].centre == self._address.centre
         }
-        reopened = failed - loaded_zips(self._basis.connection, failed)
+        connection = self._basis.connection
+        last = last_hostings(connection, failed)
+        own_sources = select(FileSource.id).where(FileSource.centre_id == self._basis.centres[self._address.centre])
+        query = select(FileSourceHasZip.za_id).where(FileSourceHasZip.file_source_id.in_(own_sources))
+        from_own = {row.za_id for row in rows_with(connection, query, FileSourceHasZip.id, last.values())}
+        changed = {row.za_id for key, row in self._known.items() if differ(row.size_bytes, self._new[key].size_bytes)}
+        reopened = failed - (from_own - changed) - loaded_zips(connection, failed)
         self._basis.reopen(reopened, mark("Another file source, of its own centre, has it now."))
         return reopened
 
@@ -367,6 +375,8 @@ Seen = Mapping[ZipKey, tuple[KnownHosting, ListedFile]]
 
 _LEAST_LOST: Final = 3
 _MAX_FINDINGS: Final = 200
+_FEW_SUFFICE: Final = frozenset({SIZE_DIFFERS, TAKEN_ANEW, UPLOADING, LISTED_TWICE, FOLDER_TWICE})
+"""Kinds of findings of which a crawl records so many: they hold until the next crawl, which tells no others again."""
 
 
 class ListingRecorder:
@@ -609,7 +619,9 @@ class ListingRecorder:
             result.findings.append(ListingFinding(PROPOSED, f"{action}/", None, text))
 
     def _write_findings(self, findings: Sequence[ListingFinding]) -> None:
-        found = ((self._address.id, finding) for finding in findings[:_MAX_FINDINGS])
+        few = islice((finding for finding in findings if finding.kind in _FEW_SUFFICE), _MAX_FINDINGS)
+        others = (finding for finding in findings if finding.kind not in _FEW_SUFFICE)
+        found = ((self._address.id, finding) for finding in (*others, *few))
         record_findings(self._basis.connection, self._basis.session_id, found, self._basis.now)
 
 

@@ -33,7 +33,16 @@ from dcc.tracker.queries.zip_action_lists import (
     select_zip_actions,
 )
 from dcc.tracker.states import EXTRACTING, WAITING
-from dcc.tracker.submission_rows import KEY, group_pairs, is_at, named_after, newest_downloads, object_of, zip_key_of
+from dcc.tracker.submission_rows import (
+    KEY,
+    group_pairs,
+    is_at,
+    is_on_source_of,
+    named_after,
+    newest_downloads,
+    object_of,
+    zip_key_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +130,8 @@ def session_zip_ids(connection: Connection, session: SessionEntry) -> Select[Any
 
 def of_centres(centres: Collection[str]) -> ColumnElement[bool]:
     """Whether a submission is of one of the centres: by its name, or without one by its source."""
-    own = select(Centre.id).where(Centre.short_name.in_(sorted(centres)))
     unnamed = select(ZipFile.id).where(ZipFile.centre_id.is_(None))
-    hosted = select(FileSourceHasZip.za_id).join(FileSource).where(FileSource.centre_id.in_(own))
-    return or_(named_after(centres), and_(ZipAction.zip_id.in_(unnamed), ZipAction.id.in_(hosted)))
+    return or_(named_after(centres), and_(ZipAction.zip_id.in_(unnamed), is_on_source_of(centres)))
 
 
 def _database_ahead(connection: Connection) -> timedelta:

@@ -6,6 +6,7 @@ queries about crawls and sessions, `zip_stories` those about one submission.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -16,7 +17,7 @@ from sqlalchemy.orm import aliased
 
 from dcc.databases.columns import UtcDateTime
 from dcc.databases.list_parameters import IDS, rows_about, rows_with
-from dcc.errors import ConfigurationError, InternalFaultError, NotFoundError
+from dcc.errors import BadFileNameError, ConfigurationError, InternalFaultError, NotFoundError
 from dcc.naming import Action
 from dcc.nearest_names import nearest_sentence
 from dcc.outcomes import HELD, Problem, ZipKey
@@ -47,7 +48,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import FAILING, OF_ACTION, OF_DOCUMENT, OF_DOWNLOAD, problem_of
 from dcc.tracker.register.source_addresses import in_use
-from dcc.tracker.states import NOT_ARRIVED, WAITING
+from dcc.tracker.states import NOT_ARRIVED, REFUSED, WAITING
 from dcc.tracker.submission_rows import (
     CONTACT,
     DOCUMENTS_COUNT,
@@ -157,10 +158,13 @@ def count_zip_actions(connection: Connection) -> list[StateCount]:
 
 
 def count_documents(connection: Connection, za_ids: Select[Any] | None = None) -> list[StateCount]:
-    """The number of documents in each state: those of the latest downloads of submissions, all or those of a query."""
+    """The number of documents that count in each state: those of the latest downloads of submissions, all or those of a
+    query.
+    """
     latest = newest_downloads(za_ids)
     query = select(XmlFile.phase_id, XmlFile.status_id, func.count())
-    return _counts(connection, query.join(latest, latest.c.download_id == XmlFile.download_id))
+    query = query.join(latest, latest.c.download_id == XmlFile.download_id)
+    return _counts(connection, query.join(ZipAction, ZipAction.id == latest.c.za_id).where(DOCUMENTS_COUNT))
 
 
 def _counts(connection: Connection, query: _AnySelect) -> list[StateCount]:
@@ -317,7 +321,10 @@ def conditions_of(criteria: ZipFilter) -> list[ColumnElement[bool]]:
 
 def _has_name(pattern: str) -> ColumnElement[bool]:
     plain = pattern.translate({ord(each): f"\\{each}" for each in "\\%_"})
-    return ZipFile.file_name.like(plain.replace("*", "%").replace("?", "_"), escape="\\")
+    is_like = ZipFile.file_name.like(plain.replace("*", "%").replace("?", "_"), escape="\\")
+    # LIKE of SQLite takes small letters for capitals.
+    exactly = "".join({"*": ".*", "?": "."}.get(each, re.escape(each)) for each in pattern)
+    return and_(is_like, ZipFile.file_name.regexp_match(f"^{exactly}$"))
 
 
 def _with_kind(kind: str) -> Select[Any]:
@@ -330,6 +337,9 @@ def _with_kind(kind: str) -> Select[Any]:
     candidates = select(FileSourceHasZip.za_id).join(ZipDownload).where(ZipDownload.id.in_(select(found.c.download_id)))
     latest = newest_downloads(candidates)
     itself = select(ZipActionLog.za_id).where(ZipActionLog.exception_id == of_kind)
+    if kind == BadFileNameError.short_name():
+        # The entry stays when the name conforms, because its centre was registered.
+        itself = itself.join(ZipAction, ZipAction.id == ZipActionLog.za_id).where(is_at(ZipAction, REFUSED))
     fetched = select(latest.c.za_id).where(latest.c.download_id.in_(select(found.c.download_id)))
     return select(union(itself, fetched).subquery())
 
