@@ -11,15 +11,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from dcc.documents.contents import (
-    Block,
-    Experiment,
-    Housing,
-    Line,
-    Mark,
-    Specimen,
-    SpecimenKind,
-)
+from dcc.documents.contents import Block, Experiment, Housing, Line, Mark, Specimen, SpecimenKind
 from dcc.naming import DocumentKind
 
 _BASE: Final = "http://www.mousephenotype.org/dcc/exportlibrary/datastructure/core/"

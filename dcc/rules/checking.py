@@ -34,14 +34,7 @@ from dcc.documents.forms import path_of_centre
 from dcc.naming import DocumentKind
 from dcc.reference.impress import Procedure as ProcedureDefinition
 from dcc.reference.snapshots import Snapshot
-from dcc.rules import (  # noqa: F401 - they register the rules of the platform
-    experiment_rules,
-    media_rules,
-    series_rules,
-    specimen_rules,
-    status_rules,
-    value_rules,
-)
+from dcc.rules import experiment_rules, media_rules, series_rules, specimen_rules, status_rules, value_rules  # noqa: F401 - they register the rules of the platform
 from dcc.rules.accepted_elements import SHAPES, AcceptedElements, SkippedElements, definition_of
 from dcc.rules.context import NOTHING_ASKED, Answers, Context, DocumentContext
 from dcc.rules.elements import (

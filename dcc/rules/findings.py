@@ -6,16 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple
 
-from dcc.declarations import (
-    NO_DETAILS,
-    VALUE,
-    WORDS,
-    Declaration,
-    cause_id,
-    message_of,
-    rule_of,
-    share_case,
-)
+from dcc.declarations import NO_DETAILS, VALUE, WORDS, Declaration, cause_id, message_of, rule_of, share_case
 from dcc.messages import Details, from_json, mark, printable_detail, to_json
 from dcc.vocabulary import Actor, EntityKind, Severity
 

@@ -6,12 +6,7 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from dcc.declarations import Declaration
-from dcc.documents.contents import (
-    MediaFile,
-    MediaParameter,
-    ParameterAssociation,
-    SeriesMediaValue,
-)
+from dcc.documents.contents import MediaFile, MediaParameter, ParameterAssociation, SeriesMediaValue
 from dcc.messages import mark
 from dcc.rules.context import Context
 from dcc.rules.elements import key_of, sequence_of

@@ -9,14 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from dcc.declarations import Declaration
-from dcc.documents.contents import (
-    Metadata,
-    OntologyParameter,
-    Procedure,
-    SeriesParameter,
-    SeriesValue,
-    SimpleParameter,
-)
+from dcc.documents.contents import Metadata, OntologyParameter, Procedure, SeriesParameter, SeriesValue, SimpleParameter
 from dcc.messages import mark
 from dcc.nearest_names import nearest_names
 from dcc.reference.impress import Impress, Option, ParameterType, ValueType

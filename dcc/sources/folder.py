@@ -9,13 +9,7 @@ import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
-from dcc.errors import (
-    ConfigurationError,
-    ListingFailedError,
-    SourceError,
-    SourceUnreachableError,
-    TransferFailedError,
-)
+from dcc.errors import ConfigurationError, ListingFailedError, SourceError, SourceUnreachableError, TransferFailedError
 from dcc.messages import Message, mark
 from dcc.naming import Action
 from dcc.settings import Settings

@@ -5,9 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 
-from dcc.errors import (
-    BadChecksumFileError,
-)
+from dcc.errors import BadChecksumFileError
 from dcc.messages import Message, mark
 
 MAX_SIDECAR_BYTES = 4 * 1024

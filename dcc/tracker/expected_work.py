@@ -12,12 +12,7 @@ from sqlalchemy import Connection, bindparam, func, select
 from dcc.tracker.decisions import is_on_hold
 from dcc.tracker.hostings.download_plan import at_sources_in_use
 from dcc.tracker.hostings.foreign_archives import may_be_taken
-from dcc.tracker.models import (
-    FileSource,
-    FileSourceHasZip,
-    SessionStatistics,
-    ZipAction,
-)
+from dcc.tracker.models import FileSource, FileSourceHasZip, SessionStatistics, ZipAction
 from dcc.tracker.states import WAITING
 from dcc.tracker.submission_rows import is_at
 

@@ -19,12 +19,7 @@ from uuid import uuid4
 
 from tests.chaos.comparing import differences, ending_of
 from tests.chaos.faults import KINDS, Kind, Trial
-from tests.chaos.installation import (
-    ChaosInstallation,
-    SessionFailedError,
-    environment_of,
-    prepared_home,
-)
+from tests.chaos.installation import ChaosInstallation, SessionFailedError, environment_of, prepared_home
 from tests.chaos.proxy import FaultProxy
 from tests.chaos.servers import Servers, running_servers
 from tests.chaos.submissions import Submissions

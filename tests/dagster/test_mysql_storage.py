@@ -8,14 +8,7 @@ import sqlalchemy as sa
 from dagster import AssetCheckEvaluation, DagsterEventType, DagsterInstance
 
 from dcc_dagster.mysql_storage import BatchingMysqlEventLogStorage, Connections
-from tests.dagster.test_event_storage import (
-    ASSETS,
-    CHECK,
-    RUNS,
-    entry,
-    run_all,
-    some_events,
-)
+from tests.dagster.test_event_storage import ASSETS, CHECK, RUNS, entry, run_all, some_events
 from tests.support.asking import column_in
 from tests.support.databases import only_mariadb
 

@@ -60,15 +60,7 @@ from tests.histories.records import (
     Standing,
 )
 from tests.histories.submission_histories import Wish
-from tests.histories.submissions import (
-    HOLD_ABOVE,
-    MICE,
-    RIGHT,
-    THINGS,
-    Packing,
-    Submission,
-    Thing,
-)
+from tests.histories.submissions import HOLD_ABOVE, MICE, RIGHT, THINGS, Packing, Submission, Thing
 from tests.histories.versions import Contexts, Versions, in_order_of_upload
 
 _ORDER: Final = (NOT_OPENED, NO_NAME, REFUSED, IN_PART)

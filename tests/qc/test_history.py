@@ -8,15 +8,7 @@ from dcc.naming import Action, DocumentKind
 from dcc.qc.history import specimen_history
 from dcc.qc.models import FINDING
 from tests.support.asking import execute_in, in_reading
-from tests.support.qc_documents import (
-    apply,
-    apply_document,
-    block,
-    experiment,
-    specimen,
-    to_apply,
-    undo_documents,
-)
+from tests.support.qc_documents import apply, apply_document, block, experiment, specimen, to_apply, undo_documents
 
 SPECIMEN = DocumentKind.SPECIMEN
 ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE

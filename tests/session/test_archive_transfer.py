@@ -20,15 +20,7 @@ from dcc.sources.hosting import Hosting
 from dcc.store.staging import Origin, Staging
 from tests.hostile.audited_session import peak_megabytes
 from tests.support.prepared_processes import FORKED
-from tests.support.served_from_memory import (
-    CONTENT,
-    KEY,
-    MODIFIED,
-    FakeConnection,
-    receive_from,
-    transfer_of,
-    with_md5,
-)
+from tests.support.served_from_memory import CONTENT, KEY, MODIFIED, FakeConnection, receive_from, transfer_of, with_md5
 from tests.support.servers import Share
 from tests.support.trials import trials
 

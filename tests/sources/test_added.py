@@ -20,15 +20,7 @@ from dcc.errors import (
 )
 from dcc.naming import Action
 from dcc.settings import Settings
-from dcc.sources.base import (
-    TRAITS,
-    ActionListing,
-    Connection,
-    Extent,
-    ProtocolTraits,
-    SourceAddress,
-    SourceProtocol,
-)
+from dcc.sources.base import TRAITS, ActionListing, Connection, Extent, ProtocolTraits, SourceAddress, SourceProtocol
 from dcc.sources.connect import OPENERS, open_added
 from dcc.sources.listing import Entry, EntryKind, action_listing
 from dcc.tracker.reference_rows import REFERENCE_ROWS

@@ -10,12 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dcc.errors import (
-    ConfigurationError,
-    DiskFullError,
-    StoredObjectLostError,
-    StoreRefusedError,
-)
+from dcc.errors import ConfigurationError, DiskFullError, StoredObjectLostError, StoreRefusedError
 from dcc.settings import Settings, load_settings
 from dcc.store.archive_store import ArchiveStore, Replica
 from dcc.store.copies import CopyState

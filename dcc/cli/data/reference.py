@@ -6,19 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dcc.cli.shell.context import (
-    json_option,
-    open_qc,
-    reading_qc,
-    settings_from_environment,
-)
+from dcc.cli.shell.context import json_option, open_qc, reading_qc, settings_from_environment
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import (
-    echo_list,
-    fields_of,
-    wants_json,
-    warn,
-)
+from dcc.cli.shell.output import echo_list, fields_of, wants_json, warn
 from dcc.messages import count_of
 
 if TYPE_CHECKING:

@@ -8,25 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dcc.cli.shell.context import (
-    json_option,
-    open_qc,
-    open_tracker,
-    require_centres,
-    settings_from_environment,
-)
+from dcc.cli.shell.context import json_option, open_qc, open_tracker, require_centres, settings_from_environment
 from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import (
-    echo_json,
-    echo_list,
-    fields_of,
-    printable,
-    progress_shown,
-    wants_json,
-    warn,
-)
+from dcc.cli.shell.output import echo_json, echo_list, fields_of, printable, progress_shown, wants_json, warn
 from dcc.cli.shell.parameter_types import DAY
 from dcc.errors import ConfigurationError
 from dcc.messages import count_of

@@ -17,10 +17,7 @@ from dcc.cli.shell.context import (
     user_name,
 )
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import (
-    echo_list,
-    echo_result,
-)
+from dcc.cli.shell.output import echo_list, echo_result
 from dcc.cli.shell.parameter_types import DAY, ID
 from dcc.messages import count_of
 from dcc.vocabulary import WaiverEffect

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dcc.cli.installation.dagster_processes import (
-    stop_signals,
-)
+from dcc.cli.installation.dagster_processes import stop_signals
 from dcc.cli.shell.context import json_option, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.output import echo_json, fields_of, wants_json

@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dcc.cli.shell.context import (
-    asks_in_production,
-    json_option,
-    open_tracker,
-    settings_from_environment,
-    user_name,
-)
+from dcc.cli.shell.context import asks_in_production, json_option, open_tracker, settings_from_environment, user_name
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, echo_list, wants_json

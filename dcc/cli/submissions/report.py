@@ -11,11 +11,7 @@ import click
 from dcc.cli.shell.context import json_option, open_tracker, parse_zip_key, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import (
-    terminal_width,
-    wants_json,
-    warn,
-)
+from dcc.cli.shell.output import terminal_width, wants_json, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ConfigurationError, ExportError
 from dcc.messages import count_of

@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from dcc.cli.shell.context import (
-    ask_in_production,
-    options,
-    yes_option,
-)
+from dcc.cli.shell.context import ask_in_production, options, yes_option
 from dcc.errors import NotFoundError
 from dcc.messages import count_of
 from dcc.naming import Action

@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dcc.cli.shell.context import (
-    json_option,
-    reading_tracker,
-)
+from dcc.cli.shell.context import json_option, reading_tracker
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import byte_size, echo_list, json_ready, wants_json

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from sqlalchemy import (
-    Connection,
-    Engine,
-    select,
-    update,
-)
+from sqlalchemy import Connection, Engine, select, update
 
 from dcc.databases.columns import require_text
 from dcc.databases.list_parameters import rows_with
@@ -18,9 +13,7 @@ from dcc.databases.transactions import run_writing
 from dcc.errors import NotFoundError
 from dcc.naming import Action
 from dcc.qc.apply.upload_lock import lock_centres_of
-from dcc.qc.apply.versions import (
-    current_versions,
-)
+from dcc.qc.apply.versions import current_versions
 from dcc.qc.models import DOCUMENT, FINDING
 from dcc.qc.rows.documents import DocumentToApply, former_applications
 from dcc.qc.rows.entity_keys import Key

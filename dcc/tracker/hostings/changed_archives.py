@@ -25,11 +25,7 @@ from dcc.tracker.models import (
     ZipFile,
 )
 from dcc.tracker.states import UPLOADED, WITHDRAWN
-from dcc.tracker.submission_rows import (
-    is_at,
-    last_attempts,
-    latest_downloads,
-)
+from dcc.tracker.submission_rows import is_at, last_attempts, latest_downloads
 
 LOADED = or_(
     XmlFile.phase_id > int(Phase.UPLOAD),

@@ -17,15 +17,7 @@ from dcc.outcomes import AttemptOutcome
 from dcc.runtime.clock import utc_now
 from dcc.sources.base import Validators
 from dcc.sources.hosting import CopyFault, EarlierCopy, Hosting
-from dcc.tracker.models import (
-    BadCopy,
-    FileSource,
-    FileSourceHasZip,
-    PublishedChecksum,
-    ZipAction,
-    ZipDownload,
-    ZipFile,
-)
+from dcc.tracker.models import BadCopy, FileSource, FileSourceHasZip, PublishedChecksum, ZipAction, ZipDownload, ZipFile
 
 _THERE: Final = select(FileSourceHasZip.id).where(FileSourceHasZip.id.in_(IDS))
 _PUBLISHED: Final = (

@@ -21,17 +21,9 @@ from dcc.databases.transactions import insert_rows
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTIONS_BY_ID
 from dcc.runtime.clock import utc_now
-from dcc.tracker.models import (
-    Centre,
-    OwnerNotice,
-    ZipAction,
-    ZipFile,
-)
+from dcc.tracker.models import Centre, OwnerNotice, ZipAction, ZipFile
 from dcc.tracker.register.column_texts import PERSON_LENGTH
-from dcc.tracker.submission_rows import (
-    object_of,
-    with_archives,
-)
+from dcc.tracker.submission_rows import object_of, with_archives
 
 _MOST: Final = 1_000
 _Owner = aliased(Centre)

@@ -8,9 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, insert, select, update
 
-from dcc.tracker.models import (
-    FileSourceStatistics,
-)
+from dcc.tracker.models import FileSourceStatistics
 
 
 @dataclass

@@ -13,15 +13,8 @@ from sqlalchemy import ColumnElement, Connection, func, literal, select
 
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
-from dcc.tracker.decisions import (
-    Decision,
-    decisions_in_force,
-)
-from dcc.tracker.models import (
-    StatusRow,
-    ZipAction,
-    ZipFile,
-)
+from dcc.tracker.decisions import Decision, decisions_in_force
+from dcc.tracker.models import StatusRow, ZipAction, ZipFile
 from dcc.tracker.queries.zip_action_lists import (
     ZipFilter,
     conditions_of,
@@ -29,11 +22,7 @@ from dcc.tracker.queries.zip_action_lists import (
     require_centre,
     select_zip_actions,
 )
-from dcc.tracker.submission_rows import (
-    CENTRE,
-    object_of,
-    with_archives,
-)
+from dcc.tracker.submission_rows import CENTRE, object_of, with_archives
 
 PAGE_SIZE: Final = 100
 

@@ -22,14 +22,7 @@ from dcc.naming import Action
 from dcc.nearest_names import nearest_sentence
 from dcc.outcomes import HELD, Problem, ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, State, Status
-from dcc.tracker.decisions import (
-    DecisionKind,
-    is_acknowledged,
-    is_decided,
-    is_on_hold,
-    is_unfinished,
-    needs_nobody,
-)
+from dcc.tracker.decisions import DecisionKind, is_acknowledged, is_decided, is_on_hold, is_unfinished, needs_nobody
 from dcc.tracker.hostings.changed_archives import is_loaded
 from dcc.tracker.hostings.foreign_archives import may_be_taken
 from dcc.tracker.models import (

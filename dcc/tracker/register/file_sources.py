@@ -28,14 +28,7 @@ from dcc.sources.base import PLAIN, DeltaStrategy, Extent, SourceAddress, label_
 from dcc.sources.connect import OPENERS, protocols
 from dcc.sources.crawl_policy import Pause, shown_age
 from dcc.sources.host_keys import HostKey as ServerKey
-from dcc.tracker.models import (
-    FileSource,
-    FileSourceHasZip,
-    HostKey,
-    ProtocolRow,
-    ResourceStateRow,
-    ZipDownload,
-)
+from dcc.tracker.models import FileSource, FileSourceHasZip, HostKey, ProtocolRow, ResourceStateRow, ZipDownload
 from dcc.tracker.register.centres import centre_id_of
 from dcc.tracker.register.column_texts import require_fit, shown_accesskey
 from dcc.tracker.register.source_addresses import (

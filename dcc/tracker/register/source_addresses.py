@@ -12,17 +12,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from pydantic import SecretStr
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    and_,
-    bindparam,
-    delete,
-    func,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, func, or_, select, update
 
 from dcc.databases.columns import UtcDateTime
 from dcc.databases.transactions import insert_rows
@@ -31,14 +21,7 @@ from dcc.sources.base import DeltaStrategy, Extent, SourceAddress
 from dcc.sources.certificates import Authority, parse_fingerprint
 from dcc.sources.crawl_policy import Windows
 from dcc.sources.host_keys import HostKey as ServerKey
-from dcc.tracker.models import (
-    Centre,
-    FileSource,
-    HostKey,
-    ProtocolRow,
-    ResourceStateRow,
-    TlsCertificate,
-)
+from dcc.tracker.models import Centre, FileSource, HostKey, ProtocolRow, ResourceStateRow, TlsCertificate
 from dcc.tracker.submission_rows import group_pairs, object_of
 
 

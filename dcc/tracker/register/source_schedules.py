@@ -6,14 +6,7 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import (
-    Connection,
-    ScalarSelect,
-    func,
-    select,
-    type_coerce,
-    update,
-)
+from sqlalchemy import Connection, ScalarSelect, func, select, type_coerce, update
 from sqlalchemy.orm import aliased
 
 from dcc.databases.columns import UtcDateTime
@@ -21,13 +14,7 @@ from dcc.errors import ConfigurationError, NotFoundError
 from dcc.outcomes import CrawlOutcome
 from dcc.runtime.clock import utc_now
 from dcc.sources.crawl_policy import CrawlDue, CrawlPolicy, PastCrawls, Pause, Schedule, Windows, crawl_due, parse_age
-from dcc.tracker.models import (
-    FileSource,
-    FileSourceHasZip,
-    ResourceStateRow,
-    SourceCrawlRow,
-    ZipAction,
-)
+from dcc.tracker.models import FileSource, FileSourceHasZip, ResourceStateRow, SourceCrawlRow, ZipAction
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.register.source_addresses import SourceState, is_paused
 from dcc.tracker.states import WAITING
