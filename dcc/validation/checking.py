@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from dcc.validation.judging import Judge
 
 
-_SUFFIXES = (*ARCHIVE_SUFFIXES, ".xml")
 _ZIP_SIGNATURE = b"PK"
 _MAX_AT_ONCE = 32
 _SHARES = 8
@@ -105,16 +104,34 @@ def _verdicts(kept: DraftFile, most: int, closing: ExitStack) -> Iterator[PathVe
             yield from draft.verdicts()
 
 
+def skipped_files(paths: Iterable[Path]) -> list[Path]:
+    """The files in directories whose names are of no archive, document or table, nor of what lies beside an archive."""
+    below = [file for path in paths if path.is_dir() for file in _files_below(path)]
+    return [file for file in below if not _is_submission(file.name) and not _lies_beside(file.name)]
+
+
 def _files_at(path: Path) -> list[Path]:
     if not path.exists():
         raise NotFoundError(f"{path} does not exist. Name an archive, a document, a table, or a directory of them.")
     if not path.is_dir():
         return [] if _lies_beside(path.name) else [path]
-    below = sorted((file for file in path.rglob("*") if file.is_file()), key=lambda file: file.parts)
-    files = [file for file in below if file.name.endswith(_SUFFIXES) or converter_for(file.name) is not None]
+    files = [file for file in _files_below(path) if _is_submission(file.name)]
     if not files:
         raise NotFoundError(f"{path} holds no archive, no .xml file and no table. Name the files to check.")
     return files
+
+
+def _files_below(folder: Path) -> list[Path]:
+    return sorted((file for file in folder.rglob("*") if file.is_file()), key=lambda file: file.parts)
+
+
+def _is_submission(name: str) -> bool:
+    return _is_archive(name) or name.endswith(".xml") or converter_for(name) is not None
+
+
+def _is_archive(name: str) -> bool:
+    """Whether a session takes a file of that name for an archive, if only to refuse its name."""
+    return name.lower().endswith(ARCHIVE_SUFFIXES)
 
 
 def _lies_beside(name: str) -> bool:
@@ -136,7 +153,7 @@ class _Check:
     def _file(self, path: Path) -> DraftVerdict:
         if path.suffix == ".xml":
             return self._document(path)
-        if path.name.endswith(ARCHIVE_SUFFIXES) or _begins_as_zip(path):
+        if _is_archive(path.name) or _begins_as_zip(path):
             return self._archive(path)
         converter = converter_for(path.name)
         return self._document(path) if converter is None else self._converted(path, converter)

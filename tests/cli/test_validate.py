@@ -86,6 +86,24 @@ def test_a_folder_is_checked_and_a_single_documents_wrong_name_warned_of(bare_dc
     assert "warning: 'mine.xml' does not follow" in bare_dcc("validate", folder, exit_code=1).stdout
 
 
+def test_a_folder_is_checked_for_every_name_that_a_session_judges_and_the_others_are_told(
+    bare_dcc: Dcc, tmp_path: Path
+) -> None:
+    archive = put(tmp_path, "H.2013-10-31.1.impc.zip", submissions.archive(specimens()))
+    put(tmp_path, f"{archive.name}.md5", hashlib.md5(archive.read_bytes()).hexdigest().encode())
+    assert "not checked" not in bare_dcc("validate", tmp_path).stderr
+    for name in ("H.2013-10-31.15.impc.ZIP", "H.2013-10-31.16.impc.TGZ"):
+        put(tmp_path, name, b"Nothing.")
+    others = [put(tmp_path, f"animals{number}.csv", b"a,b") for number in range(7)]
+    told = bare_dcc("validate", tmp_path, exit_code=1)
+    assert "'H.2013-10-31.15.impc.ZIP' does not follow" in told.stdout
+    assert "'H.2013-10-31.16.impc.TGZ' does not follow" in told.stdout
+    named = ", ".join(map(str, others[:5]))
+    assert (
+        f"Warning: 7 files not checked, since the name is of no archive, document or table: {named} and 2 more.\n"
+    ) in told.stderr
+
+
 def test_files_given_together_are_neighbours(bare_dcc: Dcc, tmp_path: Path) -> None:
     animals = put(tmp_path, "H.2013-10-31.1.impc.zip", submissions.archive(specimens()))
     runs = put(tmp_path, "H.2013-10-31.2.impc.zip", submissions.archive(experiments("2013-10-31.2", animals=2)))
