@@ -178,9 +178,11 @@ class _Check:
 
     def _opened(self, path: Path, found: CheckedArchive, draft: DraftVerdict) -> None:
         archive = found.archive
+        is_taken = not draft.errors
         for document, problems in found.documents:
             of_document = DraftVerdict(f"{path}/{document.place}", list(problems))
-            self._judge(DocumentToJudge(document.path, _action_of(path), document.name, path), of_document)
+            judged = DocumentToJudge(document.path, _action_of(path), document.name, path, is_taken)
+            self._judge(judged, of_document)
             draft.documents.append(of_document)
         for file_name, _, problem in archive.refused:
             draft.documents.append(DraftVerdict(f"{path}/{file_name}", [problem]))

@@ -160,6 +160,22 @@ def test_a_copy_is_named_with_the_first(bare_dcc: Dcc, tmp_path: Path, monkeypat
     assert f"warning: The document is the same as {NAME} of {tmp_path}, which counts." in told
 
 
+def test_an_archive_that_a_session_refuses_supplies_no_animals(bare_dcc: Dcc, tmp_path: Path) -> None:
+    refused = put(tmp_path, "H.2013-13-31.1.impc.zip", submissions.archive(specimens()))
+    runs = put(tmp_path, "H.2013-10-31.2.impc.zip", submissions.archive(experiments("2013-10-31.2", animals=2)))
+    document = put(tmp_path, NAME, specimens()[NAME])
+    told = bare_dcc("validate", refused, runs, exit_code=1)
+    assert "They miss 2 animals: H-M000001, H-M000002. Some may be in the files that are not valid." in told.stderr
+    verdicts = bare_dcc.json("validate", refused, document, runs, exit_code=1)
+    assert [verdict["valid"] for verdict in verdicts] == [False, True, True, True, True]
+    assert not any(verdict["warnings"] or verdict["missing"] for verdict in verdicts)
+    # Their own findings are told all the same.
+    wrong = specimens()[NAME].replace(b'pipeline="IMPC_001"', b'pipeline="NOPE_001"')
+    put(tmp_path, refused.name, submissions.archive({NAME: wrong}))
+    _, own = bare_dcc.json("validate", refused, exit_code=1)
+    assert "NOPE_001" in own["warnings"][0]["message"]
+
+
 def test_what_lies_beside_an_archive_is_checked_with_it(bare_dcc: Dcc, tmp_path: Path) -> None:
     archive = put(tmp_path, "H.2013-10-31.1.impc.zip", submissions.archive(specimens()))
     beside = [
