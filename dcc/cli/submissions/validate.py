@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -100,6 +101,7 @@ def validate(
             f"{', '.join(skipped[:_SKIPPED_SHOWN])}"
             + (f" and {len(skipped) - _SKIPPED_SHOWN:,} more." if len(skipped) > _SKIPPED_SHOWN else ".")
         )
+    note_facts(has_tracker=_has_tracker(settings))
     counts = _Counts()
     counted = map(counts.take, verdicts)
     if wants_json():
@@ -117,6 +119,12 @@ def validate(
         entry = explain(counts.first_error)
         note_facts(kind=counts.first_error if entry is None else entry.id)
     ctx.exit(_INVALID if counts.invalid else 0)
+
+
+def _has_tracker(settings: Settings) -> bool:
+    """Whether this machine has an installation: a tracker on a server, or its file."""
+    scheme, _, file = settings.tracker_database_url.partition(":///")
+    return not scheme.startswith("sqlite") or os.access(file, os.F_OK)
 
 
 @dataclass
