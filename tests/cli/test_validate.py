@@ -305,3 +305,12 @@ def test_a_document_that_cannot_be_counted_is_named(bare_dcc: Dcc, tmp_path: Pat
     said = bare_dcc.error("manifest", archive, exit_code=1)
     assert "impc.xml cannot be counted: " in said
     assert "dcc validate" in said
+
+
+def test_a_document_in_an_archive_that_cannot_be_counted_is_told_from_one_beside_it(
+    bare_dcc: Dcc, tmp_path: Path
+) -> None:
+    put(tmp_path, NAME, specimens()[NAME])
+    archive = put(tmp_path, "H.2013-10-31.1.impc.zip", submissions.archive({NAME: b""}))
+    said = bare_dcc.error("manifest", tmp_path, exit_code=2)
+    assert f"{archive.name}/{NAME} is no document of the format." in said
