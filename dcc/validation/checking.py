@@ -34,6 +34,16 @@ if TYPE_CHECKING:
     from dcc.validation.judging import Judge
 
 
+_NO_TABLE = mark(
+    "'{name}' is not read as a table. Rename it: the name of a table begins with specimens or experiments and ends "
+    "with .csv."
+)
+_SPREADSHEET = mark(
+    "'{name}' is a spreadsheet, which is not read. Save it as CSV, under a name that begins with specimens or "
+    "experiments and ends with .csv."
+)
+_NO_TABLES = dict.fromkeys((".csv", ".tsv"), _NO_TABLE) | dict.fromkeys((".xlsx", ".xls", ".ods"), _SPREADSHEET)
+"""What is said of files with these suffixes that no converter takes."""
 _ZIP_SIGNATURE = b"PK"
 _MAX_AT_ONCE = 32
 _SHARES = 8
@@ -153,10 +163,14 @@ class _Check:
     def _file(self, path: Path) -> DraftVerdict:
         if path.suffix == ".xml":
             return self._document(path)
-        if _is_archive(path.name) or _begins_as_zip(path):
+        if _is_archive(path.name):
             return self._archive(path)
         converter = converter_for(path.name)
-        return self._document(path) if converter is None else self._converted(path, converter)
+        if converter is not None:
+            return self._converted(path, converter)
+        if (advice := _NO_TABLES.get(path.suffix.lower())) is not None:
+            return DraftVerdict(str(path), [Problem.of(BadFileNameError(advice, name=path.name))])
+        return self._archive(path) if _begins_as_zip(path) else self._document(path)
 
     def _archive(self, path: Path) -> DraftVerdict:
         draft = DraftVerdict(str(path))

@@ -135,6 +135,20 @@ def test_the_animals_that_a_table_misses_are_named(bare_dcc: Dcc, tmp_path: Path
     assert "See experiments.csv, row 2" in verdict["missing"][0]["message"]
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "advice"),
+    [
+        ("animals.csv", b"a,b", "Rename it: the name of a table begins with specimens or experiments and ends with"),
+        ("specimens.xlsx", b"PK\3\4", "Save it as CSV, under a name that begins with specimens or experiments and"),
+    ],
+)
+def test_a_table_under_another_name_or_in_a_spreadsheet_is_told_how_it_is_read(
+    bare_dcc: Dcc, tmp_path: Path, name: str, content: bytes, advice: str
+) -> None:
+    (verdict,) = bare_dcc.json("validate", put(tmp_path, name, content), exit_code=1)
+    assert advice in verdict["errors"][0]["message"]
+
+
 def test_an_animal_that_several_things_miss_is_counted_once(bare_dcc: Dcc, tmp_path: Path) -> None:
     runs = experiments("2013-10-31.2", animals=12) | experiments("2013-10-31.3", animals=1, procedure="IMPC_CBC_001")
     of_one = put(tmp_path, "H.2013-10-31.2.impc.zip", submissions.archive(runs))
