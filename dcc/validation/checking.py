@@ -11,6 +11,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from dcc.errors import BadChecksumFileError, BadFileNameError, ChecksumMismatchE
 from dcc.messages import mark
 from dcc.naming import ARCHIVE_SUFFIXES, KNOWN_CENTRES, MANIFEST_FORMATS, Action, manifest_beside
 from dcc.outcomes import Problem
+from dcc.runtime.clock import utc_today
 from dcc.runtime.processes import give_threads_their_own_memory
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup, UnopenedArchive
 from dcc.settings import Settings
@@ -44,6 +46,11 @@ _SPREADSHEET = mark(
 )
 _NO_TABLES = dict.fromkeys((".csv", ".tsv"), _NO_TABLE) | dict.fromkeys((".xlsx", ".xls", ".ods"), _SPREADSHEET)
 """What is said of files with these suffixes that no converter takes."""
+_IN_FUTURE = mark(
+    "'{name}' names the date {day}, which is in the future. Name archives after the day on which the data were "
+    "exported."
+)
+_OF_TIME_ZONES = timedelta(days=1)
 _ZIP_SIGNATURE = b"PK"
 _MAX_AT_ONCE = 32
 _SHARES = 8
@@ -175,9 +182,12 @@ class _Check:
     def _archive(self, path: Path) -> DraftVerdict:
         draft = DraftVerdict(str(path))
         try:
-            self.settings.naming.parse_zip_name(path.name, self.centres)
+            created = self.settings.naming.parse_zip_name(path.name, self.centres).created
         except BadFileNameError as error:
             draft.errors.append(Problem.of(error))
+        else:
+            if created > utc_today() + _OF_TIME_ZONES:
+                draft.warnings.append(Problem.of(BadFileNameError(_IN_FUTURE, name=path.name, day=created)))
         with tempfile.TemporaryDirectory(prefix="dcc-validate-") as directory:
             found = self.checker.check(path, Path(directory) / "contents")
             try:
