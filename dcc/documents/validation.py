@@ -36,7 +36,7 @@ from dcc.documents.prolog import (
 from dcc.documents.schema_set import SchemaSet
 from dcc.documents.streaming import CHUNK, NoElementError, PruningParser, StreamedErrors, stream
 from dcc.documents.violations import INCOMPLETE, UNEXPECTED, UNPLACED, VALUE, Tag, Violation, quoted, violations_at
-from dcc.documents.well_formedness import Chunks, WellFormednessFault, find_fault, place_of
+from dcc.documents.well_formedness import Chunks, WellFormednessFault, fault_for, find_fault, place_of
 from dcc.errors import (
     DocumentError,
     ForbiddenMarkupError,
@@ -401,8 +401,7 @@ def _prolog_problem(found: Doctype | UnreadableProlog, chunks: Chunks, path: Pat
             found.column,
             "encoding",
         )
-    unread = message(mark("The document cannot be read: {reason}."), reason=Message(found.reason))
-    fault = find_fault(chunks, "*") or WellFormednessFault(unread, found.line, found.column)
+    fault = find_fault(chunks, "*") or fault_for(found.reason, found.line, found.column)
     return _problem(NotWellFormedError, fault.translatable, fault.line, fault.column, fault.case)
 
 

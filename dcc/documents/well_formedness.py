@@ -22,6 +22,7 @@ Chunks = Callable[[], Iterator[bytes]]
 """Returns the document's chunks from the beginning, at each call."""
 
 _CUT_OFF = mark("The document ends in the middle: it was cut off, or end tags are missing. Export it again.")
+_OTHER_ENCODING = mark("The encoding that the XML declaration names is not the file's. Save the document as UTF-8.")
 _TOO_LONG = mark("A single text, tag, comment or name is longer than 10,000,000 bytes, which is refused.")
 _DEEPEST = 256
 _NAME = re.compile(r"[^\s<>/=\"'&;]+")
@@ -60,13 +61,18 @@ def find_fault(chunks: Chunks, root_tag: str) -> WellFormednessFault | None:
     text = message(_CUT_OFF) if cut_off else _explained(code, words, stop)
     case = _ENCODING if code in _OF_ENCODINGS and not cut_off else ""
     if stop.reason == _WRONG_ENCODING:
-        case = _ENCODING
-        text = message(
-            mark("The encoding that the XML declaration names is not the file's. Save the document as UTF-8.")
-        )
+        case, text = _ENCODING, message(_OTHER_ENCODING)
     if stop.place is not None and code != "ERR_RESOURCE_LIMIT":
         line, column = stop.place
     return WellFormednessFault(text, max(line, 1), max(column, 1), case)
+
+
+def fault_for(reason: str, line: int, column: int) -> WellFormednessFault:
+    """The fault at which expat stopped, where libxml2 finds none."""
+    if reason == _WRONG_ENCODING:
+        return WellFormednessFault(message(_OTHER_ENCODING), line, column, _ENCODING)
+    unread = message(mark("The document cannot be read: {reason}."), reason=Message(reason))
+    return WellFormednessFault(unread, line, column)
 
 
 def _parser_fault(chunks: Iterable[bytes], root_tag: str) -> tuple[str, str, int, int] | None:

@@ -55,7 +55,7 @@ from dcc.rules.elements import (
 )
 from dcc.rules.findings import BROKEN_CASE, BROKEN_IN_PACKAGE, REFERENCE_RULE, Fault, Finding
 from dcc.rules.registry import RULES, Plans, Rule, catalogue_place
-from dcc.rules.upload import DUPLICATE, EXPERIMENT_EXISTS, NOT_STORED, SPECIMEN_EXISTS, UPLOAD_RULES
+from dcc.rules.upload import DUPLICATE, EXPERIMENT_EXISTS, HAS_EXPERIMENTS, NOT_STORED, SPECIMEN_EXISTS, UPLOAD_RULES
 from dcc.runtime.installed_packages import RULES as ADDED_RULES
 from dcc.runtime.installed_packages import error_of, load_added, package_of
 from dcc.vocabulary import Severity
@@ -66,7 +66,7 @@ ABOUT_SPECIMENS = frozenset(rule.id for rule in RULES.values() if rule.needs_oth
 """The rules that look at specimens, or experiments on them, of other documents, in the QC database."""
 AWAITING_SPECIMENS = frozenset(rule.id for rule in RULES.values() if rule.awaits_animals)
 """Those about missing specimens, which may have been submitted before or may come yet."""
-JUDGED_TOGETHER = ABOUT_SPECIMENS | {SPECIMEN_EXISTS, EXPERIMENT_EXISTS, DUPLICATE}
+JUDGED_TOGETHER = ABOUT_SPECIMENS | {SPECIMEN_EXISTS, EXPERIMENT_EXISTS, HAS_EXPERIMENTS, DUPLICATE}
 """The rules that `dcc validate` judges as far as the other documents are among its files."""
 LEFT_TO_SESSIONS = UPLOAD_RULES - JUDGED_TOGETHER - {NOT_STORED}
 """The rules that `dcc validate` does not judge: only the databases can tell."""

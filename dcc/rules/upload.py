@@ -29,6 +29,9 @@ SPECIMEN_EXISTS: Final = "S13"
 EXPERIMENT_EXISTS: Final = "E9"
 """The same for experiments."""
 
+HAS_EXPERIMENTS: Final = "Q4"
+"""The rule for specimens to be deleted that still have experiments."""
+
 LATE: Final = "Q5"
 """The rule for documents that come after newer ones of their centre."""
 
@@ -257,7 +260,7 @@ PLATFORM_RULES: Final = (
         deleted=_DELETED_NOT_THERE,
     ),
     _platform_rule(
-        "Q4",
+        HAS_EXPERIMENTS,
         Severity.ERROR,
         "A specimen that is deleted has no experiments.",
         _HELD_EXPERIMENTS,

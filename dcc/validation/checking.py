@@ -11,6 +11,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from dcc.errors import BadChecksumFileError, BadFileNameError, ChecksumMismatchE
 from dcc.messages import mark
 from dcc.naming import ARCHIVE_SUFFIXES, KNOWN_CENTRES, MANIFEST_FORMATS, Action, manifest_beside
 from dcc.outcomes import Problem
+from dcc.runtime.clock import utc_today
 from dcc.runtime.processes import give_threads_their_own_memory
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup, UnopenedArchive
 from dcc.settings import Settings
@@ -34,7 +36,21 @@ if TYPE_CHECKING:
     from dcc.validation.judging import Judge
 
 
-_SUFFIXES = (*ARCHIVE_SUFFIXES, ".xml")
+_NO_TABLE = mark(
+    "'{name}' is not read as a table. Rename it: the name of a table begins with specimens or experiments and ends "
+    "with .csv."
+)
+_SPREADSHEET = mark(
+    "'{name}' is a spreadsheet, which is not read. Save it as CSV, under a name that begins with specimens or "
+    "experiments and ends with .csv."
+)
+_NO_TABLES = dict.fromkeys((".csv", ".tsv"), _NO_TABLE) | dict.fromkeys((".xlsx", ".xls", ".ods"), _SPREADSHEET)
+"""What is said of files with these suffixes that no converter takes."""
+_IN_FUTURE = mark(
+    "'{name}' names the date {day}, which is in the future. Name archives after the day on which the data were "
+    "exported."
+)
+_OF_TIME_ZONES = timedelta(days=1)
 _ZIP_SIGNATURE = b"PK"
 _MAX_AT_ONCE = 32
 _SHARES = 8
@@ -105,16 +121,34 @@ def _verdicts(kept: DraftFile, most: int, closing: ExitStack) -> Iterator[PathVe
             yield from draft.verdicts()
 
 
+def skipped_files(paths: Iterable[Path]) -> list[Path]:
+    """The files in directories whose names are of no archive, document or table, nor of what lies beside an archive."""
+    below = [file for path in paths if path.is_dir() for file in _files_below(path)]
+    return [file for file in below if not _is_submission(file.name) and not _lies_beside(file.name)]
+
+
 def _files_at(path: Path) -> list[Path]:
     if not path.exists():
         raise NotFoundError(f"{path} does not exist. Name an archive, a document, a table, or a directory of them.")
     if not path.is_dir():
         return [] if _lies_beside(path.name) else [path]
-    below = sorted((file for file in path.rglob("*") if file.is_file()), key=lambda file: file.parts)
-    files = [file for file in below if file.name.endswith(_SUFFIXES) or converter_for(file.name) is not None]
+    files = [file for file in _files_below(path) if _is_submission(file.name)]
     if not files:
         raise NotFoundError(f"{path} holds no archive, no .xml file and no table. Name the files to check.")
     return files
+
+
+def _files_below(folder: Path) -> list[Path]:
+    return sorted((file for file in folder.rglob("*") if file.is_file()), key=lambda file: file.parts)
+
+
+def _is_submission(name: str) -> bool:
+    return _is_archive(name) or name.endswith(".xml") or converter_for(name) is not None
+
+
+def _is_archive(name: str) -> bool:
+    """Whether a session takes a file of that name for an archive, if only to refuse its name."""
+    return name.lower().endswith(ARCHIVE_SUFFIXES)
 
 
 def _lies_beside(name: str) -> bool:
@@ -136,17 +170,24 @@ class _Check:
     def _file(self, path: Path) -> DraftVerdict:
         if path.suffix == ".xml":
             return self._document(path)
-        if path.name.endswith(ARCHIVE_SUFFIXES) or _begins_as_zip(path):
+        if _is_archive(path.name):
             return self._archive(path)
         converter = converter_for(path.name)
-        return self._document(path) if converter is None else self._converted(path, converter)
+        if converter is not None:
+            return self._converted(path, converter)
+        if (advice := _NO_TABLES.get(path.suffix.lower())) is not None:
+            return DraftVerdict(str(path), [Problem.of(BadFileNameError(advice, name=path.name))])
+        return self._archive(path) if _begins_as_zip(path) else self._document(path)
 
     def _archive(self, path: Path) -> DraftVerdict:
         draft = DraftVerdict(str(path))
         try:
-            self.settings.naming.parse_zip_name(path.name, self.centres)
+            created = self.settings.naming.parse_zip_name(path.name, self.centres).created
         except BadFileNameError as error:
             draft.errors.append(Problem.of(error))
+        else:
+            if created > utc_today() + _OF_TIME_ZONES:
+                draft.warnings.append(Problem.of(BadFileNameError(_IN_FUTURE, name=path.name, day=created)))
         with tempfile.TemporaryDirectory(prefix="dcc-validate-") as directory:
             found = self.checker.check(path, Path(directory) / "contents")
             try:
@@ -161,9 +202,11 @@ class _Check:
 
     def _opened(self, path: Path, found: CheckedArchive, draft: DraftVerdict) -> None:
         archive = found.archive
+        is_taken = not draft.errors
         for document, problems in found.documents:
             of_document = DraftVerdict(f"{path}/{document.place}", list(problems))
-            self._judge(DocumentToJudge(document.path, _action_of(path), document.name, path), of_document)
+            judged = DocumentToJudge(document.path, _action_of(path), document.name, path, is_taken)
+            self._judge(judged, of_document)
             draft.documents.append(of_document)
         for file_name, _, problem in archive.refused:
             draft.documents.append(DraftVerdict(f"{path}/{file_name}", [problem]))

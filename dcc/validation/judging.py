@@ -137,11 +137,16 @@ class Judge:
         # Without a name that has the centre, none can be compared with it.
         without = ABOUT_SPECIMENS if document.name is not None else ABOUT_SPECIMENS | {"X5"}
         prepared = _Prepared(draft.path, document, self._due(document, kind, draft), read_origin(document.path))
-        rows = self._writer.document(kind)
-        contents = _written(read_document(document.path, kind), rows)
+        contents = read_document(document.path, kind)
+        rows = None
+        if document.takes_effect:
+            rows = self._writer.document(kind)
+            contents = _written(contents, rows)
         if document.action is not Action.DELETE:
             found = check_contents(contents, self._context(prepared), without, self._accepted)
             draft.add(map(_problem_of, _noting(found, prepared.refused)), self._max_problems)
+        if rows is None:
+            return
         # The rest, after the rules stopped; a session checks no rule on documents that delete.
         for _ in contents:
             pass
@@ -154,7 +159,7 @@ class Judge:
 
     def _due(self, document: DocumentToJudge, kind: DocumentKind, draft: DraftVerdict) -> DueDocument:
         """A document, by its number, as if uploaded; one without a proper name comes last of its kind."""
-        number, (path, action, name, archive) = len(self._documents), document
+        number, (path, action, name, archive, _) = len(self._documents), document
         za_id = self._archives.setdefault(archive or Path(draft.path), len(self._archives))
         key = ZipKey(action, path.name if archive is None else archive.name)
         name = name or DocumentName(path.name, "", date.max, 0, kind)

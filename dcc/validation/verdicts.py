@@ -83,12 +83,16 @@ class LaterFindings(NamedTuple):
 
 
 class DocumentToJudge(NamedTuple):
-    """A document: its file, its action, its name if that conforms, and the archive that it is in, if any."""
+    """A document: its file, its action, its name if that conforms, and the archive that it is in, if any.
+
+    `takes_effect`: whether a session applies it if it is valid, since it takes its archive.
+    """
 
     path: Path
     action: Action
     name: DocumentName | None = None
     archive: Path | None = None
+    takes_effect: bool = True
 
 
 class DraftFile:

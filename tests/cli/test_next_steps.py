@@ -91,6 +91,15 @@ def test_commands_lead_from_one_to_the_next(talking: Dcc) -> None:
 
 
 @only_sqlite
+def test_validation_leads_to_a_session_only_where_there_is_an_installation(talking: Dcc) -> None:
+    archive = talking.json("example", talking.root / "export")["path"]
+    assert "Next: dcc crawl  # collects what is uploaded\n" in talking("validate", archive).stderr
+    talking.environment |= {"DCC_HOME": str(talking.root / "none")}
+    del talking.environment["DCC_TRACKER_URL"]
+    assert "Next:" not in talking("validate", archive).output
+
+
+@only_sqlite
 def test_after_a_fault_of_the_platform_commands_lead_to_it(talking: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Folder(talking.root / "centre")
     folder.path.mkdir()

@@ -86,6 +86,24 @@ def test_a_folder_is_checked_and_a_single_documents_wrong_name_warned_of(bare_dc
     assert "warning: 'mine.xml' does not follow" in bare_dcc("validate", folder, exit_code=1).stdout
 
 
+def test_a_folder_is_checked_for_every_name_that_a_session_judges_and_the_others_are_told(
+    bare_dcc: Dcc, tmp_path: Path
+) -> None:
+    archive = put(tmp_path, "H.2013-10-31.1.impc.zip", submissions.archive(specimens()))
+    put(tmp_path, f"{archive.name}.md5", hashlib.md5(archive.read_bytes()).hexdigest().encode())
+    assert "not checked" not in bare_dcc("validate", tmp_path).stderr
+    for name in ("H.2013-10-31.15.impc.ZIP", "H.2013-10-31.16.impc.TGZ"):
+        put(tmp_path, name, b"Nothing.")
+    others = [put(tmp_path, f"animals{number}.csv", b"a,b") for number in range(7)]
+    told = bare_dcc("validate", tmp_path, exit_code=1)
+    assert "'H.2013-10-31.15.impc.ZIP' does not follow" in told.stdout
+    assert "'H.2013-10-31.16.impc.TGZ' does not follow" in told.stdout
+    named = ", ".join(map(str, others[:5]))
+    assert (
+        f"Warning: 7 files not checked, since the name is of no archive, document or table: {named} and 2 more.\n"
+    ) in told.stderr
+
+
 def test_files_given_together_are_neighbours(bare_dcc: Dcc, tmp_path: Path) -> None:
     animals = put(tmp_path, "H.2013-10-31.1.impc.zip", submissions.archive(specimens()))
     runs = put(tmp_path, "H.2013-10-31.2.impc.zip", submissions.archive(experiments("2013-10-31.2", animals=2)))
@@ -117,6 +135,20 @@ def test_the_animals_that_a_table_misses_are_named(bare_dcc: Dcc, tmp_path: Path
     assert "See experiments.csv, row 2" in verdict["missing"][0]["message"]
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "advice"),
+    [
+        ("animals.csv", b"a,b", "Rename it: the name of a table begins with specimens or experiments and ends with"),
+        ("specimens.xlsx", b"PK\3\4", "Save it as CSV, under a name that begins with specimens or experiments and"),
+    ],
+)
+def test_a_table_under_another_name_or_in_a_spreadsheet_is_told_how_it_is_read(
+    bare_dcc: Dcc, tmp_path: Path, name: str, content: bytes, advice: str
+) -> None:
+    (verdict,) = bare_dcc.json("validate", put(tmp_path, name, content), exit_code=1)
+    assert advice in verdict["errors"][0]["message"]
+
+
 def test_an_animal_that_several_things_miss_is_counted_once(bare_dcc: Dcc, tmp_path: Path) -> None:
     runs = experiments("2013-10-31.2", animals=12) | experiments("2013-10-31.3", animals=1, procedure="IMPC_CBC_001")
     of_one = put(tmp_path, "H.2013-10-31.2.impc.zip", submissions.archive(runs))
@@ -140,6 +172,22 @@ def test_a_copy_is_named_with_the_first(bare_dcc: Dcc, tmp_path: Path, monkeypat
         put(tmp_path, name, specimens()[NAME])
     told = " ".join(bare_dcc("validate", later, NAME).stdout.split())
     assert f"warning: The document is the same as {NAME} of {tmp_path}, which counts." in told
+
+
+def test_an_archive_that_a_session_refuses_supplies_no_animals(bare_dcc: Dcc, tmp_path: Path) -> None:
+    refused = put(tmp_path, "H.2013-13-31.1.impc.zip", submissions.archive(specimens()))
+    runs = put(tmp_path, "H.2013-10-31.2.impc.zip", submissions.archive(experiments("2013-10-31.2", animals=2)))
+    document = put(tmp_path, NAME, specimens()[NAME])
+    told = bare_dcc("validate", refused, runs, exit_code=1)
+    assert "They miss 2 animals: H-M000001, H-M000002. Some may be in the files that are not valid." in told.stderr
+    verdicts = bare_dcc.json("validate", refused, document, runs, exit_code=1)
+    assert [verdict["valid"] for verdict in verdicts] == [False, True, True, True, True]
+    assert not any(verdict["warnings"] or verdict["missing"] for verdict in verdicts)
+    # Their own findings are told all the same.
+    wrong = specimens()[NAME].replace(b'pipeline="IMPC_001"', b'pipeline="NOPE_001"')
+    put(tmp_path, refused.name, submissions.archive({NAME: wrong}))
+    _, own = bare_dcc.json("validate", refused, exit_code=1)
+    assert "NOPE_001" in own["warnings"][0]["message"]
 
 
 def test_what_lies_beside_an_archive_is_checked_with_it(bare_dcc: Dcc, tmp_path: Path) -> None:
@@ -271,3 +319,12 @@ def test_a_document_that_cannot_be_counted_is_named(bare_dcc: Dcc, tmp_path: Pat
     said = bare_dcc.error("manifest", archive, exit_code=1)
     assert "impc.xml cannot be counted: " in said
     assert "dcc validate" in said
+
+
+def test_a_document_in_an_archive_that_cannot_be_counted_is_told_from_one_beside_it(
+    bare_dcc: Dcc, tmp_path: Path
+) -> None:
+    put(tmp_path, NAME, specimens()[NAME])
+    archive = put(tmp_path, "H.2013-10-31.1.impc.zip", submissions.archive({NAME: b""}))
+    said = bare_dcc.error("manifest", tmp_path, exit_code=2)
+    assert f"{archive.name}/{NAME} is no document of the format." in said

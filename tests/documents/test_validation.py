@@ -193,6 +193,7 @@ FAULTS: dict[str, tuple[str | bytes, int, int, str]] = {
     "announces an unknown encoding": (MINIMAL.replace("UTF-8", "KLINGON"), 1, 1, "encoding KLINGON"),
     "announces a multi-byte encoding": (MINIMAL.replace("UTF-8", "GBK"), 1, 1, "encoding GBK"),
     "announces UTF-16 and is not": (MINIMAL.replace("UTF-8", "UTF-16"), 1, 31, "is not the file's"),
+    "announces UTF-8 and is UTF-16": (MINIMAL.encode("utf-16"), 1, 32, "not the file's. Save the document as UTF-8"),
     "announces UTF-8 and is not": (simple("<value>5 \xb5g</value>").encode("latin-1"), 5, 44, "not in the encoding"),
 }  # fmt: skip
 

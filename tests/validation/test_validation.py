@@ -2,6 +2,7 @@
 
 import re
 import zipfile
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from dcc.cli.demo.submissions import specimen_document
 from dcc.documents.schema_set import SchemaSet
 from dcc.errors import NotFoundError
 from dcc.reference.loading import load_shipped
+from dcc.runtime.clock import utc_today
 from dcc.settings import load_settings
 from dcc.validation.checking import check_paths
 from dcc.validation.verdicts import PathVerdict
@@ -74,6 +76,14 @@ def test_one_that_is_not_is_refused_and_its_documents_are_looked_at_all_the_same
     assert said in message
     assert "the centre" not in message
     assert document.valid
+
+
+def test_a_date_in_the_future_is_warned_of_as_a_session_does(tmp_path: Path) -> None:
+    for day, warnings in ((utc_today() + timedelta(days=1), []), (date(2099, 10, 31), ["BadFileNameError"])):
+        whole, _ = check(make_zip(tmp_path / f"J.{day}.1.impc.zip", {EXPERIMENT: MINIMAL}))
+        assert whole.valid
+        assert kinds(whole)[1] == warnings
+    assert "names the date 2099-10-31, which is in the future. Name archives after" in whole.warnings[0].message
 
 
 @pytest.mark.parametrize(("centres", "valid"), [(None, True), ({"J"}, True), ({"H"}, False)])

@@ -107,7 +107,7 @@ rules waivers: dcc data findings  # what rules found
 reference list: dcc reference refresh  # retrieves them again
 reference refresh: dcc crawl  # judges again what has findings by them
 validate 1: dcc explain {kind}  # what this means
-validate: dcc crawl  # collects what is uploaded
+validate ?has_tracker: dcc crawl  # collects what is uploaded
 replay ?unwritten: dcc replay --page replay.html  # the same as a page
 replay: dcc data causes  # what is wrong at present
 doctor 4 ?unmade: dcc init  # makes the databases

@@ -100,7 +100,7 @@ def _rows(files: dict[str, Path], schemas: SchemaSet) -> list[dict[str, Any]]:
     rows = []
     for place, path in files.items():
         try:
-            counts = count_file(place.rpartition("/")[2], path, schemas)
+            counts = count_file(place, path, schemas)
         except DocumentError as error:
             raise type(error)(f"{place} cannot be counted: {error} `dcc validate` lists all its errors.") from error
         rows.append(manifest_row(place, path, counts))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _INVALID = 1
 _ERRORS_SHOWN = 20
 _MISSED_SHOWN = 10
+_SKIPPED_SHOWN = 5
 _OF_DOCUMENTS = DocumentError.short_name()
 _UPLOAD = (
     "Now upload: new data to add/, corrected data to edit/, data to withdraw to delete/. Put the .md5 and the "
@@ -76,7 +78,7 @@ def validate(
     from dcc.cli.shell.error_advice import explain
     from dcc.documents.schema_set import SchemaSet
     from dcc.reference.loading import load_shipped
-    from dcc.validation.checking import check_paths
+    from dcc.validation.checking import check_paths, skipped_files
 
     settings = settings_from_environment()
     schemas = SchemaSet.load(settings.xsd_dir)
@@ -90,9 +92,16 @@ def validate(
         raise ConfigurationError(
             f"{error.filename or paths[0]} cannot be read ({error.strerror}). Check the file and its permissions."
         ) from error
-    for manifest in (path / name for path in paths for name in MANIFEST_NAMES):
-        if manifest.is_file():
-            warn(f"{manifest} was not compared with the files: pack them, and validate the archive.")
+    manifests = [path / name for path in paths for name in MANIFEST_NAMES if (path / name).is_file()]
+    for manifest in manifests:
+        warn(f"{manifest} was not compared with the files: pack them, and validate the archive.")
+    if skipped := [str(path) for path in skipped_files(paths) if path not in manifests]:
+        warn(
+            f"{count_of(len(skipped), 'file')} not checked, since the name is of no archive, document or table: "
+            f"{', '.join(skipped[:_SKIPPED_SHOWN])}"
+            + (f" and {len(skipped) - _SKIPPED_SHOWN:,} more." if len(skipped) > _SKIPPED_SHOWN else ".")
+        )
+    note_facts(has_tracker=_has_tracker(settings))
     counts = _Counts()
     counted = map(counts.take, verdicts)
     if wants_json():
@@ -110,6 +119,12 @@ def validate(
         entry = explain(counts.first_error)
         note_facts(kind=counts.first_error if entry is None else entry.id)
     ctx.exit(_INVALID if counts.invalid else 0)
+
+
+def _has_tracker(settings: Settings) -> bool:
+    """Whether this machine has an installation: a tracker on a server, or its file."""
+    scheme, _, file = settings.tracker_database_url.partition(":///")
+    return not scheme.startswith("sqlite") or os.access(file, os.F_OK)
 
 
 @dataclass

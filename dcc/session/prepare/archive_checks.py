@@ -295,16 +295,17 @@ def count_entities(document: Path, kind: DocumentKind) -> Counts:
     return Counts(counts[Specimen], counts[Experiment])
 
 
-def count_file(name: str, path: Path, schemas: SchemaSet) -> Counts:
-    """How many specimens and experiments a document holds, or a file of that name that becomes some.
+def count_file(place: str, path: Path, schemas: SchemaSet) -> Counts:
+    """How many specimens and experiments a document holds, or a file that becomes some; `place` is its path in words.
 
     Raises ConfigurationError for what is none, and DocumentError.
     """
+    name = place.rpartition("/")[2]
     converter = None if name.endswith(".xml") else converter_for(name)
     if converter is None:
         kind = schemas.kind_of_file(path)
         if kind is None:
-            raise ConfigurationError(f"{name} is no document of the format. `dcc validate` says why.")
+            raise ConfigurationError(f"{place} is no document of the format. `dcc validate` says why.")
         return count_entities(path, kind)
     counted = []
     with tempfile.TemporaryDirectory(prefix="dcc-manifest-") as folder:
