@@ -239,7 +239,14 @@ class TestMachine:
         for changes, subject, message, advice in (
             ({"min_free_bytes": 2**62}, "staging", "", "dcc staging clean"),
             # Not even root makes files there.
-            ({"staging": Path("/proc/self")}, "staging", "/proc/self cannot be written to", ""),
+            ({"staging": Path("/proc/self")}, "staging", "/proc/self cannot be written to", "chown -R USER /proc/self"),
+            # That one belongs to the system, not to the platform.
+            (
+                {"staging": Path("/proc/self/dcc/staging")},
+                "staging",
+                "/proc/self cannot be written to",
+                "Make /proc/self/dcc/staging for the user that runs dcc.",
+            ),
             ({"staging": a_file}, "staging", f"{a_file} is no directory", ""),
             ({"staging": link}, "staging", nowhere, ""),
             ({"staging": link / "below"}, "staging", nowhere, ""),
