@@ -562,6 +562,17 @@ class TestWork:
         assert [each[0] for each in found.values()] == ["failed", "ok"]
         assert "misspelt cannot be read" in found["DCC_TEMPLATES_DIRECTORY"][1]
 
+    def test_a_language_host_keys_and_authorities_that_are_not_there_are_found(self, tmp_path: Path) -> None:
+        assert _verdicts(work.check_settings, Settings()) == {"DCC_LANGUAGE": "ok"}
+        missing = tmp_path / "missing"
+        found = _found(work.check_settings, Settings(language="fr", known_hosts=missing, tls_ca_file=missing))
+        assert {subject: verdict for subject, (verdict, _, _) in found.items()} == dict.fromkeys(
+            ("DCC_LANGUAGE", "DCC_KNOWN_HOSTS", "DCC_TLS_CA_FILE"), "failed"
+        )
+        (tmp_path / "known_hosts").touch()
+        named = Settings(language="de", known_hosts=tmp_path / "known_hosts")
+        assert set(_verdicts(work.check_settings, named).values()) == {"ok"}
+
     def test_notifications_are_looked_at_if_anybody_is_notified(self, tracker: Engine, settings: Settings) -> None:
         assert _verdicts(work.check_notifications, settings) == {"notifications": "not checked"}
         hooked = settings.model_copy(update={"notify_webhook": SecretStr("https://hooks.example/x")})
