@@ -40,7 +40,7 @@ from dcc.operations.retention.staged_files import StagedKind
 from dcc.outcomes import FAILED_ENDS
 from dcc.qc.database import QC_DATABASE
 from dcc.qc.models import FINDING
-from dcc.qc.reference.refresh import freshness
+from dcc.qc.reference.refresh import NONE_READ_YET, freshness, were_never_read
 from dcc.reports.languages.loading import load_catalogue
 from dcc.reports.own_directories import own_directories, own_files
 from dcc.rules.catalogue import CATALOGUE
@@ -151,8 +151,8 @@ def check_reference(environment: Environment) -> Iterator[CheckFinding]:
     """The reference data exist, come from the configured sources, and are not too old."""
     with environment.reading(QC_DATABASE) as connection:
         sets = freshness(connection, environment.settings, utc_now())
-    if all(each.is_missing for each in sets) and not any(environment.settings.reference_sources.values()):
-        yield not_checked("reference data", "None were read yet; the first session does.", "dcc reference refresh")
+    if were_never_read(sets, environment.settings):
+        yield not_checked("reference data", NONE_READ_YET, "dcc reference refresh")
         return
     for each in sets:
         if each.message is not None:
