@@ -49,6 +49,7 @@ source add: dcc source test {unusable}  # when it should be usable
 source add: dcc crawl --source {added}  # collects what is there
 source list: dcc source test {first}  # connects to the first of them, step by step
 source test: dcc crawl --source {source_id}  # collects what is there
+source why: dcc source resume {paused}  # ends the pause
 source why: dcc source test {source_id}  # connects to it, step by step
 source missing: dcc data proposals  # the withdrawals that are proposed
 source change: dcc source test {source_id}  # whether it can be used
