@@ -104,6 +104,15 @@ def test_a_held_archive_is_told_turned_down_held_again_and_fetched_when_its_cent
     assert dcc.json("archive", "decline", planted, "--revoke")["revoked_by"] == made["declined_by"]
     assert dcc.json("archive", "declined") == []
     assert len(dcc.json("archive", "declined", "--all")) == 1
+    decline = ("archive", "decline", planted)
+    assert "No centre gets an e-mail: DCC_NOTIFY_CENTRES is off." in dcc(*decline, "--reason", "again").stdout
+    dcc(*decline, "--revoke")
+    dcc.environment["DCC_NOTIFY_CENTRES"] = "true"
+    dcc("centre", "change", "J", "--email", "data@j.example")
+    told = dcc(*decline, "--reason", "again").stdout
+    assert "Centre J gets an e-mail with the next notifications. Centre H gets no e-mail: dcc centre change H" in told
+    del dcc.environment["DCC_NOTIFY_CENTRES"]
+    dcc(*decline, "--revoke")
     assert [one["zip"] for one in dcc.json("status")["held_archives"]] == [planted]
     assert "dcc centre delegate J --to H" in dcc("source", "why").stdout
     assert "dcc centre delegate J --to H" in dcc("data", "causes").stdout
