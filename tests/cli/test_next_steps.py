@@ -85,6 +85,18 @@ def test_commands_lead_from_one_to_the_next(talking: Dcc) -> None:
     held = ("hold", "--centre", "H", "--reason", "wait")
     assert next_of(*held, "--dry-run") == "dcc status"
     assert next_of(*held) == "dcc zips --on-hold"
+    assert next_of("release", "--centre", "J") == "dcc zips --on-hold"
+    assert next_of("release", "--centre", "H") == "dcc crawl"
+    sets = talking.root / "sets"
+    assert next_of("backup", sets) == f"dcc backup --verify {sets}"
+    assert next_of("backup", "--verify", sets) == ""
+    talking.environment["DCC_NOTIFY_LOG"] = "true"
+    assert next_of("notify", "--dry-run") == "dcc notify"
+    talking("notify")
+    nothing = talking("notify", "--dry-run")
+    assert nothing.stdout == "No message is due.\n"
+    assert nothing.stderr.startswith("Next: dcc notify --list  # ")
+    del talking.environment["DCC_NOTIFY_LOG"]
     folder.path.rename(talking.root / "moved")
     assert next_of("crawl", exit_code=4) == "dcc source test 1"
     assert next_of("source", "list") == "dcc source test 1"
