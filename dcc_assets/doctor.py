@@ -47,6 +47,10 @@ _SHOWN: Final = 20
 def check_dagster(environment: Environment) -> Iterator[CheckFinding]:
     """The instance's storage can be used, its daemon is alive if one is in use, no run is stuck."""
     settings = environment.short_timeout_settings
+    try:
+        require_crawl_intervals(settings)
+    except ConfigurationError as wrong:
+        yield failed("times of crawls", *explained(wrong))
     if not settings.dagster_events:
         yield not_checked("Dagster instance", "Sessions do without Dagster (DCC_DAGSTER_EVENTS).")
         return
@@ -97,11 +101,6 @@ def _check_storage(instance: DagsterInstance, environment: Environment) -> Itera
 
 
 def _check_daemon(instance: DagsterInstance, environment: Environment) -> Iterator[CheckFinding]:
-    try:
-        require_crawl_intervals(environment.settings)
-    except ConfigurationError as wrong:
-        yield failed("Dagster daemon", *explained(wrong))
-        return
     beats = instance.get_daemon_heartbeats()
     if not beats:
         yield not_checked("Dagster daemon", "None has run yet.", "dcc daemon, or dcc ui; or dcc crawl by a timer")

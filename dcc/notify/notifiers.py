@@ -25,7 +25,8 @@ from dcc.reports.causes.cause import Cause
 from dcc.reports.overdue import LateCentre, late_centres
 from dcc.reports.submissions.stored_reports import qc_at_hand
 from dcc.runtime.clock import utc_now
-from dcc.tracker.hostings.owner_notices import Notice, notices_since
+from dcc.tracker.hostings.foreign_archives import declines_of
+from dcc.tracker.hostings.owner_notices import Notice, NoticeOutcome, notices_since
 from dcc.tracker.register.centres import CentreEntry, list_centres
 
 _LOOKED_BACK: Final = timedelta(days=30)
@@ -143,10 +144,14 @@ def notify_owners(round_: Round, centre: str | None = None) -> None:
         notices = notices_since(connection, utc_now() - _LOOKED_BACK, centre)
         if not notices:
             return
+        in_force = declines_of(connection, [notice.za_id for notice in notices])
         centres = {entry.short_name: entry for entry in list_centres(connection)}
         ids = centre_ids(connection)
     of_owners: dict[str, list[Notice]] = defaultdict(list)
     for notice in _latest(notices):
+        if notice.outcome is NoticeOutcome.DECLINED and not notice.file_name and notice.za_id not in in_force:
+            # It was taken back. Where the archive is not held again, no later notice says so.
+            continue
         of_owners[notice.owner].append(notice)
     for owner, some in of_owners.items():
         _notify_owner(round_, centres[owner], ids[owner], some)

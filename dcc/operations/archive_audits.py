@@ -275,6 +275,15 @@ class ArchiveCopies:
         if found:
             self.write(write)
 
+    def still_lacking(self, done: CatchUpResult) -> CatchUpResult:
+        """What was caught up with, without the replicas that lack nothing any more, as after a repair."""
+        for replica in self.store.replicas:
+            pending = self.read(partial(pending_copies, replica=replica.url, after=0, limit=1))
+            if not pending and not self.read(partial(faulty_copies, replica=replica.url)):
+                done.lacking.pop(replica.url, None)
+                done.failing.discard(replica.url)
+        return done
+
     def read(self, work: Callable[[Connection], T]) -> T:
         """Read from the tracker."""
         return run_reading(self._tracker, work)
@@ -348,6 +357,7 @@ def audit_archives(
             faulty = copies.read(partial(faulty_copies, replica=one.url))
             due = copies.read(partial(due_copies, replica=one.url, days=days, everything=everything))
             audits.append(_audited(copies, one, dict.fromkeys([*faulty, *due]), requested_by))
+        caught_up = copies.still_lacking(caught_up)
         return AuditResult(tuple(audits), caught_up, copies.read(partial(find_lost, settings=settings)), removed)
 
 
@@ -359,6 +369,7 @@ def repair_archives(tracker: Engine, settings: Settings, requested_by: str) -> A
         for replica in copies.store.replicas:
             if faulty := copies.read(partial(faulty_copies, replica=replica.url)):
                 audits.append(_audited(copies, replica, faulty, requested_by))
+        caught_up = copies.still_lacking(caught_up)
         return AuditResult(tuple(audits), caught_up, copies.read(partial(find_lost, settings=settings)))
 
 

@@ -12,6 +12,7 @@ from dcc.settings.group import SettingsGroup, absolute, checked_by
 from dcc.settings.hosts import split_server
 
 WANTED: Final = "write s3://bucket/prefix or the path of a directory"
+_WANTED_REPLICA: Final = "write s3://bucket/prefix, sftp://user@host/path or the path of a directory"
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _SCHEMES: Final = ("file", "s3", "gs", "az")
@@ -20,18 +21,18 @@ LONGEST_REPLICA: Final = 255
 _OPTIONAL: Final = " optional"
 
 
-def parse_store(text: str) -> str:
-    """A store as it is used: the URL of a bucket, or an absolute path.
+def parse_store(text: str, *, wanted: str = WANTED) -> str:
+    """A store as it is used: the URL of a bucket, or an absolute path; `wanted` is what a message advises.
 
     Raises ValueError, which does not repeat the text: it may hold a password.
     """
     text = text.strip()
     found = _URL.fullmatch(text)
     if found is not None and found[1].lower() not in _SCHEMES:
-        raise ValueError(f"it is of a kind that no store is: {WANTED}")
+        raise ValueError(f"it is of a kind that no store is: {wanted}")
     if found is not None and found[1].lower() != "file":
         if not _BUCKET.fullmatch(found[2]):
-            raise ValueError(f"it names no bucket, or holds more than a bucket and a prefix: {WANTED}")
+            raise ValueError(f"it names no bucket, or holds more than a bucket and a prefix: {wanted}")
         return f"{found[1].lower()}://{found[2].rstrip('/')}"
     path = text if found is None else found[2]
     if found is not None and not path.startswith("/"):
@@ -48,7 +49,8 @@ def parse_replicas(text: str) -> list[tuple[str, bool]]:
     found: dict[str, bool] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         url = part.removesuffix(_OPTIONAL).strip()
-        found[_parse_sftp(url) if url.lower().startswith("sftp://") else parse_store(url)] = url == part
+        is_sftp = url.lower().startswith("sftp://")
+        found[_parse_sftp(url) if is_sftp else parse_store(url, wanted=_WANTED_REPLICA)] = url == part
     if not any(found.values()):
         raise ValueError("at least one replica must not be optional")
     if max(map(len, found)) > LONGEST_REPLICA:

@@ -81,14 +81,18 @@ def trusted_keys(address: SourceAddress, endpoint: Endpoint, known_hosts: Path |
     pinned = tuple(HostKey.parse(line) for line in address.host_keys)
     if known_hosts is None:
         return TrustedKeys(pinned)
+    listed = known_host_keys(known_hosts_lines(known_hosts), endpoint)
+    return TrustedKeys(tuple(dict.fromkeys(pinned + listed.accepted)), listed.revoked)
+
+
+def known_hosts_lines(path: Path) -> list[str]:
+    """The lines of a file of host keys. Raises ConfigurationError if it cannot be read."""
     try:
-        lines = known_hosts.read_text("utf-8", "replace").splitlines()
+        return path.read_text("utf-8", "replace").splitlines()
     except OSError as error:
         raise ConfigurationError(
-            f"The known hosts file {known_hosts} cannot be read ({error.strerror}). Correct DCC_KNOWN_HOSTS."
+            f"The known hosts file {path} cannot be read ({error.strerror}). Correct DCC_KNOWN_HOSTS."
         ) from error
-    listed = known_host_keys(lines, endpoint)
-    return TrustedKeys(tuple(dict.fromkeys(pinned + listed.accepted)), listed.revoked)
 
 
 def known_host_keys(lines: Iterable[str], endpoint: Endpoint) -> TrustedKeys:

@@ -35,6 +35,10 @@ def test_a_deactivated_centres_sources_are_left_alone(dcc: Dcc) -> None:
     assert [entry["is_active"] for entry in dcc.json("centre", "list")] == [False, True]
     report = dcc.json("crawl")
     assert (report["sources"], report["zip_actions"]) == ([], [])
+    assert "centre H is not active" in report["notices"][0]
+    assert "not crawled: file source 1 (H, " in dcc("crawl").stdout
+    (line,) = [line for line in dcc("status").stdout.splitlines() if "centre inactive" in line]
+    assert ("  no  " in line, "  yes  " in line) == (True, False)
     assert "dcc centre activate H" in dcc.error("crawl", "--source", folder.source_id, exit_code=2)
     dcc("centre", "activate", "H")
     assert [crawl["new"] for crawl in dcc.json("crawl")["sources"]] == [1]
@@ -100,6 +104,15 @@ def test_a_held_archive_is_told_turned_down_held_again_and_fetched_when_its_cent
     assert dcc.json("archive", "decline", planted, "--revoke")["revoked_by"] == made["declined_by"]
     assert dcc.json("archive", "declined") == []
     assert len(dcc.json("archive", "declined", "--all")) == 1
+    decline = ("archive", "decline", planted)
+    assert "No centre gets an e-mail: DCC_NOTIFY_CENTRES is off." in dcc(*decline, "--reason", "again").stdout
+    dcc(*decline, "--revoke")
+    dcc.environment["DCC_NOTIFY_CENTRES"] = "true"
+    dcc("centre", "change", "J", "--email", "data@j.example")
+    told = dcc(*decline, "--reason", "again").stdout
+    assert "Centre J gets an e-mail with the next notifications. Centre H gets no e-mail: dcc centre change H" in told
+    del dcc.environment["DCC_NOTIFY_CENTRES"]
+    dcc(*decline, "--revoke")
     assert [one["zip"] for one in dcc.json("status")["held_archives"]] == [planted]
     assert "dcc centre delegate J --to H" in dcc("source", "why").stdout
     assert "dcc centre delegate J --to H" in dcc("data", "causes").stdout

@@ -263,7 +263,7 @@ def test_what_changed_after_its_data_were_loaded_is_withdrawn_before_it_is_retri
     for _ in range(2):
         said = dcc.error("retry", GOOD, exit_code=2)
         assert f"{GOOD} has changed on its file source after its data were uploaded" in said
-        assert f"dcc data undo {GOOD}" in said
+        assert f"dcc data undo {GOOD} --reason ...; then: dcc retry {GOOD}" in said
     after = dcc.json("show", GOOD)
     assert (after["downloads"], after["reopenings"]) == (before["downloads"], [])
     dcc("crawl", exit_code=0)

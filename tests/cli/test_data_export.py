@@ -89,6 +89,8 @@ def test_wrong_use_is_told(filled: Dcc, tmp_path: Path) -> None:
         ((tmp_path / "weights.csv", "--partitioned"), "weights.csv is a file, and --partitioned writes a directory"),
         ((tmp_path / "weights.txt",), "Give a file .csv or .parquet, name - for standard output"),
         (("-", "--json"), "Leave out --json"),
+        ((tmp_path / "y.csv", "--partitioned"), "y.csv is written as a directory of parquet files"),
+        ((tmp_path / "y.parquet", "--partitioned", "--format", "csv"), "as a directory of csv files"),
         (("-", "--partitioned"), "Name one instead of -"),
         (("-", "--format", "parquet"), "is written as csv"),
         ((tmp_path / "x.csv", "--format", "parquet"), "is written as csv"),
@@ -96,6 +98,7 @@ def test_wrong_use_is_told(filled: Dcc, tmp_path: Path) -> None:
     ):
         assert said in filled.error("data", "export", *arguments, exit_code=2)
     assert not (tmp_path / "weights.txt").exists()
+    assert not (tmp_path / "y.csv").exists()
     assert "no document 99" in filled.error("data", "export", tmp_path / "1", "--as-of", "99", exit_code=2)
     filled("data", "export", tmp_path / "2")
     assert "another directory" in filled.error("data", "export", tmp_path / "2", "--centre", "H", exit_code=2)

@@ -1,18 +1,20 @@
 """What is suggested after each command: a row for every one, commands that exist, one line, never in JSON."""
 
-import re
-from pathlib import Path
-
-import pytest
-
-from dcc.cli.shell.next_steps import NEXT, NextStep, next_line, step_fields
+from dcc.cli.shell.next_steps import NEXT
+from dcc.cli.shell.next_steps import NextStep
+from dcc.cli.shell.next_steps import next_line
+from dcc.cli.shell.next_steps import step_fields
 from dcc.session.archives import processing
 from dcc.sources.folder import LocalConnection
+from pathlib import Path
 from tests.cli.conftest import Dcc
-from tests.cli.test_main import ALL, LEAVES
+from tests.cli.test_main import ALL
+from tests.cli.test_main import LEAVES
 from tests.support.databases import only_sqlite
 from tests.support.installations import Folder
 from tests.test_documents_commands import look_up_dcc
+import pytest
+import re
 
 ROOT = Path(__file__).parents[2]
 FACTS = {
@@ -85,6 +87,18 @@ def test_commands_lead_from_one_to_the_next(talking: Dcc) -> None:
     held = ("hold", "--centre", "H", "--reason", "wait")
     assert next_of(*held, "--dry-run") == "dcc status"
     assert next_of(*held) == "dcc zips --on-hold"
+    assert next_of("release", "--centre", "J") == "dcc zips --on-hold"
+    assert next_of("release", "--centre", "H") == "dcc crawl"
+    sets = talking.root / "sets"
+    assert next_of("backup", sets) == f"dcc backup --verify {sets}"
+    assert next_of("backup", "--verify", sets) == ""
+    talking.environment["DCC_NOTIFY_LOG"] = "true"
+    assert next_of("notify", "--dry-run") == "dcc notify"
+    talking("notify")
+    nothing = talking("notify", "--dry-run")
+    assert nothing.stdout == "No message is due.\n"
+    assert nothing.stderr.startswith("Next: dcc notify --list  # ")
+    del talking.environment["DCC_NOTIFY_LOG"]
     folder.path.rename(talking.root / "moved")
     assert next_of("crawl", exit_code=4) == "dcc source test 1"
     assert next_of("source", "list") == "dcc source test 1"

@@ -404,6 +404,9 @@ def test_what_is_not_visited_is_named_with_the_reason_and_the_time_until_somebod
     dcc("source", "pause", 1, "--reason", "a move", "--until", "2099-12-01")
     reason = dcc.json("source", "why", 1)[0]["reason"]
     assert "paused, and is not crawled until 2099-12-01 00:00 UTC: a move." in reason
-    assert "paused by" in dcc("crawl").stdout
+    paused = dcc("crawl")
+    assert ("paused by" in paused.stdout, "`dcc source resume` ends a pause" in paused.stderr) == (True, True)
+    dcc.environment["DCC_SUGGESTIONS"] = "true"
+    assert "Next: dcc source resume 1  # ends the pause" in dcc("source", "why", 1).stderr
     resumed = dcc("source", "resume", 1).stdout
     assert resumed.startswith("File source 1 is not paused any more. It is not due until 20")

@@ -25,6 +25,7 @@ from dcc.notify.notifications import notify_due, notify_session, notify_tracker_
 from dcc.notify.rounds import Round
 from dcc.operations.doctor.work import examine_notifications
 from dcc.operations.session_work import open_session
+from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS
 from dcc.redaction import keep_secret
 from dcc.reports.submissions.model import Outcome as ArchiveOutcome
@@ -32,6 +33,7 @@ from dcc.runtime.clock import utc_now
 from dcc.session.crawling import crawl_file_sources
 from dcc.sources.base import DeltaStrategy
 from dcc.sources.folder import LocalConnection
+from dcc.tracker.hostings.foreign_archives import accept_archive, decline_archive
 from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome, add_notices
 from dcc.tracker.models import SessionLock, ZipAction
 from dcc.tracker.register import centres, file_sources
@@ -622,6 +624,22 @@ def test_an_owner_is_told_once_of_what_others_do_in_its_name_or_try(mailing: Mai
         assert sentence in said
     notify_due(mailing.tracker, mailing.settings)
     assert mailing.letters(CENTRE) == []
+
+
+def test_a_decline_that_was_taken_back_is_not_told(mailing: Mailing) -> None:
+    mailing.folder.put("add/J.2013-10-31.1.impc.zip", specimens("J"))
+    mailing.run_session()
+    mailing.letters(CENTRE)
+    key = ZipKey(Action.ADD, "J.2013-10-31.1.impc.zip")
+    in_writing(mailing.tracker, decline_archive, key, declined_by="someone", reason="by mistake")
+    in_writing(mailing.tracker, centres.delegate, "J", "H", recorded_by="someone")
+    in_writing(mailing.tracker, accept_archive, key, revoked_by="someone")
+    notify_due(mailing.tracker, mailing.settings)
+    assert mailing.letters(CENTRE) == []
+    in_writing(mailing.tracker, centres.revoke_delegation, "J", "H", revoked_by="someone")
+    in_writing(mailing.tracker, decline_archive, key, declined_by="someone", reason="by mistake")
+    notify_due(mailing.tracker, mailing.settings)
+    assert ["by mistake" in text_of(letter) for letter in mailing.letters(CENTRE)] == [True]
 
 
 def test_a_message_tells_an_owner_what_holds_and_what_was_done(mailing: Mailing) -> None:

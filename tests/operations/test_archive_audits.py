@@ -268,6 +268,20 @@ def test_an_archive_whose_copies_are_all_gone_is_fetched_again_or_named(
     assert copy.exists()
 
 
+@pytest.mark.both_databases
+def test_what_an_audit_repairs_is_not_lacking(installation: Installation, folder: Folder) -> None:
+    """As after `dcc restore` into another place: nothing is there, and the source still has it."""
+    folder.put(KEY)
+    installation.run_session()
+    shutil.rmtree(installation.settings.staging_directory)
+    shutil.rmtree(installation.settings.home / "archive")
+    (installation.root / "new").mkdir()
+    restored = installation.settings.model_copy(update={"archive_replicas": str(installation.root / "new")})
+    done = audit_archives(installation.tracker, restored, "tester", everything=True)
+    assert (done.audits[0].missing, done.audits[0].repaired, done.is_intact) == (1, 1, True)
+    assert (done.caught_up.notices, dict(done.unreachable)) == ([], {})
+
+
 def change(tracker: Engine, source_id: int, *, windows: str) -> None:
     """Have a source be used at these times only."""
     in_writing(tracker, change_source, source_id, windows=windows)

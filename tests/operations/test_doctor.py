@@ -239,7 +239,14 @@ class TestMachine:
         for changes, subject, message, advice in (
             ({"min_free_bytes": 2**62}, "staging", "", "dcc staging clean"),
             # Not even root makes files there.
-            ({"staging": Path("/proc/self")}, "staging", "/proc/self cannot be written to", ""),
+            ({"staging": Path("/proc/self")}, "staging", "/proc/self cannot be written to", "chown -R USER /proc/self"),
+            # That one belongs to the system, not to the platform.
+            (
+                {"staging": Path("/proc/self/dcc/staging")},
+                "staging",
+                "/proc/self cannot be written to",
+                "Make /proc/self/dcc/staging for the user that runs dcc.",
+            ),
             ({"staging": a_file}, "staging", f"{a_file} is no directory", ""),
             ({"staging": link}, "staging", nowhere, ""),
             ({"staging": link / "below"}, "staging", nowhere, ""),
@@ -554,6 +561,17 @@ class TestWork:
         found = _found(work.check_own_directories, missing)
         assert [each[0] for each in found.values()] == ["failed", "ok"]
         assert "misspelt cannot be read" in found["DCC_TEMPLATES_DIRECTORY"][1]
+
+    def test_a_language_host_keys_and_authorities_that_are_not_there_are_found(self, tmp_path: Path) -> None:
+        assert _verdicts(work.check_settings, Settings()) == {"DCC_LANGUAGE": "ok"}
+        missing = tmp_path / "missing"
+        found = _found(work.check_settings, Settings(language="fr", known_hosts=missing, tls_ca_file=missing))
+        assert {subject: verdict for subject, (verdict, _, _) in found.items()} == dict.fromkeys(
+            ("DCC_LANGUAGE", "DCC_KNOWN_HOSTS", "DCC_TLS_CA_FILE"), "failed"
+        )
+        (tmp_path / "known_hosts").touch()
+        named = Settings(language="de", known_hosts=tmp_path / "known_hosts")
+        assert set(_verdicts(work.check_settings, named).values()) == {"ok"}
 
     def test_notifications_are_looked_at_if_anybody_is_notified(self, tracker: Engine, settings: Settings) -> None:
         assert _verdicts(work.check_notifications, settings) == {"notifications": "not checked"}

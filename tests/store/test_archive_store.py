@@ -179,7 +179,7 @@ def test_a_replica_that_is_away_stops_nothing_unless_it_is_required(
         ("sftp://user:secret@host/path", "without a password"),
         ("sftp://host/path", "such as sftp://user@host/path"),
         ("sftp://user@host", "such as sftp://user@host/path"),
-        ("ftp://host/path", "of a kind that no store is"),
+        ("ftp://host/path", "of a kind that no store is: write s3://bucket/prefix, sftp://user@host/path or the path"),
         ("/" + "x" * 255, "255 characters"),
     ],
 )

@@ -135,6 +135,12 @@ def _suffix(place: Path, partitioned: bool, format_name: str | None) -> str | No
                 f"{printable(place)} is a file, and --partitioned writes a directory. "
                 "Name a directory, or leave out --partitioned."
             )
+        suffix, written = place.suffix.removeprefix(".").lower(), format_name or "parquet"
+        if suffix in _FORMATS and suffix != written and not place.expanduser().is_dir():
+            raise ConfigurationError(
+                f"{printable(place)} is written as a directory of {written} files. Name a directory without that "
+                "suffix, or leave out --partitioned."
+            )
         return None
     suffix = "csv" if place == _STDOUT else place.suffix.removeprefix(".").lower()
     if suffix and suffix not in _FORMATS and not place.expanduser().is_dir():

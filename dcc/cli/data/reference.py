@@ -43,7 +43,7 @@ def list_sets() -> None:
       state of it was retrieved first, checked when last; message says what to do about one that
       is missing, stale, of another source than the setting names, refused, or not to be read
     """
-    from dcc.qc.reference.refresh import freshness
+    from dcc.qc.reference.refresh import NONE_READ_YET, freshness, were_never_read
     from dcc.runtime.clock import utc_now
 
     settings = settings_from_environment()
@@ -60,9 +60,12 @@ def list_sets() -> None:
         state=_state,
         flexible=["source", "snapshot", "checked", "retrieved"],
     )
-    for each in sets:
-        if each.message is not None:
-            warn(each.message)
+    if were_never_read(sets, settings):
+        warn(NONE_READ_YET)
+    else:
+        for each in sets:
+            if each.message is not None:
+                warn(each.message)
     if any(each.message is not None for each in sets):
         raise click.exceptions.Exit(_PROBLEMS)
 

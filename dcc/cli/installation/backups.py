@@ -17,6 +17,7 @@ from dcc.cli.shell.context import (
     settings_from_environment,
 )
 from dcc.cli.shell.group import command
+from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import (
     byte_size,
     echo_json,
@@ -114,6 +115,7 @@ def backup(
     settings = settings_from_environment()
     with any_databases(settings) as (tracker, qc), progress_shown() as on_progress:
         report = make_backup(tracker, qc, settings, place, wanted, on_progress=on_progress)
+    note_facts(backed_up=True)
     _show_backup(report)
     if report.not_removed or (report.archives is not None and report.archives.missing):
         raise click.exceptions.Exit(1)

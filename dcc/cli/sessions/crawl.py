@@ -169,7 +169,7 @@ def crawl(
             due, others = ("there", "") if everything else ("due", "; `dcc crawl --all` crawls those that are not due")
             warn(
                 f"No available file source of an active centre{of_group} is {due}. See `dcc source list` and "
-                f"`dcc centre list`{others}; `dcc source add` asks for one."
+                f"`dcc centre list`{others}; `dcc source resume` ends a pause; `dcc source add` asks for one."
             )
         shown = session_display(
             len(crawlable),

@@ -6,21 +6,22 @@ with DCC_SUGGESTIONS=false.
 """
 
 from __future__ import annotations
-
+from collections import defaultdict
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from dcc.cli.shell.output import printable
+from dcc.cli.shell.output import wants_json
+from dcc.configuration_file import configured_variables
+from dcc.runtime.logging_setup import log_plan
+from typing import Any
+from typing import Final
+from typing import NamedTuple
+import click
 import os
 import re
 import shlex
 import string
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
-
-import click
-
-from dcc.cli.shell.output import printable, wants_json
-from dcc.configuration_file import configured_variables
-from dcc.runtime.logging_setup import log_plan
-
 
 class NextStep(NamedTuple):
     """The next command and its purpose; `codes` are the exit codes after which it is suggested.
@@ -49,6 +50,7 @@ source add: dcc source test {unusable}  # when it should be usable
 source add: dcc crawl --source {added}  # collects what is there
 source list: dcc source test {first}  # connects to the first of them, step by step
 source test: dcc crawl --source {source_id}  # collects what is there
+source why: dcc source resume {paused}  # ends the pause
 source why: dcc source test {source_id}  # connects to it, step by step
 source missing: dcc data proposals  # the withdrawals that are proposed
 source change: dcc source test {source_id}  # whether it can be used
@@ -57,7 +59,8 @@ crawl 0,1,4: dcc show {problem}  # what stopped it
 crawl 4: dcc source test {down}  # why it could not be used
 crawl 0,1,4: dcc status  # how far everything is
 hold ?done: dcc zips --on-hold  # what is on hold
-release: dcc crawl  # a session goes on from here
+release ?done: dcc crawl  # a session goes on from here
+release: dcc zips --on-hold  # what is on hold
 cancel: dcc retry {done}  # takes the first of them up again
 acknowledge ?done: dcc zips --acknowledged  # what nobody has to act on
 retry 0,1,4: dcc show {zip_actions}  # its whole story
@@ -80,7 +83,7 @@ report: dcc report --centre {centre_of_zip}  # all that the centre has submitted
 report: dcc data causes --centre {centre} --spreadsheet {centre}.xlsx  # every finding, to be sent with it
 session list: dcc session show {last_session}  # what the last one did
 session show ?in_error: dcc report --session {session_id}  # what it found, and who acts
-notify ?dry_run: dcc notify  # sends the due messages
+notify ?planned: dcc notify  # sends the due messages
 notify ?listed: dcc status  # how far everything is
 notify: dcc notify --list  # which messages were sent, and to whom
 data plan: dcc data confirm {held} --reason ...  # lets it take effect
@@ -115,7 +118,7 @@ doctor 1 ?without_sources: dcc source add  # registers a centre and its file sou
 upgrade 1 ?pending: dcc init  # brings the databases up to date; back up first: dcc backup
 staging list: dcc staging clean --dry-run  # what would be removed
 staging clean: dcc staging list  # what is left
-backup: dcc backup --verify {directory}  # whether it could be restored
+backup ?backed_up: dcc backup --verify {directory}  # whether it could be restored
 restore: dcc instance rebuild  # has the Dagster UI show what was restored; then a crawl
 instance rebuild: dcc ui  # opens the Dagster UI on it
 explain: dcc data findings --each --rule {explained_rule}  # what it found

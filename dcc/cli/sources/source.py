@@ -416,6 +416,7 @@ def why(ctx: click.Context, source_id: int | None, centre: str | None, look: boo
     from dcc.reports.causes.skipped_archives import ignored_entries, skipped_entries
     from dcc.reports.languages import load_catalogue
     from dcc.session.listing_sources import list_source
+    from dcc.sources.crawl_policy import DueReason
     from dcc.tracker.queries.zip_action_lists import require_centre
     from dcc.tracker.register import file_sources
     from dcc.tracker.register.source_schedules import load_crawl_dues
@@ -442,6 +443,8 @@ def why(ctx: click.Context, source_id: int | None, centre: str | None, look: boo
                 if listing.error is not None:
                     warn(str(listing.error))
                     exit_code = exit_code if listing.listings else max(exit_code, listing.error.exit_code)
+            if due is not None and due.why is DueReason.PAUSED:
+                note_facts(paused=each)
             skipped += [(each, row.reason(catalogue, for_wranglers=True), row) for row in rows]
     of_source, entry = catalogue.say("source"), catalogue.say("entry")
     why_not, who_acts = catalogue.say("why it was not taken"), catalogue.say("who acts")

@@ -41,8 +41,11 @@ from dcc.messages import count_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from sqlalchemy import Connection
+
     from dcc.operations.archive_audits import AuditResult
     from dcc.operations.overview import LostArchive
+    from dcc.outcomes import ZipKey
     from dcc.settings import Settings
     from dcc.tracker.archive_access import Attempt
     from dcc.tracker.hostings.foreign_archives import Decline
@@ -207,7 +210,7 @@ def _member(settings: Settings, attempt: Attempt, document: str | None) -> Abstr
     exits={2: "it is not held, is declined already, or is not declined"},
 )
 @click.argument("zip_action", metavar="ACTION/ZIP")
-@click.option("--reason", help="Why; both centres get a message.")
+@click.option("--reason", help="Why; the messages to both centres say it.")
 @click.option("--revoke", is_flag=True, help="Take that back: the archive is held again.")
 @json_option
 def decline(zip_action: str, reason: str | None, revoke: bool) -> None:
@@ -224,15 +227,34 @@ def decline(zip_action: str, reason: str | None, revoke: bool) -> None:
     if revoke == (reason is not None):
         raise click.UsageError("Give --reason to turn it down, or --revoke to take that back.")
     key = parse_zip_key(zip_action)
-    with writing_tracker() as connection:
+    settings = settings_from_environment()
+    with writing_tracker(settings) as connection:
         if reason is None:
             made = foreign_archives.accept_archive(connection, key, revoked_by=user_name())
         else:
             made = foreign_archives.decline_archive(connection, key, declined_by=user_name(), reason=reason)
-    text = "turned down. Both centres get a message with the next notifications."
+        text = f"turned down. {_who_is_told(connection, settings, key)}"
     if revoke:
         text = f"held again. Ask centre {made.owner}, whose name it bears."
     echo_result(_as_json(made), f"{key} is {text}")
+
+
+def _who_is_told(connection: Connection, settings: Settings, key: ZipKey) -> str:
+    """Which centres get an e-mail about a declined archive."""
+    from dcc.notify.digests import addresses_of
+    from dcc.tracker.hostings.foreign_archives import unfetched_archives
+    from dcc.tracker.register.centres import list_centres
+
+    if not settings.notify_centres:
+        return "No centre gets an e-mail: DCC_NOTIFY_CENTRES is off."
+    concerned = {code for one in unfetched_archives(connection, key=key) for code in (one.owner, *one.hosts)}
+    told = {one.short_name: bool(addresses_of(one)) for one in list_centres(connection) if one.short_name in concerned}
+    return " ".join(
+        f"Centre {code} gets an e-mail with the next notifications."
+        if has_address
+        else f"Centre {code} gets no e-mail: dcc centre change {code} --email ADDRESS"
+        for code, has_address in sorted(told.items(), key=lambda one: not one[1])
+    )
 
 
 @archive.command()

@@ -10,6 +10,7 @@ import click
 
 from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
 from dcc.cli.shell.group import command
+from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, echo_list, echo_result, fields_of, printable, wants_json, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ConfigurationError, TrackerUnreachableError
@@ -126,6 +127,7 @@ def _show_plan(tracker: Engine, settings: Settings, session_id: int | None, cent
     from dcc.notify.notifications import plan
 
     planned, sentences = plan(tracker, settings, session_id, centre=centre)
+    note_facts(planned=bool(planned))
     if wants_json():
         message = ("kind", "session", "centre", "language", "subject", "text")
         told = [
@@ -156,5 +158,5 @@ def _nothing(settings: Settings) -> str:
     from dcc.notify.channels.base import notifies
 
     if notifies(settings):
-        return "Nothing is due: all messages were sent."
+        return "No message is due."
     return "Nobody is notified. Set DCC_NOTIFY_CENTRES=true, DCC_NOTIFY_TO, DCC_NOTIFY_WEBHOOK or DCC_NOTIFY_LOG=true."

@@ -201,7 +201,7 @@ def _print_sources(sources: Sequence[SourceOverview]) -> None:
         centre=lambda source: source.entry.centre,
         server=lambda source: f"{source.entry.protocol}://{_place(source.entry)}",
         state=lambda source: state_text(source.entry),
-        due=lambda source: "yes" if source.due is not None and source.due.is_due else str(source.due),
+        due=_due,
         hosts=lambda source: source.entry.hosted,
         last_crawl=lambda source: source.crawl.outcome if source.crawl else "never crawled",
         when=lambda source: source.crawl and source.crawl.started,
@@ -209,6 +209,12 @@ def _print_sources(sources: Sequence[SourceOverview]) -> None:
         indent="  ",
         flexible=["error", "due", "hosts", "when", "last crawl", "state"],
     )
+
+
+def _due(source: SourceOverview) -> str:
+    if not source.entry.centre_active or source.entry.state != "available":
+        return "no"
+    return "yes" if source.due is None or source.due.is_due else str(source.due)
 
 
 def _place(entry: SourceEntry) -> str:

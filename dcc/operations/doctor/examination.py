@@ -36,6 +36,7 @@ DOCTOR_CHECKS: Final = (
     DoctorCheck("reference", work.check_reference),
     DoctorCheck("held", work.check_held),
     DoctorCheck("reports", work.check_reports),
+    DoctorCheck("settings", work.check_settings),
     DoctorCheck("templates", work.check_own_directories),
     DoctorCheck("notifications", work.check_notifications),
 )

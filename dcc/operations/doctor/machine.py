@@ -234,7 +234,8 @@ def _check_place(subject: str, place: Path, to_stay_free: int, *, private: bool)
     try:
         write_nothing(existing)
     except OSError as error:
-        advice = advice_on_writing(existing)
+        # What a parent may be, as /sys, is not given to another user.
+        advice = advice_on_writing(place) if existing == place else f"Make {place} for the user that runs dcc."
         if is_full(error):
             advice = "Free some space: dcc staging clean; then run the session again."
         yield failed(subject, f"{existing} cannot be written to: {error.strerror}.", advice)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -39,7 +40,8 @@ from dcc.operations.retention.staged_files import StagedKind
 from dcc.outcomes import FAILED_ENDS
 from dcc.qc.database import QC_DATABASE
 from dcc.qc.models import FINDING
-from dcc.qc.reference.refresh import freshness
+from dcc.qc.reference.refresh import NONE_READ_YET, freshness, were_never_read
+from dcc.reports.languages.loading import load_catalogue
 from dcc.reports.own_directories import own_directories, own_files
 from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.registry import RULE_ID
@@ -48,6 +50,8 @@ from dcc.runtime.installed_packages import RULES, added_entries, load_entry
 from dcc.session.leases import Lease, active_sessions, read_leases
 from dcc.settings import Settings
 from dcc.settings.recipients import parse_smtp_url, parse_webhook
+from dcc.sources.certificates import tls_context
+from dcc.sources.host_keys import known_hosts_lines
 from dcc.store.archive_store import ArchiveStore, Replica
 from dcc.store.copies import default_replica
 from dcc.store.objects import ObjectStore
@@ -147,8 +151,8 @@ def check_reference(environment: Environment) -> Iterator[CheckFinding]:
     """The reference data exist, come from the configured sources, and are not too old."""
     with environment.reading(QC_DATABASE) as connection:
         sets = freshness(connection, environment.settings, utc_now())
-    if all(each.is_missing for each in sets) and not any(environment.settings.reference_sources.values()):
-        yield not_checked("reference data", "None were read yet; the first session does.", "dcc reference refresh")
+    if were_never_read(sets, environment.settings):
+        yield not_checked("reference data", NONE_READ_YET, "dcc reference refresh")
         return
     for each in sets:
         if each.message is not None:
@@ -256,6 +260,23 @@ def check_own_directories(environment: Environment) -> Iterator[CheckFinding]:
             yield failed(setting, *explained(error))
         else:
             yield ok(setting, f"{count_of(len(files), 'entry')} in {directory}.")
+
+
+def check_settings(environment: Environment) -> Iterator[CheckFinding]:
+    """The language, host keys and certificate authorities that settings name are there. Commands refuse others."""
+    settings = environment.settings
+    uses: dict[str, Callable[[], object]] = {"DCC_LANGUAGE": partial(load_catalogue, None, settings)}
+    if settings.known_hosts is not None:
+        uses["DCC_KNOWN_HOSTS"] = partial(known_hosts_lines, settings.known_hosts)
+    if settings.tls_ca_file is not None:
+        uses["DCC_TLS_CA_FILE"] = partial(tls_context, settings)
+    for setting, use in uses.items():
+        try:
+            use()
+        except DccError as error:
+            yield failed(setting, *explained(error))
+        else:
+            yield ok(setting, "It can be used.")
 
 
 def check_staging(environment: Environment) -> Iterator[CheckFinding]:

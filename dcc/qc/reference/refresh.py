@@ -325,6 +325,16 @@ def freshness(connection: Connection, settings: Settings, now: datetime) -> list
     return found
 
 
+NONE_READ_YET: Final = "None were read yet; the first session does."
+
+
+def were_never_read(sets: Iterable[Freshness], settings: Settings) -> bool:
+    """Whether no set was read yet, nor is one to be read from elsewhere: a session reads those that are shipped."""
+    return all(each.is_missing and each.refusal is None for each in sets) and not any(
+        settings.reference_sources.values()
+    )
+
+
 def _freshness(
     name: str,
     stored: StoredSnapshot | None,

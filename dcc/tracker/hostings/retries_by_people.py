@@ -95,8 +95,8 @@ def _obstacles(connection: Connection, found: Mapping[ZipKey, Any]) -> Iterator[
             # It would repeat existing data, and fail because of that.
             text = (
                 f"{key} has changed on its file source after its data were uploaded, and is not processed again beside "
-                f"them. Withdraw the data first: dcc data undo {named}; then: dcc retry {named}. To keep them, ask the "
-                "centre to submit what changed under a new name."
+                f"them. Withdraw the data first: dcc data undo {named} --reason ...; then: dcc retry {named}. To keep "
+                "them, ask the centre to submit what changed under a new name."
             )
             yield key, "changed after its data were uploaded", ConfigurationError(text)
 
