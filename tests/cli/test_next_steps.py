@@ -1,20 +1,18 @@
 """What is suggested after each command: a row for every one, commands that exist, one line, never in JSON."""
 
-from dcc.cli.shell.next_steps import NEXT
-from dcc.cli.shell.next_steps import NextStep
-from dcc.cli.shell.next_steps import next_line
-from dcc.cli.shell.next_steps import step_fields
+import re
+from pathlib import Path
+
+import pytest
+
+from dcc.cli.shell.next_steps import NEXT, NextStep, next_line, step_fields
 from dcc.session.archives import processing
 from dcc.sources.folder import LocalConnection
-from pathlib import Path
 from tests.cli.conftest import Dcc
-from tests.cli.test_main import ALL
-from tests.cli.test_main import LEAVES
+from tests.cli.test_main import ALL, LEAVES
 from tests.support.databases import only_sqlite
 from tests.support.installations import Folder
 from tests.test_documents_commands import look_up_dcc
-import pytest
-import re
 
 ROOT = Path(__file__).parents[2]
 FACTS = {

@@ -6,22 +6,21 @@ with DCC_SUGGESTIONS=false.
 """
 
 from __future__ import annotations
-from collections import defaultdict
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from dcc.cli.shell.output import printable
-from dcc.cli.shell.output import wants_json
-from dcc.configuration_file import configured_variables
-from dcc.runtime.logging_setup import log_plan
-from typing import Any
-from typing import Final
-from typing import NamedTuple
-import click
+
 import os
 import re
 import shlex
 import string
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+import click
+
+from dcc.cli.shell.output import printable, wants_json
+from dcc.configuration_file import configured_variables
+from dcc.runtime.logging_setup import log_plan
+
 
 class NextStep(NamedTuple):
     """The next command and its purpose; `codes` are the exit codes after which it is suggested.
