@@ -90,7 +90,7 @@ def _check_rule(waiver: Waiver) -> None:
         raise ConfigurationError(f"The rule {entry.id} only ever warns. Waive it wholly, or leave it as it is.")
     if waiver.procedure is not None and entry.id in WITHOUT_PROCEDURE:
         raise ConfigurationError(
-            f"Findings of the rule {entry.id} are of no procedure: the waiver would cover none. Leave the procedure out."
+            f"Findings of the rule {entry.id} are of no procedure, so it covers none of them. Leave the procedure out."
         )
 
 

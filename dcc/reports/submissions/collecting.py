@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection, case, func, select
 
-from dcc.messages import mark, message
+from dcc.messages import Message, mark, message
 from dcc.outcomes import DECLINED, FAILED_ENDS, HELD, LEFT_OUT, NO_ROOM, WAITS, Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc.models import DOCUMENT
@@ -159,7 +159,7 @@ def collect_submission(
         qc_missing=_missing(qc, qc_missing),
         pictures=draw_pictures(qc, key, settings, catalogue, max_pictures),
         changed=line.changed,
-        waits_for=story.waits_for if line.outcome is Outcome.IN_ORDER else None,
+        waits_for=_waits_for(story) if line.outcome in (Outcome.IN_ORDER, Outcome.BEHIND_DECISION) else None,
         decisions=tuple(decision for decision in story.decisions if _holds(decision, story.status)),
         **_first_causes(find_causes(tracker, qc, key, settings)),
     )
@@ -243,6 +243,10 @@ def _reasons(story: ZipStory, foreign: UnfetchedArchive | None) -> tuple[Problem
     recorded = [reason for reason in story.reasons if reason.kind not in (HELD, DECLINED, WAITS)][-MAX_NOTES:]
     unfetched = [] if foreign is None else [Problem(foreign.kind, foreign.public_message, recorded=utc_now())]
     return (*recorded, *unfetched)
+
+
+def _waits_for(story: ZipStory) -> Message | None:
+    return next((reason.fact for reason in story.reasons if reason.kind == WAITS), None)
 
 
 def _holds(decision: Decision, status: Status) -> bool:

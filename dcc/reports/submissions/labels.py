@@ -244,6 +244,13 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
         Actor.NOBODY,
         (mark("It is taken over by itself, after the older one. Ask for the report again after the next session."),),
     ),
+    Outcome.BEHIND_DECISION: OutcomeText(
+        mark("Waits for a decision"),
+        mark("The archive waits for a decision on an older one of your centre"),
+        mark("The older one would replace what is newer if it were taken over later. Nothing is wrong with this one."),
+        Actor.DCC,
+        (mark("It is taken over by itself, after the decision. Ask the Data Coordination Centre about it."),),
+    ),
     Outcome.CHANGED: OutcomeText(
         mark("Changed afterwards"),
         mark("The archive changed on its server after its data were taken over"),

@@ -141,8 +141,7 @@ def notes(report: SubmissionReport, catalogue: Catalogue) -> list[str]:
     )
     sentences = [catalogue.say_plural(*texts, number) for number, texts in counted if number]
     if report.waits_for is not None:
-        waits = catalogue.say("The archive that it waits for is {archive}.", archive=report.waits_for)
-        sentences.insert(0, waits)
+        sentences.insert(0, catalogue.tell(report.waits_for))
     sentences = [*(decision_sentence(decision, catalogue) for decision in report.decisions), *sentences]
     if report.removals:
         sentences.append(catalogue.say("The Data Coordination Centre no longer keeps a copy of the archive."))
