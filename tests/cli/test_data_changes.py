@@ -125,3 +125,23 @@ def test_a_recheck_has_documents_judged_by_the_next_session(dcc: Dcc, folder: Fo
     dcc("crawl")
     assert (state_of(dcc, ADD), state_of(dcc, EDIT)) == (("qc", "done"), ("qc", "pending"))
     assert dcc.json("data", "recheck", "--rule", "S4", "--reason", "new colonies") == {"documents": 0, "keys": []}
+
+
+def test_documents_that_no_session_held_yet_are_told_with_the_confirmed_ones(dcc: Dcc) -> None:
+    dcc.environment |= {"DCC_UNTIL": "qc", "DCC_HOLD_THRESHOLD": "1"}
+    folder, names = dcc.add_folder(), ("H.2013-11-05.1.specimen.impc.xml", "H.2013-11-05.1.experiment.impc.xml")
+    animals, weights = (
+        submissions.specimen_document("H", mice=4),
+        submissions.experiment_document("H", procedure="IMPC_BWT_001", animals=4),
+    )
+    folder.put(ADD, {"H.2013-10-31.1.specimen.impc.xml": animals, "H.2013-10-31.1.experiment.impc.xml": weights})
+    dcc("crawl")
+    changed = animals.replace(b'litterId="', b'litterId="other ')
+    folder.put(EDIT, dict(zip(names, (changed, weights.replace(b"</value>", b"1</value>")), strict=True)))
+    dcc("crawl", exit_code=1)
+    assert dcc("data", "plan", EDIT).stdout.count("waits to be confirmed") == 2
+    confirmed = dcc("data", "confirm", EDIT, "--reason", "a new balance").stdout
+    assert f"{names[0]}: upload done" in confirmed
+    assert f"{names[1]}: not confirmed. The next session applies it, or holds it" in " ".join(confirmed.split())
+    dcc("crawl", exit_code=1)
+    assert "not confirmed" not in dcc("data", "confirm", EDIT, "--reason", "a new balance").stdout
