@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -153,7 +154,7 @@ def collect_submission(
         states=states,
         reasons=_reasons(story, foreign),
         reopenings=story.reopenings[-MAX_NOTES:],
-        findings=story.findings[-MAX_NOTES:],
+        findings=tuple(replace(one, said=one.public) for one in story.findings[-MAX_NOTES:]),
         removals=story.removals[-MAX_NOTES:],
         accepted=None if qc is None else accepted_of_zip(qc, key, limit=MAX_PROCEDURES),
         qc_missing=_missing(qc, qc_missing),
@@ -358,7 +359,7 @@ def sections_of(
     waiting = zips_that_wait(connection, session_zip_ids(connection, session)).values()
     no_room = zips_without_room(connection) if is_newest else []
     without_room = [(key, Problem(NO_ROOM, reason)) for key, reason in no_room]
-    findings = [Note((Problem(one.kind, one.said),), 1) for one in session_findings(connection, session.id)]
+    findings = [Note((Problem(one.kind, one.public),), 1) for one in session_findings(connection, session.id)]
     alone = _left_alone(connection, session, failure_limit) if is_newest else []
     held, late = (session_entries(connection, session, [kind]) for kind in (HELD, LATE))
     found: dict[Noted, tuple[Iterable[Note], int]] = {
