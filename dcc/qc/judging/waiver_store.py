@@ -53,9 +53,9 @@ class WaiverEntry:
 def add_waiver(connection: Connection, waiver: Waiver, today: date) -> int:
     """Record a waiver, within a write transaction; returns its id. It takes effect when documents are judged again.
 
-    Raises ConfigurationError for a rule that does not exist or cannot be waived, for a rule of warnings that should
-    be lowered to one, and for a procedure where findings of the rule have none. Raises it also for days in the wrong
-    order or past, and for a text that is missing or too long.
+    Raises ConfigurationError for a rule that does not exist or cannot be waived, and for a rule of warnings that should
+    be lowered to one. Raises it also for a procedure where findings of the rule have none, for days in the wrong order
+    or past, and for a text that is missing or too long.
     """
     _check_rule(waiver)
     _check_days(waiver, today)
