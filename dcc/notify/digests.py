@@ -40,6 +40,7 @@ _NO_NEWS: Final = frozenset(
         Outcome.UNDER_WAY,
         Outcome.TO_BE_TAKEN,
         Outcome.IN_ORDER,
+        Outcome.BEHIND_DECISION,
         Outcome.WITHDRAWN,
         Outcome.COPY_OF_WITHDRAWN,
         Outcome.LEFT_OUT,

@@ -8,14 +8,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from dcc.documents.contents import Block, Specimen
 from dcc.rules.checking import all_rules
+from dcc.rules.elements import BlockEnd
 from dcc.rules.findings import MORE_RULE, REFERENCE_RULE
-from dcc.rules.registry import catalogue_place
-from dcc.rules.upload import PLATFORM_RULES, RuleEntry
+from dcc.rules.registry import catalogue_place, kinds_of
+from dcc.rules.upload import DUPLICATE, LATE, OWNERSHIP, PLATFORM_RULES, SPECIMEN_EXISTS, RuleEntry
 from dcc.runtime.installed_packages import package_of
 
-UNWAIVABLE: Final = frozenset({REFERENCE_RULE, MORE_RULE})
-"""Rules about a check, not about data, which no waiver can name."""
+OF_THE_CHECK: Final = frozenset({REFERENCE_RULE, MORE_RULE})
+"""Rules about a check, not about data."""
+
+UNWAIVABLE: Final = OF_THE_CHECK | {OWNERSHIP}
+"""Rules that no waiver can name: a document that breaks OWNERSHIP is refused as a whole until the centre delegates."""
+
+WITHOUT_PROCEDURE: Final = frozenset(
+    {rule for rule in all_rules() if kinds_of(rule) <= {Block, BlockEnd, Specimen}}
+    | {SPECIMEN_EXISTS, "Q4", LATE, DUPLICATE}
+)
+"""Rules whose findings are of no procedure: those of animals, of whole documents and of centre elements in them."""
 
 _REGISTERED: Final = [
     RuleEntry(

@@ -141,6 +141,11 @@ _BY_KIND: dict[type, tuple[Rule, ...]] = {}
 _SAYS_NOTHING: Final = Declaration(cause="", remedy="")
 
 
+def kinds_of(rule_id: str) -> frozenset[type]:
+    """The kinds of element that a registered rule is for."""
+    return frozenset(kind for kind, rules in _BY_KIND.items() if any(rule.id == rule_id for rule in rules))
+
+
 def catalogue_place(rule_id: str) -> tuple[int, int, str]:
     """A sort key for rules: the order of the catalogue, in which an element's rules are checked too."""
     letters = rule_id.rstrip("0123456789")

@@ -6,7 +6,7 @@ import sys
 from typing import Final
 
 from dcc.declarations import ACTOR_NAMES, acting
-from dcc.rules.catalogue import CATALOGUE, UNWAIVABLE
+from dcc.rules.catalogue import CATALOGUE, OF_THE_CHECK
 from dcc.rules.checking import ABOUT_SPECIMENS, JUDGED_TOGETHER, LEFT_TO_SESSIONS
 from dcc.rules.upload import RuleEntry
 from dcc.vocabulary import Actor, Severity
@@ -71,8 +71,8 @@ _SECTIONS: Final = (
 )
 _NOTES: Final = {
     "Q": "The upload judges these rules, and S13 and E9. What breaks one takes no effect, the rest does. A "
-    "document that breaks Q6 takes no effect at all: it is refused in `edit` and `delete`, and held in `add`. "
-    "`dcc acknowledge` ends these findings, no later archive.",
+    "document that breaks Q6 is wholly refused in `edit` and `delete`, held in `add`. You cannot waive Q6. "
+    "`dcc acknowledge` or a waiver ends these findings, no later archive.",
     "": "These findings say what could not be checked or recorded. You cannot waive them.",
 }
 
@@ -84,7 +84,7 @@ def rules_page() -> str:
     for letter, title in _SECTIONS:
         note = f"{_NOTES[letter]}\n\n" if letter in _NOTES else ""
         entries = [
-            rule for rule in CATALOGUE.values() if (rule.id.startswith(letter) if letter else rule.id in UNWAIVABLE)
+            rule for rule in CATALOGUE.values() if (rule.id.startswith(letter) if letter else rule.id in OF_THE_CHECK)
         ]
         listed = "".join(f"- `{rule.id}` {rule.demand}{_unusual(rule)}\n" for rule in entries)
         parts.append(f"## {title}\n\n{note}{listed}")

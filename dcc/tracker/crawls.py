@@ -13,7 +13,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, or_, select
 
 from dcc.errors import NotFoundError
-from dcc.messages import Message, message_from_json
+from dcc.messages import Message, mark, message, message_from_json
 from dcc.outcomes import CrawlCounts, CrawlOutcome, EndReason, Problem
 from dcc.phases import Phase
 from dcc.runtime.clock import utc_now
@@ -36,10 +36,20 @@ from dcc.tracker.session_statuses import TaskStatus
 from dcc.tracker.submission_rows import group_pairs, object_of
 
 CHANGED: Final = "changed"
+MANIFEST_CHANGED: Final = "manifest_changed"
 UNUSUAL_SIZE: Final = "unusual_size"
 FUTURE_DATE: Final = "future_date"
 _UNUSUAL_FOR: Final = timedelta(days=7)
 """How long an archive of unusual size or name is shown: the next crawl may come before anybody looks."""
+
+_PUBLIC: Final = {
+    CHANGED: mark(
+        "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
+        "{new_modified}. The earlier download still counts."
+    ),
+    MANIFEST_CHANGED: mark("The manifest beside {archive} has changed on {source}. The earlier download still counts."),
+}
+"""What centres read of findings that name commands of wranglers."""
 
 _TASK_OUTCOMES: Final = {TaskStatus.SUCCEEDED: "succeeded", TaskStatus.CANCELLED: "cancelled"}
 
@@ -72,6 +82,12 @@ class CrawlFindingEntry:
     def message(self) -> str:
         """The message in English."""
         return str(self.said)
+
+    @property
+    def public(self) -> Message:
+        """The message for centres, without commands that they do not have."""
+        text, details = _PUBLIC.get(self.kind), self.said.details
+        return message(text, **details) if text and details is not None and "dcc " in self.said.text else self.said
 
     def as_json(self) -> dict[str, object]:
         """The finding in JSON."""

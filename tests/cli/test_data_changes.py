@@ -4,7 +4,7 @@ import pytest
 
 from dcc.cli.demo import submissions
 from tests.cli.conftest import Dcc
-from tests.support.installations import Folder
+from tests.support.installations import Folder, until_the_next_second
 
 ADD = "add/H.2013-10-31.1.impc.zip"
 EDIT = "edit/H.2013-11-05.2.impc.zip"
@@ -125,3 +125,43 @@ def test_a_recheck_has_documents_judged_by_the_next_session(dcc: Dcc, folder: Fo
     dcc("crawl")
     assert (state_of(dcc, ADD), state_of(dcc, EDIT)) == (("qc", "done"), ("qc", "pending"))
     assert dcc.json("data", "recheck", "--rule", "S4", "--reason", "new colonies") == {"documents": 0, "keys": []}
+
+
+def test_documents_that_no_session_held_yet_are_told_with_the_confirmed_ones(dcc: Dcc) -> None:
+    dcc.environment |= {"DCC_UNTIL": "qc", "DCC_HOLD_THRESHOLD": "1"}
+    folder, names = dcc.add_folder(), ("H.2013-11-05.1.specimen.impc.xml", "H.2013-11-05.1.experiment.impc.xml")
+    animals, weights = (
+        submissions.specimen_document("H", mice=4),
+        submissions.experiment_document("H", procedure="IMPC_BWT_001", animals=4),
+    )
+    folder.put(ADD, {"H.2013-10-31.1.specimen.impc.xml": animals, "H.2013-10-31.1.experiment.impc.xml": weights})
+    dcc("crawl")
+    changed = animals.replace(b'litterId="', b'litterId="other ')
+    folder.put(EDIT, dict(zip(names, (changed, weights.replace(b"</value>", b"1</value>")), strict=True)))
+    dcc("crawl", exit_code=1)
+    assert dcc("data", "plan", EDIT).stdout.count("waits to be confirmed") == 2
+    confirmed = dcc("data", "confirm", EDIT, "--reason", "a new balance").stdout
+    assert f"{names[0]}: upload done" in confirmed
+    assert f"{names[1]}: not confirmed. The next session applies it, or holds it" in " ".join(confirmed.split())
+    dcc("crawl", exit_code=1)
+    assert "not confirmed" not in dcc("data", "confirm", EDIT, "--reason", "a new balance").stdout
+
+
+def test_a_change_that_was_taken_since_no_longer_holds(dcc: Dcc) -> None:
+    dcc.environment["DCC_UNTIL"] = "qc"
+    folder = dcc.add_folder()
+    folder.put(ADD, ANIMALS)
+    dcc("crawl")
+    until_the_next_second()
+    folder.put(ADD, {**ANIMALS, "H.2013-10-31.2.experiment.impc.xml": WEIGHTS}, modified=1_500_000_000)
+    dcc("crawl", exit_code=1)
+    said = " ".join(dcc("show", ADD).stdout.split())
+    assert f"dcc retry {ADD}" in said
+    assert "no longer holds" not in said
+    report = dcc("report", ADD).stdout
+    assert "Who acts: The Data Coordination Centre" in report
+    assert "dcc " not in report
+    dcc("data", "undo", ADD, "--reason", "the new content is meant")
+    dcc("retry", ADD)
+    assert state_of(dcc, ADD) == ("qc", "pending")
+    assert f"dcc retry {ADD} (no longer holds)" in " ".join(dcc("show", ADD).stdout.split())

@@ -139,7 +139,7 @@ def test_what_is_wrong_is_told_by_its_cause_with_who_acts_and_what_a_fix_clears(
     assert earlier is not None
     assert finding["file_name"] not in earlier[1]
     assert f" is there already, by document {earlier[1]}. Submit it for edit" in finding["message"]
-    assert "2 findings. Fixing this alone clears 1 of 1 document" in said
+    assert "clears 1 of 1 archive" in said
     assert "H: The centre acts." in said
     dcc("centre", "change", "H", "--email", "data@h.example")
     assert "H (data@h.example): The centre acts." in dcc("data", "causes", "--centre", "H").stdout
@@ -155,7 +155,7 @@ def test_what_is_wrong_is_told_by_its_cause_with_who_acts_and_what_a_fix_clears(
     german = {each["kind"]: each["title"] for each in dcc.json("data", "causes", "--language", "de")}
     assert german.keys() == causes.keys()
     told = dcc("data", "causes", "--language", "de", "--limit", "2").stdout
-    assert "2 Befunde. Das allein zu beheben erledigt 1 von 1 Dokument" in told
+    assert "2 Befunde.\n" in told
     assert f"Zum Beispiel in add/{refused}, " in told
     assert "... und 1 weitere Ursache mit 1 Befund. `--limit` sagt, wie viele gezeigt werden." in told
     assert not re.search(r"finding|Such as|Fixing|For example|more|nearest", told)
@@ -175,8 +175,13 @@ def test_what_was_there_already_is_told_to_stay_until_it_is_acknowledged(dcc: Dc
     assert "No later archive clears this: it stays listed until the Data Coordination Centre acknowledges it." in told
     (cause,) = dcc.json("data", "causes", "--centre", "H")
     assert "it stays listed until you acknowledge it: `dcc acknowledge`." in cause["remedy"]
+    assert "Fixing this alone clears" not in dcc("data", "causes", "--centre", "H").stdout
     dcc("acknowledge", twice, "--reason", "corrected by an edit")
     assert dcc.json("data", "causes", "--centre", "H") == []
+    for options in ((), ("--html", "-")):
+        told = " ".join(dcc("report", twice, *options).stdout.split())
+        assert "Nobody: it is decided" in told
+        assert [said for said in ("The centre acts", "No later archive", "to be corrected") if said in told] == []
 
 
 @only_sqlite

@@ -53,6 +53,8 @@ EMAIL = "--email 'a@b.example, nonsense'"
         ("source add --centre H --protocol https --hostname x.invalid --tls-fingerprint SHA256:00", "no SHA-256 "),
         ("rules waive P99 --reason ?", "dcc rules list"),
         ("rules waive reference --reason ?", "cannot be waived"),
+        ("rules waive Q6 --centre H --reason ?", "cannot be waived"),
+        ("rules waive S4 --procedure IMPC_BWT_001 --reason ?", "Leave the procedure out"),
         ("rules waive S14 --warn --reason ?", "only ever warns"),
         ("rules waive P9 --until 2020-01-01 --reason ?", "before it begins"),
         ("rules waive P9 --centre h --reason ?", "No centre 'h' exists"),

@@ -73,6 +73,8 @@ def test_a_waiver_that_makes_no_sense_is_refused(qc_database: Engine) -> None:
         ({"rule": "p9"}, "No rule 'p9'"),
         ({"rule": "reference"}, "cannot be waived"),
         ({"rule": "more"}, "cannot be waived"),
+        ({"rule": "Q6"}, "cannot be waived.*dcc centre delegate"),
+        *(({"rule": rule, "procedure": "PROC_001"}, f"{rule} are of no procedure") for rule in ("S4", "S13", "X16")),
         ({"rule": "S14", "effect": WaiverEffect.WARN}, "only ever warns"),
         ({"valid_from": date(2027, 1, 2), "valid_until": date(2027, 1, 1)}, "before it begins"),
         ({"valid_until": date(2026, 11, 20)}, "ended on 2026-11-20 already"),

@@ -47,7 +47,7 @@ from dcc.tracker.queries.zip_action_lists import ZipFilter, count_documents, fin
 from dcc.tracker.register import centres, file_sources
 from dcc.tracker.register.source_addresses import SourceState, load_addresses
 from dcc.vocabulary import Actor
-from tests.support.asking import column_in, execute_in, in_reading
+from tests.support.asking import column_in, execute_in, in_both, in_reading
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.installations import note_withdrawn, until_the_next_second
 from tests.support.sent_statements import sent_statements
@@ -342,6 +342,11 @@ def test_an_archive_that_changed_after_it_was_taken_is_a_cause_until_it_is_fetch
     noticed = causes(data, key_of(BROKEN))["listing:changed"]
     assert (noticed.acts, noticed.fails, noticed.zips, noticed.centre) == (Actor.DCC, False, 1, "H")
     assert noticed.example.zip == BROKEN
+    assert "The earlier download still counts." in noticed.example.message.text
+    report = in_both(data, collect_submission, key_of(BROKEN), data.settings, max_pictures=0)
+    text, page = render_text(report, catalogue), render_html(report, catalogue, data.settings)
+    assert "Who acts: The Data Coordination Centre" in text
+    assert [said for said in (text, page) if "dcc " in said] == []
     assert "listing:changed" not in causes(data, key_of(SCHEMA))
     assert causes(data, "H")["listing:changed"].key == noticed.key
     told = [(row.entry, row.why) for row in in_reading(data.tracker, skipped_entries, data.folder.source_id)]

@@ -3,7 +3,7 @@
 import itertools
 import re
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +186,9 @@ def test_an_acknowledgement_ends_when_the_failure_disappears_and_not_when_the_da
     def told() -> tuple[str, bool]:
         with data.tracker.connect() as tracker, data.qc.connect() as qc:
             report = collect_submission(tracker, qc, key_of(key), data.settings, max_pictures=0)
+        in_part = replace(report, outcome=Outcome.PARTLY_TAKEN)
+        is_to_be_corrected = "must be corrected" in render_text(in_part, english)
+        assert is_to_be_corrected is (report.status is not Status.FAILED)
         return data.states()[key], "Nobody has to act, said wrangler" in render_text(report, english)
 
     for stem, first, mice, expected in (

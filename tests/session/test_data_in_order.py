@@ -19,10 +19,12 @@ from dcc.session.fetching import downloads
 from dcc.settings import Settings
 from dcc.sources.base import Connection, SourceAddress
 from dcc.sources.connect import connect
+from dcc.tracker.decisions import DecisionKind, record_decisions, revoke
 from dcc.tracker.hostings.older_archives import REQUESTS_WAITED_FOR
 from dcc.tracker.models import FileSource, FileSourceHasZip, ResourceStateRow, ZipAction
 from dcc.tracker.queries.zip_stories import zip_story
-from tests.support.asking import execute_in, in_reading
+from dcc.tracker.register.centres import find_archive
+from tests.support.asking import execute_in, in_reading, in_writing
 from tests.support.data_installations import DataInstallation, key_of, specimens
 from tests.support.installations import Folder
 from tests.support.session_reports import session_report
@@ -129,7 +131,8 @@ def test_what_waits_is_told_to_the_centre_and_the_wrangler(data: DataInstallatio
         story = zip_story(connection, key_of(EDIT))
         summary = session_report(connection, result.id).text
     assert report.outcome is Outcome.IN_ORDER
-    assert f"The archive that it waits for is {ADD}." in " ".join(render_text(report, catalogue).split())
+    said = " ".join(render_text(report, catalogue).split())
+    assert f"It waits for {ADD}, an older archive of centre H that is still on its way" in said
     assert {str(one.key) for one in centre.zips if one.outcome is Outcome.IN_ORDER} == {EDIT, DELETE}
     assert [one.message for one in story.reasons if one.kind == "waits"] == [
         f"It waits for {ADD}, an older archive of centre H that is still on its way: what it changes may be in there. "
@@ -137,6 +140,17 @@ def test_what_waits_is_told_to_the_centre_and_the_wrangler(data: DataInstallatio
     ]
     assert "Archives that wait for an older one of their centre" in summary
     assert f"{EDIT}: It waits for {ADD}" in " ".join(summary.split())
+    # A person decides on one that is on hold.
+    hold = {"by": "wrangler", "reason": "The centre asks."}
+    older = [in_reading(data.tracker, find_archive, key_of(ADD)).za_id]
+    in_writing(data.tracker, record_decisions, DecisionKind.HOLD, older, **hold)
+    with data.tracker.connect() as connection:
+        report = collect_submission(connection, None, key_of(EDIT), data.settings)
+    assert report.outcome is Outcome.BEHIND_DECISION
+    said = " ".join(render_text(report, catalogue).split())
+    assert f"It waits for {ADD}, an older archive of centre H that is on hold" in said
+    assert "Who acts: The Data Coordination Centre" in said
+    in_writing(data.tracker, revoke, older, DecisionKind.HOLD, by="wrangler")
     # Also if it failed to arrive, but not often.
     fail_to_arrive(data, second, REQUESTS_WAITED_FOR - 1)
     data.run()

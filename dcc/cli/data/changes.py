@@ -159,11 +159,12 @@ def confirm(zip_action: str, reason: str) -> None:
     JSON: a list, an object for each document: {"file_name", "phase", "status", "document_id", "said",
       "opened", "ended", "refused", "findings", "reason", ...}
     """
-    from dcc.session.data.confirmations import confirm_submission
+    from dcc.session.data.confirmations import confirm_submission, left_to_sessions
 
     key, settings = parse_zip_key(zip_action), settings_from_environment()
     with open_tracker(settings) as tracker, open_qc(settings) as qc:
         documents = confirm_submission(tracker, qc, settings, key, author=user_name(), reason=reason)
+        others = [] if wants_json() else left_to_sessions(tracker, settings, key, documents)
     if wants_json():
         echo_json([_confirmed_json(document) for document in documents])
     else:
@@ -173,6 +174,8 @@ def confirm(zip_action: str, reason: str) -> None:
             _print_findings(document.findings, _CHANGES_SHOWN)
             if document.reason:
                 click.echo(f"  {printable(document.reason)}")
+        for name in others:
+            echo_wrapped(f"{printable(name)}: not confirmed. The next session applies it, or holds it to be confirmed.")
         click.echo("The next session checks what they say: dcc crawl.")
     if any(document.status.name == "FAILED" for document in documents):
         raise click.exceptions.Exit(BuiltOnError.exit_code)

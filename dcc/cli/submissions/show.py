@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from dcc.outcomes import Problem
     from dcc.reports.causes.cause import FailedDocument
+    from dcc.tracker.crawls import CrawlFindingEntry
     from dcc.tracker.decisions import Decision
     from dcc.tracker.queries.zip_stories import DocumentStory, DownloadStory, Host, ReopeningStory, ZipStory
 
@@ -132,7 +133,16 @@ def _print_story(story: ZipStory, failed_documents: Sequence[FailedDocument], ma
     _print_moments("Re-opened", [(one.created, f"from {_set_back_text(one)}") for one in story.reopenings])
     _print_moments("Decisions", [(made.created, _decision_text(made)) for made in story.decisions])
     _print_moments("Removed from staging", [(one.recorded, printable(one.message)) for one in story.removals])
-    _print_moments("Findings", [(one.created, printable(one.message)) for one in story.findings])
+    _print_moments("Findings", [(one.created, _finding_text(one, story)) for one in story.findings])
+
+
+def _finding_text(finding: CrawlFindingEntry, story: ZipStory) -> str:
+    """What a crawl noticed, and whether the archive was fetched since it had changed."""
+    from dcc.tracker.crawls import CHANGED
+
+    is_fetched = any(download.requested >= finding.created for download in story.downloads)
+    ended = " (no longer holds)" if finding.kind == CHANGED and is_fetched else ""
+    return f"{printable(finding.message)}{ended}"
 
 
 def _print_moments(title: str, moments: Sequence[tuple[datetime | None, str]]) -> None:

@@ -14,7 +14,7 @@ from dcc.databases.columns import require_text
 from dcc.databases.transactions import insert_rows
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.qc.models import FINDING, WAIVER
-from dcc.rules.catalogue import CATALOGUE, UNWAIVABLE
+from dcc.rules.catalogue import CATALOGUE, OF_THE_CHECK, UNWAIVABLE, WITHOUT_PROCEDURE
 from dcc.rules.waivers import Waiver
 from dcc.runtime.clock import utc_now
 from dcc.vocabulary import Severity, WaiverEffect
@@ -54,7 +54,8 @@ def add_waiver(connection: Connection, waiver: Waiver, today: date) -> int:
     """Record a waiver, within a write transaction; returns its id. It takes effect when documents are judged again.
 
     Raises ConfigurationError for a rule that does not exist or cannot be waived, and for a rule of warnings that should
-    be lowered to one. Raises it also for days in the wrong order or past, and for a text that is missing or too long.
+    be lowered to one. Raises it also for a procedure where findings of the rule have none, for days in the wrong order
+    or past, and for a text that is missing or too long.
     """
     _check_rule(waiver)
     _check_days(waiver, today)
@@ -76,12 +77,21 @@ def _check_rule(waiver: Waiver) -> None:
     entry = CATALOGUE.get(waiver.rule)
     if entry is None:
         raise ConfigurationError(f"No rule {waiver.rule!r} exists. See all: dcc rules list")
+    if entry.id in UNWAIVABLE - OF_THE_CHECK:
+        raise ConfigurationError(
+            f"The rule {entry.id} cannot be waived. If the centre of the data wants it, record that it delegates: "
+            "dcc centre delegate"
+        )
     if entry.id in UNWAIVABLE:
         raise ConfigurationError(
             f"{entry.id!r} says what could not be checked or recorded, and cannot be waived. Remove its cause instead."
         )
     if waiver.effect is WaiverEffect.WARN and entry.severity is Severity.WARNING:
         raise ConfigurationError(f"The rule {entry.id} only ever warns. Waive it wholly, or leave it as it is.")
+    if waiver.procedure is not None and entry.id in WITHOUT_PROCEDURE:
+        raise ConfigurationError(
+            f"Findings of the rule {entry.id} are of no procedure, so it covers none of them. Leave the procedure out."
+        )
 
 
 def _check_days(waiver: Waiver, today: date) -> None:

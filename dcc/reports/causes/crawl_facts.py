@@ -136,7 +136,7 @@ def _noticed(
             action, _, file_name = finding.file_name.partition("/")
             if finding.kind != CONFIRMED_GONE:
                 archive = finding.file_name if file_name else None
-                example = Fact(code, Severity.WARNING, zip=archive, message=finding.said)
+                example = Fact(code, Severity.WARNING, zip=archive, message=finding.public)
                 yield _CrawlFact(centre, example, action, file_name)
             elif number := _still_gone(connection, finding, Action(action)):
                 yield _CrawlFact(centre, Fact(code, Severity.WARNING, message=finding.said), action, zips=number)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection, case, func, select
 
-from dcc.messages import mark, message
+from dcc.messages import Message, mark, message
 from dcc.outcomes import DECLINED, FAILED_ENDS, HELD, LEFT_OUT, NO_ROOM, WAITS, Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc.models import DOCUMENT
@@ -153,13 +154,13 @@ def collect_submission(
         states=states,
         reasons=_reasons(story, foreign),
         reopenings=story.reopenings[-MAX_NOTES:],
-        findings=story.findings[-MAX_NOTES:],
+        findings=tuple(replace(one, said=one.public) for one in story.findings[-MAX_NOTES:]),
         removals=story.removals[-MAX_NOTES:],
         accepted=None if qc is None else accepted_of_zip(qc, key, limit=MAX_PROCEDURES),
         qc_missing=_missing(qc, qc_missing),
         pictures=draw_pictures(qc, key, settings, catalogue, max_pictures),
         changed=line.changed,
-        waits_for=story.waits_for if line.outcome is Outcome.IN_ORDER else None,
+        waits_for=_waits_for(story) if line.outcome in (Outcome.IN_ORDER, Outcome.BEHIND_DECISION) else None,
         decisions=tuple(decision for decision in story.decisions if _holds(decision, story.status)),
         **_first_causes(find_causes(tracker, qc, key, settings)),
     )
@@ -243,6 +244,10 @@ def _reasons(story: ZipStory, foreign: UnfetchedArchive | None) -> tuple[Problem
     recorded = [reason for reason in story.reasons if reason.kind not in (HELD, DECLINED, WAITS)][-MAX_NOTES:]
     unfetched = [] if foreign is None else [Problem(foreign.kind, foreign.public_message, recorded=utc_now())]
     return (*recorded, *unfetched)
+
+
+def _waits_for(story: ZipStory) -> Message | None:
+    return next((reason.fact for reason in story.reasons if reason.kind == WAITS), None)
 
 
 def _holds(decision: Decision, status: Status) -> bool:
@@ -354,7 +359,7 @@ def sections_of(
     waiting = zips_that_wait(connection, session_zip_ids(connection, session)).values()
     no_room = zips_without_room(connection) if is_newest else []
     without_room = [(key, Problem(NO_ROOM, reason)) for key, reason in no_room]
-    findings = [Note((Problem(one.kind, one.said),), 1) for one in session_findings(connection, session.id)]
+    findings = [Note((Problem(one.kind, one.public),), 1) for one in session_findings(connection, session.id)]
     alone = _left_alone(connection, session, failure_limit) if is_newest else []
     held, late = (session_entries(connection, session, [kind]) for kind in (HELD, LATE))
     found: dict[Noted, tuple[Iterable[Note], int]] = {

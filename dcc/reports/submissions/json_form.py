@@ -14,7 +14,13 @@ from dcc.reports.causes.cause import as_json as cause_as_json
 from dcc.reports.languages import Catalogue
 from dcc.reports.submissions import labels, model
 from dcc.reports.submissions.model import LONGEST_VALUE, MAX_HOSTS, MAX_PERMITTED, MAX_REASONS, shortened
-from dcc.reports.submissions.sentences import decision_sentence, next_sentences, session_outcome, who_acts_on
+from dcc.reports.submissions.sentences import (
+    decision_sentence,
+    next_sentences,
+    outcome_text,
+    session_outcome,
+    who_acts_on,
+)
 from dcc.tracker.queries.zip_stories import DownloadStory
 
 FORMAT: Final = 1
@@ -46,7 +52,7 @@ def as_json(report: model.Report, catalogue: Catalogue) -> dict[str, Any]:
 
 
 def _submission(report: model.SubmissionReport, catalogue: Catalogue) -> dict[str, Any]:
-    words = labels.OUTCOME_TEXTS[report.outcome]
+    words = outcome_text(report)
     return {
         **_fields(report, "phase", "status", "changed", "size_bytes", "md5", "created", "inc", "reopenings"),
         **_fields(report, "attempts_total", "documents_total", "documents_failed"),

@@ -50,6 +50,8 @@ SUBMIT_AGAIN: Final = mark(
 """What to do about documents that failed before their contents were checked, and in that check."""
 ACKNOWLEDGED_NEXT: Final = mark("You need not do anything. Submit data that are still missing in a new archive.")
 """What happens next with a submission of which somebody said that nobody has to act."""
+ACKNOWLEDGED_EXPLANATION: Final = mark("What is correct took effect. What has errors was left out.")
+"""The explanation of such a submission that was accepted in part."""
 CHANGE_LATER: Final = mark("You need not do anything. To change something later, submit it in the directory “edit”.")
 OF_DELETIONS: Final[Mapping[str, str]] = {
     SUBMIT_FOR_EDIT: mark(
@@ -244,20 +246,27 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
         Actor.NOBODY,
         (mark("It is taken over by itself, after the older one. Ask for the report again after the next session."),),
     ),
+    Outcome.BEHIND_DECISION: OutcomeText(
+        mark("Waits for a decision"),
+        mark("The archive waits for a decision on an older one of your centre"),
+        mark("The older one would replace what is newer if it were taken over later. Nothing is wrong with this one."),
+        Actor.DCC,
+        (mark("It is taken over by itself, after the decision. Ask the Data Coordination Centre about it."),),
+    ),
     Outcome.CHANGED: OutcomeText(
         mark("Changed afterwards"),
         mark("The archive changed on its server after its data were taken over"),
         mark("A name is taken once. The data of the former content stand."),
-        Actor.CENTRE,
+        Actor.DCC,
         (
             CHANGED_SINCE,
             mark(
-                "To replace all of it, tell the Data Coordination Centre: it withdraws the data with `dcc data "
-                "undo`, and then takes the archive again."
+                "To replace all of it, tell the Data Coordination Centre: it withdraws the data, and then takes the "
+                "archive again."
             ),
             mark("If the change was not meant, take the archive from your server: its data stay."),
         ),
-        acts=mark("You, at the centre; or the Data Coordination Centre, if it replaces all of it"),
+        acts=mark("The Data Coordination Centre; or you, at the centre, with a new archive"),
     ),
     Outcome.TO_BE_LOOKED_AT: OutcomeText(
         mark("Accepted, in quality control"),

@@ -71,6 +71,7 @@ class Outcome(StrEnum):
     LEFT_OUT = "left out", Tone.WAIT
     TO_BE_TAKEN = "to be taken", Tone.WAIT
     IN_ORDER = "waits for older archives", Tone.WAIT
+    BEHIND_DECISION = "waits for a decision", Tone.WAIT
     CHANGED = "changed", Tone.WARN
     TO_BE_LOOKED_AT = "to be looked at", Tone.GOOD
     DONE = "done", Tone.GOOD
@@ -188,7 +189,7 @@ class SubmissionReport:
 
     `accepted` is None where the QC database could not be asked, and `qc_missing` then says why. `reasons` say why the
     archive as a whole is as it is. `removals`: when it went from staging. `changed`: when it was noticed that the
-    archive has changed since its data were taken over. `waits_for`: an older archive that is taken over first.
+    archive has changed since its data were taken over. `waits_for` tells of an older archive that is taken over first.
     `decisions` are those that hold about it: to leave it alone, or that nobody has to act.
     """
 
@@ -220,7 +221,7 @@ class SubmissionReport:
     qc_missing: str | None = None
     pictures: tuple[Picture, ...] = ()
     changed: datetime | None = None
-    waits_for: ZipKey | None = None
+    waits_for: Message | None = None
     decisions: tuple[Decision, ...] = ()
 
     @property

@@ -171,6 +171,7 @@ def cause_values(
     return {
         **sentences.functions(catalogue),
         "title_of_failing": sentences.WHAT_TO_CORRECT,
+        "is_acknowledged": False,
         "failing": [cause for cause in causes if cause.fails and not cause.clears_by_itself],
         "clearing": [cause for cause in causes if cause.fails and cause.clears_by_itself],
         "warning": [cause for cause in causes if not cause.fails],
@@ -203,12 +204,13 @@ def _submission_values(report: SubmissionReport, catalogue: Catalogue) -> dict[s
     deletes = report.key.action is Action.DELETE
     told = {name: any(getattr(entity, name) for entity in entities) for name in _ONLY_WHERE_ANY}
     return {
-        "words": labels.OUTCOME_TEXTS[report.outcome],
+        "words": sentences.outcome_text(report),
+        "is_acknowledged": sentences.is_acknowledged(report),
         "who_acts": sentences.who_acts_on(report, catalogue),
         "next_sentences": sentences.next_sentences(report),
         "whole_reasons": sentences.whole_reasons(report),
         "deletes": deletes,
-        "waits": report.outcome is Outcome.WAITS_FOR_DATA,
+        "waits": report.outcome is Outcome.WAITS_FOR_DATA or sentences.is_acknowledged(report),
         "notes": sentences.notes(report, catalogue),
         "hosts": report.hosts[:MAX_HOSTS],
         "told": {**told, "ended": deletes or told["ended"]},

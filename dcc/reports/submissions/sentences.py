@@ -73,6 +73,14 @@ def _of_action(sentence: str, action: Action) -> str:
     return labels.OF_DELETIONS.get(sentence, sentence) if action is Action.DELETE else sentence
 
 
+def outcome_text(report: SubmissionReport) -> labels.OutcomeText:
+    """The texts of the outcome of a report; of what was acknowledged, without what to correct."""
+    texts = labels.OUTCOME_TEXTS[report.outcome]
+    if report.outcome is Outcome.PARTLY_TAKEN and is_acknowledged(report):
+        return texts._replace(headline=texts.short, explanation=labels.ACKNOWLEDGED_EXPLANATION)
+    return texts
+
+
 def is_acknowledged(report: Report) -> bool:
     """Whether it is on a submission of which somebody said that nobody has to act."""
     return isinstance(report, SubmissionReport) and any(
@@ -141,8 +149,7 @@ def notes(report: SubmissionReport, catalogue: Catalogue) -> list[str]:
     )
     sentences = [catalogue.say_plural(*texts, number) for number, texts in counted if number]
     if report.waits_for is not None:
-        waits = catalogue.say("The archive that it waits for is {archive}.", archive=report.waits_for)
-        sentences.insert(0, waits)
+        sentences.insert(0, catalogue.tell(report.waits_for))
     sentences = [*(decision_sentence(decision, catalogue) for decision in report.decisions), *sentences]
     if report.removals:
         sentences.append(catalogue.say("The Data Coordination Centre no longer keeps a copy of the archive."))
@@ -235,9 +242,9 @@ def how_often(catalogue: Catalogue, cause: Cause) -> str:
 def cleared(catalogue: Catalogue, cause: Cause) -> str:
     """How many of its documents and archives fail for nothing else.
 
-    Empty for a cause without any, or for a warning that nobody has to act on.
+    Empty for a cause without any, for one that no later archive clears, or for a warning that nobody has to act on.
     """
-    if cause.clears_by_itself and not cause.fails:
+    if (cause.clears_by_itself and not cause.fails) or (cause.declaration is not None and cause.declaration.stays):
         return ""
     parts = []
     if cause.documents:

@@ -20,7 +20,7 @@ from dcc.tracker.crawls import CHANGED, SessionEntry
 from dcc.tracker.decisions import is_on_hold, needs_nobody
 from dcc.tracker.hostings.changed_archives import changed_since_loaded
 from dcc.tracker.hostings.foreign_archives import UnfetchedArchive, unfetched_archives
-from dcc.tracker.hostings.older_archives import zips_that_wait
+from dcc.tracker.hostings.older_archives import OlderArchive, zips_that_wait
 from dcc.tracker.models import AnException, CrawlFinding, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile, ZipLog
 from dcc.tracker.problems import FAILING, submissions_with_entries
 from dcc.tracker.queries.session_zips import session_zip_ids
@@ -104,7 +104,7 @@ def list_zips(
             left_out=row.id in left_out,
             foreign=foreign.get(row.id),
             waits_for_data=actors.get(row.id) == (Actor.NOBODY,),
-            waits_for_older=row.id in in_turn,
+            waits_for=in_turn[row.id][1] if row.id in in_turn else None,
             changed=row.id in changed,
             on_hold=bool(row.on_hold),
             of_withdrawn=0 < of_withdrawn[zip_key_of(row)] == sum(one.count for one in counts),
@@ -171,7 +171,7 @@ def outcome_of(
     left_out: bool = False,
     foreign: UnfetchedArchive | None = None,
     waits_for_data: bool = False,
-    waits_for_older: bool = False,
+    waits_for: OlderArchive | None = None,
     changed: bool = False,
     on_hold: bool = False,
     of_withdrawn: bool = False,
@@ -181,7 +181,7 @@ def outcome_of(
     `held`: one of them waits to be confirmed. `left_out`: the settings leave a step out of one of them. `taken`: some
     of its data were accepted; None where that is not known, and then the states tell. `foreign`: it is not fetched, or
     was turned down, on another centre's source. `waits_for_data`: its failed documents only wait for other data.
-    `waits_for_older`: an older archive of its centre comes first. `changed`: the archive changed after its data were
+    `waits_for`: an older archive of its centre that comes first. `changed`: the archive changed after its data were
     accepted. `on_hold`: sessions leave it alone. `of_withdrawn`: none of its documents was taken, as they are the same
     as some that were withdrawn since.
     """
@@ -192,8 +192,8 @@ def outcome_of(
         outcome = Outcome.ON_HOLD
     elif outcome in (Outcome.DONE, Outcome.TO_BE_LOOKED_AT) and of_withdrawn:
         outcome = Outcome.COPY_OF_WITHDRAWN
-    elif outcome is Outcome.TO_BE_TAKEN and waits_for_older:
-        outcome = Outcome.IN_ORDER
+    elif outcome is Outcome.TO_BE_TAKEN and waits_for is not None:
+        outcome = Outcome.BEHIND_DECISION if waits_for.waits_for_a_person else Outcome.IN_ORDER
     elif outcome in (Outcome.NOTHING_TAKEN, Outcome.PARTLY_TAKEN) and waits_for_data:
         outcome = Outcome.WAITS_FOR_DATA
     return Outcome.CHANGED if changed and not outcome.tone.needs_somebody else outcome

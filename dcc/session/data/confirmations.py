@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Collection
 from dataclasses import replace
 
 from sqlalchemy import Connection, Engine, select
@@ -14,7 +15,7 @@ from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.qc.apply.holding import confirm_held
 from dcc.session.data.data_session import record_results
-from dcc.session.data.document_queries import counted_by_tracker, documents_by_id
+from dcc.session.data.document_queries import counted_by_tracker, documents_by_id, waiting_for_upload
 from dcc.session.data.prepared_archives import prepared_temporarily
 from dcc.session.data.upload_order import DueDocument
 from dcc.session.data.uploading import Uploader, failed_upload
@@ -53,6 +54,19 @@ def confirm_submission(
     left_out = {document.xml_id: NOT_UPLOADED for document in documents if document.state == WITHDRAWN}
     run_writing(tracker, lambda connection: progress.reopen_documents(connection, left_out, author, reason))
     return [_confirm(tracker, uploader, document) for document in documents]
+
+
+def left_to_sessions(
+    tracker: Engine, settings: Settings, key: ZipKey, confirmed: Collection[DocumentData]
+) -> list[str]:
+    """The documents of a submission that were not among the `confirmed`, and that the next session applies or holds."""
+    done = {document.file_name for document in confirmed}
+
+    def find(connection: Connection) -> list[str]:
+        due = waiting_for_upload(connection, find_archive(connection, key).za_id, settings.naming)
+        return [document.name.file_name for document in due if document.name.file_name not in done]
+
+    return run_reading(tracker, find)
 
 
 def _require_confirmable(connection: Connection, key: ZipKey) -> None:

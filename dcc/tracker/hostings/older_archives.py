@@ -64,6 +64,11 @@ class OlderArchive:
     is_on_hold: bool = False
 
     @property
+    def waits_for_a_person(self) -> bool:
+        """Whether somebody must confirm or release it first."""
+        return self.is_held or self.is_on_hold
+
+    @property
     def translatable(self) -> Message:
         """The message about an archive that waits for it."""
         waits = mark(
@@ -95,10 +100,6 @@ class _Open(NamedTuple):
     archive: OlderArchive
     has_arrived: bool
 
-    @property
-    def waits_for_a_person(self) -> bool:
-        return self.archive.is_held or self.archive.is_on_hold
-
 
 def waiting_for_older(
     connection: Connection, za_ids: Collection[int], decided: Collection[int] = ()
@@ -128,7 +129,7 @@ def _waiting(connection: Connection, rows: Collection[Any], decided: Collection[
         younger = group_pairs((row.centre_id, row) for row in rows if (row.todo_id == ACTION_IDS[Action.ADD]) is adds)
         for centre_id, some in younger.items():
             # An addition waits for a person only.
-            older = [one for one in opened.get(centre_id, ()) if one.waits_for_a_person or not adds]
+            older = [one for one in opened.get(centre_id, ()) if one.archive.waits_for_a_person or not adds]
             oldest = next(_on_the_way(connection, older), None)
             if oldest is not None:
                 found |= {row.id: oldest.archive for row in some if oldest.turn < UploadTurn.of_row(row)}

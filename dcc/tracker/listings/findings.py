@@ -19,7 +19,7 @@ from dcc.phases import Phase, State, Status
 from dcc.runtime.clock import utc_now
 from dcc.sources.base import ActionListing, DuplicateEntry, ListedFile, SourceAddress
 from dcc.tracker.archive_names import stored_name
-from dcc.tracker.crawls import FUTURE_DATE, UNUSUAL_SIZE
+from dcc.tracker.crawls import FUTURE_DATE, MANIFEST_CHANGED, UNUSUAL_SIZE
 from dcc.tracker.listings.comparing import AbsentHostings, KnownHosting, content_differs
 from dcc.tracker.models import CrawlFinding, ZipFile
 from dcc.tracker.problems import message_columns
@@ -27,7 +27,6 @@ from dcc.tracker.states import REFUSED
 
 SIZE_DIFFERS: Final = "size_differs"
 TAKEN_ANEW: Final = "taken_anew"
-MANIFEST_CHANGED: Final = "manifest_changed"
 UPLOADING: Final = "uploading"
 CONFIRMED_GONE: Final = "gone"
 PROPOSED: Final = "withdrawal_proposed"

@@ -28,7 +28,7 @@ from dcc.sources.base import ActionListing, DeltaStrategy, ListedFile, SourceAdd
 from dcc.sources.listing_watch import ListingWatch, ignore_progress
 from dcc.tracker import progress
 from dcc.tracker.archive_names import stored_name
-from dcc.tracker.crawls import CHANGED, FUTURE_DATE, UNUSUAL_SIZE
+from dcc.tracker.crawls import CHANGED, FUTURE_DATE, MANIFEST_CHANGED, UNUSUAL_SIZE
 from dcc.tracker.database import exception_id
 from dcc.tracker.hostings.changed_archives import last_hostings, loaded_zips, withdrawn_zips
 from dcc.tracker.hostings.missing_archives import close_returned, propose_withdrawals
@@ -49,7 +49,6 @@ from dcc.tracker.listings.findings import (
     CONFIRMED_GONE,
     FOLDER_TWICE,
     LISTED_TWICE,
-    MANIFEST_CHANGED,
     PROPOSED,
     SIZE_DIFFERS,
     TAKEN_ANEW,
