@@ -41,7 +41,7 @@ from dcc.tracker.listings.findings import ONLY_NOTED, ListingFinding
 from dcc.tracker.listings.recording import ListingBasis, ListingRecorder, RecordedListing, archives_by_source
 from dcc.tracker.models import Centre, SourceCrawlRow
 from dcc.tracker.register.source_addresses import load_addresses
-from dcc.tracker.register.source_schedules import load_crawl_dues, sources_of_inactive_centres
+from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.session_statuses import TaskStatus
 
 log = logging.getLogger(__name__)
@@ -107,13 +107,8 @@ def _to_crawl(
 
 
 def _note_not_crawled(session: Session, dues: Mapping[int, CrawlDue]) -> None:
-    """Add a notice that names the sources which are left alone, with the reasons and the ends.
-
-    They are paused or not due, or their centre is not active.
-    """
-    inactive = session.read(sources_of_inactive_centres)
-    waiting = {number: str(due) for number, due in dues.items() if not due.is_due}
-    waiting |= {number: f"centre {centre} is not active" for number, centre in inactive.items()}
+    """Add a notice that names the sources which are left alone, paused or not due, with the reasons and the ends."""
+    waiting = {number: due for number, due in dues.items() if not due.is_due}
     if not waiting:
         return
     known = session.read(lambda connection: load_addresses(connection, only_crawlable=False))

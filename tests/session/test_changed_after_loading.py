@@ -144,7 +144,8 @@ def test_reports_say_that_it_changed_until_its_data_are_withdrawn_or_it_is_gone(
         assert TOLD in " ".join(shown.split())
         assert "You need not do anything" not in shown
     found = json.loads(json_text(report, catalogue))
-    assert "dcc data undo" in " ".join(found["next"])
+    assert "it withdraws the data" in " ".join(found["next"])
+    assert "dcc data undo" not in " ".join(found["next"])
     assert found["changed"] is not None
     assert [(line.key, line.outcome) for line in centre.zips] == [(line.key, line.outcome) for line in of_session.zips]
     assert {line.outcome for line in centre.zips} == {Outcome.CHANGED}

@@ -77,9 +77,9 @@ def test_the_centre_and_the_wrangler_are_told_and_it_is_taken_when_the_held_one_
     careful.run()
     report = in_reading(careful.tracker, collect_submission, None, key_of(LATER), careful.settings)
     centre = in_reading(careful.tracker, collect_centre, None, "H", careful.settings)
-    assert report.outcome is Outcome.IN_ORDER
+    assert report.outcome is Outcome.BEHIND_DECISION
     outcomes = {str(one.key): one.outcome for one in centre.zips if one.key in (key_of(HELD), key_of(LATER))}
-    assert outcomes == {HELD: Outcome.HELD, LATER: Outcome.IN_ORDER}
+    assert outcomes == {HELD: Outcome.HELD, LATER: Outcome.BEHIND_DECISION}
     assert told_to_wait(careful, LATER) == [
         f"It waits for {HELD}, an older archive of centre H that waits to be confirmed: applied later, that one would "
         "replace what is newer. The session after the decision takes this one."

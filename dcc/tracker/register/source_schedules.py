@@ -14,7 +14,7 @@ from dcc.errors import ConfigurationError, NotFoundError
 from dcc.outcomes import CrawlOutcome
 from dcc.runtime.clock import utc_now
 from dcc.sources.crawl_policy import CrawlDue, CrawlPolicy, PastCrawls, Pause, Schedule, Windows, crawl_due, parse_age
-from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, ResourceStateRow, SourceCrawlRow, ZipAction
+from dcc.tracker.models import FileSource, FileSourceHasZip, ResourceStateRow, SourceCrawlRow, ZipAction
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.register.source_addresses import SourceState, is_paused
 from dcc.tracker.states import WAITING
@@ -72,18 +72,6 @@ def set_pause(connection: Connection, source_id: int, pause: Pause | None) -> No
 def paused_sources(connection: Connection) -> set[int]:
     """The ids of the sources that are paused now."""
     return set(connection.scalars(select(FileSource.id).where(is_paused())))
-
-
-def sources_of_inactive_centres(connection: Connection) -> dict[int, str]:
-    """The centres of the sources that would be crawled if these were active, by the source's id."""
-    is_left = ResourceStateRow.short_name == SourceState.AVAILABLE, Centre.is_active.is_(False)
-    query = (
-        select(FileSource.id, Centre.short_name)
-        .join(ResourceStateRow)
-        .join(Centre, Centre.id == FileSource.centre_id)
-        .where(*is_left)
-    )
-    return {row.id: row.short_name for row in connection.execute(query)}
 
 
 def load_crawl_dues(
