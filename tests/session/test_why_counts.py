@@ -116,3 +116,16 @@ def test_archives_beyond_the_number_that_is_listed_are_counted(installation: Ins
     installation.run_session()
     rows = in_reading(installation.tracker, skipped_entries, folder.source_id, limit=1)
     assert ("add/H.2099-10-31.1.impc.zip", SkipReason.CHANGED) in {(row.entry, row.why) for row in rows}
+
+
+def test_archives_of_other_centres_beyond_the_number_that_is_listed_are_counted(
+    installation: Installation, folder: Folder
+) -> None:
+    for number in (1, 2, 3):
+        folder.put(f"add/J.2013-10-31.{number}.impc.zip", b"no archive")
+    installation.run_session()
+    rows = in_reading(installation.tracker, skipped_entries, folder.source_id, limit=1)
+    assert [(row.entry, row.why, row.number, row.acts) for row in rows] == [
+        ("add/J.2013-10-31.1.impc.zip", SkipReason.HELD, 1, Actor.CENTRE),
+        (None, SkipReason.HELD, 2, Actor.CENTRE),
+    ]

@@ -5,7 +5,7 @@ How many entries were ignored is recorded; their names only a listing has: `igno
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
@@ -126,9 +126,9 @@ def skipped_entries(
     for each in (*sorted(first, key=lambda each: list(SkipReason).index(each.why)), *noticed[True]):
         named.setdefault(each.entry, each)
     ids = {each.za_id for each in named.values() if each.za_id is not None}
-    counted = _counted(
-        connection, source_id, crawl, uploading - ids, {*(archive.za_id for archive in unfetched), *uploading, *ids}
-    )
+    apart = {*(archive.za_id for archive in unfetched), *uploading, *ids}
+    beside = {SkipReason.UPLOADING: len(uploading - ids), SkipReason.HELD: len(unfetched[limit:])}
+    counted = _counted(connection, source_id, crawl, beside, apart)
     return [*_of_source(source, crawl, due), *named.values(), *counted]
 
 
@@ -238,6 +238,9 @@ def _failed(connection: Connection, source_id: int, limit: int) -> Iterator[Skip
 
 _COUNTED: Final = {
     SkipReason.FAILED: mark("Other archives that failed or whose names are refused: {number}."),
+    SkipReason.HELD: mark(
+        "Other archives of other centres, {number}: they are not fetched from here unless their centres delegate."
+    ),
     SkipReason.IGNORED: mark(
         "Entries that are not taken for archives, {number}, were ignored: directories, other files, and what the "
         "patterns of the source leave out."
@@ -255,12 +258,23 @@ _COUNTED: Final = {
     ),
 }
 
+_ACTS: Final = {
+    SkipReason.FAILED: Actor.CENTRE,
+    SkipReason.HELD: Actor.CENTRE,
+    SkipReason.ON_HOLD: Actor.DCC,
+}
+
 
 def _counted(
-    connection: Connection, source_id: int, crawl: CrawlEntry | None, uploading: set[int], apart: set[int]
+    connection: Connection,
+    source_id: int,
+    crawl: CrawlEntry | None,
+    beside: Mapping[SkipReason, int],
+    apart: set[int],
 ) -> Iterator[SkippedEntry]:
-    """How many entries are no archives, and how many archives failed, are `uploading`, wait, are on hold or cancelled,
-    or were taken; none of `apart`.
+    """How many entries are no archives, and how many archives failed, wait, are on hold or cancelled, or were taken.
+
+    None of `apart` is counted; `beside` are numbers of these that are told too.
     """
     waits = or_(
         and_(ZipAction.phase_id == int(Phase.ZIP_NAME), ZipAction.status_id == int(Status.DONE)),
@@ -276,12 +290,10 @@ def _counted(
     query = _hosted(source_id, why, func.count()).group_by("why")
     query = query.where(ZipAction.id.not_in(numbers_in("apart")))
     numbers: dict[str, int] = dict(connection.execute(query, {"apart": as_json(apart)}).all())
-    numbers[SkipReason.IGNORED] = 0 if crawl is None else crawl.ignored
-    numbers[SkipReason.UPLOADING] = len(uploading)
+    numbers |= {SkipReason.IGNORED: 0 if crawl is None else crawl.ignored, **beside}
     for each, text in _COUNTED.items():
         if number := numbers.get(each):
-            acts = {SkipReason.ON_HOLD: Actor.DCC, SkipReason.FAILED: Actor.CENTRE}.get(each, Actor.NOBODY)
-            yield SkippedEntry(None, each, acts, message(text, number=number), number)
+            yield SkippedEntry(None, each, _ACTS.get(each, Actor.NOBODY), message(text, number=number), number)
 
 
 def _hosted(source_id: int, *columns: Any) -> Any:
