@@ -18,7 +18,7 @@ from typing import Final
 from sqlalchemy import Connection, func, or_, select
 
 from dcc.errors import ListingShrunkError
-from dcc.messages import Message, count_of, mark, message, message_from_json
+from dcc.messages import Message, mark, message, message_from_json
 from dcc.notify.messages import NewsItem, NewsKind
 from dcc.outcomes import CrawlOutcome
 from dcc.runtime.private_files import PRIVATE_FILE, make_directory
@@ -68,6 +68,14 @@ ARCHIVES: Final = mark("archive store")
 """The subject of archives that have no good copy in the archive store."""
 _OUTAGE: Final = mark("Outage: {thing}")
 _SHRUNK: Final = mark("Listed in part: {thing}")
+_LOST: Final = mark(
+    "Archives without a good copy: {number}, such as {archives}. See `dcc archive status`; restore a copy, or ask the "
+    "centre for it, then `dcc archive repair`."
+)
+_DIED: Final = mark(
+    "Its process {process} on {host} died; last sign of life {moment} UTC. It is recorded as died, and its unfinished "
+    "work is taken up."
+)
 _MOST: Final = 500
 _MAX_LOST: Final = 5
 
@@ -190,7 +198,7 @@ def label_of_sessions(group: str | None) -> Message:
     return Message(SESSION) if group is None else message(mark("sessions of {group}"), group=group)
 
 
-def broken_session(session_id: int, group: CentreGroup | None, reason: str) -> OutageEntry:
+def broken_session(session_id: int, group: CentreGroup | None, reason: Message | str) -> OutageEntry:
     """The outage of a session that broke off."""
     subject = sessions_of(None if group is None else group.name)
     label = message(mark("session {number}"), number=str(session_id))
@@ -199,7 +207,8 @@ def broken_session(session_id: int, group: CentreGroup | None, reason: str) -> O
 
 def session_of_dead_process(dead: Lease, *, taken_up: bool) -> OutageEntry:
     """The outage of a session whose process died; `taken_up`: the next session has finished its work."""
-    trouble = broken_session(dead.session, dead.group, dead.reason)
+    reason = message(_DIED, process=dead.pid, host=dead.host, moment=f"{dead.heartbeat:%Y-%m-%d %H:%M:%S}")
+    trouble = broken_session(dead.session, dead.group, reason)
     return replace(trouble, over=taken_up, reported=False)
 
 
@@ -216,10 +225,7 @@ def lost_from_store(connection: Connection, settings: Settings) -> list[OutageEn
     if not lost:
         return []
     keys = [key for copy in lost[:_MAX_LOST] for key in submissions_of_archive(connection, copy.sha256)]
-    reason = (
-        f"No copy is good any more of {count_of(len(lost), 'archive')}, such as {', '.join(map(str, keys))}. See "
-        "`dcc archive status`; restore a copy, or ask the centre for it, then `dcc archive repair`."
-    )
+    reason = message(_LOST, number=len(lost), archives=[str(key) for key in keys])
     return [OutageEntry(ARCHIVES, lost[-1].sha256, ARCHIVES, reason, reported=False)]
 
 

@@ -204,6 +204,7 @@ class DueReason(StrEnum):
     CLOSED = "closed"
     FAILING = "failing"
     PAUSED = "paused"
+    INACTIVE = "inactive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,22 +247,33 @@ class CrawlDue:
                 return f"outside its window{until}"
             case DueReason.RECENT:
                 return f"not due{until}"
+            case DueReason.INACTIVE:
+                return "its centre is not active"
         return "due"
 
 
 def crawl_due(
-    policy: CrawlPolicy, past: PastCrawls, now: datetime, failure_limit: int, *, is_named: bool = False
+    policy: CrawlPolicy,
+    past: PastCrawls,
+    now: datetime,
+    failure_limit: int,
+    *,
+    is_named: bool = False,
+    is_active: bool = True,
 ) -> CrawlDue:
     """Whether a source is due at a time.
 
     After `failure_limit` failures in a row it is left alone for an hour, and for twice as long after each further one,
-    up to `MAX_BACK_OFF`. `is_named`: a person asks for it, which overrides all but a pause.
+    up to `MAX_BACK_OFF`. `is_named`: a person asks for it, which overrides all but a pause and a centre that is not
+    active (`is_active`).
     """
     past = past.known_at(now)
 
     def not_before(why: DueReason, until: datetime | None) -> CrawlDue:
         return CrawlDue(why, until, policy, past)
 
+    if not is_active:
+        return not_before(DueReason.INACTIVE, None)
     pause = policy.pause
     if pause is not None and (pause.until is None or pause.until > now):
         return not_before(DueReason.PAUSED, pause.until)

@@ -35,6 +35,8 @@ def test_a_deactivated_centres_sources_are_left_alone(dcc: Dcc) -> None:
     assert [entry["is_active"] for entry in dcc.json("centre", "list")] == [False, True]
     report = dcc.json("crawl")
     assert (report["sources"], report["zip_actions"]) == ([], [])
+    assert "its centre is not active" in report["notices"][0]
+    assert "not crawled: file source 1 (H, " in dcc("crawl").stdout
     (line,) = [line for line in dcc("status").stdout.splitlines() if "centre inactive" in line]
     assert ("  no  " in line, "  yes  " in line) == (True, False)
     assert "dcc centre activate H" in dcc.error("crawl", "--source", folder.source_id, exit_code=2)

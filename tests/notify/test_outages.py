@@ -1,6 +1,7 @@
 """The marks of who was told that the tracker is away, and what is said of outages."""
 
 import threading
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from dcc.errors import SourceUnreachableError
 from dcc.messages import mark
 from dcc.notify import outages
 from dcc.notify.composer import Composer
+from dcc.session.leases import Lease
 from dcc.settings import Settings
 from dcc.sources.base import label_of
 
@@ -57,3 +59,15 @@ def test_an_outage_is_told_in_the_language_of_the_installation(settings: Setting
         assert f": {subject} (H, file://localhost)" in told.subject
         assert f"\n  {said}" in told.text
         assert told.data["away"][0]["reason"].startswith("the folder /data cannot be reached")
+
+
+def test_the_reason_of_a_dead_session_is_in_the_language_of_the_installation(settings: Settings) -> None:
+    died = datetime(2013, 10, 31, 8, 30)
+    lease = Lease(
+        7, None, is_open=False, is_active=False, host="dcc", pid=42, acquired=died, heartbeat=died, age_seconds=90
+    )
+    told = Composer(settings.model_copy(update={"language": "de"})).outages(
+        "1", [outages.session_of_dead_process(lease, taken_up=False)], {}
+    )
+    assert "\n  Sein Prozess 42 auf dcc ist gestorben; letztes Lebenszeichen 2013-10-31 08:30:00 UTC." in told.text
+    assert told.data["away"][0]["reason"].startswith("Its process 42 on dcc died; last sign of life")

@@ -274,7 +274,7 @@ def _counted(
 ) -> Iterator[SkippedEntry]:
     """How many entries are no archives, and how many archives failed, wait, are on hold or cancelled, or were taken.
 
-    None of `apart` is counted; `beside` are numbers of these that are told too.
+    None of `apart` is counted; `beside` has numbers that are known already.
     """
     waits = or_(
         and_(ZipAction.phase_id == int(Phase.ZIP_NAME), ZipAction.status_id == int(Status.DONE)),

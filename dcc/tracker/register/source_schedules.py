@@ -14,7 +14,7 @@ from dcc.errors import ConfigurationError, NotFoundError
 from dcc.outcomes import CrawlOutcome
 from dcc.runtime.clock import utc_now
 from dcc.sources.crawl_policy import CrawlDue, CrawlPolicy, PastCrawls, Pause, Schedule, Windows, crawl_due, parse_age
-from dcc.tracker.models import FileSource, FileSourceHasZip, ResourceStateRow, SourceCrawlRow, ZipAction
+from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, ResourceStateRow, SourceCrawlRow, ZipAction
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.register.source_addresses import SourceState, is_paused
 from dcc.tracker.states import WAITING
@@ -89,6 +89,7 @@ def load_crawl_dues(
             now,
             failure_limit,
             is_named=row.id in named,
+            is_active=row.centre_active,
         )
         for row in connection.execute(_DUES)
     }
@@ -132,8 +133,10 @@ _DUES: Final = (
         _of_failures(func.count()).label("failures"),
         _of_failures(func.max(SourceCrawlRow.finish_time)).label("failed"),
         FileSource.id.in_(_WITH_UPLOADS).label("has_uploads"),
+        Centre.is_active.label("centre_active"),
     )
     .join(ResourceStateRow)
+    .join(Centre, Centre.id == FileSource.centre_id)
     .where(ResourceStateRow.short_name != SourceState.REMOVED)
     .order_by(FileSource.id)
 )
