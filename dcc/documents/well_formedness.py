@@ -16,7 +16,7 @@ from lxml import etree
 from dcc.declarations import code_of
 from dcc.documents.prolog import LONGEST_TOKEN
 from dcc.documents.streaming import NoElementError, PruningParser
-from dcc.documents.violations import quoted
+from dcc.documents.violations import quoted, shortened
 from dcc.errors import DocumentError, NotWellFormedError
 from dcc.messages import Details, Message, mark, message
 from dcc.outcomes import Problem
@@ -33,6 +33,7 @@ _ENTITY = re.compile(r"&([^\s;<&#]+);")
 _PREFIX = re.compile(r"(?:<|\s)([^\s<>/=\"'&:]+):[^\s<>/=]+")
 _OWN_ENTITIES = {"amp", "lt", "gt", "quot", "apos"}
 _LONGEST_LOOK = 2_000
+_LONGEST_WORDS = 300
 _WRONG_ENCODING = "encoding specified in XML declaration is incorrect"
 _UNFINISHED = {"no element found", "unclosed token", "unclosed CDATA section", "partial character"}
 
@@ -166,8 +167,7 @@ def _explained(code: str, words: str, stop: _Stop) -> Message:
             return Message(text, details)
     if code in _FIXED:
         return message(_FIXED[code])
-    words = words.strip()
-    shown = words if len(words) <= 300 else f"{words[:297]}..."
+    shown = shortened(words.strip(), _LONGEST_WORDS)
     return message(
         mark("The document is not well-formed XML: {message}."),
         message=quoted(shown)[1:-1] if shown.isprintable() else quoted(shown),
