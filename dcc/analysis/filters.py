@@ -15,19 +15,6 @@ from dcc.errors import ConfigurationError
 Texts = str | Sequence[str] | None
 """One text, several alternatives, or None for all."""
 
-TEXT_FILTERS: Final = (
-    "centre",
-    "pipeline",
-    "project",
-    "colony",
-    "genotype",
-    "specimen",
-    "procedure",
-    "parameter",
-    "status",
-)
-"""The fields of `MeasurementFilter` that are texts."""
-
 _MAX_VALUES: Final = 10_000
 
 
@@ -126,6 +113,10 @@ class MeasurementFilter:
             elif value is not None:
                 plain[field.name] = value.isoformat() if isinstance(value, date) else value
         return plain
+
+
+TEXT_FILTERS: Final = tuple(field.name for field in fields(MeasurementFilter) if field.type == "Texts")
+"""The fields of `MeasurementFilter` that are texts."""
 
 
 def _distinct(value: str | Iterable[str]) -> tuple[str, ...]:

@@ -18,10 +18,11 @@ from dcc.analysis.columns import SCHEMA, to_frame
 from dcc.analysis.filters import MeasurementFilter, conditions
 from dcc.databases.columns import MYSQL_FAMILY
 from dcc.databases.database import database_of
-from dcc.databases.engines import open_url
+from dcc.databases.engines import disposed, open_url
 from dcc.errors import NotFoundError
 from dcc.qc.apply.upload_lock import await_uploads
 from dcc.qc.apply.versions import same_animal
+from dcc.qc.contexts.membership import BASELINE
 from dcc.qc.contexts.metadata_groups import EMPTY_GROUP
 from dcc.qc.history import current_at, document_at, measurements_at
 from dcc.qc.latest_valid import is_latest_valid
@@ -66,16 +67,12 @@ def iterate_measurements(
 @contextmanager
 def patient_connection(qc: Engine) -> Iterator[Connection]:
     """A connection for long reading: all of its queries read the database at one moment, and may take their time."""
-    engine = open_url(qc.url, database_of(qc), answer_seconds=None)
-    try:
-        with engine.connect() as connection:
-            if engine.dialect.name in MYSQL_FAMILY:
-                connection = connection.execution_options(isolation_level="REPEATABLE READ")
-                # How long the server waits for a client that pauses while reading a result.
-                connection.exec_driver_sql(f"SET SESSION net_write_timeout = {_CLIENT_SECONDS}")
-            yield connection
-    finally:
-        engine.dispose()
+    with disposed(open_url(qc.url, database_of(qc), answer_seconds=None)) as engine, engine.connect() as connection:
+        if engine.dialect.name in MYSQL_FAMILY:
+            connection = connection.execution_options(isolation_level="REPEATABLE READ")
+            # How long the server waits for a client that pauses while reading a result.
+            connection.exec_driver_sql(f"SET SESSION net_write_timeout = {_CLIENT_SECONDS}")
+        yield connection
 
 
 def iterate_batches(
@@ -184,7 +181,7 @@ class _Joined:
             **{name: own[name] for name in SCHEMA.names if name in own},
             **{name: SPECIMEN.c[name] for name in ("strain_id", "is_baseline", "gender", "zygosity", "dob")},
             "colony_id": colony,
-            "genotype": case((SPECIMEN.c.is_baseline == 1, "baseline"), else_=colony),
+            "genotype": case((SPECIMEN.c.is_baseline == 1, BASELINE), else_=colony),
             "experiment_sequence_id": EXPERIMENT.c.sequence_id,
             "is_valid": true() if criteria.latest_valid else _is_valid(_of_owner("validity")),
             # Overviews show only the present. They have a row for each animal of an experiment.
@@ -195,7 +192,6 @@ class _Joined:
         }
 
     def select(self, columns: Sequence[ColumnElement[Any]]) -> Select[Any]:
-        """The query for these columns of the selected measurements."""
         own = self.measurement.c
         statement = select(*columns).select_from(self.measurement).join(RUN, RUN.c.id == own.procedure_run_id)
         for kind, table in _OWNERS.items():

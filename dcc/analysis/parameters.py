@@ -14,6 +14,7 @@ from dcc.analysis.filters import TEXT_FILTERS, MeasurementFilter, has_status, is
 from dcc.errors import NotFoundError
 from dcc.nearest_names import nearest_sentence
 from dcc.qc import models
+from dcc.qc.contexts.membership import BASELINE
 from dcc.qc.models import CONTEXT, MEASUREMENT, MEMBER, PARAMETER, PROCEDURE
 from dcc.qc.reference.snapshots import active_snapshot
 from dcc.reference.impress import Impress
@@ -105,7 +106,6 @@ def _has(entry: ParameterEntry, words: list[str]) -> bool:
     return all(word in text for word in words)
 
 
-BASELINE: Final = "baseline"
 _NAMES_COMPARED: Final = 10_000
 _NAMES_LISTED: Final = 20
 _LONGEST_BEGINNING: Final = 100

@@ -154,7 +154,6 @@ class _Table:
         raise NotImplementedError
 
     def entity(self, row: int, cells: Cells) -> Iterator[Content | ConversionFault]:
-        """The entity of a row."""
         raise NotImplementedError
 
 
@@ -186,7 +185,6 @@ class _Specimens(_Table):
         return found is not None and found["attribute"] in _LISTS.get(found["child"], ("", ()))[1]
 
     def entity(self, row: int, cells: Cells) -> Iterator[Content | ConversionFault]:
-        """The animal of a row."""
         kind = cells.get("kind", "mouse")
         if kind not in _ANIMALS:
             text = mark("The kind is '{kind}'; expected mouse or embryo. Correct it.")
@@ -235,7 +233,6 @@ class _Experiments(_Table):
         return found is not None and not (found["metadata"] and found["part"] == "unit")
 
     def entity(self, row: int, cells: Cells) -> Iterator[Content | ConversionFault]:
-        """The experiment of a row."""
         kind, path = DocumentKind.EXPERIMENT, "experiment/procedure"
         results: dict[str, list[Any]] = {"simple": [], "metadata": []}
         for (metadata, key, sequence), columns in self._parameters.items():

@@ -181,7 +181,6 @@ MEANINGS: Final = {
     "known": "Number of archives that were known before.",
     "last": "The last id that was given.",
     "last_modified": "Last-Modified of the server.",
-    "last_update": "When the row last changed.",
     "last_updated": "When the centre last changed it.",
     "late": "Whether an archive of a later date was applied before it.",
     "level": "Level of the strain in the pedigree.",

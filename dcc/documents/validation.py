@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lxml import etree
 
-from dcc.declarations import code_of
 from dcc.documents.prolog import (
     LONGEST_TAG,
     LONGEST_TOKEN,
@@ -36,14 +35,8 @@ from dcc.documents.prolog import (
 from dcc.documents.schema_set import SchemaSet
 from dcc.documents.streaming import CHUNK, NoElementError, PruningParser, StreamedErrors, stream
 from dcc.documents.violations import INCOMPLETE, UNEXPECTED, UNPLACED, VALUE, Tag, Violation, quoted, violations_at
-from dcc.documents.well_formedness import Chunks, WellFormednessFault, fault_for, find_fault, place_of
-from dcc.errors import (
-    DocumentError,
-    ForbiddenMarkupError,
-    NotWellFormedError,
-    SchemaViolationError,
-    WrongDocumentKindError,
-)
+from dcc.documents.well_formedness import Chunks, document_problem, fault_for, find_fault, place_of
+from dcc.errors import ForbiddenMarkupError, NotWellFormedError, SchemaViolationError, WrongDocumentKindError
 from dcc.messages import Message, mark, message
 from dcc.naming import DocumentKind
 from dcc.outcomes import Problem
@@ -317,7 +310,7 @@ def validate_document(
             mark("A single tag is longer than {number} bytes, which is refused. Export the document again."),
             number=LONGEST_TAG,
         )
-        return [_problem(NotWellFormedError, text, *place_of(unbounded(), error.start))]
+        return [document_problem(NotWellFormedError, text, *place_of(unbounded(), error.start))]
 
 
 def _problems_of(
@@ -343,7 +336,8 @@ def _problems_of(
         chunks, tag, schema, partial(schemas.model, actual), streamed, enough=max_errors + 1, readings=readings
     )
     problems = _problems(errors, find_fault(chunks, tag), max_errors, complete=not streamed.stopped)
-    return problems or [_problem(SchemaViolationError, message(mark("The document does not follow its schema.")), 1, 1)]
+    text = message(mark("The document does not follow its schema."))
+    return problems or [document_problem(SchemaViolationError, text)]
 
 
 def _read_if_small(path: Path, max_tree_bytes: int) -> bytes | None:
@@ -376,33 +370,19 @@ def _is_valid_tree(content: bytes, schema: etree.XMLSchema) -> bool:
 
 def _prolog_problem(found: Doctype | UnreadableProlog, chunks: Chunks, path: Path) -> Problem:
     if isinstance(found, Doctype):
-        return _problem(
-            ForbiddenMarkupError,
-            message(
-                mark(
-                    "The document has a document type declaration (<!DOCTYPE), which is refused because it can "
-                    "hide the reading of other files. Remove it."
-                )
-            ),
-            found.line,
-            found.column,
+        refused = mark(
+            "The document has a document type declaration (<!DOCTYPE), which is refused because it can hide the "
+            "reading of other files. Remove it."
         )
+        return document_problem(ForbiddenMarkupError, message(refused), found.line, found.column)
     if path.stat().st_size == 0:
-        return _problem(
-            NotWellFormedError, message(mark("The file is empty. Export the document again.")), 1, 1, "empty"
-        )
+        text = message(mark("The file is empty. Export the document again."))
+        return document_problem(NotWellFormedError, text, case="empty")
     if found.encoding is not None:
-        return _problem(
-            NotWellFormedError,
-            message(
-                mark("The encoding {encoding} is not supported. Save the document as UTF-8."), encoding=found.encoding
-            ),
-            found.line,
-            found.column,
-            "encoding",
-        )
-    fault = find_fault(chunks, "*") or fault_for(found.reason, found.line, found.column)
-    return _problem(NotWellFormedError, fault.translatable, fault.line, fault.column, fault.case)
+        unsupported = mark("The encoding {encoding} is not supported. Save the document as UTF-8.")
+        text = message(unsupported, encoding=found.encoding)
+        return document_problem(NotWellFormedError, text, found.line, found.column, "encoding")
+    return find_fault(chunks, "*") or fault_for(found.reason, found.line, found.column)
 
 
 def _wrong_kind(root: Root, actual: DocumentKind | None, kind: DocumentKind | None, schemas: SchemaSet) -> Problem:
@@ -425,7 +405,7 @@ def _wrong_kind(root: Root, actual: DocumentKind | None, kind: DocumentKind | No
         )
     elif kind:
         text = mark("The root element is {root}; {kind} documents have {expected}.")
-    return _problem(WrongDocumentKindError, Message(text, details), root.line, root.column)
+    return document_problem(WrongDocumentKindError, Message(text, details), root.line, root.column)
 
 
 def _rooted(name: str, namespace: str) -> Message:
@@ -435,21 +415,15 @@ def _rooted(name: str, namespace: str) -> Message:
 
 
 def _problems(
-    errors: Sequence[LocatedViolation], fault: WellFormednessFault | None, max_errors: int, *, complete: bool
+    errors: Sequence[LocatedViolation], fault: Problem | None, max_errors: int, *, complete: bool
 ) -> list[Problem]:
     """The problems to report, at most `max_errors`; `complete`: `errors` are all that there are."""
     found = [
-        _problem(
-            SchemaViolationError,
-            _in_context(error),
-            error.line,
-            error.column,
-            error.violation.case,
-        )
+        document_problem(SchemaViolationError, _in_context(error), error.line, error.column, error.violation.case)
         for error in errors
     ]
     if fault is not None:
-        found.append(_problem(NotWellFormedError, fault.translatable, fault.line, fault.column, fault.case))
+        found.append(fault)
     if len(found) <= max_errors and complete:
         return found
     listed = found[:max_errors] if fault is None else [*found[: max_errors - 1], found[-1]]
@@ -466,7 +440,3 @@ def _in_context(error: LocatedViolation) -> Message:
 
 def _around(text: str, inner: Message, **details: Any) -> Message:
     return Message(text, {"problem": inner, **details})
-
-
-def _problem(kind: type[DocumentError], text: Message, line: int, column: int, case: str = "") -> Problem:
-    return Problem(kind.short_name(), text, line, column, code_of(kind.error_id(), case))

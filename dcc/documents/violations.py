@@ -131,9 +131,13 @@ def quoted(value: str) -> str:
     return f'"{_legible(value, _LONGEST_VALUE)}"'
 
 
+def shortened(text: str, longest: int = _LONGEST_VALUE) -> str:
+    """A text that is cut where it is too long, and ends in points then."""
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+
+
 def _legible(text: str, longest: int) -> str:
-    text = text if len(text) <= longest else f"{text[: longest - 3]}..."
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shortened(text, longest))
 
 
 def _sentence(tag: Tag, entry: etree._LogEntry) -> Violation:
@@ -164,10 +168,6 @@ def _violation(
 
 def _local(name: str) -> str:
     return name.rpartition("}")[2]
-
-
-def _shortened(value: str) -> str:
-    return value if len(value) <= _LONGEST_VALUE else f"{value[: _LONGEST_VALUE - 3]}..."
 
 
 def _choice(names: Sequence[str]) -> Message:
@@ -214,7 +214,7 @@ def _in_namespace(tag: Tag, wanted: str) -> Violation:
         text = mark('Element <{element}> is in the namespace "{namespace}"; expected "{expected_namespace}".')
     elif actual:
         text = mark('Element <{element}> is in the namespace "{namespace}"; expected none.')
-    known: dict[str, Any] = {"namespace": _shortened(actual), "expected_namespace": _shortened(required)}
+    known: dict[str, Any] = {"namespace": shortened(actual), "expected_namespace": shortened(required)}
     return _violation(tag, text, "out_of_place", **known)
 
 
@@ -257,9 +257,9 @@ _FOUND: Final = {
 
 
 def _value(tag: Tag, attribute: str | None, refusal: ValueRefusal) -> Violation:
-    known: dict[str, Any] = {"found": _shortened(refusal.value), "expected": _expected(refusal)}
+    known: dict[str, Any] = {"found": shortened(refusal.value), "expected": _expected(refusal)}
     if refusal.permitted:
-        known["permitted"] = [_shortened(each) for each in refusal.permitted[:_MAX_CHOICES]]
+        known["permitted"] = [shortened(each) for each in refusal.permitted[:_MAX_CHOICES]]
     text = _FOUND[bool(refusal.value), attribute is not None]
     return _violation(tag, text, VALUE, attribute=attribute, **known)
 

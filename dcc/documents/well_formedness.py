@@ -13,10 +13,13 @@ from typing import Final
 
 from lxml import etree
 
+from dcc.declarations import code_of
 from dcc.documents.prolog import LONGEST_TOKEN
 from dcc.documents.streaming import NoElementError, PruningParser
-from dcc.documents.violations import quoted
+from dcc.documents.violations import quoted, shortened
+from dcc.errors import DocumentError, NotWellFormedError
 from dcc.messages import Details, Message, mark, message
+from dcc.outcomes import Problem
 
 Chunks = Callable[[], Iterator[bytes]]
 """Returns the document's chunks from the beginning, at each call."""
@@ -30,21 +33,19 @@ _ENTITY = re.compile(r"&([^\s;<&#]+);")
 _PREFIX = re.compile(r"(?:<|\s)([^\s<>/=\"'&:]+):[^\s<>/=]+")
 _OWN_ENTITIES = {"amp", "lt", "gt", "quot", "apos"}
 _LONGEST_LOOK = 2_000
+_LONGEST_WORDS = 300
 _WRONG_ENCODING = "encoding specified in XML declaration is incorrect"
 _UNFINISHED = {"no element found", "unclosed token", "unclosed CDATA section", "partial character"}
 
 
-@dataclass(frozen=True, slots=True)
-class WellFormednessFault:
-    """Why the document cannot be read further; line and column count from 1."""
-
-    translatable: Message
-    line: int
-    column: int
-    case: str = ""
+def document_problem(
+    kind: type[DocumentError], text: Message, line: int = 1, column: int = 1, case: str = ""
+) -> Problem:
+    """The problem of a kind of error at a place of a document; `case` is which of its declarations it is."""
+    return Problem(kind.short_name(), text, line, column, code_of(kind.error_id(), case))
 
 
-def find_fault(chunks: Chunks, root_tag: str) -> WellFormednessFault | None:
+def find_fault(chunks: Chunks, root_tag: str) -> Problem | None:
     """The first place where the document is not well-formed, or exceeds a parser's limits; None if there is none.
 
     Reads the document in constant memory, whatever its size.
@@ -52,7 +53,7 @@ def find_fault(chunks: Chunks, root_tag: str) -> WellFormednessFault | None:
     try:
         error = _parser_fault(chunks(), root_tag)
     except NoElementError as stuck:
-        return WellFormednessFault(message(_TOO_LONG), *place_of(chunks(), stuck.since))
+        return document_problem(NotWellFormedError, message(_TOO_LONG), *place_of(chunks(), stuck.since))
     if error is None:
         return None
     code, words, line, column = error
@@ -64,15 +65,15 @@ def find_fault(chunks: Chunks, root_tag: str) -> WellFormednessFault | None:
         case, text = _ENCODING, message(_OTHER_ENCODING)
     if stop.place is not None and code != "ERR_RESOURCE_LIMIT":
         line, column = stop.place
-    return WellFormednessFault(text, max(line, 1), max(column, 1), case)
+    return document_problem(NotWellFormedError, text, max(line, 1), max(column, 1), case)
 
 
-def fault_for(reason: str, line: int, column: int) -> WellFormednessFault:
+def fault_for(reason: str, line: int, column: int) -> Problem:
     """The fault at which expat stopped, where libxml2 finds none."""
     if reason == _WRONG_ENCODING:
-        return WellFormednessFault(message(_OTHER_ENCODING), line, column, _ENCODING)
+        return document_problem(NotWellFormedError, message(_OTHER_ENCODING), line, column, _ENCODING)
     unread = message(mark("The document cannot be read: {reason}."), reason=Message(reason))
-    return WellFormednessFault(unread, line, column)
+    return document_problem(NotWellFormedError, unread, line, column)
 
 
 def _parser_fault(chunks: Iterable[bytes], root_tag: str) -> tuple[str, str, int, int] | None:
@@ -166,8 +167,7 @@ def _explained(code: str, words: str, stop: _Stop) -> Message:
             return Message(text, details)
     if code in _FIXED:
         return message(_FIXED[code])
-    words = words.strip()
-    shown = words if len(words) <= 300 else f"{words[:297]}..."
+    shown = shortened(words.strip(), _LONGEST_WORDS)
     return message(
         mark("The document is not well-formed XML: {message}."),
         message=quoted(shown)[1:-1] if shown.isprintable() else quoted(shown),

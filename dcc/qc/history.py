@@ -183,7 +183,6 @@ def _not_stored(connection: Connection, centre: str, specimen_id: str) -> list[E
 
 
 def _happening(document: Row[Any], *, opens: bool) -> EventKind:
-    """What a document did that opened or ended a version."""
     if document.action == DocumentAction.UNDO.value:
         return EventKind.RESTORED if opens else EventKind.WITHDRAWN
     if document.action == (DocumentAction.ADD if opens else DocumentAction.DELETE).value:

@@ -160,7 +160,6 @@ class ReferenceData:
     imits_names: Mapping[str, str] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Snapshot]:
-        """The available snapshots."""
         found = (self.impress, self.status_codes, self.projects, self.colonies, self.strains)
         return (snapshot for snapshot in found if snapshot is not None)
 
@@ -171,10 +170,11 @@ class ReferenceData:
 
 def load_shipped() -> ReferenceData:
     """The reference data that are shipped with the platform."""
-    return ReferenceData(**{name: load_shipped_set(name) for name in SETS})
+    found: dict[str, Any] = {name: load_shipped_set(name) for name in SETS}
+    return ReferenceData(**found)
 
 
-def load_shipped_set(name: str) -> Any:
+def load_shipped_set(name: str) -> Snapshot:
     """The shipped snapshot of a set; its identity depends on its content, not on its place."""
     snapshot = load_from_folder(name, SHIPPED)
     if snapshot is None:
@@ -185,8 +185,7 @@ def load_shipped_set(name: str) -> Any:
 @cache
 def shipped_checksum(name: str) -> str:
     """The checksum of a shipped set."""
-    checksum: str = load_shipped_set(name).checksum
-    return checksum
+    return load_shipped_set(name).checksum
 
 
 def load_reference_data(folder: Path) -> ReferenceData:

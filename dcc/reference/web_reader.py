@@ -201,11 +201,8 @@ def load_from_url(url: str, settings: Settings) -> ReferenceData:
     Raises ReferenceUnreachableError and ReferenceDataError with the file.
     """
     found: dict[str, Any] = {}
-    reader = WebReader(settings)
-    try:
+    with contextlib.closing(WebReader(settings)) as reader:
         for name in SETS:
             address = url_below(url, IMPRESS_FILE if name == Impress.NAME else f"{name}.csv")
             found[name] = set_of_page(name, reader.read(address, None, MAX_BYTES))
-    finally:
-        reader.close()
     return ReferenceData(**found)

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from sqlalchemy import Engine
 
-from dcc.databases.engines import open_database
+from dcc.databases.engines import disposed, open_database
 from dcc.databases.schema import init_database
 from dcc.databases.transactions import run_reading
 from dcc.documents.schema_set import SchemaSet
@@ -131,13 +131,10 @@ def _replayer(tracker: Engine, qc: Engine, settings: Settings, proposal: ReplayP
     names = run_reading(tracker, imits_names)
     active = run_reading(qc, lambda connection: load_active(connection, names)).data
     waivers = run_reading(qc, lambda connection: waivers_in_force(connection, today))
-    engine = open_database(f"sqlite:///{root / Replayer.TEMPLATE}", QC_DATABASE)
-    try:
+    with disposed(open_database(f"sqlite:///{root / Replayer.TEMPLATE}", QC_DATABASE)) as engine:
         init_database(engine)
         proposed = {name: read_source(engine, settings, name) for name in proposal.reference}
         columns = columns_for(engine)._replace(left_out=EMPTY_TABLES)
-    finally:
-        engine.dispose()
     sets: dict[str, Any] = {**{snapshot.name: snapshot for snapshot in active}, **proposed}
     return Replayer(
         root,

@@ -176,7 +176,6 @@ class _Groups(NamedTuple):
         return centre
 
     def join(self, one: str, other: str) -> None:
-        """Let two centres be in one group."""
         one, other = self(one), self(other)
         if one != other:
             self.above[other] = one

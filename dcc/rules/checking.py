@@ -201,7 +201,6 @@ class _Checking:
         return Answers(lookups.known_specimens(block.centre, ids), known_runs)
 
     def entity(self, entity: Entity, step: str, above: Context) -> None:
-        """Check an entity of a block, and its procedure."""
         centre, today = above.block.centre, self.document.today
         plan = self.plans.of(type(entity))
         is_known = self.skipped.knows_entity(entity, centre, today)

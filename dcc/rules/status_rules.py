@@ -54,8 +54,8 @@ def code_of(text: str) -> str:
     return text.partition(":")[0].strip()
 
 
-def _fault_of(text: str, family: str, codes: StatusCodes, line: int) -> Fault | None:
-    """The fault of a status for a place that takes codes of one family; None without one.
+def _faults_of_code(text: str, family: str, codes: StatusCodes, line: int, below: str = "") -> Iterator[Fault]:
+    """The fault of a status for a place that takes codes of one family, if it has one.
 
     Its case is `misplaced` for the code of another family. A procedure's code on a specimen is a warning, because
     centres got the message that it is permitted.
@@ -63,23 +63,18 @@ def _fault_of(text: str, family: str, codes: StatusCodes, line: int) -> Fault | 
     code = code_of(text)
     first = f"{family}001"
     if code not in codes.meanings:
-        return fault(line, text, status_code=code, first_code=first)
-    if code.startswith(family):
-        return None
-    meant = next((who for which, who in _MEANT_FOR.items() if code.startswith(which)), _SOMETHING_ELSE)
-    lenient = family == SPECIMEN_FAMILY and code.startswith(PROCEDURE_FAMILY)
-    details = {"status_code": code, "meant": meant, "takers": _MEANT_FOR[family], "first_code": first}
-    return Fault(line, text, details, "misplaced", Severity.WARNING if lenient else None)
+        yield fault(line, text, below=below, status_code=code, first_code=first)
+    elif not code.startswith(family):
+        meant = next((who for which, who in _MEANT_FOR.items() if code.startswith(which)), _SOMETHING_ELSE)
+        lenient = family == SPECIMEN_FAMILY and code.startswith(PROCEDURE_FAMILY)
+        details = {"status_code": code, "meant": meant, "takers": _MEANT_FOR[family], "first_code": first}
+        yield Fault(line, text, details, "misplaced", Severity.WARNING if lenient else None, below)
 
 
-def _lacks_text(status: str) -> bool:
-    """Whether the code of a status requires a text after the colon that is missing."""
-    return code_of(status) in _NEEDING_TEXT and not status.partition(":")[2].strip()
-
-
-def _fault_without_text(status: str, line: int) -> Fault:
-    """The fault of a status without its text."""
-    return fault(line, status, status_code=status.strip().rstrip(":"))
+def _faults_of_text(status: str, line: int) -> Iterator[Fault]:
+    """The fault of a status whose code requires a text after the colon that is missing."""
+    if code_of(status) in _NEEDING_TEXT and not status.partition(":")[2].strip():
+        yield fault(line, status, status_code=status.strip().rstrip(":"))
 
 
 @rule_of_shape(
@@ -93,11 +88,8 @@ def _fault_without_text(status: str, line: int) -> Fault:
 def status_of_specimen_is_registered(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A specimen's status code is registered."""
     status = specimen.status_code
-    if status is None or is_blank(status.code):
-        return
-    found = _fault_of(status.code, SPECIMEN_FAMILY, at.status_codes, status.line)
-    if found is not None:
-        yield found._replace(below="/statusCode")
+    if status is not None and not is_blank(status.code):
+        yield from _faults_of_code(status.code, SPECIMEN_FAMILY, at.status_codes, status.line, "/statusCode")
 
 
 @rule_of_shape(
@@ -119,13 +111,11 @@ def status_of_specimen_is_registered(specimen: Specimen, at: Context) -> Iterato
 def statuses_of_experiment_are_registered(entity: Experiment | Line, at: Context) -> Iterator[Fault]:
     """The status codes of experiments and lines are registered and not empty."""
     for number, status in enumerate(entity.status_codes, 1):
-        found = (
-            fault(status.line, status.code, "empty")
-            if is_blank(status.code)
-            else _fault_of(status.code, PROCEDURE_FAMILY, at.status_codes, status.line)
-        )
-        if found is not None:
-            yield found._replace(below=f"/statusCode[{number}]")
+        below = f"/statusCode[{number}]"
+        if is_blank(status.code):
+            yield fault(status.line, status.code, "empty", below=below)
+        else:
+            yield from _faults_of_code(status.code, PROCEDURE_FAMILY, at.status_codes, status.line, below)
 
 
 @rule_of_shape(
@@ -149,11 +139,8 @@ def statuses_of_experiment_are_registered(entity: Experiment | Line, at: Context
 def status_of_parameter_is_registered(element: SimpleParameter | SeriesValue, at: Context) -> Iterator[Fault]:
     """A parameterStatus, or the incrementStatus of a series value, is registered; a value beside it is checked too."""
     status = element.increment_status if isinstance(element, SeriesValue) else element.status
-    if status is None or is_blank(status):
-        return
-    found = _fault_of(status, PARAMETER_FAMILY, at.status_codes, element.line)
-    if found is not None:
-        yield found
+    if status is not None and not is_blank(status):
+        yield from _faults_of_code(status, PARAMETER_FAMILY, at.status_codes, element.line)
 
 
 @rule_of_shape(
@@ -169,8 +156,8 @@ def status_of_entity_has_its_text(entity: Specimen | Line | Experiment, at: Cont
     statuses: tuple[StatusCode | None, ...]
     statuses = (entity.status_code,) if isinstance(entity, Specimen) else entity.status_codes
     for status in statuses:
-        if status is not None and _lacks_text(status.code):
-            yield _fault_without_text(status.code, status.line)
+        if status is not None:
+            yield from _faults_of_text(status.code, status.line)
 
 
 @rule_of_shape(
@@ -184,8 +171,8 @@ def status_of_entity_has_its_text(entity: Specimen | Line | Experiment, at: Cont
 def status_of_parameter_has_its_text(element: SimpleParameter | SeriesValue, at: Context) -> Iterator[Fault]:
     """A parameterStatus or incrementStatus that asks for text has it after a colon."""
     status = element.increment_status if isinstance(element, SeriesValue) else element.status
-    if status is not None and _lacks_text(status):
-        yield _fault_without_text(status, element.line)
+    if status is not None:
+        yield from _faults_of_text(status, element.line)
 
 
 @rule(

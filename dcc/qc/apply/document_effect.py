@@ -208,7 +208,6 @@ class DocumentEffect:
         return not is_there and len(different) == len(keys)
 
     def _judge(self, kind: EntityKind, some: Entries, row_ids: Sequence[int]) -> None:
-        """Decide each of some entities."""
         action, keys = self.document.action, set(some.keys)
         asked = keys | {_without_results(action, kind, key) for key in keys}
         current = self._current.of(kind, asked)

@@ -231,7 +231,6 @@ def _animal(row: RowMapping | None) -> tuple[Any, ...] | None:
 
 
 def _genotype_and_strain(specimen: Any) -> list[ColumnElement[Any]]:
-    """The genotype and strain of a specimen."""
     return [case((specimen.c.is_baseline, _BASELINE), else_=specimen.c.colony_id), specimen.c.strain_id]
 
 

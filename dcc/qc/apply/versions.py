@@ -103,10 +103,9 @@ def is_lifetime_of(kind: EntityKind, lifetime: Any = LIFETIME, table: Any = None
     return and_(lifetime.c.entity_kind == kind.value, lifetime.c.entity_id == own.c.id)
 
 
-def is_run_of(kind: EntityKind, table: Any = None) -> ColumnElement[bool]:
-    """Whether a procedure run is that of a version in an entity's table, or in an alias of this."""
-    own = ENTITY_TABLES[kind] if table is None else table
-    return and_(RUN.c.owner_kind == kind.value, RUN.c.owner_id == own.c.id)
+def is_run_of(kind: EntityKind) -> ColumnElement[bool]:
+    """Whether a procedure run is that of a version in an entity's table."""
+    return and_(RUN.c.owner_kind == kind.value, RUN.c.owner_id == ENTITY_TABLES[kind].c.id)
 
 
 def with_experiments(specimens: Any) -> Any:

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Engine, Select, func, select
 
@@ -62,7 +62,7 @@ def build_contexts(qc: Engine, *, scope: ArchiveScope = ALL_ARCHIVES) -> Context
     followed: set[int] = set()
     documents = 0
 
-    def take(connection: Connection) -> _TakenDocuments:
+    def take(connection: Connection) -> tuple[int, Events] | None:
         return _take_documents(connection, followed, scope)
 
     def follow(connection: Connection) -> set[int]:
@@ -76,29 +76,19 @@ def build_contexts(qc: Engine, *, scope: ArchiveScope = ALL_ARCHIVES) -> Context
     happened = Counter(_of_centres(run_writing(qc, _follow_reference_data, patience_seconds=PATIENCE_SECONDS)))
     while True:
         taken = run_writing(qc, take, patience_seconds=PATIENCE_SECONDS)
-        if taken.must_follow_first:
+        if taken is None:
             followed = run_writing(qc, follow, patience_seconds=PATIENCE_SECONDS)
             continue
-        if not taken.number:
+        number, events = taken
+        if not number:
             break
-        documents += taken.number
-        happened.update(_of_centres(taken.events))
+        documents += number
+        happened.update(_of_centres(events))
     counts, history = run_reading(qc, count)
     return ContextsBuilt(counts, documents, time.monotonic() - started, utc_now(), history)
 
 
 Events = Mapping[ContextKey, ContextEvent]
-
-
-class _TakenDocuments(NamedTuple):
-    """The number of documents that a transaction included, and what happened to contexts.
-
-    `must_follow_first`: it included none, as the validity of experiments does not follow the next ones yet.
-    """
-
-    number: int
-    events: Events
-    must_follow_first: bool = False
 
 
 def _of_centres(events: Events) -> Iterator[tuple[str, ContextEvent]]:
@@ -116,18 +106,21 @@ def _follow_reference_data(connection: Connection) -> Events:
     return events
 
 
-def _take_documents(connection: Connection, followed: Set[int], scope: ArchiveScope) -> _TakenDocuments:
-    """Include the next documents; the validity of experiments follows those of `followed`."""
+def _take_documents(connection: Connection, followed: Set[int], scope: ArchiveScope) -> tuple[int, Events] | None:
+    """Include the next documents; their number, and what happened to contexts.
+
+    The validity of experiments follows the documents `followed`. None, and none is included, if others come next.
+    """
     documents = due_documents(connection, Build.CONTEXTS, scope)
     if not set(documents) <= followed:
-        return _TakenDocuments(0, {}, must_follow_first=True)
+        return None
     if not documents:
-        return _TakenDocuments(0, {})
+        return 0, {}
     # The recorded strains are of this snapshot: a newer one is for the next build.
     basis = recorded_basis(connection, Build.CONTEXTS)
     events = _count_runs(connection, affected_runs(connection, documents, Build.CONTEXTS), basis)
     mark_built(connection, documents, Build.CONTEXTS)
-    return _TakenDocuments(len(documents), events)
+    return len(documents), events
 
 
 def _count_runs(

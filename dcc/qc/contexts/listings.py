@@ -12,6 +12,7 @@ from sqlalchemy import BigInteger, ColumnElement, Connection, Table, and_, case,
 
 from dcc.data_outcomes import ContextCounts
 from dcc.databases.list_parameters import equal, rows_with
+from dcc.qc.contexts.membership import ContextKey
 from dcc.qc.contexts.metadata_groups import EMPTY_GROUP
 from dcc.qc.models import CONTEXT, DOCUMENT, EXPERIMENT, GROUP, HISTORY, OVERVIEW_ANIMAL, OVERVIEW_GENOTYPE, SPECIMEN
 from dcc.qc.models.views import OVERVIEW_STRAIN
@@ -49,14 +50,7 @@ class ContextFilter:
         return and_(true(), *chosen)
 
 
-_KEY: Final = (
-    CONTEXT.c.centre,
-    CONTEXT.c.pipeline,
-    CONTEXT.c.genotype,
-    CONTEXT.c.strain_id,
-    CONTEXT.c.procedure_id,
-    CONTEXT.c.parameter_id,
-)
+_KEY: Final = tuple(CONTEXT.c[name] for name in ContextKey._fields)
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,6 @@ def _correct_members(connection: Connection, basis: Basis) -> None:
 
 
 def _groups(connection: Connection) -> list[tuple[str, str]]:
-    """The centres and procedures of measurements and contexts."""
     columns = (func.rtrim(MEASUREMENT.c.centre), func.rtrim(MEASUREMENT.c.procedure_id))
     of_contexts = select(CONTEXT.c.centre, CONTEXT.c.procedure_id)
     return sorted({(row[0], row[1]) for row in connection.execute(union(select(*columns), of_contexts))})

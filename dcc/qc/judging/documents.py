@@ -243,7 +243,6 @@ class _Tally:
     is_copy: bool = False
 
     def take(self, judged: JudgedFinding, place: EntityPlace) -> None:
-        """Take a finding of the rules."""
         row = self.row(judged, place)
         counts = row.verdict.is_active and row.verdict.severity.fails
         if counts:
@@ -261,7 +260,6 @@ class _Tally:
             self.excess[row.rule, row.verdict.severity] += 1
 
     def row(self, judged: JudgedFinding, place: EntityPlace) -> FindingRow:
-        """A finding as it is stored."""
         finding = judged.finding
         ids = self.basis.reference.snapshot_ids
         snapshot = next((ids[name] for name in finding.references if name in ids), None)
@@ -277,7 +275,6 @@ class _Tally:
         )
 
     def take_uploaded(self, row: FindingRow) -> None:
-        """Take a finding that the upload has recorded."""
         self.is_copy |= row.rule == DUPLICATE
         if row.verdict.is_active:
             self.counts[row.rule, row.verdict.severity] += 1

@@ -152,16 +152,11 @@ def documents_of_repeats(experiments: Select[tuple[int]]) -> Select[tuple[int]]:
     return select(counted.c.document_id).distinct().where(counted.c.number > 1)
 
 
-def _questionable_runs() -> Select[tuple[int]]:
-    """X17: an experiment repeats another."""
-    own = EXPERIMENT.alias("own")
-    return documents_of_repeats(select(own.c.id).where(own.c.document_id.in_(numbers_in("documents"))))
-
-
+_OWN: Final = EXPERIMENT.alias("own")
 _QUESTIONABLE: Final = {
     ("E4", "E8"): _questionable_experiments(),
     ("S14", "X8"): _questionable_relations(),
-    ("X17",): _questionable_runs(),
+    ("X17",): documents_of_repeats(select(_OWN.c.id).where(_OWN.c.document_id.in_(numbers_in("documents")))),
 }
 """The queries, by the rules that they stand for."""
 WITHOUT_QUERY: Final = ABOUT_SPECIMENS.difference(*_QUESTIONABLE)

@@ -148,8 +148,7 @@ def read_source(qc: Engine, settings: Settings, name: str) -> Snapshot:
     """
     configured = settings.reference_sources[name]
     if configured is None:
-        shipped: Snapshot = load_shipped_set(name)
-        return shipped
+        return load_shipped_set(name)
     if is_url(configured):
         return retrieve(qc, settings, name, configured)
     return _read_from_disk(name, Path(configured))

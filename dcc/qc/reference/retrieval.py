@@ -10,6 +10,7 @@ import hashlib
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Final, Self
 from urllib.parse import quote
 
@@ -119,11 +120,8 @@ def retrieve(qc: Engine, settings: Settings, name: str, url: str) -> Snapshot:
         return _retrieve_impress(qc, settings, url)
     pages = run_reading(qc, lambda connection: load_pages(connection, url))
     known = pages.get(shown_source(url))
-    reader = WebReader(settings)
-    try:
+    with closing(WebReader(settings)) as reader:
         page = reader.read(url, known, MAX_BYTES)
-    finally:
-        reader.close()
     snapshot = set_of_page(name, page)
     if page is not known:
         run_writing(qc, lambda connection: save_pages(connection, [page]))
@@ -136,21 +134,21 @@ def _retrieve_impress(qc: Engine, settings: Settings, url: str) -> Impress:
         while due:
             api.ask(due)
             following = (address for asked in due for address in _following(asked, api.answer(asked)))
-            due = [address for address in dict.fromkeys(following) if not api.has(address)]
+            due = [address for address in dict.fromkeys(following) if address not in api.pages]
         provenance = Provenance(shown_source(url), utc_now(), "")
         impress = impress_from_answers(api.answer, provenance)
         api.save()
-        return impress.read_as(checksum_of_answers(api.contents))
+        return impress.read_as(checksum_of_answers({address: page.content for address, page in api.pages.items()}))
 
 
 class _Api:
-    """The answers of an API: received few at a time, and stored in the QC database."""
+    """The answers of an API, as `pages` by address: received few at a time, and stored in the QC database."""
 
     def __init__(self, qc: Engine, settings: Settings, url: str) -> None:
         self._qc, self._settings = qc, settings
         self._base = url
         self._known = run_reading(qc, lambda connection: load_pages(connection, self._base))
-        self._pages: dict[str, Page] = {}
+        self.pages: dict[str, Page] = {}
         self._parsed: dict[str, object] = {}
         self._unsaved: list[Page] = []
         self._readers: list[WebReader] = []
@@ -167,31 +165,22 @@ class _Api:
         for reader in self._readers:
             reader.close()
 
-    @property
-    def contents(self) -> dict[str, bytes]:
-        """The received answers, by address."""
-        return {address: page.content for address, page in self._pages.items()}
-
-    def has(self, address: str) -> bool:
-        """Whether an answer was received."""
-        return address in self._pages
-
     def answer(self, address: str) -> object:
         """The API's answer at an address. Raises ReferenceUnreachableError, ReferenceDataError."""
-        if address not in self._pages:
+        if address not in self.pages:
             self.ask([address])
         return self._parsed[address]
 
     def ask(self, addresses: Sequence[str]) -> None:
         """Receive the answers at some addresses. Raises as `answer`, and then requests no more."""
-        if len(self._pages) + len(addresses) > _MAX_ANSWERS:
+        if len(self.pages) + len(addresses) > _MAX_ANSWERS:
             raise ReferenceDataError(
                 f"{shown_source(self._base)} names more than {_MAX_ANSWERS:,} entries. Check that it is the API of "
                 "IMPReSS."
             )
         for address, page in zip(addresses, self._threads.map(self._read, addresses), strict=True):
             self._parsed[address] = parse_json(page.address, page.content)
-            self._pages[address] = page
+            self.pages[address] = page
             if page is not self._known.get(page.address):
                 self._unsaved.append(page)
             if len(self._unsaved) >= _SAVED_AT_ONCE:

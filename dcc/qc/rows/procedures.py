@@ -107,13 +107,11 @@ class _Heads(dict[_Head, tuple[str, str]]):
         return constant
 
     def first_too_long(self, found: list[_Measured]) -> TooLong | None:
-        """The first text that no column holds, in measurements with known heads."""
         if not self._too_long:
             return None
         return next((self._too_long[head] for _, _, head, _, _ in found if head in self._too_long), None)
 
     def bound(self) -> None:
-        """Forget all if they are many."""
         if len(self) > _MAX_HEADS:
             self.clear()
             self._too_long.clear()
