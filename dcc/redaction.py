@@ -36,7 +36,6 @@ class _KnownSecrets:
         self._changing = threading.Lock()
 
     def add(self, secrets: Iterable[str]) -> None:
-        """Add secrets."""
         forms = {form for secret in secrets if len(secret) >= SHORTEST for form in forms_of(secret)}
         with self._changing:
             if not forms <= self._forms:
@@ -44,7 +43,6 @@ class _KnownSecrets:
                 self._pattern = _finder(self._forms)
 
     def redacted(self, text: str) -> str:
-        """The text without the known secrets."""
         return text if self._pattern is None else self._pattern.sub(MASK, text)
 
 

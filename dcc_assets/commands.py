@@ -2,92 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import importlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance
-    from sqlalchemy import Engine
 
     from dcc.cli.shell.dagster_side import DagsterSide
-    from dcc.databases.schema import InitReport
     from dcc.operations.doctor.checks import DoctorCheck
-    from dcc.session.batches.exchange import Workers
-    from dcc.session.session_request import SessionRequest
     from dcc.settings import Settings
     from dcc_assets import commands
-    from dcc_assets.session_in_dagster import FinishedSession
-    from dcc_assets.sync.rebuild import RebuildReport
+    from dcc_assets.batches import workers_of as workers_of
+    from dcc_assets.session_in_dagster import run_session as run_session
+    from dcc_assets.sync.rebuild import rebuild_instance as rebuild_instance
+    from dcc_dagster.crawl_intervals import require_crawl_intervals as require_crawl_intervals
+    from dcc_dagster.dagster_database import init_dagster_database as init_dagster_database
+    from dcc_dagster.instance import dagster_environment as dagster_environment
+    from dcc_dagster.instance import make_instance as make_instance
+    from dcc_dagster.instance import open_instance as open_instance
+    from dcc_dagster.instance_configuration import configuration_path as configuration_path
 
     _is_what_commands_ask_for: DagsterSide = commands
 
-
-def run_session(
-    settings: Settings, tracker: Engine, instance: DagsterInstance, request: SessionRequest
-) -> FinishedSession:
-    """See `dcc_assets.session_in_dagster`."""
-    from dcc_assets import session_in_dagster
-
-    return session_in_dagster.run_session(settings, tracker, instance, request)
-
-
-def workers_of(settings: Settings) -> Workers | None:
-    """See `dcc_assets.batches`."""
-    from dcc_assets import batches
-
-    return batches.workers_of(settings)
+_MODULES: Final = {
+    "configuration_path": "dcc_dagster.instance_configuration",
+    "dagster_environment": "dcc_dagster.instance",
+    "init_dagster_database": "dcc_dagster.dagster_database",
+    "make_instance": "dcc_dagster.instance",
+    "open_instance": "dcc_dagster.instance",
+    "rebuild_instance": "dcc_assets.sync.rebuild",
+    "require_crawl_intervals": "dcc_dagster.crawl_intervals",
+    "run_session": "dcc_assets.session_in_dagster",
+    "workers_of": "dcc_assets.batches",
+}
+"""The modules of the functions that commands use as they are."""
 
 
-def require_crawl_intervals(settings: Settings) -> None:
-    """See `dcc_dagster.crawl_intervals`."""
-    from dcc_dagster import crawl_intervals
-
-    crawl_intervals.require_crawl_intervals(settings)
-
-
-def open_instance(settings: Settings) -> DagsterInstance:
-    """See `dcc_dagster.instance`."""
-    from dcc_dagster import instance
-
-    return instance.open_instance(settings)
-
-
-def make_instance(settings: Settings) -> None:
-    """See `dcc_dagster.instance`."""
-    from dcc_dagster import instance
-
-    instance.make_instance(settings)
-
-
-def dagster_environment(settings: Settings) -> dict[str, str]:
-    """See `dcc_dagster.instance`."""
-    from dcc_dagster import instance
-
-    return instance.dagster_environment(settings)
-
-
-def rebuild_instance(
-    settings: Settings, tracker: Engine, instance: DagsterInstance, progress: Callable[[str], None] | None
-) -> RebuildReport:
-    """See `dcc_assets.sync.rebuild`."""
-    from dcc_assets.sync import rebuild
-
-    return rebuild.rebuild_instance(settings, tracker, instance, progress)
-
-
-def init_dagster_database(url: str) -> InitReport:
-    """See `dcc_dagster.dagster_database`."""
-    from dcc_dagster import dagster_database
-
-    return dagster_database.init_dagster_database(url)
-
-
-def configuration_path(settings: Settings) -> Path:
-    """See `dcc_dagster.instance_configuration`."""
-    from dcc_dagster import instance_configuration
-
-    return instance_configuration.configuration_path(settings)
+def __getattr__(name: str) -> object:
+    """A function of another module, which is imported now."""
+    if name not in _MODULES:
+        raise AttributeError(name)
+    return getattr(importlib.import_module(_MODULES[name]), name)
 
 
 def upgrade_instance(settings: Settings) -> None:

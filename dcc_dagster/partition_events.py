@@ -130,7 +130,6 @@ class PartitionEvents:
     def _verdicts_to_store(
         self, reports: Sequence[PartitionReport], new: Collection[tuple[str, str]]
     ) -> list[tuple[PartitionReport, CheckVerdict]]:
-        """The verdicts to be stored."""
         conditional = {
             (verdict.check, report.partition)
             for report in reports

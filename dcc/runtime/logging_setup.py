@@ -156,7 +156,6 @@ class _ErrorOutput(logging.Handler):
     """Writes to the present standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one message."""
         try:
             sys.stderr.write(f"{self.format(record)}\n")
             sys.stderr.flush()
@@ -175,7 +174,6 @@ class _LogFile(logging.FileHandler):
         super().__init__(path)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Append one message."""
         try:
             if self.stream is not None and self._is_gone(self.stream.fileno()):
                 self.close()

@@ -126,7 +126,6 @@ class _Watcher:
         self._running = False
 
     def add(self, watched: _Watched) -> None:
-        """Look at it from now on."""
         with self._changed:
             self._all.add(watched)
             if not self._running:
@@ -136,7 +135,6 @@ class _Watcher:
                 self._changed.notify()
 
     def remove(self, watched: _Watched) -> None:
-        """Look at it no more."""
         watched.end()
         with self._changed:
             self._all.discard(watched)

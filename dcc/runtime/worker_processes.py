@@ -105,7 +105,6 @@ class WorkerProcesses(Generic[B]):
         )
 
     def _started(self) -> tuple[SpawnProcess, Connection]:
-        """A new process, and the connection to it."""
         here, there = Pipe()
         process = _Process(target=_serve, args=(there, *self._begun), daemon=True)
         process.start()
@@ -124,7 +123,6 @@ def _answer(connection: Connection, task: tuple[Any, ...]) -> tuple[Exception | 
 
 
 def _serve(connection: Connection, *begun: Any) -> None:
-    """Do one task after the other, in a process."""
     _begin(*begun)
     while True:
         try:

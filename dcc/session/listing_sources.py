@@ -148,13 +148,11 @@ def _deadline(addresses: Sequence[SourceAddress], session: Session, wait: float)
 
 
 def _most_at_once(addresses: Sequence[SourceAddress], settings: Settings) -> dict[str, int]:
-    """How many of the sources may be listed at once, by their servers."""
     sources = Counter(map(server_of_source, addresses))
     return {server: settings.limits_of(server).connections or count for server, count in sources.items()}
 
 
 def _longest_listing(addresses: Sequence[SourceAddress], settings: Settings) -> float:
-    """The seconds that the listing of one of the sources may take."""
     own = (settings.for_protocol(address.protocol) for address in addresses)
     return _SLACK_SECONDS + max((one.connect_timeout + one.login_timeout + one.list_timeout for one in own), default=0)
 

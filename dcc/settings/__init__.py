@@ -235,7 +235,6 @@ def load_settings(**overrides: object) -> Settings:
 
 @cache
 def _warn_once(warning: str) -> None:
-    """Log a warning, the first time in this process."""
     log.warning("%s", warning)
 
 

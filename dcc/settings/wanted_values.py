@@ -43,7 +43,6 @@ def _bounds(constraint: object) -> Iterator[tuple[str, Any]]:
 
 
 def _range(bounds: dict[str, Any]) -> Iterator[str]:
-    """The words for bounds."""
     if {"ge", "le"} <= bounds.keys():
         yield f"from {bounds['ge']:,.10g} to {bounds['le']:,.10g}"
         return

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, Select, and_, bindparam, case, delete, exists, func, or_, select, update
-from sqlalchemy.orm import aliased
 
 from dcc.databases.list_parameters import IDS, change_about, rows_about
 from dcc.databases.transactions import insert_rows
@@ -26,7 +25,7 @@ from dcc.tracker.models import (
     ZipDownload,
     ZipFile,
 )
-from dcc.tracker.submission_rows import KEY, archive_md5, archive_size, has_archive_bytes, zip_key_of
+from dcc.tracker.submission_rows import IS_SUPERSEDED, KEY, archive_md5, archive_size, has_archive_bytes, zip_key_of
 
 _IDS_OF: Final = select(StoredArchive.sha256, StoredArchive.id).where(StoredArchive.sha256.in_(IDS))
 _COPIES_OF: Final = select(ArchiveCopy.archive_id, ArchiveCopy.replica, ArchiveCopy.state, ArchiveCopy.id).where(
@@ -43,25 +42,12 @@ _STORED: Final = (
     .values(stored=bindparam("at"))
 )
 _NOTE: Final = update(ZipDownload).where(ZipDownload.id == bindparam("number")).values(sha256=bindparam("delivered"))
-_LATER_DOWNLOAD: Final = aliased(ZipDownload)
-_LATER_HOSTING: Final = aliased(FileSourceHasZip)
 _NOT_STORED: Final = (
     select(ZipDownload.id, *KEY, archive_size().label("size_bytes"), archive_md5().label("content_md5"))
     .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
     .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
     .join(ZipFile)
-    .where(
-        ZipDownload.sha256.is_(None),
-        has_archive_bytes(),
-        ~exists()
-        .where(
-            _LATER_HOSTING.za_id == FileSourceHasZip.za_id,
-            _LATER_DOWNLOAD.zf_id == _LATER_HOSTING.id,
-            _LATER_DOWNLOAD.id > ZipDownload.id,
-            has_archive_bytes(_LATER_DOWNLOAD),
-        )
-        .correlate(FileSourceHasZip, ZipDownload),
-    )
+    .where(ZipDownload.sha256.is_(None), has_archive_bytes(), ~IS_SUPERSEDED)
     .order_by(ZipDownload.id)
 )
 _UNSTORED: Final = (

@@ -25,6 +25,7 @@ from sqlalchemy import (
     select,
     true,
 )
+from sqlalchemy.orm import aliased
 
 from dcc.databases.list_parameters import IDS, rows_about
 from dcc.errors import NotFoundError
@@ -196,6 +197,21 @@ def has_archive_bytes(download: Any = ZipDownload) -> ColumnElement[bool]:
     """Condition on a download: it had an archive's bytes, and was not given up before they were judged."""
     given_up = and_(download.status_id == int(Status.CANCELLED), download.phase_id <= int(Phase.XSD))
     return and_(download.phase_id > int(Phase.DOWNLOAD), not_(given_up))
+
+
+_Later = aliased(ZipDownload)
+_LaterHosting = aliased(FileSourceHasZip)
+IS_SUPERSEDED: Final = (
+    exists()
+    .where(
+        _LaterHosting.za_id == FileSourceHasZip.za_id,
+        _Later.zf_id == _LaterHosting.id,
+        _Later.id > ZipDownload.id,
+        has_archive_bytes(_Later),
+    )
+    .correlate(FileSourceHasZip, ZipDownload)
+)
+"""Condition on a download and its hosting: a later one of the submission had an archive's bytes."""
 
 
 def archive_size(download: Any = ZipDownload) -> ColumnElement[Any]:

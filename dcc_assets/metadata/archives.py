@@ -167,7 +167,6 @@ def _failure(outcome: ZipOutcome, phase: Phase, headline: str, staging: Staging)
 
 
 def _kinds_of(outcome: ZipOutcome, phase: Phase) -> frozenset[str]:
-    """The kinds of the errors in a phase."""
     if phase in _OF_DOCUMENTS and (faulty := _failed_documents(outcome, phase)):
         return frozenset(error.kind for document in faulty for error in document.errors)
     if phase is Phase.DOWNLOAD or outcome.main_reason is None:

@@ -89,7 +89,6 @@ def wranglers_catalogue(settings: Settings) -> Catalogue:
 
 
 def _of_check(causes: Sequence[Cause], verdict: CheckVerdict) -> Sequence[Cause]:
-    """The causes that a check covers."""
     # Takes a tenth of a second to import; a session without failures saves that.
     from dcc.reports.causes.errors import kind_of
 
@@ -98,7 +97,6 @@ def _of_check(causes: Sequence[Cause], verdict: CheckVerdict) -> Sequence[Cause]
 
 
 def _causes(tracker: Connection, keys: Sequence[ZipKey], settings: Settings) -> Mapping[str, Sequence[Cause]]:
-    """The causes of submissions by their partitions."""
     from dcc.reports.causes.collecting import causes_of
 
     with qc_if_made(settings) as qc:

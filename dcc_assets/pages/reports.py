@@ -374,7 +374,6 @@ def not_there(request: Request) -> PageResponse:
 
 
 def _page(reader: Reader, subject_of: Callable[[Databases], Subject]) -> PageResponse:
-    """The report on a subject in one of its forms."""
     if reader.form == "spreadsheet":
         return reading(lambda databases: spreadsheet(databases, subject_of(databases), reader.catalogue))
 

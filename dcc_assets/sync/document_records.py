@@ -127,7 +127,6 @@ def _reasons(tracker: Connection, xml_ids: Sequence[int]) -> dict[int, str]:
 
 
 def _left_out_steps(tracker: Connection, xml_ids: Sequence[int]) -> dict[int, tuple[Phase, ...]]:
-    """The steps that the settings leave out of documents."""
     found: dict[int, tuple[Phase, ...]] = {}
     query = entries_that_hold(KIND).where(AnException.short_name.in_(_STEPS))
     for xml_id, kind in rows_with(tracker, query, XmlLog.xml_id, xml_ids):

@@ -86,7 +86,6 @@ def rebuild_instance(
 def _record(
     context: OpExecutionContext, settings: Settings, tracker: Engine, report: RebuildReport, say: Callable[[str], None]
 ) -> None:
-    """Report everything in the tracker, and count it."""
     instance = context.instance
     with tracker.connect() as connection, recorder_of(context, tracker, settings) as recorder:
         archive_older(instance, tracker, settings, start_over=True)

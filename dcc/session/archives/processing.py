@@ -254,7 +254,6 @@ def _take_up_waiting(
 
 
 def _take_up_named(connection: Connection, session: Session, keys: Sequence[ZipKey], copies: _Copies) -> ArchiveWork:
-    """Open submissions again that a person names."""
     cancel_orphans(connection, session.centres)
     sources = sources_to_use(connection, session.id, session.centres)
     plans = load_waiting(

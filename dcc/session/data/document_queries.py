@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, false, func, or_, select
-from sqlalchemy.orm import aliased
 
 from dcc.databases.list_parameters import IDS, rows_about
 from dcc.errors import BadFileNameError
@@ -23,7 +22,7 @@ from dcc.qc.models import DOCUMENT
 from dcc.session.data.upload_order import DueDocument, in_order_of_upload
 from dcc.tracker.decisions import DecisionKind, is_decided, is_on_hold
 from dcc.tracker.models import Centre, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
-from dcc.tracker.submission_rows import has_archive_bytes, named_after, state_of
+from dcc.tracker.submission_rows import IS_SUPERSEDED, named_after, state_of
 from dcc.vocabulary import DocumentAction, DocumentState
 
 log = logging.getLogger(__name__)
@@ -39,8 +38,6 @@ _BEFORE: Final = {
 _MAY_LACK: Final = (Phase.DATA, Phase.OVERVIEW)
 """Steps without which documents go on where they are left out."""
 _UNFAILED: Final = (Status.PENDING, Status.RUNNING, Status.DONE)
-_LaterDownload = aliased(ZipDownload)
-_LaterHosting = aliased(FileSourceHasZip)
 
 
 def load_due(
@@ -123,16 +120,6 @@ _COLUMNS: Final = (
 
 def _current(*columns: Any) -> Select[*tuple[Any, ...]]:
     """Conditions for documents that count: of the latest downloads, not from before a re-opening."""
-    later = (
-        select(_LaterDownload.id)
-        .join(_LaterHosting, _LaterHosting.id == _LaterDownload.zf_id)
-        .where(
-            _LaterHosting.za_id == FileSourceHasZip.za_id,
-            _LaterDownload.id > ZipDownload.id,
-            has_archive_bytes(_LaterDownload),
-        )
-        .correlate(FileSourceHasZip, ZipDownload)
-    )
     reopened = (
         select(Reopening.id)
         .where(
@@ -150,7 +137,7 @@ def _current(*columns: Any) -> Select[*tuple[Any, ...]]:
         .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-        .where(~exists(later), ~exists(reopened))
+        .where(~IS_SUPERSEDED, ~exists(reopened))
     )
 
 

@@ -267,7 +267,6 @@ def _judge_together(
 
 
 def _judge_one(work: DataSession, document: DueDocument, stored: QcDocument, basis: JudgingBasis) -> DocumentResult:
-    """Judge a document by itself, in this process."""
     work.session.raise_if_over()
     began = time.monotonic()
     with logging_about(zip_action=document.key, centre=document.centre, document=document.name.file_name):

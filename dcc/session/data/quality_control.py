@@ -45,8 +45,6 @@ class QcResult:
 
 
 class _ChangedDocument(NamedTuple):
-    """A document, and the state that it gets."""
-
     document: DueDocument
     state: State
 

@@ -237,7 +237,6 @@ class SftpClient:
         return taken
 
     def _await_more(self) -> bytes:
-        """Send unsent requests, and wait for more data."""
         if self._unsent:
             unsent, self._unsent = bytes(self._unsent), bytearray()
             try:

@@ -564,7 +564,6 @@ class ListingRecorder:
         return {key: hosting for key, hosting in known.items() if key in keys}
 
     def _row(self, hosting_id: int, file: ListedFile, *, uploading: bool) -> dict[str, object]:
-        """The values of `_UPDATE_HOSTING`."""
         listed = {f"{name}_now": getattr(file, name) for name in ATTRIBUTES}
         return {"hosting": hosting_id, "uploading": self._basis.now if uploading else None} | listed
 
