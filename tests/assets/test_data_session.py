@@ -36,8 +36,7 @@ EXPERIMENT_CHECK = CHECK_OF_GROUP["experiments"]
 def run(data: DataInstallation, dagster: Dagster) -> list[DataOutcome]:
     """A whole session; what it told of data."""
     heard: list[DataOutcome] = []
-    request = SessionRequest(listeners=Listeners(on_data=heard.append))
-    run_session(data.settings, data.tracker, dagster.instance, request)
+    dagster.session(data, listeners=Listeners(on_data=heard.append))
     return heard
 
 

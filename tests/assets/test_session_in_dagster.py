@@ -7,13 +7,12 @@ from sqlalchemy import select
 from dcc.errors import ConfigurationError, DagsterStorageError, SessionLostError, TrackerUnreachableError
 from dcc.phases import Phase
 from dcc.session.listeners import Listeners
-from dcc.session.session_request import SessionRequest
 from dcc.session.sessions import Session
 from dcc.settings.workers import ExecutorKind
 from dcc.tracker.models import CrawlingSession
 from dcc_assets.graph import CHECK_OF_PHASE, REACHABLE
 from dcc_assets.runs import SESSION_TAG, STARTED_BY_TAG
-from dcc_assets.session_in_dagster import FinishedSession, run_session
+from dcc_assets.session_in_dagster import FinishedSession
 from dcc_dagster.event_recorder import EventRecorder
 from tests.support.asking import row_in, rows_in
 from tests.support.dagster_instances import Dagster, Heard
@@ -49,8 +48,8 @@ def put_all_kinds(installation: Installation) -> None:
 
 
 def run(installation: Installation, dagster: Dagster, heard: Heard) -> FinishedSession:
-    request = SessionRequest(until=Phase.XSD, listeners=Listeners(heard.crawls.append, heard.zips.append))
-    return run_session(installation.settings, installation.tracker, dagster.instance, request)
+    listeners = Listeners(heard.crawls.append, heard.zips.append)
+    return dagster.session(installation, until=Phase.XSD, listeners=listeners)
 
 
 def test_what_dagster_shows_agrees_with_the_tracker(installation: Installation, dagster: Dagster, heard: Heard) -> None:

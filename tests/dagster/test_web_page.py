@@ -12,9 +12,7 @@ from dagster._core.workspace.context import WorkspaceRequestContext
 from dagster_graphql.test.utils import execute_dagster_graphql
 
 from dcc.phases import Phase
-from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
-from dcc_assets.session_in_dagster import run_session
 from dcc_dagster.instance import open_instance
 from tests.assets.test_session_in_dagster import (
     ALL,
@@ -26,7 +24,7 @@ from tests.assets.test_session_in_dagster import (
     WRONG_MD5,
     put_all_kinds,
 )
-from tests.support.dagster_instances import put_prepared, set_environment
+from tests.support.dagster_instances import Dagster, put_prepared, set_environment
 from tests.support.installations import Installation
 from tests.support.prepared_databases import PreparedFile
 from tests.support.stores import Store
@@ -105,7 +103,7 @@ def page(
     origin = LoadableTargetOrigin(module_name="dcc_definitions")
     with pytest.MonkeyPatch.context() as patch, open_instance(store.settings) as instance:
         set_environment(installation, patch)
-        run_session(store.settings, store.tracker, instance, SessionRequest(until=Phase.XSD))
+        Dagster(instance).session(installation, until=Phase.XSD)
         with in_process_test_workspace(instance, origin) as workspace:
             yield workspace
     store.close()

@@ -8,11 +8,10 @@ from dagster import AssetCheckEvaluation, AssetKey, DagsterEvent, DagsterEventTy
 
 from dcc.operations.consistency.inconsistency import CONSISTENCY_RULES
 from dcc.operations.session_work import open_session
-from dcc.session.session_request import SessionRequest
 from dcc_assets.graph import ZIP_ACTION_PARTITIONS
-from dcc_assets.session_in_dagster import run_session
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
+from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.healthy_installation import FAULTY, GOOD, HELD, INVALID, MISNAMED
 
@@ -25,7 +24,7 @@ def shown(data: DataInstallation) -> Iterator[DagsterInstance]:
     data.folder.put(INVALID, {"H.2013-11-03.1.specimen.impc.xml": b"<no/>"})
     data.folder.put(MISNAMED, b"whatever")
     with open_instance(data.settings) as instance:
-        run_session(data.settings, data.tracker, instance, SessionRequest())
+        Dagster(instance).session(data)
         yield instance
 
 
@@ -62,7 +61,7 @@ def test_what_people_changed_since_the_last_session_is_left_to_the_next_one(data
 
         def run() -> set[str]:
             """A session; what does not hold after it."""
-            run_session(held.settings, held.tracker, instance, SessionRequest())
+            Dagster(instance).session(held)
             return rules()
 
         def rules() -> set[str]:

@@ -16,11 +16,11 @@ from dcc.session.listeners import NOBODY, Listeners
 from dcc.session.session_request import SessionRequest
 from dcc.tracker.database import exception_id
 from dcc.tracker.models import Reopening, ZipAction, ZipActionLog, ZipDecision, ZipFile
-from dcc_assets.session_in_dagster import run_session
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
 from tests.assets.sync.test_changes import finish_quality_control, later
 from tests.support.asking import execute_in, in_writing, value_in
+from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.healthy_installation import INVALID, MISNAMED
 
@@ -56,8 +56,7 @@ def shown(grouped: DataInstallation, archives: list[str]) -> list[list[int]]:
 def session(grouped: DataInstallation, group: str | None, listeners: Listeners = NOBODY) -> None:
     """A whole session that shows its work in an instance of its own process's."""
     with open_instance(grouped.settings) as instance:
-        request = SessionRequest(group=group, listeners=listeners)
-        run_session(grouped.settings, grouped.tracker, instance, request)
+        Dagster(instance).session(grouped, group=group, listeners=listeners)
 
 
 def is_all_shown(grouped: DataInstallation) -> bool:
