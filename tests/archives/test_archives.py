@@ -163,7 +163,12 @@ def test_a_disk_that_fills_up_leaves_nothing_half_written(
         return real_open(place, flags, mode, **keywords)
 
     monkeypatch.setattr(os, "open", fail_second)
-    refuse(tmp_path, zipped({SPECIMEN: b"<a/>", EXPERIMENT: b"<a/>"}), DiskFullError, f"disk of {tmp_path} filled up")
+    refuse(
+        tmp_path,
+        zipped({SPECIMEN: b"<a/>", EXPERIMENT: b"<a/>"}),
+        DiskFullError,
+        f"disk of {tmp_path} filled up while {ARCHIVE}",
+    )
 
 
 LARGE = {SPECIMEN: b"<a>" + b"x" * 5_000 + b"</a>"}
