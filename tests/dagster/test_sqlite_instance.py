@@ -14,11 +14,12 @@ import pytest
 from dagster import DagsterInstance
 from dagster._core.storage.sqlite import LAST_KNOWN_STAMPED_SQLITE_ALEMBIC_REVISION
 
-from dcc.operations.doctor.checks import CheckStatus, Environment
+from dcc.errors import DagsterStorageError
 from dcc.settings import Settings, load_settings
 from dcc_assets.doctor import check_dagster
 from dcc_dagster.instance import make_instance, open_instance
 from dcc_dagster.sqlite_instance import _MARKS, are_complete
+from tests.support.doctor_findings import expect
 from tests.support.trials import trials
 
 KILLS = trials(8)
@@ -39,13 +40,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def settings(whole: Path, tmp_path: Path) -> Settings:
     shutil.copytree(whole, tmp_path / "home")
     return load_settings(home=tmp_path / "home")
-
-
-def storage_of(settings: Settings) -> dict[str, str]:
-    """What the doctor says of the storage, by subject."""
-    examined = Environment(settings, time.monotonic() + 60)
-    finding = next(iter(check_dagster(examined)))
-    return {finding.subject: f"{finding.verdict}: {finding.message}"}
 
 
 def edit(path: Path, *statements: str) -> None:
@@ -108,7 +102,7 @@ def test_files_that_were_left_half_made_are_mended(states: Sequence[str], settin
     schema = "SELECT type, name, sql FROM sqlite_master ORDER BY name"
     for name in _MARKS:
         assert read(settings.dagster_home / name, schema) == read(whole / "dagster" / name, schema)
-    assert storage_of(settings)["Dagster instance"].startswith(CheckStatus.OK)
+    expect(check_dagster, settings, "Dagster instance", "ok")
     assert not list(settings.dagster_home.glob(".being-made-*"))
 
 
@@ -120,8 +114,6 @@ def test_an_instance_that_is_whole_is_left_as_it_is(settings: Settings) -> None:
 
 
 def test_a_file_that_is_no_database_is_never_replaced(settings: Settings) -> None:
-    from dcc.errors import DagsterStorageError
-
     path = settings.dagster_home / "history/runs.db"
     path.write_bytes(b"no database" * 1000)
     with pytest.raises(DagsterStorageError, match="dcc instance rebuild"):
@@ -174,4 +166,4 @@ def test_killed_at_any_moment_it_is_whole_after_the_next_opening(homes: Iterator
         with open_instance(settings) as instance:
             assert isinstance(instance, DagsterInstance), said
         assert are_complete(settings.dagster_home), said
-        assert storage_of(settings)["Dagster instance"].startswith(CheckStatus.OK), said
+        expect(check_dagster, settings, "Dagster instance", "ok")
