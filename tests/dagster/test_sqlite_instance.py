@@ -15,11 +15,11 @@ from dagster import DagsterInstance
 from dagster._core.storage.sqlite import LAST_KNOWN_STAMPED_SQLITE_ALEMBIC_REVISION
 
 from dcc.errors import DagsterStorageError
+from dcc.operations.doctor.checks import Environment
 from dcc.settings import Settings, load_settings
 from dcc_assets.doctor import check_dagster
 from dcc_dagster.instance import make_instance, open_instance
 from dcc_dagster.sqlite_instance import _MARKS, are_complete
-from tests.support.doctor_findings import expect
 from tests.support.trials import trials
 
 KILLS = trials(8)
@@ -40,6 +40,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def settings(whole: Path, tmp_path: Path) -> Settings:
     shutil.copytree(whole, tmp_path / "home")
     return load_settings(home=tmp_path / "home")
+
+
+def assert_well(settings: Settings) -> None:
+    """The doctor finds the storage well."""
+    storage = next(iter(check_dagster(Environment(settings, time.monotonic() + 60))))
+    assert (storage.subject, storage.verdict) == ("Dagster instance", "ok"), storage
 
 
 def edit(path: Path, *statements: str) -> None:
@@ -102,7 +108,7 @@ def test_files_that_were_left_half_made_are_mended(states: Sequence[str], settin
     schema = "SELECT type, name, sql FROM sqlite_master ORDER BY name"
     for name in _MARKS:
         assert read(settings.dagster_home / name, schema) == read(whole / "dagster" / name, schema)
-    expect(check_dagster, settings, "Dagster instance", "ok")
+    assert_well(settings)
     assert not list(settings.dagster_home.glob(".being-made-*"))
 
 
@@ -166,4 +172,4 @@ def test_killed_at_any_moment_it_is_whole_after_the_next_opening(homes: Iterator
         with open_instance(settings) as instance:
             assert isinstance(instance, DagsterInstance), said
         assert are_complete(settings.dagster_home), said
-        expect(check_dagster, settings, "Dagster instance", "ok")
+        assert_well(settings)
