@@ -36,8 +36,7 @@ EXPERIMENT_CHECK = CHECK_OF_GROUP["experiments"]
 def run(data: DataInstallation, dagster: Dagster) -> list[DataOutcome]:
     """A whole session; what it told of data."""
     heard: list[DataOutcome] = []
-    request = SessionRequest(listeners=Listeners(on_data=heard.append))
-    run_session(data.settings, data.tracker, dagster.instance, request)
+    dagster.session(data, listeners=Listeners(on_data=heard.append))
     return heard
 
 
@@ -69,17 +68,13 @@ def test_a_failed_check_names_document_line_rule_and_message_the_worst_first(sho
     evaluation = shown.dagster.evaluation(EXPERIMENT_CHECK, ORPHANS)
     assert evaluation.severity.value == "ERROR"
     findings = [dict(row.data) for row in evaluation.metadata["findings"].records]
-    (rule,) = {finding["rule"] for finding in findings}
-    assert rule == "E4"
-    assert {finding["document"] for finding in findings} == {"H.2013-10-31.2.experiment.impc.xml"}
+    assert {(finding["rule"], finding["document"]) for finding in findings} == {
+        ("E4", "H.2013-10-31.2.experiment.impc.xml")
+    }
     assert all(finding["line"] > 0 for finding in findings)
     assert "3 errors in 1 of 1 document" in evaluation.description
-    assert [dict(row.data) for row in evaluation.metadata["rules"].records] == [
-        {"rule": "E4", "severity": "error", "findings": len(findings)}
-    ]
     (cause,) = [dict(row.data) for row in evaluation.metadata["Causes"].records]
-    assert (cause["found"], cause["document"]) == (3, "H.2013-10-31.2.experiment.impc.xml")
-    assert cause["what to do"]
+    assert (cause["found"], bool(cause["what to do"])) == (3, True)
     assert "/dcc/reports/add/H.2013-10-31.2.impc.zip" in evaluation.metadata["Links"].value
     assert {"Who acts", "What to do", "reason"} <= evaluation.metadata.keys()
     assert evaluation.metadata["phase"].value == Phase.DATA.short_name

@@ -1,9 +1,7 @@
 """The submissions of `dcc example` on the pages: what docs/quickstart.md and docs/wranglers.md say is seen there."""
 
 from dcc.cli.demo.examples import example_submission
-from dcc.session.session_request import SessionRequest
 from dcc_assets.graph import CHECK_OF_GROUP
-from dcc_assets.session_in_dagster import run_session
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation
 
@@ -14,7 +12,7 @@ def test_the_checks_of_a_bad_submission_are_red_until_its_correction_comes(
     def submit(kind: str) -> str:
         key, content = example_submission(kind, "H")
         data.folder.put(key, content)
-        run_session(data.settings, data.tracker, data_dagster.instance, SessionRequest())
+        data_dagster.session(data)
         return key
 
     def groups(state: str) -> set[str]:

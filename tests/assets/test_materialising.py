@@ -10,11 +10,9 @@ from sqlalchemy import select
 
 from dcc.operations.session_work import open_session
 from dcc.phases import Phase
-from dcc.session.session_request import SessionRequest
 from dcc.tracker.models import Reopening, SessionLock
 from dcc_assets.graph import CHECK_OF_GROUP, CHECK_OF_PHASE, REACHABLE, UPLOAD_CHECK
 from dcc_assets.runs import SESSION_TAG, run_here
-from dcc_assets.session_in_dagster import run_session
 from tests.support.asking import column_in, row_in
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
@@ -25,10 +23,6 @@ ZIP = "add/H.2013-10-31.1.impc.zip"
 OTHER = "add/H.2013-10-31.2.impc.zip"
 ZIP_ASSETS = ("zip_downloads", "xml_documents", "validated_documents")
 ZIP_NAME, DOWNLOAD, ZIP_MD5, UNZIP, XML_NAME, XSD = CHECK_OF_PHASE.values()
-
-
-def run(installation: Installation, dagster: Dagster) -> None:
-    run_session(installation.settings, installation.tracker, dagster.instance, SessionRequest(until=Phase.XSD))
 
 
 def failure(dagster: Dagster) -> str:
@@ -47,7 +41,7 @@ def test_a_zip_action_is_processed_again_alone(
     folder = installation.add_folder()
     folder.put(ZIP)
     folder.put(OTHER, b"no archive")
-    run(installation, dagster)
+    dagster.session(installation, until=Phase.XSD)
     before = {key: len(installation.attempts(key)) for key in (ZIP, OTHER)}
 
     assert dagster.materialise(asset_job, ZIP, *ZIP_ASSETS) is DagsterRunStatus.SUCCESS
@@ -65,7 +59,7 @@ def test_a_file_source_is_crawled_and_its_session_left_open_for_what_it_found(
 ) -> None:
     folder = installation.add_folder()
     other = installation.add_folder("J", "other")
-    run(installation, dagster)
+    dagster.session(installation, until=Phase.XSD)
     folder.put(ZIP)
     other.put(OTHER)
 
@@ -80,7 +74,7 @@ def test_while_another_session_is_active_the_run_fails_and_says_so(
     installation: Installation, dagster: Dagster, asset_job: JobDefinition
 ) -> None:
     installation.add_folder().put(ZIP)
-    run(installation, dagster)
+    dagster.session(installation, until=Phase.XSD)
     with open_session(installation.tracker, installation.settings) as session:
         assert dagster.materialise(asset_job, ZIP, *ZIP_ASSETS) is DagsterRunStatus.FAILURE
     assert f"SessionActiveError: Session {session.id} is active" in failure(dagster)
@@ -108,7 +102,7 @@ def test_a_zip_action_with_an_odd_name_is_found_by_its_partition(
 ) -> None:
     odd = "add/" + "very long and odd " * 5 + ".zip"
     installation.add_folder().put(odd)
-    run(installation, dagster)
+    dagster.session(installation, until=Phase.XSD)
     (partition,) = dagster.checks(ZIP_NAME)
     assert partition is not None
     assert partition != odd
@@ -146,10 +140,6 @@ def told_in(dagster: Dagster, run_id: str) -> dict[str, list[str]]:
     return told
 
 
-def session(data: DataInstallation, dagster: Dagster) -> None:
-    run_session(data.settings, data.tracker, dagster.instance, SessionRequest())
-
-
 def test_one_run_takes_a_partition_through_the_whole_flow(shown: Shown) -> None:
     """The steps after the first are not skipped, as Dagster does where an asset has no result."""
     assert shown.dagster.materialise(shown.job, GOOD, *FLOW) is DagsterRunStatus.SUCCESS
@@ -172,7 +162,7 @@ def test_a_run_over_several_partitions_shows_what_each_came_to(
     data.put(GOOD, specimens())
     data.put(OTHER, specimens("2013-10-31.2", first=11))
     data.put(FAULTY, {"H.2013-10-31.3.specimen.impc.xml": b"<nonsense/>"})
-    session(data, data_dagster)
+    data_dagster.session(data)
     run_id = materialise_range(data_dagster, data_job, [GOOD, OTHER, FAULTY], *FLOW[:3])
     told = told_in(data_dagster, run_id)
     assert {asset: sorted(partitions) for asset, partitions in told.items() if asset in FLOW[:3]} == {
@@ -187,10 +177,9 @@ def test_a_run_over_several_partitions_shows_what_each_came_to(
 def test_a_retry_materialises_no_other_archive(data: DataInstallation, data_dagster: Dagster) -> None:
     data.put(GOOD, specimens(), experiments())
     data.put(OTHER, specimens("2013-10-31.2", first=11))
-    session(data, data_dagster)
+    data_dagster.session(data)
     # At once: the second in which the session ended is not over.
-    request = SessionRequest(keys=[key_of(OTHER)], requested_by="ann")
-    report = run_session(data.settings, data.tracker, data_dagster.instance, request)
+    report = data_dagster.session(data, keys=[key_of(OTHER)], requested_by="ann")
     told = [told_in(data_dagster, run_id) for run_id in report.run_ids]
     assert {partition for run in told for partitions in run.values() for partition in partitions} <= {OTHER, "H"}
     assert any(OTHER in partitions for run in told for partitions in run.values())
@@ -201,7 +190,7 @@ def test_a_failed_check_has_its_own_causes_beside_it_and_not_those_of_others(
 ) -> None:
     """One document is not valid, another one is on animals that nobody has submitted."""
     data.put(FAULTY, {"H.2013-10-31.3.specimen.impc.xml": b"<nonsense/>"}, experiments("2013-10-31.3", first=31))
-    session(data, data_dagster)
+    data_dagster.session(data)
     xsd = CHECK_OF_PHASE[max(CHECK_OF_PHASE)]
     shown = {
         check.name: {

@@ -8,6 +8,7 @@ import threading
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -86,13 +87,6 @@ def command_lines() -> Iterator[set[str]]:
         thread.join()
 
 
-def _secret_file(folder: Path, secret: str) -> Path:
-    path = folder / "secret"
-    path.write_text(secret)
-    path.chmod(0o600)
-    return path
-
-
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """An installation whose session did all by itself, not to be changed."""
@@ -105,6 +99,27 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Installation:
 def by_itself(alone: Installation) -> dict[str, Any]:
     """What a session leaves that does all by itself."""
     return result(alone)
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """The words of a replay of proposed schemas, reference data and rules, which change much, and what it prints."""
+
+    words: list[str]
+    printed: str
+
+
+@pytest.fixture(scope="module")
+def replayed(alone: Installation, tmp_path_factory: pytest.TempPathFactory) -> Replayed:
+    """A replay that did all by itself, without a word of its own."""
+    folder = tmp_path_factory.mktemp("proposed")
+    proposal, rules = proposed(folder), folder / "proposed_rules.py"
+    rules.write_text(RULE)
+    words = ["replay", "--json", "--workers", "1", "--xsd", str(proposal.xsd), "--rules", str(rules)]
+    words += ["--reference", f"projects={proposal.reference['projects']}"]
+    printed, said = run(alone, *words)
+    assert said == ""
+    return Replayed(words, printed)
 
 
 def test_processes_of_the_machine_end_as_the_session_itself(tmp_path: Path, by_itself: dict[str, Any]) -> None:
@@ -127,15 +142,6 @@ def test_processes_of_the_machine_end_as_the_session_itself(tmp_path: Path, by_i
     # It is the first session, before which there are no reference data to prepare by.
     assert "prepared again" not in log
     assert result(installation) == by_itself
-
-
-def proposal(folder: Path) -> list[str]:
-    """The words that propose schemas, reference data and rules, which change much."""
-    proposal = proposed(folder)
-    rules = folder / "proposed_rules.py"
-    rules.write_text(RULE)
-    words = ["--xsd", str(proposal.xsd), "--reference", f"projects={proposal.reference['projects']}"]
-    return [*words, "--rules", str(rules), "--workers", "1"]
 
 
 @contextmanager
@@ -165,51 +171,50 @@ if not MARK.exists():
 """Rules that kill the first worker to load them: the parent of the process that does. MARK is a path to mark it."""
 
 
-def test_a_replay_by_processes_of_the_machine_ends_as_by_itself_even_if_one_is_killed(
-    tmp_path: Path, alone: Installation
+def test_a_replay_whose_process_of_the_machine_is_killed_ends_as_by_itself(
+    tmp_path: Path, alone: Installation, replayed: Replayed
 ) -> None:
-    words, mark = ["replay", "--json", *proposal(tmp_path)], tmp_path / "killed"
-    by_itself = run(alone, *words)
+    mark, rules = tmp_path / "killed", tmp_path / "proposed_rules.py"
+    rules.write_text(RULE + KILLED_ONCE.replace("MARK", f"Path({str(mark)!r})"))
     with nothing_changes(alone):
-        assert run(alone, *words, DCC_EXECUTOR="multiprocess") == by_itself
-        (tmp_path / "proposed_rules.py").write_text(RULE + KILLED_ONCE.replace("MARK", f"Path({str(mark)!r})"))
-        found, said = run(alone, *words, DCC_EXECUTOR="multiprocess")
+        found, said = run(alone, *replayed.words, "--rules", str(rules), DCC_EXECUTOR="multiprocess")
+    assert mark.exists()
+    # All but the place of the rules.
+    assert json.loads(found) | {"proposal": None} == json.loads(replayed.printed) | {"proposal": None}
     assert "prepare_batch[batch_1] failed: " in said
     assert "Stack Trace" not in said
-    assert (found, by_itself[1]) == (by_itself[0], "")
     assert "Workers prepared 0 of 9 archives. This machine prepares the others." in said
-    assert mark.exists()
 
 
 def test_two_celery_workers_end_session_and_replay_as_these_do_by_themselves_and_are_soon_free_if_they_hang(
-    tmp_path: Path, by_itself: dict[str, Any], redis_server: RedisServer, bucket: Bucket
+    tmp_path: Path, by_itself: dict[str, Any], replayed: Replayed, redis_server: RedisServer, bucket: Bucket
 ) -> None:
     installation = installed(tmp_path / "celery")
-    variables = celery_variables(bucket, redis_server)
-    variables["DCC_BROKER"] = f"file:{_secret_file(tmp_path, redis_server.url)}"
+    secret = tmp_path / "secret"
+    secret.write_text(redis_server.url)
+    secret.chmod(0o600)
+    variables = celery_variables(bucket, redis_server) | {"DCC_BROKER": f"file:{secret}"}
     of_worker = variables | {"DCC_ARCHIVE_REPLICAS": str(tmp_path / "empty")}
     with celery_workers(installation, of_worker, app="tests.support.hanging_worker") as workers:
         with command_lines() as shown:
             said = crawl(installation, **variables)
         assert result(installation) == by_itself
-        words = ["replay", "--json", *proposal(tmp_path)]
         with nothing_changes(installation):
-            found, of_replay = run(installation, *words, **variables)
-    assert (found, of_replay) == run(installation, *words) == (found, "")
-    replayed = json.loads(found)
-    assert {"D1", "S12"} <= {cause["code"] for cause in replayed["causes"]}
-    assert {"failed xsd", "failed data"} <= {change["after"] for change in replayed["changes"]}
+            assert run(installation, *replayed.words, **variables) == (replayed.printed, "")
+    found = json.loads(replayed.printed)
+    assert {"D1", "S12"} <= {cause["code"] for cause in found["causes"]}
+    assert {"failed xsd", "failed data"} <= {change["after"] for change in found["changes"]}
     assert by_itself["states"]["add/J.2013-10-31.2.impc.zip"] == "unzip failed"
     assert "already registered" not in said
     assert len(workers) == 2
     for worker in workers.values():
-        assert "Timeout (0:00:05)!" in worker.said()
+        assert "Timeout (0:00:03)!" in worker.said()
         assert "hanging_worker.py" in worker.said()
         # A batch waits for whichever worker is free, and not for one that is at work on another.
-        before = worker.said().partition("Timeout (0:00:05)!")[0]
+        before = worker.said().partition("Timeout (0:00:03)!")[0]
         assert before.count("] received") - before.count("] succeeded in") == 1
     # Other batches are done by the processes that took the places of those that hung.
-    assert any("succeeded in" in worker.said().partition("Timeout (0:00:05)!")[2] for worker in workers.values())
+    assert any("succeeded in" in worker.said().partition("Timeout (0:00:03)!")[2] for worker in workers.values())
     of_workers = "".join(worker.said() for worker in workers.values())
     log = (installation.root / "log").read_text()
     assert "Workers have prepared" in log
@@ -221,8 +226,8 @@ def test_two_celery_workers_end_session_and_replay_as_these_do_by_themselves_and
     events = "".join(path.read_text("latin-1") for path in installation.settings.dagster_home.rglob("*.db*"))
     assert "prepare_batch" in events
     assert any("dcc_assets.batches" in line for line in shown)
-    for secret in (SECRET_ACCESS_KEY, BROKER_PASSWORD):
-        assert not [text for text in (said, log, of_workers, told, events, *shown) if secret in text]
+    for word in (SECRET_ACCESS_KEY, BROKER_PASSWORD):
+        assert not [text for text in (said, log, of_workers, told, events, *shown) if word in text]
     # Nothing is left in the store.
     assert "Contents" not in bucket.client.list_objects_v2(Bucket=bucket.name)
 
@@ -251,15 +256,11 @@ def test_jobs_of_kubernetes_end_as_the_session_itself(
     assert len(jobs) > 1
     for job in jobs:
         _assert_locked_in(job["spec"]["template"]["spec"])
-        told = zlib.decompress(base64.b64decode(_variable(job, "DAGSTER_COMPRESSED_EXECUTE_STEP_ARGS"))).decode()
+        (container,) = job["spec"]["template"]["spec"]["containers"]
+        given = {one["name"]: one["value"] for one in container["env"]}
+        told = zlib.decompress(base64.b64decode(given["DAGSTER_COMPRESSED_EXECUTE_STEP_ARGS"])).decode()
         assert "prepare_batch" in told
         assert SECRET_ACCESS_KEY not in told + json.dumps(job)
-
-
-def _variable(job: dict[str, Any], name: str) -> str:
-    (container,) = job["spec"]["template"]["spec"]["containers"]
-    (value,) = [one["value"] for one in container["env"] if one["name"] == name]
-    return str(value)
 
 
 def _assert_locked_in(pod: dict[str, Any]) -> None:
@@ -287,22 +288,20 @@ def test_what_no_worker_takes_the_session_does_by_itself(
     assert result(installation) == by_itself
 
 
-def _with_another_tracker(settings: Settings) -> Settings:
-    return settings.changed({"tracker_url": SecretStr("sqlite:////elsewhere/tracker.db")})
+OTHER_VALUES: dict[str, tuple[Callable[[Settings], Settings], str | None]] = {
+    "another tracker": (
+        lambda settings: settings.changed({"tracker_url": SecretStr("sqlite:////elsewhere/tracker.db")}),
+        "tracker_url",
+    ),
+    "patience for SFTP": (
+        lambda settings: settings.changed_for(["sftp"], {"login_timeout": 61.0}),
+        "login_timeout",
+    ),
+    "what counts for the session alone": (lambda settings: settings.changed({"until": "xsd", "workers": 3}), None),
+}
 
 
-def _with_patience_for_sftp(settings: Settings) -> Settings:
-    return settings.changed_for(["sftp"], {"login_timeout": 61.0})
-
-
-def _with_another_end(settings: Settings) -> Settings:
-    return settings.changed({"until": "xsd", "workers": 3})
-
-
-@pytest.mark.parametrize(
-    ("change", "left_out"),
-    [(_with_another_tracker, "tracker_url"), (_with_patience_for_sftp, "login_timeout"), (_with_another_end, None)],
-)
+@pytest.mark.parametrize(("change", "left_out"), OTHER_VALUES.values(), ids=OTHER_VALUES)
 def test_a_run_whose_values_workers_do_not_have_prepares_archives_by_itself(
     change: Callable[[Settings], Settings],
     left_out: str | None,

@@ -17,7 +17,6 @@ from dcc.qc.models import SPECIMEN
 from dcc.session.listeners import Listeners
 from dcc.session.session_request import SessionRequest
 from dcc_assets.graph import VALIDATED_DOCUMENTS
-from dcc_assets.session_in_dagster import run_session
 from dcc_dagster.instance import open_instance
 from tests.support.asking import count_in
 from tests.support.dagster_instances import Dagster, Heard
@@ -59,8 +58,7 @@ def test_a_server_that_restarts_while_data_are_taken_over_loses_nothing_and_doub
             mariadb.stop()
             mariadb.start()
 
-    request = SessionRequest(until=Phase.QC, listeners=Listeners(on_data=restart))
-    report = run_session(data.settings, data.tracker, data_dagster.instance, request)
+    report = data_dagster.session(data, until=Phase.QC, listeners=Listeners(on_data=restart))
     assert len(report.run_ids) == 3
     assert data.base.states() == dict.fromkeys(keys, "qc done")
     assert count_in(data.qc, SPECIMEN) == 9
@@ -93,12 +91,11 @@ def test_a_session_goes_on_without_dagster_and_the_next_one_shows_what_it_missed
         if len(heard.zips) == 1:
             mariadb.stop()
 
-    request = SessionRequest(until=Phase.XSD, listeners=Listeners(on_zip=stop))
     with (
         open_instance(elsewhere.settings) as instance,
         pytest.raises(DagsterStorageError, match=r"is done and in the tracker.*the next session shows it"),
     ):
-        run_session(elsewhere.settings, elsewhere.tracker, instance, request)
+        Dagster(instance).session(elsewhere, until=Phase.XSD, listeners=Listeners(on_zip=stop))
     assert elsewhere.states() == dict.fromkeys(keys, "xsd done")
     assert len(heard.zips) == COUNT
 

@@ -8,22 +8,17 @@ from dagster_mysql import MySQLEventLogStorage, MySQLRunStorage
 from pydantic import SecretStr
 from sqlalchemy import make_url
 
-from dcc.naming import Action
-from dcc.outcomes import ZipKey
-from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
 from dcc_assets.graph import CHECK_OF_GROUP, CHECK_OF_PHASE, UPLOAD_CHECK
-from dcc_assets.session_in_dagster import run_session
 from dcc_assets.sync.consistency import check_events
 from dcc_assets.sync.rebuild import rebuild_instance
 from dcc_dagster.event_batches import remove_partitions
 from dcc_dagster.instance import open_instance
 from dcc_dagster.instance_configuration import configuration_path, prepare_dagster_home
 from tests.support.dagster_instances import Dagster, set_environment
-from tests.support.data_installations import DataInstallation, experiments, specimens
+from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
+from tests.support.shown_installations import GOOD, ORPHANS, put_orphans
 
-GOOD = "add/H.2013-10-31.1.impc.zip"
-ORPHANS = "add/H.2013-10-31.2.impc.zip"
 NO_ARCHIVE = "add/H.2013-10-31.3.impc.zip"
 _, _, _, UNZIP, _, _ = CHECK_OF_PHASE.values()
 
@@ -63,9 +58,9 @@ def test_a_session_is_shown_taken_out_in_part_and_shown_anew(
     data: DataInstallation, own: Dagster, data_job: JobDefinition
 ) -> None:
     data.put(GOOD, specimens(), experiments())
-    data.put(ORPHANS, experiments("2013-10-31.2", first=11))
+    put_orphans(data)
     data.folder.put(NO_ARCHIVE, b"this is no zip archive")
-    run_session(data.settings, data.tracker, own.instance, SessionRequest())
+    own.session(data)
 
     assert own.materialised("zip_downloads") == {GOOD, ORPHANS, NO_ARCHIVE}
     assert own.materialised("validated_documents") == {GOOD, ORPHANS}
@@ -75,8 +70,7 @@ def test_a_session_is_shown_taken_out_in_part_and_shown_anew(
     assert set(own.statuses()) == {DagsterRunStatus.SUCCESS}
     assert check_events(data.tracker, data.settings, own.instance) == []
 
-    request = SessionRequest(keys=[ZipKey(Action.ADD, ORPHANS.partition("/")[2])])
-    run_session(data.settings, data.tracker, own.instance, request)
+    own.session(data, keys=[key_of(ORPHANS)])
     assert own.materialise(data_job, ORPHANS, "submission_reports") is DagsterRunStatus.SUCCESS
     assert check_events(data.tracker, data.settings, own.instance) == []
 

@@ -13,11 +13,9 @@ from sqlalchemy import Connection, Engine, event, make_url
 
 from dcc.databases import transactions
 from dcc.databases.database import OUTAGE_SECONDS
-from dcc.session.session_request import SessionRequest
 from dcc_assets.definitions import asset_definitions
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
 from dcc_assets.reference import REFERENCE_JOB
-from dcc_assets.session_in_dagster import run_session
 from tests.assets.test_data_session import ARRIVAL, EXPERIMENT_CHECK
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, experiments, specimens
@@ -101,10 +99,10 @@ def test_a_session_that_loses_each_of_its_connections_ends_as_any_other(
     data.put(GOOD, specimens(), experiments())
     put_orphans(data)
     with connections_cut(data, mariadb) as cut:
-        run_session(data.settings, data.tracker, data_dagster.instance, SessionRequest())
+        data_dagster.session(data)
         assert data.states() == {GOOD: "qc pending", ORPHANS: "data failed"}
         data.put(ARRIVAL, specimens("2013-10-31.3", first=11))
-        run_session(data.settings, data.tracker, data_dagster.instance, SessionRequest())
+        data_dagster.session(data)
 
     assert data.states() == {GOOD: "qc pending", ORPHANS: "qc pending", ARRIVAL: "qc done"}
     assert data_dagster.materialised("data_integrity") == {GOOD, ORPHANS, ARRIVAL}

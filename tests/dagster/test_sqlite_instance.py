@@ -14,7 +14,8 @@ import pytest
 from dagster import DagsterInstance
 from dagster._core.storage.sqlite import LAST_KNOWN_STAMPED_SQLITE_ALEMBIC_REVISION
 
-from dcc.operations.doctor.checks import CheckStatus, Environment
+from dcc.errors import DagsterStorageError
+from dcc.operations.doctor.checks import Environment
 from dcc.settings import Settings, load_settings
 from dcc_assets.doctor import check_dagster
 from dcc_dagster.instance import make_instance, open_instance
@@ -41,11 +42,10 @@ def settings(whole: Path, tmp_path: Path) -> Settings:
     return load_settings(home=tmp_path / "home")
 
 
-def storage_of(settings: Settings) -> dict[str, str]:
-    """What the doctor says of the storage, by subject."""
-    examined = Environment(settings, time.monotonic() + 60)
-    finding = next(iter(check_dagster(examined)))
-    return {finding.subject: f"{finding.verdict}: {finding.message}"}
+def assert_well(settings: Settings) -> None:
+    """The doctor finds the storage well."""
+    storage = next(iter(check_dagster(Environment(settings, time.monotonic() + 60))))
+    assert (storage.subject, storage.verdict) == ("Dagster instance", "ok"), storage
 
 
 def edit(path: Path, *statements: str) -> None:
@@ -108,7 +108,7 @@ def test_files_that_were_left_half_made_are_mended(states: Sequence[str], settin
     schema = "SELECT type, name, sql FROM sqlite_master ORDER BY name"
     for name in _MARKS:
         assert read(settings.dagster_home / name, schema) == read(whole / "dagster" / name, schema)
-    assert storage_of(settings)["Dagster instance"].startswith(CheckStatus.OK)
+    assert_well(settings)
     assert not list(settings.dagster_home.glob(".being-made-*"))
 
 
@@ -120,8 +120,6 @@ def test_an_instance_that_is_whole_is_left_as_it_is(settings: Settings) -> None:
 
 
 def test_a_file_that_is_no_database_is_never_replaced(settings: Settings) -> None:
-    from dcc.errors import DagsterStorageError
-
     path = settings.dagster_home / "history/runs.db"
     path.write_bytes(b"no database" * 1000)
     with pytest.raises(DagsterStorageError, match="dcc instance rebuild"):
@@ -174,4 +172,4 @@ def test_killed_at_any_moment_it_is_whole_after_the_next_opening(homes: Iterator
         with open_instance(settings) as instance:
             assert isinstance(instance, DagsterInstance), said
         assert are_complete(settings.dagster_home), said
-        assert storage_of(settings)["Dagster instance"].startswith(CheckStatus.OK), said
+        assert_well(settings)

@@ -37,8 +37,8 @@ SILENT = (SourceProtocol.SFTP, SourceProtocol.FTP)
 def silent_sources(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installation]:
     """Sources at a server that takes connections and never says a word."""
     set_environment(installation, monkeypatch)
-    monkeypatch.setenv("DCC_LOGIN_TIMEOUT", "0.5")
-    monkeypatch.setenv("DCC_LIST_TIMEOUT", "0.5")
+    monkeypatch.setenv("DCC_LOGIN_TIMEOUT", "0.25")
+    monkeypatch.setenv("DCC_LIST_TIMEOUT", "0.25")
     with serving(greeting(b"")) as (host, _):
         for protocol in SILENT:
             installation.add_source(SourceAddress(0, "H", protocol, host, "user", SecretStr("password"), "/"))
@@ -62,13 +62,13 @@ def failures(installation: Installation) -> dict[SourceProtocol, str]:
 def test_a_time_limit_of_the_definitions_counts_for_its_kind_of_source_unless_the_run_has_another(
     silent_sources: Installation, instance: DagsterInstance
 ) -> None:
-    resources = {**platform_resources(), "sftp": SftpResource(login_timeout=0.3)}
+    resources = {**platform_resources(), "sftp": SftpResource(login_timeout=0.15)}
     job = Definitions(jobs=[crawl_file_sources], resources=resources).resolve_job_def("crawl_file_sources")
-    for config, seconds in (({}, 0.3), (configured(sftp={"login_timeout": 0.2}), 0.2), ({}, 0.3)):
+    for config, seconds in (({}, 0.15), (configured(sftp={"login_timeout": 0.1}), 0.1), ({}, 0.15)):
         job.execute_in_process(instance=instance, run_config=config)
         failed = failures(silent_sources)
         assert f"within {seconds} seconds" in failed[SourceProtocol.SFTP]
-        assert "within 0.5 seconds" in failed[SourceProtocol.FTP]
+        assert "within 0.25 seconds" in failed[SourceProtocol.FTP]
 
 
 def test_what_is_left_out_is_as_the_settings_say_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,9 @@ EXPERIMENT = "J.2013-10-31.2.experiment.impc.xml"
 Members = Mapping[str, bytes]
 
 
-def zipped(members: Members) -> bytes:
+def zipped(members: Members, method: int = zipfile.ZIP_DEFLATED) -> bytes:
     made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(made, "w", method) as archive:
         for name, content in members.items():
             archive.writestr(name, content)
     return made.getvalue()

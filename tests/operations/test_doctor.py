@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,7 @@ from tests.cli.test_production import administrator
 from tests.support.asking import execute_in, in_writing, value_in
 from tests.support.data_installations import DataInstallation, specimens
 from tests.support.databases import MariaDb, only_mariadb, only_sqlite, seed_centre, seed_source
+from tests.support.doctor_findings import expect, found_by, verdicts
 from tests.support.installations import Installation
 from tests.support.ports import free_port
 from tests.support.servers import Share
@@ -55,26 +57,7 @@ from tests.support.small_disks import read_only
 from tests.support.talking_servers import greeting, serving
 from tests.support.web_server import WebServer
 
-Examination = Callable[[Environment], Iterator[CheckFinding]]
 ZIP = "add/H.2013-10-31.1.impc.zip"
-
-
-def _found(check: Examination, settings: Settings, seconds: float = 20) -> dict[str, tuple[str, str, str]]:
-    """What a check finds, by subject: verdict, message, advice. Of several with one subject the worst."""
-    around = Environment(settings, time.monotonic() + seconds)
-    found: dict[str, CheckFinding] = {}
-    for one in check(around):
-        before = found.get(one.subject)
-        if before is None or worst([before.verdict, one.verdict]) is one.verdict:
-            found[one.subject] = one
-    for one in found.values():
-        assert one.message.endswith((".", "?", "!", "…")) or one.advice, one
-        assert bool(one.advice) or one.verdict in (CheckStatus.OK, CheckStatus.NOT_CHECKED), one
-    return {subject: (one.verdict.value, one.message, one.advice) for subject, one in found.items()}
-
-
-def _verdicts(check: Examination, settings: Settings, seconds: float = 20) -> dict[str, str]:
-    return {subject: verdict for subject, (verdict, _, _) in _found(check, settings, seconds).items()}
 
 
 class TestExamining:
@@ -132,35 +115,33 @@ class TestDatabases:
     def test_both_answer_and_are_of_this_version(
         self, tracker: Engine, qc_database: Engine, qc_settings: Settings
     ) -> None:
-        found = _found(machine.check_databases, qc_settings)
-        assert {verdict for verdict, _, _ in found.values()} == {"ok"}
         kind = "SQLite" if tracker.dialect.name == "sqlite" else "MariaDB"
-        assert found["tracker database"][1].startswith(kind)
-        assert set(_verdicts(machine.check_schemas, qc_settings).values()) == {"ok"}
+        expect(machine.check_databases, qc_settings, "tracker database", "ok", kind)
+        for check in (machine.check_databases, machine.check_schemas):
+            assert set(verdicts(check, qc_settings).values()) == {"ok"}
 
     @only_sqlite
     def test_what_was_not_made_has_to_be(self, settings: Settings) -> None:
-        verdict, message, advice = _found(machine.check_databases, settings)["tracker database"]
-        assert (verdict, advice) == ("failed", "Make it: dcc init, or set DCC_HOME.")
-        assert "tracker.db" in message
-        assert _verdicts(machine.check_schemas, settings) == {}
+        said = ("tracker.db", " -> Make it: dcc init, or set DCC_HOME.")
+        expect(machine.check_databases, settings, "tracker database", "failed", *said)
+        assert verdicts(machine.check_schemas, settings) == {}
         with pytest.raises(NotReadyError):
-            _found(work.check_sessions, settings)
+            found_by(work.check_sessions, settings)
 
     @only_mariadb
     def test_a_server_that_takes_no_writes_is_found(
         self, tracker: Engine, settings: Settings, mariadb: MariaDb
     ) -> None:
         """As of a server that only replicates, or after rights were lost."""
-        assert _verdicts(machine.check_databases, settings)["tracker database"] == "ok"
+        expect(machine.check_databases, settings, "tracker database", "ok")
         url = tracker.url.set(username="reader", password="x").render_as_string(hide_password=False)
         reading = settings.model_copy(update={"tracker_url": SecretStr(url)})
         with administrator(mariadb) as connection, connection.cursor() as cursor:
             cursor.execute("CREATE USER reader@'127.0.0.1' IDENTIFIED BY 'x'")
             cursor.execute(f"GRANT SELECT ON {tracker.url.database}.* TO reader@'127.0.0.1'")
-            verdict, message, _ = _found(machine.check_databases, reading)["tracker database"]
+            found = found_by(machine.check_databases, reading)["tracker database"]
             cursor.execute("DROP USER reader@'127.0.0.1'")
-        assert (verdict, "INSERT command denied" in message) == ("failed", True)
+        assert (found.verdict, "INSERT command denied" in found.message) == ("failed", True)
         assert value_in(tracker, "SELECT COUNT(*) FROM write_receipt WHERE token = 0") == 0
 
     @only_sqlite
@@ -169,22 +150,18 @@ class TestDatabases:
     ) -> None:
         path = Path(str(tracker.url.database))
 
-        def found() -> tuple[str, str, str]:
-            return _found(machine.check_databases, settings)["tracker database file"]
-
+        expect_file = partial(expect, machine.check_databases, settings, "tracker database file")
         path.chmod(0o644)
-        assert (found()[0], found()[2]) == ("warning", f"chmod 600 {path}")
+        expect_file("warning", f" -> chmod 600 {path}")
         path.chmod(0o600)
         with monkeypatch.context() as patch, tracker.connect():
             patch.setattr(machine, "_LARGE_WAL_BYTES", 0)
             seed_centre(tracker)
-            assert found()[0] == "warning"
+            expect_file("warning")
         tracker.dispose()
         with read_only(path):
-            verdict, message, advice = found()
-        assert (verdict, message) == ("failed", f"{path} cannot be written to.")
-        assert advice.startswith("The disk is mounted read-only")
-        assert found()[0] == "ok"
+            expect_file("failed", f"{path} cannot be written to. -> The disk is mounted read-only")
+        expect_file("ok")
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("PRAGMA journal_mode = DELETE")
         finding = machine._check_integrity(Environment(settings, time.monotonic() + 20), "file", path)
@@ -192,24 +169,21 @@ class TestDatabases:
         content = bytearray(path.read_bytes())
         content[8192:16384] = b"\xff" * 8192
         path.write_bytes(content)
-        verdict, message, advice = found()
-        assert (verdict, advice) == ("failed", "Restore it from a backup: dcc restore --help")
-        assert "is damaged" in message
+        expect_file("failed", "is damaged", " -> Restore it from a backup: dcc restore --help")
 
     def test_an_older_schema_is_found(self, tracker: Engine, settings: Settings) -> None:
         execute_in(tracker, "UPDATE alembic_version SET version_num = '0001'")
-        verdict, message, advice = _found(machine.check_schemas, settings)["tracker database schema"]
-        assert (verdict, "has the schema 0001" in message) == ("failed", True)
-        assert ("dcc init" in message, advice) == (True, "dcc explain tracker-outdated")
+        said = ("has the schema 0001", "dcc init", " -> dcc explain tracker-outdated")
+        expect(machine.check_schemas, settings, "tracker database schema", "failed", *said)
 
     @only_mariadb
     def test_a_wrong_password_is_found_and_not_told(self, mariadb: MariaDb, settings: Settings) -> None:
         url = mariadb.url("phenodcc_tracker").replace(":", ":wrong", 2).replace("wrong", "", 1)
         wrong = settings.model_copy(update={"tracker_url": SecretStr(url)})
-        verdict, message, advice = _found(machine.check_databases, wrong)["tracker database"]
-        assert (verdict, "password in DCC_TRACKER_URL." in message) == ("failed", True)
-        assert advice.startswith("dcc explain ")
-        assert "wrong" not in message.replace("wrongly", "")
+        found = found_by(machine.check_databases, wrong)["tracker database"]
+        assert (found.verdict, "password in DCC_TRACKER_URL." in found.message) == ("failed", True)
+        assert found.advice.startswith("dcc explain ")
+        assert "wrong" not in found.message.replace("wrongly", "")
 
     @only_sqlite
     def test_a_silent_server_is_given_up(self, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,9 +192,9 @@ class TestDatabases:
         with serving(greeting(b"")) as (hostname, _):
             url = f"mysql://dcc:secret4711@{hostname}/tracker"
             silent = settings.model_copy(update={"tracker_url": SecretStr(url)})
-            found = _found(machine.check_databases, silent)
+            found = found_by(machine.check_databases, silent)
         assert time.monotonic() - began < 6
-        assert found["tracker database"][0] == "failed"
+        assert found["tracker database"].verdict == "failed"
         assert "secret4711" not in str(found)
 
 
@@ -252,11 +226,11 @@ class TestMachine:
             ({"staging": link / "below"}, "staging", nowhere, ""),
             ({"metrics_file": folder / "dcc.prom"}, "metrics", f"{folder} is missing.", "DCC_METRICS_FILE"),
         ):
-            found = _found(machine.check_disks, roomy.model_copy(update=changes))[f"disk of {subject}"]
-            assert (found[0], message in found[1], advice in found[2]) == ("failed", True, True), changes
+            unfit = roomy.model_copy(update=changes)
+            expect(machine.check_disks, unfit, f"disk of {subject}", "failed", message, advice)
         folder.mkdir()
         measured = roomy.model_copy(update={"metrics_file": folder / "dcc.prom"})
-        assert "failed" not in _verdicts(machine.check_disks, measured).values()
+        assert "failed" not in verdicts(machine.check_disks, measured).values()
         settings.staging_directory.mkdir(exist_ok=True)
         settings.staging_directory.chmod(0o755)
         advised = [one.advice for one in machine.check_disks(Environment(roomy, time.monotonic() + 20))]
@@ -264,15 +238,15 @@ class TestMachine:
 
     @pytest.mark.both_databases
     def test_clocks_that_agree_and_one_that_does_not(self, tracker: Engine, settings: Settings) -> None:
-        assert set(_verdicts(machine.check_clock, settings).values()) == {"ok"}
-        assert len(_verdicts(machine.check_clock, settings)) == (1 if tracker.dialect.name == "sqlite" else 2)
+        assert set(verdicts(machine.check_clock, settings).values()) == {"ok"}
+        assert len(verdicts(machine.check_clock, settings)) == (1 if tracker.dialect.name == "sqlite" else 2)
 
     def test_text_that_is_no_utf_8_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        assert _verdicts(machine.check_text, Settings()) == {"text": "ok"}
+        assert verdicts(machine.check_text, Settings()) == {"text": "ok"}
         for owner, name in ((sys, "getfilesystemencoding"), (locale, "getpreferredencoding")):
             with monkeypatch.context() as patch:
                 patch.setattr(owner, name, lambda *_, **__: "ascii")
-                assert _verdicts(machine.check_text, Settings()) == {"text": "failed"}
+                assert verdicts(machine.check_text, Settings()) == {"text": "failed"}
 
     def test_versions_are_compared_with_those_tested(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         around = Environment(Settings(), time.monotonic() + 20)
@@ -291,8 +265,6 @@ class TestMachine:
             CheckStatus.WARNING,
             "Install those of constraints.txt: make install",
         )
-        monkeypatch.setattr(machine, "requires", lambda _: ["not-there", "click"])
-        assert (packages().verdict, packages().message) == (CheckStatus.FAILED, "Not installed: not-there.")
         needed = ["click", 'not-there>=1; extra == "platform"', 'not-chosen; extra == "s3"']
         monkeypatch.setattr(machine, "requires", lambda _: needed)
         assert (packages().verdict, packages().message) == (CheckStatus.FAILED, "Not installed: not-there.")
@@ -307,22 +279,22 @@ class TestSources:
     @only_sqlite
     def test_none_registered_none_crawled_and_one_that_failed(self, installation: Installation) -> None:
         settings = installation.settings
-        assert _found(sources.check_registered, settings)["file sources"][:2] == ("warning", "None is registered.")
+        expect_all = partial(expect, sources.check_registered, settings, "file sources")
+        expect_one = partial(expect, sources.check_registered, settings, "file source 1 (H)")
+        expect_all("warning", "None is registered.")
         folder = installation.add_folder()
-        found = _found(sources.check_registered, settings)
-        assert (found["file sources"][0], found["file source 1 (H)"][0]) == ("ok", "not checked")
+        expect_all("ok")
+        expect_one("not checked")
         installation.run_session()
-        assert _verdicts(sources.check_registered, settings)["file source 1 (H)"] == "ok"
+        expect_one("ok")
         long_ago = utc_now() - timedelta(days=20)
         execute_in(installation.tracker, update(SourceCrawlRow).values(start_time=long_ago, finish_time=long_ago))
-        verdict, message, _ = _found(sources.check_registered, settings)["file source 1 (H)"]
-        assert (verdict, "another crawl is overdue" in message) == ("warning", True)
+        expect_one("warning", "another crawl is overdue")
         folder.path.rename(folder.path.with_name("moved"))
         installation.run_session()
-        verdict, message, _ = _found(sources.check_registered, settings)["file source 1 (H)"]
-        assert (verdict, " failed: file source 1" in message) == ("warning", True)
+        expect_one("warning", " failed: file source 1")
         in_writing(installation.tracker, file_sources.set_source_state, 1, SourceState.MAINTENANCE)
-        assert _found(sources.check_registered, settings)["file sources"][1] == "None of 1 is crawled."
+        expect_all("warning", "None of 1 is crawled.")
 
     @only_sqlite
     def test_access_keys_that_cannot_be_used_are_found(
@@ -345,17 +317,13 @@ class TestSources:
             ("sftp", f"key:{key}?passphrase=file:{tmp_path}/phrase"),
         ):
             seed_source(tracker, centre, protocol=protocol, hostname="h.example.org", accesskey=accesskey)
-        found = _found(sources.check_access, settings)
-        verdicts = [verdict for verdict, _, _ in found.values()]
-        assert verdicts == ["ok", "failed", "failed", "failed", "failed", "failed"]
-        said = [f"{message} {advice}" for _, message, advice in found.values()]
-        assert "cannot be read" in said[1]
-        assert "NOT_SET" in said[2]
-        assert "has a passphrase" in said[3]
-        assert "Check its passphrase" in said[4]
-        assert said[5].endswith("dcc source test 6 --accept-host-key")
+        found = list(found_by(sources.check_access, settings).values())
+        assert [one.verdict.value for one in found] == ["ok", *["failed"] * 5]
+        wrong = ("cannot be read", "NOT_SET", "has a passphrase", "Check its passphrase", "test 6 --accept-host-key")
+        for one, said in zip(found[1:], wrong, strict=True):
+            assert said in f"{one.message} {one.advice}"
         secret.chmod(0o644)
-        assert _verdicts(sources.check_access, settings)["access to file source 1 (H)"] != "ok"
+        assert verdicts(sources.check_access, settings)["access to file source 1 (H)"] != "ok"
 
     @only_sqlite
     def test_sources_are_logged_in_to_with_their_keys_and_listed(
@@ -376,16 +344,14 @@ class TestSources:
                     "VALUES (:source, :kind, :body, 'SHA256:x', '2026-01-01 00:00:00')"
                 )
                 connection.execute(statement, {"source": number, "kind": kind, "body": body})
-        found = _found(sources.check_answers, installation.settings, seconds=60)
-        by_id = {int(subject.split()[2]): told for subject, told in found.items()}
-        assert {number: told[0] for number, told in by_id.items()} == {
-            well: "ok",
-            wrong: "failed",
-            changed: "failed",
-        }
-        assert "lists 1 archive," in by_id[well][1]
-        assert "refused 'other'" in by_id[wrong][1]
-        assert "shows the host key" in by_id[changed][1]
+        found = found_by(sources.check_answers, installation.settings)
+        by_id = {int(subject.split()[2]): one for subject, one in found.items()}
+        for number, verdict, said in (
+            (well, "ok", "lists 1 archive,"),
+            (wrong, "failed", "refused 'other'"),
+            (changed, "failed", "shows the host key"),
+        ):
+            assert (by_id[number].verdict, said in by_id[number].message) == (verdict, True)
         assert "wrong4711" not in str(found)
 
     @only_sqlite
@@ -394,11 +360,11 @@ class TestSources:
         with serving(greeting(b"")) as (hostname, _):
             address = SourceAddress(0, "H", SourceProtocol.FTP, hostname, "dcc", SecretStr("secret4711"), "/")
             installation.add_source(address)
-            found = _verdicts(sources.check_answers, installation.settings, seconds=2)
-            hurried = _found(sources.check_answers, installation.settings, seconds=1)
+            found = verdicts(sources.check_answers, installation.settings, seconds=2)
+            hurried = found_by(sources.check_answers, installation.settings, seconds=1)
         assert list(found.values()) == ["ok", "failed"]
         # Sources have some of a short time too.
-        (message,) = (message for verdict, message, _ in hurried.values() if verdict == "failed")
+        (message,) = (one.message for one in hurried.values() if one.verdict == "failed")
         assert re.fullmatch(r"It was not done within 0\.[1-5] seconds\.", message), message
 
     def test_the_clock_of_a_web_server_is_compared(self, tmp_path: Path) -> None:
@@ -411,190 +377,162 @@ class TestSources:
 
 class TestWork:
     def test_sessions_that_are_active_dead_or_failed(self, tracker: Engine, settings: Settings) -> None:
-        assert _found(work.check_sessions, settings)["session"][:2] == ("ok", "There was none yet.")
+        expect_session = partial(expect, work.check_sessions, settings, "session")
+        expect_session("ok", "There was none yet.")
         with open_session(tracker, settings):
-            assert _found(work.check_sessions, settings)["session"][1].startswith("Session 1 is active")
-        assert _verdicts(work.check_sessions, settings) == {"session": "ok"}
+            expect_session("ok", "Session 1 is active")
+        expect_session("ok")
         execute_in(tracker, update(CrawlingSession).values(status=6, end_reason="faults"))
-        assert _found(work.check_sessions, settings)["session"][2] == "dcc session show 1; dcc status"
+        expect_session("warning", " -> dcc session show 1; dcc status")
         long_ago = utc_now() - timedelta(hours=1)
-        dead = {
-            "holder": "x",
-            "session_id": 1,
-            "host": "elsewhere",
-            "pid": 1,
-            "pid_started": "1",
-            "heartbeat": long_ago,
-        }
-        execute_in(tracker, update(SessionLock).values(**dead, acquired=long_ago))
-        verdict, message, advice = _found(work.check_sessions, settings)["session"]
-        assert (verdict, "Session 1 is dead" in message, "dcc crawl" in advice) == ("warning", True, True)
+        dead = {"holder": "x", "session_id": 1, "host": "elsewhere", "pid": 1, "pid_started": "1"}
+        execute_in(tracker, update(SessionLock).values(**dead, heartbeat=long_ago, acquired=long_ago))
+        expect_session("warning", "Session 1 is dead", "dcc crawl")
         now = utc_now()
         execute_in(tracker, update(SessionLock).values(heartbeat=now, acquired=now - timedelta(hours=25)))
-        assert _verdicts(work.check_sessions, settings) == {"session": "warning"}
+        expect_session("warning")
 
     @only_sqlite
     def test_documents_that_wait_to_be_confirmed(self, data: DataInstallation) -> None:
-        assert _verdicts(work.check_held, data.settings) == {"held documents": "ok"}
+        expect(work.check_held, data.settings, "held documents", "ok")
         data.put(ZIP, specimens())
         data.run()
         data.put("edit/H.2013-11-01.1.impc.zip", specimens("2013-11-01.1"))
         data.with_settings(hold_threshold=0).run()
-        verdict, _, advice = _found(work.check_held, data.settings)["held documents"]
-        assert (verdict, "dcc data plan edit/H.2013-11-01.1.impc.zip" in advice) == ("warning", True)
+        said = "dcc data plan edit/H.2013-11-01.1.impc.zip"
+        expect(work.check_held, data.settings, "held documents", "warning", said)
 
     @only_sqlite
     def test_reference_data_that_are_missing_or_stale(self, data: DataInstallation, settings: Settings) -> None:
-        assert set(_verdicts(work.check_reference, data.settings).values()) == {"ok"}
+        assert set(verdicts(work.check_reference, data.settings).values()) == {"ok"}
         old = utc_now() - timedelta(days=40)
         with writing(data.qc) as connection:
             snapshots = update(SNAPSHOT)
             connection.execute(snapshots.where(SNAPSHOT.c.name == "strains").values(is_active=False))
             changed = {"source": "https://colonies.example.org", "checked": old}
             connection.execute(snapshots.where(SNAPSHOT.c.name == "colonies").values(**changed))
-        found = _found(work.check_reference, data.settings)
-        assert {name for name, (verdict, _, _) in found.items() if verdict == "warning"} == {
-            "reference data strains",
-            "reference data colonies",
-        }
-        assert "dcc reference refresh strains" in found["reference data strains"][2]
+        found = verdicts(work.check_reference, data.settings)
+        of_two = {"reference data strains", "reference data colonies"}
+        assert {name for name, verdict in found.items() if verdict == "warning"} == of_two
+        said = "dcc reference refresh strains"
+        expect(work.check_reference, data.settings, "reference data strains", "warning", said)
         execute_in(data.qc, snapshots.values(is_active=False))
-        assert _verdicts(work.check_reference, data.settings) == {"reference data": "not checked"}
+        assert verdicts(work.check_reference, data.settings) == {"reference data": "not checked"}
 
     def test_reference_data_that_a_setting_names_and_nobody_can_read(
         self, data: DataInstallation, tmp_path: Path
     ) -> None:
         path = tmp_path / "projects.csv"
         settings = data.settings.model_copy(update={"reference_projects": str(path)})
-
-        def found() -> tuple[str, str]:
-            verdict, said, _ = _found(work.check_reference, settings)["reference data projects"]
-            return verdict, said
-
-        verdict, said = found()
-        assert verdict == "warning"
-        assert "in use are from shipped:projects.csv" in said
-        assert f"{path} cannot be read" in said
+        expect_projects = partial(expect, work.check_reference, settings, "reference data projects")
+        expect_projects("warning", "in use are from shipped:projects.csv", f"{path} cannot be read")
         execute_in(data.qc, update(SNAPSHOT).values(is_active=False))
-        verdict, said = found()
-        assert (verdict, "No projects are loaded" in said) == ("warning", True)
+        expect_projects("warning", "No projects are loaded")
         path.write_text("project\nBaSH\n")
         ensure_reference(data.qc, settings)
-        assert found()[0] == "ok"
+        expect_projects("ok")
 
     def test_xml_schemas_that_are_not_there(self, tmp_path: Path) -> None:
-        assert _verdicts(work.check_schema_files, Settings()) == {"XML schemas": "ok"}
-        assert _verdicts(work.check_schema_files, Settings(xsd_dir=tmp_path)) == {"XML schemas": "failed"}
+        assert verdicts(work.check_schema_files, Settings()) == {"XML schemas": "ok"}
+        assert verdicts(work.check_schema_files, Settings(xsd_dir=tmp_path)) == {"XML schemas": "failed"}
 
     @only_sqlite
     def test_what_staging_holds(self, installation: Installation) -> None:
         installation.add_folder().put(ZIP)
         installation.run_session()
-        assert _verdicts(work.check_staging, installation.settings) == {"staging contents": "ok"}
+        expect_contents = partial(expect, work.check_staging, installation.settings, "staging contents")
+        expect_contents("ok")
         staging = installation.settings.staging_directory
         (staging / "add" / ".x.contents.unpacking-1").mkdir()
-        assert "1 left-overs" in _found(work.check_staging, installation.settings)["staging contents"][1]
+        expect_contents("warning", "1 left-overs")
         with open_session(installation.tracker, installation.settings):
-            assert _verdicts(work.check_staging, installation.settings) == {"staging contents": "ok"}
+            expect_contents("ok")
         (staging / "add" / ".x.contents.unpacking-1").rmdir()
         (staging / "notes.txt").touch()
-        assert (
-            "not known to the platform: notes.txt"
-            in _found(work.check_staging, installation.settings)["staging contents"][1]
-        )
+        expect_contents("warning", "not known to the platform: notes.txt")
 
     def test_the_object_store(self, tmp_path: Path) -> None:
-        there = Settings(home=tmp_path, store=str(tmp_path / "objects"))
-        assert _verdicts(work.check_store, Settings(home=tmp_path)) == {"store": "ok"}
-        assert _verdicts(work.check_store, there) == {"store": "ok"}
+        expect(work.check_store, Settings(home=tmp_path), "store", "ok")
+        expect(work.check_store, Settings(home=tmp_path, store=str(tmp_path / "objects")), "store", "ok")
         assert list((tmp_path / "objects").iterdir()) == []
         (tmp_path / "file").touch()
-        verdict, said, advice = _found(work.check_store, Settings(home=tmp_path, store=str(tmp_path / "file" / "x")))[
-            "store"
-        ]
-        assert (verdict, "refused to put" in said, advice) == ("failed", True, "dcc explain store-refused")
+        unfit = Settings(home=tmp_path, store=str(tmp_path / "file" / "x"))
+        expect(work.check_store, unfit, "store", "failed", "refused to put", " -> dcc explain store-refused")
 
     def test_the_archive_store(self, installation: Installation, tmp_path: Path) -> None:
-        assert set(_verdicts(work.check_archive_store, installation.settings).values()) == {"ok"}
+        settings = installation.settings
+        assert set(verdicts(work.check_archive_store, settings).values()) == {"ok"}
         installation.add_folder().put(ZIP)
         installation.run_session()
         (tmp_path / "file").touch()
-        away = {"archive_replicas": f"{installation.settings.home}/archive, {tmp_path}/file optional"}
-        settings = installation.settings.model_copy(update=away)
-        assert sorted(_verdicts(work.check_archive_store, settings).values()) == ["ok", "ok", "warning"]
+        away = settings.model_copy(update={"archive_replicas": f"{settings.home}/archive, {tmp_path}/file optional"})
+        assert sorted(verdicts(work.check_archive_store, away).values()) == ["ok", "ok", "warning"]
         # As after a restore elsewhere, without the archive store.
-        empty = installation.settings.model_copy(update={"archive_replicas": str(tmp_path / "empty")})
+        empty = settings.model_copy(update={"archive_replicas": str(tmp_path / "empty")})
         (tmp_path / "empty").mkdir()
-        verdict, said, advice = _found(work.check_archive_store, empty)["archive store"]
-        assert (verdict, "It has no copy of 1 archive," in said) == ("warning", True)
-        assert "dcc archive repair" in advice
+        said = ("It has no copy of 1 archive,", "dcc archive repair")
+        expect(work.check_archive_store, empty, "archive store", "warning", *said)
         default = settings.home / "archive"
         audits = f"audits of {default}"
         for days, found in ((31, None), (40, "warning")):
             execute_in(installation.tracker, update(ArchiveCopy).values(checked=utc_now() - timedelta(days=days)))
-            assert _verdicts(work.check_archive_store, installation.settings).get(audits) == found
-        audit_archives(installation.tracker, installation.settings, "tester")
-        assert audits not in _verdicts(work.check_archive_store, installation.settings)
+            assert verdicts(work.check_archive_store, settings).get(audits) == found
+        audit_archives(installation.tracker, settings, "tester")
+        assert audits not in verdicts(work.check_archive_store, settings)
+        expect_default = partial(expect, work.check_archive_store, settings, f"archive store {default}")
         default.rename(settings.home / "elsewhere")
-        verdict, said, _ = _found(work.check_archive_store, installation.settings)[f"archive store {default}"]
-        assert (verdict, f"The archive store {default} is missing, and archives were in it: mount" in said) == (
-            "failed",
-            True,
-        )
+        expect_default("failed", f"The archive store {default} is missing, and archives were in it: mount")
         default.mkdir()
-        assert _verdicts(work.check_archive_store, installation.settings)[f"archive store {default}"] == "failed"
+        expect_default("failed")
         default.rmdir()
         default.symlink_to(settings.home / "not mounted")
-        assert _verdicts(work.check_archive_store, installation.settings)[f"archive store {default}"] == "failed"
+        expect_default("failed")
         default.unlink()
         (settings.home / "elsewhere").rename(default)
         (copy,) = default.glob("??/*")
         for path in (copy, settings.staging_directory / ZIP, installation.root / "centre" / ZIP):
             path.unlink()
-        audit_archives(installation.tracker, installation.settings, "tester", everything=True)
-        verdict, said, advice = _found(work.check_archive_store, installation.settings)["archive store"]
-        assert (verdict, ZIP in said, advice) == ("failed", True, "dcc archive status")
+        audit_archives(installation.tracker, settings, "tester", everything=True)
+        expect(work.check_archive_store, settings, "archive store", "failed", ZIP, " -> dcc archive status")
 
     def test_the_directories_of_a_dcc_s_own_templates_and_catalogues(self, tmp_path: Path) -> None:
-        assert _verdicts(work.check_own_directories, Settings()) == {}
+        assert verdicts(work.check_own_directories, Settings()) == {}
         missing = Settings(templates_directory=tmp_path / "misspelt", languages_directory=tmp_path)
-        found = _found(work.check_own_directories, missing)
-        assert [each[0] for each in found.values()] == ["failed", "ok"]
-        assert "misspelt cannot be read" in found["DCC_TEMPLATES_DIRECTORY"][1]
+        assert list(verdicts(work.check_own_directories, missing).values()) == ["failed", "ok"]
+        said = "misspelt cannot be read"
+        expect(work.check_own_directories, missing, "DCC_TEMPLATES_DIRECTORY", "failed", said)
 
     def test_a_language_host_keys_and_authorities_that_are_not_there_are_found(self, tmp_path: Path) -> None:
-        assert _verdicts(work.check_settings, Settings()) == {"DCC_LANGUAGE": "ok"}
+        assert verdicts(work.check_settings, Settings()) == {"DCC_LANGUAGE": "ok"}
         missing = tmp_path / "missing"
-        found = _found(work.check_settings, Settings(language="fr", known_hosts=missing, tls_ca_file=missing))
-        assert {subject: verdict for subject, (verdict, _, _) in found.items()} == dict.fromkeys(
-            ("DCC_LANGUAGE", "DCC_KNOWN_HOSTS", "DCC_TLS_CA_FILE"), "failed"
-        )
+        wrong = Settings(language="fr", known_hosts=missing, tls_ca_file=missing)
+        named = ("DCC_LANGUAGE", "DCC_KNOWN_HOSTS", "DCC_TLS_CA_FILE")
+        assert verdicts(work.check_settings, wrong) == dict.fromkeys(named, "failed")
         (tmp_path / "known_hosts").touch()
-        named = Settings(language="de", known_hosts=tmp_path / "known_hosts")
-        assert set(_verdicts(work.check_settings, named).values()) == {"ok"}
+        right = Settings(language="de", known_hosts=tmp_path / "known_hosts")
+        assert set(verdicts(work.check_settings, right).values()) == {"ok"}
 
     def test_notifications_are_looked_at_if_anybody_is_notified(self, tracker: Engine, settings: Settings) -> None:
-        assert _verdicts(work.check_notifications, settings) == {"notifications": "not checked"}
+        assert verdicts(work.check_notifications, settings) == {"notifications": "not checked"}
         hooked = settings.model_copy(update={"notify_webhook": SecretStr("https://hooks.example/x")})
-        assert _verdicts(work.check_notifications, hooked) == {
+        assert verdicts(work.check_notifications, hooked) == {
             "notifications by webhook": "warning",
             "notifications sent": "ok",
         }
 
     def test_the_mail_server_that_reports_are_sent_by(self) -> None:
-        assert _verdicts(work.check_reports, Settings()) == {"session reports": "not checked"}
+        assert verdicts(work.check_reports, Settings()) == {"session reports": "not checked"}
         controller = Controller(object(), hostname="127.0.0.1", port=free_port())
         controller.start()
         try:
             port = controller.port
             reports = Settings(report_to="me@example.org", smtp_url=SecretStr(f"smtp://127.0.0.1:{port}"))
-            assert _verdicts(work.check_reports, reports) == {"session reports": "ok"}
-            with_password = Settings(
-                report_to="me@example.org", smtp_url=SecretStr(f"smtp://dcc:secret4711@127.0.0.1:{port}")
+            assert verdicts(work.check_reports, reports) == {"session reports": "ok"}
+            with_password = reports.model_copy(
+                update={"smtp_url": SecretStr(f"smtp://dcc:secret4711@127.0.0.1:{port}")}
             )
-            found = _found(work.check_reports, with_password)["session reports"]
-            assert found[0] == "failed"
-            assert "secret4711" not in str(found)
+            found = found_by(work.check_reports, with_password)["session reports"]
+            assert (found.verdict, "secret4711" in str(found)) == ("failed", False)
         finally:
             controller.stop()
-        assert _verdicts(work.check_reports, reports) == {"session reports": "failed"}
+        assert verdicts(work.check_reports, reports) == {"session reports": "failed"}

@@ -15,7 +15,6 @@ from dcc.databases.engines import disposed
 from dcc.databases.schema import UNFINISHED_COPY, exclusive_connection, init_database, require_current
 from dcc.errors import (
     BackupError,
-    ConfigurationError,
     CopyFailedError,
     DccError,
     SessionActiveError,
@@ -346,8 +345,6 @@ def test_storage_moves_beside_no_session_into_no_data_and_notices_what_is_writte
 
     with open_session(source.tracker, source.settings), pytest.raises(SessionActiveError):
         move()
-    with pytest.raises(ConfigurationError, match="is the source"):
-        migrate_storage(source.tracker, source.qc, source.tracker, source.qc, source.settings)
     fill = Target.fill
 
     def writing_meanwhile(*arguments: Any) -> Any:

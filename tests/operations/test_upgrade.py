@@ -138,7 +138,9 @@ def test_init_loses_no_row(upgraded: Upgraded) -> None:
 
 def test_the_first_command_after_the_upgrade_may_be_another_than_init(upgraded: Upgraded) -> None:
     assert "with: dcc init" in upgraded.examined, "its databases are brought up to date by dcc init alone"
-    assert "names what this version has moved (dcc_assets.event_storage, dcc_resources)" in upgraded.examined
+    (moved,) = [one for one in json.loads(upgraded.examined)["findings"] if one["subject"] == "Dagster instance"]
+    assert (moved["verdict"], "dcc init" in moved["advice"]) == ("failed", True)
+    assert "names what this version has moved (dcc_assets.event_storage, dcc_resources)" in moved["message"]
 
 
 def test_doctor_finds_all_well_and_every_archive_is_as_it_was(upgraded: Upgraded) -> None:

@@ -1,6 +1,5 @@
 """The staging area: archives stand under their names only when whole, and parts are gone on with only if they fit."""
 
-import errno
 import os
 import shutil
 import stat
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from dcc.errors import BadFileNameError, DiskFullError, SizeMismatchError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
-from dcc.store.staging import Origin, Staging, disk_errors, remove_leftovers
+from dcc.store.staging import Origin, Staging, remove_leftovers
 
 KEY = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
 OTHER = ZipKey(Action.ADD, "H.2013-10-31.2.impc.zip")
@@ -155,19 +154,6 @@ class TestRoom:
                     raise fault
         with staging.room_for(OTHER, 1_000):
             pass
-
-
-class TestFaultsOfTheDisk:
-    @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-    def test_a_full_disk_is_said_to_be_full(self, number: int) -> None:
-        with (
-            pytest.raises(
-                DiskFullError, match=r"disk of /srv/staging filled up while add/H\.2013.*Free some space"
-            ) as full,
-            disk_errors(KEY, Path("/srv/staging")),
-        ):
-            raise OSError(number, os.strerror(number))
-        assert isinstance(full.value.__cause__, OSError)
 
 
 def test_half_written_contents_of_a_killed_session_are_removed_and_nothing_else(staging: Staging) -> None:

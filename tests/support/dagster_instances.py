@@ -24,10 +24,12 @@ from pydantic import SecretStr
 from sqlalchemy import Engine
 
 from dcc.outcomes import SourceCrawl, ZipOutcome
+from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
 from dcc_assets.definitions import asset_definitions
 from dcc_assets.jobs import show_changes
 from dcc_assets.runs import ready_made
+from dcc_assets.session_in_dagster import FinishedSession, run_session
 from dcc_dagster.dagster_database import init_dagster_database, open_dagster_database
 from dcc_dagster.instance import open_instance
 from dcc_resources.code_location import platform_resources
@@ -52,6 +54,10 @@ class Dagster:
     """A Dagster instance, and what it shows."""
 
     instance: DagsterInstance
+
+    def session(self, of: Installation | DataInstallation, **wanted: Any) -> FinishedSession:
+        """A session of an installation, which is shown here; `wanted` is what a SessionRequest may have."""
+        return run_session(of.settings, of.tracker, self.instance, SessionRequest(**wanted))
 
     def materialised(self, asset: str) -> set[str]:
         return self.instance.get_materialized_partitions(AssetKey(asset))

@@ -22,7 +22,7 @@ def _hung() -> Path:
 
 def _be_given_little_time(**_: Any) -> None:
     if not _hung().exists():
-        os.environ["DCC_WORKER_PATIENCE"] = "5"
+        os.environ["DCC_WORKER_PATIENCE"] = "3"
 
 
 def _hang(self: Any, archive: Any, connection: Any) -> None:

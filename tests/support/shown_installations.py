@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 from dagster import JobDefinition
 
-from dcc.session.session_request import SessionRequest
 from dcc_assets.definitions import asset_definitions
-from dcc_assets.session_in_dagster import run_session
 from dcc_dagster.instance import open_instance
 from tests.support.dagster_instances import Dagster, set_environment
 from tests.support.data_installations import DataInstallation, experiments, specimens
@@ -32,7 +30,7 @@ def show_both(data: DataInstallation) -> None:
     data.put(GOOD, specimens(), experiments())
     put_orphans(data)
     with open_instance(data.settings) as instance:
-        run_session(data.settings, data.tracker, instance, SessionRequest())
+        Dagster(instance).session(data)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from dcc.errors import TrackerUnreachableError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase
-from dcc.session.session_request import SessionRequest
 from dcc.tracker.decisions import DecisionKind, record_decisions, revoke
 from dcc.tracker.models import Centre
 from dcc.tracker.queries.zip_action_lists import ZipFilter, select_zips
@@ -29,7 +28,6 @@ from dcc_assets.metadata.links import report_of_zip
 from dcc_assets.pages import server
 from dcc_assets.pages.reports import PageResponse
 from dcc_assets.pages.server import HEADERS, report_routes
-from dcc_assets.session_in_dagster import run_session
 from tests.reports.test_causes_collecting import sheets
 from tests.support.asking import in_writing
 from tests.support.raising import raising
@@ -178,7 +176,7 @@ def test_a_decision_is_on_the_board_on_the_report_and_on_its_partition(shown: Sh
     pages = ("/dcc/board", f"/dcc/reports/{GOOD}")
 
     def told() -> list[object]:
-        run_session(shown.data.settings, tracker, shown.dagster.instance, SessionRequest(until=Phase.ZIP_NAME))
+        shown.dagster.session(shown.data, until=Phase.ZIP_NAME)
         (listed,) = [one for one in json.loads(ask("/dcc/board", "form=json")[2])["archives"] if one["archive"] == GOOD]
         report = json.loads(ask(f"/dcc/reports/{GOOD}", "form=json")[2])
         return [
@@ -322,7 +320,7 @@ def test_the_xml_of_a_document_is_linked_saved_and_never_shown(shown: Shown) -> 
 def test_what_lies_in_folders_under_an_odd_name_is_linked_too(shown: Shown) -> None:
     key = "add/H.2013-10-31.3.impc.zip"
     shown.data.put(key, {"old/odd name.xml": b"<odd/>"})
-    run_session(shown.data.settings, shown.data.tracker, shown.dagster.instance, SessionRequest())
+    shown.dagster.session(shown.data)
     body = ask(f"/dcc/reports/{key}")[2].decode()
     (path,) = re.findall(r'href="(/dcc/documents/[^"]+)"', body)
     status, headers, content = ask(path)

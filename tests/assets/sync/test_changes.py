@@ -1,8 +1,5 @@
 """What people change beside sessions, and what was lost, is shown too: by a look, a session, or a rebuild."""
 
-import time
-from typing import Any
-
 import pytest
 from dagster import AssetKey, DagsterRunStatus
 from sqlalchemy import update
@@ -15,10 +12,11 @@ from dcc.session.data.rechecks import recheck
 from dcc_assets.graph import CHECK_OF_GROUP, UPLOAD_CHECK
 from dcc_assets.sync.changes import DATA_SHOWN, ChangeWatermark
 from dcc_dagster.event_recorder import EventRecorder
-from tests.assets.test_data_session import DATA_ASSETS, EXPERIMENT_CHECK, run
+from tests.assets.test_data_session import EXPERIMENT_CHECK, run
 from tests.support.asking import execute_in
 from tests.support.dagster_instances import Dagster, show_changed_data
 from tests.support.data_installations import DataInstallation, experiments, specimens
+from tests.support.installations import until_the_next_second
 from tests.support.raising import raising
 from tests.support.shown_installations import GOOD, ORPHANS, Shown
 
@@ -30,20 +28,7 @@ def show(data: DataInstallation, dagster: Dagster) -> None:
 def finish_quality_control(data: DataInstallation) -> None:
     execute_in(data.qc, update(CONTEXT).values(state="qcdone", data_state="qcdone"))
     update_qc_states(data.tracker, data.qc, data.settings, author="wrangler", reason="Looked at.")
-    later()
-
-
-def later() -> None:
-    """Wait until the second is over: changes are told by the second, those of the present one are shown twice."""
-    time.sleep(1.05 - time.time() % 1)
-
-
-def shown(dagster: Dagster) -> dict[str, Any]:
-    return {
-        "partitions": sorted(dagster.instance.get_dynamic_partitions("centres")),
-        "materialised": {asset: dagster.materialised(asset) for asset in (*DATA_ASSETS, "contexts", "overviews")},
-        "checks": {check.name: dagster.checks(check) for check in (UPLOAD_CHECK, *CHECK_OF_GROUP.values())},
-    }
+    until_the_next_second()
 
 
 def test_quality_control_that_is_done_is_shown(shown: Shown) -> None:
@@ -61,7 +46,7 @@ def test_quality_control_that_is_done_is_shown(shown: Shown) -> None:
 
 def test_a_submission_that_was_withdrawn_is_shown_in_yellow(shown: Shown) -> None:
     shown.data.withdraw(ORPHANS, author="wrangler", reason="A mistake.")
-    later()
+    until_the_next_second()
     assert shown.data.states()[ORPHANS] == "upload cancelled"
     show(shown.data, shown.dagster)
     evaluation = shown.dagster.evaluation(UPLOAD_CHECK, ORPHANS)
@@ -77,12 +62,12 @@ def test_what_the_rules_found_is_shown_of_an_archive_that_another_document_faile
     put_partly_broken(data)
     data.run()
     assert data.states() == {ORPHANS: "xsd failed"}
-    later()
+    until_the_next_second()
 
     show(data, data_dagster)
 
     assert data_dagster.checks(EXPERIMENT_CHECK) == {ORPHANS: "failed"}
-    later()
+    until_the_next_second()
     put_partly_broken(data, key="add/H.2013-11-06.3.impc.zip", stem="2013-11-06.3", first=30)
     run(data, data_dagster)
     history = data_dagster.instance.event_log_storage.get_asset_check_execution_history(EXPERIMENT_CHECK, limit=100)

@@ -1,18 +1,20 @@
 """What Dagster shows is held against the tracker and the QC database."""
 
-import time
 from collections.abc import Iterator
+from uuid import uuid4
 
 import pytest
-from dagster import AssetCheckEvaluation, AssetKey, DagsterEvent, DagsterEventType, DagsterInstance, EventLogEntry
+from dagster import AssetKey, DagsterInstance
 
 from dcc.operations.consistency.inconsistency import CONSISTENCY_RULES
 from dcc.operations.session_work import open_session
-from dcc.session.session_request import SessionRequest
-from dcc_assets.graph import ZIP_ACTION_PARTITIONS
-from dcc_assets.session_in_dagster import run_session
+from dcc.phases import Phase
+from dcc_assets.graph import CHECK_OF_PHASE, ZIP_ACTION_PARTITIONS
 from dcc_assets.sync.consistency import check_events
+from dcc_dagster.event_recorder import EventRecorder, RunStep
 from dcc_dagster.instance import open_instance
+from dcc_dagster.partition_events import CheckVerdict, PartitionReport
+from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.healthy_installation import FAULTY, GOOD, HELD, INVALID, MISNAMED
 
@@ -25,7 +27,7 @@ def shown(data: DataInstallation) -> Iterator[DagsterInstance]:
     data.folder.put(INVALID, {"H.2013-11-03.1.specimen.impc.xml": b"<no/>"})
     data.folder.put(MISNAMED, b"whatever")
     with open_instance(data.settings) as instance:
-        run_session(data.settings, data.tracker, instance, SessionRequest())
+        Dagster(instance).session(data)
         yield instance
 
 
@@ -62,7 +64,7 @@ def test_what_people_changed_since_the_last_session_is_left_to_the_next_one(data
 
         def run() -> set[str]:
             """A session; what does not hold after it."""
-            run_session(held.settings, held.tracker, instance, SessionRequest())
+            Dagster(instance).session(held)
             return rules()
 
         def rules() -> set[str]:
@@ -85,23 +87,7 @@ def test_what_people_changed_since_the_last_session_is_left_to_the_next_one(data
 
 
 def _evaluate(instance: DagsterInstance, partition: str, *, passed: bool) -> None:
-    """Have the check of the XML schema say something of a partition."""
-    run = instance.get_runs(limit=1)[0]
-    evaluation = AssetCheckEvaluation(
-        asset_key=AssetKey("validated_documents"), check_name="xsd", passed=passed, metadata={}, partition=partition
-    )
-    event = DagsterEvent(
-        DagsterEventType.ASSET_CHECK_EVALUATION.value, run.job_name, event_specific_data=evaluation, step_key="step"
-    )
-    instance.store_event(
-        EventLogEntry(
-            error_info=None,
-            level="info",
-            user_message="",
-            run_id=run.run_id,
-            timestamp=time.time(),
-            step_key="step",
-            job_name=run.job_name,
-            dagster_event=event,
-        )
-    )
+    """Have the check of the XML schema say something of a partition, in a run of its own."""
+    verdict = CheckVerdict(CHECK_OF_PHASE[Phase.XSD], passed, "", always=True)
+    with EventRecorder(instance, RunStep(str(uuid4()), "job", "step")) as recorder:
+        recorder.record([PartitionReport(partition, (), (verdict,))])

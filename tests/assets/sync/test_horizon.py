@@ -8,17 +8,12 @@ import pytest
 from sqlalchemy import select, update
 
 from dcc.databases.transactions import writing
-from dcc.naming import Action
-from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.qc.models import CONTEXT
 from dcc.session.data.quality_control import update_qc_states
-from dcc.session.session_request import SessionRequest
-from dcc.settings import Settings
 from dcc.tracker.models import ZipAction
 from dcc.tracker.queries.zip_action_lists import find_zips
 from dcc_assets.graph import CHECK_OF_PHASE
-from dcc_assets.session_in_dagster import run_session
 from dcc_assets.sync import horizon
 from dcc_assets.sync.consistency import check_events
 from dcc_assets.sync.horizon import archive_older
@@ -26,7 +21,7 @@ from dcc_assets.sync.rebuild import rebuild_instance
 from dcc_dagster.instance import open_instance
 from tests.support.asking import execute_in, in_reading
 from tests.support.dagster_instances import Dagster, lose_instance, show_changed_data
-from tests.support.data_installations import DataInstallation, experiments, specimens
+from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.databases import only_mariadb
 from tests.support.raising import raising
 
@@ -42,6 +37,7 @@ ASSETS = (
 ZIPS = [f"add/H.2013-10-31.{number}.impc.zip" for number in range(1, 6)]
 FAILED = [f"add/H.2013-11-01.{number}.impc.zip" for number in range(1, 4)]
 XSD = CHECK_OF_PHASE[Phase.XSD]
+KEPT = {"dagster_zips": 2, "dagster_failed_zips": 2}
 
 
 def put(data: DataInstallation, names: Iterable[str]) -> None:
@@ -55,10 +51,6 @@ def put_failing(data: DataInstallation) -> None:
     for name in FAILED:
         stem = name.removeprefix("add/H.").removesuffix(".impc.zip")
         data.folder.put(name, {f"H.{stem}.specimen.impc.xml": b"<no/>"})
-
-
-def keep(data: DataInstallation, zips: int) -> Settings:
-    return data.settings.model_copy(update={"dagster_zips": zips, "dagster_failed_zips": zips})
 
 
 def age(data: DataInstallation) -> None:
@@ -84,8 +76,8 @@ def test_the_oldest_of_too_many_go_and_come_back_when_something_becomes_of_them(
     """One test, since a session takes seconds: each step goes on from the one before."""
     put(data, ZIPS)
     put_failing(data)
-    settings, instance = keep(data, 2), data_dagster.instance
-    run_session(data.settings, data.tracker, instance, SessionRequest())
+    settings, instance = data.with_settings(**KEPT).settings, data_dagster.instance
+    data_dagster.session(data)
     age(data)
 
     assert archive_older(instance, data.tracker, settings) == 4
@@ -97,8 +89,7 @@ def test_the_oldest_of_too_many_go_and_come_back_when_something_becomes_of_them(
     assert archive_older(instance, data.tracker, settings) == 0
     assert {f"{zip_.action}/{zip_.file_name}" for zip_ in in_reading(data.tracker, find_zips)} == {*ZIPS, *FAILED}
 
-    request = SessionRequest(keys=[ZipKey(Action.ADD, ZIPS[0].removeprefix("add/"))])
-    run_session(settings, data.tracker, instance, request)
+    data_dagster.session(data.with_settings(**KEPT), keys=[key_of(ZIPS[0])])
     assert partitions(data_dagster) == {ZIPS[0], ZIPS[4], *FAILED[1:]}, "what changed last stays"
     assert all(ZIPS[0] in of_asset for of_asset in shown(data_dagster).values())
     assert check_events(data.tracker, settings, instance) == []
@@ -116,9 +107,9 @@ def test_a_first_showing_and_a_rebuild_show_no_more_than_is_kept(data: DataInsta
     put_failing(data)
     data.run()
     age(data)
-    settings = keep(data, 2)
+    settings = data.with_settings(**KEPT).settings
     with open_instance(settings) as instance:
-        run_session(settings, data.tracker, instance, SessionRequest())
+        Dagster(instance).session(data.with_settings(**KEPT))
         first = partitions(Dagster(instance)), shown(Dagster(instance))
         assert first[0] == {*ZIPS[3:], *FAILED[1:]}
         assert check_events(data.tracker, settings, instance) == []
@@ -137,9 +128,9 @@ def test_an_archiving_that_was_killed_is_finished_by_the_next(
     data: DataInstallation, data_dagster: Dagster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(data, ZIPS)
-    run_session(data.settings, data.tracker, data_dagster.instance, SessionRequest())
+    data_dagster.session(data)
     age(data)
-    settings = keep(data, 2)
+    settings = data.with_settings(**KEPT).settings
 
     with monkeypatch.context() as patch:
         patch.setattr(horizon, "remove_partitions", raising(RuntimeError("killed")))

@@ -8,12 +8,10 @@ import pytest
 
 from dcc.phases import Phase
 from dcc.runtime.clock import utc_now
-from dcc.session.session_request import SessionRequest
 from dcc.sources.crawl_policy import Pause
 from dcc.tracker.register.file_sources import change_source
 from dcc.tracker.register.source_schedules import set_pause
 from dcc_assets.graph import CENTRE_SILENT, CRAWL_OVERDUE, SUBMISSIONS_OVERDUE
-from dcc_assets.session_in_dagster import run_session
 from dcc_assets.sync import overdue
 from dcc_assets.sync.overdue import show_overdue
 from tests.assets.test_session_in_dagster import invalid_documents
@@ -39,10 +37,6 @@ def after(installation: Installation, dagster: Dagster, monkeypatch: pytest.Monk
     return look
 
 
-def crawl(installation: Installation, dagster: Dagster, until: Phase = Phase.XSD) -> None:
-    run_session(installation.settings, installation.tracker, dagster.instance, SessionRequest(until=until))
-
-
 @pytest.fixture
 def in_time_zone() -> Iterator[Callable[[str], None]]:
     """Called with a time zone, such as `UTC-14`, this machine is in it."""
@@ -63,7 +57,7 @@ def test_machines_in_other_time_zones_tell_it_once(
     in_time_zone: Callable[[str], None],
 ) -> None:
     installation.add_folder().put(GOOD)
-    crawl(installation, dagster, Phase.ZIP_NAME)
+    dagster.session(installation, until=Phase.ZIP_NAME)
     noon = utc_now().replace(hour=12) + timedelta(days=2)
     monkeypatch.setattr(overdue, "utc_now", lambda: noon)
     assert show_overdue(dagster.instance, installation.tracker, installation.settings)
@@ -78,7 +72,7 @@ def test_when_a_source_is_crawled_and_who_paused_it_is_on_its_partition(
     folder = installation.add_folder()
     folder.put(GOOD)
     in_writing(installation.tracker, change_source, folder.source_id, every="6h")
-    crawl(installation, dagster, Phase.ZIP_NAME)
+    dagster.session(installation, until=Phase.ZIP_NAME)
     shown = dagster.metadata(CRAWL_OVERDUE.asset_key.to_user_string(), "H-1")
     assert shown["crawled"] == "every 6h"
     assert shown["then"].startswith("not due until ")
@@ -98,7 +92,7 @@ def test_a_failed_archive_is_late_until_it_is_corrected(
 ) -> None:
     folder = installation.add_folder()
     folder.put(INVALID, invalid_documents())
-    crawl(installation, dagster)
+    dagster.session(installation, until=Phase.XSD)
     after(71)
     assert dagster.checks(SUBMISSIONS_OVERDUE) == {"H": "passed"}
     after(73)
@@ -109,11 +103,11 @@ def test_a_failed_archive_is_late_until_it_is_corrected(
     assert row == {"archive": INVALID, "phase": "xsd", "status": "failed", "days": 3, "who acts": "centre"}
 
     folder.path.joinpath(INVALID).unlink()
-    crawl(installation, dagster)
+    dagster.session(installation, until=Phase.XSD)
     after(73)
     # All that the directory had is gone: the next listing decides.
     assert dagster.checks(SUBMISSIONS_OVERDUE) == {"H": "failed"}
-    crawl(installation, dagster)
+    dagster.session(installation, until=Phase.XSD)
     after(73)
     assert dagster.checks(SUBMISSIONS_OVERDUE) == {"H": "passed"}
 
@@ -122,14 +116,14 @@ def test_what_waits_for_us_is_an_error_until_it_is_through(
     data: DataInstallation, data_dagster: Dagster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data.put(GOOD, specimens(), experiments())
-    run_session(data.settings, data.tracker, data_dagster.instance, SessionRequest(until=Phase.XSD))
+    data_dagster.session(data, until=Phase.XSD)
     monkeypatch.setattr(overdue, "utc_now", lambda: utc_now() + timedelta(days=4))
     show_overdue(data_dagster.instance, data.tracker, data.settings)
     evaluation = data_dagster.evaluation(SUBMISSIONS_OVERDUE, "H")
     assert (evaluation.passed, evaluation.severity.value) == (False, "ERROR")
     assert evaluation.metadata["waiting"].value == 1
     monkeypatch.undo()
-    run_session(data.settings, data.tracker, data_dagster.instance, SessionRequest(keys=[key_of(GOOD)]))
+    data_dagster.session(data, keys=[key_of(GOOD)])
     assert data_dagster.checks(SUBMISSIONS_OVERDUE)["H"] == "passed"
     infos = data_dagster.instance.event_log_storage.get_asset_check_partition_info([CENTRE_SILENT, SUBMISSIONS_OVERDUE])
     assert [info.is_current for info in infos if info.partition_key == "H"] == [True, True], "as of its contexts"

@@ -7,9 +7,7 @@ import pytest
 
 from dcc.errors import DagsterStorageError, TrackerUnreachableError
 from dcc.phases import Phase
-from dcc.session.session_request import SessionRequest
 from dcc_assets.graph import CHECK_OF_PHASE, REACHABLE
-from dcc_assets.session_in_dagster import run_session
 from dcc_assets.sync.rebuild import rebuild_instance
 from dcc_dagster.instance import open_instance
 from tests.assets.test_session_in_dagster import ALL, INVALID, put_all_kinds
@@ -36,7 +34,7 @@ def test_it_shows_what_the_lost_one_showed(installation: Installation) -> None:
     lost = installation.add_folder("J", "lost")
     shutil.rmtree(lost.path)
     with open_instance(installation.settings) as instance:
-        run_session(installation.settings, installation.tracker, instance, SessionRequest(until=Phase.XSD))
+        Dagster(instance).session(installation, until=Phase.XSD)
         before = shown(Dagster(instance))
         evaluation = Dagster(instance).evaluation(XSD, INVALID)
     lose_instance(installation.settings)

@@ -16,13 +16,14 @@ from dcc.session.listeners import NOBODY, Listeners
 from dcc.session.session_request import SessionRequest
 from dcc.tracker.database import exception_id
 from dcc.tracker.models import Reopening, ZipAction, ZipActionLog, ZipDecision, ZipFile
-from dcc_assets.session_in_dagster import run_session
 from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
-from tests.assets.sync.test_changes import finish_quality_control, later
+from tests.assets.sync.test_changes import finish_quality_control
 from tests.support.asking import execute_in, in_writing, value_in
+from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, experiments, specimens
 from tests.support.healthy_installation import INVALID, MISNAMED
+from tests.support.installations import until_the_next_second
 
 PATIENCE = 120
 EUROPE, AMERICA = "europe", "america"
@@ -56,8 +57,7 @@ def shown(grouped: DataInstallation, archives: list[str]) -> list[list[int]]:
 def session(grouped: DataInstallation, group: str | None, listeners: Listeners = NOBODY) -> None:
     """A whole session that shows its work in an instance of its own process's."""
     with open_instance(grouped.settings) as instance:
-        request = SessionRequest(group=group, listeners=listeners)
-        run_session(grouped.settings, grouped.tracker, instance, request)
+        Dagster(instance).session(grouped, group=group, listeners=listeners)
 
 
 def is_all_shown(grouped: DataInstallation) -> bool:
@@ -81,7 +81,7 @@ def test_each_of_two_sessions_at_once_shows_its_own_and_nothing_is_shown_twice(g
     assert is_all_shown(grouped)
     assert once[:2] == once[2:]
     assert all(times > 0 for archive in once for times in archive)
-    later()
+    until_the_next_second()
     for group in (EUROPE, AMERICA, None):
         session(grouped, group)
     assert shown(grouped, [*OF_EUROPE, *OF_AMERICA]) == once
@@ -117,21 +117,18 @@ def test_whatever_is_newer_of_a_submission_is_shown_by_the_next_session_once(gro
     of_it = {"za_id": number}
     decision = of_it | {"kind": "hold", "decided_by": "me", "reason": "", "created": utc_now()}
     reopening = {"requested_by": "me", "reason": "", "from_phase_id": 6, "from_status_id": 3, "created": utc_now()}
-    for more, change in enumerate(
-        (
-            insert(ZipActionLog).values(of_it | {"exception_id": removed}),
-            insert(Reopening).values(of_it | reopening),
-            insert(ZipDecision).values(decision),
-            update(ZipDecision).values(revoked=utc_now()),
-        ),
-        start=1,
+    for newer, more in (
+        (insert(ZipActionLog).values(of_it | {"exception_id": removed}), 1),
+        (insert(Reopening).values(of_it | reopening), 2),
+        (insert(ZipDecision).values(decision), 3),
+        (update(ZipDecision).values(revoked=utc_now()), 4),
+        # None of them makes it newer again when another submission is.
+        (insert(ZipActionLog).values(za_id=another, exception_id=removed), 4),
     ):
-        # And not again when another one has something newer.
-        for newer in (change, insert(ZipActionLog).values(za_id=another, exception_id=removed)):
-            execute_in(grouped.tracker, newer)
-            session(grouped, None)
-            ((now_shown, *_),) = shown(grouped, OF_EUROPE[:1])
-            assert now_shown == times + more, change
+        execute_in(grouped.tracker, newer)
+        session(grouped, None)
+        ((now_shown, *_),) = shown(grouped, OF_EUROPE[:1])
+        assert now_shown == times + more, newer
 
 
 def test_what_changed_beside_sessions_is_shown_by_the_next_one_of_its_centres(grouped: DataInstallation) -> None:
