@@ -52,6 +52,7 @@ from tests.support.installations import MODIFIED, Folder, Installation
 from tests.support.raising import raising
 from tests.support.served_sources import register
 from tests.support.servers import Share
+from tests.support.waiting import wait_until
 from tests.support.web_server import WebServer
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
@@ -278,12 +279,9 @@ def test_a_worker_waits_for_a_slot_while_its_session_waits_for_the_batch(
         with slots.slot(address, lambda: False):
             work = data.settings, data.tracker, data.qc, results.folder, "batch_1"
             prepared = pool.submit(prepare_batch, *work)
-            deadline = time.monotonic() + 60
-            while count_in(data.tracker, ConnectionSlot) < 2:
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+            wait_until(lambda: count_in(data.tracker, ConnectionSlot) == 2)
             # Longer than a server may take to answer.
-            time.sleep(1)
+            time.sleep(0.5)
             if is_withdrawn:
                 results.withdraw_plans()
                 with pytest.raises(SourceTimeoutError, match=r"\): Other sessions and workers use all"):

@@ -197,7 +197,7 @@ class TestServersThatStall:
             source_id = register(quick, relay.share)
             began = time.monotonic()
             limited = quick.with_settings(downloads_per_source=2, source_failure_limit=3)
-            result = limited.with_settings(max_retries=0, idle_timeout=1.0).run_session()
+            result = limited.with_settings(max_retries=0, idle_timeout=0.5).run_session()
             assert time.monotonic() - began < 20
             stalled = [key for key, outcome in result.zips.items() if outcome.attempts]
             assert 3 <= len(stalled) <= 5

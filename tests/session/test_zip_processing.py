@@ -192,9 +192,9 @@ def _open_files(installation: Installation) -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def test_hundreds_of_zips_come_through_in_bounded_threads(installation: Installation, folder: Folder) -> None:
+def test_many_zips_come_through_in_bounded_threads(installation: Installation, folder: Folder) -> None:
     """Bounded concurrency, and no file left open."""
-    for inc in range(300):
+    for inc in range(100):
         folder.put(f"add/H.2013-10-31.{inc}.impc.zip", specimens(stem=f"2013-10-31.{inc}", mice=1))
     open_before = _open_files(installation)
     most = 0
@@ -209,7 +209,7 @@ def test_hundreds_of_zips_come_through_in_bounded_threads(installation: Installa
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Coordinator, "_commit", counting)
         result = installation.with_settings(downloads_per_source=3, downloaders=3, workers=2).run_session()
-    assert len(result.zips) == 300
+    assert len(result.zips) == 100
     assert set(installation.states().values()) == {"xsd done"}
     # Each of three transfers may have asked the archive store, which is done in a thread of its own: it may hang.
     assert most <= before + 3 * 3 + 2 + 2 + 4
@@ -367,7 +367,7 @@ def test_archives_too_large_for_the_disk_keep_no_other_from_arriving(
 
     monkeypatch.setattr(LocalConnection, "list_action", lying)
     monkeypatch.setattr(waiting_attempts, "MAX_QUEUED", 1)
-    installation.with_settings(source_failure_limit=2).run_session()
+    installation.with_settings(source_failure_limit=2, max_retries=0).run_session()
     states = installation.states()
     assert {states.pop(key) for key in keys[:4]} == {state}
     assert states == dict.fromkeys(keys[4:], "xsd done")
