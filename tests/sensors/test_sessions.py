@@ -273,8 +273,7 @@ def data(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> DataInstall
 @pytest.fixture
 def valid(data: DataInstallation) -> DataInstallation:
     """An installation with two documents that wait to be taken up."""
-    data.put(ZIP, valid_specimens(), valid_experiments())
-    data.validate()
+    data.validate(ZIP, valid_specimens(), valid_experiments())
     return data
 
 
@@ -320,30 +319,15 @@ def test_the_three_jobs_of_daemons_hand_one_session_on(data: DataInstallation) -
 
 
 @only_sqlite
-def test_documents_that_wait_to_be_confirmed_are_not_asked_for(
+def test_documents_that_wait_to_be_confirmed_or_for_an_older_archive_are_asked_for_when_that_is_decided(
     data: DataInstallation, instance: DagsterInstance
 ) -> None:
-    data.put(ZIP, valid_specimens())
-    data.run()
-    held = data.with_settings(hold_threshold=1)
-    held.put("delete/H.2013-10-31.2.impc.zip", valid_specimens("2013-10-31.2"))
-    held.run()
-    assert held.states()["delete/H.2013-10-31.2.impc.zip"] == "upload pending"
-    assert asked(valid_documents, instance) == "No document is waiting."
-
-
-@only_sqlite
-def test_documents_that_wait_for_an_older_archive_are_asked_for_when_it_is_decided(
-    data: DataInstallation, instance: DagsterInstance
-) -> None:
-    data.put(ZIP, valid_specimens())
-    data.run()
+    data.run(ZIP, valid_specimens())
     held = data.with_settings(hold_threshold=1)
     older, later = "edit/H.2013-10-31.2.impc.zip", "edit/H.2013-10-31.3.impc.zip"
     held.put(older, valid_specimens("2013-10-31.2"))
     held.put(later, valid_specimens("2013-10-31.3", mice=1))
-    held.put("add/H.2013-10-31.4.impc.zip", valid_specimens("2013-10-31.4", mice=1))
-    held.run()
+    held.run("add/H.2013-10-31.4.impc.zip", valid_specimens("2013-10-31.4", mice=1))
     assert [state for key, state in held.states().items() if key != ZIP] == ["upload pending"] * 3
     assert asked(valid_documents, instance) == "No document is waiting."
     data.confirm(older, author="wrangler", reason="agreed")
@@ -365,8 +349,7 @@ def test_what_withdrawals_and_waivers_give_cause_to_is_asked_for_though_no_docum
     data: DataInstallation, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data.put(ZIP, valid_experiments())
-    data.put("add/H.2013-11-01.1.impc.zip", valid_specimens("2013-11-01.1", first=70))
-    data.run()
+    data.run("add/H.2013-11-01.1.impc.zip", valid_specimens("2013-11-01.1", first=70))
     assert asked(valid_documents, instance) == "No document is waiting."
     today = utc_now().date()
     in_writing(data.qc, add_waiver, Waiver("E4", WaiverEffect.WAIVE, "on their way", "a wrangler", today), today)

@@ -152,15 +152,6 @@ class TestFailover:
         assert quick.count(BadCopy) == 0
         assert quick.staged()[KEY] == content
 
-    @only_sqlite
-    def test_a_copy_that_plain_ftp_delivers_twice_the_same_is_bad(self, quick: Installation, ftp_server: Share) -> None:
-        ftp_server.put(KEY, b"no zip at all")
-        source_id = register(quick, ftp_server)
-        assert quick.run_session().zips[KEY].failed
-        assert quick.attempts(KEY) == [(source_id, "unzip failed")] * 2
-        assert quick.count(BadCopy) == 1
-        assert quick.run_session().zips == {}
-
 
 class TestResuming:
     """A transfer that was cut at half goes on there: the bytes on the wire are counted."""

@@ -2,12 +2,12 @@
 
 import shutil
 from collections import Counter
-from functools import partial
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import Engine, select, update
 
 from dcc.cli.demo import submissions
 from dcc.errors import ConfigurationError, NotFoundError
@@ -324,8 +324,7 @@ def test_a_retry_by_a_person_called_crawl_is_not_taken_for_what_a_crawl_opened_a
 
 
 @pytest.mark.both_databases
-@pytest.mark.parametrize("group", [None, "europe"])
-@pytest.mark.parametrize("is_kept", [True, False])
+@pytest.mark.parametrize(("group", "is_kept"), [(None, True), ("europe", False)])
 def test_a_centre_registered_later_makes_its_documents_acceptable(
     installation: Installation, folder: Folder, fetches: Fetches, group: str | None, is_kept: bool
 ) -> None:
@@ -350,13 +349,23 @@ def test_a_centre_registered_later_makes_its_documents_acceptable(
         assert (reopening.requested_by, reopening.from_phase_id) == ("crawl", Phase.XML_NAME)
 
 
-def test_what_a_person_withdrew_stays_so_when_the_centre_of_its_other_document_is_registered(
-    installation: Installation, folder: Folder
+def withdraw(tracker: Engine) -> None:
+    withdrawn = {"phase_id": int(Phase.UPLOAD), "status_id": int(Status.CANCELLED)}
+    execute_in(tracker, update(XmlFile).where(XmlFile.fname == SPECIMENS).values(withdrawn))
+
+
+def acknowledge(tracker: Engine) -> None:
+    waiting = [value_in(tracker, select(ZipAction.id))]
+    in_writing(tracker, record_decisions, DecisionKind.ACKNOWLEDGE, waiting, by="me", reason="It is old.")
+
+
+@pytest.mark.parametrize("decide", [withdraw, acknowledge])
+def test_what_a_person_decided_stays_so_when_the_centre_of_a_document_is_registered(
+    installation: Installation, folder: Folder, decide: Callable[[Engine], None]
 ) -> None:
     folder.put(KEY, specimens() | specimens("Ph"))
     installation.run_session()
-    withdrawn = {"phase_id": int(Phase.UPLOAD), "status_id": int(Status.CANCELLED)}
-    execute_in(installation.tracker, update(XmlFile).where(XmlFile.fname == SPECIMENS).values(withdrawn))
+    decide(installation.tracker)
     installation.add_centre("Ph")
     assert installation.run_session().zips == {}
 
@@ -372,18 +381,6 @@ def test_what_a_dead_session_left_is_finished_before_the_name_of_its_other_docum
     installation.add_centre("Ph")
     assert installation.run_session().zips[KEY].failed
     assert installation.run_session().zips[KEY].succeeded
-    assert installation.run_session().zips == {}
-
-
-def test_a_failure_that_a_person_acknowledged_stays_so_when_the_centre_of_a_document_is_registered(
-    installation: Installation, folder: Folder
-) -> None:
-    folder.put(KEY, specimens() | specimens("Ph"))
-    installation.run_session()
-    submission = value_in(installation.tracker, select(ZipAction.id))
-    acknowledged = partial(record_decisions, by="me", reason="The centre left.")
-    in_writing(installation.tracker, acknowledged, DecisionKind.ACKNOWLEDGE, [submission])
-    installation.add_centre("Ph")
     assert installation.run_session().zips == {}
 
 
