@@ -117,9 +117,7 @@ def test_failed_downloads_of_a_group_are_tried_again_after_its_own_next_crawl(
     whole_session(grouped, EUROPE, while_crawled=archive.unlink)
     assert grouped.states()[ZIP] == "download failed"
     archive.write_bytes(whole)
-    with open_session(grouped.tracker, grouped.settings, SessionRequest(group=EUROPE)) as session:
-        deque(crawl_file_sources(session), maxlen=0)
-        session.hand_over()
+    session = grouped.crawl(EUROPE, hand_over=True)
     whole_session(grouped, AMERICA)
     request = requested(retry_failed_downloads, instance)
     assert request.tags == {SESSION_TAG: str(session.id), GROUP_TAG: EUROPE}

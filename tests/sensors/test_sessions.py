@@ -43,16 +43,6 @@ def folder(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Folde
     return installation.add_folder()
 
 
-def crawled(installation: Installation, *, hand_over: bool) -> int:
-    """A session that crawled and processed nothing; its id."""
-    with open_session(installation.tracker, installation.settings) as session:
-        for _ in crawl(session):
-            pass
-        if hand_over:
-            session.hand_over()
-    return session.id
-
-
 def asked(sensor: SensorDefinition, instance: DagsterInstance) -> RunRequest | str:
     """The run that a sensor asks for, or why it asks for none."""
     answer = looked(sensor, instance)
@@ -72,7 +62,7 @@ def test_zip_actions_that_wait_are_asked_for_once_in_the_session_that_found_them
 ) -> None:
     assert asked(new_zips, instance) == "No submission is waiting."
     folder.put(ZIP)
-    session = crawled(installation, hand_over=True)
+    session = installation.crawl(hand_over=True).id
     first, second = requested(new_zips, instance), requested(new_zips, instance)
     assert first.tags == {SESSION_TAG: str(session)}
     assert first.partition_key is None
@@ -80,7 +70,7 @@ def test_zip_actions_that_wait_are_asked_for_once_in_the_session_that_found_them
     assert first.run_key == second.run_key
 
     folder.put("add/H.2013-10-31.2.impc.zip")
-    crawled(installation, hand_over=True)
+    installation.crawl(hand_over=True)
     assert requested(new_zips, instance).run_key != first.run_key
 
 
@@ -89,7 +79,7 @@ def test_nothing_is_asked_for_while_a_run_is_under_way(
     installation: Installation, folder: Folder, instance: DagsterInstance
 ) -> None:
     folder.put(ZIP)
-    crawled(installation, hand_over=True)
+    installation.crawl(hand_over=True)
     for status in (DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTED):
         for job in (crawl_file_sources, process_zip_actions, load_data):
             run = instance.create_run_for_job(job, status=status)
@@ -110,7 +100,7 @@ def test_a_run_whose_process_died_holds_up_nothing(
     process = tags[PROCESS_TAG].replace(f":{mine}:", f":{dead.pid}:")
     dead.kill()
     dead.wait()
-    crawled(installation, hand_over=True)
+    installation.crawl(hand_over=True)
     run = instance.create_run_for_job(
         process_zip_actions, status=DagsterRunStatus.STARTED, tags={**tags, PROCESS_TAG: process}
     )
@@ -180,7 +170,7 @@ def test_nothing_is_asked_for_while_a_session_is_at_work_and_again_when_it_died(
     installation: Installation, folder: Folder, kept_instance: DagsterInstance
 ) -> None:
     folder.put(ZIP)
-    crawled(installation, hand_over=False)
+    installation.crawl()
     (schedule,) = crawl_schedules(installation.settings)
     with open_session(installation.tracker, installation.settings) as session:
         assert asked(new_zips, kept_instance) == f"Session {session.id} is active."
@@ -210,7 +200,7 @@ def test_sources_with_an_age_of_their_own_are_crawled_when_they_are_due(
 def test_a_new_or_changed_source_is_crawled_once_by_itself_after_a_quiet_minute(
     installation: Installation, folder: Folder, instance: DagsterInstance
 ) -> None:
-    crawled(installation, hand_over=False)
+    installation.crawl()
     new = installation.add_folder(name="new").source_id
 
     def was_changed(source: int, minutes: int) -> None:
@@ -236,7 +226,7 @@ def test_failed_downloads_are_tried_again_once_after_the_next_crawl(
 ) -> None:
     assert asked(retry_failed_downloads, instance) == "No download has failed."
     folder.put(ZIP)
-    crawled(installation, hand_over=False)
+    installation.crawl()
     saved = (folder.path / ZIP).read_bytes()
     (folder.path / ZIP).unlink()
     installation.run_session(crawl=False)
@@ -244,7 +234,7 @@ def test_failed_downloads_are_tried_again_once_after_the_next_crawl(
     assert "with or after the next crawl" in str(asked(retry_failed_downloads, instance))
 
     folder.put(ZIP, saved)
-    session = crawled(installation, hand_over=True)
+    session = installation.crawl(hand_over=True).id
     assert asked(new_zips, instance) == "No submission is waiting."
     request = requested(retry_failed_downloads, instance)
     assert request.tags == {SESSION_TAG: str(session)}

@@ -11,14 +11,12 @@ from sqlalchemy import select, update
 from dcc.cli.demo import submissions
 from dcc.errors import ListingFailedError, NotFoundError
 from dcc.naming import Action
-from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
 from dcc.runtime.clock import utc_now
 from dcc.session import listing_sources
 from dcc.session.archives import processing
-from dcc.session.crawling import crawl_file_sources
 from dcc.sources.base import ActionListing
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.crawls import latest_findings
@@ -179,8 +177,7 @@ class TestYoungArchives:
         self, careful: Installation, folder: Folder
     ) -> None:
         folder.put(KEY, modified=int(time.time()) - 60)
-        with open_session(careful.tracker, careful.settings) as session:
-            list(crawl_file_sources(session))
+        careful.crawl()
         since = FileSourceHasZip.last_update
         execute_in(careful.tracker, update(FileSourceHasZip).values(uploading_since=since))
         assert careful.run_session().zips[KEY].succeeded
@@ -194,8 +191,7 @@ class TestChangedWhileFetched:
         content = archive()
         local_folder.put(KEY, content[: len(content) // 2])
         register(quick, local_folder)
-        with open_session(quick.tracker, quick.settings) as session:
-            list(crawl_file_sources(session))
+        quick.crawl()
         local_folder.put(KEY, content, 1_400_000_060)
         result = quick.run_session(crawl=False)
         assert result.zips == {}

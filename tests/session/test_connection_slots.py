@@ -32,7 +32,7 @@ from dcc.tracker.register.source_addresses import load_addresses
 from tests.support.asking import count_in, execute_in, in_reading
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
-from tests.support.prepared_processes import FORKED
+from tests.support.prepared_processes import holding
 from tests.support.served_from_memory import KEY, FakeConnection
 from tests.support.served_sources import below, put_many, register
 from tests.support.servers import Share
@@ -203,7 +203,7 @@ def test_an_audit_that_fetches_a_lost_archive_waits_for_a_slot(installation: Ins
 def test_who_was_killed_has_no_slot(installation: Installation, sftp_server: Share, elsewhere: bool) -> None:
     address = address_of(installation, register(installation, sftp_server))
     some = ConnectionSlots(installation.tracker, installation.settings)
-    with _two_that_hold_slots(installation.settings, address.id):
+    with holding(_hold, installation.settings, address.id), holding(_hold, installation.settings, address.id):
         assert is_full(some, address)
     if elsewhere:
         execute_in(installation.tracker, update(ConnectionSlot).values(host="another"))
@@ -222,20 +222,3 @@ def _hold(said: Any, settings: Settings, source_id: int) -> None:
     with ConnectionSlots(tracker, settings).slot(address, lambda: False):
         said.send(None)
         time.sleep(PATIENCE)
-
-
-@contextmanager
-def _two_that_hold_slots(settings: Settings, source_id: int) -> Iterator[None]:
-    """Two processes that have a place each; they are killed at the end."""
-    heard, said = FORKED.Pipe(duplex=False)
-    processes = [FORKED.Process(target=_hold, args=(said, settings, source_id)) for _ in range(2)]
-    try:
-        for process in processes:
-            process.start()
-            assert heard.poll(PATIENCE)
-            heard.recv()
-        yield
-    finally:
-        for process in processes:
-            process.kill()
-            process.join(PATIENCE)

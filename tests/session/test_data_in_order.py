@@ -7,14 +7,12 @@ from sqlalchemy import select, update
 
 from dcc.databases.transactions import writing
 from dcc.errors import SourceUnreachableError
-from dcc.operations.session_work import open_session
 from dcc.phases import Phase, Status
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_centre, collect_submission
 from dcc.reports.submissions.model import Outcome
 from dcc.reports.submissions.plain_text import render_text
 from dcc.runtime.clock import utc_now
-from dcc.session.crawling import crawl_file_sources
 from dcc.session.fetching import downloads
 from dcc.settings import Settings
 from dcc.sources.base import Connection, SourceAddress
@@ -63,16 +61,10 @@ def state(data: DataInstallation, key: str) -> str:
     return data.base.states()[key]
 
 
-def list_only(data: DataInstallation) -> None:
-    """A session that ends with the names of archives."""
-    with open_session(data.tracker, data.settings) as session:
-        list(crawl_file_sources(session))
-
-
 def known_but_away(data: DataInstallation, second: Folder) -> None:
     """All are listed; then the server of the additions is away before these are fetched."""
     put_all(data, second)
-    list_only(data)
+    data.base.crawl()
     away(second)
 
 
@@ -185,7 +177,7 @@ def test_nothing_waits_for_what_will_not_come(data: DataInstallation, second: Fo
     data.put(EDIT, specimens("2013-10-31.2"))
     younger, failing, unused = add_source("younger", stem="2013-11-30.1"), add_source("failing"), add_source("unused")
     gone = add_source("gone")
-    list_only(data)
+    data.base.crawl()
     fail_to_arrive(data, failing, REQUESTS_WAITED_FOR)
     only_archive(gone).unlink()
     for folder in (younger, failing, unused):
@@ -205,7 +197,7 @@ def test_nothing_waits_for_what_will_not_come(data: DataInstallation, second: Fo
 def test_additions_never_wait(data: DataInstallation, second: Folder) -> None:
     second.put(ADD, specimens())
     data.put("add/H.2013-10-31.2.impc.zip", specimens("2013-10-31.2", first=4))
-    list_only(data)
+    data.base.crawl()
     away(second)
     data.run()
     assert state(data, "add/H.2013-10-31.2.impc.zip").startswith("qc")

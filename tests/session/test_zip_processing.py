@@ -332,16 +332,21 @@ def test_an_archive_that_lost_bytes_before_it_was_taken_is_fetched_anew_before_t
     ]
 
 
-def test_a_full_disk_costs_only_what_does_not_fit_and_the_next_session_goes_on(
-    installation: Installation, folder: Folder
+@pytest.mark.parametrize("what", ["to fetch", "to extract"])
+def test_a_disk_too_full_fails_the_session_and_not_the_zip_and_the_next_session_goes_on(
+    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     folder.put(KEY)
-    full = installation.with_settings(min_free_bytes=1 << 60)
-    outcome = full.run_session().zips[KEY]
+    with monkeypatch.context() as patched:
+        if what == "to extract":
+            patched.setattr(ArchiveChecker, "extract", raising(DiskFullError("No room. Free some space.")))
+        full = installation.with_settings(min_free_bytes=1 << 60 if what == "to fetch" else 0)
+        outcome = full.run_session().zips[KEY]
     assert [reason.kind for reason in outcome.reasons] == ["DiskFullError"]
     assert not outcome.failed
-    assert installation.states() == {KEY: "zip_name done"}
     assert installation.run_session().zips[KEY].succeeded
+    statuses = column_in(installation.tracker, select(CrawlingSession.status).order_by(CrawlingSession.id))
+    assert statuses == [int(Phase.DOWNLOAD if what == "to fetch" else Phase.XSD), 0]
 
 
 @pytest.mark.parametrize(("in_all", "state"), [(0, "zip_name done"), (1, "download failed")])
@@ -371,21 +376,6 @@ def test_archives_too_large_for_the_disk_keep_no_other_from_arriving(
     states = installation.states()
     assert {states.pop(key) for key in keys[:4]} == {state}
     assert states == dict.fromkeys(keys[4:], "xsd done")
-
-
-def test_a_disk_too_full_to_extract_on_fails_the_session_and_not_the_zip(
-    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder.put(KEY)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(ArchiveChecker, "extract", raising(DiskFullError("No room. Free some space.")))
-        outcome = installation.run_session().zips[KEY]
-    assert [reason.kind for reason in outcome.reasons] == ["DiskFullError"]
-    assert not outcome.failed
-    assert installation.run_session().zips[KEY].succeeded
-    statuses = column_in(installation.tracker, select(CrawlingSession.status).order_by(CrawlingSession.id))
-    assert statuses == [int(Phase.XSD), 0]
 
 
 def test_a_staging_area_that_cannot_be_used_is_said_before_anything_is_tried(
