@@ -17,12 +17,10 @@ from dcc.session.fetching import downloads
 from dcc.settings import Settings
 from dcc.sources.base import Connection, SourceAddress
 from dcc.sources.connect import connect
-from dcc.tracker.decisions import DecisionKind, record_decisions, revoke
 from dcc.tracker.hostings.older_archives import REQUESTS_WAITED_FOR
 from dcc.tracker.models import FileSource, FileSourceHasZip, ResourceStateRow, ZipAction
 from dcc.tracker.queries.zip_stories import zip_story
-from dcc.tracker.register.centres import find_archive
-from tests.support.asking import execute_in, in_reading, in_writing
+from tests.support.asking import execute_in, in_reading
 from tests.support.data_installations import DataInstallation, key_of, specimens
 from tests.support.installations import Folder
 from tests.support.session_reports import session_report
@@ -133,16 +131,14 @@ def test_what_waits_is_told_to_the_centre_and_the_wrangler(data: DataInstallatio
     assert "Archives that wait for an older one of their centre" in summary
     assert f"{EDIT}: It waits for {ADD}" in " ".join(summary.split())
     # A person decides on one that is on hold.
-    hold = {"by": "wrangler", "reason": "The centre asks."}
-    older = [in_reading(data.tracker, find_archive, key_of(ADD)).za_id]
-    in_writing(data.tracker, record_decisions, DecisionKind.HOLD, older, **hold)
+    data.hold(ADD)
     with data.tracker.connect() as connection:
         report = collect_submission(connection, None, key_of(EDIT), data.settings)
     assert report.outcome is Outcome.BEHIND_DECISION
     said = " ".join(render_text(report, catalogue).split())
     assert f"It waits for {ADD}, an older archive of centre H that is on hold" in said
     assert "Who acts: The Data Coordination Centre" in said
-    in_writing(data.tracker, revoke, older, DecisionKind.HOLD, by="wrangler")
+    data.hold(ADD, is_held=False)
     # Also if it failed to arrive, but not often.
     fail_to_arrive(data, second, REQUESTS_WAITED_FOR - 1)
     data.run()
