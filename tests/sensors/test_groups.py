@@ -1,7 +1,5 @@
 """Sessions of groups of centres in Dagster: a run's tag names the group, and sensors go on with its session."""
 
-from collections import deque
-from collections.abc import Callable
 from datetime import datetime
 
 import pytest
@@ -10,8 +8,6 @@ from sqlalchemy import update
 
 from dcc.errors import ConfigurationError
 from dcc.operations.session_work import open_session
-from dcc.session.archives.processing import process_zip_actions
-from dcc.session.crawling import crawl_file_sources
 from dcc.session.session_request import SessionRequest
 from dcc.settings import load_settings
 from dcc.tracker.crawls import list_sessions
@@ -114,22 +110,15 @@ def test_failed_downloads_of_a_group_are_tried_again_after_its_own_next_crawl(
 ) -> None:
     archive = grouped.root / "centre" / ZIP
     whole = archive.read_bytes()
-    whole_session(grouped, EUROPE, while_crawled=archive.unlink)
+    grouped.crawl(EUROPE)
+    archive.unlink()
+    grouped.run_session(crawl=False, group=EUROPE)
     assert grouped.states()[ZIP] == "download failed"
     archive.write_bytes(whole)
-    with open_session(grouped.tracker, grouped.settings, SessionRequest(group=EUROPE)) as session:
-        deque(crawl_file_sources(session), maxlen=0)
-        session.hand_over()
-    whole_session(grouped, AMERICA)
+    session = grouped.crawl(EUROPE, hand_over=True)
+    grouped.run_session(group=AMERICA)
     request = requested(retry_failed_downloads, instance)
     assert request.tags == {SESSION_TAG: str(session.id), GROUP_TAG: EUROPE}
-
-
-def whole_session(grouped: Installation, group: str, while_crawled: Callable[[], object] = lambda: None) -> None:
-    with open_session(grouped.tracker, grouped.settings, SessionRequest(group=group)) as session:
-        deque(crawl_file_sources(session), maxlen=0)
-        while_crawled()
-        deque(process_zip_actions(session), maxlen=0)
 
 
 class TestSchedules:

@@ -43,16 +43,6 @@ def folder(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Folde
     return installation.add_folder()
 
 
-def crawled(installation: Installation, *, hand_over: bool) -> int:
-    """A session that crawled and processed nothing; its id."""
-    with open_session(installation.tracker, installation.settings) as session:
-        for _ in crawl(session):
-            pass
-        if hand_over:
-            session.hand_over()
-    return session.id
-
-
 def asked(sensor: SensorDefinition, instance: DagsterInstance) -> RunRequest | str:
     """The run that a sensor asks for, or why it asks for none."""
     answer = looked(sensor, instance)
@@ -72,7 +62,7 @@ def test_zip_actions_that_wait_are_asked_for_once_in_the_session_that_found_them
 ) -> None:
     assert asked(new_zips, instance) == "No submission is waiting."
     folder.put(ZIP)
-    session = crawled(installation, hand_over=True)
+    session = installation.crawl(hand_over=True).id
     first, second = requested(new_zips, instance), requested(new_zips, instance)
     assert first.tags == {SESSION_TAG: str(session)}
     assert first.partition_key is None
@@ -80,7 +70,7 @@ def test_zip_actions_that_wait_are_asked_for_once_in_the_session_that_found_them
     assert first.run_key == second.run_key
 
     folder.put("add/H.2013-10-31.2.impc.zip")
-    crawled(installation, hand_over=True)
+    installation.crawl(hand_over=True)
     assert requested(new_zips, instance).run_key != first.run_key
 
 
@@ -89,7 +79,7 @@ def test_nothing_is_asked_for_while_a_run_is_under_way(
     installation: Installation, folder: Folder, instance: DagsterInstance
 ) -> None:
     folder.put(ZIP)
-    crawled(installation, hand_over=True)
+    installation.crawl(hand_over=True)
     for status in (DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTED):
         for job in (crawl_file_sources, process_zip_actions, load_data):
             run = instance.create_run_for_job(job, status=status)
@@ -110,7 +100,7 @@ def test_a_run_whose_process_died_holds_up_nothing(
     process = tags[PROCESS_TAG].replace(f":{mine}:", f":{dead.pid}:")
     dead.kill()
     dead.wait()
-    crawled(installation, hand_over=True)
+    installation.crawl(hand_over=True)
     run = instance.create_run_for_job(
         process_zip_actions, status=DagsterRunStatus.STARTED, tags={**tags, PROCESS_TAG: process}
     )
@@ -180,7 +170,7 @@ def test_nothing_is_asked_for_while_a_session_is_at_work_and_again_when_it_died(
     installation: Installation, folder: Folder, kept_instance: DagsterInstance
 ) -> None:
     folder.put(ZIP)
-    crawled(installation, hand_over=False)
+    installation.crawl()
     (schedule,) = crawl_schedules(installation.settings)
     with open_session(installation.tracker, installation.settings) as session:
         assert asked(new_zips, kept_instance) == f"Session {session.id} is active."
@@ -210,7 +200,7 @@ def test_sources_with_an_age_of_their_own_are_crawled_when_they_are_due(
 def test_a_new_or_changed_source_is_crawled_once_by_itself_after_a_quiet_minute(
     installation: Installation, folder: Folder, instance: DagsterInstance
 ) -> None:
-    crawled(installation, hand_over=False)
+    installation.crawl()
     new = installation.add_folder(name="new").source_id
 
     def was_changed(source: int, minutes: int) -> None:
@@ -236,7 +226,7 @@ def test_failed_downloads_are_tried_again_once_after_the_next_crawl(
 ) -> None:
     assert asked(retry_failed_downloads, instance) == "No download has failed."
     folder.put(ZIP)
-    crawled(installation, hand_over=False)
+    installation.crawl()
     saved = (folder.path / ZIP).read_bytes()
     (folder.path / ZIP).unlink()
     installation.run_session(crawl=False)
@@ -244,7 +234,7 @@ def test_failed_downloads_are_tried_again_once_after_the_next_crawl(
     assert "with or after the next crawl" in str(asked(retry_failed_downloads, instance))
 
     folder.put(ZIP, saved)
-    session = crawled(installation, hand_over=True)
+    session = installation.crawl(hand_over=True).id
     assert asked(new_zips, instance) == "No submission is waiting."
     request = requested(retry_failed_downloads, instance)
     assert request.tags == {SESSION_TAG: str(session)}
@@ -273,8 +263,7 @@ def data(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> DataInstall
 @pytest.fixture
 def valid(data: DataInstallation) -> DataInstallation:
     """An installation with two documents that wait to be taken up."""
-    data.put(ZIP, valid_specimens(), valid_experiments())
-    data.validate()
+    data.validate(ZIP, valid_specimens(), valid_experiments())
     return data
 
 
@@ -320,30 +309,15 @@ def test_the_three_jobs_of_daemons_hand_one_session_on(data: DataInstallation) -
 
 
 @only_sqlite
-def test_documents_that_wait_to_be_confirmed_are_not_asked_for(
+def test_documents_that_wait_to_be_confirmed_or_for_an_older_archive_are_asked_for_when_that_is_decided(
     data: DataInstallation, instance: DagsterInstance
 ) -> None:
-    data.put(ZIP, valid_specimens())
-    data.run()
-    held = data.with_settings(hold_threshold=1)
-    held.put("delete/H.2013-10-31.2.impc.zip", valid_specimens("2013-10-31.2"))
-    held.run()
-    assert held.states()["delete/H.2013-10-31.2.impc.zip"] == "upload pending"
-    assert asked(valid_documents, instance) == "No document is waiting."
-
-
-@only_sqlite
-def test_documents_that_wait_for_an_older_archive_are_asked_for_when_it_is_decided(
-    data: DataInstallation, instance: DagsterInstance
-) -> None:
-    data.put(ZIP, valid_specimens())
-    data.run()
+    data.run(ZIP, valid_specimens())
     held = data.with_settings(hold_threshold=1)
     older, later = "edit/H.2013-10-31.2.impc.zip", "edit/H.2013-10-31.3.impc.zip"
     held.put(older, valid_specimens("2013-10-31.2"))
     held.put(later, valid_specimens("2013-10-31.3", mice=1))
-    held.put("add/H.2013-10-31.4.impc.zip", valid_specimens("2013-10-31.4", mice=1))
-    held.run()
+    held.run("add/H.2013-10-31.4.impc.zip", valid_specimens("2013-10-31.4", mice=1))
     assert [state for key, state in held.states().items() if key != ZIP] == ["upload pending"] * 3
     assert asked(valid_documents, instance) == "No document is waiting."
     data.confirm(older, author="wrangler", reason="agreed")
@@ -365,8 +339,7 @@ def test_what_withdrawals_and_waivers_give_cause_to_is_asked_for_though_no_docum
     data: DataInstallation, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data.put(ZIP, valid_experiments())
-    data.put("add/H.2013-11-01.1.impc.zip", valid_specimens("2013-11-01.1", first=70))
-    data.run()
+    data.run("add/H.2013-11-01.1.impc.zip", valid_specimens("2013-11-01.1", first=70))
     assert asked(valid_documents, instance) == "No document is waiting."
     today = utc_now().date()
     in_writing(data.qc, add_waiver, Waiver("E4", WaiverEffect.WAIVE, "on their way", "a wrangler", today), today)

@@ -1,6 +1,5 @@
 """Receiving archives: what arrives is whole and checked, or not there at all, and a part is gone on with."""
 
-import hashlib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,14 +18,11 @@ from dcc.sources.connect import connect
 from dcc.sources.hosting import Hosting
 from dcc.store.staging import Origin, Staging
 from tests.hostile.audited_session import peak_megabytes
+from tests.support.installations import md5
 from tests.support.prepared_processes import FORKED
 from tests.support.served_from_memory import CONTENT, KEY, MODIFIED, FakeConnection, receive_from, transfer_of, with_md5
 from tests.support.servers import Share
 from tests.support.trials import trials
-
-
-def _md5(content: bytes) -> str:
-    return hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
 @pytest.fixture
@@ -56,15 +52,15 @@ class TestReceiving:
         assert list((staging.root / "add").iterdir()) == []
 
     def test_the_centre_s_checksum_is_asked_for_where_there_is_one(self, staging: Staging) -> None:
-        connection = FakeConnection(md5=_md5(CONTENT))
+        connection = FakeConnection(md5=md5(CONTENT))
         assert receive_from(connection, transfer_of(), staging).md5 is None
         assert connection.checksums == 0
-        assert receive_from(connection, with_md5(transfer_of()), staging).md5 == _md5(CONTENT)
+        assert receive_from(connection, with_md5(transfer_of()), staging).md5 == md5(CONTENT)
         assert connection.checksums == 1
 
     def test_what_has_another_checksum_than_the_centre_published_is_dropped(self, staging: Staging) -> None:
         connection = FakeConnection(md5="0" * 32)
-        with pytest.raises(ChecksumMismatchError, match=rf"MD5 {_md5(CONTENT)}, the centre published {'0' * 32}"):
+        with pytest.raises(ChecksumMismatchError, match=rf"MD5 {md5(CONTENT)}, the centre published {'0' * 32}"):
             receive_from(connection, with_md5(transfer_of()), staging)
         assert list((staging.root / "add").iterdir()) == []
 
@@ -144,8 +140,8 @@ class TestResuming:
         self._break_off(staging, transfer_of())
         staging.part(KEY).write_bytes(b"x" * 4_000)
         with pytest.raises(ChecksumMismatchError):
-            receive_from(FakeConnection(md5=_md5(CONTENT)), with_md5(transfer_of()), staging)
-        third = FakeConnection(md5=_md5(CONTENT))
+            receive_from(FakeConnection(md5=md5(CONTENT)), with_md5(transfer_of()), staging)
+        third = FakeConnection(md5=md5(CONTENT))
         assert receive_from(third, with_md5(transfer_of()), staging).path.read_bytes() == CONTENT
         assert third.fetched == [0]
 
@@ -193,9 +189,9 @@ class TestFullDisk:
         assert again.fetched == [4_000]
 
 
-SIZE = 256_000_000
+SIZE = 128_000_000
 MOST_MEGABYTES = 64
-"""More than an SFTP connection may have on the way, and a quarter of the archive."""
+"""More than an SFTP connection may have on the way, and half of the archive."""
 
 
 def receive_measured(address: SourceAddress, folder: Path, changes: Mapping[str, object]) -> None:

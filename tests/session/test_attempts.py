@@ -1,9 +1,6 @@
 """Each attempt to fetch an archive is kept with how it ended, and a web server is not asked to send what is here."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +17,6 @@ from dcc.reports.submissions.sentences import attempt_sentence
 from dcc.runtime.clock import utc_now
 from dcc.session.archives.coordination import NOT_FETCHED, AfterFailure, after_failure
 from dcc.session.leases import end_attempts
-from dcc.sources.base import SourceProtocol
 from dcc.store.staging import Origin, Staging
 from dcc.tracker import progress
 from dcc.tracker.hostings.download_plan import cancel_orphans
@@ -30,9 +26,8 @@ from tests.support.asking import in_reading, rows_in
 from tests.support.data_installations import key_of
 from tests.support.databases import only_sqlite
 from tests.support.installations import MODIFIED, Folder, Installation, md5, specimens
-from tests.support.served_sources import Relay, large_archive, register
+from tests.support.served_sources import Relay, Web, large_archive, register
 from tests.support.servers import Share
-from tests.support.web_server import WebServer
 
 NAME = "H.2013-10-31.1.impc.zip"
 KEY = f"add/{NAME}"
@@ -52,31 +47,17 @@ def ended(installation: Installation) -> list[tuple[str | None, int, str | None]
     return [(one.outcome, one.downloaded_size_bytes, one.content_md5) for one in attempts(installation)]
 
 
-@dataclass
-class Web:
-    """A web server as the file source of centre H, with the folder that it serves."""
-
-    server: WebServer
-    folder: Folder
-
-    def conditions(self) -> list[dict[str, str]]:
-        """What each request for an archive's bytes made them depend on, oldest first."""
-        names = ("If-None-Match", "If-Modified-Since")
-        return [
-            {name: headers[name] for name in names if name in headers}
-            for method, path, headers in self.server.requests
-            if method == "GET" and path.endswith(".zip")
-        ]
+def conditions(web: Web) -> list[dict[str, str]]:
+    """What each request for an archive's bytes made them depend on, oldest first."""
+    names = ("If-None-Match", "If-Modified-Since")
+    return [{name: headers[name] for name in names if name in headers} for headers in web.archive_requests()]
 
 
 @pytest.fixture
-def web(installation: Installation, tmp_path: Path) -> Iterator[Web]:
-    root = tmp_path / "web"
-    (root / "add").mkdir(parents=True)
-    with WebServer(root) as server:
-        server.etag = lambda content: f'"{md5(content)[:8]}"'
-        share = Share(root, SourceProtocol.HTTP, server.hostname, "", "", "/")
-        yield Web(server, Folder(root, register(installation, share)))
+def hosted(installation: Installation, web: Web) -> Folder:
+    """The folder of the web server, which tells the ETags of its archives."""
+    web.server.etag = lambda content: f'"{md5(content)[:8]}"'
+    return web.register(installation)
 
 
 FINISHED, SENT_AGAIN = ("finished", len(GOOD), md5(GOOD)), ("finished", len(OTHER), md5(OTHER))
@@ -85,17 +66,17 @@ NOT_SENT = ("not_modified", 0, md5(GOOD))
 
 @only_sqlite
 class TestOnAWebServer:
-    def test_what_has_not_changed_is_not_sent_again(self, installation: Installation, web: Web) -> None:
+    def test_what_has_not_changed_is_not_sent_again(self, installation: Installation, web: Web, hosted: Folder) -> None:
         web.server.no_times = True
-        web.folder.put(KEY, GOOD)
+        hosted.put(KEY, GOOD)
         session = installation.run_session()
         outcome = installation.process_again(KEY).zips[KEY]
         assert (outcome.succeeded, outcome.transfer_seconds, outcome.fetched) == (True, None, "not_modified")
         assert ended(installation) == [FINISHED, NOT_SENT]
-        assert web.conditions() == [{}, {"If-None-Match": f'"{md5(GOOD)[:8]}"'}]
+        assert conditions(web) == [{}, {"If-None-Match": f'"{md5(GOOD)[:8]}"'}]
         first, second = attempts(installation)
         assert (first.session_id, second.session_id) == (session.id, session.id + 1)
-        assert installation.attempts(KEY) == [(web.folder.source_id, "xsd done")] * 2
+        assert installation.attempts(KEY) == [(hosted.source_id, "xsd done")] * 2
         assert installation.process_again(KEY).zips[KEY].succeeded
         assert ended(installation)[2:] == [NOT_SENT]
         report = in_reading(installation.tracker, collect_submission, None, key_of(KEY), installation.settings)
@@ -103,77 +84,78 @@ class TestOnAWebServer:
         unchanged = "It has not changed, so nothing was sent."
         assert [attempt_sentence(catalogue, one) for one in report.attempts] == ["It arrived.", unchanged, unchanged]
 
-    def test_what_is_listed_as_it_was_is_not_even_asked_for(self, installation: Installation, web: Web) -> None:
-        web.folder.put(KEY, GOOD)
+    def test_what_is_listed_as_it_was_is_not_even_asked_for(
+        self, installation: Installation, web: Web, hosted: Folder
+    ) -> None:
+        hosted.put(KEY, GOOD)
         installation.run_session()
         assert installation.process_again(KEY).zips[KEY].succeeded
         assert ended(installation) == [FINISHED, NOT_SENT]
-        assert len(web.conditions()) == 1
+        assert len(conditions(web)) == 1
 
     @pytest.mark.parametrize("etag", ["strong", "weak", "none"])
-    def test_what_another_content_is_told_of_is_sent(self, installation: Installation, web: Web, etag: str) -> None:
+    def test_what_another_content_is_told_of_is_sent(
+        self, installation: Installation, web: Web, hosted: Folder, etag: str
+    ) -> None:
         """A weak ETag may stand for other bytes, and so is not sent: the time is."""
         tags = {"strong": web.server.etag, "weak": lambda _: 'W/"1"', "none": None}
         web.server.etag = tags[etag]
-        web.folder.put(KEY, GOOD)
+        hosted.put(KEY, GOOD)
         installation.run_session()
-        web.folder.put(KEY, OTHER, MODIFIED + 1)
+        hosted.put(KEY, OTHER, MODIFIED + 1)
         assert installation.process_again(KEY).zips[KEY].succeeded
         assert ended(installation) == [FINISHED, SENT_AGAIN]
-        first = next(
-            headers for method, path, headers in web.server.requests if method == "GET" and path.endswith(".zip")
-        )
-        assert first["If-Unmodified-Since"] == "Tue, 13 May 2014 16:53:20 GMT"
+        assert web.archive_requests()[0]["If-Unmodified-Since"] == "Tue, 13 May 2014 16:53:20 GMT"
         time = {"If-Modified-Since": "Tue, 13 May 2014 16:53:20 GMT"}
-        assert web.conditions()[1] == time | ({"If-None-Match": f'"{md5(GOOD)[:8]}"'} if etag == "strong" else {})
+        assert conditions(web)[1] == time | ({"If-None-Match": f'"{md5(GOOD)[:8]}"'} if etag == "strong" else {})
 
     def test_a_failed_archive_that_was_only_touched_is_taken_from_staging(
-        self, installation: Installation, web: Web
+        self, installation: Installation, web: Web, hosted: Folder
     ) -> None:
-        web.folder.put(KEY, BAD)
+        hosted.put(KEY, BAD)
         installation.run_session()
-        web.folder.put(KEY, BAD, MODIFIED + 1)
+        hosted.put(KEY, BAD, MODIFIED + 1)
         assert installation.run_session().zips[KEY].failed
         assert ended(installation) == [("finished", len(BAD), md5(BAD)), ("not_modified", 0, md5(BAD))]
-        assert installation.attempts(KEY) == [(web.folder.source_id, "xsd failed")] * 2
+        assert installation.attempts(KEY) == [(hosted.source_id, "xsd failed")] * 2
 
     @pytest.mark.parametrize(
         ("content", "modified"), [(OTHER, MODIFIED - 3600), (submissions.archive(specimens(mice=3)), MODIFIED)]
     )
     def test_what_is_listed_as_older_or_with_another_size_is_sent(
-        self, installation: Installation, web: Web, content: bytes, modified: int
+        self, installation: Installation, web: Web, hosted: Folder, content: bytes, modified: int
     ) -> None:
         """By time alone a server says of such a file that it has not changed."""
         web.server.etag = None
-        web.folder.put(KEY, GOOD)
+        hosted.put(KEY, GOOD)
         installation.run_session()
-        web.folder.put(KEY, content, modified)
+        hosted.put(KEY, content, modified)
         assert installation.run_session().zips[KEY].succeeded
         assert ended(installation) == [FINISHED, ("finished", len(content), md5(content))]
 
     def test_what_had_arrived_before_has_no_tag_of_the_archive_that_was_sent_before_it(
-        self, installation: Installation, web: Web
+        self, installation: Installation, web: Web, hosted: Folder
     ) -> None:
         """Its part was complete when its session was killed, so that nothing is asked for."""
         newer = KEY.replace(".1.impc", ".2.impc")
-        web.folder.put(KEY, GOOD)
-        web.folder.put(newer, specimens(stem="2013-10-31.2"))
+        hosted.put(KEY, GOOD)
+        hosted.put(newer, specimens(stem="2013-10-31.2"))
         staging, key = Staging(installation.settings.staging_directory), key_of(KEY)
         staging.prepare(key)
         staging.part(key).write_bytes(GOOD)
-        staging.note_origin(key, Origin(web.folder.source_id, len(GOOD), MODIFIED))
+        staging.note_origin(key, Origin(hosted.source_id, len(GOOD), MODIFIED))
         once = installation.with_settings(downloads_per_source=1)
         assert {outcome.succeeded for outcome in once.run_session().zips.values()} == {True}
-        assert len(web.conditions()) == 1
+        assert len(conditions(web)) == 1
         sent, complete = attempts(installation)
         assert (sent.etag is not None, complete.etag, complete.last_modified) == (True, None, None)
 
     @pytest.mark.parametrize("lost", ["removed", "other bytes", "published"])
     def test_nothing_is_asked_of_it_where_the_bytes_are_not_to_be_had(
-        self, installation: Installation, web: Web, lost: str
+        self, installation: Installation, web: Web, hosted: Folder, lost: str
     ) -> None:
         web.server.no_times = True
-        web.folder.put(KEY, GOOD)
+        hosted.put(KEY, GOOD)
         installation.run_session()
         staged = installation.settings.staging_directory / KEY
         if lost == "removed":
@@ -181,22 +163,24 @@ class TestOnAWebServer:
         elif lost == "other bytes":
             staged.write_bytes(b"#" * len(GOOD))
         else:
-            (web.folder.path / f"{KEY}.md5").write_text(f"{md5(OTHER)}  {NAME}\n")
+            (hosted.path / f"{KEY}.md5").write_text(f"{md5(OTHER)}  {NAME}\n")
         installation.process_again(KEY)
-        assert not any(web.conditions())
+        assert not any(conditions(web))
         _, *later = attempts(installation)
         assert {one.outcome for one in later} == {"failed" if lost == "published" else "finished"}
 
-    def test_a_condition_is_made_of_one_archive_alone(self, installation: Installation, web: Web) -> None:
+    def test_a_condition_is_made_of_one_archive_alone(
+        self, installation: Installation, web: Web, hosted: Folder
+    ) -> None:
         """The next one over the same connection is sent whatever its time."""
         web.server.etag, other = None, KEY.replace(".1.impc", ".2.impc")
-        web.folder.put(KEY, BAD)
+        hosted.put(KEY, BAD)
         installation.run_session()
-        web.folder.put(KEY, BAD, MODIFIED + 1)
-        web.folder.put(other, specimens(stem="2013-10-31.2"))
+        hosted.put(KEY, BAD, MODIFIED + 1)
+        hosted.put(other, specimens(stem="2013-10-31.2"))
         installation.run_session()
         asked = [{}, {}, {"If-Modified-Since": "Tue, 13 May 2014 16:53:20 GMT"}]
-        assert sorted(web.conditions(), key=len) == asked
+        assert sorted(conditions(web), key=len) == asked
         assert [one.outcome for one in attempts(installation)] == ["finished"] * 3
 
 

@@ -1,9 +1,6 @@
 """Copies of archives that are bad at one file source: the others are tried, and the bad ones are not fetched again."""
 
-import io
 import re
-import warnings
-import zipfile
 from collections.abc import Callable
 from itertools import product
 
@@ -28,6 +25,8 @@ from dcc.tracker.models import BadCopy, FileSourceHasZip, Reopening, XmlFile
 from dcc.tracker.register import centres
 from dcc.tracker.states import NOT_UPLOADED
 from dcc.vocabulary import Actor
+from tests.hostile import archives as hostile
+from tests.hostile.archives import UTF_8, Member
 from tests.support import dying_session
 from tests.support.asking import in_reading, in_writing, value_in
 from tests.support.databases import only_sqlite
@@ -44,6 +43,11 @@ GOOD = submissions.archive(specimens())
 OTHER = submissions.archive(specimens(mice=5))
 DAMAGED = b"#" * len(GOOD)
 SHORT = GOOD[:-200]
+SPECIMEN = b"H.2013-10-31.1.specimen.impc.xml"
+ENCRYPTED = hostile.archive([Member(SPECIMEN, flags=1)])
+WITH_ONE_TWICE = hostile.archive([Member(SPECIMEN), Member(SPECIMEN, b"<b/>")])
+MISNAMED = hostile.archive([Member(b"\xff.xml", flags=UTF_8)])
+"""A name in it is said to be UTF-8, and is not."""
 
 
 def publish(folder: Folder, content: bytes, key: str = KEY) -> None:
@@ -264,34 +268,12 @@ def test_a_held_archive_that_is_replaced_still_waits_if_its_new_content_does_not
     assert installation.states() == {key: "xsd done"}
 
 
-def encrypted() -> bytes:
-    content = bytearray(GOOD)
-    content[6] |= 1
-    content[content.index(b"PK\x01\x02") + 8] |= 1
-    return bytes(content)
-
-
-def twice(name: str = "H.2013-10-31.1.specimen.impc.xml") -> bytes:
-    buffer = io.BytesIO()
-    with warnings.catch_warnings(), zipfile.ZipFile(buffer, "w") as archive:
-        warnings.simplefilter("ignore")
-        archive.writestr(name, b"<a/>")
-        archive.writestr(name, b"<b/>")
-    return buffer.getvalue()
-
-
-def misnamed() -> bytes:
-    """An archive in which a name is said to be UTF-8, and is not."""
-    archive = submissions.archive(specimens() | {"é.xml": b"<a/>"})
-    return archive.replace("é.xml".encode(), b"\xff\xfe.xml")
-
-
 def test_the_one_advice_about_an_archive_that_cannot_be_opened_is_what_works(
     installation: Installation, folder: Folder
 ) -> None:
     """A good one under the same name; another name would leave the bad one there, failed."""
     leads_elsewhere, without_documents = ({"../x.xml": b"<a/>"}, {"notes.txt": b"none"})
-    contents = [misnamed(), DAMAGED, SHORT, b"", encrypted(), twice()]
+    contents = [MISNAMED, DAMAGED, SHORT, b"", ENCRYPTED, WITH_ONE_TWICE]
     contents += map(submissions.archive, (leads_elsewhere, without_documents))
     keys = [f"add/H.2013-10-31.{inc}.impc.zip" for inc, _ in enumerate(contents)]
     for key, content in zip(keys, contents, strict=True):

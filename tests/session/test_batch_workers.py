@@ -1,6 +1,5 @@
 """What a worker does with a batch, and when it stops."""
 
-import hashlib
 import json
 import logging
 import os
@@ -39,7 +38,6 @@ from dcc.session.crawling import crawl_file_sources
 from dcc.session.data import prepared_archives
 from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
-from dcc.sources.base import SourceProtocol
 from dcc.sources.hosting import CopyFault, Hosting, KnownBadCopy
 from dcc.store.objects import ObjectStore
 from dcc.tracker.hostings.download_plan import PlannedZip
@@ -48,11 +46,10 @@ from dcc.tracker.register.source_addresses import load_addresses
 from tests.support.asking import count_in, in_reading, rows_in
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, specimens
 from tests.support.databases import only_sqlite
-from tests.support.installations import MODIFIED, Folder, Installation
+from tests.support.installations import MODIFIED, Folder, Installation, md5
 from tests.support.raising import raising
-from tests.support.served_sources import register
-from tests.support.servers import Share
-from tests.support.web_server import WebServer
+from tests.support.served_sources import Web
+from tests.support.waiting import wait_until
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 
@@ -198,32 +195,20 @@ def test_what_was_prepared_by_other_reference_data_is_prepared_anew(
 @only_sqlite
 @pytest.mark.parametrize("is_changed", [False, True])
 def test_a_worker_has_a_web_server_send_only_what_the_session_has_not(
-    first: DataInstallation, tmp_path: Path, *, is_changed: bool
+    first: DataInstallation, web: Web, *, is_changed: bool
 ) -> None:
-    root = tmp_path / "web"
-    root.mkdir()
-    bad, other = ({SPECIMENS: content} for content in (b"<a/>", b"<b/>"))
-    with WebServer(root) as server:
-        server.etag = lambda content: f'"{hashlib.md5(content, usedforsecurity=False).hexdigest()[:8]}"'
-        share = Share(root, SourceProtocol.HTTP, server.hostname, "", "", "/")
-        key = ZIP.replace(".1.impc", ".3.impc")
-        web = Folder(root, register(first.base, share))
-        web.put(key, submissions.archive(bad))
-        validate(first, HereAndNow(first))
-        web.put(key, submissions.archive(other if is_changed else bad), MODIFIED + 1)
-        validate(first, HereAndNow(first))
-        asked = [
-            headers.get("If-Modified-Since")
-            for method, path, headers in server.requests
-            if (method, path.endswith(".zip")) == ("GET", True)
-        ]
+    bad, other = (submissions.archive({SPECIMENS: content}) for content in (b"<a/>", b"<b/>"))
+    web.server.etag = lambda content: f'"{md5(content)[:8]}"'
+    key, folder = ZIP.replace(".1.impc", ".3.impc"), web.register(first.base)
+    folder.put(key, bad)
+    validate(first, HereAndNow(first))
+    folder.put(key, other if is_changed else bad, MODIFIED + 1)
+    validate(first, HereAndNow(first))
+    asked = [headers.get("If-Modified-Since") for headers in web.archive_requests()]
     assert asked == [None, "Tue, 13 May 2014 16:53:20 GMT"]
     query = select(ZipDownload.outcome, ZipDownload.etag).where(ZipDownload.content_size_bytes > 0)
-    ended = rows_in(first.tracker, query.order_by(ZipDownload.id))
-    assert [one.outcome for one in ended if one.etag] == [
-        "finished",
-        "finished" if is_changed else "not_modified",
-    ]
+    ended = [one.outcome for one in rows_in(first.tracker, query.order_by(ZipDownload.id)) if one.etag]
+    assert ended == ["finished", "finished" if is_changed else "not_modified"]
     assert first.states()[key] == "xsd failed"
 
 
@@ -243,18 +228,13 @@ class Between(HereAndNow):
 
 @only_sqlite
 def test_an_archive_damaged_on_its_way_to_a_worker_is_fetched_from_its_source(
-    first: DataInstallation, tmp_path: Path
+    first: DataInstallation, web: Web
 ) -> None:
     """One damaged transfer does not make the centre guilty: the second one is by the session."""
-    root = tmp_path / "web"
-    root.mkdir()
-    key = ZIP.replace(".1.impc", ".3.impc")
-    with WebServer(root) as server:
-        share = Share(root, SourceProtocol.HTTP, server.hostname, "", "", "/")
-        web = Folder(root, register(first.base, share))
-        good = web.put(key, submissions.archive(specimens("2013-10-31.3")))
-        workers = Between(first, before=lambda: web.put(key, b"#" * len(good)), after=lambda: web.put(key, good))
-        validate(first, workers)
+    key, folder = ZIP.replace(".1.impc", ".3.impc"), web.register(first.base)
+    good = folder.put(key, specimens("2013-10-31.3"))
+    damaged = Between(first, before=lambda: folder.put(key, b"#" * len(good)), after=lambda: folder.put(key, good))
+    validate(first, damaged)
     assert first.states() == {ZIP: "xsd done", key: "xsd done"}
     assert count_in(first.tracker, BadCopy) == 0
 
@@ -262,28 +242,22 @@ def test_an_archive_damaged_on_its_way_to_a_worker_is_fetched_from_its_source(
 @only_sqlite
 @pytest.mark.parametrize("is_withdrawn", [False, True])
 def test_a_worker_waits_for_a_slot_while_its_session_waits_for_the_batch(
-    first: DataInstallation, tmp_path: Path, *, is_withdrawn: bool
+    first: DataInstallation, web: Web, tmp_path: Path, *, is_withdrawn: bool
 ) -> None:
     """A source or server may have fewer connections than workers have batches, each of half a minute."""
-    root, limits = tmp_path / "web", {"downloads_per_source": 1, "connect_timeout": 0.1, "login_timeout": 0.1}
-    root.mkdir()
+    limits = {"downloads_per_source": 1, "connect_timeout": 0.1, "login_timeout": 0.1}
     data = first.with_settings(**limits, database_retry=30.0)
-    slots = ConnectionSlots(data.tracker, data.settings)
-    with WebServer(root) as server, ThreadPoolExecutor(1) as pool:
-        share = Share(root, SourceProtocol.HTTP, server.hostname, "", "", "/")
-        web = Folder(root, register(data.base, share))
-        results = SessionWorkerResults(ObjectStore(data.settings), 1, tmp_path / "scratch", "")
-        results.put_batch("batch_1", batch_of(web, ["H.2013-10-30.1.impc.zip"]))
-        (address,) = in_reading(data.tracker, load_addresses, ids=[web.source_id])
+    slots, folder = ConnectionSlots(data.tracker, data.settings), web.register(data.base)
+    results = SessionWorkerResults(ObjectStore(data.settings), 1, tmp_path / "scratch", "")
+    results.put_batch("batch_1", batch_of(folder, ["H.2013-10-30.1.impc.zip"]))
+    (address,) = in_reading(data.tracker, load_addresses, ids=[folder.source_id])
+    with ThreadPoolExecutor(1) as pool:
         with slots.slot(address, lambda: False):
             work = data.settings, data.tracker, data.qc, results.folder, "batch_1"
             prepared = pool.submit(prepare_batch, *work)
-            deadline = time.monotonic() + 60
-            while count_in(data.tracker, ConnectionSlot) < 2:
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+            wait_until(lambda: count_in(data.tracker, ConnectionSlot) == 2)
             # Longer than a server may take to answer.
-            time.sleep(1)
+            time.sleep(0.5)
             if is_withdrawn:
                 results.withdraw_plans()
                 with pytest.raises(SourceTimeoutError, match=r"\): Other sessions and workers use all"):

@@ -13,6 +13,7 @@ from sqlalchemy import select
 from dcc.outcomes import EndReason
 from dcc.session.archives import coordination
 from dcc.session.archives.waiting_attempts import WaitingAttempts
+from dcc.session.fetching import archive_transfer
 from dcc.sources.crawl_policy import Pause, Windows
 from dcc.store.staging import Staging
 from dcc.tracker.hostings.urgent_requests import request_urgently
@@ -36,7 +37,7 @@ OLDEST = KEYS[0]
 
 
 def put_all(share: Share) -> None:
-    """Put archives there that take more than a second each over a slow relay."""
+    """Put archives there that take half a second each over a slow relay."""
     for stem, key in zip(STEMS, KEYS, strict=True):
         share.put(key, large_archive(stem, 200_000))
 
@@ -111,7 +112,7 @@ class Running:
 @pytest.fixture(params=usually(["sftp_server"], ["sftp_server", "ftp_server"]))
 def slow(quick: Installation, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
     share: Share = request.getfixturevalue(request.param)
-    with Relay(share, delay=0.1) as relay:
+    with Relay(share, delay=0.04) as relay:
         slow = Slow(quick.with_settings(downloads_per_source=1, max_retries=0), relay)
 
         pause_attempts = WaitingAttempts.pause
@@ -120,6 +121,7 @@ def slow(quick: Installation, request: pytest.FixtureRequest, monkeypatch: pytes
             pause_attempts(attempts, paused)
             slow.looks += 1
 
+        monkeypatch.setattr(archive_transfer, "_PROGRESS_SECONDS", 0.1)
         monkeypatch.setattr(coordination, "_ASKING_SECONDS", 0.1)
         # The last that a look does.
         monkeypatch.setattr(WaitingAttempts, "pause", looked)

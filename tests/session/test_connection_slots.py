@@ -9,12 +9,14 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sqlalchemy import func, select, update
 
 from dcc.databases.transactions import writing
 from dcc.errors import SourceTimeoutError
 from dcc.operations.archive_audits import audit_archives, repair_archives
-from dcc.session.connection_slots import ConnectionSlots, for_seconds
+from dcc.session.connection_slots import ConnectionSlots, QueuedProcess, for_seconds, rows_with_slots
 from dcc.session.fetching.archive_transfer import Transfer
 from dcc.session.fetching.download_slots import DownloadSlots
 from dcc.session.fetching.downloads import SourceDownloads
@@ -30,10 +32,11 @@ from dcc.tracker.register.source_addresses import load_addresses
 from tests.support.asking import count_in, execute_in, in_reading
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
-from tests.support.prepared_processes import FORKED
+from tests.support.prepared_processes import holding
 from tests.support.served_from_memory import KEY, FakeConnection
 from tests.support.served_sources import below, put_many, register
 from tests.support.servers import Share
+from tests.support.waiting import wait_until
 
 PATIENCE = 60
 
@@ -59,6 +62,29 @@ def is_full(installation: ConnectionSlots, address: SourceAddress) -> bool:
 
 def lines(installation: Installation) -> int:
     return count_in(installation.tracker, ConnectionSlot)
+
+
+LINES = st.lists(st.tuples(st.integers(1, 4), st.sampled_from("ab")), max_size=12).map(
+    lambda asked: [
+        QueuedProcess(number, 10 * source + ord(server), server, 2) for number, (source, server) in enumerate(asked)
+    ]
+)
+
+
+@given(LINES, st.integers(1, 4), st.integers(0, 11))
+def test_who_has_a_slot_keeps_it_when_others_leave_and_who_waits_has_no_room(
+    line: list[QueuedProcess], most_at_server: int, leaves: int
+) -> None:
+    def having(some: list[QueuedProcess]) -> set[int]:
+        return rows_with_slots(some, lambda _: most_at_server)
+
+    with_slots = having(line)
+    assert with_slots - {leaves} <= having([one for one in line if one.number != leaves])
+    for one in line:
+        before = [other for other in line[: one.number] if other.number in with_slots]
+        at_source = [other for other in before if other.source == one.source]
+        at_server = [other for other in before if other.server == one.server]
+        assert (one.number in with_slots) == (len(at_source) < one.most and len(at_server) < most_at_server)
 
 
 @pytest.mark.both_databases
@@ -134,10 +160,7 @@ def test_a_thread_without_further_transfers_leaves_its_slot_to_others(
     while not isinstance(ended := told.get(timeout=PATIENCE), TransferCompleted | TransferFailed):
         pass
     assert isinstance(ended, TransferCompleted)
-    deadline = time.monotonic() + 20
-    while lines(installation):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: not lines(installation))
     downloads.stop()
     downloads.join(PATIENCE)
 
@@ -180,7 +203,7 @@ def test_an_audit_that_fetches_a_lost_archive_waits_for_a_slot(installation: Ins
 def test_who_was_killed_has_no_slot(installation: Installation, sftp_server: Share, elsewhere: bool) -> None:
     address = address_of(installation, register(installation, sftp_server))
     some = ConnectionSlots(installation.tracker, installation.settings)
-    with _two_that_hold_slots(installation.settings, address.id):
+    with holding(_hold, installation.settings, address.id), holding(_hold, installation.settings, address.id):
         assert is_full(some, address)
     if elsewhere:
         execute_in(installation.tracker, update(ConnectionSlot).values(host="another"))
@@ -199,20 +222,3 @@ def _hold(said: Any, settings: Settings, source_id: int) -> None:
     with ConnectionSlots(tracker, settings).slot(address, lambda: False):
         said.send(None)
         time.sleep(PATIENCE)
-
-
-@contextmanager
-def _two_that_hold_slots(settings: Settings, source_id: int) -> Iterator[None]:
-    """Two processes that have a place each; they are killed at the end."""
-    heard, said = FORKED.Pipe(duplex=False)
-    processes = [FORKED.Process(target=_hold, args=(said, settings, source_id)) for _ in range(2)]
-    try:
-        for process in processes:
-            process.start()
-            assert heard.poll(PATIENCE)
-            heard.recv()
-        yield
-    finally:
-        for process in processes:
-            process.kill()
-            process.join(PATIENCE)

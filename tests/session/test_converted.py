@@ -37,8 +37,7 @@ def findings(data: DataInstallation) -> list[str]:
 
 @only_sqlite
 def test_tables_go_the_whole_way_to_quality_control(data: DataInstallation, tmp_path: Path) -> None:
-    data.put(ZIP, as_table(specimens(), tmp_path), as_table(experiments(), tmp_path))
-    data.run()
+    data.run(ZIP, as_table(specimens(), tmp_path), as_table(experiments(), tmp_path))
     assert data.states() == {ZIP: "qc pending"}
     assert data.documents() == {SPECIMENS: "qc done", EXPERIMENTS: "qc pending"}
     assert data.rows(models.SPECIMEN, "specimen_id", "line") == [(f"H-M00000{n}", n + 1) for n in (1, 2, 3)]
@@ -49,8 +48,7 @@ def test_tables_go_the_whole_way_to_quality_control(data: DataInstallation, tmp_
 def test_findings_name_rows_and_columns_when_they_are_judged_again_too(data: DataInstallation, tmp_path: Path) -> None:
     table = as_table(experiments(), tmp_path)["experiments.csv"].replace(b",IMPC_BWT_001,2", b",IMPC_BWT_001,c. 2", 1)
     data.put(ZIP, {"weights/experiments.csv": table})
-    data.put("add/H.2013-10-31.2.impc.zip", {"specimens.csv": b"id\n7\n"})
-    data.run()
+    data.run("add/H.2013-10-31.2.impc.zip", {"specimens.csv": b"id\n7\n"})
     assert data.states() == {ZIP: "data failed", "add/H.2013-10-31.2.impc.zip": "xsd failed"}
     before = findings(data)
     (value,) = [one for one in before if "does not read as" in one]
@@ -61,8 +59,7 @@ def test_findings_name_rows_and_columns_when_they_are_judged_again_too(data: Dat
     assert sum("See weights/experiments.csv, row 2" in one for one in told) == 2
     assert any("See specimens.csv, row 1, column" in one for one in told)
     shutil.rmtree(Staging(data.settings.staging_directory).contents(key_of(ZIP)))
-    data.put("add/H.2013-11-01.1.impc.zip", specimens("2013-11-01.1", mice=2))
-    data.run()
+    data.run("add/H.2013-11-01.1.impc.zip", specimens("2013-11-01.1", mice=2))
     assert sorted(findings(data)) == sorted(one for one in before if one is value or ", row 4," in one)
 
 
@@ -70,8 +67,7 @@ def test_findings_name_rows_and_columns_when_they_are_judged_again_too(data: Dat
 def test_a_row_of_too_many_cells_is_told_in_every_report(data: DataInstallation, tmp_path: Path) -> None:
     (table,) = as_table(specimens(), tmp_path).values()
     header, _, rows = table.partition(b"\r\n")
-    data.put(ZIP, {"specimens.csv": header + b"\r\n" + rows.replace(b"\r\n", b",\r\n", 1)})
-    data.run()
+    data.run(ZIP, {"specimens.csv": header + b"\r\n" + rows.replace(b"\r\n", b",\r\n", 1)})
     catalogue = load_catalogue("de", data.settings)
     with data.tracker.connect() as tracker, data.qc.connect() as qc:
         report = collect_submission(tracker, qc, key_of(ZIP), data.settings)

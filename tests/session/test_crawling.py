@@ -28,18 +28,10 @@ from dcc.tracker.queries.zip_action_lists import find_zips
 from dcc.tracker.register.file_sources import change_source
 from tests.support.asking import in_reading, in_writing, row_in, value_in
 from tests.support.databases import only_sqlite
-from tests.support.installations import Installation, SessionResult
+from tests.support.installations import Installation
 from tests.support.session_reports import session_report
 
 FIRST, SECOND = (f"H.2013-10-31.{inc}.impc.zip" for inc in (1, 2))
-
-
-def crawl(installation: Installation) -> SessionResult:
-    with open_session(installation.tracker, installation.settings) as session:
-        result = SessionResult(session.id)
-        for crawled in crawl_file_sources(session):
-            result.crawls[crawled.source_id] = crawled
-    return result
 
 
 @pytest.mark.both_databases
@@ -52,7 +44,7 @@ def test_the_three_directories_give_three_actions_and_all_else_is_left_aside_and
     (folder.path / "add" / "old.impc.zip").mkdir()
     (folder.path / "add" / "notes.txt").write_text("hello")
     other.put(f"edit/{SECOND}")
-    crawls = crawl(installation).crawls
+    crawls = installation.crawl().crawls
     found = crawls[folder.source_id]
     assert set(found.new_zips) == {ZipKey(action, FIRST) for action in Action}
     keys = [f"edit/{SECOND}", *(f"{action}/{FIRST}" for action in Action)]
@@ -123,7 +115,7 @@ def test_crawlers_that_see_the_same_new_zips_at_once_lose_none(installation: Ins
     for folder in folders:
         for name in names:
             folder.put(name, b"the same")
-    crawl(installation)
+    installation.crawl()
     assert sorted(installation.states()) == sorted(names)
     assert installation.count(FileSourceHasZip) == 8 * 20
 
@@ -132,14 +124,14 @@ def test_crawlers_that_see_the_same_new_zips_at_once_lose_none(installation: Ins
 def test_a_source_that_keeps_failing_is_left_alone_and_everybody_is_told(installation: Installation) -> None:
     folder = installation.add_folder()
     folder.put(f"add/{FIRST}")
-    crawl(installation)
+    installation.crawl()
     (folder.path).rename(folder.path.with_name("away"))
     for failures in (1, 2, 3):
-        result = crawl(installation)
+        result = installation.crawl()
         assert result.crawls[folder.source_id].then.startswith("failed 3 times") == (failures == 3)
     told = "failed 3 times in a row, so that it is left alone until"
     assert told in " ".join(in_reading(installation.tracker, session_report, result.id).text.split())
-    empty = crawl(installation)
+    empty = installation.crawl()
     assert empty.crawls == {}
     assert told in " ".join(in_reading(installation.tracker, session_report, empty.id).text.split())
     figures = text_string_to_metric_families(exposition(Collection(installation.settings).collect()).decode())
@@ -147,11 +139,11 @@ def test_a_source_that_keeps_failing_is_left_alone_and_everybody_is_told(install
     found = {sample.labels["why"]: sample.value for sample in samples}
     assert found["failing"] == 1
     folder.path.with_name("away").rename(folder.path)
-    assert crawl(installation).crawls == {}
+    assert installation.crawl().crawls == {}
     with open_session(installation.tracker, installation.settings) as session:
         (named,) = crawl_file_sources(session, [folder.source_id])
     assert (named.outcome, named.then) == ("ok", "")
-    assert set(crawl(installation).crawls) == {folder.source_id}
+    assert set(installation.crawl().crawls) == {folder.source_id}
 
 
 @only_sqlite
@@ -159,10 +151,10 @@ def test_a_new_archive_of_unusual_size_is_noticed(installation: Installation) ->
     folder = installation.add_folder()
     for number in range(1, 21):
         folder.put(f"add/H.2013-10-31.{number}.impc.zip", b"x" * (1_000 + number))
-    assert crawl(installation).crawls[folder.source_id].findings == ()
+    assert installation.crawl().crawls[folder.source_id].findings == ()
     for number, size in ((21, 10_105), (22, 10_106), (23, 102), (24, 101)):
         folder.put(f"add/H.2013-11-01.{number}.impc.zip", b"x" * size)
-    told = crawl(installation).crawls[folder.source_id].findings
+    told = installation.crawl().crawls[folder.source_id].findings
     assert [finding.partition(" has ")[0] for finding in told] == [
         "add/H.2013-11-01.22.impc.zip",
         "add/H.2013-11-01.24.impc.zip",
@@ -170,7 +162,7 @@ def test_a_new_archive_of_unusual_size_is_noticed(installation: Installation) ->
     assert "10,106 bytes; the median of the last 20 archives of its centre is 1,010" in told[0]
     # One odd archive does not make others of its size usual.
     folder.put("add/H.2013-11-02.25.impc.zip", b"x" * 10_500)
-    assert len(crawl(installation).crawls[folder.source_id].findings) == 1
+    assert len(installation.crawl().crawls[folder.source_id].findings) == 1
 
 
 def test_a_date_in_the_future_in_a_name_is_noted_and_the_archive_processed(installation: Installation) -> None:
@@ -178,12 +170,12 @@ def test_a_date_in_the_future_in_a_name_is_noted_and_the_archive_processed(insta
     today = utc_now().date()
     for days in (0, 1, 3):
         folder.put(f"add/H.{today + timedelta(days=days)}.1.impc.zip", b"x")
-    found = crawl(installation).crawls[folder.source_id]
+    found = installation.crawl().crawls[folder.source_id]
     (note,) = found.notes
     assert note.startswith(f"add/H.{today + timedelta(days=3)}.1.impc.zip on ")
     assert "names the date" in note
     assert (found.findings, len(installation.states())) == ((), 3)
-    crawl(installation)
+    installation.crawl()
     assert [finding.kind for finding in in_reading(installation.tracker, latest_findings)] == ["future_date"]
 
 
@@ -193,7 +185,7 @@ def test_an_archive_that_is_listed_without_a_size_is_judged_on_arrival(installat
     small, large = ("add/H.2013-11-01.21.impc.zip", "add/H.2013-11-01.22.impc.zip")
     for number in range(1, 21):
         folder.put(f"add/H.2013-10-31.{number}.impc.zip", b"x" * (1_000 + number))
-    crawl(installation)
+    installation.crawl()
     folder.put(small, b"x" * 1_500)
     folder.put(large, b"x" * 15_000)
     with open_session(installation.tracker, installation.settings) as session:
@@ -215,7 +207,7 @@ def test_an_archive_that_is_listed_without_a_size_is_judged_on_arrival(installat
 def test_nothing_is_fetched_outside_the_windows_of_a_source(installation: Installation) -> None:
     folder = installation.add_folder()
     folder.put(f"add/{FIRST}")
-    crawl(installation)
+    installation.crawl()
     tomorrow = (utc_now() + timedelta(days=1)).strftime("%a")
     in_writing(installation.tracker, change_source, folder.source_id, windows=f"{tomorrow} 12:00-12:01")
     assert installation.run_session().zips == {}

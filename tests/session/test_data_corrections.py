@@ -50,8 +50,7 @@ def why(data: DataInstallation) -> set[tuple[str, str]]:
 def test_what_has_a_wrong_procedure_is_corrected_as_its_report_says(data: DataInstallation) -> None:
     ((name, runs),) = experiments().items()
     wrong = {name: runs.replace(b'procedureID="IMPC_BWT_001"', b'procedureID="IMPC_BWT_009"')}
-    data.put(ZIP, specimens() | wrong)
-    data.run()
+    data.run(ZIP, specimens() | wrong)
     report = in_both(data, collect_submission, key_of(ZIP), data.settings)
     (cause,) = report.causes
     assert "where that is wrong, delete the old data, and add the new." in cause.remedy(
@@ -59,22 +58,17 @@ def test_what_has_a_wrong_procedure_is_corrected_as_its_report_says(data: DataIn
     )
     assert "in the directory “edit”, unless the error names another" in "".join(next_sentences(report))
     data.put("delete/H.2013-11-01.1.impc.zip", wrong)
-    data.put("add/H.2013-11-01.2.impc.zip", {"H.2013-11-01.2.experiment.impc.xml": runs})
-    data.run()
+    data.run("add/H.2013-11-01.2.impc.zip", {"H.2013-11-01.2.experiment.impc.xml": runs})
     assert set(data.states().values()) <= {"qc done", "qc pending"}
 
 
 def test_a_deletion_of_animals_with_experiments_stays_failed_and_a_retry_applies_it(data: DataInstallation) -> None:
     delete = "delete/H.2013-11-01.1.impc.zip"
-    data.put(ZIP, specimens(), experiments())
-    data.run()
-    data.put(delete, specimens("2013-11-01.1"))
-    data.run()
-    data.put("delete/H.2013-11-02.1.impc.zip", experiments("2013-11-02.1"))
-    data.run()
+    data.run(ZIP, specimens(), experiments())
+    data.run(delete, specimens("2013-11-01.1"))
+    data.run("delete/H.2013-11-02.1.impc.zip", experiments("2013-11-02.1"))
     assert data.states()[delete] == "upload failed"
-    data.base.process_again(delete)
-    data.take_up()
+    data.retry(delete)
     assert data.states()[delete] == "qc done"
 
 
@@ -84,8 +78,7 @@ def test_a_deletion_of_animals_with_experiments_stays_failed_and_a_retry_applies
 def test_a_withdrawn_submission_is_cancelled_and_leaves_the_contexts(data: DataInstallation) -> None:
     """What others build on is not withdrawn."""
     data.put(ZIP, specimens())
-    data.put(LATER, experiments("2013-11-01.1"))
-    data.run()
+    data.run(LATER, experiments("2013-11-01.1"))
     before = data.ending()
     undone = data.withdraw(ZIP, **WHO)
     assert [builder.file_name for builder in undone.builders] == [LATER_EXPERIMENTS]
@@ -103,18 +96,14 @@ def test_a_withdrawn_submission_is_cancelled_and_leaves_the_contexts(data: DataI
 
 
 def test_what_was_withdrawn_after_a_retry_is_taken_when_it_changed_and_proposed_no_more(data: DataInstallation) -> None:
-    data.put(ZIP, specimens())
-    data.run()
-    data.base.process_again(ZIP)
-    data.take_up()
+    data.run(ZIP, specimens())
+    data.retry(ZIP)
     data.withdraw(ZIP, **WHO)
     with data.tracker.connect() as connection:
         za_id = find_archive(connection, key_of(ZIP)).za_id
         assert loaded_zips(connection, [za_id or 0]) == set()
-    data.put(ZIP, specimens(mice=2))
-    data.run()
-    data.base.process_again(ZIP)
-    data.take_up()
+    data.run(ZIP, specimens(mice=2))
+    data.retry(ZIP)
     assert data.states() == {ZIP: "qc done"}
     assert sum(current for (current,) in data.rows(models.SPECIMEN, "is_current")) == 2
 
@@ -125,8 +114,7 @@ def test_a_withdrawal_that_was_killed_half_way_is_made_known_to_the_tracker(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch, who: str
 ) -> None:
     """The QC database is written first; whoever comes next tells the tracker."""
-    data.put(ZIP, specimens())
-    data.run()
+    data.run(ZIP, specimens())
     with monkeypatch.context() as patched:
         patched.setattr(withdrawals, "_tell_of_withdrawn", lambda *_, **__: 0)
         data.withdraw(ZIP, **WHO)
@@ -150,11 +138,9 @@ def held(data: DataInstallation, prepared_installations: PreparedInstallations) 
 
 def have_one_held(data: DataInstallation) -> None:
     careful = data.with_settings(hold_threshold=2)
-    careful.put(ZIP, specimens())
-    careful.run()
-    careful.put(EDIT, specimens("2013-11-01.1"))
-    careful.run()
-    assert careful.documents()[EDITED] == "upload pending"
+    careful.run(ZIP, specimens())
+    held = careful.run(EDIT, specimens("2013-11-01.1")).document(EDITED, Phase.UPLOAD)
+    assert (held.held, careful.documents()[EDITED]) == (True, "upload pending")
 
 
 def confirm(data: DataInstallation, key: str = EDIT) -> list[tuple[str, Status]]:
@@ -163,8 +149,12 @@ def confirm(data: DataInstallation, key: str = EDIT) -> list[tuple[str, Status]]
 
 
 @pytest.mark.both_databases
-def test_what_is_confirmed_takes_effect_at_once_and_goes_on_in_the_next_session(held: DataInstallation) -> None:
-    assert held.log(EDITED) == ["held"]
+def test_what_is_held_waits_and_what_is_confirmed_takes_effect_at_once_and_goes_on_in_the_next_session(
+    held: DataInstallation,
+) -> None:
+    assert held.take_up().zips == []
+    assert (held.documents()[EDITED], held.log(EDITED)) == ("upload pending", ["held"])
+    assert {document_id for (document_id,) in held.rows(models.SPECIMEN, "document_id")} == {1}
     assert confirm(held) == [(EDITED, Status.DONE)]
     assert held.log(EDITED) == []
     assert held.documents()[EDITED] == "upload done"
@@ -179,8 +169,7 @@ def test_what_is_confirmed_takes_effect_at_once_and_goes_on_in_the_next_session(
 
 
 def test_animals_are_deleted_after_their_experiments_are_confirmed(data: DataInstallation) -> None:
-    data.put(ZIP, specimens(), experiments())
-    data.run()
+    data.run(ZIP, specimens(), experiments())
     delete = "delete/H.2013-11-01.1.impc.zip"
     data.put(delete, specimens("2013-11-01.1"), experiments("2013-11-01.2"))
     data = data.with_settings(hold_threshold=2)
@@ -226,15 +215,13 @@ def test_what_is_held_of_a_withdrawn_submission_cannot_be_confirmed_any_more(hel
     held.take_up()
     assert held.rows(models.SPECIMEN, "document_id", "is_current") == before
     assert check_consistency(held.tracker, held.qc, held.settings) == []
-    held.base.process_again(EDIT)
-    held.take_up()
+    held.retry(EDIT)
     assert held.documents()[EDITED] == "upload pending"
     assert confirm(held) == [(EDITED, Status.DONE)]
 
 
 def test_what_waits_on_hold_can_be_planned_and_withdrawn_and_not_confirmed(held: DataInstallation) -> None:
-    held.put(EDIT, specimens("2013-11-01.1"), experiments("2013-11-01.1"))
-    held.run()
+    held.run(EDIT, specimens("2013-11-01.1"), experiments("2013-11-01.1"))
     assert held.documents()[LATER_EXPERIMENTS] == "upload pending"
     held.hold(EDIT)
     plans = plan_submission(held.tracker, held.qc, held.settings, key_of(EDIT))
@@ -251,8 +238,7 @@ def test_what_still_waited_when_a_withdrawal_was_killed_half_way_is_not_uploaded
     held: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A submission is withdrawn wholly."""
-    held.put(EDIT, specimens("2013-11-01.1"), experiments("2013-11-01.1"))
-    held.run()
+    held.run(EDIT, specimens("2013-11-01.1"), experiments("2013-11-01.1"))
     with monkeypatch.context() as patched:
         patched.setattr(withdrawals, "in_state", raising(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
@@ -269,8 +255,7 @@ def test_what_still_waited_when_a_withdrawal_was_killed_half_way_is_not_uploaded
 
 def test_documents_are_judged_again_by_rule_centre_and_zip_action(data: DataInstallation) -> None:
     data.put(ZIP, experiments())
-    data.put(LATER, specimens("2013-11-01.1", first=70))
-    data.run()
+    data.run(LATER, specimens("2013-11-01.1", first=70))
 
     def again(**which: object) -> tuple[int, tuple[str, ...]]:
         rechecked = recheck(data.tracker, data.qc, data.settings, author="someone", reason="See.", **which)  # type: ignore[arg-type]
@@ -299,8 +284,7 @@ def settle(data: DataInstallation) -> QcResult:
 
 def test_documents_follow_the_states_of_their_contexts_to_and_fro(data: DataInstallation) -> None:
     """(qc, done) when all contexts are, and back when one is opened; a session settles what nobody told."""
-    data.put(ZIP, specimens(), experiments())
-    data.run()
+    data.run(ZIP, specimens(), experiments())
     assert settle(data) == QcResult(0, 0, 0)
     set_contexts(data.qc, ContextState.QC_DONE)
     assert settle(data) == QcResult(done=1, pending=0, reopened=0)
@@ -318,12 +302,10 @@ def test_documents_follow_the_states_of_their_contexts_to_and_fro(data: DataInst
 
 
 def test_new_measurements_in_a_context_set_the_documents_that_are_done_back(data: DataInstallation) -> None:
-    data.put(ZIP, specimens(mice=6), experiments(animals=2))
-    data.run()
+    data.run(ZIP, specimens(mice=6), experiments(animals=2))
     set_contexts(data.qc, ContextState.QC_DONE)
     settle(data)
-    data.put(LATER, experiments("2013-11-01.1", first=3, animals=1))
-    data.run()
+    data.run(LATER, experiments("2013-11-01.1", first=3, animals=1))
     assert data.states() == {ZIP: "qc pending", LATER: "qc pending"}
     assert data.set_back() == [(EXPERIMENTS, "qc done", "qc pending")]
 

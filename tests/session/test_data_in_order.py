@@ -7,24 +7,20 @@ from sqlalchemy import select, update
 
 from dcc.databases.transactions import writing
 from dcc.errors import SourceUnreachableError
-from dcc.operations.session_work import open_session
 from dcc.phases import Phase, Status
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_centre, collect_submission
 from dcc.reports.submissions.model import Outcome
 from dcc.reports.submissions.plain_text import render_text
 from dcc.runtime.clock import utc_now
-from dcc.session.crawling import crawl_file_sources
 from dcc.session.fetching import downloads
 from dcc.settings import Settings
 from dcc.sources.base import Connection, SourceAddress
 from dcc.sources.connect import connect
-from dcc.tracker.decisions import DecisionKind, record_decisions, revoke
 from dcc.tracker.hostings.older_archives import REQUESTS_WAITED_FOR
 from dcc.tracker.models import FileSource, FileSourceHasZip, ResourceStateRow, ZipAction
 from dcc.tracker.queries.zip_stories import zip_story
-from dcc.tracker.register.centres import find_archive
-from tests.support.asking import execute_in, in_reading, in_writing
+from tests.support.asking import execute_in, in_reading
 from tests.support.data_installations import DataInstallation, key_of, specimens
 from tests.support.installations import Folder
 from tests.support.session_reports import session_report
@@ -63,16 +59,10 @@ def state(data: DataInstallation, key: str) -> str:
     return data.base.states()[key]
 
 
-def list_only(data: DataInstallation) -> None:
-    """A session that ends with the names of archives."""
-    with open_session(data.tracker, data.settings) as session:
-        list(crawl_file_sources(session))
-
-
 def known_but_away(data: DataInstallation, second: Folder) -> None:
     """All are listed; then the server of the additions is away before these are fetched."""
     put_all(data, second)
-    list_only(data)
+    data.base.crawl()
     away(second)
 
 
@@ -141,16 +131,14 @@ def test_what_waits_is_told_to_the_centre_and_the_wrangler(data: DataInstallatio
     assert "Archives that wait for an older one of their centre" in summary
     assert f"{EDIT}: It waits for {ADD}" in " ".join(summary.split())
     # A person decides on one that is on hold.
-    hold = {"by": "wrangler", "reason": "The centre asks."}
-    older = [in_reading(data.tracker, find_archive, key_of(ADD)).za_id]
-    in_writing(data.tracker, record_decisions, DecisionKind.HOLD, older, **hold)
+    data.hold(ADD)
     with data.tracker.connect() as connection:
         report = collect_submission(connection, None, key_of(EDIT), data.settings)
     assert report.outcome is Outcome.BEHIND_DECISION
     said = " ".join(render_text(report, catalogue).split())
     assert f"It waits for {ADD}, an older archive of centre H that is on hold" in said
     assert "Who acts: The Data Coordination Centre" in said
-    in_writing(data.tracker, revoke, older, DecisionKind.HOLD, by="wrangler")
+    data.hold(ADD, is_held=False)
     # Also if it failed to arrive, but not often.
     fail_to_arrive(data, second, REQUESTS_WAITED_FOR - 1)
     data.run()
@@ -185,7 +173,7 @@ def test_nothing_waits_for_what_will_not_come(data: DataInstallation, second: Fo
     data.put(EDIT, specimens("2013-10-31.2"))
     younger, failing, unused = add_source("younger", stem="2013-11-30.1"), add_source("failing"), add_source("unused")
     gone = add_source("gone")
-    list_only(data)
+    data.base.crawl()
     fail_to_arrive(data, failing, REQUESTS_WAITED_FOR)
     only_archive(gone).unlink()
     for folder in (younger, failing, unused):
@@ -205,7 +193,7 @@ def test_nothing_waits_for_what_will_not_come(data: DataInstallation, second: Fo
 def test_additions_never_wait(data: DataInstallation, second: Folder) -> None:
     second.put(ADD, specimens())
     data.put("add/H.2013-10-31.2.impc.zip", specimens("2013-10-31.2", first=4))
-    list_only(data)
+    data.base.crawl()
     away(second)
     data.run()
     assert state(data, "add/H.2013-10-31.2.impc.zip").startswith("qc")

@@ -158,8 +158,7 @@ def give(data: DataInstallation, *, begins_in: int = 0, effect: WaiverEffect = W
 def test_a_waiver_takes_effect_on_what_was_judged_before_and_ends_when_it_is_revoked(
     data: DataInstallation, effect: WaiverEffect
 ) -> None:
-    data.put(ZIP, experiments())
-    data.run()
+    data.run(ZIP, experiments())
     assert data.documents() == {EXPERIMENTS: "data failed"}
     number = give(data, effect=effect)
     assert judged(data) == [EXPERIMENTS]
@@ -172,8 +171,7 @@ def test_a_waiver_takes_effect_on_what_was_judged_before_and_ends_when_it_is_rev
 
 
 def test_a_waiver_takes_effect_on_the_day_on_which_it_begins(data: DataInstallation) -> None:
-    data.put(ZIP, experiments())
-    data.run()
+    data.run(ZIP, experiments())
     number = give(data, begins_in=5)
     assert judged(data) == []
     execute_in(
@@ -213,25 +211,20 @@ def take_beside(data: DataInstallation) -> None:
 
 def test_what_an_archive_brought_before_it_changed_heals_too(data: DataInstallation) -> None:
     """What stands is judged, whether the tracker counts the document or a newer one of its archive."""
-    data.put(ZIP, experiments())
-    data.run()
-    data.put(ZIP, experiments(animals=1, first=9))
-    data.validate()
+    data.run(ZIP, experiments())
+    data.validate(ZIP, experiments(animals=1, first=9))
     take_beside(data)
     data.take_up()
     assert valid(data) == {False}
-    data.put(LATER, specimens("2013-11-05.1"))
-    data.run()
+    data.run(LATER, specimens("2013-11-05.1"))
     assert sorted(active(data)) == ["E4"]
     assert counted(data) == 3
 
 
 def test_what_the_tracker_does_not_know_any_more_heals_too(data: DataInstallation) -> None:
-    data.put(ZIP, experiments())
-    data.run()
+    data.run(ZIP, experiments())
     execute_in(data.tracker, delete(XmlFile))
-    data.put(LATER, specimens("2013-11-05.1"))
-    data.run()
+    data.run(LATER, specimens("2013-11-05.1"))
     assert active(data) == []
     assert counted(data) == 3
 
@@ -245,13 +238,11 @@ def test_what_an_edit_ended_is_judged_as_it_was_when_the_edit_is_withdrawn(
     An experiment without its animal; edited to be about one that is there; the edit is withdrawn.
     """
     data.put(LATER, specimens("2013-11-05.1"))
-    data.put(ZIP, experiments(first=3, animals=2))
-    data.run()
+    data.run(ZIP, experiments(first=3, animals=2))
     assert active(data) == ["E4"]
     edit = "edit/H.2013-11-06.1.impc.zip"
     ((name, content),) = experiments("2013-11-06.1", first=3, animals=2).items()
-    data.put(edit, {name: content.replace(b"H-M000004", b"H-M000001")})
-    data.run()
+    data.run(edit, {name: content.replace(b"H-M000004", b"H-M000001")})
     assert active(data) == []
     if not is_known:
         execute_in(data.tracker, delete(XmlFile).where(XmlFile.fname == name))
@@ -263,8 +254,7 @@ def test_what_an_edit_ended_is_judged_as_it_was_when_the_edit_is_withdrawn(
 
 def test_a_row_of_a_tracker_that_was_lost_stands_for_no_document_of_the_new_one(data: DataInstallation) -> None:
     """The ids of a tracker that was made anew begin at 1 again."""
-    data.put(ZIP, specimens(), experiments(), experiments("2013-10-31.2", procedure="IMPC_CBC_001"))
-    data.validate()
+    data.validate(ZIP, specimens(), experiments(), experiments("2013-10-31.2", procedure="IMPC_CBC_001"))
     ids = dict(rows_in(data.tracker, select(XmlFile.fname, XmlFile.id)))
     of_j = {"zip_action": "edit", "zip_file": "J.2012-01-01.1.impc.zip", "kind": "specimen", "centre": "J"}
     of_j |= {"action": "edit", "md5": "0" * 32, "contexts_built": True, "overviews_built": True}
@@ -276,8 +266,7 @@ def test_a_row_of_a_tracker_that_was_lost_stands_for_no_document_of_the_new_one(
 
 
 def test_documents_are_not_done_because_the_qc_database_was_lost(data: DataInstallation) -> None:
-    data.put(ZIP, specimens(), experiments())
-    data.run()
+    data.run(ZIP, specimens(), experiments())
     execute_in(data.qc, delete(models.SHARE), update(models.DOCUMENT).values(tracker_id=None))
     update_qc_states(data.tracker, data.qc, data.settings, **WHO)
     assert data.documents()[EXPERIMENTS] == "qc pending"
@@ -291,8 +280,7 @@ def test_contexts_are_as_if_built_anew_after_withdrawals_and_retries(data: DataI
     for key in (ZIP, "add/H.2013-10-31.2.impc.zip"):
         data.put(key, specimens(), experiments())
     changed = {name: content.replace(b"-L0", b"-L1") for name, content in specimens().items()}
-    data.put(edit, changed, experiments())
-    data.run()
+    data.run(edit, changed, experiments())
     assert data.states()["add/H.2013-10-31.2.impc.zip"] == "qc done"
     rebuilt(data, 3)
     for number, key in ((3, edit), (0, ZIP)):
@@ -300,8 +288,7 @@ def test_contexts_are_as_if_built_anew_after_withdrawals_and_retries(data: DataI
         data.take_up()
         assert data.states()[key] == "upload cancelled"
         rebuilt(data, number)
-    data.base.process_again(ZIP)
-    data.take_up()
+    data.retry(ZIP)
     assert data.states()[ZIP] == "qc pending"
     rebuilt(data, 3)
     assert data.withdraw(ZIP, **WHO).withdrawn
@@ -312,8 +299,7 @@ def test_contexts_are_as_if_built_anew_after_withdrawals_and_retries(data: DataI
 def test_an_experiment_that_names_one_specimen_twice_counts_once(data: DataInstallation) -> None:
     ((name, content),) = experiments(animals=1).items()
     named = b"<specimenID>H-M000001</specimenID>"
-    data.put(ZIP, specimens(), {name: content.replace(named, named * 2)})
-    data.run()
+    data.run(ZIP, specimens(), {name: content.replace(named, named * 2)})
     rebuilt(data, 1)
 
 

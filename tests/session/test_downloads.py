@@ -101,27 +101,22 @@ class TestSourceThreads:
             source.put(transfer)
         assert {end.error for end in sources.ends(5) if isinstance(end, TransferFailed)} == {fault}
 
-    def test_no_more_downloads_at_once_than_one_source_allows(self, sources: Sources) -> None:
+    @pytest.mark.parametrize(
+        ("slots", "numbers", "most"), [(8, (1,), 2), (3, (1, 2, 3), 3)], ids=["than one source allows", "in all"]
+    )
+    def test_no_more_downloads_at_once(self, sources: Sources, slots: int, numbers: tuple[int, ...], most: int) -> None:
         """Threads multiplied without a bound."""
+        sources.download_slots = DownloadSlots(slots)
         sources.go.clear()
-        sources.asked(6)
-        wait_until(lambda: sources.under_way.get(1) == 2)
-        time.sleep(0.05)
-        assert len(sources.connections) == 2
-        sources.go.set()
-        assert all(isinstance(end, TransferCompleted) for end in sources.ends(6))
-        assert sources.most == {1: 2}
-
-    def test_no_more_downloads_at_once_than_allowed_in_all(self, sources: Sources) -> None:
-        sources.download_slots = DownloadSlots(3)
-        sources.go.clear()
-        for number in (1, 2, 3):
-            sources.asked(2, number)
-        wait_until(lambda: sum(sources.under_way.values()) == 3)
+        for number in numbers:
+            sources.asked(6 // len(numbers), number)
+        wait_until(lambda: sum(sources.under_way.values()) == most)
         time.sleep(0.05)
         sources.go.set()
         assert all(isinstance(end, TransferCompleted) for end in sources.ends(6))
-        assert sources.most_in_all == 3
+        assert sources.most_in_all == most
+        assert max(sources.most.values()) <= 2
+        assert len(sources.connections) <= 2 * len(numbers)
 
     def test_sources_take_turns_however_many_downloads_one_has(self, sources: Sources) -> None:
         """A source with much to send holds up no other."""

@@ -48,11 +48,9 @@ def test_an_archive_of_the_same_bytes_is_a_duplicate_and_done(data: DataInstalla
         said = " ".join(render_text(report, load_catalogue("en", data.settings)).split())
         return [(one.repeated, one.errors) for one in report.documents], said
 
-    data.put(FIRST, specimens(), experiments())
-    data.run()
+    data.run(FIRST, specimens(), experiments())
     before = versions(data)
-    data.put(AGAIN, specimens(), experiments())
-    data.run()
+    data.run(AGAIN, specimens(), experiments())
     assert versions(data) == before
     assert data.states() == {FIRST: "qc pending", AGAIN: "qc done"}
     documents, said = told()
@@ -72,8 +70,7 @@ def test_an_archive_of_the_same_bytes_is_a_duplicate_and_done(data: DataInstalla
     assert "is through all checks" not in said
     of_centre = in_both(data, collect_centre, "H", data.settings)
     assert of_centre.outcomes == {Outcome.WITHDRAWN: 1, Outcome.COPY_OF_WITHDRAWN: 1}
-    data.base.process_again(AGAIN)
-    data.take_up()
+    data.retry(AGAIN)
     assert withdrawn not in told()[1]
     assert outcomes == [Outcome.DONE, Outcome.COPY_OF_WITHDRAWN, Outcome.TO_BE_LOOKED_AT]
 
@@ -84,10 +81,8 @@ def test_a_duplicate_is_known_again_when_the_session_was_killed_before_it_was_re
     data: DataInstallation, again: str
 ) -> None:
     for key in (FIRST, again.replace("11-01", "10-31")) if again.startswith("delete") else (FIRST,):
-        data.put(key, specimens())
-        data.run()
-    data.put(again, specimens())
-    data.validate()
+        data.run(key, specimens())
+    data.validate(again, specimens())
     due = in_reading(data.tracker, load_due, Phase.UPLOAD, data.settings.naming)
     with prepared_temporarily(Staging(data.settings.staging_directory), due, data.qc) as prepared:
         Uploader(data.qc, data.settings, Delegations()).upload(due, [prepared(document) for document in due])
@@ -102,34 +97,26 @@ def test_a_duplicate_is_known_again_when_the_session_was_killed_before_it_was_re
 def test_what_is_wrong_in_a_duplicate_is_told_of_the_document_that_stands_alone(data: DataInstallation) -> None:
     """Its correction would not clear it elsewhere: a duplicate has no animals."""
     faulty = {name: document.replace(b'colonyID="', b'colonyID="No') for name, document in specimens().items()}
-    data.put(FIRST, faulty)
-    data.run()
-    data.put(AGAIN, faulty)
-    data.run()
+    data.run(FIRST, faulty)
+    data.run(AGAIN, faulty)
     assert data.states() == {FIRST: "data failed", AGAIN: "qc done"}
     edit = "edit/H.2013-11-02.1.impc.zip"
-    data.put(edit, specimens("2013-11-02.1"))
-    data.run()
+    data.run(edit, specimens("2013-11-02.1"))
     assert data.states() == dict.fromkeys((FIRST, AGAIN, edit), "qc done")
 
 
 def test_what_was_changed_or_withdrawn_since_is_no_duplicate(data: DataInstallation) -> None:
     """After an edit the first document does not stand as it was; after its withdrawal its copy is taken when asked."""
     data.put(FIRST, specimens())
-    data.put(AGAIN, specimens())
-    data.run()
+    data.run(AGAIN, specimens())
     data.withdraw(FIRST, **WHO)
-    data.base.process_again(AGAIN)
-    data.take_up()
+    data.retry(AGAIN)
     assert data.states() == {FIRST: "upload cancelled", AGAIN: "qc done"}
     assert opened_by(data) == {1, 4}
-    data.put("edit/H.2013-11-02.1.impc.zip", specimens("2013-11-02.1"))
-    data.run()
-    data.put("add/H.2013-11-03.1.impc.zip", specimens())
-    data.run()
+    data.run("edit/H.2013-11-02.1.impc.zip", specimens("2013-11-02.1"))
+    data.run("add/H.2013-11-03.1.impc.zip", specimens())
     assert data.states()["add/H.2013-11-03.1.impc.zip"] == "upload failed"
-    data.put("edit/H.2013-11-04.1.impc.zip", specimens())
-    data.run()
+    data.run("edit/H.2013-11-04.1.impc.zip", specimens())
     assert data.states()["edit/H.2013-11-04.1.impc.zip"] == "qc done"
     assert len(data.rows(models.SPECIMEN, "id")) == 15
 
@@ -139,38 +126,30 @@ def test_what_is_written_otherwise_and_says_the_same_is_a_duplicate(data: DataIn
     """White space between elements, the order of attributes, prefixes and comments say nothing."""
     edits = {day: f"edit/H.2013-11-{day}.1.impc.zip" for day in ("02", "03")}
     deletes = {day: f"delete/H.2013-11-{day}.1.impc.zip" for day in ("04", "05")}
-    data.put(FIRST, specimens(), experiments())
-    data.run()
-    data.put(AGAIN, rewritten(specimens()), experiments("2013-11-01.1", first=2, animals=1, procedure="IMPC_CBC_001"))
-    data.run()
+    data.run(FIRST, specimens(), experiments())
+    data.run(AGAIN, rewritten(specimens()), experiments("2013-11-01.1", first=2, animals=1, procedure="IMPC_CBC_001"))
     assert data.states() == {FIRST: "qc pending", AGAIN: "qc pending"}
     assert data.log("H.2013-10-31.1.specimen.impc.xml") == ["Q7"]
     assert len(data.rows(models.SPECIMEN, "id")) == 3
     assert len(data.rows(models.EXPERIMENT, "id")) == 4
     once, twice = specimens("2013-11-02.1", first=7), specimens("2013-11-02.2", first=7)
-    data.put("add/H.2013-11-02.1.impc.zip", once)
-    data.run()
+    data.run("add/H.2013-11-02.1.impc.zip", once)
     for first, again in (edits.values(), deletes.values()):
-        data.put(first, once)
-        data.run()
+        data.run(first, once)
         before = versions(data)
-        data.put(again, rewritten(once))
-        data.run()
+        data.run(again, rewritten(once))
         assert versions(data) == before
         assert data.states()[again] == "qc done"
     (content,) = once.values()
-    data.put("add/H.2013-11-06.1.impc.zip", once, rewritten(dict.fromkeys(twice, content)))
-    data.run()
+    data.run("add/H.2013-11-06.1.impc.zip", once, rewritten(dict.fromkeys(twice, content)))
     assert data.states()["add/H.2013-11-06.1.impc.zip"] == "qc done"
     assert data.log("H.2013-11-02.2.specimen.impc.xml") == ["Q7"]
 
 
 @only_sqlite
 def test_an_edit_of_white_space_that_counts_is_no_duplicate(data: DataInstallation) -> None:
-    data.put(FIRST, specimens())
-    data.run()
+    data.run(FIRST, specimens())
     edit = "edit/H.2013-11-02.1.impc.zip"
-    data.put(edit, {name: content.replace(b"-L0", b"-L0 ") for name, content in specimens().items()})
-    data.run()
+    data.run(edit, {name: content.replace(b"-L0", b"-L0 ") for name, content in specimens().items()})
     assert data.states()[edit] == "qc done"
     assert opened_by(data) == {1, 2}

@@ -4,8 +4,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from dcc.tracker.models import ZipDownload
 from dcc.tracker.queries.session_zips import session_zips
 from tests.support.asking import column_in, in_reading, rows_in
 from tests.support.data_installations import DataInstallation, experiments, specimens
-from tests.support.prepared_processes import FORKED
+from tests.support.prepared_processes import holding
 
 PATIENCE = 60
 EUROPE, AMERICA = "europe", "america"
@@ -172,7 +171,7 @@ class TestLeases:
     def test_kill_of_one_group_leaves_the_other_undisturbed(self, grouped: DataInstallation) -> None:
         tracker, settings = grouped.tracker, grouped.settings
         with open_session(tracker, settings, SessionRequest(group=EUROPE)) as living:
-            with _holding(settings, AMERICA) as (process, dead):
+            with holding(_hold, settings, AMERICA) as (process, dead):
                 os.kill(process.pid or 0, signal.SIGKILL)
                 process.join(PATIENCE)
             living.raise_if_over()
@@ -185,25 +184,11 @@ class TestLeases:
         assert outcomes == {living.id: "finished", dead: "died", following.id: "finished"}
 
 
-def _hold(settings: Settings, group: str, said: Any) -> None:
+def _hold(said: Any, settings: Settings, group: str) -> None:
     """Hold a session of a group until killed."""
     with open_session(open_tracker(settings), settings, SessionRequest(group=group)) as session:
         said.send(session.id)
         time.sleep(PATIENCE)
-
-
-@contextmanager
-def _holding(settings: Settings, group: str) -> Iterator[tuple[Any, int]]:
-    """A process that holds a session of a group; and the session's id."""
-    heard, said = FORKED.Pipe(duplex=False)
-    process = FORKED.Process(target=_hold, args=(settings, group, said), daemon=True)
-    process.start()
-    try:
-        assert heard.poll(PATIENCE)
-        yield process, heard.recv()
-    finally:
-        process.kill()
-        process.join(PATIENCE)
 
 
 @pytest.mark.both_databases

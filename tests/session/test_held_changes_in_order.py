@@ -26,8 +26,7 @@ WHO = {"author": "wrangler", "reason": "agreed with the centre"}
 @pytest.fixture
 def careful(data: DataInstallation) -> DataInstallation:
     """An installation with three animals, in which a change of more than two of them has to be confirmed."""
-    data.put(ADD, specimens())
-    data.run()
+    data.run(ADD, specimens())
     return data.with_settings(hold_threshold=2)
 
 
@@ -114,20 +113,17 @@ def test_what_is_confirmed_and_could_not_be_applied_is_applied_first_by_the_next
 
 
 def test_it_does_not_wait_for_what_was_held_of_a_former_content(careful: DataInstallation) -> None:
-    careful.put(HELD, specimens("2013-11-01.1"))
-    careful.run()
+    careful.run(HELD, specimens("2013-11-01.1"))
     careful.put(HELD, specimens("2013-11-01.1", mice=1))
     careful.base.process_again(HELD)
     careful.run()
     assert careful.states()[HELD] != WAITING
-    careful.put(LATER, specimens("2013-11-02.1", mice=1))
-    careful.run()
+    careful.run(LATER, specimens("2013-11-02.1", mice=1))
     assert sorted(archives_of_animals(careful).values()) == [ADD, ADD, LATER]
 
 
 def test_what_is_confirmed_while_the_upload_is_left_out_is_applied_and_goes_on(careful: DataInstallation) -> None:
-    careful.put(HELD, specimens("2013-11-01.1"))
-    careful.run()
+    careful.run(HELD, specimens("2013-11-01.1"))
     without = careful.with_settings(left_out_steps="upload")
     without.run()
     assert careful.states()[HELD] == "upload cancelled"
@@ -138,8 +134,7 @@ def test_what_is_confirmed_while_the_upload_is_left_out_is_applied_and_goes_on(c
 
 
 def test_what_is_withdrawn_while_the_upload_is_left_out_stays_withdrawn(careful: DataInstallation) -> None:
-    careful.put(HELD, specimens("2013-11-01.1"), specimens("2013-11-01.2", mice=1))
-    careful.run()
+    careful.run(HELD, specimens("2013-11-01.1"), specimens("2013-11-01.2", mice=1))
     without = careful.with_settings(left_out_steps="upload")
     without.run()
     without.withdraw(HELD, **WHO)
@@ -162,8 +157,7 @@ def test_a_later_document_of_the_same_archive_waits_too(careful: DataInstallatio
 def test_an_addition_of_what_a_held_deletion_takes_away_waits_for_the_decision(careful: DataInstallation) -> None:
     deletion, anew = "delete/H.2013-11-01.1.impc.zip", "add/H.2013-11-02.1.impc.zip"
     careful.put(deletion, specimens("2013-11-01.1"))
-    careful.put(anew, specimens("2013-11-02.1"))
-    told = careful.run().document(LATER_DOCUMENT, Phase.UPLOAD)
+    told = careful.run(anew, specimens("2013-11-02.1")).document(LATER_DOCUMENT, Phase.UPLOAD)
     assert (told.waits_for, careful.states()[anew]) == (key_of(deletion), WAITING)
     careful.run()
     assert in_reading(careful.tracker, zip_story, key_of(anew)).waits_for == key_of(deletion)
@@ -174,8 +168,7 @@ def test_an_addition_of_what_a_held_deletion_takes_away_waits_for_the_decision(c
 
 def test_an_addition_that_stands_does_not_wait_when_it_is_taken_again(careful: DataInstallation) -> None:
     younger = "add/H.2013-11-02.1.impc.zip"
-    careful.put(younger, specimens("2013-11-02.1", first=4))
-    careful.run()
+    careful.run(younger, specimens("2013-11-02.1", first=4))
     careful.put(HELD, specimens("2013-11-01.1"))
     careful.base.process_again(younger)
     careful.run()
@@ -191,8 +184,7 @@ def test_younger_changes_and_additions_of_what_is_there_wait_for_an_older_archiv
     younger = [LATER, "add/H.2013-11-03.1.impc.zip"]
     careful.hold(HELD)
     careful.put(LATER, specimens("2013-11-02.1", mice=1))
-    careful.put(younger[1], specimens("2013-11-03.1", mice=1))
-    careful.run()
+    careful.run(younger[1], specimens("2013-11-03.1", mice=1))
     assert [careful.states()[key] for key in (HELD, *younger)] == ["xsd done", WAITING, WAITING]
     assert [" that is on hold: " in message for message in told_to_wait(careful, LATER)] == [True]
     careful.hold(HELD, is_held=False)
@@ -210,8 +202,7 @@ def test_younger_changes_wait_for_the_other_documents_of_a_failed_archive_on_hol
     assert careful.states()[HELD] == "xsd failed"
     careful.hold(HELD)
     (careful.folder.path / HELD).unlink()
-    careful.put(LATER, specimens("2013-11-02.1", mice=1))
-    careful.run()
+    careful.run(LATER, specimens("2013-11-02.1", mice=1))
     assert (careful.states()[HELD], careful.states()[LATER]) == ("xsd failed", WAITING)
     assert [" that is on hold: " in message for message in told_to_wait(careful, LATER)] == [True]
     careful.hold(HELD, is_held=False)
@@ -221,10 +212,8 @@ def test_younger_changes_wait_for_the_other_documents_of_a_failed_archive_on_hol
 
 
 def test_what_is_younger_than_another_held_one_is_not_confirmed(careful: DataInstallation) -> None:
-    careful.put(LATER, specimens("2013-11-02.1"))
-    careful.run()
-    careful.put(HELD, specimens("2013-11-01.1"))
-    careful.run()
+    careful.run(LATER, specimens("2013-11-02.1"))
+    careful.run(HELD, specimens("2013-11-01.1"))
     assert (careful.states()[HELD], careful.states()[LATER]) == (WAITING, WAITING)
     with pytest.raises(ConfigurationError, match=f"{HELD}, an older archive of centre H, .* waits to be confirmed"):
         careful.confirm(LATER, **WHO)
@@ -238,10 +227,8 @@ def test_additions_older_changes_and_other_centres_do_not_wait(careful: DataInst
     others.put("add/J.2013-10-31.1.impc.zip", specimens(centre="J"))
     careful.put(HELD, specimens("2013-11-01.1"))
     careful.put("add/H.2013-11-03.1.impc.zip", specimens("2013-11-03.1", first=4))
-    careful.put("add/H.2013-10-31.2.impc.zip", experiments("2013-10-31.2"))
-    careful.run()
+    careful.run("add/H.2013-10-31.2.impc.zip", experiments("2013-10-31.2"))
     others.put("edit/J.2013-11-05.1.impc.zip", specimens("2013-11-05.1", mice=1, centre="J"))
     older = "edit/H.2013-10-31.3.impc.zip"
-    careful.put(older, specimens("2013-10-31.3", mice=1))
-    careful.run()
+    careful.run(older, specimens("2013-10-31.3", mice=1))
     assert {key for key, state in careful.states().items() if not state.startswith("qc")} == {HELD}

@@ -48,8 +48,7 @@ REASON = "The step {} is left out for this file source or group of centres (DCC_
 def test_a_step_that_is_left_out_is_cancelled_and_made_up_for(
     data: DataInstallation, step: Phase, last: Phase, contexts: bool, documents: int
 ) -> None:
-    data.put(ZIP, specimens(), experiments())
-    data.validate()
+    data.validate(ZIP, specimens(), experiments())
     careless = data.with_settings(left_out_steps=step.short_name)
     result = careless.take_up()
     expected = [(phase, state) for phase, state in ALL.items() if phase <= last]
@@ -121,14 +120,17 @@ def test_steps_are_left_out_for_a_group_or_a_source(
     }
 
 
-def test_what_the_upload_refused_in_part_contradicts_nothing_while_it_is_not_judged(data: DataInstallation) -> None:
-    data.put(ZIP, specimens(), specimens("2013-10-31.2", first=3))
-    data.validate()
+def test_without_checks_data_count_until_they_are_checked_also_what_the_upload_refused_in_part(
+    data: DataInstallation,
+) -> None:
+    data.validate(ZIP, specimens(), specimens("2013-10-31.2", first=3), experiments(first=70))
     data.with_settings(left_out_steps="data").take_up()
-    assert data.states() == {ZIP: "qc done"}
+    assert data.states() == {ZIP: "qc pending"}
+    assert data.rows(models.FINDING, "rule") == [("S13",)]
     assert check_consistency(data.tracker, data.qc, data.settings) == []
     data.take_up()
     assert data.states() == {ZIP: "data failed"}
+    assert ("E4",) in data.rows(models.FINDING, "rule")
 
 
 def test_what_is_left_out_is_recorded_in_portions(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,22 +144,10 @@ def test_what_is_left_out_is_recorded_in_portions(data: DataInstallation, monkey
 
     monkeypatch.setattr(data_processing, "_PORTION", 1)
     monkeypatch.setattr(data_processing, "_accept_unchecked", accept_the_first)
-    data.put(ZIP, specimens(), experiments())
-    data.validate()
+    data.validate(ZIP, specimens(), experiments())
     with pytest.raises(KeyboardInterrupt):
         data.with_settings(left_out_steps="data").take_up()
     assert data.documents() == {SPECIMENS: "data cancelled", EXPERIMENTS: "upload done"}
-
-
-def test_without_checks_data_count_until_they_are_checked(data: DataInstallation) -> None:
-    data.put(ZIP, experiments())
-    data.validate()
-    data.with_settings(left_out_steps="data").take_up()
-    assert data.documents()[EXPERIMENTS] == "qc pending"
-    assert data.rows(models.FINDING, "rule") == []
-    data.take_up()
-    assert data.documents()[EXPERIMENTS] == "data failed"
-    assert set(data.rows(models.FINDING, "rule")) == {("E4",)}
 
 
 @pytest.mark.parametrize(
@@ -184,8 +174,7 @@ def test_steps_of_a_group_or_source_that_is_named_twice_are_left_out_together() 
 
 
 def test_dagster_shows_what_was_left_out_as_cancelled_with_the_reason(data: DataInstallation) -> None:
-    data.put(ZIP, specimens(), experiments())
-    data.validate()
+    data.validate(ZIP, specimens(), experiments())
     for step in (Phase.UPLOAD, Phase.DATA, Phase.CONTEXT):
         result = data.with_settings(left_out_steps=step.short_name).take_up()
         (outcome,) = [one for one in result.zips if one.reached is step]

@@ -37,8 +37,7 @@ PHASES = [Phase.UPLOAD, Phase.DATA, Phase.CONTEXT, Phase.OVERVIEW, Phase.QC]
 
 @pytest.mark.both_databases
 def test_valid_documents_go_the_whole_way_to_quality_control(data: DataInstallation) -> None:
-    data.put(ZIP, specimens(), experiments())
-    data.validate()
+    data.validate(ZIP, specimens(), experiments())
     assert in_reading(data.tracker, count_waiting) == 2
     result = data.take_up()
     assert result.told(ZIP) == [
@@ -71,8 +70,7 @@ def test_valid_documents_go_the_whole_way_to_quality_control(data: DataInstallat
 
 
 def test_a_session_goes_no_further_than_asked_and_the_next_one_goes_on(data: DataInstallation) -> None:
-    data.put(ZIP, specimens(), experiments())
-    data.validate()
+    data.validate(ZIP, specimens(), experiments())
     for until in (Phase.XSD, *PHASES):
         assert [reached for reached, _ in data.take_up(until).told(ZIP)] == [until][: until > Phase.XSD]
         assert data.states()[ZIP].startswith(until.short_name)
@@ -82,16 +80,13 @@ def test_a_session_goes_no_further_than_asked_and_the_next_one_goes_on(data: Dat
 @pytest.mark.both_databases
 def test_add_edit_and_delete_mean_what_they_say(data: DataInstallation) -> None:
     """One experiment, changed in its place, then gone."""
-    data.put(ZIP, specimens(), experiments(animals=1))
-    data.run()
+    data.run(ZIP, specimens(), experiments(animals=1))
     (first,) = current_values(data)
     edited = submissions.experiment_document("H", animals=1, procedure="IMPC_BWT_001")
     changed = edited.replace(first.encode(), b"77.5")
-    data.put("edit/H.2013-11-01.1.impc.zip", {"H.2013-11-01.1.experiment.impc.xml": changed})
-    data.run()
+    data.run("edit/H.2013-11-01.1.impc.zip", {"H.2013-11-01.1.experiment.impc.xml": changed})
     assert current_values(data) == ["77.5"]
-    data.put("delete/H.2013-11-02.1.impc.zip", {"H.2013-11-02.1.experiment.impc.xml": changed})
-    data.run()
+    data.run("delete/H.2013-11-02.1.impc.zip", {"H.2013-11-02.1.experiment.impc.xml": changed})
     assert current_values(data) == []
     assert data.documents()["H.2013-11-02.1.experiment.impc.xml"] in {"qc pending", "qc done"}
 
@@ -101,8 +96,7 @@ def current_values(data: DataInstallation) -> list[str]:
 
 
 def test_an_experiment_without_its_specimen_fails_and_heals_when_that_arrives(data: DataInstallation) -> None:
-    data.put(ZIP, experiments())
-    result = data.run()
+    result = data.run(ZIP, experiments())
     assert data.documents() == {EXPERIMENTS: "data failed"}
     assert data.states() == {ZIP: "data failed"}
     assert data.log(EXPERIMENTS) == ["E4"] * 3
@@ -110,8 +104,7 @@ def test_an_experiment_without_its_specimen_fails_and_heals_when_that_arrives(da
     assert [finding.rule for finding in checked.findings] == ["E4"] * 3
     assert checked.finding_counts == {("E4", Severity.ERROR): 3}
 
-    data.put("add/H.2013-11-05.1.impc.zip", specimens("2013-11-05.1"))
-    healed = data.run()
+    healed = data.run("add/H.2013-11-05.1.impc.zip", specimens("2013-11-05.1"))
     assert data.documents() == {EXPERIMENTS: "qc pending", "H.2013-11-05.1.specimen.impc.xml": "qc done"}
     assert data.states()[ZIP] == "qc pending"
     assert data.log(EXPERIMENTS) == []
@@ -127,12 +120,10 @@ def test_an_experiment_without_its_specimen_fails_and_heals_when_that_arrives(da
 
 def test_only_what_is_new_in_a_document_counts_and_one_without_fails_its_upload(data: DataInstallation) -> None:
     """S13; and that a document is late is told with its upload."""
-    data.put(ZIP, specimens())
-    data.run()
+    data.run(ZIP, specimens())
     some, none = "H.2013-10-01.1.specimen.impc.xml", "H.2013-11-02.1.specimen.impc.xml"
     data.put("add/H.2013-10-01.1.impc.zip", specimens("2013-10-01.1", mice=4))
-    data.put("add/H.2013-11-02.1.impc.zip", specimens("2013-11-02.1"))
-    result = data.run()
+    result = data.run("add/H.2013-11-02.1.impc.zip", specimens("2013-11-02.1"))
     uploaded = {name: result.document(name, Phase.UPLOAD) for name in (some, none)}
     assert {name: (one.refused, one.late) for name, one in uploaded.items()} == {some: (3, True), none: (3, False)}
     assert data.documents() == {SPECIMENS: "qc done", some: "data failed", none: "upload failed"}
@@ -155,8 +146,7 @@ def test_a_document_whose_upload_fails_leaves_no_row_and_an_entry_in_the_log(
         return (content if place < 3 else 1 // 0 for place, content in enumerate(contents))
 
     monkeypatch.setattr(documents, "read_document", break_half_way)
-    data.put(ZIP, specimens(), experiments())
-    data.validate()
+    data.validate(ZIP, specimens(), experiments())
     with pytest.raises(
         InternalFaultError, match=r"specimen\.impc\.xml: ZeroDivisionError: .* \(line \d+ of "
     ) as raised:
@@ -173,8 +163,7 @@ def test_a_document_whose_upload_fails_leaves_no_row_and_an_entry_in_the_log(
 
 def test_a_session_that_breaks_off_records_why(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quality_control, "documents_left_out", lambda *_: 1 // 0)
-    data.put(ZIP, specimens(), experiments())
-    data.validate()
+    data.validate(ZIP, specimens(), experiments())
     with pytest.raises(ZeroDivisionError):
         data.take_up()
     (session,) = in_reading(data.tracker, list_sessions, limit=1)
@@ -194,8 +183,7 @@ def test_a_document_that_cannot_be_judged_for_a_fault_of_the_platform_goes_on_wa
     def break_down(connection: object, document_id: int, *more: object) -> object:
         return judge(connection, document_id, *more) if document_id == 2 else 1 // 0  # type: ignore[arg-type]
 
-    data.put(ZIP, specimens(), experiments())
-    data.validate()
+    data.validate(ZIP, specimens(), experiments())
     with monkeypatch.context() as patched:
         patched.setattr(judging, "judge_together", lambda *_: 1 // 0)
         patched.setattr(judging, "judge_document", break_down)
@@ -226,8 +214,7 @@ def test_a_session_whose_time_is_up_judges_no_further_document(
         monkeypatch.setattr("dcc.session.sessions.utc_now", lambda: utc_now() + timedelta(hours=1))
         return judge(connection, document_id, *more)  # type: ignore[arg-type]
 
-    data.put(ZIP, specimens(), experiments())
-    data.validate()
+    data.validate(ZIP, specimens(), experiments())
     limited = data.with_settings(session_time_limit=600.0)
     with monkeypatch.context() as patched:
         patched.setattr(judging, "judge_together", lambda *_: 1 // 0)
@@ -244,8 +231,7 @@ def test_what_was_prepared_and_is_gone_is_no_fault_of_the_platform(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a disk lost it at once: the archive is fetched anew."""
-    data.put(ZIP, specimens())
-    data.validate()
+    data.validate(ZIP, specimens())
     for path in data.settings.staging_directory.rglob(f"{PREPARED_FILE}.*"):
         path.unlink()
     with monkeypatch.context() as patched:
@@ -259,8 +245,7 @@ def test_what_was_prepared_and_is_gone_is_no_fault_of_the_platform(
 
 def test_an_archive_whose_name_no_file_can_have_is_no_fault_of_the_platform(data: DataInstallation) -> None:
     """Another system may have recorded it."""
-    data.put(ZIP, specimens())
-    data.validate()
+    data.validate(ZIP, specimens())
     execute_in(data.tracker, update(ZipFile).values(file_name="../H.2013-10-31.1.impc.zip"))
     (told,) = data.take_up().zips
     assert "downloaded again" in str(told.documents[0].reason)
@@ -272,8 +257,7 @@ def test_a_document_that_is_not_as_it_was_validated_is_fetched_anew(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch, is_shown: bool
 ) -> None:
     monkeypatch.setattr(Recorder, "is_due", property(lambda _recorder: is_shown))
-    data.put(ZIP, specimens(), experiments())
-    data.validate()
+    data.validate(ZIP, specimens(), experiments())
     staged = data.settings.staging_directory / f"{ZIP}.contents" / EXPERIMENTS
     staged.write_bytes(staged.read_bytes() + b"\n")
     result = data.take_up()
@@ -291,11 +275,9 @@ def test_a_document_that_is_not_as_it_was_validated_is_fetched_anew(
 
 def test_an_archive_processed_again_stands_for_its_newest_documents(data: DataInstallation) -> None:
     """An identical document is not applied twice; its row follows the tracker's newest one."""
-    data.put(ZIP, specimens(), experiments())
-    data.run()
+    data.run(ZIP, specimens(), experiments())
     before = data.rows(models.DOCUMENT, "id", "tracker_id")
-    data.base.process_again(ZIP)
-    result = data.take_up()
+    result = data.retry(ZIP)
     assert result.document(EXPERIMENTS, Phase.UPLOAD).repeated
     assert data.states() == {ZIP: "qc pending"}
     after = data.rows(models.DOCUMENT, "id", "tracker_id")
@@ -305,33 +287,14 @@ def test_an_archive_processed_again_stands_for_its_newest_documents(data: DataIn
 
 def test_no_document_is_late_because_of_what_came_together_with_it(data: DataInstallation) -> None:
     """Experiments are deleted before the animals of their submission, even if they are of a later day."""
-    data.put(ZIP, specimens(), experiments())
-    data.run()
+    data.run(ZIP, specimens(), experiments())
     both = {**specimens("2013-11-01.1"), **experiments("2013-11-05.1")}
     data.put("delete/H.2013-11-05.1.impc.zip", both)
-    data.put("add/H.2013-11-03.1.impc.zip", specimens("2013-11-03.1", first=20))
-    result = data.run()
+    result = data.run("add/H.2013-11-03.1.impc.zip", specimens("2013-11-03.1", first=20))
     for name in ("H.2013-11-01.1.specimen.impc.xml", "H.2013-11-03.1.specimen.impc.xml"):
         assert not result.document(name, Phase.UPLOAD).late
         assert data.log(name) == []
     assert not [row for row in data.rows(models.EXPERIMENT, "is_current") if row[0]]
-
-
-def test_a_change_of_much_is_held_and_not_tried_again(data: DataInstallation) -> None:
-    careful = data.with_settings(hold_threshold=2)
-    data.put(ZIP, specimens())
-    careful.run()
-    edit = "edit/H.2013-11-01.1.impc.zip"
-    name = "H.2013-11-01.1.specimen.impc.xml"
-    data.put(edit, specimens("2013-11-01.1"))
-    held = careful.run().document(name, Phase.UPLOAD)
-    assert (held.held, held.status.short_name) == (True, "pending")
-    assert data.states()[edit] == "upload pending"
-    assert {document_id for (document_id,) in data.rows(models.SPECIMEN, "document_id") if document_id} == {1}
-    assert data.log(name) == ["held"]
-    assert careful.take_up().zips == []
-    assert data.states()[edit] == "upload pending"
-    assert data.log(name) == ["held"]
 
 
 def test_reference_data_that_can_be_read_by_now_or_have_changed_heal_findings_in_a_quiet_session(
@@ -341,8 +304,7 @@ def test_reference_data_that_can_be_read_by_now_or_have_changed_heal_findings_in
     path = tmp_path / "projects.csv"
     execute_in(data.qc, update(models.SNAPSHOT).values(is_active=False))
     data = data.with_settings(reference_projects=str(path))
-    data.put(ZIP, specimens())
-    data.run()
+    data.run(ZIP, specimens())
     assert data.log(SPECIMENS) == ["reference"]
     assert data.documents() == {SPECIMENS: "qc done"}, "unchecked is nobody's fault"
     path.write_text("project\nSomebody else's\n")
@@ -377,8 +339,7 @@ def test_when_the_qc_database_is_away_the_session_fails_and_the_next_one_goes_on
     # The document whose turn it was may have been shown to be running already, or not yet.
     monkeypatch.setattr(data_session, "_COMMIT_SECONDS", commit_seconds)
     monkeypatch.setattr(data_session, "_MAX_SECONDS", commit_seconds)
-    data.put(ZIP, specimens(), experiments())
-    data.validate()
+    data.validate(ZIP, specimens(), experiments())
     with pytest.raises(QcDatabaseUnreachableError):
         data.take_up()
     assert data.documents() == {SPECIMENS: "upload done", EXPERIMENTS: "upload pending"}
@@ -388,8 +349,7 @@ def test_when_the_qc_database_is_away_the_session_fails_and_the_next_one_goes_on
 
 
 def test_documents_that_the_qc_database_lost_are_uploaded_again(data: DataInstallation) -> None:
-    data.put(ZIP, specimens())
-    data.validate()
+    data.validate(ZIP, specimens())
     data.take_up(Phase.UPLOAD)
     execute_in(data.qc, update(models.DOCUMENT).values(tracker_id=None))
     data.take_up(Phase.DATA)

@@ -34,11 +34,9 @@ HEALS = "add/H.2013-10-01.1.impc.zip"
 
 def fill(data: DataInstallation) -> None:
     """An experiment that waits for its animal has failed; two archives that wait, one of which brings that animal."""
-    data.put(HEALS, experiments("2013-10-01.1", first=4, animals=1))
-    data.run()
+    data.run(HEALS, experiments("2013-10-01.1", first=4, animals=1))
     data.put("add/H.2013-10-31.1.impc.zip", specimens(mice=5), experiments())
-    data.put("add/H.2013-10-31.2.impc.zip", specimens("2013-10-31.2"), experiments("2013-10-31.2", first=90))
-    data.validate()
+    data.validate("add/H.2013-10-31.2.impc.zip", specimens("2013-10-31.2"), experiments("2013-10-31.2", first=90))
 
 
 @pytest.fixture(scope="module")
@@ -202,8 +200,7 @@ def test_prepared_files_of_a_session_that_ended_early_are_used_if_they_are_whole
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data.put(ZIP, specimens(), experiments())
-    data.put(LATER, specimens("2013-11-05.1", first=40))
-    data.validate()
+    data.validate(LATER, specimens("2013-11-05.1", first=40))
     prepare, made = prepare_archive, []
 
     def preparing(basis: PreparationBasis, archive: ArchiveToPrepare) -> dict[str, Exception]:
@@ -250,8 +247,7 @@ def test_documents_that_cannot_be_judged_together_are_judged_one_by_one(
 
     judge_together = judging.judge_together
     monkeypatch.setattr(judging, "judge_together", break_down)
-    data.put(ZIP, specimens(), experiments(), experiments("2013-11-05.1", first=9))
-    data.validate()
+    data.validate(ZIP, specimens(), experiments(), experiments("2013-11-05.1", first=9))
     data.take_up(until=Phase.UPLOAD)
     (data.settings.staging_directory / f"{ZIP}.contents" / EXPERIMENTS).unlink()
     data.take_up(until=Phase.DATA)
@@ -276,8 +272,7 @@ def test_when_a_process_is_killed_others_go_on_and_only_what_it_ends_over_each_t
     monkeypatch.setattr(prepared_archives, "preparing", SimpleNamespace(begin=documents.begin, prepare_archive=killed))
     data.put(ZIP, specimens(), experiments())
     data.put(LATER, specimens("2013-11-05.1", first=40))
-    data.put(DEADLY, specimens("2013-11-06.1", first=70))
-    data.validate()
+    data.validate(DEADLY, specimens("2013-11-06.1", first=70))
     data.take_up()
     assert data.states() == {ZIP: "qc pending", LATER: "qc done", DEADLY: "upload failed"}
 

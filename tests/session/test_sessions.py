@@ -246,22 +246,14 @@ class TestLease:
         assert _session_row(tracker, session.id).finish_time is None
 
     @only_sqlite
-    def test_a_session_that_cannot_renew_in_time_stops_by_itself(self, tracker: Engine, settings: Settings) -> None:
-        with open_session(tracker, _leased(settings, 2.5)) as session:
-            with _locked_file(tracker):
-                session.raise_if_over()
-                wait_until(lambda: _is_lost(session))
-            wait_until(lambda: not _is_lost(session))
-
-    def test_a_full_disk_that_has_room_again_does_no_harm(
-        self, tracker: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("cause", ["a locked file", "a full disk"])
+    def test_a_session_that_cannot_renew_in_time_stops_by_itself_and_goes_on_when_it_can(
+        self, tracker: Engine, settings: Settings, cause: str
     ) -> None:
-        """Neither the lease nor the log can be written meanwhile."""
-        full = raising(OSError("No space left on device"))
-        with open_session(tracker, _leased(settings, 2.5)) as session:
-            with monkeypatch.context() as patched:
-                patched.setattr(sessions, "writing", full)
-                patched.setattr(heartbeat.log, "warning", full)
+        hindered = _locked_file(tracker) if cause == "a locked file" else _full_disk()
+        with open_session(tracker, _leased(settings, 1.5)) as session:
+            with hindered:
+                session.raise_if_over()
                 wait_until(lambda: _is_lost(session))
             wait_until(lambda: not _is_lost(session))
 
@@ -269,7 +261,7 @@ class TestLease:
     def test_a_database_that_goes_away_and_comes_back_does_no_harm(
         self, tracker: Engine, settings: Settings, mariadb: MariaDb, caplog: pytest.LogCaptureFixture
     ) -> None:
-        with open_session(tracker, _leased(settings, 12)) as session:
+        with open_session(tracker, _leased(settings, 8)) as session:
             before = _lock(tracker).heartbeat
             mariadb.kill()
             try:
@@ -303,6 +295,16 @@ def _locked_file(tracker: Engine) -> Iterator[None]:
     finally:
         connection.rollback()
         connection.close()
+
+
+@contextmanager
+def _full_disk() -> Iterator[None]:
+    """Neither the lease nor the log can be written."""
+    full = raising(OSError("No space left on device"))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sessions, "writing", full)
+        patched.setattr(heartbeat.log, "warning", full)
+        yield
 
 
 class TestHandingOver:

@@ -23,37 +23,31 @@ NAME = "H.2013-10-31.1.impc.zip"
 KEY = f"add/{NAME}"
 
 
-class TestOneTreeOverEveryProtocol:
-    def put_tree(self, share: Share) -> dict[str, dict[str, bytes]]:
-        """An archive for each action, one name in two of them, and what is to be left aside; the documents by key."""
-        tree = {
-            f"add/{NAME}": specimens() | experiments(),
-            "add/H.2013-10-31.2.impc.zip": specimens(stem="2013-10-31.2"),
-            "edit/H.2014-01-02.7.impc.zip": experiments(stem="2014-01-02.7"),
-            f"delete/{NAME}": specimens(mice=1),
-        }
-        for key, documents in tree.items():
-            share.put(key, submissions.archive(documents))
-        share.put("add/notes.txt")
-        share.put("edit/older/H.2013-10-30.1.impc.zip")
-        return tree
-
-    @pytest.mark.both_databases(first_only=True)
-    @pytest.mark.parametrize("protocol", ["sftp_server", "ftp_server", "ftps_server"])
-    def test_a_session_ends_the_same(self, quick: Installation, protocol: str, request: pytest.FixtureRequest) -> None:
-        """Each file is fetched from the directory it was found in."""
-        share: Share = request.getfixturevalue(protocol)
-        tree = self.put_tree(share)
-        source_id = register(quick, share)
-        result = quick.run_session()
-        assert quick.states() == dict.fromkeys(tree, "xsd done")
-        assert {key: quick.attempts(key) for key in tree} == {key: [(source_id, "xsd done")] for key in tree}
-        staged = {key: (share.root / key).read_bytes() for key in tree}
-        for key, documents in tree.items():
-            staged |= {f"{key}.contents/{name}": content for name, content in documents.items()}
-        assert quick.staged() == staged
-        assert all(outcome.succeeded for outcome in result.zips.values())
-        assert value_in(quick.tracker, select(CrawlingSession.status)) == 0
+@pytest.mark.both_databases(first_only=True)
+@pytest.mark.parametrize("protocol", ["sftp_server", "ftp_server", "ftps_server"])
+def test_a_session_ends_the_same(quick: Installation, protocol: str, request: pytest.FixtureRequest) -> None:
+    """Each file is fetched from the directory it was found in: one name lies in two of them."""
+    share: Share = request.getfixturevalue(protocol)
+    tree = {
+        f"add/{NAME}": specimens() | experiments(),
+        "add/H.2013-10-31.2.impc.zip": specimens(stem="2013-10-31.2"),
+        "edit/H.2014-01-02.7.impc.zip": experiments(stem="2014-01-02.7"),
+        f"delete/{NAME}": specimens(mice=1),
+    }
+    staged = {}
+    for key, documents in tree.items():
+        staged[key] = submissions.archive(documents)
+        share.put(key, staged[key])
+        staged |= {f"{key}.contents/{name}": content for name, content in documents.items()}
+    share.put("add/notes.txt")
+    share.put("edit/older/H.2013-10-30.1.impc.zip")
+    source_id = register(quick, share)
+    result = quick.run_session()
+    assert quick.states() == dict.fromkeys(tree, "xsd done")
+    assert {key: quick.attempts(key) for key in tree} == {key: [(source_id, "xsd done")] for key in tree}
+    assert quick.staged() == staged
+    assert all(outcome.succeeded for outcome in result.zips.values())
+    assert value_in(quick.tracker, select(CrawlingSession.status)) == 0
 
 
 def manifest(name: str, content: bytes, **changed: object) -> str:
@@ -152,15 +146,6 @@ class TestFailover:
         assert quick.count(BadCopy) == 0
         assert quick.staged()[KEY] == content
 
-    @only_sqlite
-    def test_a_copy_that_plain_ftp_delivers_twice_the_same_is_bad(self, quick: Installation, ftp_server: Share) -> None:
-        ftp_server.put(KEY, b"no zip at all")
-        source_id = register(quick, ftp_server)
-        assert quick.run_session().zips[KEY].failed
-        assert quick.attempts(KEY) == [(source_id, "unzip failed")] * 2
-        assert quick.count(BadCopy) == 1
-        assert quick.run_session().zips == {}
-
 
 class TestResuming:
     """A transfer that was cut at half goes on there: the bytes on the wire are counted."""
@@ -197,7 +182,7 @@ class TestServersThatStall:
             source_id = register(quick, relay.share)
             began = time.monotonic()
             limited = quick.with_settings(downloads_per_source=2, source_failure_limit=3)
-            result = limited.with_settings(max_retries=0, idle_timeout=1.0).run_session()
+            result = limited.with_settings(max_retries=0, idle_timeout=0.5).run_session()
             assert time.monotonic() - began < 20
             stalled = [key for key, outcome in result.zips.items() if outcome.attempts]
             assert 3 <= len(stalled) <= 5

@@ -1,11 +1,8 @@
 """Urgent archives go before all others; of the others, those with fewest failures, then the newest."""
 
-from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-from pydantic import SecretStr
 from sqlalchemy import select
 
 from dcc.databases.transactions import writing
@@ -15,13 +12,7 @@ from dcc.outcomes import ZipKey
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.archives.waiting_attempts import SourceQueue
 from dcc.session.crawling import crawl_file_sources
-from dcc.session.fetching.download_slots import DownloadSlots
-from dcc.session.fetching.downloads import SourceDownloads
 from dcc.session.session_request import SessionRequest
-from dcc.settings import Settings
-from dcc.sources.base import SourceAddress
-from dcc.sources.crawl_policy import Windows
-from dcc.store.staging import Staging
 from dcc.tracker.hostings.urgent_requests import request_urgently, urgent_keys
 from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipDownload, ZipFile
 from tests.support.asking import column_in, in_reading
@@ -91,18 +82,3 @@ def test_a_session_that_runs_lets_urgent_archives_go_first() -> None:
     waiting.put_first({submissions[3].key, ZipKey(Action.ADD, "another")})
     taken = [submission for submission, _ in waiting.take(lambda: True)]
     assert taken == [submissions[3], *submissions[:3], submissions[4]]
-
-
-def test_a_pause_or_the_end_of_a_window_stops_a_source_in_a_session_that_runs(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    windows = Windows.parse("20:00-06:00")
-    place = SourceAddress(1, "H", "file", "localhost", "", SecretStr(""), "/", windows=windows)
-    staging = Staging(settings.staging_directory)
-    downloads = SourceDownloads(place, settings, staging, DownloadSlots(1), lambda _: None)
-    waiting = SourceQueue(downloads)
-    for hour, given_up in ((21, False), (5, False), (6, True), (20, False)):
-        monkeypatch.setattr("dcc.session.fetching.downloads.utc_now", lambda hour=hour: datetime(2026, 1, 1, hour))
-        assert waiting.given_up == given_up
-    downloads.is_paused = True
-    assert waiting.given_up

@@ -4,11 +4,9 @@ import time
 from collections import Counter
 
 from dcc.cli.demo import submissions
-from dcc.operations.session_work import open_session
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
 from dcc.reports.submissions.model import Outcome
 from dcc.reports.submissions.zip_lines import zips_of_centre
-from dcc.session.crawling import crawl_file_sources
 from dcc.tracker import progress
 from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.queries.zip_action_lists import ZipFilter, select_zips
@@ -78,8 +76,7 @@ def test_archives_on_hold_and_cancelled_ones_are_not_told_as_fetched_or_taken(
     installation.run_session()
     for key in (CHANGED, UPLOADING, BROKEN):
         folder.put(key)
-    with open_session(installation.tracker, installation.settings) as session:
-        list(crawl_file_sources(session))
+    installation.crawl()
     ids = {str(one.key): one.id for one in in_reading(installation.tracker, select_zips, ZipFilter())}
     hold = {"by": "wrangler", "reason": "They ask."}
     in_writing(installation.tracker, record_decisions, DecisionKind.HOLD, [ids[TAKEN], ids[CHANGED]], **hold)

@@ -2,12 +2,12 @@
 
 import shutil
 from collections import Counter
-from functools import partial
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import Engine, select, update
 
 from dcc.cli.demo import submissions
 from dcc.errors import ConfigurationError, NotFoundError
@@ -286,46 +286,37 @@ def test_an_archive_that_was_replaced_since_the_last_crawl_is_fetched_by_a_retry
     assert installation.attempts(KEY) == [(folder.source_id, "xsd done")] * 3
 
 
-KILLS = list(
-    product(("when the downloads are planned", "when the downloads are requested", "in mid-transfer"), (True, False))
-)
-"""Where a retry is killed, and whether its source is back afterwards."""
+POINTS = ("when the downloads are planned", "when the downloads are requested", "in mid-transfer")
+KILLS = [*product(POINTS, (True, False), ("tester",)), ("in mid-transfer", False, "crawl")]
+"""Where a retry is killed, whether its source is back afterwards, and who asked for it: perhaps a user named crawl."""
 
 
 @pytest.mark.parametrize(
-    ("point", "is_back"),
+    ("point", "is_back", "person"),
     usually([kill for kill in KILLS if kill[0] == "in mid-transfer" or not kill[1]], KILLS),
 )
 def test_a_retry_that_is_killed_ends_like_one_that_is_not(
-    installation: Installation, failed: Folder, point: str, is_back: bool
+    installation: Installation, failed: Folder, point: str, is_back: bool, person: str
 ) -> None:
     before = told(installation)
-    run_dying(dying_session.retry, f"{point}|{KEY}|tester", installation.settings)
+    run_dying(dying_session.retry, f"{point}|{KEY}|{person}", installation.settings)
+    # Nobody is taken for a crawl that opened the archive again.
+    asked_by = "user crawl" if person == "crawl" else person
+    assert value_in(installation.tracker, select(Reopening.requested_by)) == asked_by
     if is_back:
         installation.run_session()
-        assert told(installation)["states"] == before["states"]
-        assert told(installation)["documents"] == before["documents"]
-        assert told(installation)["causes"] == before["causes"]
+        after = told(installation)
+        assert {name: after[name] for name in ("states", "documents", "causes")} == {
+            name: before[name] for name in ("states", "documents", "causes")
+        }
         return
     failed.path.rename(failed.path.with_name("elsewhere"))
     installation.with_settings(max_retries=0).run_session()
     assert told(installation) == before
 
 
-def test_a_retry_by_a_person_called_crawl_is_not_taken_for_what_a_crawl_opened_again(
-    installation: Installation, failed: Folder
-) -> None:
-    before = told(installation)
-    run_dying(dying_session.retry, f"in mid-transfer|{KEY}|crawl", installation.settings)
-    failed.path.rename(failed.path.with_name("elsewhere"))
-    installation.with_settings(max_retries=0).run_session()
-    assert told(installation) == before
-    assert value_in(installation.tracker, select(Reopening.requested_by)) == "user crawl"
-
-
 @pytest.mark.both_databases
-@pytest.mark.parametrize("group", [None, "europe"])
-@pytest.mark.parametrize("is_kept", [True, False])
+@pytest.mark.parametrize(("group", "is_kept"), [(None, True), ("europe", False)])
 def test_a_centre_registered_later_makes_its_documents_acceptable(
     installation: Installation, folder: Folder, fetches: Fetches, group: str | None, is_kept: bool
 ) -> None:
@@ -350,13 +341,23 @@ def test_a_centre_registered_later_makes_its_documents_acceptable(
         assert (reopening.requested_by, reopening.from_phase_id) == ("crawl", Phase.XML_NAME)
 
 
-def test_what_a_person_withdrew_stays_so_when_the_centre_of_its_other_document_is_registered(
-    installation: Installation, folder: Folder
+def withdraw(tracker: Engine) -> None:
+    withdrawn = {"phase_id": int(Phase.UPLOAD), "status_id": int(Status.CANCELLED)}
+    execute_in(tracker, update(XmlFile).where(XmlFile.fname == SPECIMENS).values(withdrawn))
+
+
+def acknowledge(tracker: Engine) -> None:
+    waiting = [value_in(tracker, select(ZipAction.id))]
+    in_writing(tracker, record_decisions, DecisionKind.ACKNOWLEDGE, waiting, by="me", reason="It is old.")
+
+
+@pytest.mark.parametrize("decide", [withdraw, acknowledge])
+def test_what_a_person_decided_stays_so_when_the_centre_of_a_document_is_registered(
+    installation: Installation, folder: Folder, decide: Callable[[Engine], None]
 ) -> None:
     folder.put(KEY, specimens() | specimens("Ph"))
     installation.run_session()
-    withdrawn = {"phase_id": int(Phase.UPLOAD), "status_id": int(Status.CANCELLED)}
-    execute_in(installation.tracker, update(XmlFile).where(XmlFile.fname == SPECIMENS).values(withdrawn))
+    decide(installation.tracker)
     installation.add_centre("Ph")
     assert installation.run_session().zips == {}
 
@@ -372,18 +373,6 @@ def test_what_a_dead_session_left_is_finished_before_the_name_of_its_other_docum
     installation.add_centre("Ph")
     assert installation.run_session().zips[KEY].failed
     assert installation.run_session().zips[KEY].succeeded
-    assert installation.run_session().zips == {}
-
-
-def test_a_failure_that_a_person_acknowledged_stays_so_when_the_centre_of_a_document_is_registered(
-    installation: Installation, folder: Folder
-) -> None:
-    folder.put(KEY, specimens() | specimens("Ph"))
-    installation.run_session()
-    submission = value_in(installation.tracker, select(ZipAction.id))
-    acknowledged = partial(record_decisions, by="me", reason="The centre left.")
-    in_writing(installation.tracker, acknowledged, DecisionKind.ACKNOWLEDGE, [submission])
-    installation.add_centre("Ph")
     assert installation.run_session().zips == {}
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dcc.sources.crawl_policy import (
     CrawlPolicy,
@@ -104,6 +106,50 @@ def test_why_a_source_is_crawled_or_not_and_until_when(
 def test_a_source_is_overdue_after_its_own_schedule(given: CrawlPolicy, hours: int) -> None:
     """The last one can be listed from Sunday on, 84 hours after NOW."""
     assert overdue_at(given, NOW, 24 * HOUR) == NOW + hours * HOUR
+
+
+WINDOWS = (
+    LONDON,
+    "Mon-Fri 18:00-08:00, Sat-Sun 00:00-24:00 Asia/Tokyo",
+    "01:00-05:00 America/New_York",
+    "Sun 00:00-02:00",
+)
+SCHEDULES = ("06:00 Europe/London", "Mon 06:00, Thu 18:30 Asia/Tokyo")
+AGES = st.sampled_from(["", "8h", "1d", "2d", "1w"])
+HOURS_AGO = st.integers(0, 500).map(lambda tenths: NOW - tenths * HOUR / 10)
+PAUSES = st.none() | st.integers(-9, 99).map(lambda hours: Pause("a move", "ann", NOW, NOW + hours * HOUR))
+POLICIES = st.builds(policy, AGES, st.sampled_from(["", *WINDOWS]), PAUSES) | st.builds(
+    policy, AGES, pause=PAUSES, schedule=st.sampled_from(SCHEDULES)
+)
+PASTS = st.builds(
+    PastCrawls, st.none() | HOURS_AGO, st.sampled_from([0, 3, 6]), st.none() | HOURS_AGO, has_uploads=st.booleans()
+)
+
+
+@given(POLICIES, PASTS)
+def test_a_source_is_due_when_it_was_said_and_not_before(given: CrawlPolicy, past: PastCrawls) -> None:
+    """Also over the next change of clocks in America, four days after NOW."""
+    at = NOW
+    for _ in DueReason:
+        found = crawl_due(given, past, at, failure_limit=3)
+        if found.is_due:
+            break
+        assert found.until is not None
+        assert found.until > at
+        for before in (at + (found.until - at) / 2, found.until - timedelta(seconds=1)):
+            assert not crawl_due(given, past, before, failure_limit=3).is_due
+        at = found.until
+    assert found.is_due
+    assert given.windows is None or given.windows.is_open(at)
+
+
+@given(AGES.filter(bool), st.sampled_from(["", *WINDOWS]), HOURS_AGO)
+def test_no_listing_is_older_than_its_age_when_windows_allow_it(every: str, windows: str, listed_at: datetime) -> None:
+    given = policy(every, windows)
+    found = crawl_due(given, PastCrawls(listed_at), listed_at, failure_limit=3)
+    assert found.until is not None
+    latest = listed_at + parse_age(every)
+    assert found.until <= (latest if given.windows is None else given.windows.opens(latest))
 
 
 def test_windows_keep_to_the_clock_of_their_zone() -> None:

@@ -165,15 +165,23 @@ def test_a_folder_that_is_not_there(source_settings: Settings, tmp_path: Path) -
         connect(address, source_settings)
 
 
-@pytest.mark.parametrize("server", ["password_sftp_server", "faulty_ftp_server"])
+@pytest.mark.parametrize(
+    ("server", "how", "said"),
+    [
+        ("password_sftp_server", {}, "refused .*'centre'"),
+        ("faulty_ftp_server", {}, "refused .*'centre'"),
+        ("faulty_ftp_server", {"refuse_login": True, "repeat_password": True}, r"\*\*\* is wrong"),
+    ],
+    ids=["sftp", "ftp", "repeated by the server"],
+)
 def test_a_wrong_password_is_told_with_who_was_refused_and_not_repeated(
-    server: str, request: pytest.FixtureRequest, source_settings: Settings
+    server: str, how: dict[str, bool], said: str, request: pytest.FixtureRequest, source_settings: Settings
 ) -> None:
-    share: Share = request.getfixturevalue(server)()
+    share: Share = request.getfixturevalue(server)(**how)
     address = share.address(accesskey=SecretStr("hunter2 hunter2"))
-    with pytest.raises(LoginRefusedError, match=r"refused .*'centre'") as caught:
+    with pytest.raises(LoginRefusedError, match=said) as caught:
         connect(address, source_settings)
-    assert "hunter2" not in told(caught.value)
+    assert "hunter2" not in told(caught.value) + repr(address)
     assert caught.value.translatable.all_details["source"] == address.label
     assert "abgelehnt" in load_catalogue("de", source_settings).tell(caught.value.translatable)
 
@@ -183,25 +191,12 @@ def told(error: BaseException) -> str:
     return "".join(traceback.format_exception(error)) + repr(error)
 
 
-class TestSecrets:
-    """No password in what is said, shown or logged."""
-
-    def test_a_server_that_repeats_the_password(
-        self, faulty_ftp_server: Callable[..., Share], source_settings: Settings
-    ) -> None:
-        share = faulty_ftp_server(refuse_login=True, repeat_password=True)
-        address = share.address(accesskey=SecretStr("hunter2 hunter2"))
-        with pytest.raises(LoginRefusedError, match=r"\*\*\* is wrong") as caught:
-            connect(address, source_settings)
-        assert "hunter2" not in told(caught.value)
-        assert "hunter2" not in repr(address)
-
-    def test_a_user_name_with_a_line_break_is_never_sent(
-        self, faulty_ftp_server: Callable[..., Share], source_settings: Settings
-    ) -> None:
-        share = faulty_ftp_server()
-        with pytest.raises(SourceError, match="line break"):
-            connect(share.address(username="centre\r\nDELE x"), source_settings)
+def test_a_user_name_with_a_line_break_is_never_sent(
+    faulty_ftp_server: Callable[..., Share], source_settings: Settings
+) -> None:
+    share = faulty_ftp_server()
+    with pytest.raises(SourceError, match="line break"):
+        connect(share.address(username="centre\r\nDELE x"), source_settings)
 
 
 class TestStalls:

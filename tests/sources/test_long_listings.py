@@ -131,7 +131,7 @@ def trickling(
             yield web_address(hostname)
             return
         if request.param == "sftp":
-            share = cutting_proxy(request.getfixturevalue("sftp_server"), delay=0.15)
+            share = cutting_proxy(request.getfixturevalue("sftp_server"), delay=0.05)
             put_many(share, 4_000)
         else:
             share = faulty_ftp_server(bytes_per_second=10_000, faulty_commands=["MLSD"])
@@ -162,7 +162,7 @@ def test_a_listing_that_trickles_ends_by_the_limit_of_the_whole_which_is_named(
     trickling: SourceAddress, source_settings: Settings
 ) -> None:
     began = time.monotonic()
-    settings = source_settings.model_copy(update={"list_timeout": 1.5})
+    settings = source_settings.model_copy(update={"list_timeout": 0.75})
     listing = list_source(trickling, settings)
     # Three directories, and not three times the limit.
     assert time.monotonic() - began < 20
@@ -170,6 +170,6 @@ def test_a_listing_that_trickles_ends_by_the_limit_of_the_whole_which_is_named(
     assert listing.error is not None
     assert listing.error.short_name() == "SourceTimeoutError"
     said = str(listing.error)
-    assert "was not done within 1.5 seconds" in said
+    assert "was not done within 0.75 seconds" in said
     assert "DCC_LIST_TIMEOUT sets the limit for all directories of a file source together." in said
     assert " 0 entries had come" not in said

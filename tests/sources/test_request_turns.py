@@ -20,7 +20,7 @@ from tests.support.installations import Installation
 from tests.support.served_sources import register
 from tests.support.servers import Share
 
-RATE = 40.0
+RATE = 80.0
 
 
 def sent(turns: list[Turns], number: int) -> list[float]:

@@ -7,12 +7,13 @@ nothing of the test process.
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from dcc.settings import Settings
 from tests.support.environments import of_installation
@@ -64,6 +65,20 @@ def run_in_process(
 def run_dying(work: Callable[[str], object], argument: str, settings: Settings) -> None:
     """Do `work` on the installation of these settings in a process, which kills itself by SIGKILL."""
     assert run_in_process(work, argument, of_installation(settings)) == -signal.SIGKILL
+
+
+@contextmanager
+def holding(work: Callable[..., object], *arguments: object) -> Iterator[tuple[BaseProcess, Any]]:
+    """A process that does `work(said, *arguments)`, and what that sent by `said` first; it is killed at the end."""
+    heard, said = FORKED.Pipe(duplex=False)
+    process = FORKED.Process(target=work, args=(said, *arguments), daemon=True)
+    process.start()
+    try:
+        assert heard.poll(60)
+        yield process, heard.recv()
+    finally:
+        process.kill()
+        process.join(60)
 
 
 def run_dcc(

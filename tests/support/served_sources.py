@@ -6,7 +6,7 @@ import random
 import re
 import socket
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from dcc.sources.base import SourceProtocol
 from dcc.tracker.models import ZipLog
 from tests.support.asking import column_in
 from tests.support.faulty_servers import CuttingProxy, shut, start
-from tests.support.installations import Installation, specimens
+from tests.support.installations import Folder, Installation, specimens
 from tests.support.servers import Authority, Share, add_pinned
 from tests.support.web_server import WebServer
 
@@ -72,13 +72,34 @@ def share(request: pytest.FixtureRequest) -> Share:
     return found
 
 
+@dataclass
+class Web:
+    """A web server, and the folder that it serves as a share."""
+
+    server: WebServer
+    share: Share
+
+    def register(self, installation: Installation) -> Folder:
+        """The folder as a file source of centre H."""
+        return Folder(self.share.root, register(installation, self.share))
+
+    def archive_requests(self) -> list[dict[str, str]]:
+        """The headers of each request for an archive's bytes, oldest first."""
+        return [headers for method, path, headers in self.server.requests if method == "GET" and path.endswith(".zip")]
+
+
 @pytest.fixture
-def web_folder(tmp_path: Path) -> Iterator[Share]:
-    """A folder that a web server serves."""
+def web(tmp_path: Path) -> Iterator[Web]:
     root = tmp_path / "web"
     root.mkdir()
     with WebServer(root) as server:
-        yield Share(root, SourceProtocol.HTTP, f"127.0.0.1:{server.port}", "", "", "/")
+        yield Web(server, Share(root, SourceProtocol.HTTP, server.hostname, "", "", "/"))
+
+
+@pytest.fixture
+def web_folder(web: Web) -> Share:
+    """A folder that a web server serves."""
+    return web.share
 
 
 class Relay(CuttingProxy):
