@@ -21,9 +21,7 @@ def other_home(dcc: Dcc) -> Dcc:
 
 
 def test_an_installation_is_backed_up_checked_and_restored_elsewhere(dcc: Dcc) -> None:
-    folder = dcc.add_folder()
-    folder.put("add/H.2013-10-31.1.impc.zip")
-    dcc("crawl")
+    dcc.collect("add/H.2013-10-31.1.impc.zip")
     sets = dcc.root / "sets"
     assert dcc.json("backup", sets, "--with-archives")["archives"] == {
         "copied": 1,

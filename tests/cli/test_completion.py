@@ -39,8 +39,7 @@ def completed(dcc: Dcc, *words: str) -> list[str]:
 
 @only_sqlite
 def test_bash_completes_values(dcc: Dcc) -> None:
-    dcc.add_folder().put("add/H.2013-10-31.1.impc.zip")
-    dcc("crawl", "--until", "zip_name")
+    dcc.collect("add/H.2013-10-31.1.impc.zip", "--until", "zip_name")
     assert completed_by_bash(dcc, "show", "add/H") == ["add/H.2013-10-31.1.impc.zip"]
 
 

@@ -17,9 +17,7 @@ CORRECTED = WEIGHTS.replace(b"<value>2", b"<value>1")
 def folder(dcc: Dcc) -> Folder:
     """A source whose four weighed animals are with quality control, and an edit of the weights that waits."""
     dcc.environment["DCC_UNTIL"] = "qc"
-    folder = dcc.add_folder()
-    folder.put(ADD, {**ANIMALS, "H.2013-10-31.2.experiment.impc.xml": WEIGHTS})
-    dcc("crawl")
+    folder = dcc.collect({ADD: {**ANIMALS, "H.2013-10-31.2.experiment.impc.xml": WEIGHTS}})
     folder.put(EDIT, {"H.2013-11-05.1.experiment.impc.xml": CORRECTED})
     return folder
 
@@ -149,9 +147,7 @@ def test_documents_that_no_session_held_yet_are_told_with_the_confirmed_ones(dcc
 
 def test_a_change_that_was_taken_since_no_longer_holds(dcc: Dcc) -> None:
     dcc.environment["DCC_UNTIL"] = "qc"
-    folder = dcc.add_folder()
-    folder.put(ADD, ANIMALS)
-    dcc("crawl")
+    folder = dcc.collect({ADD: ANIMALS})
     until_the_next_second()
     folder.put(ADD, {**ANIMALS, "H.2013-10-31.2.experiment.impc.xml": WEIGHTS}, modified=1_500_000_000)
     dcc("crawl", exit_code=1)

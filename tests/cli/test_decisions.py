@@ -65,10 +65,7 @@ def test_what_is_cancelled_is_taken_up_only_by_a_retry(listed: Dcc) -> None:
 
 @pytest.mark.both_databases
 def test_what_is_hopeless_waits_for_nobody_until_that_is_revoked(dcc: Dcc) -> None:
-    folder = dcc.add_folder()
-    folder.put(NAMES[0])
-    folder.put(BAD, b"no archive")
-    dcc("crawl", exit_code=1)
+    folder = dcc.collect({NAMES[0]: None, BAD: b"no archive"}, exit_code=1)
     options = ("--code", "corrupt-archive", "--status", "failed", "--since", "2013-01-01")
     assert "No error or rule has the id 'corrupt'" in dcc.error("zips", "--code", "corrupt", exit_code=2)
     assert "filters such as --centre" in dcc("acknowledge", "--reason", "x", exit_code=2).stderr

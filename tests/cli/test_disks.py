@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,18 @@ def test_processes_that_extract_at_once_record_no_document_as_the_centres_fault(
         assert states(dcc) == {("xsd", "done"): 60}
 
 
+@contextmanager
+def staging_of_large_documents(dcc: Dcc, number: int, **settings: str) -> Iterator[SmallDisk]:
+    """A disk with room for so many archives of the source; their rows take more."""
+    with small_disk(dcc.root / "staging", 60_000_000) as disk:
+        dcc.environment |= {"DCC_STAGING": str(disk.path), "DCC_MIN_FREE_BYTES": "0", **settings}
+        folder = dcc.add_folder()
+        for inc in range(1, number + 1):
+            document = specimen_document("H", mice=1_500, first=2_000 * inc)
+            folder.put(KEYS[inc - 1], {f"H.2013-10-31.{inc}.specimen.impc.xml": document})
+        yield disk
+
+
 @pytest.mark.parametrize(
     ("number", "leave", "events"),
     usually(
@@ -99,12 +112,7 @@ def test_processes_that_extract_at_once_record_no_document_as_the_centres_fault(
     ),
 )
 def test_documents_wait_for_room_for_their_rows_in_staging(dcc: Dcc, number: int, leave: int, events: str) -> None:
-    with small_disk(dcc.root / "staging", 60_000_000) as disk:
-        dcc.environment |= {"DCC_STAGING": str(disk.path), "DCC_MIN_FREE_BYTES": "0", "DCC_DAGSTER_EVENTS": events}
-        folder = dcc.add_folder()
-        for inc in range(1, number + 1):
-            document = specimen_document("H", mice=1_500, first=2_000 * inc)
-            folder.put(KEYS[inc - 1], {f"H.2013-10-31.{inc}.specimen.impc.xml": document})
+    with staging_of_large_documents(dcc, number, DCC_DAGSTER_EVENTS=events) as disk:
         dcc("crawl")
         dcc.environment["DCC_UNTIL"] = "qc"
         disk.fill(leave)
@@ -121,13 +129,8 @@ def test_documents_wait_for_room_for_their_rows_in_staging(dcc: Dcc, number: int
 
 @pytest.mark.parametrize("leave", usually([0, 5_000], [0, 5_000, 60_000, 600_000, 1_500_000]))
 def test_workers_without_room_leave_it_to_the_session_to_say_so(dcc: Dcc, leave: int) -> None:
-    with small_disk(dcc.root / "staging", 60_000_000) as disk:
-        dcc.environment |= {"DCC_STAGING": str(disk.path), "DCC_MIN_FREE_BYTES": "0", "DCC_DAGSTER_EVENTS": "true"}
-        dcc.environment |= {"DCC_EXECUTOR": "multiprocess", "DCC_UNTIL": "qc"}
-        folder = dcc.add_folder()
-        for inc in (1, 2):
-            document = specimen_document("H", mice=1_500, first=2_000 * inc)
-            folder.put(KEYS[inc - 1], {f"H.2013-10-31.{inc}.specimen.impc.xml": document})
+    settings = {"DCC_DAGSTER_EVENTS": "true", "DCC_EXECUTOR": "multiprocess", "DCC_UNTIL": "qc"}
+    with staging_of_large_documents(dcc, 2, **settings) as disk:
         disk.fill(leave)
         ended = dcc.forked("crawl")
         assert ended.returncode == 4, ended.stderr
@@ -188,13 +191,9 @@ def test_a_database_on_a_read_only_disk_is_named(dcc: Dcc, tmp_path: Path, monke
                 "is mounted read-only, often after an error of it: see `dmesg`, mend it, and mount it again."
             )
     assert time.monotonic() - began < AT_ONCE
-
-
-def test_a_database_file_that_can_only_be_read_is_named(dcc: Dcc) -> None:
-    file = Path(dcc.environment["DCC_HOME"]) / "tracker.db"
-    with read_only(file):
+    with read_only(home / "tracker.db"):
         said = dcc.error("centre", "add", "K", "--name", "KMPC", exit_code=4)
-    assert f"could not be reached: {file} cannot be written to. The disk is mounted read-only" in said
+    assert f"could not be reached: {home}/tracker.db cannot be written to. The disk is mounted read-only" in said
 
 
 def test_a_backup_of_no_installation_says_so_at_once(dcc: Dcc) -> None:

@@ -215,8 +215,7 @@ def well(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> Dcc:
     monkeypatch.setattr(
         examination, "DOCTOR_CHECKS", [check for check in examination.DOCTOR_CHECKS if check.name not in of_machine]
     )
-    dcc.add_folder().put("add/H.2013-10-31.1.impc.zip")
-    dcc("crawl")
+    dcc.collect("add/H.2013-10-31.1.impc.zip")
     return dcc
 
 

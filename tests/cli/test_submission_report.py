@@ -16,10 +16,7 @@ GOOD = "add/H.2013-11-01.1.impc.zip"
 @pytest.fixture(scope="module")
 def submitted(shared_dcc: Dcc) -> Dcc:
     """`dcc` after a session that found one archive in order, and one in which a document fails."""
-    folder = shared_dcc.add_folder()
-    folder.put(GOOD)
-    folder.put(PARTLY_VALID, wrong_form("2013-11-01.3"))
-    shared_dcc("crawl", exit_code=1)
+    shared_dcc.collect({GOOD: None, PARTLY_VALID: wrong_form("2013-11-01.3")}, exit_code=1)
     return shared_dcc
 
 
@@ -92,14 +89,6 @@ def test_what_cannot_be_reported_on_is_said(submitted: Dcc) -> None:
         ((GOOD, "--html", "-", "--json"), "cannot both go to standard output"),
     ):
         assert said in submitted.error("report", *arguments, exit_code=2)
-
-
-def test_before_the_first_upload_the_page_says_what_the_tracker_knows(submitted: Dcc) -> None:
-    none = {"DCC_QC_URL": f"sqlite:///{submitted.root}/none.db"}
-    shown = Dcc(submitted.environment | none, submitted.root).json("report", PARTLY_VALID)
-    assert shown["accepted"] is None
-    assert "dcc init" in shown["qc_missing"]
-    assert shown["findings_total"] == 6
 
 
 @only_sqlite
