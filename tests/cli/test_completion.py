@@ -45,10 +45,8 @@ def test_bash_completes_values(dcc: Dcc) -> None:
 
 @only_sqlite
 def test_values_of_every_kind_are_offered(dcc: Dcc) -> None:
-    folder = dcc.add_folder()
-    for name in ("H.2013-10-31.1.impc.zip", "H.2013-10-31.2.impc.zip", "H.2013; rm -rf $HOME.zip"):
-        folder.put(f"add/{name}")
-    dcc("crawl", "--until", "zip_name", exit_code=1)
+    keys = ("add/H.2013-10-31.1.impc.zip", "add/H.2013-10-31.2.impc.zip", "add/H.2013; rm -rf $HOME.zip")
+    dcc.collect(dict.fromkeys(keys), "--until", "zip_name", exit_code=1)
     assert completed(dcc, "sou") == ["source"]
     assert completed(dcc, "retry", "") == ["add/H.2013-10-31.1.impc.zip", "add/H.2013-10-31.2.impc.zip"]
     assert completed(dcc, "retry", "a") == completed(dcc, "retry", "add/") == completed(dcc, "retry", "")
