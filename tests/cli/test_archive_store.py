@@ -83,6 +83,7 @@ def test_a_replica_that_takes_no_copies_is_told_by_the_exit_code(dcc: Dcc, comma
 @only_mariadb
 @pytest.mark.both_databases
 @pytest.mark.servers
+@pytest.mark.usefixtures("forked_workers")
 def test_a_bucket_and_an_ssh_server_stand_in_for_each_other(dcc: Dcc, bucket: Bucket, openssh: SftpServer) -> None:
     """Each command asks the copies that are there, and staging has none."""
     served = dcc.root / "served"

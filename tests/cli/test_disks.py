@@ -78,6 +78,7 @@ def test_validation_without_room_says_so(
         assert list(disk.path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_processes_that_extract_at_once_record_no_document_as_the_centres_fault(dcc: Dcc) -> None:
     """Each sees room for itself; together they have none, so that a write takes less than it was given."""
     with small_disk(dcc.root / "staging", 1_200_000) as disk:

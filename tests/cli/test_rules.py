@@ -4,6 +4,8 @@ import getpass
 import json
 import shutil
 
+import pytest
+
 from dcc.cli.demo.submissions import damaged
 from dcc.documents.schema_set import OWN_SCHEMAS
 from dcc.reference.loading import SETS
@@ -171,6 +173,7 @@ def none_will_do(experiment, at):
 
 
 @only_sqlite
+@pytest.mark.usefixtures("forked_workers")
 def test_a_replay_says_what_a_proposal_would_change(dcc: Dcc) -> None:
     dcc.collect({"add/H.2013-10-31.1.impc.zip": specimens() | experiments()}, "--until", "qc")
     # Further processes would load the platform for each replay.
