@@ -56,6 +56,11 @@ class Dcc:
     root: Path
     secrets: list[str] = field(default_factory=lambda: [PASSWORD])
 
+    @property
+    def home(self) -> Path:
+        """DCC_HOME."""
+        return Path(self.environment["DCC_HOME"])
+
     def __call__(self, *arguments: object, exit_code: int = 0, **options: Any) -> Result:
         """Run a command in this process and check how it ends; `options` are CliRunner's."""
         runner = CliRunner(env=self.environment)
@@ -142,7 +147,7 @@ class Dcc:
     def active_session(self) -> Iterator[Session]:
         """A session of this process, which commands find active."""
         with closing_all(_open_tracker(self.environment)) as tracker:
-            settings = load_settings(home=Path(self.environment["DCC_HOME"]))
+            settings = load_settings(home=self.home)
             with open_session(tracker, settings) as session:
                 yield session
 

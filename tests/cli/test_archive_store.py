@@ -31,7 +31,6 @@ def test_copies_are_audited_repaired_and_named_when_they_are_lost(dcc: Dcc) -> N
     content = folder.put(ZIP)
     dcc("crawl")
     assert "No copy was audited so far." in dcc("archive", "status", "--audits").stdout
-    home = dcc.root / "home"
     shown = dcc.json("archive", "status")
     assert (shown["archives"], shown["bytes"], shown["week"]["archives"]) == (1, len(content), 1)
     assert shown["replicas"][0]["copies"]["good"] == {"archives": 1, "size_bytes": len(content)}
@@ -41,12 +40,12 @@ def test_copies_are_audited_repaired_and_named_when_they_are_lost(dcc: Dcc) -> N
     size = f"{len(content)} B"
     assert dcc("archive", "status").stdout.startswith(f"1 archive, {size}; 0 of 0 B in the last 7 days.\n")
     assert f"1 archive of {size}, 0 B of the last 7 days." in dcc("status").stdout
-    (copy,) = (home / "archive").glob("??/*")
+    (copy,) = (dcc.home / "archive").glob("??/*")
     copy.write_bytes(b"other")
     assert "read 1; 1 bad, 0 missing, 1 repaired." in dcc("archive", "audit", "--all").stdout
     copy.unlink()
     (folder.path / ZIP).unlink()
-    shutil.rmtree(home / "staging")
+    shutil.rmtree(dcc.home / "staging")
     lost = dcc.json("archive", "audit", "--all", exit_code=1)["lost"]
     assert lost == [{"sha256": copy.name, "size_bytes": len(content), "archives": [ZIP]}]
     history = dcc.json("archive", "status", "--audits")
@@ -66,8 +65,8 @@ def test_copies_are_audited_repaired_and_named_when_they_are_lost(dcc: Dcc) -> N
     assert dcc.json("archive", "repair")["audits"][0]["repaired"] == 1
     assert "No copy is known to be bad" in dcc("archive", "repair").stdout
     assert "no replica of the archive store" in dcc("archive", "audit", "--replica", "/x", exit_code=2).stderr
-    shutil.rmtree(home / "archive")
-    (home / "archive").write_text("no directory")
+    shutil.rmtree(dcc.home / "archive")
+    (dcc.home / "archive").write_text("no directory")
     dcc("archive", "audit", "--all", exit_code=4)
 
 
@@ -97,7 +96,7 @@ def test_a_bucket_and_an_ssh_server_stand_in_for_each_other(dcc: Dcc, bucket: Bu
     folder = dcc.add_folder()
     content = folder.put(ZIP, specimens() | experiments())
     dcc("crawl")
-    shutil.rmtree(Path(dcc.environment["DCC_HOME"]) / "staging")
+    shutil.rmtree(dcc.home / "staging")
     (copy,) = served.glob("??/*")
     key = f"{copy.name[:2]}/{copy.name}"
 
@@ -169,7 +168,7 @@ def test_every_attempt_is_listed_and_fetched_and_files_are_streamed(dcc: Dcc, fo
     assert [one["place"] for one in cleaned["removed"]] == [ZIP]
     dcc("archive", "get", ZIP, "--output", tmp_path / "cleaned.zip")
     assert (tmp_path / "cleaned.zip").read_bytes() == second
-    assert list(Path(dcc.environment["DCC_HOME"]).glob(".access-*")) == []
+    assert list(dcc.home.glob(".access-*")) == []
 
 
 def test_attempts_are_listed_if_the_last_one_is_lost_or_no_archive(dcc: Dcc, folder: Folder) -> None:
@@ -182,9 +181,8 @@ def test_attempts_are_listed_if_the_last_one_is_lost_or_no_archive(dcc: Dcc, fol
     assert [one["size_bytes"] for one in told["attempts"]] == [len(first), len(b"no archive")]
     assert told["files"] is None
     assert "neither a zip nor a tar archive" in told["problem"]
-    home = Path(dcc.environment["DCC_HOME"])
-    shutil.rmtree(home / "archive")
-    shutil.rmtree(home / "staging")
+    shutil.rmtree(dcc.home / "archive")
+    shutil.rmtree(dcc.home / "staging")
     shown = dcc("archive", "list", ZIP, exit_code=1)
     assert all(one["sha256"] in shown.stdout for one in told["attempts"])
     assert "Neither the archive store nor staging has the bytes" in shown.stderr
@@ -193,7 +191,7 @@ def test_attempts_are_listed_if_the_last_one_is_lost_or_no_archive(dcc: Dcc, fol
 def test_archives_come_from_a_bucket_within_the_limits(dcc: Dcc, bucket: Bucket) -> None:
     dcc.environment |= bucket.access | {"DCC_ARCHIVE_REPLICAS": f"s3://{bucket.name}/kept"}
     dcc.collect({ZIP: DOCUMENTS})
-    shutil.rmtree(Path(dcc.environment["DCC_HOME"]) / "staging")
+    shutil.rmtree(dcc.home / "staging")
     for name, content in DOCUMENTS.items():
         assert dcc("archive", "cat", ZIP, name).stdout_bytes == content
     dcc.environment["DCC_MAX_ARCHIVE_ENTRIES"] = "1"
@@ -232,7 +230,7 @@ def test_differences_are_shown_and_what_the_store_lost_comes_from_staging(dcc: D
     told = dcc("data", "document", mouse["document_id"], "--diff", exit_code=1).stdout.splitlines()
     assert told[0] == f"line {mouse['line']}:"
     assert [line[0] for line in told[1:] if "litterId" in line] == ["-", "+"]
-    shutil.rmtree(Path(dcc.environment["DCC_HOME"]) / "staging")
+    shutil.rmtree(dcc.home / "staging")
     assert "--rebuilt" in dcc.error("data", "document", mouse["document_id"], exit_code=2)
     assert "neither" in dcc.error("archive", "cat", ZIP, exit_code=1).lower()
 
@@ -244,7 +242,7 @@ def test_archives_inside_one_of_staging_are_unpacked_elsewhere(
     """A command that was killed left them in staging, where no cleaning knew them."""
     dcc.environment["DCC_ARCHIVE_REPLICAS"] = str(dcc.root / "empty")
     (dcc.root / "empty").mkdir()
-    staging = Path(dcc.environment["DCC_HOME"]) / "staging"
+    staging = dcc.home / "staging"
     before, meanwhile = sorted(staging.rglob("*")), []
 
     def write_entry(entry: ArchiveEntry, path: Path) -> str:
@@ -264,7 +262,7 @@ def test_a_document_that_was_made_of_a_table_is_made_again_when_staging_has_none
     dcc("crawl", exit_code=0)
     name = "H.2013-10-31.1.specimen.impc.xml"
     made = dcc("data", "document", name).stdout
-    shutil.rmtree(Path(dcc.environment["DCC_HOME"]) / "staging")
+    shutil.rmtree(dcc.home / "staging")
     assert dcc("data", "document", name).stdout == made
     dcc("data", "document", name, "--diff", exit_code=0)
 
@@ -330,7 +328,7 @@ def test_what_was_removed_is_told_and_in_the_story_and_what_is_not_known_stays(c
     assert "Removed 0 entries of 0 B" in crawled("staging", "clean", "--keep-failed-days", 0, "--yes").stdout
     assert "Removed from staging" in crawled("show", BROKEN).stdout
     assert f"dcc retry {BROKEN}" in crawled.json("show", BROKEN)["removals"][0]["message"]
-    (crawled.root / "home" / "staging" / "notes\x1b.txt").write_text("mine")
+    (crawled.home / "staging" / "notes\x1b.txt").write_text("mine")
     result = crawled("staging", "clean", "--yes")
     assert "1 thing in staging (4 B): notes\\x1b.txt" in result.stderr
     assert len(crawled.json("staging", "list")["unknown"]) == 1

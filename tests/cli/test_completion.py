@@ -73,7 +73,7 @@ def test_without_a_tracker_or_with_a_wrong_setting_nothing_is_offered_and_nothin
         return bare_dcc("show", "add/", env=asked).output.strip()
 
     assert offered_for_a_zip() == ""
-    assert not (bare_dcc.root / "home").exists()
+    assert not bare_dcc.home.exists()
     bare_dcc.environment["DCC_DOWNLOADERS"] = "many"
     assert offered_for_a_zip() == ""
     bare_dcc.environment["DCC_LOG_FORMAT"] = "nonsense"

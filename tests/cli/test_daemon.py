@@ -108,4 +108,4 @@ def test_pages_daemon_and_command_line_work_at_once(production: Dcc, reader: Dcc
         production.check(stopped(ui, signal.SIGINT))
     wait_for_the_end_of(children)
     assert list(elsewhere.iterdir()) == []
-    assert "enabled: false" in (Path(production.environment["DCC_HOME"]) / "dagster" / "dagster.yaml").read_text()
+    assert "enabled: false" in (production.home / "dagster" / "dagster.yaml").read_text()

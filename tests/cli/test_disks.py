@@ -183,18 +183,17 @@ AT_ONCE = 20.0
 def test_a_database_on_a_read_only_disk_is_named(dcc: Dcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     dcc.environment["DCC_DATABASE_RETRY"] = "60"
-    home = Path(dcc.environment["DCC_HOME"])
     began = time.monotonic()
-    with read_only(home):
+    with read_only(dcc.home):
         for command in ("status", "crawl", "backup sets", "centre list"):
             assert dcc.error(*command.split(), exit_code=4) == (
-                f"The tracker database {home}/tracker.db could not be reached: {home} cannot be written to. The disk "
-                "is mounted read-only, often after an error of it: see `dmesg`, mend it, and mount it again."
+                f"The tracker database {dcc.home}/tracker.db could not be reached: {dcc.home} cannot be written to. The "
+                "disk is mounted read-only, often after an error of it: see `dmesg`, mend it, and mount it again."
             )
     assert time.monotonic() - began < AT_ONCE
-    with read_only(home / "tracker.db"):
+    with read_only(dcc.home / "tracker.db"):
         said = dcc.error("centre", "add", "K", "--name", "KMPC", exit_code=4)
-    assert f"could not be reached: {home}/tracker.db cannot be written to. The disk is mounted read-only" in said
+    assert f"could not be reached: {dcc.home}/tracker.db cannot be written to. The disk is mounted read-only" in said
 
 
 def test_a_backup_of_no_installation_says_so_at_once(dcc: Dcc) -> None:
@@ -206,20 +205,19 @@ def test_a_backup_of_no_installation_says_so_at_once(dcc: Dcc) -> None:
 
 
 def test_a_folder_that_is_closed_to_this_user_is_named(dcc: Dcc) -> None:
-    home = Path(dcc.environment["DCC_HOME"])
-    home.chmod(0)
+    dcc.home.chmod(0)
     try:
         several = run_commands("status", "doctor --no-sources", environment=dcc.process_environment(), by=OBEYING)
     finally:
-        home.chmod(0o700)
+        dcc.home.chmod(0o700)
     for ended in several:
         assert ended.returncode == 4
-        assert f"tracker.db could not be reached: {home} cannot be written to. " in ended.stdout + ended.stderr
-        assert f"chown -R USER {home}" in ended.stdout + ended.stderr
+        assert f"tracker.db could not be reached: {dcc.home} cannot be written to. " in ended.stdout + ended.stderr
+        assert f"chown -R USER {dcc.home}" in ended.stdout + ended.stderr
 
 
 def test_a_link_to_a_disk_that_is_not_mounted_is_named(dcc: Dcc) -> None:
-    home, disk = Path(dcc.environment["DCC_HOME"]), dcc.root / "disk"
+    home, disk = dcc.home, dcc.root / "disk"
     said = f" is a link to {disk}, which is missing: mount its disk, or correct it. "
     other = dcc.root / "other"
     other.symlink_to(disk)

@@ -189,7 +189,7 @@ def test_what_is_left_to_do_fits_the_accounts_and_the_file_that_are_used(unmade:
 
 @only_mariadb
 def test_a_configuration_that_is_there_is_never_overwritten_unless_asked(unmade: Production) -> None:
-    path = Path(unmade.dcc.environment["DCC_HOME"]) / "dagster" / "dagster.yaml"
+    path = unmade.dcc.home / "dagster" / "dagster.yaml"
     path.parent.mkdir(parents=True)
     path.write_text("telemetry:\n  enabled: false\n", "utf-8")
     assert "dcc init --production --force" in unmade.dcc.error("init", "--production", exit_code=2)
@@ -235,7 +235,7 @@ def test_production_needs_three_databases_on_a_server(bare_dcc: Dcc) -> None:
         for same in ("mysql://dcc:secret@db.example.org:3306/one", "mariadb://other:secret@db.example.org/one"):
             bare_dcc.environment[other] = same
             assert "the same database twice" in bare_dcc.error("init", "--production", exit_code=2)
-    assert not (Path(bare_dcc.environment["DCC_HOME"]) / "dagster").exists()
+    assert not (bare_dcc.home / "dagster").exists()
 
 
 @only_sqlite
@@ -275,9 +275,7 @@ def test_no_database_is_replaced_under_anothers_daemon(unmade: Production, monke
         while not stopped.wait(0.2):
             report()
 
-    settings = load_settings(
-        home=Path(dcc.environment["DCC_HOME"]), dagster_url=SecretStr(dcc.environment["DCC_DAGSTER_URL"])
-    )
+    settings = load_settings(home=dcc.home, dagster_url=SecretStr(dcc.environment["DCC_DAGSTER_URL"]))
     with open_instance(settings) as instance:
         report()
         daemon = threading.Thread(target=report_until_stopped)

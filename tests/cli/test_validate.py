@@ -45,7 +45,7 @@ def test_a_valid_archive_ends_with_0(bare_dcc: Dcc, tmp_path: Path) -> None:
     result = bare_dcc("validate", path)
     assert result.stdout.startswith(f"valid    {path}\n")
     assert result.stderr == f"2 files checked, all valid.\n{LEFT}"
-    assert not Path(bare_dcc.environment["DCC_HOME"]).exists()
+    assert not bare_dcc.home.exists()
 
 
 def test_a_document_that_is_not_valid_ends_with_1_and_every_error(bare_dcc: Dcc, tmp_path: Path) -> None:
