@@ -187,8 +187,8 @@ def test_a_database_on_a_read_only_disk_is_named(dcc: Dcc, tmp_path: Path, monke
     with read_only(dcc.home):
         for command in ("status", "crawl", "backup sets", "centre list"):
             assert dcc.error(*command.split(), exit_code=4) == (
-                f"The tracker database {dcc.home}/tracker.db could not be reached: {dcc.home} cannot be written to. The "
-                "disk is mounted read-only, often after an error of it: see `dmesg`, mend it, and mount it again."
+                f"The tracker database {dcc.home}/tracker.db could not be reached: {dcc.home} cannot be written to. "
+                "The disk is mounted read-only, often after an error of it: see `dmesg`, mend it, and mount it again."
             )
     assert time.monotonic() - began < AT_ONCE
     with read_only(dcc.home / "tracker.db"):

@@ -91,6 +91,14 @@ def test_what_cannot_be_reported_on_is_said(submitted: Dcc) -> None:
         assert said in submitted.error("report", *arguments, exit_code=2)
 
 
+def test_before_the_first_upload_the_page_says_what_the_tracker_knows(submitted: Dcc) -> None:
+    none = {"DCC_QC_URL": f"sqlite:///{submitted.root}/none.db"}
+    shown = Dcc(submitted.environment | none, submitted.root).json("report", PARTLY_VALID)
+    assert shown["accepted"] is None
+    assert "dcc init" in shown["qc_missing"]
+    assert shown["findings_total"] == 6
+
+
 @only_sqlite
 def test_the_name_of_an_archive_is_enough_where_there_is_one_of_it(dcc: Dcc) -> None:
     dcc.collect(dict.fromkeys((GOOD, "add/H.2014-01-01.1.impc.zip", "edit/H.2014-01-01.1.impc.zip")))
