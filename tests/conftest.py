@@ -22,6 +22,7 @@ pytest_plugins = [
     "tests.support.data_installations",
     "tests.support.stores",
     "tests.support.prepared_installations",
+    "tests.support.prepared_processes",
     "tests.support.healthy_installation",
     "tests.support.mail_server",
     "tests.support.served_sources",

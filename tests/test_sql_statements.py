@@ -19,6 +19,10 @@ SQL = re.compile(
     r"\W*(SELECT|INSERT\s+INTO|UPDATE|DELETE\s+FROM|DROP|ALTER|CREATE|LOAD\s+DATA|PRAGMA|GRANT|SET\s+SESSION|"
     r"REPLACE\s+INTO|TRUNCATE|BEGIN)\s"
 )
+# Most modules give nothing to a database: those need not be parsed, which takes longest here.
+COULD_HOLD_SQL = re.compile(
+    SQL.pattern.removeprefix(r"\W*") + rf"|\b({'|'.join(TAKES_SQL | TAKES_SQL_IF_TEXT)})\(|[A-Z]\.format\("
+)
 NAMES = "names of tables, columns and indexes of the platform's own schema, or as the database itself tells them"
 REVIEWED = {
     "dcc/operations/backups/database_files.py": (
@@ -134,16 +138,20 @@ REVIEWED = {
 
 def composed(module: Path) -> Iterator[tuple[int, str]]:
     """Line and source of each expression that is put into a statement, constants of a module left out."""
-    tree = ast.parse(module.read_text("utf-8"))
+    text = module.read_text("utf-8")
+    if not COULD_HOLD_SQL.search(text):
+        return
+    tree = ast.parse(text)
+    nodes = list(ast.walk(tree))
     # Others may have a function of the same name.
-    others = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)} | {
+    others = {node.name for node in nodes if isinstance(node, ast.FunctionDef)} | {
         name.asname or name.name
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.ImportFrom) and not (node.module or "").startswith("sqlalchemy")
         for name in node.names
     }
     harmless = {name for name, value in _constants(tree).items() if not SQL.match(value)}
-    for node in ast.walk(tree):
+    for node in nodes:
         parts: list[ast.expr] = []
         if isinstance(node, ast.JoinedStr) and SQL.match(_literal(node)):
             parts = [value.value for value in node.values if isinstance(value, ast.FormattedValue)]

@@ -5,6 +5,7 @@ import inspect
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 
@@ -68,9 +69,15 @@ def test_what_errors_say_is_easy_to_read() -> None:
     ] == []
 
 
+@cache
+def _nodes(module: Path) -> list[ast.AST]:
+    """All nodes of a module, which are read once."""
+    return list(ast.walk(ast.parse(module.read_text("utf-8"))))
+
+
 def _messages_of_errors(module: Path) -> Iterator[tuple[int, str]]:
     """The texts that a module makes errors with or raises, with their lines; code and values are CODE."""
-    for node in ast.walk(ast.parse(module.read_text("utf-8"))):
+    for node in _nodes(module):
         made = node.exc if isinstance(node, ast.Raise) else node
         if isinstance(made, ast.Call) and (made is not node or ast.unparse(made.func).endswith("Error")):
             for argument in made.args:
@@ -91,7 +98,7 @@ def _text(argument: ast.expr) -> str | None:
 
 def _docstrings(module: Path) -> Iterator[tuple[int, str]]:
     """The docstrings of a module and of all in it, fields too, with the lines at which they begin."""
-    for node in ast.walk(ast.parse(module.read_text("utf-8"))):
+    for node in _nodes(module):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.lineno, inspect.cleandoc(node.value.value)
 

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from dcc import errors
 from dcc.cli.main import dcc as command
 from dcc.cli.shell.context import open_qc
 from dcc.databases.transactions import writing
+from dcc.operations.session_work import open_session
+from dcc.session.sessions import Session
 from dcc.settings import Settings, load_settings
 from dcc.tracker.database import open_tracker
 from dcc.tracker.register import centres
@@ -30,6 +33,8 @@ from tests.support.prepared_processes import run_dcc
 from tests.support.servers import Share
 from tests.support.terminals import seen_on_a_terminal, shown_on
 
+Content = bytes | Mapping[str, bytes] | None
+"""Of an archive: its bytes, its documents by name, or those of a valid one."""
 PROGRAM = Path(sys.executable).parent / "dcc"
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.DccError)]
 IDS = {kind.error_id() for kind in KINDS}
@@ -50,6 +55,11 @@ class Dcc:
     environment: dict[str, str]
     root: Path
     secrets: list[str] = field(default_factory=lambda: [PASSWORD])
+
+    @property
+    def home(self) -> Path:
+        """DCC_HOME."""
+        return Path(self.environment["DCC_HOME"])
 
     def __call__(self, *arguments: object, exit_code: int = 0, **options: Any) -> Result:
         """Run a command in this process and check how it ends; `options` are CliRunner's."""
@@ -124,6 +134,22 @@ class Dcc:
         path.mkdir()
         added = self.json("source", "add", "--centre", centre, "--protocol", "file", "--base-path", path)
         return Folder(path, added["id"])
+
+    def collect(self, archives: str | Mapping[str, Content], *options: object, exit_code: int = 0) -> Folder:
+        """Have a session take from a new folder of centre H a valid archive of this key, or each with its content."""
+        folder = self.add_folder()
+        for key, content in ({archives: None} if isinstance(archives, str) else archives).items():
+            folder.put(key, content)
+        self("crawl", *options, exit_code=exit_code)
+        return folder
+
+    @contextmanager
+    def active_session(self) -> Iterator[Session]:
+        """A session of this process, which commands find active."""
+        with closing_all(_open_tracker(self.environment)) as tracker:
+            settings = load_settings(home=self.home)
+            with open_session(tracker, settings) as session:
+                yield session
 
 
 def place(share: Share, centre: str = "H", accesskey: str | None = None) -> list[str]:

@@ -19,7 +19,7 @@ from tests.cli.conftest import Dcc
 from tests.store.test_archive_store import known_hosts
 from tests.support.databases import only_mariadb, only_sqlite
 from tests.support.installations import Folder, experiments, specimens
-from tests.support.s3_server import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Bucket
+from tests.support.s3_server import Bucket
 from tests.support.servers import SftpServer
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
@@ -31,7 +31,6 @@ def test_copies_are_audited_repaired_and_named_when_they_are_lost(dcc: Dcc) -> N
     content = folder.put(ZIP)
     dcc("crawl")
     assert "No copy was audited so far." in dcc("archive", "status", "--audits").stdout
-    home = dcc.root / "home"
     shown = dcc.json("archive", "status")
     assert (shown["archives"], shown["bytes"], shown["week"]["archives"]) == (1, len(content), 1)
     assert shown["replicas"][0]["copies"]["good"] == {"archives": 1, "size_bytes": len(content)}
@@ -41,12 +40,12 @@ def test_copies_are_audited_repaired_and_named_when_they_are_lost(dcc: Dcc) -> N
     size = f"{len(content)} B"
     assert dcc("archive", "status").stdout.startswith(f"1 archive, {size}; 0 of 0 B in the last 7 days.\n")
     assert f"1 archive of {size}, 0 B of the last 7 days." in dcc("status").stdout
-    (copy,) = (home / "archive").glob("??/*")
+    (copy,) = (dcc.home / "archive").glob("??/*")
     copy.write_bytes(b"other")
     assert "read 1; 1 bad, 0 missing, 1 repaired." in dcc("archive", "audit", "--all").stdout
     copy.unlink()
     (folder.path / ZIP).unlink()
-    shutil.rmtree(home / "staging")
+    shutil.rmtree(dcc.home / "staging")
     lost = dcc.json("archive", "audit", "--all", exit_code=1)["lost"]
     assert lost == [{"sha256": copy.name, "size_bytes": len(content), "archives": [ZIP]}]
     history = dcc.json("archive", "status", "--audits")
@@ -66,16 +65,15 @@ def test_copies_are_audited_repaired_and_named_when_they_are_lost(dcc: Dcc) -> N
     assert dcc.json("archive", "repair")["audits"][0]["repaired"] == 1
     assert "No copy is known to be bad" in dcc("archive", "repair").stdout
     assert "no replica of the archive store" in dcc("archive", "audit", "--replica", "/x", exit_code=2).stderr
-    shutil.rmtree(home / "archive")
-    (home / "archive").write_text("no directory")
+    shutil.rmtree(dcc.home / "archive")
+    (dcc.home / "archive").write_text("no directory")
     dcc("archive", "audit", "--all", exit_code=4)
 
 
 @only_sqlite
 @pytest.mark.parametrize("command", ["audit", "repair"])
 def test_a_replica_that_takes_no_copies_is_told_by_the_exit_code(dcc: Dcc, command: str) -> None:
-    dcc.add_folder().put(ZIP)
-    dcc("crawl")
+    dcc.collect(ZIP)
     absent = dcc.root / "absent"
     dcc.environment["DCC_ARCHIVE_REPLICAS"] = f"{dcc.root / 'home' / 'archive'}, {absent}"
     assert f"The archive store lacks copies in {absent}" in dcc("archive", command, exit_code=4).stderr
@@ -84,23 +82,21 @@ def test_a_replica_that_takes_no_copies_is_told_by_the_exit_code(dcc: Dcc, comma
 @only_mariadb
 @pytest.mark.both_databases
 @pytest.mark.servers
+@pytest.mark.usefixtures("forked_workers")
 def test_a_bucket_and_an_ssh_server_stand_in_for_each_other(dcc: Dcc, bucket: Bucket, openssh: SftpServer) -> None:
     """Each command asks the copies that are there, and staging has none."""
     served = dcc.root / "served"
     served.mkdir()
-    dcc.environment |= {
+    dcc.environment |= bucket.access | {
         "DCC_ARCHIVE_REPLICAS": f"s3://{bucket.name}, sftp://{getpass.getuser()}@{openssh.hostname}{served}",
         "DCC_ARCHIVE_ACCESS_KEY": f"key:{openssh.key}",
         "DCC_KNOWN_HOSTS": str(known_hosts(openssh, dcc.root / "known_hosts")),
-        "DCC_STORE_ENDPOINT": bucket.server.endpoint,
-        "DCC_STORE_ACCESS_KEY_ID": ACCESS_KEY_ID,
-        "DCC_STORE_SECRET_ACCESS_KEY": SECRET_ACCESS_KEY,
         "DCC_UNTIL": "qc",
     }
     folder = dcc.add_folder()
     content = folder.put(ZIP, specimens() | experiments())
     dcc("crawl")
-    shutil.rmtree(Path(dcc.environment["DCC_HOME"]) / "staging")
+    shutil.rmtree(dcc.home / "staging")
     (copy,) = served.glob("??/*")
     key = f"{copy.name[:2]}/{copy.name}"
 
@@ -120,7 +116,6 @@ def test_a_bucket_and_an_ssh_server_stand_in_for_each_other(dcc: Dcc, bucket: Bu
     assert dcc.json("archive", "audit", "--all", exit_code=1)["lost"][0]["archives"] == [ZIP]
 
 
-KEY = "add/H.2013-10-31.1.impc.zip"
 MICE, RESULTS = "H.2013-10-31.1.specimen.impc.xml", "H.2013-10-31.2.experiment.impc.xml"
 DOCUMENTS = {
     MICE: submissions.specimen_document("H", mice=2).replace(b"<mouse ", b"<!-- a comment -->\n\n   <mouse  ", 1),
@@ -134,22 +129,22 @@ def folder(dcc: Dcc) -> Folder:
     dcc.environment["DCC_UNTIL"] = "qc"
     folder = dcc.add_folder()
     inner = submissions.archive({f"results/{RESULTS}": DOCUMENTS[RESULTS]})
-    folder.put(KEY, {MICE: DOCUMENTS[MICE], "inner.zip": inner, "notes.txt": b"\x1b[2J"})
+    folder.put(ZIP, {MICE: DOCUMENTS[MICE], "inner.zip": inner, "notes.txt": b"\x1b[2J"})
     dcc("crawl", exit_code=0)
     return folder
 
 
 def test_every_attempt_is_listed_and_fetched_and_files_are_streamed(dcc: Dcc, folder: Folder, tmp_path: Path) -> None:
-    first = (folder.path / KEY).read_bytes()
-    second = folder.put(KEY, specimens(mice=5), modified=1_500_000_000)
+    first = (folder.path / ZIP).read_bytes()
+    second = folder.put(ZIP, specimens(mice=5), modified=1_500_000_000)
     dcc("crawl", exit_code=1)
-    dcc("data", "undo", KEY, "--reason", "changed")
-    dcc("retry", KEY)
-    told = dcc.json("archive", "list", KEY)
+    dcc("data", "undo", ZIP, "--reason", "changed")
+    dcc("retry", ZIP)
+    told = dcc.json("archive", "list", ZIP)
     digests = [hashlib.sha256(each).hexdigest() for each in (first, second)]
     assert [one["sha256"] for one in told["attempts"]] == digests
     attempt = told["attempts"][0]["id"]
-    files = dcc.json("archive", "list", KEY, "--attempt", attempt)["files"]
+    files = dcc.json("archive", "list", ZIP, "--attempt", attempt)["files"]
     assert {one["path"]: one["size_bytes"] for one in files} == {
         MICE: len(DOCUMENTS[MICE]),
         "inner.zip": len(submissions.archive({f"results/{RESULTS}": DOCUMENTS[RESULTS]})),
@@ -159,56 +154,48 @@ def test_every_attempt_is_listed_and_fetched_and_files_are_streamed(dcc: Dcc, fo
     assert digests[0] in dcc("archive", "list", digests[0]).stdout
     for name, content in DOCUMENTS.items():
         assert dcc("archive", "cat", digests[0], name).stdout_bytes == content
-    assert dcc("archive", "cat", KEY).stdout_bytes == second
+    assert dcc("archive", "cat", ZIP).stdout_bytes == second
     output = tmp_path / "copy.zip"
-    dcc("archive", "get", KEY, "--attempt", attempt, "--output", output)
+    dcc("archive", "get", ZIP, "--attempt", attempt, "--output", output)
     assert output.read_bytes() == first
-    assert "exists" in dcc.error("archive", "get", KEY, "--output", output, exit_code=2)
+    assert "exists" in dcc.error("archive", "get", ZIP, "--output", output, exit_code=2)
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    assert "File exists" in dcc.error("archive", "get", KEY, "--output", tmp_path / "link", exit_code=2)
-    assert "no file 'none.xml'" in dcc.error("archive", "cat", KEY, "none.xml", exit_code=2)
-    assert "no attempt 99" in dcc.error("archive", "cat", KEY, "--attempt", "99", exit_code=2)
+    assert "File exists" in dcc.error("archive", "get", ZIP, "--output", tmp_path / "link", exit_code=2)
+    assert "no file 'none.xml'" in dcc.error("archive", "cat", ZIP, "none.xml", exit_code=2)
+    assert "no attempt 99" in dcc.error("archive", "cat", ZIP, "--attempt", "99", exit_code=2)
     assert "No download brought" in dcc.error("archive", "list", "add/X.zip", exit_code=2)
     cleaned = dcc.json("staging", "clean", "--keep-days", 0, "--yes")
-    assert [one["place"] for one in cleaned["removed"]] == [KEY]
-    dcc("archive", "get", KEY, "--output", tmp_path / "cleaned.zip")
+    assert [one["place"] for one in cleaned["removed"]] == [ZIP]
+    dcc("archive", "get", ZIP, "--output", tmp_path / "cleaned.zip")
     assert (tmp_path / "cleaned.zip").read_bytes() == second
-    assert list(Path(dcc.environment["DCC_HOME"]).glob(".access-*")) == []
+    assert list(dcc.home.glob(".access-*")) == []
 
 
 def test_attempts_are_listed_if_the_last_one_is_lost_or_no_archive(dcc: Dcc, folder: Folder) -> None:
-    first = (folder.path / KEY).read_bytes()
-    folder.put(KEY, b"no archive", modified=1_500_000_000)
+    first = (folder.path / ZIP).read_bytes()
+    folder.put(ZIP, b"no archive", modified=1_500_000_000)
     dcc("crawl", exit_code=1)
-    dcc("data", "undo", KEY, "--reason", "changed")
-    dcc("retry", KEY, exit_code=1)
-    told = dcc.json("archive", "list", KEY, exit_code=1)
+    dcc("data", "undo", ZIP, "--reason", "changed")
+    dcc("retry", ZIP, exit_code=1)
+    told = dcc.json("archive", "list", ZIP, exit_code=1)
     assert [one["size_bytes"] for one in told["attempts"]] == [len(first), len(b"no archive")]
     assert told["files"] is None
     assert "neither a zip nor a tar archive" in told["problem"]
-    home = Path(dcc.environment["DCC_HOME"])
-    shutil.rmtree(home / "archive")
-    shutil.rmtree(home / "staging")
-    shown = dcc("archive", "list", KEY, exit_code=1)
+    shutil.rmtree(dcc.home / "archive")
+    shutil.rmtree(dcc.home / "staging")
+    shown = dcc("archive", "list", ZIP, exit_code=1)
     assert all(one["sha256"] in shown.stdout for one in told["attempts"])
     assert "Neither the archive store nor staging has the bytes" in shown.stderr
 
 
 def test_archives_come_from_a_bucket_within_the_limits(dcc: Dcc, bucket: Bucket) -> None:
-    dcc.environment |= {
-        "DCC_ARCHIVE_REPLICAS": f"s3://{bucket.name}/kept",
-        "DCC_STORE_ENDPOINT": bucket.server.endpoint,
-        "DCC_STORE_ACCESS_KEY_ID": ACCESS_KEY_ID,
-        "DCC_STORE_SECRET_ACCESS_KEY": SECRET_ACCESS_KEY,
-    }
-    folder = dcc.add_folder()
-    folder.put(KEY, DOCUMENTS)
-    dcc("crawl")
-    shutil.rmtree(Path(dcc.environment["DCC_HOME"]) / "staging")
+    dcc.environment |= bucket.access | {"DCC_ARCHIVE_REPLICAS": f"s3://{bucket.name}/kept"}
+    dcc.collect({ZIP: DOCUMENTS})
+    shutil.rmtree(dcc.home / "staging")
     for name, content in DOCUMENTS.items():
-        assert dcc("archive", "cat", KEY, name).stdout_bytes == content
+        assert dcc("archive", "cat", ZIP, name).stdout_bytes == content
     dcc.environment["DCC_MAX_ARCHIVE_ENTRIES"] = "1"
-    assert "1 are allowed" in dcc.error("archive", "cat", KEY, MICE, exit_code=1)
+    assert "1 are allowed" in dcc.error("archive", "cat", ZIP, MICE, exit_code=1)
 
 
 @pytest.mark.both_databases
@@ -220,13 +207,13 @@ def test_a_document_is_printed_rebuilt_and_compared(dcc: Dcc, folder: Folder) ->
         assert rebuilt.startswith("<?xml")
         assert "a comment" not in rebuilt
     (mouse,) = dcc.json("data", "record", "specimen", "H-M000001", "--centre", "H")
-    assert (mouse["zip_action"], mouse["place"], mouse["is_current"]) == (KEY, MICE, True)
+    assert (mouse["zip_action"], mouse["place"], mouse["is_current"]) == (ZIP, MICE, True)
     assert DOCUMENTS[MICE].splitlines()[mouse["line"] - 1].lstrip().startswith(b"<mouse")
-    assert mouse["sha256"] == hashlib.sha256((folder.path / KEY).read_bytes()).hexdigest()
+    assert mouse["sha256"] == hashlib.sha256((folder.path / ZIP).read_bytes()).hexdigest()
     with_experiments = dcc.json("data", "history", "--centre", "H", "--specimen", "H-M000001")
     experiment = next(one["entity_key"][1] for one in with_experiments if one["entity_kind"] == "experiment")
     said = dcc("data", "record", "experiment", experiment, "--centre", "H").stdout
-    assert f"{KEY}, inner.zip/results/{RESULTS}, line " in said
+    assert f"{ZIP}, inner.zip/results/{RESULTS}, line " in said
     assert "<specimenID>H-M000001</specimenID>" in said
     assert "no current specimen 'NONE'" in dcc.error("data", "record", "specimen", "NONE", "--centre", "H", exit_code=2)
     assert "no document '999'" in dcc.error("data", "document", "999", exit_code=2)
@@ -243,9 +230,9 @@ def test_differences_are_shown_and_what_the_store_lost_comes_from_staging(dcc: D
     told = dcc("data", "document", mouse["document_id"], "--diff", exit_code=1).stdout.splitlines()
     assert told[0] == f"line {mouse['line']}:"
     assert [line[0] for line in told[1:] if "litterId" in line] == ["-", "+"]
-    shutil.rmtree(Path(dcc.environment["DCC_HOME"]) / "staging")
+    shutil.rmtree(dcc.home / "staging")
     assert "--rebuilt" in dcc.error("data", "document", mouse["document_id"], exit_code=2)
-    assert "neither" in dcc.error("archive", "cat", KEY, exit_code=1).lower()
+    assert "neither" in dcc.error("archive", "cat", ZIP, exit_code=1).lower()
 
 
 @only_sqlite
@@ -255,7 +242,7 @@ def test_archives_inside_one_of_staging_are_unpacked_elsewhere(
     """A command that was killed left them in staging, where no cleaning knew them."""
     dcc.environment["DCC_ARCHIVE_REPLICAS"] = str(dcc.root / "empty")
     (dcc.root / "empty").mkdir()
-    staging = Path(dcc.environment["DCC_HOME"]) / "staging"
+    staging = dcc.home / "staging"
     before, meanwhile = sorted(staging.rglob("*")), []
 
     def write_entry(entry: ArchiveEntry, path: Path) -> str:
@@ -263,8 +250,8 @@ def test_archives_inside_one_of_staging_are_unpacked_elsewhere(
         return entries.write_entry(entry, path)
 
     monkeypatch.setattr(extraction, "write_entry", write_entry)
-    dcc("archive", "list", KEY)
-    dcc("archive", "cat", KEY, RESULTS)
+    dcc("archive", "list", ZIP)
+    dcc("archive", "cat", ZIP, RESULTS)
     assert meanwhile == [before] * 2
 
 
@@ -275,7 +262,7 @@ def test_a_document_that_was_made_of_a_table_is_made_again_when_staging_has_none
     dcc("crawl", exit_code=0)
     name = "H.2013-10-31.1.specimen.impc.xml"
     made = dcc("data", "document", name).stdout
-    shutil.rmtree(Path(dcc.environment["DCC_HOME"]) / "staging")
+    shutil.rmtree(dcc.home / "staging")
     assert dcc("data", "document", name).stdout == made
     dcc("data", "document", name, "--diff", exit_code=0)
 
@@ -307,10 +294,7 @@ BROKEN = "add/H.2013-10-31.2.impc.zip"
 
 @pytest.fixture
 def crawled(dcc: Dcc) -> Dcc:
-    folder = dcc.add_folder()
-    folder.put(ZIP)
-    folder.put(BROKEN, b"no zip")
-    dcc("crawl", exit_code=1)
+    dcc.collect({ZIP: None, BROKEN: b"no zip"}, exit_code=1)
     return dcc
 
 
@@ -344,7 +328,7 @@ def test_what_was_removed_is_told_and_in_the_story_and_what_is_not_known_stays(c
     assert "Removed 0 entries of 0 B" in crawled("staging", "clean", "--keep-failed-days", 0, "--yes").stdout
     assert "Removed from staging" in crawled("show", BROKEN).stdout
     assert f"dcc retry {BROKEN}" in crawled.json("show", BROKEN)["removals"][0]["message"]
-    (crawled.root / "home" / "staging" / "notes\x1b.txt").write_text("mine")
+    (crawled.home / "staging" / "notes\x1b.txt").write_text("mine")
     result = crawled("staging", "clean", "--yes")
     assert "1 thing in staging (4 B): notes\\x1b.txt" in result.stderr
     assert len(crawled.json("staging", "list")["unknown"]) == 1

@@ -21,9 +21,7 @@ def other_home(dcc: Dcc) -> Dcc:
 
 
 def test_an_installation_is_backed_up_checked_and_restored_elsewhere(dcc: Dcc) -> None:
-    folder = dcc.add_folder()
-    folder.put("add/H.2013-10-31.1.impc.zip")
-    dcc("crawl")
+    dcc.collect("add/H.2013-10-31.1.impc.zip")
     sets = dcc.root / "sets"
     assert dcc.json("backup", sets, "--with-archives")["archives"] == {
         "copied": 1,
@@ -63,7 +61,7 @@ def test_a_backup_before_the_first_init_leaves_nothing_behind(bare_dcc: Dcc) -> 
     place = bare_dcc.root / "new" / "sets"
     assert "dcc init" in bare_dcc.error("backup", place, exit_code=2)
     assert not (bare_dcc.root / "new").exists()
-    assert not (bare_dcc.root / "home").exists()
+    assert not bare_dcc.home.exists()
     place.mkdir(parents=True)
     bare_dcc("backup", place, exit_code=2)
     assert list(place.iterdir()) == []
@@ -99,7 +97,7 @@ def test_what_is_said_of_a_backup_and_a_restoration(dcc: Dcc, monkeypatch: pytes
 def test_a_backup_goes_to_a_directory_that_is_named_and_not_into_staging(dcc: Dcc) -> None:
     for command in ("backup", "restore"):
         assert "it is empty. Name a directory" in dcc(command, "", exit_code=2).stderr
-    staging = dcc.root / "home" / "staging"
+    staging = dcc.home / "staging"
     for place in (staging, staging / "sets"):
         assert f"{place} is in staging ({staging})" in dcc.error("backup", place, exit_code=2)
     assert not staging.exists()
@@ -129,7 +127,7 @@ def test_an_older_backup_that_cannot_be_removed_is_told(dcc: Dcc, monkeypatch: p
 
 @only_sqlite
 def test_databases_are_neither_replaced_nor_moved_under_a_daemon(dcc: Dcc) -> None:
-    sets, settings = dcc.root / "sets", Settings(home=Path(dcc.environment["DCC_HOME"]))
+    sets, settings = dcc.root / "sets", Settings(home=dcc.home)
     dcc("backup", sets)
     other = {f"DCC_TARGET_{name}_URL": f"sqlite:///{dcc.root}/{name}.db" for name in ("TRACKER", "QC")}
     moving = Dcc(dcc.environment | other, dcc.root)

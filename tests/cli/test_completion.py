@@ -39,17 +39,14 @@ def completed(dcc: Dcc, *words: str) -> list[str]:
 
 @only_sqlite
 def test_bash_completes_values(dcc: Dcc) -> None:
-    dcc.add_folder().put("add/H.2013-10-31.1.impc.zip")
-    dcc("crawl", "--until", "zip_name")
+    dcc.collect("add/H.2013-10-31.1.impc.zip", "--until", "zip_name")
     assert completed_by_bash(dcc, "show", "add/H") == ["add/H.2013-10-31.1.impc.zip"]
 
 
 @only_sqlite
 def test_values_of_every_kind_are_offered(dcc: Dcc) -> None:
-    folder = dcc.add_folder()
-    for name in ("H.2013-10-31.1.impc.zip", "H.2013-10-31.2.impc.zip", "H.2013; rm -rf $HOME.zip"):
-        folder.put(f"add/{name}")
-    dcc("crawl", "--until", "zip_name", exit_code=1)
+    keys = ("add/H.2013-10-31.1.impc.zip", "add/H.2013-10-31.2.impc.zip", "add/H.2013; rm -rf $HOME.zip")
+    dcc.collect(dict.fromkeys(keys), "--until", "zip_name", exit_code=1)
     assert completed(dcc, "sou") == ["source"]
     assert completed(dcc, "retry", "") == ["add/H.2013-10-31.1.impc.zip", "add/H.2013-10-31.2.impc.zip"]
     assert completed(dcc, "retry", "a") == completed(dcc, "retry", "add/") == completed(dcc, "retry", "")
@@ -76,7 +73,7 @@ def test_without_a_tracker_or_with_a_wrong_setting_nothing_is_offered_and_nothin
         return bare_dcc("show", "add/", env=asked).output.strip()
 
     assert offered_for_a_zip() == ""
-    assert not (bare_dcc.root / "home").exists()
+    assert not bare_dcc.home.exists()
     bare_dcc.environment["DCC_DOWNLOADERS"] = "many"
     assert offered_for_a_zip() == ""
     bare_dcc.environment["DCC_LOG_FORMAT"] = "nonsense"

@@ -8,7 +8,6 @@ import shutil
 import pytest
 
 from dcc.naming import Action
-from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker
@@ -126,17 +125,12 @@ def test_an_archive_that_is_being_uploaded_is_shown_and_no_problem(dcc: Dcc) -> 
     assert "1 xsd done" in dcc("crawl").stdout
 
 
-def test_another_active_session_ends_with_3(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in dcc.environment.items():
-        monkeypatch.setenv(name, value)
-    settings = load_settings()
-    tracker = open_tracker(settings)
-    with open_session(tracker, settings) as session:
+def test_another_active_session_ends_with_3(dcc: Dcc) -> None:
+    with dcc.active_session() as session:
         for arguments in (["crawl"], ["crawl", "--json"]):
             assert f"Session {session.id} is active" in dcc.error(*arguments, exit_code=3)
         assert dcc.json("status")["session"]["active"]["id"] == session.id
         assert f"Session {session.id}: active" in dcc("status").stdout
-    tracker.dispose()
     dcc("crawl")
 
 
@@ -199,10 +193,7 @@ def test_a_group_that_cannot_be_crawled_is_told_with_the_nearest_names(dcc: Dcc)
 
 @pytest.mark.both_databases
 def test_a_retry_is_logged_with_the_user_and_processes_the_zip_at_once(dcc: Dcc) -> None:
-    folder = dcc.add_folder()
-    folder.put(BAD, invalid())
-    folder.put("add/H.2013-10-31.3.impc.zip", specimens("H", "2013-10-31.3"))
-    dcc("crawl", exit_code=1)
+    folder = dcc.collect({BAD: invalid(), "add/H.2013-10-31.3.impc.zip": specimens("H", "2013-10-31.3")}, exit_code=1)
     assert dcc.json("retry", BAD, exit_code=1)["zip_actions"] == [{"phase": "xsd", "status": "failed", "count": 1}]
     folder.put(BAD, specimens("H", "2013-10-31.2"))
     report = dcc.json("crawl")
@@ -222,10 +213,7 @@ def test_a_retry_is_logged_with_the_user_and_processes_the_zip_at_once(dcc: Dcc)
 
 @pytest.mark.both_databases
 def test_what_cannot_be_retried_makes_no_session_and_no_alarm(dcc: Dcc) -> None:
-    folder = dcc.add_folder()
-    folder.put(GOOD)
-    folder.put("add/H 1; x.zip", b"x")
-    dcc("crawl", exit_code=1)
+    folder = dcc.collect({GOOD: None, "add/H 1; x.zip": b"x"}, exit_code=1)
     dcc.environment["DCC_NOTIFY_LOG"] = "true"
     for unknown in ("add/Typo.zip", GOOD.replace("add/", "edit/"), GOOD.lower()):
         assert f"knows no {unknown}" in dcc.error("retry", GOOD, unknown, exit_code=2)
@@ -249,9 +237,7 @@ def test_what_cannot_be_retried_makes_no_session_and_no_alarm(dcc: Dcc) -> None:
 @pytest.mark.parametrize("is_noticed", [True, False], ids=["a crawl noticed it", "the retry notices it"])
 @only_sqlite
 def test_what_changed_after_its_data_were_loaded_is_withdrawn_before_it_is_retried(dcc: Dcc, is_noticed: bool) -> None:
-    folder = dcc.add_folder()
-    folder.put(GOOD)
-    dcc("crawl")
+    folder = dcc.collect(GOOD)
     tracker = open_tracker(load_settings(tracker_url=dcc.environment["DCC_TRACKER_URL"]))
     note_uploaded(tracker)
     tracker.dispose()
@@ -292,10 +278,7 @@ def test_a_session_through_dagster_gives_the_same_report(dcc: Dcc) -> None:
 
 @only_sqlite
 def test_on_a_terminal_progress_is_drawn(dcc: Dcc) -> None:
-    folder = dcc.add_folder()
-    folder.put(GOOD)
-    folder.put(BAD, invalid())
-    dcc("crawl", "--until", "zip_name")
+    dcc.collect({GOOD: None, BAD: invalid()}, "--until", "zip_name")
     shown = "\n".join(dcc.on_a_terminal(80, "crawl", exit_code=1))
     assert "To fetch: " in shown
     assert re.search(r"Processing submissions \S*[━╸╺ ]{30}", shown), shown
@@ -341,16 +324,13 @@ def test_urgent_archives_are_processed_alone_or_first_by_the_session_that_runs(d
     assert f"To process {BAD} before all others, add --urgent" in dcc("crawl", BAD, exit_code=2).stderr.replace(
         "\n", " "
     )
-    settings = load_settings(home=dcc.root / "home")
-    tracker = open_tracker(settings)
-    with open_session(tracker, settings):
+    with dcc.active_session() as session:
         assert "fetches first what you named" in dcc("crawl", "--urgent", BAD).stderr
         without = dcc.json("crawl", "--urgent", BAD)
         assert (without["session"], without["zip_actions"]) == (None, [])
         assert "fetches first what you named" in without["notices"][0]
         dcc("crawl", exit_code=3)
-    assert ZipKey(Action.EDIT, BAD.removeprefix("edit/")) in in_reading(tracker, urgent_keys)
-    tracker.dispose()
+        assert ZipKey(Action.EDIT, BAD.removeprefix("edit/")) in in_reading(session.tracker, urgent_keys)
 
 
 @only_sqlite

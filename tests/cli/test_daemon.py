@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from dcc.databases.grants import ACCOUNTS, grant_statements, unlock_statement
+from dcc.databases.grants import grant_statements
 from tests.cli.conftest import Dcc
-from tests.cli.test_production import administrator, statements
+from tests.cli.test_production import accounts
 from tests.cli.test_ui import CHANGE, NEVER, ask, line_of, running, stopped, wait_for_the_end_of
 from tests.support.databases import MariaDb, only_mariadb
 from tests.support.installations import specimens
@@ -51,13 +51,8 @@ def reader(production: Dcc, mariadb: MariaDb, tmp_path: Path) -> Iterator[Dcc]:
         "DCC_HOME": str(tmp_path / "pages"),
         "DCC_DAGSTER_URL": as_reader.render_as_string(hide_password=False),
     }
-    with administrator(mariadb) as connection, connection.cursor() as cursor:
-        for statement in statements("\n".join(grant_statements(*urls))):
-            cursor.execute(statement)
-        cursor.execute(unlock_statement("dcc_ui", UI_PASSWORD))
+    with accounts(mariadb, "\n".join(grant_statements(*urls)), unlocked={"dcc_ui": UI_PASSWORD}):
         yield Dcc(environment, tmp_path, [*production.secrets, UI_PASSWORD])
-        for account in ACCOUNTS:
-            cursor.execute(f"DROP USER '{account.name}'@'%'")
 
 
 def wait_for_daemons(port: int) -> None:
@@ -113,4 +108,4 @@ def test_pages_daemon_and_command_line_work_at_once(production: Dcc, reader: Dcc
         production.check(stopped(ui, signal.SIGINT))
     wait_for_the_end_of(children)
     assert list(elsewhere.iterdir()) == []
-    assert "enabled: false" in (Path(production.environment["DCC_HOME"]) / "dagster" / "dagster.yaml").read_text()
+    assert "enabled: false" in (production.home / "dagster" / "dagster.yaml").read_text()

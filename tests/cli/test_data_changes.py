@@ -13,13 +13,16 @@ WEIGHTS = submissions.experiment_document("H", procedure="IMPC_BWT_001", animals
 CORRECTED = WEIGHTS.replace(b"<value>2", b"<value>1")
 
 
+def documents(day: str, animals: bytes, weights: bytes) -> dict[str, bytes]:
+    """Both kinds of documents of a day, by their names."""
+    return {f"H.{day}.1.specimen.impc.xml": animals, f"H.{day}.1.experiment.impc.xml": weights}
+
+
 @pytest.fixture
 def folder(dcc: Dcc) -> Folder:
     """A source whose four weighed animals are with quality control, and an edit of the weights that waits."""
     dcc.environment["DCC_UNTIL"] = "qc"
-    folder = dcc.add_folder()
-    folder.put(ADD, {**ANIMALS, "H.2013-10-31.2.experiment.impc.xml": WEIGHTS})
-    dcc("crawl")
+    folder = dcc.collect({ADD: {**ANIMALS, "H.2013-10-31.2.experiment.impc.xml": WEIGHTS}})
     folder.put(EDIT, {"H.2013-11-05.1.experiment.impc.xml": CORRECTED})
     return folder
 
@@ -45,13 +48,11 @@ def test_a_plan_says_what_would_change_and_changes_nothing(dcc: Dcc, folder: Fol
 
 def test_a_plan_names_what_it_would_remove_and_not_each_of_its_values(dcc: Dcc) -> None:
     dcc.environment["DCC_UNTIL"] = "qc"
-    folder, deletion = dcc.add_folder(), "delete/H.2013-11-05.2.impc.zip"
+    deletion = "delete/H.2013-11-05.2.impc.zip"
     animals = submissions.specimen_document("H", mice=25)
     weights = submissions.experiment_document("H", procedure="IMPC_BWT_001", animals=25)
-    folder.put(ADD, {"H.2013-10-31.1.specimen.impc.xml": animals, "H.2013-10-31.2.experiment.impc.xml": weights})
-    dcc("crawl")
-    names = ("H.2013-11-05.1.specimen.impc.xml", "H.2013-11-05.1.experiment.impc.xml")
-    folder.put(deletion, dict(zip(names, (animals, weights), strict=True)))
+    folder = dcc.collect({ADD: documents("2013-10-31", animals, weights)})
+    folder.put(deletion, documents("2013-11-05", animals, weights))
     dcc("crawl", "--until", "xsd")
     of_experiments, of_animals = sorted(dcc.json("data", "plan", deletion), key=lambda one: one["file_name"])
     assert (len(of_experiments["removed"]), set(of_experiments["removed"].values())) == (25, {7})
@@ -129,29 +130,24 @@ def test_a_recheck_has_documents_judged_by_the_next_session(dcc: Dcc, folder: Fo
 
 def test_documents_that_no_session_held_yet_are_told_with_the_confirmed_ones(dcc: Dcc) -> None:
     dcc.environment |= {"DCC_UNTIL": "qc", "DCC_HOLD_THRESHOLD": "1"}
-    folder, names = dcc.add_folder(), ("H.2013-11-05.1.specimen.impc.xml", "H.2013-11-05.1.experiment.impc.xml")
-    animals, weights = (
-        submissions.specimen_document("H", mice=4),
-        submissions.experiment_document("H", procedure="IMPC_BWT_001", animals=4),
-    )
-    folder.put(ADD, {"H.2013-10-31.1.specimen.impc.xml": animals, "H.2013-10-31.1.experiment.impc.xml": weights})
-    dcc("crawl")
+    (animals,) = ANIMALS.values()
+    folder = dcc.collect({ADD: documents("2013-10-31", animals, WEIGHTS)})
     changed = animals.replace(b'litterId="', b'litterId="other ')
-    folder.put(EDIT, dict(zip(names, (changed, weights.replace(b"</value>", b"1</value>")), strict=True)))
+    edited = documents("2013-11-05", changed, WEIGHTS.replace(b"</value>", b"1</value>"))
+    folder.put(EDIT, edited)
     dcc("crawl", exit_code=1)
     assert dcc("data", "plan", EDIT).stdout.count("waits to be confirmed") == 2
     confirmed = dcc("data", "confirm", EDIT, "--reason", "a new balance").stdout
-    assert f"{names[0]}: upload done" in confirmed
-    assert f"{names[1]}: not confirmed. The next session applies it, or holds it" in " ".join(confirmed.split())
+    specimens, experiments = edited
+    assert f"{specimens}: upload done" in confirmed
+    assert f"{experiments}: not confirmed. The next session applies it, or holds it" in " ".join(confirmed.split())
     dcc("crawl", exit_code=1)
     assert "not confirmed" not in dcc("data", "confirm", EDIT, "--reason", "a new balance").stdout
 
 
 def test_a_change_that_was_taken_since_no_longer_holds(dcc: Dcc) -> None:
     dcc.environment["DCC_UNTIL"] = "qc"
-    folder = dcc.add_folder()
-    folder.put(ADD, ANIMALS)
-    dcc("crawl")
+    folder = dcc.collect({ADD: ANIMALS})
     until_the_next_second()
     folder.put(ADD, {**ANIMALS, "H.2013-10-31.2.experiment.impc.xml": WEIGHTS}, modified=1_500_000_000)
     dcc("crawl", exit_code=1)

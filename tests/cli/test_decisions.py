@@ -16,10 +16,8 @@ BAD = "add/H.2013-11-01.1.impc.zip"
 @pytest.fixture
 def listed(dcc: Dcc) -> Dcc:
     """Three valid archives that wait for their download."""
-    folder = dcc.add_folder()
-    for number, name in enumerate(NAMES, start=1):
-        folder.put(name, specimens(stem=f"2013-10-31.{number}"))
-    dcc("crawl", "--until", "zip_name")
+    archives = {name: specimens(stem=f"2013-10-31.{number}") for number, name in enumerate(NAMES, start=1)}
+    dcc.collect(archives, "--until", "zip_name")
     return dcc
 
 
@@ -65,10 +63,7 @@ def test_what_is_cancelled_is_taken_up_only_by_a_retry(listed: Dcc) -> None:
 
 @pytest.mark.both_databases
 def test_what_is_hopeless_waits_for_nobody_until_that_is_revoked(dcc: Dcc) -> None:
-    folder = dcc.add_folder()
-    folder.put(NAMES[0])
-    folder.put(BAD, b"no archive")
-    dcc("crawl", exit_code=1)
+    folder = dcc.collect({NAMES[0]: None, BAD: b"no archive"}, exit_code=1)
     options = ("--code", "corrupt-archive", "--status", "failed", "--since", "2013-01-01")
     assert "No error or rule has the id 'corrupt'" in dcc.error("zips", "--code", "corrupt", exit_code=2)
     assert "filters such as --centre" in dcc("acknowledge", "--reason", "x", exit_code=2).stderr
@@ -87,13 +82,8 @@ def test_what_is_hopeless_waits_for_nobody_until_that_is_revoked(dcc: Dcc) -> No
     assert [made["revoked_by"] for made in dcc.json("show", BAD)["decisions"]][1] == "crawl"
 
 
-def test_what_standard_input_names_is_decided_on_and_tried_without_a_change(
-    dcc: Dcc,
-) -> None:
-    folder = dcc.add_folder()
-    for name in NAMES:
-        folder.put(name, b"no archive")
-    dcc("crawl", exit_code=1)
+def test_what_standard_input_names_is_decided_on_and_tried_without_a_change(dcc: Dcc) -> None:
+    dcc.collect(dict.fromkeys(NAMES, b"no archive"), exit_code=1)
     dcc("hold", "--centre", "H", "--reason", "wait")
     names = "\n".join(["# two", *NAMES[:2]])
     for command, done, option, expected in (

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,7 @@ def test_validation_without_room_says_so(
         assert list(disk.path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_processes_that_extract_at_once_record_no_document_as_the_centres_fault(dcc: Dcc) -> None:
     """Each sees room for itself; together they have none, so that a write takes less than it was given."""
     with small_disk(dcc.root / "staging", 1_200_000) as disk:
@@ -91,6 +93,18 @@ def test_processes_that_extract_at_once_record_no_document_as_the_centres_fault(
         assert states(dcc) == {("xsd", "done"): 60}
 
 
+@contextmanager
+def staging_of_large_documents(dcc: Dcc, number: int, **settings: str) -> Iterator[SmallDisk]:
+    """A disk with room for so many archives of the source; their rows take more."""
+    with small_disk(dcc.root / "staging", 60_000_000) as disk:
+        dcc.environment |= {"DCC_STAGING": str(disk.path), "DCC_MIN_FREE_BYTES": "0", **settings}
+        folder = dcc.add_folder()
+        for inc in range(1, number + 1):
+            document = specimen_document("H", mice=1_500, first=2_000 * inc)
+            folder.put(KEYS[inc - 1], {f"H.2013-10-31.{inc}.specimen.impc.xml": document})
+        yield disk
+
+
 @pytest.mark.parametrize(
     ("number", "leave", "events"),
     usually(
@@ -99,12 +113,7 @@ def test_processes_that_extract_at_once_record_no_document_as_the_centres_fault(
     ),
 )
 def test_documents_wait_for_room_for_their_rows_in_staging(dcc: Dcc, number: int, leave: int, events: str) -> None:
-    with small_disk(dcc.root / "staging", 60_000_000) as disk:
-        dcc.environment |= {"DCC_STAGING": str(disk.path), "DCC_MIN_FREE_BYTES": "0", "DCC_DAGSTER_EVENTS": events}
-        folder = dcc.add_folder()
-        for inc in range(1, number + 1):
-            document = specimen_document("H", mice=1_500, first=2_000 * inc)
-            folder.put(KEYS[inc - 1], {f"H.2013-10-31.{inc}.specimen.impc.xml": document})
+    with staging_of_large_documents(dcc, number, DCC_DAGSTER_EVENTS=events) as disk:
         dcc("crawl")
         dcc.environment["DCC_UNTIL"] = "qc"
         disk.fill(leave)
@@ -121,13 +130,8 @@ def test_documents_wait_for_room_for_their_rows_in_staging(dcc: Dcc, number: int
 
 @pytest.mark.parametrize("leave", usually([0, 5_000], [0, 5_000, 60_000, 600_000, 1_500_000]))
 def test_workers_without_room_leave_it_to_the_session_to_say_so(dcc: Dcc, leave: int) -> None:
-    with small_disk(dcc.root / "staging", 60_000_000) as disk:
-        dcc.environment |= {"DCC_STAGING": str(disk.path), "DCC_MIN_FREE_BYTES": "0", "DCC_DAGSTER_EVENTS": "true"}
-        dcc.environment |= {"DCC_EXECUTOR": "multiprocess", "DCC_UNTIL": "qc"}
-        folder = dcc.add_folder()
-        for inc in (1, 2):
-            document = specimen_document("H", mice=1_500, first=2_000 * inc)
-            folder.put(KEYS[inc - 1], {f"H.2013-10-31.{inc}.specimen.impc.xml": document})
+    settings = {"DCC_DAGSTER_EVENTS": "true", "DCC_EXECUTOR": "multiprocess", "DCC_UNTIL": "qc"}
+    with staging_of_large_documents(dcc, 2, **settings) as disk:
         disk.fill(leave)
         ended = dcc.forked("crawl")
         assert ended.returncode == 4, ended.stderr
@@ -179,22 +183,17 @@ AT_ONCE = 20.0
 def test_a_database_on_a_read_only_disk_is_named(dcc: Dcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     dcc.environment["DCC_DATABASE_RETRY"] = "60"
-    home = Path(dcc.environment["DCC_HOME"])
     began = time.monotonic()
-    with read_only(home):
+    with read_only(dcc.home):
         for command in ("status", "crawl", "backup sets", "centre list"):
             assert dcc.error(*command.split(), exit_code=4) == (
-                f"The tracker database {home}/tracker.db could not be reached: {home} cannot be written to. The disk "
-                "is mounted read-only, often after an error of it: see `dmesg`, mend it, and mount it again."
+                f"The tracker database {dcc.home}/tracker.db could not be reached: {dcc.home} cannot be written to. "
+                "The disk is mounted read-only, often after an error of it: see `dmesg`, mend it, and mount it again."
             )
     assert time.monotonic() - began < AT_ONCE
-
-
-def test_a_database_file_that_can_only_be_read_is_named(dcc: Dcc) -> None:
-    file = Path(dcc.environment["DCC_HOME"]) / "tracker.db"
-    with read_only(file):
+    with read_only(dcc.home / "tracker.db"):
         said = dcc.error("centre", "add", "K", "--name", "KMPC", exit_code=4)
-    assert f"could not be reached: {file} cannot be written to. The disk is mounted read-only" in said
+    assert f"could not be reached: {dcc.home}/tracker.db cannot be written to. The disk is mounted read-only" in said
 
 
 def test_a_backup_of_no_installation_says_so_at_once(dcc: Dcc) -> None:
@@ -206,20 +205,19 @@ def test_a_backup_of_no_installation_says_so_at_once(dcc: Dcc) -> None:
 
 
 def test_a_folder_that_is_closed_to_this_user_is_named(dcc: Dcc) -> None:
-    home = Path(dcc.environment["DCC_HOME"])
-    home.chmod(0)
+    dcc.home.chmod(0)
     try:
         several = run_commands("status", "doctor --no-sources", environment=dcc.process_environment(), by=OBEYING)
     finally:
-        home.chmod(0o700)
+        dcc.home.chmod(0o700)
     for ended in several:
         assert ended.returncode == 4
-        assert f"tracker.db could not be reached: {home} cannot be written to. " in ended.stdout + ended.stderr
-        assert f"chown -R USER {home}" in ended.stdout + ended.stderr
+        assert f"tracker.db could not be reached: {dcc.home} cannot be written to. " in ended.stdout + ended.stderr
+        assert f"chown -R USER {dcc.home}" in ended.stdout + ended.stderr
 
 
 def test_a_link_to_a_disk_that_is_not_mounted_is_named(dcc: Dcc) -> None:
-    home, disk = Path(dcc.environment["DCC_HOME"]), dcc.root / "disk"
+    home, disk = dcc.home, dcc.root / "disk"
     said = f" is a link to {disk}, which is missing: mount its disk, or correct it. "
     other = dcc.root / "other"
     other.symlink_to(disk)

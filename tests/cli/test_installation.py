@@ -24,7 +24,7 @@ from tests.support.databases import only_sqlite
 def test_init_makes_a_tracker_and_changes_nothing_when_run_again(bare_dcc: Dcc) -> None:
     made = bare_dcc.json("init")
     assert set(made) == {"tracker", "created", "from", "to", "qc_database"}
-    assert not (Path(bare_dcc.environment["DCC_HOME"]) / "dagster").exists()
+    assert not (bare_dcc.home / "dagster").exists()
     assert made["created"] is True
     assert made["from"] is None
     bare_dcc("centre", "add", "H")
@@ -43,7 +43,7 @@ def test_init_makes_a_tracker_and_changes_nothing_when_run_again(bare_dcc: Dcc) 
 
 @only_sqlite
 def test_a_tracker_of_a_newer_version_is_left_alone(dcc: Dcc) -> None:
-    path = Path(dcc.environment["DCC_HOME"]) / "tracker.db"
+    path = dcc.home / "tracker.db"
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
     connection.close()
@@ -71,7 +71,7 @@ def test_settings_lists_each_with_its_variable_value_and_origin(bare_dcc: Dcc) -
         "from": "default",
         "description": "Archives and documents checked at once.",
     }
-    assert entries["DCC_STAGING"]["value"] == str(Path(bare_dcc.environment["DCC_HOME"]) / "staging")
+    assert entries["DCC_STAGING"]["value"] == str(bare_dcc.home / "staging")
     assert all(entry["description"] for entry in entries.values())
     said = bare_dcc("settings").stdout
     assert "DCC_DOWNLOADERS = 7 (environment)" in said
@@ -80,7 +80,7 @@ def test_settings_lists_each_with_its_variable_value_and_origin(bare_dcc: Dcc) -
 
 @only_sqlite
 def test_a_written_configuration_file_replaces_the_variables(bare_dcc: Dcc) -> None:
-    home = Path(bare_dcc.environment["DCC_HOME"])
+    home = bare_dcc.home
     bare_dcc.secrets.append("hunter2")
     bare_dcc.environment |= {"DCC_DOWNLOADERS": "7", "DCC_KEY_PASSPHRASE": "hunter2"}
     said = bare_dcc("settings", "--write").stdout
@@ -111,7 +111,7 @@ def test_a_written_configuration_file_replaces_the_variables(bare_dcc: Dcc) -> N
 @only_sqlite
 def test_a_password_in_any_part_of_the_tracker_url_is_masked(bare_dcc: Dcc) -> None:
     bare_dcc.secrets.append("hunter2")
-    log = bare_dcc.root / "home" / "logs" / "dcc.log"
+    log = bare_dcc.home / "logs" / "dcc.log"
     bare_dcc.environment["DCC_LOG_FILE"] = str(log)
     for url, exit_code in (
         ("mysql://dcc:hunter2@127.0.0.1:1/t", 4),
@@ -185,14 +185,13 @@ def test_the_home_of_another_user_is_no_place_to_work_in(bare_dcc: Dcc) -> None:
 
 @only_sqlite
 def test_init_mends_a_dagster_instance_that_was_left_half_made(bare_dcc: Dcc) -> None:
-    home = Path(bare_dcc.environment["DCC_HOME"])
     bare_dcc("init")
-    make_instance(load_settings(home=home))
-    with closing(sqlite3.connect(home / "dagster" / "history" / "runs.db")) as connection:
+    make_instance(load_settings(home=bare_dcc.home))
+    with closing(sqlite3.connect(bare_dcc.home / "dagster" / "history" / "runs.db")) as connection:
         connection.execute("DROP TABLE alembic_version")
         connection.commit()
     bare_dcc("init")
-    assert are_complete(home / "dagster")
+    assert are_complete(bare_dcc.home / "dagster")
 
 
 def test_a_new_installation_an_earlier_one_and_one_of_today(bare_dcc: Dcc) -> None:
@@ -215,8 +214,7 @@ def well(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> Dcc:
     monkeypatch.setattr(
         examination, "DOCTOR_CHECKS", [check for check in examination.DOCTOR_CHECKS if check.name not in of_machine]
     )
-    dcc.add_folder().put("add/H.2013-10-31.1.impc.zip")
-    dcc("crawl")
+    dcc.collect("add/H.2013-10-31.1.impc.zip")
     return dcc
 
 
@@ -234,13 +232,13 @@ def test_it_ends_with_0_for_what_is_well_with_1_for_a_warning_and_with_4_for_a_f
     [counts] = quiet.splitlines()
     assert "0 failed" in counts
 
-    (well.root / "home" / "staging" / "notes.txt").touch()
+    (well.home / "staging" / "notes.txt").touch()
     result = well("doctor", "--no-sources", exit_code=1)
     assert "-> dcc staging list --files" in result.stdout
     assert well.json("doctor", "--no-sources", exit_code=1)["verdict"] == "warning"
     (well.root / "centre").rename(well.root / "moved")
     assert "failed " in well("doctor", exit_code=4).stdout
-    (well.root / "home" / "staging" / "notes.txt").unlink()
+    (well.home / "staging" / "notes.txt").unlink()
     well("doctor", "--no-sources")
 
 
@@ -251,7 +249,7 @@ def test_before_dcc_init_it_says_so_once_of_each_database(bare_dcc: Dcc) -> None
         one["subject"] for one in report["findings"] if "database" in one["subject"] and one["verdict"] == "failed"
     ]
     assert failed == ["tracker database", "QC database"]
-    assert not Path(bare_dcc.environment["DCC_HOME"]).exists()
+    assert not bare_dcc.home.exists()
 
 
 @only_sqlite
@@ -260,9 +258,3 @@ def test_a_new_installation_is_told_its_first_step(dcc: Dcc) -> None:
     result = dcc("doctor", "--no-sources", exit_code=1)
     assert "file sources: None is registered.\n             -> dcc source add\n" in result.stdout
     assert result.stderr.startswith("Next: dcc source add ")
-
-
-@only_sqlite
-def test_wrong_settings_are_an_error(bare_dcc: Dcc) -> None:
-    bare_dcc.environment["DCC_WORKERS"] = "none"
-    assert "DCC_WORKERS" in bare_dcc.error("doctor", exit_code=2)

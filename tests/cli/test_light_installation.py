@@ -116,9 +116,7 @@ def test_the_help_of_a_light_installation_has_what_can_run_there(bare_dcc: Dcc, 
 
 @only_sqlite
 def test_a_light_installation_reports_from_databases_that_are_there(dcc: Dcc, light: Light, tmp_path: Path) -> None:
-    folder = dcc.add_folder()
-    folder.put("add/H.2013-10-31.1.impc.zip")
-    dcc("crawl")
+    dcc.collect("add/H.2013-10-31.1.impc.zip")
     page = tmp_path / "report.html"
     for asked in (["--json"], ["--html", page], []):
         reported = light(dcc, "report", "add/H.2013-10-31.1.impc.zip", *asked)

@@ -1,6 +1,7 @@
 """`dcc` as a whole: help, exit codes, errors, interrupts, and how fast it starts."""
 
 import logging
+import os
 import signal
 import sqlite3
 import subprocess
@@ -23,6 +24,7 @@ from dcc.redaction import keep_secret
 from tests.cli.conftest import PROGRAM, Dcc, imported_by
 from tests.support.databases import is_sqlite, only_sqlite
 from tests.support.installations import Folder, specimens
+from tests.support.prepared_processes import begin
 from tests.support.raising import raising
 from tests.support.waiting import wait_until
 from tests.support.web_server import WebServer
@@ -287,13 +289,15 @@ def test_an_interrupted_crawl_is_cancelled_and_the_next_one_goes_on(dcc: Dcc, ev
     with WebServer(served.path) as web:
         dcc("source", "add", "--centre", "J", "--protocol", "http", "--hostname", web.hostname, "--base-path", "/")
         web.stall_after = 1
-        process = subprocess.Popen([PROGRAM, "crawl"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        said = dcc.root / "said"
+        process = begin(["dcc", "crawl"], dcc.root, environment, dcc.root / "output", said)
         wait_until(lambda: dcc.json("zips", "--phase", "xsd"))
-        process.send_signal(number)
+        assert process.pid is not None
+        os.kill(process.pid, number)
         # Whoever stops waits some seconds for what is silent.
         web.disconnect()
-        _, said = process.communicate(timeout=60)
-        assert (process.returncode, said.decode()) == (130, "Interrupted.\n")
+        process.join(60)
+        assert (process.exitcode, said.read_text()) == (130, "Interrupted.\n")
         status = dcc.json("status")
         assert status["session"]["active"] is None
         last = status["session"]["last"]

@@ -98,8 +98,6 @@ GONE = "add: 10 archives of file source 1"
 
 Mails = list[tuple[Envelope, EmailMessage]]
 
-pytestmark = [only_sqlite, pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")]
-
 
 def number(inc: int) -> str:
     return f"2013-10-31.{inc}"

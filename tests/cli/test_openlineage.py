@@ -136,7 +136,6 @@ def test_a_server_gets_the_session_its_steps_and_their_datasets(submitted: Dcc, 
     assert parents == {events["session"][0]["run"]["runId"]}
     assert states == ["START", "COMPLETE"]
     assert list(sources) == [str(submitted.root / "centre")]
-    home = Path(submitted.environment["DCC_HOME"])
     rows = {
         re.split(r"[/.]", name)[-1]: one["outputFacets"]["outputStatistics"]["rowCount"] for name, one in tables.items()
     }
@@ -145,7 +144,7 @@ def test_a_server_gets_the_session_its_steps_and_their_datasets(submitted: Dcc, 
     states, hosted, staged = ended(events["session.download"])
     assert states == ["START", "RUNNING", "COMPLETE"]
     assert set(hosted) == {str(submitted.root / "centre" / key) for key in (GOOD, BAD)}
-    assert set(staged) == {str(home / "staging" / key) for key in (GOOD, BAD)}
+    assert set(staged) == {str(submitted.home / "staging" / key) for key in (GOOD, BAD)}
     _, archives, documents = ended(events["session.xsd"])
     verdicts = {
         name.rpartition("staging/")[2]: one["inputFacets"]["dataQualityAssertions"]["assertions"]

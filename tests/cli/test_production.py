@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from tests.support.databases import MariaDb, only_mariadb, only_sqlite
 from tests.support.installations import specimens
 
 ACCOUNT_PASSWORD = "Pa55'word\\ of an account"
+PASSWORDS = {account.name: ACCOUNT_PASSWORD for account in ACCOUNTS}
 GOOD = "add/H.2013-10-31.1.impc.zip"
 
 
@@ -83,17 +85,26 @@ def unmade(bare_dcc: Dcc, mariadb: MariaDb) -> Iterator[Production]:
     mariadb.query(f"DROP DATABASE IF EXISTS {name}")
 
 
+@contextmanager
+def accounts(server: MariaDb, printed: str, host: str = "%", unlocked: Mapping[str, str] = PASSWORDS) -> Iterator[None]:
+    """The accounts of printed grants, as the administrator makes them; those without a password are locked."""
+    with administrator(server) as connection, connection.cursor() as cursor:
+        for statement in statements(printed):
+            cursor.execute(statement)
+        try:
+            for name, password in unlocked.items():
+                cursor.execute(unlock_statement(name, password, host))
+            yield
+        finally:
+            for account in ACCOUNTS:
+                cursor.execute(f"DROP USER '{account.name}'@'{host}'")
+
+
 @pytest.fixture
 def production(unmade: Production) -> Iterator[Production]:
-    """The same with the accounts, as the server's administrator makes them from what is printed."""
-    with administrator(unmade.server) as connection, connection.cursor() as cursor:
-        for statement in statements(unmade.dcc("init", "--production", "--grants").stdout):
-            cursor.execute(statement)
-        for account in ACCOUNTS:
-            cursor.execute(unlock_statement(account.name, ACCOUNT_PASSWORD))
+    """The same with the accounts."""
+    with accounts(unmade.server, unmade.dcc("init", "--production", "--grants").stdout):
         yield unmade
-        for account in ACCOUNTS:
-            cursor.execute(f"DROP USER IF EXISTS '{account.name}'@'%'")
 
 
 def administrator(server: MariaDb) -> pymysql.Connection[Any]:
@@ -117,9 +128,7 @@ def test_each_account_can_do_its_work_and_nothing_else(production: Production) -
     assert [word in " ".join(made["left"]) for word in ("dcc_sessions", "dcc source add", "dcc doctor")] == [True] * 3
 
     as_sessions("centre", "add", "H")
-    folder = as_sessions.add_folder()
-    folder.put(GOOD, specimens())
-    as_sessions("crawl")
+    as_sessions.collect({GOOD: specimens()})
     assert [row["status"] for row in as_sessions.json("zips")] == ["done"]
     as_sessions.json("instance", "rebuild")
     assert as_init.json("init", "--production")["dagster"]["created"] is False
@@ -150,41 +159,29 @@ def test_each_account_can_do_its_work_and_nothing_else(production: Production) -
 @only_mariadb
 def test_accounts_are_locked_until_they_get_a_password(unmade: Production) -> None:
     printed = unmade.dcc("init", "--production", "--grants").stdout
-    with administrator(unmade.server) as connection, connection.cursor() as cursor:
-        for statement in statements(printed):
-            cursor.execute(statement)
-        try:
-            for account in ACCOUNTS:
-                assert f"ALTER USER '{account.name}'@'%' IDENTIFIED BY '...' ACCOUNT UNLOCK;" in printed
-                with pytest.raises(pymysql.err.OperationalError, match="locked"):
-                    pymysql.connect(host="127.0.0.1", port=unmade.server.port, user=account.name, password="")
-        finally:
-            for account in ACCOUNTS:
-                cursor.execute(f"DROP USER '{account.name}'@'%'")
+    with accounts(unmade.server, printed, unlocked={}):
+        for account in ACCOUNTS:
+            assert f"ALTER USER '{account.name}'@'%' IDENTIFIED BY '...' ACCOUNT UNLOCK;" in printed
+            with pytest.raises(pymysql.err.OperationalError, match="locked"):
+                pymysql.connect(host="127.0.0.1", port=unmade.server.port, user=account.name, password="")
     assert unmade.server.query(f"SHOW DATABASES LIKE '{unmade.dagster_database}'") == []
 
 
 @only_mariadb
 def test_what_is_left_to_do_fits_the_accounts_and_the_file_that_are_used(unmade: Production) -> None:
-    with administrator(unmade.server) as connection, connection.cursor() as cursor:
-        try:
-            for statement in statements(unmade.dcc("init", "--production", "--grants", "--from-host", "127.%").stdout):
-                cursor.execute(statement)
-            cursor.execute(unlock_statement("dcc_init", ACCOUNT_PASSWORD, "127.%"))
-            as_init = unmade.as_account("dcc_init")
-            for place, named in (("dcc-init.toml", "dcc.toml"), ("mine.toml", "mine.toml"), (None, "home/dcc.toml")):
-                if place is not None:
-                    (unmade.dcc.root / place).touch(0o640)
-                    as_init.environment["DCC_CONFIG"] = str(unmade.dcc.root / place)
-                else:
-                    del as_init.environment["DCC_CONFIG"]
-                made = as_init.json("init", "--production")
-                assert any("'dcc_sessions'@'127.%'" in line for line in made["grants"])
-                assert not any("'%'" in line for line in made["grants"])
-                assert f"dcc_sessions into {unmade.dcc.root / named}," in " ".join(made["left"])
-        finally:
-            for account in ACCOUNTS:
-                cursor.execute(f"DROP USER '{account.name}'@'127.%'")
+    printed = unmade.dcc("init", "--production", "--grants", "--from-host", "127.%").stdout
+    with accounts(unmade.server, printed, "127.%"):
+        as_init = unmade.as_account("dcc_init")
+        for place, named in (("dcc-init.toml", "dcc.toml"), ("mine.toml", "mine.toml"), (None, "home/dcc.toml")):
+            if place is not None:
+                (unmade.dcc.root / place).touch(0o640)
+                as_init.environment["DCC_CONFIG"] = str(unmade.dcc.root / place)
+            else:
+                del as_init.environment["DCC_CONFIG"]
+            made = as_init.json("init", "--production")
+            assert any("'dcc_sessions'@'127.%'" in line for line in made["grants"])
+            assert not any("'%'" in line for line in made["grants"])
+            assert f"dcc_sessions into {unmade.dcc.root / named}," in " ".join(made["left"])
     service_steps = (Path(__file__).parent.parent.parent / "docs/operations/install.md").read_text("utf-8")
     (start,) = re.findall(r"systemctl enable --now .*", service_steps)
     assert start in " ".join(made["left"])
@@ -192,7 +189,7 @@ def test_what_is_left_to_do_fits_the_accounts_and_the_file_that_are_used(unmade:
 
 @only_mariadb
 def test_a_configuration_that_is_there_is_never_overwritten_unless_asked(unmade: Production) -> None:
-    path = Path(unmade.dcc.environment["DCC_HOME"]) / "dagster" / "dagster.yaml"
+    path = unmade.dcc.home / "dagster" / "dagster.yaml"
     path.parent.mkdir(parents=True)
     path.write_text("telemetry:\n  enabled: false\n", "utf-8")
     assert "dcc init --production --force" in unmade.dcc.error("init", "--production", exit_code=2)
@@ -238,7 +235,7 @@ def test_production_needs_three_databases_on_a_server(bare_dcc: Dcc) -> None:
         for same in ("mysql://dcc:secret@db.example.org:3306/one", "mariadb://other:secret@db.example.org/one"):
             bare_dcc.environment[other] = same
             assert "the same database twice" in bare_dcc.error("init", "--production", exit_code=2)
-    assert not (Path(bare_dcc.environment["DCC_HOME"]) / "dagster").exists()
+    assert not (bare_dcc.home / "dagster").exists()
 
 
 @only_sqlite
@@ -278,9 +275,7 @@ def test_no_database_is_replaced_under_anothers_daemon(unmade: Production, monke
         while not stopped.wait(0.2):
             report()
 
-    settings = load_settings(
-        home=Path(dcc.environment["DCC_HOME"]), dagster_url=SecretStr(dcc.environment["DCC_DAGSTER_URL"])
-    )
+    settings = load_settings(home=dcc.home, dagster_url=SecretStr(dcc.environment["DCC_DAGSTER_URL"]))
     with open_instance(settings) as instance:
         report()
         daemon = threading.Thread(target=report_until_stopped)

@@ -4,6 +4,8 @@ import getpass
 import json
 import shutil
 
+import pytest
+
 from dcc.cli.demo.submissions import damaged
 from dcc.documents.schema_set import OWN_SCHEMAS
 from dcc.reference.loading import SETS
@@ -171,9 +173,11 @@ def none_will_do(experiment, at):
 
 
 @only_sqlite
+@pytest.mark.usefixtures("forked_workers")
 def test_a_replay_says_what_a_proposal_would_change(dcc: Dcc) -> None:
-    dcc.add_folder().put("add/H.2013-10-31.1.impc.zip", specimens() | experiments())
-    dcc("crawl", "--until", "qc")
+    dcc.collect({"add/H.2013-10-31.1.impc.zip": specimens() | experiments()}, "--until", "qc")
+    # Further processes would load the platform for each replay.
+    dcc.environment["DCC_WORKERS"] = "1"
     rules, page = dcc.root / "proposed.py", dcc.root / "replay.html"
     rules.write_text(RULE)
     assert "0 verdicts would change, and the findings in 0 other documents" in dcc("replay", "--centre", "H").stdout

@@ -9,13 +9,9 @@ from pathlib import Path
 import pytest
 
 from dcc.errors import ConfigurationError
-from dcc.operations.session_work import open_session
-from dcc.settings import load_settings
 from dcc.sources.base import SourceProtocol
 from dcc.sources.host_keys import HostKey
-from dcc.tracker.database import open_tracker
 from tests.cli.conftest import Dcc, place
-from tests.support.asking import closing_all
 from tests.support.databases import only_sqlite
 from tests.support.installations import until_the_next_second
 from tests.support.raising import raising
@@ -185,9 +181,7 @@ def test_a_password_is_never_shown_and_may_be_piped(dcc: Dcc, faulty_ftp_server:
 
 
 def test_the_state_of_a_source_is_set_and_removal_keeps_its_history(dcc: Dcc) -> None:
-    folder = dcc.add_folder()
-    folder.put("add/H.2013-10-31.1.impc.zip")
-    dcc("crawl")
+    dcc.collect("add/H.2013-10-31.1.impc.zip")
     for arguments, state in (
         (["set-state", 1, "maintenance"], "maintenance"),
         (["set-state", 1, "available"], "available"),
@@ -201,15 +195,10 @@ def test_the_state_of_a_source_is_set_and_removal_keeps_its_history(dcc: Dcc) ->
     dcc("source", "set-state", 1, "nonsense", exit_code=2)
 
 
-def test_purging_a_source_deletes_it_only_when_confirmed(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = dcc.add_folder()
-    folder.put("add/H.2013-10-31.1.impc.zip")
-    dcc("crawl")
+def test_purging_a_source_deletes_it_only_when_confirmed(dcc: Dcc) -> None:
+    dcc.collect("add/H.2013-10-31.1.impc.zip")
     assert "--yes" in dcc.error("source", "remove", 1, "--purge", exit_code=2)
-    for name, value in dcc.environment.items():
-        monkeypatch.setenv(name, value)
-    settings = load_settings()
-    with closing_all(open_tracker(settings)) as tracker, open_session(tracker, settings) as session:
+    with dcc.active_session() as session:
         refused = dcc.error("source", "remove", 1, "--purge", "--yes", exit_code=3)
     assert f"Session {session.id} is active" in refused
     assert len(dcc.json("source", "list")) == 1

@@ -104,10 +104,8 @@ def test_the_status_counts_zip_actions_and_documents_and_tells_of_each_source(cr
 
 @only_sqlite
 def test_failed_ones_that_nobody_has_to_act_on_are_counted_beside_the_others(dcc: Dcc) -> None:
-    folder = dcc.add_folder()
-    for name in ("add/H.2013-10-31.1.impc.zip", "add/H.2013-10-31.2.impc.zip", "add/wrong.zip"):
-        folder.put(name, {"results.xml": b"<a/>"})
-    dcc("crawl", exit_code=1)
+    names = ("add/H.2013-10-31.1.impc.zip", "add/H.2013-10-31.2.impc.zip", "add/wrong.zip")
+    folder = dcc.collect({name: {"results.xml": b"<a/>"} for name in names}, exit_code=1)
     dcc("acknowledge", "add/H.2013-10-31.1.impc.zip", "--reason", "sent again")
     (folder.path / "add" / "wrong.zip").unlink()
     for _ in range(2):

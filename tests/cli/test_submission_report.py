@@ -16,10 +16,7 @@ GOOD = "add/H.2013-11-01.1.impc.zip"
 @pytest.fixture(scope="module")
 def submitted(shared_dcc: Dcc) -> Dcc:
     """`dcc` after a session that found one archive in order, and one in which a document fails."""
-    folder = shared_dcc.add_folder()
-    folder.put(GOOD)
-    folder.put(PARTLY_VALID, wrong_form("2013-11-01.3"))
-    shared_dcc("crawl", exit_code=1)
+    shared_dcc.collect({GOOD: None, PARTLY_VALID: wrong_form("2013-11-01.3")}, exit_code=1)
     return shared_dcc
 
 
@@ -104,10 +101,7 @@ def test_before_the_first_upload_the_page_says_what_the_tracker_knows(submitted:
 
 @only_sqlite
 def test_the_name_of_an_archive_is_enough_where_there_is_one_of_it(dcc: Dcc) -> None:
-    folder = dcc.add_folder()
-    for key in (GOOD, "add/H.2014-01-01.1.impc.zip", "edit/H.2014-01-01.1.impc.zip"):
-        folder.put(key)
-    dcc("crawl")
+    dcc.collect(dict.fromkeys((GOOD, "add/H.2014-01-01.1.impc.zip", "edit/H.2014-01-01.1.impc.zip")))
     name = GOOD.removeprefix("add/")
     assert dcc.json("show", name) == dcc.json("show", GOOD)
     assert dcc.json("report", name)["zip"] == dcc.json("report", GOOD)["zip"]

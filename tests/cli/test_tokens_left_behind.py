@@ -90,7 +90,7 @@ class Talking:
 
     def job(self, name: str, exit_code: int = 0, **changes: str) -> str:
         """Have Dagster run a job of the code location."""
-        changes["DAGSTER_HOME"] = str(Path(self.dcc.environment["DCC_HOME"], "dagster"))
+        changes["DAGSTER_HOME"] = str(self.dcc.home / "dagster")
         executed = ("job", "execute", "-m", "dcc_definitions", "-j", name)
         return self(*executed, exit_code=exit_code, program="dagster", **changes)
 
@@ -137,7 +137,7 @@ def test_no_token_of_a_server_of_reference_data_is_left_anywhere(dcc: Dcc, regis
     assert "no user name or password" in run("--debug", "crawl", exit_code=2, **with_password)
     assert "no user name or password" in run.job("refresh_reference_data", exit_code=1, **with_password)
 
-    run.left.add_files(Path(dcc.environment["DCC_HOME"]))
+    run.left.add_files(dcc.home)
     run.left.add_tables(dcc.environment["DCC_TRACKER_URL"])
     run.left.add_tables(dcc.environment["DCC_QC_URL"])
     assert {"file log", "file dcc.prom", "file dagster/history/runs.db"} <= run.left.texts.keys()

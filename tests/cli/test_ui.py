@@ -189,8 +189,7 @@ def test_it_stops_well_while_its_daemon_starts(dcc: Dcc) -> None:
 
 
 def test_it_prints_what_prometheus_reads(dcc: Dcc) -> None:
-    dcc.add_folder().put("add/H.2013-10-31.1.impc.zip")
-    dcc("crawl")
+    dcc.collect("add/H.2013-10-31.1.impc.zip")
     names = {family.name for family in text_string_to_metric_families(dcc("metrics").stdout)}
     assert {"dcc_build_info", "dcc_sessions", "dcc_zip_actions", "dcc_staging_bytes", "dcc_contexts"} <= names
     by_name = {family["name"]: family for family in dcc.json("metrics")}

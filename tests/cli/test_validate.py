@@ -45,7 +45,7 @@ def test_a_valid_archive_ends_with_0(bare_dcc: Dcc, tmp_path: Path) -> None:
     result = bare_dcc("validate", path)
     assert result.stdout.startswith(f"valid    {path}\n")
     assert result.stderr == f"2 files checked, all valid.\n{LEFT}"
-    assert not Path(bare_dcc.environment["DCC_HOME"]).exists()
+    assert not bare_dcc.home.exists()
 
 
 def test_a_document_that_is_not_valid_ends_with_1_and_every_error(bare_dcc: Dcc, tmp_path: Path) -> None:
@@ -62,9 +62,7 @@ def test_a_document_that_is_not_valid_ends_with_1_and_every_error(bare_dcc: Dcc,
 def test_the_verdict_and_errors_are_those_of_the_crawl(dcc: Dcc, tmp_path: Path) -> None:
     content = submissions.archive({NAME: WRONG})
     path = put(tmp_path, "H.2013-10-31.1.impc.zip", content)
-    folder = dcc.add_folder()
-    folder.put(f"add/{path.name}", content)
-    dcc("crawl", exit_code=1)
+    dcc.collect({f"add/{path.name}": content}, exit_code=1)
     (document,) = dcc.json("show", f"add/{path.name}")["documents"]
     archive, verdict = dcc.json("validate", path, exit_code=1)
     assert verdict["errors"] == document["errors"]
@@ -149,20 +147,27 @@ def test_a_table_under_another_name_or_in_a_spreadsheet_is_told_how_it_is_read(
     assert advice in verdict["errors"][0]["message"]
 
 
-def test_an_animal_that_several_things_miss_is_counted_once(bare_dcc: Dcc, tmp_path: Path) -> None:
-    runs = experiments("2013-10-31.2", animals=12) | experiments("2013-10-31.3", animals=1, procedure="IMPC_CBC_001")
-    of_one = put(tmp_path, "H.2013-10-31.2.impc.zip", submissions.archive(runs))
-    told = "They miss 12 animals: " + ", ".join(f"H-M{number:06}" for number in range(1, 11)) + " and 2 more."
-    assert told in bare_dcc("validate", of_one).stderr
-
-
-def test_animals_of_a_document_that_is_not_valid_are_told_apart_from_those_never_sent(
-    bare_dcc: Dcc, tmp_path: Path
+@pytest.mark.parametrize(
+    ("documents", "exit_code", "told"),
+    [
+        (
+            experiments("2013-10-31.2", animals=12) | experiments("2013-10-31.3", animals=1, procedure="IMPC_CBC_001"),
+            0,
+            f"12 animals: {', '.join(f'H-M{number:06}' for number in range(1, 11))} and 2 more.",
+        ),
+        (
+            experiments("2013-10-31.2", animals=2) | {NAME: WRONG},
+            1,
+            "2 animals: H-M000001, H-M000002. Some may be in the files that are not valid.",
+        ),
+    ],
+    ids=["once, though several things miss them", "apart from those of a document that is not valid"],
+)
+def test_animals_that_were_never_sent_are_told(
+    bare_dcc: Dcc, tmp_path: Path, documents: dict[str, bytes], exit_code: int, told: str
 ) -> None:
-    runs = put(tmp_path, "H.2013-10-31.2.impc.zip", submissions.archive(experiments("2013-10-31.2", animals=2)))
-    broken = put(tmp_path, NAME, specimens()[NAME].replace(b"gender=", b"sex="))
-    told = "They miss 2 animals: H-M000001, H-M000002. Some may be in the files that are not valid."
-    assert told in bare_dcc("validate", runs, broken, exit_code=1).stderr
+    paths = [put(tmp_path, name, content) for name, content in documents.items()]
+    assert f"They miss {told}" in bare_dcc("validate", *paths, exit_code=exit_code).stderr
 
 
 def test_a_copy_is_named_with_the_first(bare_dcc: Dcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,9 +238,6 @@ def test_what_is_not_there_or_cannot_be_read_ends_with_2(bare_dcc: Dcc, tmp_path
     assert f"{unreadable} cannot be read" in bare_dcc.error("validate", unreadable, exit_code=2)
     bare_dcc.environment["DCC_XSD_DIR"] = str(tmp_path)
     assert "DCC_XSD_DIR" in bare_dcc.error("validate", put(tmp_path, NAME, WRONG), exit_code=2)
-
-
-pytestmark = only_sqlite
 
 
 def test_what_a_session_would_fail_is_not_valid_before_the_upload(bare_dcc: Dcc) -> None:

@@ -38,7 +38,7 @@ LATER = "add/H.2013-11-20.1.impc.zip"
 
 
 @pytest.fixture(autouse=True)
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def temporary(tmp_path: Path, forked_workers: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder for temporary files, in which nothing is left."""
     folder = tmp_path / "temporary"
     folder.mkdir()

@@ -204,36 +204,31 @@ def test_each_group_has_its_centres() -> None:
         assert {name: group.centres for name, group in groups.items()} == expected
 
 
-def test_a_wrong_group_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    for text, said in (
-        ("europe", "'europe' is no group of centres"),
-        ("europe=", "'europe=' is no group of centres"),
-        ("=H", "'=H' is no group of centres"),
-        ("the north=H", "is no group of centres"),
-        ("europe=H=J", "is no group of centres"),
-        ("europe=H,asia=J", "is no group of centres"),
-        ("europe=H;europe=J", "group europe is there twice"),
-        ("the-north=H;the_north=J", "groups the-north and the_north differ by hyphens alone"),
-        ("europe=H,J;asia=J", "Centre J is in the groups europe and asia"),
-    ):
-        monkeypatch.setenv("DCC_GROUPS", text)
-        with pytest.raises(ConfigurationError, match=f"DCC_GROUPS: .*{said}"):
-            load_settings()
-
-
 def test_groups_have_intervals_of_their_own() -> None:
     intervals = load_settings(group_intervals=" europe=0 */2 * * * ;asia = 30 3 * * *;").intervals_of_groups
     assert intervals == {"europe": "0 */2 * * *", "asia": "30 3 * * *"}
 
 
-def test_a_wrong_interval_of_a_group_is_refused() -> None:
-    for text, said in (
-        ("0 * * * *", "is no interval of a group"),
-        ("europe=", "'europe=' is no interval of a group"),
-        ("europe=0 * * * *;europe=1 * * * *", "group europe is there twice"),
-    ):
-        with pytest.raises(ConfigurationError, match=f"DCC_GROUP_INTERVALS: .*{said}"):
-            load_settings(group_intervals=text)
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("groups", "europe", "'europe' is no group of centres"),
+        ("groups", "europe=", "'europe=' is no group of centres"),
+        ("groups", "=H", "'=H' is no group of centres"),
+        ("groups", "the north=H", "is no group of centres"),
+        ("groups", "europe=H=J", "is no group of centres"),
+        ("groups", "europe=H,asia=J", "is no group of centres"),
+        ("groups", "europe=H;europe=J", "group europe is there twice"),
+        ("groups", "the-north=H;the_north=J", "groups the-north and the_north differ by hyphens alone"),
+        ("groups", "europe=H,J;asia=J", "Centre J is in the groups europe and asia"),
+        ("group_intervals", "0 * * * *", "is no interval of a group"),
+        ("group_intervals", "europe=", "'europe=' is no interval of a group"),
+        ("group_intervals", "europe=0 * * * *;europe=1 * * * *", "group europe is there twice"),
+    ],
+)
+def test_a_wrong_group_or_interval_of_one_is_refused(name: str, text: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"DCC_{name.upper()}: .*{said}"):
+        load_settings(**{name: text})
 
 
 def test_hosts_are_read_without_their_ports() -> None:

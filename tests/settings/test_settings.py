@@ -6,6 +6,7 @@ import traceback
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 import dcc.settings
 from dcc.errors import ConfigurationError
@@ -18,6 +19,7 @@ from dcc.settings.wanted_values import wanted_value
 from tests.support.raising import raising
 
 SECRET = "s3cret-pass"
+PATHS = [name for name, field in Settings.model_fields.items() if "Path" in str(field.annotation)]
 DATABASES = ("tracker_url", "qc_url", "dagster_url", "target_tracker_url", "target_qc_url")
 
 
@@ -144,22 +146,12 @@ def test_a_path_stays_where_it_was_whatever_the_working_directory_becomes(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/home/dcc")
-    paths = [name for name, field in Settings.model_fields.items() if "Path" in str(field.annotation)]
-    assert {"home", "staging"} <= set(paths)
+    assert {"home", "staging", "templates_directory"} <= set(PATHS)
     for given, place in (("some/path", tmp_path / "some" / "path"), ("~/some/path", Path("/home/dcc/some/path"))):
-        for name in paths:
+        for name in PATHS:
             with monkeypatch.context() as patched:
                 patched.setenv(f"DCC_{name.upper()}", given)
                 assert getattr(load_settings(), name) == place, name
-
-
-def test_a_url_in_the_place_of_a_path_is_refused_without_its_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    paths = [name for name, field in Settings.model_fields.items() if "Path" in str(field.annotation)]
-    assert {"home", "staging", "templates_directory"} <= set(paths)
-    for name in paths:
-        refused_without_its_secret(name, f"s3://key:{SECRET}@bucket/{name}", monkeypatch)
-    with pytest.raises(ConfigurationError, match=r"DCC_STAGING: .*on a disk.*DCC_STORE and DCC_ARCHIVE_REPLICAS"):
-        load_settings(staging="s3://bucket/staging")
 
 
 @pytest.mark.parametrize("name", ["DCC_ZIP_PATTERN", "DCC_DOCUMENT_PATTERN"])
@@ -253,6 +245,62 @@ SERVERS = {
 }
 
 
+MISPLACED = [f"smtp://u:{SECRET}@host", f"u:{SECRET}@host", f"https://{SECRET}@host/", f"https://host/{SECRET}"]
+IN_PLACE_OF_PATH = [f"s3://key:{SECRET}@bucket/x"]
+REFUSED: dict[str, list[str]] = {
+    **dict.fromkeys(DATABASES, MALFORMED),
+    **{
+        # Any other text than a URL is the path of a file with reference data.
+        name: [
+            url.format(scheme=scheme, secret=SECRET)
+            for url in MALFORMED_SERVERS
+            if "://" in url or not name.startswith("reference")
+        ]
+        for name, scheme in SERVERS.items()
+    },
+    "broker": [
+        f"redis://:at@slash/{SECRET}@host:6379/0",
+        f"redis://:{SECRET}@[::1/x",
+        f"redis://:{SECRET}@host:99999/0",
+        f"redis://:{SECRET}@",
+        f"https://:{SECRET}@host/",
+        f"sentinel://:{SECRET}@one:26379/0;{SECRET}",
+        SECRET,
+    ],
+    **dict.fromkeys(("notify_to", "report_to", "report_from", "ui_hosts"), MISPLACED),
+    **dict.fromkeys(PATHS, IN_PLACE_OF_PATH),
+}
+"""Texts with a secret in them that settings do not take."""
+TAKEN = {
+    "tracker_url": [
+        "mysql://u:p@host/db",
+        "mysql://host/db",
+        "mysql:///db",
+        "mysql+mysqldb://u:p@host/db",
+        "sqlite+pysqlite:////x/y.db",
+        "mariadb+pymysql://u:p%40%2F@host:3307/db?charset=utf8mb4&connect_timeout=3",
+        "mysql://u:p@[::1]:3306/db",
+        "mysql://u:p@/db?unix_socket=/run/mysqld/mysqld.sock",
+        "sqlite:////x/y.db",
+        "sqlite:///relative.db",
+    ],
+    "broker": [
+        "sentinel://:p%40ss@one:26379/0;sentinel://:p%40ss@two:26379/0",
+        "amqp://dcc:p%40ss@rabbit.example:5672//",
+        "rediss://:p%40ss@[::1]:6379/0?ssl_cert_reqs=required",
+        "redis+socket:///run/redis.sock",
+    ],
+    # An at sign that cuts no password.
+    "openlineage_url": ["https://user:p%40ss@h.example:8443/api", "https://h.example/a@b"],
+    "notify_webhook": [
+        "https://h.example/webhook/a@b/IncomingWebhook/c",
+        "https://h.example:8443/webhook/a%40b",
+    ],
+    "smtp_url": ["smtp://me%40h.example:p%40ss@h.example"],
+    "archive_replicas": ["sftp://me@h.example:2222/archive"],
+}
+
+
 def refused_without_its_secret(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A setting is refused by its name, and the secret in it is not repeated."""
     with monkeypatch.context() as patched:
@@ -260,14 +308,6 @@ def refused_without_its_secret(name: str, text: str, monkeypatch: pytest.MonkeyP
         with pytest.raises(ConfigurationError, match=f"DCC_{name.upper()}: ") as caught:
             load_settings()
     assert SECRET not in "".join(traceback.format_exception(caught.value)), (name, text)
-
-
-@pytest.mark.parametrize("name", DATABASES)
-def test_an_address_of_a_database_that_cannot_be_one_is_refused_without_its_secret(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for url in MALFORMED:
-        refused_without_its_secret(name, url, monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -287,53 +327,24 @@ def test_what_is_wrong_with_an_address_of_a_database_is_said(url: str, wrong: st
         load_settings(tracker_url=url)
 
 
-def test_an_address_of_a_broker_that_cannot_be_one_is_refused_without_its_secret(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for url in (
-        f"redis://:at@slash/{SECRET}@host:6379/0",
-        f"redis://:{SECRET}@[::1/x",
-        f"redis://:{SECRET}@host:99999/0",
-        f"redis://:{SECRET}@",
-        f"https://:{SECRET}@host/",
-        f"sentinel://:{SECRET}@one:26379/0;{SECRET}",
-        SECRET,
-    ):
-        refused_without_its_secret("broker", url, monkeypatch)
-    for url in (
-        "sentinel://:p%40ss@one:26379/0;sentinel://:p%40ss@two:26379/0",
-        "amqp://dcc:p%40ss@rabbit.example:5672//",
-        "rediss://:p%40ss@[::1]:6379/0?ssl_cert_reqs=required",
-        "redis+socket:///run/redis.sock",
-    ):
-        found = load_settings(broker=url).broker
-        assert found is not None
-        assert found.get_secret_value() == url
+def test_a_url_in_the_place_of_a_path_is_told_where_it_belongs() -> None:
+    with pytest.raises(ConfigurationError, match=r"DCC_STAGING: .*on a disk.*DCC_STORE and DCC_ARCHIVE_REPLICAS"):
+        load_settings(staging="s3://bucket/staging")
 
 
-@pytest.mark.parametrize("name", SERVERS)
-def test_an_address_of_a_server_that_cannot_be_one_is_refused_without_its_secret(
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_can_be_no_value_of_a_setting_is_refused_without_its_secret(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for url in MALFORMED_SERVERS:
-        # Anything else that is no URL is the path of a file.
-        if "://" in url or not name.startswith("reference"):
-            refused_without_its_secret(name, url.format(scheme=SERVERS[name], secret=SECRET), monkeypatch)
+    for text in REFUSED[name]:
+        refused_without_its_secret(name, text, monkeypatch)
 
 
-@pytest.mark.parametrize(
-    ("name", "url"),
-    [
-        ("openlineage_url", "https://user:p%40ss@h.example:8443/api"),
-        ("openlineage_url", "https://h.example/a@b"),
-        ("notify_webhook", "https://h.example/webhook/a@b/IncomingWebhook/c"),
-        ("notify_webhook", "https://h.example:8443/webhook/a%40b"),
-        ("smtp_url", "smtp://me%40h.example:p%40ss@h.example"),
-        ("archive_replicas", "sftp://me@h.example:2222/archive"),
-    ],
-)
-def test_an_at_sign_that_cuts_no_password_is_taken(name: str, url: str) -> None:
-    load_settings(**{name: url})
+@pytest.mark.parametrize("name", TAKEN)
+def test_an_address_that_can_be_one_is_taken(name: str) -> None:
+    for url in TAKEN[name]:
+        taken = getattr(load_settings(**{name: url}), name)
+        assert (taken.get_secret_value() if isinstance(taken, SecretStr) else taken) == url
 
 
 def test_an_at_sign_that_cuts_a_password_is_said_to(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,37 +355,12 @@ def test_an_at_sign_that_cuts_a_password_is_said_to(monkeypatch: pytest.MonkeyPa
         monkeypatch.delenv(f"DCC_{name.upper()}")
 
 
-def test_an_address_that_stands_where_it_does_not_belong_is_refused_without_its_secret(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    misplaced = (f"smtp://u:{SECRET}@host", f"u:{SECRET}@host", f"https://{SECRET}@host/", f"https://host/{SECRET}")
-    for name in ("notify_to", "report_to", "report_from", "ui_hosts"):
-        for text in misplaced:
-            refused_without_its_secret(name, text, monkeypatch)
-
-
 def test_e_mail_addresses_may_be_odd_but_have_a_host() -> None:
     for text in ("me@a..b", f"me@{'x' * 64}", "me@[::1", "me@a/b"):
         with pytest.raises(ConfigurationError, match="is no e-mail address"):
             load_settings(notify_to=text)
     for text in ("me@[192.0.2.1]", "o'b/x+y=z@a.b", "me@localhost", "wir@mäuse.example"):
         assert load_settings(notify_to=text).notify_addresses == (text,)
-
-
-def test_an_address_that_can_be_one_is_taken() -> None:
-    for url in (
-        "mysql://u:p@host/db",
-        "mysql://host/db",
-        "mysql:///db",
-        "mysql+mysqldb://u:p@host/db",
-        "sqlite+pysqlite:////x/y.db",
-        "mariadb+pymysql://u:p%40%2F@host:3307/db?charset=utf8mb4&connect_timeout=3",
-        "mysql://u:p@[::1]:3306/db",
-        "mysql://u:p@/db?unix_socket=/run/mysqld/mysqld.sock",
-        "sqlite:////x/y.db",
-        "sqlite:///relative.db",
-    ):
-        assert load_settings(tracker_url=url).tracker_database_url == url
 
 
 def test_a_home_that_can_be_none_is_refused(tmp_path: Path) -> None:

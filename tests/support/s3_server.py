@@ -69,6 +69,15 @@ class Bucket:
         return load_settings(**({"home": self.home} | self.variables | changes))
 
     @property
+    def access(self) -> dict[str, str]:
+        """The variables with which a command reaches the bucket."""
+        return {
+            "DCC_STORE_ENDPOINT": self.server.endpoint,
+            "DCC_STORE_ACCESS_KEY_ID": ACCESS_KEY_ID,
+            "DCC_STORE_SECRET_ACCESS_KEY": SECRET_ACCESS_KEY,
+        }
+
+    @property
     def variables(self) -> dict[str, Any]:
         return {
             "store": f"s3://{self.name}/dcc",

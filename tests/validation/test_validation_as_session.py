@@ -124,6 +124,23 @@ def judged_alike(data: DataInstallation) -> Found:
     return found
 
 
+def of_another_litter(animals: bytes) -> bytes:
+    return animals.replace(b'litterId="', b'litterId="other ')
+
+
+def codes_of(found: Found) -> dict[str, set[str]]:
+    """The codes of the findings of each document."""
+    return {name: {code for code, *_ in counts} for name, counts in found.items()}
+
+
+def put_each_day(data: DataInstallation, *submitted: tuple[Action, dict[str, bytes]]) -> None:
+    """Have the source host an archive of each day of November: with an action, and documents by their kinds."""
+    for day, (action, documents) in enumerate(submitted, 1):
+        stem = f"H.2013-11-{day:02}.1"
+        named = {f"{stem}.{kind}.impc.xml": document for kind, document in documents.items()}
+        data.folder.put(f"{action}/{stem}.impc.zip", named)
+
+
 @only_sqlite
 def test_validation_finds_what_a_session_finds(data: DataInstallation) -> None:
     archives = generated()
@@ -151,7 +168,7 @@ def test_what_is_named_twice_on_one_line_is_found_by_both(data: DataInstallation
     documents = {name: text.replace(b"\n", b" ") for name, text in ((of_animals, animals), (of_runs, runs))}
     data.folder.put("add/H.2013-10-31.1.impc.zip", documents)
     found = judged_alike(data)
-    assert {code for counts in found.values() for code, *_ in counts} == {"S13.twice", "E9.twice", "E4"}
+    assert set().union(*codes_of(found).values()) == {"S13.twice", "E9.twice", "E4"}
 
 
 @only_sqlite
@@ -197,21 +214,18 @@ def test_a_repeated_experiment_is_found_at_both_until_one_is_deleted(data: DataI
 def test_a_copy_of_what_stands_is_refused_by_neither(data: DataInstallation) -> None:
     (animals,) = data_installations.specimens(mice=2).values()
     (runs,) = data_installations.experiments(animals=2).values()
-    submitted = [
-        (Action.ADD, animals, runs),
-        (Action.ADD, animals.replace(b"\n", b"\n "), runs),
+    both = {"specimen": animals, "experiment": runs}
+    put_each_day(
+        data,
+        (Action.ADD, both),
+        (Action.ADD, both | {"specimen": animals.replace(b"\n", b"\n ")}),
         # Once it is edited, the first document does not stand any more; and other values are no copy.
-        (Action.EDIT, animals.replace(b'litterId="', b'litterId="other '), runs),
-        (Action.ADD, animals, re.sub(rb"<value>\d", rb"<value>1", runs)),
-        (Action.EDIT, animals, runs),
-        (Action.ADD, animals, runs),
-    ]
-    for day, (action, of_animals, of_runs) in enumerate(submitted, 1):
-        stem = f"H.2013-11-{day:02}.1"
-        documents = {f"{stem}.specimen.impc.xml": of_animals, f"{stem}.experiment.impc.xml": of_runs}
-        data.folder.put(f"{action}/{stem}.impc.zip", documents)
-    found = judged_alike(data)
-    assert {name: {code for code, *_ in counts} for name, counts in found.items()} == {
+        (Action.EDIT, both | {"specimen": of_another_litter(animals)}),
+        (Action.ADD, both | {"experiment": re.sub(rb"<value>\d", rb"<value>1", runs)}),
+        (Action.EDIT, both),
+        (Action.ADD, both),
+    )
+    assert codes_of(judged_alike(data)) == {
         **{f"H.2013-11-0{day}.1.experiment.impc.xml": {"Q7"} for day in (2, 3, 5, 6)},
         **{f"H.2013-11-0{day}.1.specimen.impc.xml": {"Q7"} for day in (2, 6)},
         "H.2013-11-04.1.specimen.impc.xml": {"S13.there"},
@@ -277,9 +291,9 @@ def test_what_an_edit_alone_names_may_be_missing(data: DataInstallation) -> None
     }
     data.folder.put("add/H.2013-11-02.1.impc.zip", documents)
     found = judged_alike(data)
-    assert {code for counts in found.values() for code, *_ in counts} == {"E4", "S14"}
+    assert set().union(*codes_of(found).values()) == {"E4", "S14"}
     # Added after that, they are new, as they are or otherwise.
-    for number, text in ((3, animals), (4, animals.replace(b'litterId="', b'litterId="other '))):
+    for number, text in ((3, animals), (4, of_another_litter(animals))):
         key = f"add/H.2013-11-03.{number}.impc.zip"
         data.folder.put(key, {f"H.2013-11-03.{number}.specimen.impc.xml": text})
         found = judged_alike(data)
@@ -290,15 +304,13 @@ def test_what_an_edit_alone_names_may_be_missing(data: DataInstallation) -> None
 def test_what_an_edit_alone_names_keeps_no_animal_from_being_deleted(data: DataInstallation) -> None:
     (animals,) = data_installations.specimens(mice=2).values()
     (runs,) = data_installations.experiments(animals=2).values()
-    submitted = [
-        (Action.EDIT, "experiment", runs),
-        (Action.ADD, "specimen", animals),
-        (Action.DELETE, "specimen", animals),
-        (Action.ADD, "specimen", animals.replace(b'litterId="', b'litterId="other ')),
-    ]
-    for day, (action, kind, document) in enumerate(submitted, 1):
-        documents = {f"H.2013-11-{day:02}.1.{kind}.impc.xml": document}
-        data.folder.put(f"{action}/H.2013-11-{day:02}.1.impc.zip", documents)
+    put_each_day(
+        data,
+        (Action.EDIT, {"experiment": runs}),
+        (Action.ADD, {"specimen": animals}),
+        (Action.DELETE, {"specimen": animals}),
+        (Action.ADD, {"specimen": of_another_litter(animals)}),
+    )
     assert judged_alike(data) == {}
 
 
@@ -319,8 +331,7 @@ def test_documents_are_judged_in_the_order_of_their_names_whatever_their_archive
     for number, (action, kind, document) in enumerate(submitted, 1):
         documents = {f"H.2013-10-31.{number}.{kind}.impc.xml": document}
         data.folder.put(f"{action}/H.2013-11-01.{len(submitted) - number}.impc.zip", documents)
-    found = judged_alike(data)
-    assert {name: {code for code, *_ in counts} for name, counts in found.items()} == {
+    assert codes_of(judged_alike(data)) == {
         "H.2013-10-31.6.experiment.impc.xml": {"E9.there"},
         "H.2013-10-31.8.specimen.impc.xml": {"S13.there"},
     }
