@@ -26,7 +26,7 @@ from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
 from tests.chaos.session_process import run
 from tests.support.databases import init_with_reference
-from tests.support.environments import clean, only
+from tests.support.environments import AT_ONCE, clean, only
 from tests.support.installations import Installation
 from tests.support.prepared_processes import FORKED, preload
 
@@ -202,9 +202,7 @@ def environment_of(home: Path, **more: object) -> dict[str, str]:
         "DCC_HOME": home,
         "DCC_TRACKER_URL": f"sqlite:///{home / 'tracker.db'}",
         "DCC_QC_URL": f"sqlite:///{home / 'qc.db'}",
-        "DCC_MIN_FREE_BYTES": 0,
-        "DCC_RETRY_DELAY": 0.05,
-        "DCC_QUIET_SECONDS": 0,
+        **AT_ONCE,
         "DCC_LEASE_TIMEOUT": 30,
     }
     return {name: str(value) for name, value in (settings | more).items()}

@@ -3,22 +3,15 @@
 import gzip
 import io
 import tarfile
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 
+from dcc.cli.demo import submissions
 from dcc.errors import ArchiveError, CorruptArchiveError, DuplicateMemberError, UnsafeArchiveError
 
 SPECIMEN = "J.2013-10-31.1.specimen.impc.xml"
 EXPERIMENT = "J.2013-10-31.2.experiment.impc.xml"
 Members = Mapping[str, bytes]
-
-
-def zipped(members: Members) -> bytes:
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return made.getvalue()
+zipped: Callable[[Members], bytes] = submissions.archive
 
 
 def tarred(members: Members) -> bytes:
