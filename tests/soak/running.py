@@ -180,7 +180,8 @@ def live(plan: Plan, say: Callable[[str], object] = str) -> Course:
         if daemon is not None:
             daemon.process.terminate()
             daemon.process.wait(60)
-        installation.run_session()
+            # It may have been at a session.
+            installation.run_session()
         course.faults = installation.check()
         course.told = installation.world.told
     return course
