@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from dcc.session.leases import active_sessions
-from tests.chaos.installation import ChaosInstallation
+from tests.chaos.installation import ChaosInstallation, Session
 from tests.chaos.proxy import KINDS as NETWORK_KINDS
 from tests.chaos.proxy import FaultProxy, Faults
 from tests.support.databases import MariaDb
@@ -53,6 +53,12 @@ class Trial:
         self.kills[what] += 1
         self.faults[f"kill of {what}"] += 1
 
+    def kill_within(self, session: Session, seconds: float) -> None:
+        """Kill a session at a moment within so many seconds, if it has not ended by then."""
+        session.wait_or_until(self.rng.uniform(0.0, seconds))
+        if session.kill():
+            self.note_kill("session")
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -74,9 +80,7 @@ class Kind:
 def _kill_by_time(trial: Trial) -> None:
     for _ in range(trial.rng.randint(*trial.at_once)):
         session = trial.installation.begin()
-        session.wait_or_until(trial.rng.uniform(0.0, trial.installation.took))
-        if session.kill():
-            trial.note_kill("session")
+        trial.kill_within(session, trial.installation.took)
 
 
 def _kill_by_count(kind: str) -> Callable[[Trial], None]:
@@ -108,9 +112,7 @@ def _kill_workers(trial: Trial) -> None:
                 break
         session.wait_or_until(0.005)
     if trial.rng.random() < 0.5:
-        session.wait_or_until(trial.rng.uniform(0.0, 1.0))
-        if session.kill():
-            trial.note_kill("session")
+        trial.kill_within(session, 1.0)
     session.wait()
 
 
@@ -136,9 +138,7 @@ def _network(trial: Trial) -> None:
     try:
         session = trial.installation.begin(hurried=_HURRIED)
         if trial.rng.random() < 0.3:
-            session.wait_or_until(trial.rng.uniform(0.0, 2 * trial.installation.took))
-            if session.kill():
-                trial.note_kill("session")
+            trial.kill_within(session, 2 * trial.installation.took)
         session.wait()
     finally:
         trial.proxy.work_well()
@@ -177,9 +177,7 @@ def _move_clock(trial: Trial) -> None:
         clock.write_text(f"{trial.rng.choice((-90, 0, 90)):+d}d\n")
         trial.faults["clock moved"] += 1
     if trial.rng.random() < 0.5:
-        session.wait_or_until(trial.rng.uniform(0.0, 2 * trial.installation.took))
-        if session.kill():
-            trial.note_kill("session")
+        trial.kill_within(session, 2 * trial.installation.took)
     session.wait()
 
 

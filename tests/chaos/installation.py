@@ -26,7 +26,7 @@ from dcc_assets.sync.consistency import check_events
 from dcc_dagster.instance import open_instance
 from tests.chaos.session_process import run
 from tests.support.databases import init_with_reference
-from tests.support.environments import clean, only
+from tests.support.environments import AT_ONCE, clean, only
 from tests.support.installations import Installation
 from tests.support.prepared_processes import FORKED, preload
 
@@ -84,6 +84,12 @@ class Session:
             raise SessionFailedError(f"The session did not end within {seconds:.0f} seconds.\n{self.said()}")
         return code
 
+    def conclude(self, seconds: float = _LONGEST_SECONDS) -> None:
+        """Wait for an undisturbed session. Raises SessionFailedError, unless it ends well or with faulty data."""
+        code = self.wait(seconds)
+        if code not in {0, 1}:
+            raise SessionFailedError(f"An undisturbed session ended with {code}:\n{self.said()}")
+
     def wait_or_until(self, seconds: float) -> int | None:
         """Wait until it ends, no longer than so many seconds; its exit code if it has ended."""
         if isinstance(self.process, BaseProcess):
@@ -100,6 +106,13 @@ class Session:
         """How many operations of each kind it did, if it lived: see `session_process.run`."""
         counts = Path(f"{self.output}.counts")
         return dict(json.loads(counts.read_text())) if counts.exists() else {}
+
+
+def begin_session(environment: Mapping[str, str], output: Path, die: tuple[str, int] | None = None) -> Session:
+    """Begin a session, forked; see `session_process.run`."""
+    process = FORKED.Process(target=run, args=(dict(environment), output, die))
+    process.start()
+    return Session(process, output)
 
 
 @dataclass
@@ -128,9 +141,7 @@ class ChaosInstallation:
         """Begin a session, forked; `die`: see `session_process.run`. `hurried` are settings for this one."""
         output = self._next_output()
         environment = {**self.environment, **(_FAITHFUL if hurried is None else hurried)}
-        process = FORKED.Process(target=run, args=(environment, output, die))
-        process.start()
-        return Session(process, output)
+        return begin_session(environment, output, die)
 
     def begin_command(self, environment: Mapping[str, str], *arguments: str) -> Session:
         """Begin a `dcc` command as a program of its own."""
@@ -155,9 +166,7 @@ class ChaosInstallation:
 
     def conclude(self, session: Session) -> None:
         """Wait for an undisturbed session. Raises SessionFailedError."""
-        code = session.wait()
-        if code not in {0, 1}:
-            raise SessionFailedError(f"An undisturbed session ended with {code}:\n{session.said()}")
+        session.conclude()
         self.took = time.monotonic() - session.began
         self.counts = session.counts() or self.counts
 
@@ -202,9 +211,7 @@ def environment_of(home: Path, **more: object) -> dict[str, str]:
         "DCC_HOME": home,
         "DCC_TRACKER_URL": f"sqlite:///{home / 'tracker.db'}",
         "DCC_QC_URL": f"sqlite:///{home / 'qc.db'}",
-        "DCC_MIN_FREE_BYTES": 0,
-        "DCC_RETRY_DELAY": 0.05,
-        "DCC_QUIET_SECONDS": 0,
+        **AT_ONCE,
         "DCC_LEASE_TIMEOUT": 30,
     }
     return {name: str(value) for name, value in (settings | more).items()}

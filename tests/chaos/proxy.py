@@ -6,7 +6,6 @@ made, by a seeded generator, and happens once a certain number of bytes has been
 
 import contextlib
 import random
-import re
 import selectors
 import socket
 import struct
@@ -17,11 +16,10 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from tests.chaos.servers import DIRECT
-from tests.support.faulty_servers import shut, start
+from tests.support.faulty_servers import joined, passive_port, shut, start
 
 KINDS: Final = ("delay", "cut", "reset", "stall", "truncate", "corrupt")
 _BLOCK: Final = 16 * 1024
-_PASSIVE: Final = re.compile(rb"227 [^(]*\((?:\d+,){4}(\d+),(\d+)\)")
 _LONGEST_STALL: Final = 30.0
 _ABORT: Final = struct.pack("ii", 1, 0)
 
@@ -114,70 +112,65 @@ class FaultProxy:
                         start(self._join, client, key.data)
 
     def _join(self, client: socket.socket, port: int) -> None:
-        try:
-            server = socket.create_connection((DIRECT, port), timeout=10)
-        except OSError:
-            shut(client)
+        server = joined(client, (DIRECT, port))
+        if server is None:
             return
-        server.settimeout(None)
-        for end in (client, server):
-            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with self._lock:
             self._open |= {client, server}
             control = self._controls.pop(port, None)
-            joined = _Connection(client, server, self.ports[port] and control is None, control)
-            self._choose_fault(joined)
-        start(self._upwards, joined)
+            connection = _Connection(client, server, self.ports[port] and control is None, control)
+            self._choose_fault(connection)
+        start(self._upwards, connection)
         with contextlib.suppress(OSError):
-            self._downwards(joined)
+            self._downwards(connection)
         shut(client)
         shut(server)
         with self._lock:
             self._open -= {client, server}
 
-    def _choose_fault(self, joined: _Connection) -> None:
+    def _choose_fault(self, connection: _Connection) -> None:
         """Say what becomes of a connection."""
         faults = self._faults
         if faults is not None and self._random.randrange(100) < faults.per_cent:
-            joined.fault = self._random.choice(faults.kinds)
+            connection.fault = self._random.choice(faults.kinds)
             # As many early as late, on a scale of orders of magnitude: handshakes are short, archives long.
-            joined.after = int(10 ** self._random.uniform(0, len(str(faults.within)) - 1))
-            joined.seconds = self._random.uniform(0.05, 0.5)
+            connection.after = int(10 ** self._random.uniform(0, len(str(faults.within)) - 1))
+            connection.seconds = self._random.uniform(0.05, 0.5)
 
     @staticmethod
-    def _upwards(joined: _Connection) -> None:
+    def _upwards(connection: _Connection) -> None:
         with contextlib.suppress(OSError):
-            while block := joined.client.recv(_BLOCK):
-                joined.last_command = block
-                joined.server.sendall(block)
+            while block := connection.client.recv(_BLOCK):
+                connection.last_command = block
+                connection.server.sendall(block)
         with contextlib.suppress(OSError):
-            joined.server.shutdown(socket.SHUT_WR)
+            connection.server.shutdown(socket.SHUT_WR)
 
-    def _downwards(self, joined: _Connection) -> None:
+    def _downwards(self, connection: _Connection) -> None:
         sent = 0
-        while block := joined.server.recv(_BLOCK):
-            if joined.is_control and (found := _PASSIVE.search(block)):
-                self._controls[256 * int(found[1]) + int(found[2])] = joined
-            if joined.fault is not None and sent + len(block) > joined.after:
-                fault, joined.fault = joined.fault, None
+        while block := connection.server.recv(_BLOCK):
+            if connection.is_control and (port := passive_port(block)) is not None:
+                self._controls[port] = connection
+            if connection.fault is not None and sent + len(block) > connection.after:
+                fault, connection.fault = connection.fault, None
                 # Nothing tells a plain FTP client that a listing, or an answer, is not what the server sent.
-                if fault != "corrupt" or joined.is_guarded:
-                    place = max(joined.after - sent, 0)
-                    joined.client.sendall(block[:place])
+                if fault != "corrupt" or connection.is_guarded:
+                    place = max(connection.after - sent, 0)
+                    connection.client.sendall(block[:place])
                     sent += place
-                    block = self._happen(fault, joined, block[place:])
+                    block = self._happen(fault, connection, block[place:])
                     if block is None:
                         return
-            joined.client.sendall(block)
+            connection.client.sendall(block)
             sent += len(block)
         with contextlib.suppress(OSError):
-            joined.client.shutdown(socket.SHUT_WR)
+            connection.client.shutdown(socket.SHUT_WR)
 
-    def _happen(self, fault: str, joined: _Connection, rest: bytes) -> bytes | None:
+    def _happen(self, fault: str, connection: _Connection, rest: bytes) -> bytes | None:
         """Do what is wrong; what is to be sent after it, None for nothing any more."""
         self.happened[fault] += 1
         if fault == "delay":
-            self._released.wait(joined.seconds)
+            self._released.wait(connection.seconds)
             return rest
         if fault == "corrupt":
             # Otherwise each time: the same wrong bytes twice are taken for those of the server.
@@ -187,7 +180,7 @@ class FaultProxy:
         if fault == "stall":
             self._released.wait(_LONGEST_STALL)
         elif fault in {"reset", "cut"}:
-            for one in (joined, joined.control):
+            for one in (connection, connection.control):
                 if one is not None and fault == "reset":
                     with contextlib.suppress(OSError):
                         one.client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)

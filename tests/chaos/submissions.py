@@ -126,11 +126,7 @@ class Submissions:
 
     def _withdrawn(self, served: Served, _: list[_Litter]) -> str:
         """Not the last one of a directory: an empty listing is believed at the second time only."""
-        there = [
-            path
-            for path in self._before
-            if path.exists() and path.is_relative_to(served.root) and len(list(path.parent.glob("*.zip"))) > 1
-        ]
+        there = [path for path in self._hosted(served) if len(list(path.parent.glob("*.zip"))) > 1]
         if not there:
             return ""
         path = self.rng.choice(there)
@@ -139,12 +135,16 @@ class Submissions:
         return f"withdrawn {path.relative_to(served.root)}"
 
     def _changed(self, served: Served, _: list[_Litter]) -> str:
-        there = [path for path in self._before if path.exists() and path.is_relative_to(served.root)]
+        there = self._hosted(served)
         if not there:
             return ""
         path = self.rng.choice(there)
         self._write(served, path.parent.name, path.name, archive({"other.txt": self.rng.randbytes(200)}))
         return f"changed {path.relative_to(served.root)}"
+
+    def _hosted(self, served: Served) -> list[Path]:
+        """The archives of rounds before that a server still has."""
+        return [path for path in self._before if path.exists() and path.is_relative_to(served.root)]
 
     def _hosted_twice(self, served: Served, _: list[_Litter]) -> str:
         litter = self._litter(served, 2)

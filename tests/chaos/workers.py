@@ -27,14 +27,12 @@ from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.store.objects import ObjectStore
 from dcc_dagster.instance import open_instance
 from tests.chaos.comparing import differences
-from tests.chaos.installation import Session, SessionFailedError
+from tests.chaos.installation import Session, SessionFailedError, begin_session
 from tests.chaos.servers import Served
-from tests.chaos.session_process import run
 from tests.chaos.submissions import Submissions
 from tests.support.asking import closing_all
 from tests.support.faulty_servers import CuttingProxy
 from tests.support.installations import Installation
-from tests.support.prepared_processes import FORKED
 from tests.support.redis_server import RedisServer
 from tests.support.s3_server import Bucket, S3Server
 from tests.support.worker_installations import (
@@ -102,19 +100,9 @@ def _add_demonstration(installation: Installation) -> None:
             )
 
 
-def begin_session(installation: Installation, variables: Mapping[str, str]) -> Session:
-    output = installation.root / "output"
+def _begin(installation: Installation, variables: Mapping[str, str]) -> Session:
     settings = environment(installation.settings, DCC_LOG_FILE=str(installation.root / "log"), **variables)
-    process = FORKED.Process(target=run, args=(settings, output, None))
-    process.start()
-    return Session(process, output)
-
-
-def finish(session: Session) -> None:
-    """Wait for a session. Raises SessionFailedError when it ends otherwise than well or with faulty archives."""
-    code = session.wait(_LONGEST_SECONDS)
-    if code not in {0, 1}:
-        raise SessionFailedError(f"A session ended with {code}:\n{session.said()}")
+    return begin_session(settings, installation.root / "output")
 
 
 @dataclass
@@ -132,7 +120,7 @@ class Trial:
 
     def begin(self) -> Session:
         """Begin a session; it has given batches to its workers when this returns."""
-        session = begin_session(self.installation, self.variables)
+        session = _begin(self.installation, self.variables)
         while not session.is_over and not self.stored():
             session.wait_or_until(_LOOK_SECONDS)
         return session
@@ -153,7 +141,7 @@ class Trial:
 def _kill_worker(trial: Trial) -> None:
     session = trial.begin_and_wait()
     trial.any_worker().kill()
-    finish(session)
+    session.conclude(_LONGEST_SECONDS)
 
 
 def _kill_session(trial: Trial) -> None:
@@ -166,7 +154,7 @@ def _kill_broker(trial: Trial) -> None:
     trial.broker.stop()
     time.sleep(trial.rng.uniform(0.0, 3.0))
     trial.broker.start()
-    finish(session)
+    session.conclude(_LONGEST_SECONDS)
 
 
 def _take_store_away(trial: Trial) -> None:
@@ -174,7 +162,7 @@ def _take_store_away(trial: Trial) -> None:
     trial.store.go_away()
     time.sleep(_AWAY_SECONDS)
     trial.store.come_back()
-    finish(session)
+    session.conclude(_LONGEST_SECONDS)
 
 
 def _hang_worker(trial: Trial) -> None:
@@ -182,7 +170,7 @@ def _hang_worker(trial: Trial) -> None:
     worker = trial.any_worker()
     worker.send(signal.SIGSTOP)
     try:
-        finish(session)
+        session.conclude(_LONGEST_SECONDS)
     finally:
         worker.send(signal.SIGCONT)
 
@@ -204,7 +192,7 @@ def disturb_workers(seed: int, heard: Heard, *, archives: int = 40) -> list[str]
         centres = centres_in(folder / "prepared", seed)
         centres.put(archives)
         alone = copied(centres.installation, folder / "alone")
-        finish(begin_session(alone, {}))
+        _begin(alone, {}).conclude(_LONGEST_SECONDS)
         expected = result(alone)
         disturbed = copied(centres.installation, folder / "disturbed")
         variables = celery_variables(bucket, broker) | {"DCC_STORE_ENDPOINT": f"http://{store.hostname}"}
@@ -223,7 +211,7 @@ def _time(trial: Trial) -> None:
     """See how long a session takes, which those after it wait for their workers, however busy the machine is."""
     session = trial.begin()
     began = time.monotonic()
-    finish(session)
+    session.conclude(_LONGEST_SECONDS)
     trial.took = time.monotonic() - began
     trial.variables[_PATIENCE] = str(max(trial.took, _LEAST_PATIENCE))
 
@@ -233,7 +221,7 @@ def _disturb(trial: Trial, disturb: Callable[[Trial], None], name: str, expected
     today = _today()
     try:
         disturb(trial)
-        finish(begin_session(trial.installation, trial.variables))
+        _begin(trial.installation, trial.variables).conclude(_LONGEST_SECONDS)
     except SessionFailedError as error:
         found = [str(error)]
     else:
@@ -294,7 +282,7 @@ def compare_workers(seed: int, heard: Heard, *, archives: int) -> list[str]:
                 centres.put(number)
                 for name, installation in installations.items():
                     began = time.monotonic()
-                    finish(begin_session(installation, ways[name]))
+                    _begin(installation, ways[name]).conclude(_LONGEST_SECONDS)
                     heard(f"{name}: {centres.put_up} archives, {time.monotonic() - began:.0f} s")
         expected = result(installations["alone"])
         missing = set(map(str, EXPECTED)) - expected["states"].keys()

@@ -52,23 +52,15 @@ def damaged(draw: st.DrawFn, name: str) -> bytes:
 
 
 @pytest.mark.parametrize("name", sorted(TARGETS))
-def test_damage_to_the_corpus_meets_no_fault(name: str) -> None:
-    @settings(
-        max_examples=trials(EXAMPLES.get(name, 200)),
-        suppress_health_check=list(HealthCheck),
-        database=None,
-    )
-    @given(damaged(name))
-    def holds(content: bytes) -> None:
-        TARGETS[name](content)
+@pytest.mark.parametrize("kind", ["damaged corpus", "any bytes"])
+def test_input_that_is_made_meets_no_fault(name: str, kind: str) -> None:
+    most, inputs = {
+        "damaged corpus": (trials(EXAMPLES.get(name, 200)), damaged(name)),
+        "any bytes": (30, st.binary(max_size=300)),
+    }[kind]
 
-    holds()
-
-
-@pytest.mark.parametrize("name", sorted(TARGETS))
-def test_any_bytes_meet_no_fault(name: str) -> None:
-    @settings(max_examples=30, suppress_health_check=list(HealthCheck), database=None)
-    @given(st.binary(max_size=300))
+    @settings(max_examples=most, suppress_health_check=list(HealthCheck), database=None)
+    @given(inputs)
     def holds(content: bytes) -> None:
         TARGETS[name](content)
 

@@ -24,13 +24,10 @@ from dcc.errors import (
     SourceUnreachableError,
 )
 from dcc.naming import Action
-from dcc.outcomes import ZipKey
-from dcc.session.fetching.archive_transfer import Transfer
 from dcc.settings import Settings
 from dcc.sources import listing
 from dcc.sources.base import ActionListing, SourceAddress, SourceProtocol
 from dcc.sources.connect import connect
-from dcc.sources.hosting import Hosting
 from dcc.sources.http.client import UnusableAnswerError
 from dcc.sources.http.index import MAX_TAGS, read_page
 from dcc.sources.listing import Entry, EntryKind, action_listing
@@ -39,11 +36,9 @@ from dcc.sources.transfer_speed import SpeedLimits
 from dcc.store.staging import Staging
 from tests.hostile.servers import FLOOD, flooding, ftp, sftp
 from tests.support.memory import little_memory
-from tests.support.served_from_memory import receive_from
+from tests.support.served_from_memory import KEY, receive_from, transfer_of
 from tests.support.talking_servers import serving
 
-NAME = "H.2013-10-31.1.impc.zip"
-KEY = ZipKey(Action.ADD, NAME)
 SERVER_KEY = paramiko.ECDSAKey.generate()
 PINNED = f"{SERVER_KEY.get_name()} {SERVER_KEY.get_base64()}"
 
@@ -79,7 +74,7 @@ class TestFtp:
             connect(address(SourceProtocol.FTP, hostname), source_settings) as connection,
             pytest.raises(SourceError, match="reply is longer than 65,536"),
         ):
-            connection.fetch(Action.ADD, NAME, lambda _: None, size=9)
+            connection.fetch(KEY.action, KEY.file_name, lambda _: None, size=9)
 
     @pytest.mark.parametrize("missing", [False, True])
     def test_a_listing_without_end_is_refused_in_little_memory(
@@ -267,10 +262,6 @@ def staging(tmp_path: Path) -> Staging:
     return Staging(tmp_path / "staging")
 
 
-def transfer(size: int | None) -> Transfer:
-    return Transfer(1, KEY, Hosting(1, 1, size, None, has_md5=False))
-
-
 class TestTransfers:
     @pytest.mark.parametrize(
         ("pace", "reason"),
@@ -287,13 +278,13 @@ class TestTransfers:
     ) -> None:
         connection: Any = Trickle(iter([b"0123456789"]))
         with pytest.raises(SourceTimeoutError, match=reason):
-            receive_from(connection, transfer(1_000), staging, speed_limits=pace)
+            receive_from(connection, transfer_of(1_000), staging, speed_limits=pace)
         assert staging.part(KEY).read_bytes() == b"0123456789"
 
     def test_a_transfer_without_a_size_ends_at_the_limit_and_leaves_nothing(self, staging: Staging) -> None:
         endless: Any = Trickle(iter(lambda: b"x" * 100_000, b""))
         with pytest.raises(SizeMismatchError, match="more than 1,000,000 bytes arrived") as raised:
-            receive_from(endless, transfer(None), staging, max_unsized=1_000_000)
+            receive_from(endless, transfer_of(None), staging, max_unsized=1_000_000)
         assert "DCC_MAX_UNSIZED_BYTES" in str(raised.value)
         assert not staging.part(KEY).exists()
 
@@ -312,5 +303,5 @@ class TestTransfers:
 
         endless: Any = Trickle(blocks())
         with pytest.raises(DiskFullError, match="larger than announced"):
-            receive_from(endless, transfer(None), Staging(tmp_path, min_free_bytes=1_000_000))
+            receive_from(endless, transfer_of(None), Staging(tmp_path, min_free_bytes=1_000_000))
         assert sum(arrived) == 5_000_000

@@ -2,19 +2,19 @@
 
 import itertools
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine
 
+from benchmarks.servers import ServerProcess
 from dcc.databases.schema import require_current
 from dcc.errors import SessionActiveError
 from dcc.naming import Action
@@ -36,12 +36,11 @@ from tests.soak.world import Site, World
 from tests.support import installations
 from tests.support.asking import closing_all, in_writing
 from tests.support.databases import MariaDb
-from tests.support.environments import clean, only
+from tests.support.environments import AT_ONCE, clean, only
 from tests.support.servers import FtpServer, SftpServer, Share, add_pinned
 
 DCC = str(Path(sys.executable).with_name("dcc"))
 CENTRES = ("H", "J", "Tcp", "Wtsi")
-_DAEMON_SECONDS = 120
 _BUSY_SECONDS = 0.2
 
 
@@ -86,9 +85,7 @@ class Installation:
             self._ftp = stack.enter_context(FtpServer(plan.folder / "vsftpd", self._served))
         self.environment = clean() | {
             "DCC_HOME": str(plan.folder / "home"),
-            "DCC_MIN_FREE_BYTES": "0",
-            "DCC_RETRY_DELAY": "0.05",
-            "DCC_QUIET_SECONDS": "0",
+            **AT_ONCE,
             "DCC_CRAWL_INTERVAL": "*/3 * * * *",
             "DCC_LOG_FILE": str(plan.folder / "dcc.log"),
             "DCC_LOG_FORMAT": "json",
@@ -181,15 +178,17 @@ def live(plan: Plan, say: Callable[[str], object] = str) -> Course:
         daemon = stack.enter_context(_daemon(installation)) if plan.daemon else None
         _run_sessions(installation, course, daemon, say)
         if daemon is not None:
-            _stop(daemon)
-        installation.run_session()
+            daemon.process.terminate()
+            daemon.process.wait(60)
+            # It may have been at a session.
+            installation.run_session()
         course.faults = installation.check()
         course.told = installation.world.told
     return course
 
 
 def _run_sessions(
-    installation: Installation, course: Course, daemon: subprocess.Popen[bytes] | None, say: Callable[[str], object]
+    installation: Installation, course: Course, daemon: ServerProcess | None, say: Callable[[str], object]
 ) -> None:
     plan = course.plan
     began = time.monotonic()
@@ -205,7 +204,7 @@ def _run_sessions(
             session_seconds=seconds,
             quiet=quiet,
             process=sample_process(),
-            daemon={} if daemon is None else sample_tree(daemon.pid),
+            daemon={} if daemon is None else sample_tree(daemon.process.pid),
             **installation.sizes(),
             seconds_since_begin=time.monotonic() - began,
         )
@@ -216,24 +215,7 @@ def _run_sessions(
         )
 
 
-@contextmanager
-def _daemon(installation: Installation) -> Iterator[subprocess.Popen[bytes]]:
+def _daemon(installation: Installation) -> ServerProcess:
     log = installation.plan.folder / "daemon.log"
-    with log.open("wb") as output:
-        environment = installation.environment | {"PYTHONUNBUFFERED": "1"}
-        process = subprocess.Popen([DCC, "daemon"], env=environment, stdout=output, stderr=output)
-    try:
-        deadline = time.monotonic() + _DAEMON_SECONDS
-        while b"The daemon runs" not in log.read_bytes():
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"dcc daemon did not start:\n{log.read_text(errors='replace')[-3000:]}")
-            time.sleep(0.2)
-        yield process
-    finally:
-        _stop(process)
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
+    environment = installation.environment | {"PYTHONUNBUFFERED": "1"}
+    return ServerProcess([DCC, "daemon"], 0, log, lambda: b"The daemon runs" in log.read_bytes(), environment)

@@ -3,11 +3,15 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Final
 from unittest.mock import patch
 
 import pytest
 
 from dcc.settings import Settings
+
+AT_ONCE: Final = {"DCC_MIN_FREE_BYTES": "0", "DCC_RETRY_DELAY": "0.05", "DCC_QUIET_SECONDS": "0"}
+"""The settings that have a process work at once, on archives that have just been written."""
 
 
 def clean(**variables: str) -> dict[str, str]:
@@ -16,14 +20,12 @@ def clean(**variables: str) -> dict[str, str]:
 
 
 def of_installation(settings: Settings) -> dict[str, str]:
-    """The settings that have a process work on an installation at once, on archives that have just been written."""
+    """The settings that have a process work on an installation at once."""
     return {
         "DCC_HOME": str(settings.home),
         "DCC_TRACKER_URL": settings.tracker_database_url,
         "DCC_QC_URL": settings.qc_database_url,
-        "DCC_MIN_FREE_BYTES": "0",
-        "DCC_RETRY_DELAY": "0.05",
-        "DCC_QUIET_SECONDS": "0",
+        **AT_ONCE,
     }
 
 

@@ -5,6 +5,7 @@ Each is a context manager: it serves within, and is gone after it.
 
 import asyncio
 import contextlib
+import re
 import socket
 import threading
 import time
@@ -23,6 +24,7 @@ _USERNAME = "centre"
 _PASSWORD = "correct horse battery staple"
 _BLOCK = 16 * 1024
 _LOOPBACK = "127.0.0.1"
+_PASSIVE = re.compile(rb"227 [^(]*\((?:\d+,){4}(\d+),(\d+)\)")
 
 
 class FaultyFtpServer:
@@ -269,14 +271,9 @@ class CuttingProxy:
 
     def _join(self, client: socket.socket, target: tuple[str, int], answer: Callable[..., object]) -> None:
         self._sockets.append(client)
-        try:
-            server = socket.create_connection(target, timeout=10)
-        except OSError:
-            shut(client)
+        server = joined(client, target)
+        if server is None:
             return
-        server.settimeout(None)
-        for end in (client, server):
-            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sockets.append(server)
         start(self._forward, client, server)
         start(answer, server, client)
@@ -317,6 +314,25 @@ class CuttingProxy:
             client.shutdown(socket.SHUT_WR)
         shut(server)
         return whole
+
+
+def joined(client: socket.socket, target: tuple[str, int]) -> socket.socket | None:
+    """A connection to the server that a proxy's client wants; without one, None: the client's has been ended."""
+    try:
+        server = socket.create_connection(target, timeout=10)
+    except OSError:
+        shut(client)
+        return None
+    server.settimeout(None)
+    for end in (client, server):
+        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return server
+
+
+def passive_port(answer: bytes) -> int | None:
+    """The port to which an FTP server's answer sends the client for data; None where it is no such answer."""
+    found = _PASSIVE.search(answer)
+    return None if found is None else 256 * int(found[1]) + int(found[2])
 
 
 def start(work: Callable[..., object], *arguments: object) -> None:

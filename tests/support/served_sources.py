@@ -3,7 +3,6 @@
 import contextlib
 import queue
 import random
-import re
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,12 +16,10 @@ from dcc.cli.demo import submissions
 from dcc.sources.base import SourceProtocol
 from dcc.tracker.models import ZipLog
 from tests.support.asking import column_in
-from tests.support.faulty_servers import CuttingProxy, shut, start
+from tests.support.faulty_servers import CuttingProxy, passive_port, shut, start
 from tests.support.installations import Folder, Installation, specimens
 from tests.support.servers import Authority, Share, add_pinned
 from tests.support.web_server import WebServer
-
-_PASSIVE = re.compile(rb"227 [^(]*\((?:\d+,){4}(\d+),(\d+)\)")
 
 _TRANSFERRED = (b"226", b"426", b"451")
 
@@ -130,8 +127,8 @@ class Relay(CuttingProxy):
         transfers: queue.SimpleQueue[bool] = queue.SimpleQueue()
         with contextlib.suppress(OSError), server.makefile("rb") as lines:
             for line in lines:
-                found = _PASSIVE.match(line)
-                if found is None:
+                port = passive_port(line)
+                if port is None:
                     # It may be said before the relay has passed on, or cut, what was sent.
                     if line.startswith(_TRANSFERRED) and not transfers.get(timeout=10):
                         break
@@ -139,7 +136,7 @@ class Relay(CuttingProxy):
                     continue
                 listener = socket.create_server(("127.0.0.1", 0))
                 self._sockets.append(listener)
-                start(self._accept_data, listener, 256 * int(found[1]) + int(found[2]), transfers)
+                start(self._accept_data, listener, port, transfers)
                 high, low = divmod(listener.getsockname()[1], 256)
                 client.sendall(f"227 Entering Passive Mode (192,0,2,1,{high},{low}).\r\n".encode())
         shut(client)

@@ -32,25 +32,25 @@ class SmallDisk:
 @contextmanager
 def read_only(path: Path) -> Iterator[None]:
     """Have a file that not even root can write to; the test is skipped where this user may not mount."""
-    bound = os.geteuid() == 0 and subprocess.run(["mount", "--bind", path, path], check=False).returncode == 0
-    if not bound:
-        pytest.skip("only root may mount a file system here")
-    try:
+    with _mounted(path, "--bind", path):
         subprocess.run(["mount", "-o", "remount,bind,ro", path], check=True)
         yield
-    finally:
-        subprocess.run(["umount", "--lazy", path], check=True)
 
 
 @contextmanager
 def small_disk(path: Path, size_bytes: int) -> Iterator[SmallDisk]:
     """Mount one at `path`; the test is skipped where this user may not."""
     path.mkdir(parents=True)
-    options = ["-t", "tmpfs", "-o", f"size={size_bytes},mode=0700", "tmpfs"]
+    with _mounted(path, "-t", "tmpfs", "-o", f"size={size_bytes},mode=0700", "tmpfs"):
+        yield SmallDisk(path)
+
+
+@contextmanager
+def _mounted(path: Path, *options: str | Path) -> Iterator[None]:
     mounted = os.geteuid() == 0 and subprocess.run(["mount", *options, path], check=False).returncode == 0
     if not mounted:
         pytest.skip("only root may mount a file system here")
     try:
-        yield SmallDisk(path)
+        yield
     finally:
         subprocess.run(["umount", "--lazy", path], check=True)

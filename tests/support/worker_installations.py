@@ -22,6 +22,7 @@ from dcc.settings import Settings
 from dcc.tracker.database import open_tracker
 from tests.session.test_crash_recovery import ending
 from tests.support.asking import closing_all
+from tests.support.environments import AT_ONCE
 from tests.support.installations import Installation
 from tests.support.prepared_processes import run_dcc
 from tests.support.qc_files import all_rows
@@ -37,9 +38,7 @@ def environment(settings: Settings, **more: str) -> dict[str, str]:
     return {
         "PATH": "/usr/bin:/bin",
         "DCC_HOME": str(settings.home),
-        "DCC_MIN_FREE_BYTES": "0",
-        "DCC_RETRY_DELAY": "0.05",
-        "DCC_QUIET_SECONDS": "0",
+        **AT_ONCE,
         "DCC_LOG_FORMAT": "text",
         "DCC_LOG_LEVEL": "info",
         **more,
