@@ -126,8 +126,10 @@ class DataInstallation:
             together |= some
         self.folder.put(key, together)
 
-    def validate(self) -> None:
-        """Crawl, download and validate what is new: a session up to xsd."""
+    def validate(self, key: str | None = None, *documents: dict[str, bytes]) -> None:
+        """Put this archive there, if any is named; then crawl, download and validate: a session up to xsd."""
+        if key is not None:
+            self.put(key, *documents)
         self.base.run_session()
 
     def take_up(self, until: Phase = Phase.QC, keys: Sequence[str] | None = None) -> DataResult:
@@ -138,8 +140,14 @@ class DataInstallation:
             result.take(process_data(self.qc, session, until=until, keys=wanted))
         return result
 
-    def run(self) -> DataResult:
-        self.validate()
+    def run(self, key: str | None = None, *documents: dict[str, bytes]) -> DataResult:
+        """Put this archive there, if any is named; then take all that waits to quality control, in two sessions."""
+        self.validate(key, *documents)
+        return self.take_up()
+
+    def retry(self, key: str) -> DataResult:
+        """Fetch and validate an archive again, as a person asks for, and take it to quality control."""
+        self.base.process_again(key)
         return self.take_up()
 
     def confirm(self, key: str | ZipKey, **who: str) -> list[DocumentData]:

@@ -124,6 +124,14 @@ class Installation:
         result.ended = session.ended
         return result
 
+    def crawl(self, group: str | None = None, *, hand_over: bool = False) -> SessionResult:
+        """List the sources of a group or of all centres in a session that fetches nothing."""
+        with open_session(self.tracker, self.settings, SessionRequest(group=group)) as session:
+            crawls = {crawled.source_id: crawled for crawled in crawl_file_sources(session)}
+            if hand_over:
+                session.hand_over()
+        return SessionResult(session.id, crawls, ended=session.ended)
+
     def process_again(self, *keys: str) -> SessionResult:
         """Re-open zip actions by name and process them: `dcc retry`."""
         named = [ZipKey(Action(key.partition("/")[0]), key.partition("/")[2]) for key in keys]
