@@ -11,6 +11,7 @@ import pytest
 
 from dcc.errors import NotFoundError
 from dcc.messages import Message
+from dcc.notify.digests import collect_digests
 from dcc.outcomes import SESSION_MEANINGS, EndReason, Problem, ZipKey
 from dcc.reports.causes.collecting import worst_first
 from dcc.reports.languages import load_catalogue
@@ -400,3 +401,4 @@ def test_what_does_not_exist_is_not_reported_on(desk: Desk) -> None:
         collect_centre(desk.tracker, desk.qc, "Nope", desk.data.settings)
     with pytest.raises(NotFoundError, match="No session 99"):
         collect_session(desk.tracker, desk.qc, 99, desk.data.settings)
+    assert collect_digests(desk.tracker, desk.data.settings, 99) == []
