@@ -1,17 +1,17 @@
 """The ledger of notifications: nothing is told twice, whoever tells and whoever dies."""
 
-import threading
 from datetime import timedelta
 
 import pytest
 from sqlalchemy import Engine, select, update
 
-from dcc.notify.ledger import MAX_ATTEMPTS, Claim, Ledger, SendState
+from dcc.notify.ledger import MAX_ATTEMPTS, Ledger, SendState
 from dcc.notify.messages import NewsItem, NewsKind
 from dcc.runtime.clock import utc_now
 from dcc.tracker.models import CrawlingSession, NotificationRow
 from tests.support.asking import column_in, execute_in
 from tests.support.databases import only_sqlite, seed_centre
+from tests.support.threads import at_once
 
 ITEMS = [
     NewsItem(NewsKind.DIGEST, "session 1, H"),
@@ -24,26 +24,9 @@ def states(tracker: Engine) -> list[str]:
     return column_in(tracker, select(NotificationRow.state).order_by(NotificationRow.id))
 
 
-def claimed_at_once(tracker: Engine, channel: str, recipient: str) -> list[Claim]:
-    """What four threads get who all claim the same at once."""
-    claims: list[Claim] = []
-    ready = threading.Barrier(4)
-
-    def notify() -> None:
-        ready.wait(30)
-        claims.append(Ledger(tracker).claim(ITEMS, channel, recipient))
-
-    threads = [threading.Thread(target=notify) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    return claims
-
-
 def test_of_many_who_want_to_tell_the_same_one_does(tracker: Engine) -> None:
-    """Each in a thread of its own, with connections of its own, all at once."""
-    claims = claimed_at_once(tracker, "mail", "a@b")
+    """Each with connections of its own."""
+    claims = at_once(4, lambda: Ledger(tracker).claim(ITEMS, "mail", "a@b"))
     assert sorted(len(claim.items) for claim in claims) == [0, 0, 0, len(ITEMS)]
     (won,) = [claim for claim in claims if claim.items]
     assert Ledger(tracker).begin(won)

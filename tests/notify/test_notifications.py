@@ -30,7 +30,6 @@ from dcc.phases import ACTION_IDS
 from dcc.redaction import keep_secret
 from dcc.reports.submissions.model import Outcome as ArchiveOutcome
 from dcc.runtime.clock import utc_now
-from dcc.session.crawling import crawl_file_sources
 from dcc.sources.base import DeltaStrategy
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.hostings.foreign_archives import accept_archive, decline_archive
@@ -149,8 +148,8 @@ def test_a_file_that_the_centre_must_correct_is_told_with_the_centre_as_who_acts
 
 def test_an_archive_that_a_crawl_only_listed_is_not_told_as_accepted(mailing: Mailing) -> None:
     mailing.folder.put(GOOD)
-    with open_session(mailing.tracker, mailing.with_settings(until="zip_name").settings) as session:
-        assert [crawl.new for crawl in crawl_file_sources(session)] == [1]
+    crawled = mailing.with_settings(until="zip_name").crawl()
+    assert [crawl.new for crawl in crawled.crawls.values()] == [1]
     assert mailing.letters(CENTRE) == []
     until_the_next_second()
     mailing.run_session()

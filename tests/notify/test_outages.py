@@ -1,6 +1,5 @@
 """The marks of who was told that the tracker is away, and what is said of outages."""
 
-import threading
 from datetime import datetime
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from dcc.notify.composer import Composer
 from dcc.session.leases import Lease
 from dcc.settings import Settings
 from dcc.sources.base import label_of
+from tests.support.threads import at_once
 
 
 @pytest.fixture
@@ -21,19 +21,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def test_of_many_who_want_to_tell_it_one_does_until_the_mark_is_taken_away(settings: Settings) -> None:
-    claims: list[Path | None] = []
-    ready = threading.Barrier(8)
-
-    def notify() -> None:
-        ready.wait(30)
-        claims.append(outages.claim_tracker_outage(settings, "mail", "a@b"))
-
-    threads = [threading.Thread(target=notify) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert len(claims) == 8
+    claims = at_once(8, lambda: outages.claim_tracker_outage(settings, "mail", "a@b"))
     (path,) = [claim for claim in claims if claim is not None]
     assert outages.outage_claims(settings) == {path}
     assert outages.outage_claim_path(settings, "mail", "a@b") == path

@@ -112,13 +112,11 @@ def test_the_report_gives_a_wrangler_every_reason(troubled: Troubled) -> None:
 def test_the_report_tells_of_data_that_fail_that_are_held_and_that_came_late(data: DataInstallation) -> None:
     """What is held and late is reported; a warning is no error."""
     careful = data.with_settings(hold_threshold=2)
-    careful.put("add/H.2013-11-01.1.impc.zip", data_specimens("2013-11-01.1"))
-    careful.run()
+    careful.run("add/H.2013-11-01.1.impc.zip", data_specimens("2013-11-01.1"))
     edit, late = "edit/H.2013-11-02.1.impc.zip", "add/H.2013-10-30.1.impc.zip"
     careful.put(edit, data_specimens("2013-11-02.1"))
     careful.put(late, data_specimens("2013-10-30.1", first=101))
-    careful.put("add/H.2013-11-03.1.impc.zip", experiments("2013-11-03.1", animals=1, first=201))
-    careful.run()
+    careful.run("add/H.2013-11-03.1.impc.zip", experiments("2013-11-03.1", animals=1, first=201))
     session = in_reading(careful.tracker, list_sessions)[0].id
     report = in_reading(careful.tracker, session_report, session)
     text = one_line(report.text)

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, Insert, delete, event, insert, literal, select, update
 
+from dcc.documents.contents import Entity
 from dcc.naming import Action
+from dcc.qc.apply.document_effect import AppliedDocument
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.listings import ContextFilter, list_contexts, list_history
 from dcc.qc.contexts.overviews import build_overviews
@@ -44,6 +46,13 @@ def set_state(engine: Engine, state: ContextState) -> None:
     execute_in(engine, update(CONTEXT).values(state=state.value, data_state=state.value))
 
 
+def submit_and_build(engine: Engine, action: Action, *entities: Entity, **options: Any) -> AppliedDocument:
+    """Submit a document of these entities, and build the contexts."""
+    applied = submit(engine, action, *entities, **options)
+    build_contexts(engine)
+    return applied
+
+
 def test_measurements_count_once_under_each_genotype_and_strain_of_their_animals(qc_database: Engine) -> None:
     know_colonies(qc_database, C1="MGI:1", C2="MGI:2")
     submit(
@@ -78,14 +87,11 @@ def test_measurements_count_once_under_each_genotype_and_strain_of_their_animals
 
 
 def test_an_animal_that_arrives_late_or_is_edited_takes_its_measurements_along(qc_database: Engine) -> None:
-    submit(qc_database, Action.ADD, experiment("E1", ["S1"]))
-    build_contexts(qc_database)
+    submit_and_build(qc_database, Action.ADD, experiment("E1", ["S1"]))
     assert states_of(qc_database) == {("", ""): (1, "dataadded")}
-    submit(qc_database, Action.ADD, specimen("S1"))
-    build_contexts(qc_database)
+    submit_and_build(qc_database, Action.ADD, specimen("S1"))
     assert states_of(qc_database) == {("", ""): (0, "dataremoved"), ("C1", ""): (1, "dataadded")}
-    submit(qc_database, Action.EDIT, specimen("S1", colony_id="C2"))
-    build_contexts(qc_database)
+    submit_and_build(qc_database, Action.EDIT, specimen("S1", colony_id="C2"))
     assert states_of(qc_database)["C2", ""] == (1, "dataadded")
     assert states_of(qc_database)["C1", ""] == (0, "dataremoved")
     assert_contexts_are_right(qc_database)
@@ -93,8 +99,7 @@ def test_an_animal_that_arrives_late_or_is_edited_takes_its_measurements_along(q
 
 def test_what_is_not_valid_does_not_count_until_it_is(qc_database: Engine) -> None:
     submit(qc_database, Action.ADD, specimen("S1"))
-    applied = submit(qc_database, Action.ADD, experiment("E1"), experiment("E2"), faulty=[2])
-    build_contexts(qc_database)
+    applied = submit_and_build(qc_database, Action.ADD, experiment("E1"), experiment("E2"), faulty=[2])
     assert states_of(qc_database) == {("C1", ""): (1, "dataadded")}
     judge(qc_database, applied.document_id)
     build_contexts(qc_database)
@@ -105,8 +110,7 @@ def test_what_is_not_valid_does_not_count_until_it_is(qc_database: Engine) -> No
 
 
 def test_documents_that_were_not_judged_wait(qc_database: Engine) -> None:
-    submit(qc_database, Action.ADD, experiment("E1", value="1"))
-    build_contexts(qc_database)
+    submit_and_build(qc_database, Action.ADD, experiment("E1", value="1"))
     edited = apply(qc_database, Action.EDIT, experiment("E1", value="2"))
     assert build_contexts(qc_database).documents == 0
     assert states_of(qc_database) == {("", ""): (1, "dataadded")}
@@ -130,23 +134,18 @@ def test_documents_that_were_not_judged_wait(qc_database: Engine) -> None:
 def test_the_state_is_the_worst_that_happened_since_somebody_was_done(
     qc_database: Engine, before: ContextState, action: Action, values: Sequence[str], after: str
 ) -> None:
-    submit(qc_database, Action.ADD, experiment("E1", value="1"), experiment("E2", value="2"))
-    build_contexts(qc_database)
+    submit_and_build(qc_database, Action.ADD, experiment("E1", value="1"), experiment("E2", value="2"))
     set_state(qc_database, before)
     name = "E3" if action is Action.ADD else "E1"
-    submit(qc_database, action, *[experiment(name, value=value) for value in values])
-    build_contexts(qc_database)
+    submit_and_build(qc_database, action, *[experiment(name, value=value) for value in values])
     ((_, state),) = states_of(qc_database).values()
     assert state == after
 
 
 def test_history_tells_every_change_with_its_document(qc_database: Engine) -> None:
-    first = submit(qc_database, Action.ADD, experiment("E1", value="1")).document_id
-    build_contexts(qc_database)
-    second = submit(qc_database, Action.EDIT, experiment("E1", value="2")).document_id
-    build_contexts(qc_database)
-    submit(qc_database, Action.EDIT, experiment("E1", value="2"))
-    build_contexts(qc_database)
+    first = submit_and_build(qc_database, Action.ADD, experiment("E1", value="1")).document_id
+    second = submit_and_build(qc_database, Action.EDIT, experiment("E1", value="2")).document_id
+    submit_and_build(qc_database, Action.EDIT, experiment("E1", value="2"))
     (undo,) = undo_documents(qc_database, [second + 1]).undone_by
     (undo,) = undo_documents(qc_database, [second]).undone_by
     build_contexts(qc_database)
@@ -159,8 +158,7 @@ def test_history_tells_every_change_with_its_document(qc_database: Engine) -> No
 
 def test_strains_follow_the_reference_data_of_colonies(qc_database: Engine) -> None:
     submit(qc_database, Action.ADD, specimen("S1"), specimen("S2", strain_id="MGI:5"))
-    submit(qc_database, Action.ADD, experiment("E1", ["S1"]), experiment("E2", ["S2"]), line("C1"))
-    build_contexts(qc_database)
+    submit_and_build(qc_database, Action.ADD, experiment("E1", ["S1"]), experiment("E2", ["S2"]), line("C1"))
     snapshot = know_colonies(qc_database, C1="MGI:1")
     build_contexts(qc_database)
     assert states_of(qc_database) == {
@@ -195,8 +193,7 @@ def test_a_build_that_is_killed_is_done_anew(qc_database: Engine) -> None:
 def test_documents_are_open_until_all_their_contexts_are_done(qc_database: Engine) -> None:
     submit(qc_database, Action.ADD, experiment("E1"), tracker_id=11)
     submit(qc_database, Action.ADD, line("C1"), tracker_id=12)
-    submit(qc_database, Action.ADD, line("C2"))
-    build_contexts(qc_database)
+    submit_and_build(qc_database, Action.ADD, line("C2"))
 
     def open_ones() -> set[int]:
         return in_reading(qc_database, open_documents)
@@ -204,8 +201,7 @@ def test_documents_are_open_until_all_their_contexts_are_done(qc_database: Engin
     assert open_ones() == {11, 12}
     execute_in(qc_database, update(CONTEXT).where(CONTEXT.c.genotype == "C1").values(state="qcdone"))
     assert open_ones() == {11}
-    submit(qc_database, Action.DELETE, experiment("E1"))
-    build_contexts(qc_database)
+    submit_and_build(qc_database, Action.DELETE, experiment("E1"))
     assert open_ones() == set()
 
 
@@ -225,8 +221,7 @@ def built(qc_database: Engine) -> Engine:
         specimen("W", strain_id="MGI:1", is_baseline="true"),
     )
     submit(qc_database, Action.ADD, experiment("E1", ["S1"]), experiment("E2", ["S2", "W"]), line("C1"), housing())
-    submit(qc_database, Action.EDIT, experiment("E1", ["W"]))
-    build_contexts(qc_database)
+    submit_and_build(qc_database, Action.EDIT, experiment("E1", ["W"]))
     build_overviews(qc_database)
     return qc_database
 
@@ -296,8 +291,7 @@ COLONY = ContextFilter(genotype="C1")
 @pytest.fixture
 def two_contexts(qc_database: Engine) -> Engine:
     """A database with a context of an unknown genotype and one of the colony C1."""
-    submit(qc_database, Action.ADD, experiment("E1", value="1"), line("C1"))
-    build_contexts(qc_database)
+    submit_and_build(qc_database, Action.ADD, experiment("E1", value="1"), line("C1"))
     return qc_database
 
 
@@ -312,8 +306,7 @@ def events(engine: Engine, wanted: ContextFilter = COLONY) -> list[tuple[str, st
 
 
 def change(engine: Engine, action: Action, value: str) -> None:
-    submit(engine, action, line("C1", value))
-    build_contexts(engine)
+    submit_and_build(engine, action, line("C1", value))
 
 
 def test_what_is_done_stays_done_until_its_data_change(two_contexts: Engine) -> None:

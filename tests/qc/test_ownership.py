@@ -1,5 +1,7 @@
 """An archive speaks for its centre: what it does with data of another one, delegated and not."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
@@ -7,14 +9,12 @@ from sqlalchemy import select
 
 from dcc.databases.transactions import writing
 from dcc.errors import NotDelegatedError, NotFoundError
-from dcc.operations.session_work import open_session
 from dcc.phases import Phase, Status
 from dcc.qc import models
 from dcc.reports.causes.collecting import causes_of
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
 from dcc.reports.languages import load_catalogue
 from dcc.runtime.clock import utc_now
-from dcc.session.crawling import crawl_file_sources
 from dcc.session.data.plans import plan_submission
 from dcc.session.data.uploading import Uploader
 from dcc.tracker.hostings.foreign_archives import unfetched_archives
@@ -26,7 +26,7 @@ from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.register import centres
 from dcc.vocabulary import Actor
 from tests.support.asking import column_in, in_both, in_reading, in_writing
-from tests.support.data_installations import DataInstallation, key_of, specimens
+from tests.support.data_installations import DataInstallation, DataResult, key_of, specimens
 from tests.support.databases import only_sqlite
 from tests.support.installations import Folder
 from tests.support.prepared_installations import PreparedInstallations
@@ -34,6 +34,7 @@ from tests.support.raising import raising
 
 OWN = "add/H.2013-10-31.1.impc.zip"
 OTHERS = "J.2013-11-01.1.impc.zip"
+DOCUMENT = "J.2013-11-01.1.specimen.impc.xml"
 WHO = {"author": "someone", "reason": "It is meant."}
 
 
@@ -86,6 +87,12 @@ def submit_animals(data: DataInstallation) -> None:
     assert len(current(data)) == 3
 
 
+def submit(data: DataInstallation, other: Folder, action: str, *, first: int = 1, named: str = "J") -> DataResult:
+    """J submits animals of H, the ones from `first` on, in a document named for a centre; a session takes them."""
+    other.put(f"{action}/{OTHERS}", named_for(named, "2013-11-01.1", specimens("2013-11-01.1", first=first)))
+    return data.run()
+
+
 def rows_of_centre(data: DataInstallation) -> list[tuple[object, ...]]:
     """All that is current of H, and what its contexts count."""
     return [
@@ -101,8 +108,7 @@ def test_another_centre_s_data_are_not_edited_or_deleted_without_delegation(
 ) -> None:
     before = rows_of_centre(data)
     document = f"{named}.2013-11-01.1.specimen.impc.xml"
-    other.put(f"{action}/{OTHERS}", named_for(named, "2013-11-01.1", specimens("2013-11-01.1")))
-    told = data.run().document(document, Phase.UPLOAD)
+    told = submit(data, other, action, named=named).document(document, Phase.UPLOAD)
     assert rows_of_centre(data) == before
     assert (told.status, told.document_id is not None) == (Status.FAILED, True)
     assert data.documents()[document] == "upload failed"
@@ -115,14 +121,12 @@ def test_another_centre_s_data_are_not_edited_or_deleted_without_delegation(
     assert "dcc " not in remedies(data, for_centre=True)
     assert notices(data) == [("H", f"{action}/{OTHERS}", document, "refused", {"specimen": 3})]
     # A retry meets the same decision, and the owner is told of it once more, for it is another attempt.
-    data.base.process_again(f"{action}/{OTHERS}")
-    data.take_up()
+    data.retry(f"{action}/{OTHERS}")
     assert rows_of_centre(data) == before
     assert data.documents()[document] == "upload failed"
     # Once the owner has delegated, it takes effect, and the owner is told.
     delegate(data)
-    data.base.process_again(f"{action}/{OTHERS}")
-    data.take_up()
+    data.retry(f"{action}/{OTHERS}")
     assert data.documents()[document] == "qc done"
     assert len(current(data)) == (3 if action == "edit" else 0)
     assert notices(data)[-1] == ("H", f"{action}/{OTHERS}", document, "done", {"specimen": 3})
@@ -146,25 +150,23 @@ def test_one_document_with_data_of_both_centres_is_refused_as_a_whole(data: Data
 def test_an_addition_of_another_centre_s_data_is_held_until_somebody_confirms_it(
     data: DataInstallation, other: Folder
 ) -> None:
-    document = "J.2013-11-01.1.specimen.impc.xml"
-    other.put(f"add/{OTHERS}", named_for("J", "2013-11-01.1", specimens("2013-11-01.1", first=50)))
-    result = data.run()
-    assert result.document(document, Phase.UPLOAD).held
-    assert (data.documents()[document], data.log(document), len(current(data))) == ("upload pending", ["held"], 3)
+    result = submit(data, other, "add", first=50)
+    assert result.document(DOCUMENT, Phase.UPLOAD).held
+    assert (data.documents()[DOCUMENT], data.log(DOCUMENT), len(current(data))) == ("upload pending", ["held"], 3)
     ((key, name, message),) = in_reading(data.tracker, held_documents)
-    assert (str(key), name) == (f"add/{OTHERS}", document)
+    assert (str(key), name) == (f"add/{OTHERS}", DOCUMENT)
     assert "dcc data confirm add/" in message
     assert "dcc centre delegate H --to J" in message
     (plan,) = plan_submission(data.tracker, data.qc, data.settings, key)
     assert (plan.plan.would_be.opened, plan.is_held(10_000)) == ({"specimen": 3}, True)
     # Later sessions leave it alone.
     data.take_up()
-    assert data.documents()[document] == "upload pending"
+    assert data.documents()[DOCUMENT] == "upload pending"
     (confirmed,) = data.confirm(key, **WHO)
     assert confirmed.status is Status.DONE
     assert len(current(data)) == 6
     data.take_up()
-    assert data.documents()[document] == "qc done"
+    assert data.documents()[DOCUMENT] == "qc done"
     assert [(one[0], one[3], one[4]) for one in notices(data)] == [
         ("H", "held", {"specimen": 3}),
         ("H", "confirmed", {"specimen": 3}),
@@ -176,10 +178,8 @@ def test_to_confirm_a_change_of_much_permits_no_change_of_another_centre_s_data(
 ) -> None:
     careful = data.with_settings(hold_threshold=1)
     delegate(careful)
-    other.put(f"delete/{OTHERS}", named_for("J", "2013-11-01.1", specimens("2013-11-01.1")))
-    careful.run()
-    document = "J.2013-11-01.1.specimen.impc.xml"
-    assert careful.documents()[document] == "upload pending"
+    submit(careful, other, "delete")
+    assert careful.documents()[DOCUMENT] == "upload pending"
     before = rows_of_centre(careful)
     revoke(careful)
     key = key_of(f"delete/{OTHERS}")
@@ -190,10 +190,9 @@ def test_to_confirm_a_change_of_much_permits_no_change_of_another_centre_s_data(
 
 @pytest.mark.both_databases
 def test_a_held_addition_can_be_turned_down_without_delegation(data: DataInstallation, other: Folder) -> None:
-    other.put(f"add/{OTHERS}", named_for("J", "2013-11-01.1", specimens("2013-11-01.1", first=50)))
-    data.run()
+    submit(data, other, "add", first=50)
     data.withdraw(f"add/{OTHERS}", **WHO)
-    assert data.documents()["J.2013-11-01.1.specimen.impc.xml"] == "upload cancelled"
+    assert data.documents()[DOCUMENT] == "upload cancelled"
     assert len(current(data)) == 3
     assert not [row for row in data.rows(models.FINDING, "rule", "is_active") if row == ("Q6", True)]
 
@@ -204,9 +203,7 @@ def test_what_was_done_under_a_delegation_is_withdrawn_only_under_one(
     data: DataInstallation, other: Folder, action: str
 ) -> None:
     delegate(data)
-    first = 50 if action == "add" else 1
-    other.put(f"{action}/{OTHERS}", named_for("J", "2013-11-01.1", specimens("2013-11-01.1", first=first)))
-    data.run()
+    submit(data, other, action, first=50 if action == "add" else 1)
     assert [one[3] for one in notices(data)] == ["done"]
     revoke(data)
     before = data.ending()
@@ -222,33 +219,28 @@ def test_what_was_done_under_a_delegation_is_withdrawn_only_under_one(
     assert column_in(data.tracker, select(OwnerNotice.done_by).order_by(OwnerNotice.id))[-1] == "someone"
 
 
-interrupted_before_the_tracker_hears = raising(KeyboardInterrupt)
-
-
-def test_a_refusal_that_the_tracker_did_not_hear_of_stays_one(
-    data: DataInstallation, other: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    document = "J.2013-11-01.1.specimen.impc.xml"
-    other.put(f"delete/{OTHERS}", named_for("J", "2013-11-01.1", specimens("2013-11-01.1")))
-    with monkeypatch.context() as patched:
-        patched.setattr(Uploader, "result_of", interrupted_before_the_tracker_hears)
+@contextmanager
+def interrupted_before_the_tracker_hears() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Uploader, "result_of", raising(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            data.run()
+            yield
+
+
+def test_a_refusal_that_the_tracker_did_not_hear_of_stays_one(data: DataInstallation, other: Folder) -> None:
+    with interrupted_before_the_tracker_hears():
+        submit(data, other, "delete")
     data.take_up()
-    assert (data.documents()[document], data.log(document), len(current(data))) == ("upload failed", ["Q6"], 3)
+    assert (data.documents()[DOCUMENT], data.log(DOCUMENT), len(current(data))) == ("upload failed", ["Q6"], 3)
     assert [(one[0], one[3]) for one in notices(data)] == [("H", "refused")]
 
 
 def test_what_was_confirmed_before_the_tracker_heard_of_it_is_told_as_confirmed(
-    data: DataInstallation, other: Folder, monkeypatch: pytest.MonkeyPatch
+    data: DataInstallation, other: Folder
 ) -> None:
-    key = f"add/{OTHERS}"
-    other.put(key, named_for("J", "2013-11-01.1", specimens("2013-11-01.1", first=50)))
-    data.run()
-    with monkeypatch.context() as patched:
-        patched.setattr(Uploader, "result_of", interrupted_before_the_tracker_hears)
-        with pytest.raises(KeyboardInterrupt):
-            data.confirm(key, **WHO)
+    submit(data, other, "add", first=50)
+    with interrupted_before_the_tracker_hears():
+        data.confirm(f"add/{OTHERS}", **WHO)
     data.take_up()
     assert [one[3] for one in notices(data)] == ["held", "confirmed"]
     assert len(current(data)) == 6
@@ -256,11 +248,9 @@ def test_what_was_confirmed_before_the_tracker_heard_of_it_is_told_as_confirmed(
 
 def test_the_owner_is_told_of_each_withdrawal(data: DataInstallation, other: Folder) -> None:
     delegate(data)
-    other.put(f"edit/{OTHERS}", named_for("J", "2013-11-01.1", specimens("2013-11-01.1")))
-    data.run()
+    submit(data, other, "edit")
     data.withdraw(f"edit/{OTHERS}", **WHO)
-    data.base.process_again(f"edit/{OTHERS}")
-    data.take_up()
+    data.retry(f"edit/{OTHERS}")
     data.withdraw(f"edit/{OTHERS}", **WHO)
     assert [one[3] for one in notices(data)] == ["done", "withdrawn"] * 2
 
@@ -320,26 +310,20 @@ def test_a_copy_on_another_centre_s_source_serves_while_the_own_source_is_down_i
     other = data.base.add_folder("J", "other")
     other.put(PLANTED, specimens("2013-11-01.1", centre="J"))
     data.folder.put(PLANTED, specimens("2013-11-01.1", centre="J", mice=mice))
-    crawl(data)
+    data.base.crawl()
     other.path.rename(other.path.with_name("away"))
     data.base.run_session()
     assert data.states() == {PLANTED: state}
-
-
-def crawl(data: DataInstallation) -> None:
-    """Crawl, and take nothing up."""
-    with open_session(data.tracker, data.settings) as session:
-        list(crawl_file_sources(session))
 
 
 def test_what_the_own_source_lists_no_more_is_not_fetched_from_another_centre_s(data: DataInstallation) -> None:
     other = data.base.add_folder("J", "other")
     other.put("add/J.2013-11-01.2.impc.zip", specimens("2013-11-01.2", centre="J", first=50))
     data.folder.put(PLANTED, other.put(PLANTED, specimens("2013-11-01.1", centre="J")))
-    crawl(data)
+    data.base.crawl()
     assert unfetched(data) == []
     (other.path / PLANTED).unlink()
-    crawl(data)
+    data.base.crawl()
     assert unfetched(data) == [PLANTED]
 
 

@@ -15,16 +15,16 @@ from dcc.databases.transactions import writing
 from dcc.documents.contents import Entity
 from dcc.errors import QcDatabaseUnreachableError
 from dcc.naming import Action, DocumentKind
-from dcc.qc import models
 from dcc.qc.apply.upload_lock import lock_centres
 from dcc.qc.database import open_qc_database
 from dcc.qc.models import DOCUMENT
 from dcc.qc.rows.documents import DocumentToApply
 from dcc.settings import Settings
-from tests.qc.test_applying import all_rows, litters
+from tests.qc.test_applying import litters
 from tests.support.asking import closing_all, column_in
 from tests.support.qc_child import event, finish, start
 from tests.support.qc_documents import apply_document, experiment, reading, specimen, to_apply
+from tests.support.qc_files import all_rows
 from tests.support.trials import trials
 
 PATIENCE = 40
@@ -56,16 +56,6 @@ def upload(engine: Engine, handed_in: list[Submission]) -> None:
         apply_document(engine, document, reading(*entities), patience_seconds=PATIENCE)
 
 
-def told(engine: Engine) -> dict[str, list[tuple[object, ...]]]:
-    """All rows, but for when they were written."""
-    rows = all_rows(engine)
-    timed = {"document": "applied_at", "finding": "created"}
-    for name, column in timed.items():
-        place = list(models.QcBase.metadata.tables[name].columns.keys()).index(column)
-        rows[name] = [(*row[:place], *row[place + 1 :]) for row in rows[name]]
-    return rows
-
-
 def test_uploaders_at_once_yield_what_one_would_have_in_the_order_of_the_documents_ids(
     qc_database: Engine, qc_settings: Settings
 ) -> None:
@@ -79,12 +69,12 @@ def test_uploaders_at_once_yield_what_one_would_have_in_the_order_of_the_documen
     order = column_in(qc_database, select(DOCUMENT.c.zip_file).order_by(DOCUMENT.c.id))
     by_zip = {document.zip_file: (document, entities) for of_one in of_all for document, entities in of_one}
     assert sorted(order) == sorted(by_zip)
-    parallel = told(qc_database)
+    parallel = all_rows(qc_database)
     alone = qc_settings.model_copy(update={"qc_url": None, "home": qc_settings.home / "serial"})
     with closing_all(open_qc_database(alone)) as serial:
         init_database(serial)
         upload(serial, [by_zip[name] for name in order])
-        assert told(serial) == parallel
+        assert all_rows(serial) == parallel
 
 
 def lock_h(connection: Connection) -> None:

@@ -1,6 +1,5 @@
 """Waivers as they are recorded, shown and revoked, on SQLite and on MariaDB."""
 
-from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -9,17 +8,13 @@ from sqlalchemy import Engine
 
 from dcc.errors import ConfigurationError
 from dcc.qc.judging.rejudging import documents_of_lapsed_waivers
-from dcc.qc.judging.waiver_store import WaiverState, add_waiver, list_waivers, revoke_waiver, waivers_in_force
+from dcc.qc.judging.waiver_store import WaiverState, list_waivers, revoke_waiver, waivers_in_force
 from dcc.rules.waivers import Waiver
 from dcc.vocabulary import WaiverEffect
 from tests.support.asking import in_reading, in_writing
 from tests.support.integrity_cases import TODAY, experiment, experiments, mutant, procedure, simple, specimens
-from tests.support.judging_cases import basis, findings, judge, upload, waiver
+from tests.support.judging_cases import basis, findings, judge, upload, waive, waiver
 from tests.support.qc_documents import undo_documents
-
-
-def record(qc: Engine, made: Waiver) -> int:
-    return in_writing(qc, add_waiver, made, TODAY)
 
 
 def in_force(qc: Engine, day: date = TODAY) -> tuple[Waiver, ...]:
@@ -35,34 +30,33 @@ def test_waivers_are_in_force_as_they_were_given_in_their_order_until_they_are_r
     until = date(2026, 12, 31)
     given = [waiver("P9", centre="H", procedure="PROC_001", valid_until=until, effect=WaiverEffect.WARN)]
     given += [waiver(rule, valid_until=TODAY) for rule in ("S13", "Q4", "S14", "E1", "X10")]
-    expected = tuple(replace(one, id=record(qc_database, one)) for one in given)
+    expected = tuple(waive(qc_database, one) for one in given)
     assert in_force(qc_database) == expected
     assert in_writing(qc_database, revoke_waiver, expected[0].id, author="another", reason="mended") == expected[0]
     assert in_force(qc_database) == expected[1:]
 
 
 def test_waivers_hold_from_their_first_day_to_their_last(qc_database: Engine) -> None:
-    waiver_id = record(qc_database, waiver("P9", valid_from=date(2026, 12, 1), valid_until=date(2026, 12, 31)))
+    given = waive(qc_database, waiver("P9", valid_from=date(2026, 12, 1), valid_until=date(2026, 12, 31)))
     days = [date(2026, 11, 30), date(2026, 12, 1), date(2026, 12, 31), date(2027, 1, 1)]
     assert [len(in_force(qc_database, day)) for day in days] == [0, 1, 1, 0]
     found = [states(qc_database, day)[0][1] for day in days]
     assert found == [WaiverState.TO_COME, WaiverState.IN_FORCE, WaiverState.IN_FORCE, WaiverState.EXPIRED]
     assert states(qc_database, days[-1], include_ended=False) == []
-    assert states(qc_database, days[0], include_ended=False) == [(waiver_id, WaiverState.TO_COME)]
+    assert states(qc_database, days[0], include_ended=False) == [(given.id, WaiverState.TO_COME)]
 
 
 def test_findings_of_withdrawn_documents_count_for_no_waiver(qc_database: Engine) -> None:
     """Nor does a waiver that ends bring them back."""
-    number = record(qc_database, waiver("P9"))
-    by = basis(*in_force(qc_database))
+    given = waive(qc_database, waiver("P9"))
     content = experiments(experiment(procedure(simple("RANGED", "x"))))
     documents = [upload(qc_database, contents) for contents in (specimens(mutant()), content)]
     for document in documents:
-        judge(qc_database, document, by)
+        judge(qc_database, document, basis(given))
     assert [entry.findings for entry in in_reading(qc_database, list_waivers, TODAY)] == [1]
     undo_documents(qc_database, [documents[1].document_id])
     assert [entry.findings for entry in in_reading(qc_database, list_waivers, TODAY)] == [0]
-    in_writing(qc_database, revoke_waiver, number, author="another", reason="mended")
+    in_writing(qc_database, revoke_waiver, given.id, author="another", reason="mended")
     assert in_reading(qc_database, documents_of_lapsed_waivers, TODAY) == []
     assert [(row.is_active, row.closed is None) for row in findings(qc_database)] == [(False, False)]
 
@@ -87,5 +81,5 @@ def test_a_waiver_that_makes_no_sense_is_refused(qc_database: Engine) -> None:
     ]
     for changes, said in cases:
         with pytest.raises(ConfigurationError, match=said):
-            record(qc_database, waiver(**{"rule": "P9"} | changes))
+            waive(qc_database, waiver(**{"rule": "P9"} | changes))
     assert in_force(qc_database) == ()

@@ -359,8 +359,7 @@ def test_an_archive_that_changed_after_it_was_taken_is_a_cause_until_it_is_fetch
 
 
 def test_file_sources_are_read_for_a_submission_only_if_a_crawl_noticed_something_of_it(data: DataInstallation) -> None:
-    data.put(GOOD, specimens())
-    data.run()
+    data.run(GOOD, specimens())
     with sent_statements(data.tracker, lambda sent: sent.startswith("SELECT file_source.id")) as read:
         assert causes(data, key_of(GOOD)) == {}
     assert read == []

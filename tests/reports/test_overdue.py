@@ -5,12 +5,10 @@ from datetime import date, timedelta
 import pytest
 
 from dcc.naming import Action
-from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import Status
 from dcc.reports.overdue import activity_of_centres, late_centres
 from dcc.runtime.clock import utc_now
-from dcc.session.crawling import crawl_file_sources
 from dcc.sources.base import DeltaStrategy
 from dcc.tracker.hostings.foreign_archives import accept_archive, decline_archive
 from dcc.tracker.register.file_sources import change_source
@@ -32,8 +30,7 @@ def test_a_centre_is_silent_when_it_is_unusual_for_it(
     for number in range(archives):
         day = date(2026, 1, 1) + timedelta(days=gap * number)
         folder.put(f"add/H.{day}.1.impc.zip", b"x")
-    with open_session(installation.tracker, installation.settings) as session:
-        list(crawl_file_sources(session))
+    installation.crawl()
     for days, silent in ((silent_after - 0.5, False), (silent_after + 0.5, True)):
         (found,) = in_reading(
             installation.tracker, activity_of_centres, installation.settings, utc_now() + timedelta(days=days)
@@ -46,8 +43,7 @@ def test_days_in_names_that_lie_millennia_apart_are_no_fault(installation: Insta
     folder = installation.add_folder()
     for year in ("0001", "3000", "6000", "9000"):
         folder.put(f"add/H.{year}-01-01.1.impc.zip", b"x")
-    with open_session(installation.tracker, installation.settings) as session:
-        list(crawl_file_sources(session))
+    installation.crawl()
     (found,) = in_reading(
         installation.tracker, activity_of_centres, installation.settings, utc_now() + timedelta(days=400)
     )
@@ -64,8 +60,7 @@ def test_failed_archives_are_named_however_many_others_wait(
     installation.run_session()
     for increment in (2, 3):
         folder.put(f"add/H.2013-10-31.{increment}.impc.zip", b"x")
-    with open_session(installation.tracker, installation.settings) as session:
-        list(crawl_file_sources(session))
+    installation.crawl()
     later = utc_now() + timedelta(days=installation.settings.overdue_days + 1)
     late = in_reading(installation.tracker, late_centres, installation.settings, later)["H"]
     assert (late.failed, late.waiting) == (1, 2)
@@ -80,8 +75,7 @@ def test_archives_that_are_gone_before_their_download_or_declined_are_not_overdu
     later = utc_now() + timedelta(days=installation.settings.overdue_days + 1)
 
     def waiting() -> dict[str, int]:
-        with open_session(installation.tracker, installation.settings) as session:
-            list(crawl_file_sources(session))
+        installation.crawl()
         late = in_reading(installation.tracker, late_centres, installation.settings, later)
         return {centre: found.waiting for centre, found in late.items()}
 

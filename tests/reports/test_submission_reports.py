@@ -12,7 +12,6 @@ import pytest
 from dcc.errors import NotFoundError
 from dcc.messages import Message
 from dcc.notify.digests import collect_digests
-from dcc.operations.session_work import open_session
 from dcc.outcomes import SESSION_MEANINGS, EndReason, Problem, ZipKey
 from dcc.reports.causes.collecting import worst_first
 from dcc.reports.languages import load_catalogue
@@ -21,7 +20,6 @@ from dcc.reports.submissions.json_form import as_json
 from dcc.reports.submissions.model import AcceptedData, EntityCount, Outcome
 from dcc.reports.submissions.plain_text import render_text
 from dcc.reports.submissions.sentences import sections_beside, troubles_sentence
-from dcc.session.crawling import crawl_file_sources
 from dcc.tracker.crawls import list_sessions
 from tests.support import submission_world as world
 from tests.support.asking import in_both
@@ -214,25 +212,6 @@ def test_what_is_told_of_a_session_is_in_the_language_of_the_report(desk: Desk) 
     assert troubles_sentence(catalogue, replace(report, sections=(), outcome=EndReason.TIME_LIMIT)) == "Zeitgrenze"
 
 
-def test_summaries_say_of_a_submission_what_its_report_says(data: DataInstallation) -> None:
-    """Of two documents one cannot be read, and the other's animal has an error, until another archive replaces it."""
-    key, outcomes = key_of(world.WITH_FINDINGS), []
-    data.put(str(key), world.wrong_form("2013-11-02.2"), world.unknown_colony("2013-11-02.1", 70, mice=1))
-    for session in (1, 2):
-        data.run()
-        with data.tracker.connect() as tracker, data.qc.connect() as qc:
-            report = collect_submission(tracker, qc, key, data.settings, max_pictures=0)
-            of_centre = collect_centre(tracker, qc, "H", data.settings, max_pictures=0)
-            of_session = collect_session(tracker, qc, session, data.settings)
-            (digest,) = collect_digests(tracker, data.settings, session)
-        lines = (*of_centre.zips, *of_session.zips, *digest.lines)
-        told = {line.outcome for line in lines if line.key == key}
-        assert told == {report.outcome}
-        outcomes.append(report.outcome)
-        data.put("edit/H.2013-11-03.1.impc.zip", world.unknown_colony("2013-11-03.1", 70, mice=1))
-    assert outcomes == [Outcome.NOTHING_TAKEN, Outcome.PARTLY_TAKEN]
-
-
 def _says_the_same_of_zips(page: Page, shown: dict[str, Any]) -> None:
     rows = page.table("Archives, those that need correction first") if shown["zips"] else []
     assert [row[0] for row in rows] == [line["zip"] for line in shown["zips"]]
@@ -255,8 +234,7 @@ def test_the_terminal_tells_what_became_of_what_is_not_accepted(desk: Desk) -> N
 def test_a_report_on_a_deletion_tells_what_was_deleted(data: DataInstallation) -> None:
     delete = "delete/H.2013-11-02.1.impc.zip"
     data.put("add/H.2013-10-31.1.impc.zip", specimens(), experiments(animals=1))
-    data.put(delete, specimens("2013-11-02.1"), experiments("2013-11-02.2", first=2, animals=1))
-    data.run()
+    data.run(delete, specimens("2013-11-02.1"), experiments("2013-11-02.2", first=2, animals=1))
     with data.tracker.connect() as tracker, data.qc.connect() as qc:
         desk = Desk(data, tracker, qc)
         report = desk.report(delete)
@@ -288,14 +266,11 @@ def test_what_was_refused_before_another_attempt_is_not_counted_with_it(data: Da
         accepted = in_both(data, collect_submission, key_of(delete), data.settings).accepted
         return {one.kind: (one.named, one.ended, one.refused) for one in accepted.entities}
 
-    data.put(delete, specimens("2013-11-02.1"))
-    data.run()
+    data.run(delete, specimens("2013-11-02.1"))
     assert counted() == {"specimen": (3, 0, 3)}
-    data.base.process_again(delete)
-    data.take_up()
+    data.retry(delete)
     assert counted() == {"specimen": (3, 0, 3)}
-    data.put(delete, specimens("2013-11-02.1"), experiments("2013-11-02.2"))
-    data.run()
+    data.run(delete, specimens("2013-11-02.1"), experiments("2013-11-02.2"))
     assert counted() == {"specimen": (3, 3, 0), "experiment": (3, 3, 0)}
 
 
@@ -363,8 +338,7 @@ def test_a_report_says_when_the_archive_is_kept_no_more(desk: Desk) -> None:
 @only_sqlite
 def test_what_was_only_seen_waits_to_be_fetched(installation: Installation) -> None:
     installation.add_folder().put(world.GOOD)
-    with open_session(installation.tracker, installation.settings) as session:
-        list(crawl_file_sources(session))
+    installation.crawl()
     with installation.tracker.connect() as tracker:
         desk = Desk(DataInstallation(installation, installation.tracker, Folder(Path())), tracker, tracker)
         report = desk.report(world.GOOD, with_qc=False)
@@ -427,3 +401,4 @@ def test_what_does_not_exist_is_not_reported_on(desk: Desk) -> None:
         collect_centre(desk.tracker, desk.qc, "Nope", desk.data.settings)
     with pytest.raises(NotFoundError, match="No session 99"):
         collect_session(desk.tracker, desk.qc, 99, desk.data.settings)
+    assert collect_digests(desk.tracker, desk.data.settings, 99) == []

@@ -137,22 +137,30 @@ MIXED = "add/H.2013-11-02.1.impc.zip"
 
 
 def outcomes(data: DataInstallation, key: str) -> set[Outcome]:
-    """What the report of a submission, its centre's summary and the session's digest say became of it."""
+    """What the report of a submission, its centre's summary, and the summaries and digests of sessions say."""
     with data.tracker.connect() as tracker, data.qc.connect() as qc:
         report = collect_submission(tracker, qc, key_of(key), data.settings, max_pictures=0)
         lines = list(collect_centre(tracker, qc, "H", data.settings, max_pictures=0).zips)
-        session, _ = data.last_session()
-        for digest in collect_digests(tracker, data.settings, session, "H"):
-            lines += digest.lines
+        for session in list_sessions(tracker):
+            lines += collect_session(tracker, qc, session.id, data.settings).zips
+            for digest in collect_digests(tracker, data.settings, session.id, "H"):
+                lines += digest.lines
     return {report.outcome, *(line.outcome for line in lines if line.key == key_of(key))}
+
+
+def test_summaries_say_of_a_submission_what_its_report_says(data: DataInstallation) -> None:
+    """Of two documents one cannot be read, and the other's animal has an error, until another archive replaces it."""
+    data.run(MIXED, wrong_form("2013-11-02.2"), unknown_colony("2013-11-02.1", 70, mice=1))
+    assert outcomes(data, MIXED) == {Outcome.NOTHING_TAKEN}
+    data.run("edit/H.2013-11-03.1.impc.zip", unknown_colony("2013-11-03.1", 70, mice=1))
+    assert outcomes(data, MIXED) == {Outcome.PARTLY_TAKEN}
 
 
 def test_an_archive_that_only_waits_for_animals_is_not_to_be_corrected(data: DataInstallation) -> None:
     data.put(EARLY, experiments(animals=3))
     # A document that failed and has other animals.
     data.put("add/H.2013-10-30.1.impc.zip", wrong_form("2013-10-30.1"))
-    data.put(MIXED, unknown_colony("2013-11-02.1", 70), experiments("2013-11-02.1", first=90, animals=2))
-    data.run()
+    data.run(MIXED, unknown_colony("2013-11-02.1", 70), experiments("2013-11-02.1", first=90, animals=2))
     assert outcomes(data, EARLY) == {Outcome.WAITS_FOR_DATA}
     waiting = told(data, EARLY).cause
     assert (waiting.failed_documents, waiting.acts) == ((), Actor.NOBODY)
@@ -166,8 +174,7 @@ def test_an_archive_that_only_waits_for_animals_is_not_to_be_corrected(data: Dat
     assert f"{MIXED}: Accepted in part, 2 of 2 documents to be corrected\n" in text
     row = re.search(rf"<code>{EARLY}</code>.*?To be corrected\">(\d+)", render_html(summary, catalogue, data.settings))
     assert row[1] == "0"
-    data.put("add/H.2013-11-03.1.impc.zip", specimens("2013-11-03.1", mice=3))
-    data.run()
+    data.run("add/H.2013-11-03.1.impc.zip", specimens("2013-11-03.1", mice=3))
     assert outcomes(data, EARLY) == {Outcome.TO_BE_LOOKED_AT}
 
 
@@ -178,8 +185,7 @@ def test_an_acknowledgement_ends_when_the_failure_disappears_and_not_when_the_da
     data: DataInstallation,
 ) -> None:
     key, english = "add/H.2013-10-31.2.impc.zip", load_catalogue("en", data.settings)
-    data.put(key, experiments("2013-10-31.2", first=100))
-    data.run()
+    data.run(key, experiments("2013-10-31.2", first=100))
     by = {"by": "wrangler", "reason": "Hopeless."}
     in_writing(data.tracker, record_decisions, DecisionKind.ACKNOWLEDGE, [1], **by)
 
@@ -195,8 +201,7 @@ def test_an_acknowledgement_ends_when_the_failure_disappears_and_not_when_the_da
         ("2013-10-31.3", 100, 1, ("data failed", True)),
         ("2013-10-31.4", 101, 2, ("qc pending", False)),
     ):
-        data.put(f"add/H.{stem}.impc.zip", specimens(stem, first=first, mice=mice))
-        data.run()
+        data.run(f"add/H.{stem}.impc.zip", specimens(stem, first=first, mice=mice))
         assert told() == expected
     assert len(data.set_back()) >= 2
     (decision,) = in_reading(data.tracker, decisions_of, 1)
@@ -231,8 +236,7 @@ def test_the_document_that_failed_is_named_where_experiments_wait_for_its_animal
     """They wait for three animals, two of them in that document."""
     (document,) = form = wrong_form("2013-10-30.1", first=1, mice=2)
     data.put(ANIMALS, form)
-    data.put(EARLY, experiments(animals=3))
-    data.run()
+    data.run(EARLY, experiments(animals=3))
     found = told(data, EARLY)
     assert found.cause.acts is Actor.CENTRE
     assert found.cause.others_awaited == 1
@@ -261,8 +265,7 @@ def test_the_document_that_failed_is_named_where_experiments_wait_for_its_animal
 def test_a_document_that_cannot_be_read_is_named_if_it_lies_beside_the_experiments(data: DataInstallation) -> None:
     ((document, _),) = specimens().items()
     data.put(EARLY, {document: b"nothing of XML"}, experiments(animals=3))
-    data.put(ANIMALS, {"H.2013-10-30.1.specimen.impc.xml": b"nothing of XML"})
-    data.run()
+    data.run(ANIMALS, {"H.2013-10-30.1.specimen.impc.xml": b"nothing of XML"})
     found = told(data, EARLY)
     assert [one.as_json() for one in found.cause.failed_documents] == [
         {"zip": EARLY, "document": document, "phase": "xsd", "animals": 0}
@@ -277,8 +280,7 @@ def test_of_very_many_failed_documents_a_report_reads_some(
     monkeypatch.setattr(failed_specimens, "MAX_DOCUMENTS", 2)
     for day in range(1, 5):
         data.put(f"add/H.2013-09-0{day}.1.impc.zip", wrong_form(f"2013-09-0{day}.1", first=day, mice=1))
-    data.put(EARLY, experiments(animals=4))
-    data.run()
+    data.run(EARLY, experiments(animals=4))
     assert [len(told(data, EARLY).cause.failed_documents) for _ in range(3)] == [2, 4, 4]
 
 
@@ -287,11 +289,9 @@ def test_documents_without_animals_are_not_read_again_either(
 ) -> None:
     monkeypatch.setattr(failed_specimens, "_known", {})
     monkeypatch.setattr(failed_specimens, "MAX_DOCUMENTS", 1)
-    data.put(ANIMALS, wrong_form("2013-10-30.1", first=1, mice=1))
-    data.run()
+    data.run(ANIMALS, wrong_form("2013-10-30.1", first=1, mice=1))
     data.put("add/H.2013-11-05.1.impc.zip", {"H.2013-11-05.1.specimen.impc.xml": b"nothing of XML"})
-    data.put(EARLY, experiments(animals=1))
-    data.run()
+    data.run(EARLY, experiments(animals=1))
     assert [len(told(data, EARLY).cause.failed_documents) for _ in range(2)] == [0, 1]
 
 

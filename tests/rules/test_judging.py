@@ -13,18 +13,18 @@ from dcc.databases.transactions import writing
 from dcc.documents.contents import Content
 from dcc.naming import Action
 from dcc.qc import models
-from dcc.qc.judging.waiver_store import add_waiver
+from dcc.qc.apply.document_effect import AppliedDocument
+from dcc.qc.judging.documents import ContentFindings, Judgement, judge_together
+from dcc.qc.judging.rejudging import mark_for_judging
 from dcc.qc.models import DOCUMENT, FINDING
 from dcc.qc.reference.snapshots import ActiveReference
 from dcc.rules import registry
 from dcc.rules.findings import Fault, fault
-from dcc.rules.waivers import Waiver
 from dcc.runtime.clock import utc_now
-from dcc.vocabulary import Severity, WaiverEffect
-from tests.support.asking import execute_in
+from dcc.vocabulary import Severity, Validity, WaiverEffect
+from tests.support.asking import execute_in, in_writing
 from tests.support.databases import only_sqlite
 from tests.support.integrity_cases import (
-    TODAY,
     at,
     block,
     experiment,
@@ -45,17 +45,18 @@ from tests.support.judging_cases import (
     rules_of,
     upload,
     validity,
+    waive,
     waiver,
 )
 
 
-def ill(*values: str, **changes: Any) -> list[Content]:
-    """Experiments on the mouse M1, each with a value and a day; `x` is no value."""
+def ill(*values: str, first: int = 11, **changes: Any) -> list[Content]:
+    """Experiments on the mouse M1, each with a value, and a day from the `first` of a month; `x` is no value."""
     done = [
         experiment(
             procedure(simple("RANGED", value)), line=n, experiment_id=f"E{n}", **{"date": f"2014-01-{n}"} | changes
         )
-        for n, value in enumerate(values, 11)
+        for n, value in enumerate(values, first)
     ]
     return experiments(*done)
 
@@ -65,11 +66,6 @@ def mouse(qc_database: Engine) -> Engine:
     """A QC database that has the mouse M1."""
     judge(qc_database, upload(qc_database, specimens(mutant())))
     return qc_database
-
-
-def waive(qc: Engine, made: Waiver) -> Waiver:
-    with writing(qc) as connection:
-        return replace(made, id=add_waiver(connection, made, TODAY))
 
 
 @pytest.mark.both_databases
@@ -277,3 +273,53 @@ def test_of_very_many_findings_the_first_are_recorded_and_one_counts_the_rest(mo
     assert "5 more findings than the 8 that are recorded: P9 3 (error), X10 2 (warning)" in more.message
     assert validity(mouse) == [False] * 7 + [True] * 7
     assert "more" not in rules_of(judge(mouse, document))
+
+
+# Documents judged together by what was found in them
+
+
+def judge_all(qc: Engine, *documents: AppliedDocument) -> list[Any]:
+    """Judge documents together in which nothing is found."""
+    return in_writing(qc, judge_together, [ContentFindings(one.document_id, ()) for one in documents], BASIS)
+
+
+def built(qc: Engine, document: AppliedDocument) -> AppliedDocument:
+    """A document that was judged well and that the data contexts take account of; it is to be judged anew."""
+    judge(qc, document)
+    with writing(qc) as connection:
+        connection.execute(update(DOCUMENT).where(DOCUMENT.c.id == document.document_id).values(contexts_built=True))
+        mark_for_judging(connection, [document.document_id])
+    assert document_row(qc, document).judged_at is None
+    return document
+
+
+def test_a_document_that_was_judged_well_stays_in_its_contexts_when_nothing_is_found_again(mouse: Engine) -> None:
+    document = built(mouse, upload(mouse, ill("5")))
+    other = upload(mouse, ill("5", first=21))
+    judge_all(mouse, document, other)
+    row = document_row(mouse, document)
+    assert (row.judged_at is not None, row.contexts_built) == (True, True)
+    assert document_row(mouse, other).judged_at is not None
+    assert validity(mouse) == [True, True]
+
+
+@pytest.mark.parametrize("said", [Validity.UNJUDGED, Validity.INVALID], ids=["not judged", "known to be invalid"])
+def test_what_was_not_valid_becomes_so_when_nothing_is_found_and_its_contexts_are_built(
+    mouse: Engine, said: int
+) -> None:
+    document = built(mouse, upload(mouse, ill("5", "6")))
+    execute_in(mouse, update(models.EXPERIMENT).where(models.EXPERIMENT.c.experiment_id == "E12").values(validity=said))
+    judge_all(mouse, document)
+    assert validity(mouse) == [True, True]
+    assert not document_row(mouse, document).contexts_built
+
+
+def test_findings_that_hold_no_more_are_closed_beside_documents_that_were_never_judged(mouse: Engine) -> None:
+    faulty = upload(mouse, ill("5", "x"))
+    judge(mouse, faulty)
+    assert validity(mouse) == [True, False]
+    sound = upload(mouse, ill("5", first=21))
+    judged: list[Judgement] = judge_all(mouse, faulty, sound)
+    assert [len(one.cleared) for one in judged] == [1, 0]
+    assert [row.closed is not None for row in findings(mouse)] == [True]
+    assert validity(mouse) == [True] * 3

@@ -5,21 +5,17 @@ from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, update
+from sqlalchemy import Engine, update
 
-from dcc.databases.transactions import writing
 from dcc.documents.contents import Experiment
 from dcc.naming import Action
 from dcc.qc.apply.document_effect import AppliedDocument
 from dcc.qc.judging import rejudging
-from dcc.qc.judging.waiver_store import add_waiver
 from dcc.qc.models import SNAPSHOT
 from dcc.qc.reference.snapshots import ActiveReference
-from dcc.rules.waivers import Waiver
 from tests.support.asking import execute_in, in_reading
 from tests.support.integrity_cases import (
     REFERENCE,
-    TODAY,
     block,
     experiment,
     experiments,
@@ -31,7 +27,7 @@ from tests.support.integrity_cases import (
     specimens,
     status,
 )
-from tests.support.judging_cases import add_snapshots, basis, judge, rules_of, upload, waiver
+from tests.support.judging_cases import add_snapshots, basis, judge, rules_of, upload, waive, waiver
 from tests.support.qc_documents import undo_documents
 
 ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
@@ -186,10 +182,6 @@ def faulty(qc_database: Engine) -> tuple[AppliedDocument, AppliedDocument]:
     return values[0], values[1]
 
 
-def given(connection: Connection, made: Waiver) -> Waiver:
-    return replace(made, id=add_waiver(connection, made, TODAY))
-
-
 @pytest.mark.both_databases
 def test_a_waiver_concerns_documents_with_findings_that_it_covers(
     qc_database: Engine, faulty: tuple[AppliedDocument, AppliedDocument]
@@ -201,10 +193,9 @@ def test_a_waiver_concerns_documents_with_findings_that_it_covers(
         ({"procedure": "PROC_002"}, ()),
         ({"rule": "P8"}, ()),
     ):
-        with writing(qc_database) as connection:
-            made = given(connection, waiver(**{"rule": "P9"} | changes))
-            found = rejudging.documents_of_waiver(connection, made)
-            begun = rejudging.documents_of_begun_waivers(connection, [made])
+        made = waive(qc_database, waiver(**{"rule": "P9"} | changes))
+        found = in_reading(qc_database, rejudging.documents_of_waiver, made)
+        begun = in_reading(qc_database, rejudging.documents_of_begun_waivers, [made])
         assert found == begun == [document.document_id for document in concerned], changes
         for document in concerned:
             judge(qc_database, document, basis(made))

@@ -14,12 +14,13 @@ from dcc.naming import Action, DocumentKind
 from dcc.qc import models
 from dcc.qc.apply.document_effect import AppliedDocument
 from dcc.qc.judging.documents import Judgement, JudgingBasis, judge_document
+from dcc.qc.judging.waiver_store import add_waiver
 from dcc.qc.models import DOCUMENT, FINDING, SNAPSHOT
 from dcc.qc.reference.snapshots import ActiveReference
 from dcc.qc.rows.loading import load_document
 from dcc.rules.waivers import Waiver
 from dcc.vocabulary import Validity, WaiverEffect
-from tests.support.asking import column_in, row_in, rows_in
+from tests.support.asking import column_in, in_writing, row_in, rows_in
 from tests.support.integrity_cases import REFERENCE, TODAY
 from tests.support.qc_documents import apply_document, to_apply
 from tests.support.sent_statements import sent_statements
@@ -97,6 +98,11 @@ def document_row(qc: Engine, document: AppliedDocument) -> Any:
 def statements(qc: Engine) -> AbstractContextManager[list[str]]:
     """The statements that are sent to a database meanwhile, but for what every transaction has."""
     return sent_statements(qc, lambda one: one not in {"BEGIN", "BEGIN IMMEDIATE"} and "write_receipt" not in one)
+
+
+def waive(qc: Engine, made: Waiver) -> Waiver:
+    """Record a waiver; the one that has an id."""
+    return replace(made, id=in_writing(qc, add_waiver, made, TODAY))
 
 
 def waiver(rule: str, **changes: Any) -> Waiver:

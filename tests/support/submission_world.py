@@ -14,14 +14,12 @@ import pytest
 from sqlalchemy import Connection, select, update
 
 from dcc.cli.demo import submissions
-from dcc.operations.session_work import open_session
 from dcc.qc.models import DOCUMENT
 from dcc.reports.languages import Catalogue, load_catalogue
 from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.json_form import as_json
 from dcc.reports.submissions.model import Report, SubmissionReport
 from dcc.reports.submissions.page import render_html
-from dcc.session.crawling import crawl_file_sources
 from tests.support.asking import column_in, execute_in
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.prepared_installations import PreparedInstallations, opened_installation
@@ -81,8 +79,7 @@ def populate(data: DataInstallation) -> DataInstallation:
     submit_first(careful)
     careful.put(REPEATED, specimens("2013-11-03.1", first=120))
     careful.put(LATE, specimens("2013-10-30.1", first=130))
-    careful.put(HELD, specimens("2013-11-05.1"))
-    careful.run()
+    careful.run(HELD, specimens("2013-11-05.1"))
     careful.base.process_again(REPEATED)
     # As it is when it is processed again later: times are kept to the second.
     _applied_earlier(careful, REPEATED)
@@ -90,8 +87,7 @@ def populate(data: DataInstallation) -> DataInstallation:
     who = {"author": "someone", "reason": "the wrong plate"}
     careful.withdraw(WITHDRAWN, **who)
     careful.put(NOT_ARRIVED, specimens("2013-11-07.1", first=140))
-    with open_session(careful.tracker, careful.settings) as session:
-        list(crawl_file_sources(session))
+    careful.base.crawl()
     (careful.folder.path / NOT_ARRIVED).unlink()
     careful.base.run_session(crawl=False)
     return careful

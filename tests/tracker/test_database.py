@@ -43,6 +43,7 @@ from tests.support.databases import (
     seed_source,
     seed_zip,
 )
+from tests.support.threads import at_once
 
 NOON = datetime(2026, 1, 31, 12, 0, 0)
 SESSION = {"start_time": NOON, "status": -1, "created": NOON}
@@ -96,15 +97,11 @@ def test_an_id_is_never_given_twice(tracker: Engine) -> None:
 
 
 def test_a_kind_of_error_has_one_row_whoever_needs_it_first(tracker: Engine) -> None:
-    barrier = threading.Barrier(8)
-
-    def record(_: int) -> list[int]:
-        barrier.wait()
+    def record() -> list[int]:
         works = [partial(exception_id, name=kind, description="Text.") for kind in ("AError", "BError", "CError")]
         return [run_writing(tracker, work, patience_seconds=30) for work in works]
 
-    with ThreadPoolExecutor(8) as pool:
-        results = list(pool.map(record, range(8)))
+    results = at_once(8, record)
     assert all(ids == results[0] for ids in results)
     assert count_in(tracker, AnException) == 3
 

@@ -7,9 +7,7 @@ from sqlalchemy import Engine, update
 
 from dcc.cli.shell.output import expected_text
 from dcc.databases.transactions import insert_rows, writing
-from dcc.operations.session_work import open_session
 from dcc.runtime.clock import utc_now
-from dcc.session.crawling import crawl_file_sources
 from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.expected_work import ExpectedWork, PastRun, Waiting, all_of, expected_by_source, expected_work
 from dcc.tracker.models import CrawlingSession, SessionStatistics
@@ -63,8 +61,7 @@ def test_a_session_leaves_what_the_next_is_expected_by(installation: Installatio
         assert connection.execute(update(SessionStatistics).values(seconds=7)).rowcount == 1
     folder.put("add/H.2013-10-31.2.impc.zip")
     folder.put("add/H.2013-10-31.3.impc.zip")
-    with open_session(installation.tracker, installation.settings) as session:
-        list(crawl_file_sources(session))
+    installation.crawl()
     found = in_reading(installation.tracker, expected_work)[folder.source_id]
     assert (found.archives, found.seconds) == (2, 14)
     assert found.bytes == 2 * len((folder.path / "add" / "H.2013-10-31.1.impc.zip").read_bytes())
