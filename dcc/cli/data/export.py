@@ -12,10 +12,11 @@ import click
 
 from dcc.cli.shell.context import json_option, open_qc, options, settings_from_environment
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import echo_json, fields_of, printable, progress_shown, wants_json, warn
+from dcc.cli.shell.output import echo_json, printable, progress_shown, wants_json, warn
 from dcc.cli.shell.parameter_types import DAY
 from dcc.errors import ConfigurationError
 from dcc.messages import count_of
+from dcc.runtime.json_values import fields_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine

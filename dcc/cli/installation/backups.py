@@ -18,19 +18,11 @@ from dcc.cli.shell.context import (
 )
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import (
-    byte_size,
-    echo_json,
-    echo_result,
-    fields_of,
-    printable,
-    progress_shown,
-    wants_json,
-    warn,
-)
+from dcc.cli.shell.output import byte_size, echo_json, echo_result, printable, progress_shown, wants_json, warn
 from dcc.cli.shell.parameter_types import COUNT
 from dcc.errors import ConfigurationError
 from dcc.messages import count_of
+from dcc.runtime.json_values import fields_of
 
 if TYPE_CHECKING:
     from dcc.operations.backups.backup import BackupManifest, BackupReport
