@@ -94,11 +94,9 @@ def backup(
         with progress_shown() as on_progress:
             manifest = verify_backup(found, on_progress=on_progress)
             archives = verify_archives(found, manifest, on_progress=on_progress)
-        if wants_json():
-            echo_json(_manifest_json(found, manifest) | {"archives": archives})
-        else:
-            archives_note = "" if archives is None else f"; {count_of(archives.good, 'archive')} beside it"
-            click.echo(f"{printable(found)} is whole: {_size_text(manifest)}{archives_note}.")
+        beside = "" if archives is None else f"; {count_of(archives.good, 'archive')} beside it"
+        facts = _manifest_json(found, manifest) | {"archives": archives}
+        echo_result(facts, f"{printable(found)} is whole: {_size_text(manifest)}{beside}.")
         if archives is not None and archives.missing:
             warn(f"{count_of(archives.missing, 'archive')} not beside it. To copy them: dcc backup --with-archives")
             raise click.exceptions.Exit(1)

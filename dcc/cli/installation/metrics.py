@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
@@ -13,9 +12,6 @@ from dcc.cli.shell.group import command
 from dcc.cli.shell.output import echo_json, wants_json
 from dcc.errors import ConfigurationError
 from dcc.runtime.json_values import fields_of
-
-if TYPE_CHECKING:
-    pass
 
 
 @command(

@@ -25,9 +25,6 @@ from dcc.session.listeners import BegunSession, Listeners
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from dcc.data_outcomes import DataOutcome
-    from dcc.outcomes import SourceCrawl, ZipOutcome
-
 _Entry = dict[str, Any]
 """An object of the JSON output."""
 

@@ -101,11 +101,12 @@ def list_files(archive: str, attempt: int | None) -> None:
     if wants_json():
         echo_json({"attempts": attempts, "attempt": chosen.id, "files": files, "problem": problem})
     else:
-        columns, flexible = (
+        echo_list(
+            attempts,
             "attempt=id, archive=key, source, requested, size, sha256",
-            ["sha256", "source", "requested"],
+            flexible=["sha256", "source", "requested"],
+            size=lambda one: byte_size(one.size_bytes),
         )
-        echo_list(attempts, columns, flexible=flexible, size=lambda one: byte_size(one.size_bytes))
         if files is not None:
             click.echo(f"\n{count_of(len(files), 'file')} of attempt {chosen.id}:")
             echo_list(files, "size, path", indent="  ", size=lambda one: byte_size(one["size_bytes"]))
