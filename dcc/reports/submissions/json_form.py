@@ -31,12 +31,12 @@ def as_json(report: model.Report, catalogue: Catalogue) -> dict[str, Any]:
 
 
 def _facts(report: model.Report, catalogue: Catalogue) -> dict[str, Any]:
-    names = ("made", "outcome", "tone", "centre", "centre_name", "causes_total", "qc_missing")
+    some = ("made", "outcome", "tone", "centre", "centre_name", "causes_total", "qc_missing")
     common = {
         "format": FORMAT,
         "language": catalogue.code,
         # Not every kind of report has an outcome, or a centre.
-        **fields_of(report, *(name for name in names if hasattr(report, name))),
+        **fields_of(report, *(name for name in some if hasattr(report, name))),
         "causes": [_cause(cause, catalogue) for cause in report.causes],
         "findings_total": report.found,
     }
@@ -161,7 +161,7 @@ def _accepted(accepted: model.AcceptedData | None) -> dict[str, Any] | None:
 
 
 def _source(source: model.SourceReport, catalogue: Catalogue) -> dict[str, Any]:
-    shown = json_ready(replace(source, not_taken=()))
+    shown: dict[str, Any] = json_ready(replace(source, not_taken=()))
     del shown["title"]
     shown["not_taken"] = [
         {
