@@ -41,6 +41,7 @@ A sensor tries every minute, and a mail server may be down for a weekend.
 """
 LONGEST_PAUSE: Final = timedelta(hours=3)
 
+_LISTED: Final = 100
 _SUBJECT_LENGTH: Final = 255
 _RECIPIENT_LENGTH: Final = 256
 _PATIENCE_SECONDS: Final = 5.0
@@ -228,7 +229,7 @@ class Ledger:
         ended = update(NotificationRow).where(NotificationRow.told == key).values(ended=utc_now())
         self._write(lambda connection: connection.execute(ended) and None)
 
-    def entries(self, *, session: int | None = None, limit: int = 100) -> list[NotificationRow | Any]:
+    def entries(self, *, session: int | None = None) -> list[NotificationRow | Any]:
         """Rows of the ledger, newest first, without the submissions that digests consist of."""
         query = select(NotificationRow.__table__).where(
             NotificationRow.kind != NewsKind.ZIP, NotificationRow.channel != ""
@@ -236,7 +237,7 @@ class Ledger:
         if session is not None:
             query = query.where(NotificationRow.session_id == session)
         with self._tracker.connect() as connection:
-            return list(connection.execute(query.order_by(NotificationRow.id.desc()).limit(limit)))
+            return list(connection.execute(query.order_by(NotificationRow.id.desc()).limit(_LISTED)))
 
     def forget(self, kind: NewsKind, subjects: Sequence[str], channel: str, recipient: str) -> None:
         """Remove items of the recipient: if they happen again, they are news."""

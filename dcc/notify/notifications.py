@@ -61,7 +61,7 @@ def notify_after_session(
     troubles += [outages.session_of_dead_process(dead, taken_up=well) for dead in session.dead]
     # A session of all centres did the work of each group.
     groups = [None, *settings.centre_groups] if session.group is None else [session.group.name]
-    fine = {outages.sessions_of(group): outages.label_of_sessions(group) for group in groups}
+    fine = {str(label): label for label in map(outages.label_of_sessions, groups)}
 
     def work(round_: Round) -> None:
         _notify_outages(round_, session.id, troubles, fine if well else {})
@@ -275,8 +275,8 @@ def _notify_outages(
         fine = fine if lost else {**fine, outages.ARCHIVES: outages.ARCHIVES}
         if dead:
             away += outages.dead_sessions(connection, round_.settings)
-    reported = {(channel.name, recipient) for channel, recipient in round_.recipients(Audience.REPORTED)}
-    for channel, recipient in round_.recipients(Audience.WRANGLERS):
+    reported = {(channel.name, recipient) for channel, recipient in round_.opened.recipients(Audience.REPORTED)}
+    for channel, recipient in round_.opened.recipients(Audience.WRANGLERS):
         own = [trouble for trouble in away if not trouble.reported or (channel.name, recipient) in reported]
         _notify_outages_to(round_, channel, recipient, own, fine, ends_others_of)
 

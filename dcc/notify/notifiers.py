@@ -48,7 +48,7 @@ class SessionNotifier:
             return
         self._tell_missing_addresses()
         for digest in digests:
-            for channel, recipient in self._round.recipients(Audience.CENTRE, addresses_of(digest.centre)):
+            for channel, recipient in self._round.opened.recipients(Audience.CENTRE, addresses_of(digest.centre)):
                 items = [digest.item, *(digest.items[line.key] for line in digest.lines)]
                 self._round.notify(channel, recipient, items, partial(self._compose_digest, digest), _has_zips)
         if self._centre is None:
@@ -78,7 +78,7 @@ class SessionNotifier:
         def compose(message_id: str, items: Sequence[NewsItem], _: Channel) -> Notification:
             return self._round.composer.missing_addresses(message_id, [missing[item] for item in items])
 
-        for channel, recipient in self._round.recipients(Audience.WRANGLERS):
+        for channel, recipient in self._round.opened.recipients(Audience.WRANGLERS):
             self._round.notify(channel, recipient, list(missing), compose)
 
     def _tell_wranglers(self) -> None:
@@ -91,7 +91,7 @@ class SessionNotifier:
             shown = [one for digest in troubled if (one := digest.only(told)).bad]
             return self._round.composer.summary(message_id, shown, self._causes_of(shown))
 
-        for channel, recipient in self._round.recipients(Audience.SUMMARY):
+        for channel, recipient in self._round.opened.recipients(Audience.SUMMARY):
             if well and not self._round.dry:
                 self._round.ledger.forget(NewsKind.ZIP, well, channel.name, recipient)
             self._round.notify(channel, recipient, [summary, *items], compose, _has_zips)
@@ -166,7 +166,7 @@ def _notify_owner(round_: Round, owner: CentreEntry, owner_id: int, notices: Seq
     def compose(message_id: str, told: Sequence[NewsItem], _: Channel) -> Notification:
         return round_.composer.owner_notification(message_id, owner, [items[item] for item in told])
 
-    for channel, recipient in round_.recipients(Audience.CENTRE, addresses_of(owner)):
+    for channel, recipient in round_.opened.recipients(Audience.CENTRE, addresses_of(owner)):
         round_.notify(channel, recipient, list(items), compose)
 
 
@@ -199,7 +199,7 @@ def _remind(round_: Round, centre: CentreEntry, centre_id: int, late: LateCentre
         return round_.composer.late_archives(message_id, centre, late)
 
     addresses = addresses_of(centre)
-    for channel, recipient in round_.recipients(Audience.CENTRE, addresses):
+    for channel, recipient in round_.opened.recipients(Audience.CENTRE, addresses):
         if recipient not in addresses:
             # Wranglers and programs get the failed check instead.
             continue

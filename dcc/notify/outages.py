@@ -188,19 +188,14 @@ def _streak(connection: Connection, source_id: int) -> tuple[int | None, int]:
     return first, crawls
 
 
-def sessions_of(group: str | None) -> str:
-    """The subject of outages in which sessions of a group, or of all centres, break off."""
-    return str(label_of_sessions(group))
-
-
 def label_of_sessions(group: str | None) -> Message:
-    """The name of this subject for people."""
+    """Sessions of a group, or of all centres, that break off: in English, the subject of these outages."""
     return Message(SESSION) if group is None else message(mark("sessions of {group}"), group=group)
 
 
 def broken_session(session_id: int, group: CentreGroup | None, reason: Message | str) -> OutageEntry:
     """The outage of a session that broke off."""
-    subject = sessions_of(None if group is None else group.name)
+    subject = str(label_of_sessions(None if group is None else group.name))
     label = message(mark("session {number}"), number=str(session_id))
     return OutageEntry(subject, str(session_id), label, reason, session_id)
 

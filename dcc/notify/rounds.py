@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,7 +20,7 @@ from dcc.errors import DatabaseUnreachableError, DccError, NotificationNotSentEr
 from dcc.notify.channels.base import Channel, open_channels
 from dcc.notify.composer import Composer
 from dcc.notify.ledger import Claim, Ledger, SendState
-from dcc.notify.messages import Audience, NewsItem, Notification
+from dcc.notify.messages import NewsItem, Notification
 from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 
@@ -69,10 +69,6 @@ class Round:
     def failed(self) -> int:
         """The number of messages that were not sent."""
         return self.postponed + self._not_sent
-
-    def recipients(self, audience: Audience, addresses: Sequence[str] = ()) -> Iterator[tuple[Channel, str]]:
-        """Each channel and recipient for an audience."""
-        return self.opened.recipients(audience, addresses)
 
     def notify(
         self, channel: Channel, recipient: str, items: Sequence[NewsItem], compose: Compose, needed: Needed = bool

@@ -49,7 +49,7 @@ def send_by_mail(settings: Settings, report: Report) -> str:
 
     Raises ReportNotSentError; see `MailTransport`.
     """
-    transport = MailTransport(parse_smtp_url(settings.smtp_url), settings, REPORT_WORDING)
+    server = parse_smtp_url(settings.smtp_url)
     recipients = settings.report_addresses
     sender = sender_of(settings)
     letter = EmailMessage()
@@ -61,16 +61,14 @@ def send_by_mail(settings: Settings, report: Report) -> str:
     # Keeps holiday notices from answering (RFC 3834).
     letter["Auto-Submitted"] = "auto-generated"
     letter.set_content(report.text, charset="utf-8", cte="quoted-printable")
-    refused = transport.deliver(letter, recipients)
+    refused = MailTransport(server, settings, REPORT_WORDING).deliver(letter, recipients)
     if refused:
         others = ", ".join(address for address in recipients if address not in refused)
         raise ReportNotSentError(
-            f"The mail server {transport.label} refused {', '.join(refused)}; the report was sent to {others}. "
+            f"The mail server {server.label} refused {', '.join(refused)}; the report was sent to {others}. "
             "Correct the addresses in DCC_REPORT_TO."
         )
-    return (
-        f"The report of session {report.session_id} was sent by e-mail to {', '.join(recipients)} ({transport.label})."
-    )
+    return f"The report of session {report.session_id} was sent by e-mail to {', '.join(recipients)} ({server.label})."
 
 
 def write_to_directory(directory: Path, report: Report) -> str:

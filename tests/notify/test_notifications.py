@@ -503,7 +503,7 @@ def tell_all(installation: Installation, channel: Recording, monkeypatch: pytest
     """One round in which each recipient of a channel is told one thing."""
     monkeypatch.setattr(rounds, "open_channels", lambda _: OpenedChannels([channel]))
     round_ = Round(installation.tracker, installation.settings)
-    for own, recipient in round_.recipients(Audience.WRANGLERS):
+    for own, recipient in round_.opened.recipients(Audience.WRANGLERS):
         round_.notify(
             own,
             recipient,

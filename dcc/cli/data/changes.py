@@ -23,20 +23,12 @@ from dcc.cli.shell.context import (
 )
 from dcc.cli.shell.group import CommandGroup, command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import (
-    echo_json,
-    echo_list,
-    echo_result,
-    echo_table,
-    echo_wrapped,
-    fields_of,
-    printable,
-    wants_json,
-)
+from dcc.cli.shell.output import echo_json, echo_list, echo_result, echo_table, echo_wrapped, printable, wants_json
 from dcc.cli.shell.parameter_types import ID
 from dcc.cli.submissions.show import state_text
 from dcc.errors import BuiltOnError, NotFoundError
 from dcc.messages import count_of
+from dcc.runtime.json_values import fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

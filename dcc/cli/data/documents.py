@@ -8,9 +8,10 @@ import click
 
 from dcc.cli.shell.context import json_option, reading_qc, reading_tracker, settings_from_environment
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import echo_json, fields_of, printable, wants_json
+from dcc.cli.shell.output import echo_json, printable, wants_json
 from dcc.cli.submissions.archives import echo_file
 from dcc.errors import NotFoundError
+from dcc.runtime.json_values import fields_of
 
 if TYPE_CHECKING:
     from dcc.qc.stored_records import FoundDocument, StoredRecord

@@ -12,10 +12,11 @@ import click
 
 from dcc.cli.shell.context import json_option, open_qc, options, settings_from_environment
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import echo_json, fields_of, printable, progress_shown, wants_json, warn
+from dcc.cli.shell.output import echo_json, echo_result, printable, progress_shown, wants_json, warn
 from dcc.cli.shell.parameter_types import DAY
 from dcc.errors import ConfigurationError
 from dcc.messages import count_of
+from dcc.runtime.json_values import fields_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -189,10 +190,10 @@ def _export_file(qc: Engine, place: Path, format_: ExportFormat, criteria: Measu
     file, began = place.expanduser().absolute(), time.monotonic()
     with progress_shown() as show:
         rows = export_to_file(qc, file, format_, criteria, on_rows=lambda rows: show(_EXPORTING, rows, None))
-    if wants_json():
-        echo_json({"file": file, "format": format_, "rows": rows, "seconds": round(time.monotonic() - began, 3)})
-    else:
-        click.echo(f"{printable(file)} holds {count_of(rows, 'measurement')}.")
+    echo_result(
+        {"file": file, "format": format_, "rows": rows, "seconds": round(time.monotonic() - began, 3)},
+        f"{printable(file)} holds {count_of(rows, 'measurement')}.",
+    )
 
 
 def _past(text: str | None) -> tuple[int | None, date | None]:

@@ -25,11 +25,12 @@ from dcc.cli.shell.context import (
 )
 from dcc.cli.shell.group import CommandGroup
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, echo_list, echo_result, echo_rows, fields_of, wants_json, warn
+from dcc.cli.shell.output import echo_json, echo_list, echo_result, echo_rows, wants_json, warn
 from dcc.cli.shell.parameter_types import DAY
 from dcc.errors import ConfigurationError
 from dcc.messages import count_of
 from dcc.runtime.clock import utc_today
+from dcc.runtime.json_values import fields_of
 from dcc.runtime.private_files import SHARED_FILE, replacement_file
 from dcc.vocabulary import ContextEvent, ContextState
 

@@ -8,8 +8,9 @@ import click
 
 from dcc.cli.shell.context import json_option, open_qc, reading_qc, settings_from_environment
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import echo_list, fields_of, wants_json, warn
+from dcc.cli.shell.output import echo_list, wants_json, warn
 from dcc.messages import count_of
+from dcc.runtime.json_values import fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

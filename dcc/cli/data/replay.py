@@ -12,10 +12,11 @@ from dcc.cli.shell.context import json_option, open_qc, open_tracker, require_ce
 from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, echo_list, fields_of, printable, progress_shown, wants_json, warn
+from dcc.cli.shell.output import echo_json, echo_list, printable, progress_shown, wants_json, warn
 from dcc.cli.shell.parameter_types import DAY
 from dcc.errors import ConfigurationError
 from dcc.messages import count_of
+from dcc.runtime.json_values import fields_of
 
 if TYPE_CHECKING:
     from dcc.replay.verdicts import Replay

@@ -10,10 +10,11 @@ import click
 from dcc.cli.shell.context import json_option, reading_qc, writing_file
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, echo_list, echo_table, fields_of, printable, wants_json
+from dcc.cli.shell.output import echo_json, echo_list, echo_table, printable, wants_json
 from dcc.errors import NotFoundError
 from dcc.messages import count_of
 from dcc.nearest_names import nearest_sentence
+from dcc.runtime.json_values import fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

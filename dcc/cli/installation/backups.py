@@ -18,19 +18,11 @@ from dcc.cli.shell.context import (
 )
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import (
-    byte_size,
-    echo_json,
-    echo_result,
-    fields_of,
-    printable,
-    progress_shown,
-    wants_json,
-    warn,
-)
+from dcc.cli.shell.output import byte_size, echo_json, echo_result, printable, progress_shown, wants_json, warn
 from dcc.cli.shell.parameter_types import COUNT
 from dcc.errors import ConfigurationError
 from dcc.messages import count_of
+from dcc.runtime.json_values import fields_of
 
 if TYPE_CHECKING:
     from dcc.operations.backups.backup import BackupManifest, BackupReport
@@ -102,11 +94,9 @@ def backup(
         with progress_shown() as on_progress:
             manifest = verify_backup(found, on_progress=on_progress)
             archives = verify_archives(found, manifest, on_progress=on_progress)
-        if wants_json():
-            echo_json(_manifest_json(found, manifest) | {"archives": archives})
-        else:
-            archives_note = "" if archives is None else f"; {count_of(archives.good, 'archive')} beside it"
-            click.echo(f"{printable(found)} is whole: {_size_text(manifest)}{archives_note}.")
+        beside = "" if archives is None else f"; {count_of(archives.good, 'archive')} beside it"
+        facts = _manifest_json(found, manifest) | {"archives": archives}
+        echo_result(facts, f"{printable(found)} is whole: {_size_text(manifest)}{beside}.")
         if archives is not None and archives.missing:
             warn(f"{count_of(archives.missing, 'archive')} not beside it. To copy them: dcc backup --with-archives")
             raise click.exceptions.Exit(1)

@@ -14,9 +14,10 @@ from dcc.cli.shell.context import any_databases, json_option, settings_from_envi
 from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_result, fields_of, printable, wants_json
+from dcc.cli.shell.output import echo_result, printable, wants_json
 from dcc.messages import count_of
 from dcc.runtime.installed_packages import leaving_out_broken
+from dcc.runtime.json_values import fields_of
 
 if TYPE_CHECKING:
     from dcc.databases.schema import UpgradePlan

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
 from dcc.cli.installation.dagster_processes import stop_signals
 from dcc.cli.shell.context import json_option, settings_from_environment
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import echo_json, fields_of, wants_json
+from dcc.cli.shell.output import echo_json, wants_json
 from dcc.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    pass
+from dcc.runtime.json_values import fields_of
 
 
 @command(

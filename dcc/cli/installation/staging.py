@@ -9,8 +9,9 @@ import click
 
 from dcc.cli.shell.context import json_option, open_tracker, options, settings_from_environment
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import byte_size, echo_json, echo_list, fields_of, printable, wants_json, warn
+from dcc.cli.shell.output import byte_size, echo_json, echo_list, printable, wants_json, warn
 from dcc.messages import count_of
+from dcc.runtime.json_values import fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -13,19 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dcc.cli.shell.output import COLOURS, byte_size, fields_of, printable, progress_bars, wants_json
+from dcc.cli.shell.output import COLOURS, byte_size, printable, progress_bars, wants_json
 from dcc.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, ZipData
 from dcc.errors import BadFileNameError, DccError, UnreachableError
 from dcc.messages import count_of
 from dcc.outcomes import HELD, AttemptOutcome, CrawlOutcome, EndReason, Problem, SourceCrawl, ZipOutcome
 from dcc.phases import Phase, State, Status
+from dcc.runtime.json_values import fields_of
 from dcc.session.listeners import BegunSession, Listeners
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
-
-    from dcc.data_outcomes import DataOutcome
-    from dcc.outcomes import SourceCrawl, ZipOutcome
 
 _Entry = dict[str, Any]
 """An object of the JSON output."""

@@ -90,16 +90,15 @@ def open_tracker(settings: Settings) -> AbstractContextManager[Engine]:
     return current(database.open_tracker(settings))
 
 
-def open_qc(settings: Settings, *, patience_seconds: float | None = None) -> AbstractContextManager[Engine]:
+def open_qc(settings: Settings) -> AbstractContextManager[Engine]:
     """The QC database, which must have this version's schema; its connections are closed afterwards.
 
-    An unreachable database is tried again for `patience_seconds`, if given. Raises QcDatabaseOutdatedError,
-    QcDatabaseUnreachableError.
+    Raises QcDatabaseOutdatedError, QcDatabaseUnreachableError.
     """
     from dcc.databases.schema import current
     from dcc.qc import database
 
-    return current(database.open_qc_database(settings), patience_seconds=patience_seconds)
+    return current(database.open_qc_database(settings))
 
 
 @contextmanager

@@ -7,24 +7,21 @@ server's answer) is printed with its control characters escaped, so that it cann
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import date, datetime
-from enum import Enum, IntEnum
+from datetime import datetime
 from functools import cached_property
 from itertools import zip_longest
-from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dcc.messages import Message
-from dcc.runtime.legible_text import cell_width, legible, legible_json, wrapped
+from dcc.runtime.json_values import json_ready, json_text
+from dcc.runtime.legible_text import cell_width, legible, wrapped
 from dcc.runtime.logging_setup import log_plan
 
 if TYPE_CHECKING:
@@ -68,38 +65,6 @@ def printable(value: object) -> str:
     return legible(text)
 
 
-def json_ready(value: object) -> Any:
-    """A value in JSON's types: classes of data as objects, times in ISO 8601 and UTC, phases and statuses by name.
-
-    Messages are in English.
-    """
-    if isinstance(value, datetime):
-        return value.isoformat(timespec="seconds") + "Z"
-    if isinstance(value, date | Path | Message):
-        return str(value)
-    if isinstance(value, IntEnum):
-        return value.name.lower()
-    if isinstance(value, Enum):
-        return json_ready(value.value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        if hasattr(value, "as_json"):
-            return json_ready(value.as_json())
-        return {field.name: json_ready(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return json_ready(value._asdict())
-    if isinstance(value, Mapping):
-        return {str(key): json_ready(item) for key, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [json_ready(item) for item in value]
-    return value
-
-
-def fields_of(value: object, *names: str, **renamed: str) -> dict[str, object]:
-    """Some attributes of a value as an object: `names` are keys and attributes, `renamed` maps keys to attributes."""
-    attributes = {name: name for name in names} | renamed
-    return {key: getattr(value, attribute) for key, attribute in attributes.items()}
-
-
 def note_json(ctx: click.Context, _: click.Parameter, is_wanted: bool) -> None:
     """Note whether a command was given --json, for `wants_json`."""
     ctx.meta[_JSON] = is_wanted
@@ -113,15 +78,14 @@ def wants_json() -> bool:
 
 def echo_json(value: object) -> None:
     """Print a value as indented JSON on standard output."""
-    click.echo(legible_json(json.dumps(json_ready(value), indent=2, ensure_ascii=False)))
+    click.echo(json_text(value))
 
 
 def echo_json_list(values: Iterable[object]) -> None:
     """Print values as they come, as one list of indented JSON on standard output."""
     before = "["
     for value in values:
-        shown = legible_json(json.dumps(json_ready(value), indent=2, ensure_ascii=False))
-        click.echo(f"{before}\n  " + shown.replace("\n", "\n  "), nl=False)
+        click.echo(f"{before}\n  " + json_text(value).replace("\n", "\n  "), nl=False)
         before = ","
     click.echo("[]" if before == "[" else "\n]")
 

@@ -17,7 +17,7 @@ from dcc.cli.shell.context import (
 )
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, fields_of, printable, terminal_width, wants_json, warn
+from dcc.cli.shell.output import echo_json, printable, terminal_width, wants_json, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.cli.sources.add_dialog import (
     AgreedSource,
@@ -39,6 +39,7 @@ from dcc.cli.sources.source import (
     tls_trust,
 )
 from dcc.errors import ConfigurationError, HostKeyUnknownError, SourceError, UnreachableError
+from dcc.runtime.json_values import fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -26,10 +26,11 @@ from dcc.cli.shell.context import (
 )
 from dcc.cli.shell.group import CommandGroup
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_list, fields_of, json_ready, warn
+from dcc.cli.shell.output import echo_list, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ConfigurationError, NotFoundError
 from dcc.messages import count_of
+from dcc.runtime.json_values import fields_of, json_ready
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine

@@ -23,20 +23,11 @@ from dcc.cli.shell.context import (
     writing_tracker,
 )
 from dcc.cli.shell.group import CommandGroup
-from dcc.cli.shell.output import (
-    byte_size,
-    echo_json,
-    echo_list,
-    echo_result,
-    echo_table,
-    fields_of,
-    printable,
-    wants_json,
-    warn,
-)
+from dcc.cli.shell.output import byte_size, echo_json, echo_list, echo_result, echo_table, printable, wants_json, warn
 from dcc.cli.shell.parameter_types import COUNT, ID
 from dcc.errors import ArchiveError, ConfigurationError, NotFoundError, StoredObjectLostError
 from dcc.messages import count_of
+from dcc.runtime.json_values import fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -110,11 +101,12 @@ def list_files(archive: str, attempt: int | None) -> None:
     if wants_json():
         echo_json({"attempts": attempts, "attempt": chosen.id, "files": files, "problem": problem})
     else:
-        columns, flexible = (
+        echo_list(
+            attempts,
             "attempt=id, archive=key, source, requested, size, sha256",
-            ["sha256", "source", "requested"],
+            flexible=["sha256", "source", "requested"],
+            size=lambda one: byte_size(one.size_bytes),
         )
-        echo_list(attempts, columns, flexible=flexible, size=lambda one: byte_size(one.size_bytes))
         if files is not None:
             click.echo(f"\n{count_of(len(files), 'file')} of attempt {chosen.id}:")
             echo_list(files, "size, path", indent="  ", size=lambda one: byte_size(one["size_bytes"]))

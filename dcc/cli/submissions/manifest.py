@@ -12,7 +12,7 @@ import click
 
 from dcc.cli.shell.context import json_option, settings_from_environment, writing_file
 from dcc.cli.shell.group import command
-from dcc.cli.shell.output import echo_json, printable, wants_json
+from dcc.cli.shell.output import echo_result, printable
 from dcc.errors import ConfigurationError, DocumentError, EmptyArchiveError
 from dcc.messages import count_of
 from dcc.naming import ANY_CENTRE, ARCHIVE_SUFFIXES, manifest_beside
@@ -49,15 +49,12 @@ def manifest(path: Path, suffix: str) -> None:
         rows = [manifest_row(path.name, path), *_rows_inside(path, "", SchemaSet.load())]
     with writing_file(target):
         write_manifest(rows, target)
-    if wants_json():
-        echo_json({"path": target, "files": rows})
-        return
     documents = sum(row["file"] != path.name for row in rows)
     specimens, experiments = (sum(row[name] for row in rows) for name in ("specimens", "experiments"))
     held = ", ".join(
         (count_of(documents, "document"), count_of(specimens, "specimen"), count_of(experiments, "experiment"))
     )
-    click.echo(f"Wrote {printable(target)}: {held}.")
+    echo_result({"path": target, "files": rows}, f"Wrote {printable(target)}: {held}.")
 
 
 def _rows_of_folder(folder: Path) -> list[dict[str, Any]]:

@@ -11,9 +11,10 @@ import click
 from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json, echo_list, echo_result, fields_of, printable, wants_json, warn
+from dcc.cli.shell.output import echo_json, echo_list, echo_result, printable, wants_json, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.errors import ConfigurationError, TrackerUnreachableError
+from dcc.runtime.json_values import fields_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine

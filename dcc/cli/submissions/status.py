@@ -9,12 +9,13 @@ import click
 from dcc.cli.shell.context import json_option, reading_tracker, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import byte_size, echo_json, echo_list, echo_wrapped, expected_text, fields_of, wants_json
+from dcc.cli.shell.output import byte_size, echo_json, echo_list, echo_wrapped, expected_text, wants_json
 from dcc.cli.sources.source import due_json, state_text
 from dcc.cli.submissions.sessions import _print_list, crawl_json, session_json, session_line
 from dcc.messages import count_of
 from dcc.outcomes import FAILED_ENDS
 from dcc.phases import Phase, Status
+from dcc.runtime.json_values import fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

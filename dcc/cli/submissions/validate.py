@@ -12,12 +12,13 @@ import click
 from dcc.cli.shell.context import json_option, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import echo_json_list, echo_wrapped, fields_of, printable, wants_json, warn
+from dcc.cli.shell.output import echo_json_list, echo_wrapped, printable, wants_json, warn
 from dcc.cli.submissions.show import print_errors
 from dcc.errors import ConfigurationError, DocumentError
 from dcc.messages import count_of
 from dcc.naming import KNOWN_CENTRES
 from dcc.runtime.installed_packages import has_platform
+from dcc.runtime.json_values import fields_of
 
 if TYPE_CHECKING:
     from dcc.reference.loading import ReferenceData

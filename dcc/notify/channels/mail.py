@@ -55,7 +55,8 @@ class MailTransport:
     except to this machine itself; without a password, a server on this machine needs no encryption.
 
     `answer_seconds` bounds each answer of the server, and all of `reach`; `send_seconds` bounds a whole message, from
-    the name's lookup on.
+    the name's lookup on. After a message that failed, `may_have_arrived` tells that it was handed over completely, so
+    that only the server's answer is missing, and `refused_all` that the server refused every recipient, now and later.
     """
 
     def __init__(
@@ -70,22 +71,7 @@ class MailTransport:
         self._server, self._settings, self._wording = server, settings, wording
         self._answer_seconds = settings.connect_timeout if answer_seconds is None else answer_seconds
         self._send_seconds = send_seconds
-        self._handed_over = self._refused_all = False
-
-    @property
-    def label(self) -> str:
-        """The server's name in messages: `smtp://host:port`."""
-        return self._server.label
-
-    @property
-    def may_have_arrived(self) -> bool:
-        """Whether the last failed message was handed over completely, so that only the server's answer is missing."""
-        return self._handed_over
-
-    @property
-    def refused_all(self) -> bool:
-        """Whether the last message failed because the server refused every recipient, now and later."""
-        return self._refused_all
+        self.may_have_arrived = self.refused_all = False
 
     def deliver(self, message: EmailMessage, recipients: Sequence[str]) -> tuple[str, ...]:
         """Send a message to all recipients at once; returns those that the server refused, if it accepted any.
@@ -93,29 +79,21 @@ class MailTransport:
         Raises the error of the wording, without the password whatever the server says, and ConfigurationError for
         certificate authorities that cannot be read.
         """
-        self._handed_over = self._refused_all = False
+        self.may_have_arrived = self.refused_all = False
         with self._translated(), self._client(self._send_seconds) as client:
-            self._log_in(client)
             try:
-                refused = tuple(client.send_message(message, to_addrs=list(recipients)))
+                return tuple(client.send_message(message, to_addrs=list(recipients)))
             finally:
-                self._handed_over = client.handed_over
-            # The message is on its way: errors of the farewell do not matter.
-            with contextlib.suppress(smtplib.SMTPException, OSError):
-                client.quit()
-        return refused
+                self.may_have_arrived = client.handed_over
 
-    def reach(self) -> str:
-        """Connect and log in without sending anything; returns the server's name. Raises as `deliver`."""
-        with self._translated(), self._client(self._answer_seconds) as client:
-            self._log_in(client)
-            with contextlib.suppress(smtplib.SMTPException, OSError):
-                client.quit()
-        return self._server.label
+    def reach(self) -> None:
+        """Connect and log in without sending anything. Raises as `deliver`."""
+        with self._translated(), self._client(self._answer_seconds):
+            pass
 
     @contextlib.contextmanager
     def _client(self, seconds: float) -> Iterator[_Client]:
-        """A client that the server has greeted. Connecting and its use take `seconds` at most."""
+        """A client that is logged in. Connecting and its use take `seconds` at most."""
         server, until = self._server, time.monotonic() + seconds
         answer_seconds = min(self._answer_seconds, seconds)
         with contextlib.ExitStack() as stack:
@@ -134,7 +112,11 @@ class MailTransport:
                 connection = stack.enter_context(context.wrap_socket(connection, server_hostname=server.host))
             client = _Client(connection, server, own_name, answer_seconds)
             stack.callback(client.close)
+            self._log_in(client)
             yield client
+            # What was to be done is done: errors of the farewell do not matter.
+            with contextlib.suppress(smtplib.SMTPException, OSError):
+                client.quit()
 
     def _log_in(self, client: smtplib.SMTP) -> None:
         """Encrypt and log in, as far as the server and the settings require."""
@@ -172,7 +154,7 @@ class MailTransport:
             )
             reason = f"refused every recipient ({refusals})"
             if all(code >= _PERMANENT for code, _ in error.recipients.values()):
-                remedy, self._refused_all = "Correct the address, or have the server accept it.", True
+                remedy, self.refused_all = "Correct the address, or have the server accept it.", True
         except smtplib.SMTPResponseException as error:
             reason = f"refused it ({error.smtp_code} {self._legible(error.smtp_error)})"
         except (TimeoutError, SourceTimeoutError):

@@ -174,6 +174,15 @@ def explained(error: DccError) -> tuple[str, str]:
     return str(error), f"dcc explain {error.error_id()}"
 
 
+def tried(subject: str, use: Callable[[], object], message: str) -> CheckFinding:
+    """All is well, as the message says, if `use` raises no DccError; else it failed, as the error says."""
+    try:
+        use()
+    except DccError as error:
+        return failed(subject, *explained(error))
+    return ok(subject, message)
+
+
 def worst(verdicts: Iterable[CheckStatus]) -> CheckStatus:
     """The worst of some verdicts; ok for none."""
     return max(verdicts, key=list(CheckStatus).index, default=CheckStatus.OK)

@@ -32,6 +32,7 @@ from dcc.operations.doctor.checks import (
     failed,
     not_checked,
     ok,
+    tried,
     warning,
 )
 from dcc.operations.overview import store_overview
@@ -169,19 +170,18 @@ def check_store(environment: Environment) -> Iterator[CheckFinding]:
     if environment.settings.store is None and not Path(store.url).exists():
         yield ok("store", f"It is {store.url}, which is made when it is needed.")
         return
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            probe = Path(folder) / "probe"
-            probe.write_text("written by dcc doctor", "ascii")
-            key = store.put(f"doctor-{uuid4().hex}", probe)
-            try:
-                store.get(key, probe)
-            finally:
-                store.delete(key)
-    except DccError as error:
-        yield failed("store", *explained(error))
-    else:
-        yield ok("store", f"{store.url} took an object, gave it back and deleted it.")
+    yield tried("store", partial(_use, store), f"{store.url} took an object, gave it back and deleted it.")
+
+
+def _use(store: ObjectStore) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        probe = Path(folder) / "probe"
+        probe.write_text("written by dcc doctor", "ascii")
+        key = store.put(f"doctor-{uuid4().hex}", probe)
+        try:
+            store.get(key, probe)
+        finally:
+            store.delete(key)
 
 
 def check_archive_store(environment: Environment) -> Iterator[CheckFinding]:
@@ -241,14 +241,8 @@ def _check_replica(replica: Replica) -> CheckFinding:
 def check_schema_files(environment: Environment) -> Iterator[CheckFinding]:
     """The XML schemas can be used."""
     directory = environment.settings.xsd_dir
-    try:
-        SchemaSet.load(directory)
-    except DccError as error:
-        yield failed("XML schemas", *explained(error))
-    else:
-        yield ok(
-            "XML schemas", f"Those of {directory} can be used." if directory else "Those of the platform are used."
-        )
+    message = f"Those of {directory} can be used." if directory else "Those of the platform are used."
+    yield tried("XML schemas", partial(SchemaSet.load, directory), message)
 
 
 def check_own_directories(environment: Environment) -> Iterator[CheckFinding]:
@@ -271,12 +265,7 @@ def check_settings(environment: Environment) -> Iterator[CheckFinding]:
     if settings.tls_ca_file is not None:
         uses["DCC_TLS_CA_FILE"] = partial(tls_context, settings)
     for setting, use in uses.items():
-        try:
-            use()
-        except DccError as error:
-            yield failed(setting, *explained(error))
-        else:
-            yield ok(setting, "It can be used.")
+        yield tried(setting, use, "It can be used.")
 
 
 def check_staging(environment: Environment) -> Iterator[CheckFinding]:
@@ -349,11 +338,10 @@ def examine_notifications(connection: Connection, settings: Settings) -> Iterato
 
 
 def _mail_server(subject: str, settings: Settings, wording: Wording) -> CheckFinding:
-    try:
-        label = MailTransport(parse_smtp_url(settings.smtp_url), settings, wording).reach()
-    except DccError as error:
-        return failed(subject, *explained(error))
-    return ok(subject, f"The mail server {label} can be used.")
+    server = parse_smtp_url(settings.smtp_url)
+    return tried(
+        subject, MailTransport(server, settings, wording).reach, f"The mail server {server.label} can be used."
+    )
 
 
 def _ledger(connection: Connection) -> CheckFinding:

@@ -17,6 +17,7 @@ from dcc.declarations import WORDS, Declaration, acts_on, declaration_of, rule_o
 from dcc.messages import Details, Message, mark, mark_plural, message, printable_detail
 from dcc.phases import Phase
 from dcc.rules.catalogue import CATALOGUE
+from dcc.runtime.json_values import fields_of
 from dcc.vocabulary import FAILING, Actor, EntityKind, Severity
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class FailedDocument:
 
     def as_json(self) -> dict[str, object]:
         """As an object of JSON."""
-        return {**_fields(self, "zip", "document"), "phase": self.phase.short_name, "animals": len(self.specimens)}
+        return {**fields_of(self, "zip", "document"), "phase": self.phase.short_name, "animals": len(self.specimens)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +294,7 @@ def as_json(cause: Cause, catalogue: Catalogue) -> dict[str, object]:
         "permitted": list(example.permitted),
     }
     return {
-        **_fields(cause, "key", "kind", "subject", "centre", "findings", "documents", "zips", "entities"),
+        **fields_of(cause, "key", "kind", "subject", "centre", "findings", "documents", "zips", "entities"),
         "held_up": {"experiments": cause.waiting_experiments} if cause.waiting_experiments else {},
         "acts": cause.acts.value,
         "severity": cause.severity.value,
@@ -301,12 +302,8 @@ def as_json(cause: Cause, catalogue: Catalogue) -> dict[str, object]:
         "remedy": cause.remedy(catalogue),
         "failed_documents": [document.as_json() for document in cause.failed_documents],
         "clears": {"findings": cause.findings, "documents": cause.clears_documents, "zips": cause.clears_zips},
-        "example": {**_fields(example, "zip", "document", "line", "column", "value", "nearest"), **texts},
+        "example": {**fields_of(example, "zip", "document", "line", "column", "value", "nearest"), **texts},
     }
-
-
-def _fields(of: Cause | Fact | FailedDocument, *names: str) -> dict[str, object]:
-    return {name: getattr(of, name) for name in names}
 
 
 _PLURALS: Final = {kind.value: f"{kind.value}s" for kind in EntityKind} | {"source": "sources"}

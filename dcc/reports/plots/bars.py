@@ -43,6 +43,7 @@ _WEEK: Final = timedelta(weeks=1)
 _HEIGHT: Final = 2.9
 _TICKS: Final = 5
 _LEAST_SLOTS: Final = 8
+_SQUARE: Final[dict[str, Any]] = {"marker": "s", "markersize": 7, "linestyle": "none"}
 _EARLIER: Final[dict[str, Any]] = {"color": "#b9c2cb", "linewidth": 0}
 _NEW: Final[dict[str, Any]] = {"facecolor": NEW, "edgecolor": "white", "hatch": "////", "linewidth": 0}
 
@@ -133,10 +134,9 @@ def picture_of(found: Weeks, catalogue: Catalogue) -> Picture:
         axes.locator_params(axis="y", integer=True, nbins=6)
         axes.yaxis.set_major_formatter(lambda value, _: catalogue.number(int(value)))
         axes.grid(axis="y", color=GRID, linewidth=0.6)
-        square: dict[str, Any] = {"marker": "s", "markersize": 7, "linestyle": "none"}
-        entries = [({**square, "color": _EARLIER["color"]}, legend[0])] if any(earlier) else []
+        entries = [({**_SQUARE, "color": _EARLIER["color"]}, legend[0])] if any(earlier) else []
         if with_new:
-            entries.append(({**square, "color": NEW}, legend[1]))
+            entries.append(({**_SQUARE, "color": NEW}, legend[1]))
         add_legend(figure, entries)
 
     return Picture(
@@ -240,8 +240,7 @@ def draw_expected(counted: Sequence[ProcedureDeliveries], catalogue: Catalogue) 
         axes.locator_params(axis="x", integer=True, nbins=6)
         axes.xaxis.set_major_formatter(lambda value, _: catalogue.number(int(value)))
         axes.grid(axis="x", color=GRID, linewidth=0.6)
-        square: dict[str, Any] = {"marker": "s", "markersize": 7, "linestyle": "none"}
-        add_legend(figure, [({**square, "color": colour}, words[state]) for state, colour in _COLOURS.items()])
+        add_legend(figure, [({**_SQUARE, "color": colour}, words[state]) for state, colour in _COLOURS.items()])
 
     centres = {procedure.centre for procedure in drawn}
     return Picture(

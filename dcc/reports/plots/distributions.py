@@ -56,10 +56,8 @@ _MAX_UNITS: Final = 5
 
 def heading_of(catalogue: Catalogue, parameter_values: ParameterValues) -> tuple[str, str]:
     """The title of a parameter's picture, and the line below it."""
-    name, parameter_id = (
-        shown_text(parameter_values.parameter.name, 56),
-        shown_text(parameter_values.parameter.parameter_id),
-    )
+    parameter = parameter_values.parameter
+    name, parameter_id = shown_text(parameter.name, 56), shown_text(parameter.parameter_id)
     title = parameter_id if name == parameter_id else f"{name} ({parameter_id})"
     return title, subtitle_of(catalogue, parameter_values.centre, parameter_values.key)
 
@@ -79,20 +77,16 @@ def caption_of(catalogue: Catalogue, parameter_values: ParameterValues, drawn_ho
     if parameter_values.of is not None:
         # An estimate is no more exact than two digits, and not below what is drawn.
         unit: int = 10 ** max(len(str(parameter_values.of)) - 2, 0)
-        drawn, about = (
-            catalogue.number(len(parameter_values.values)),
-            catalogue.number(-(-parameter_values.of // unit) * unit),
-        )
+        drawn = catalogue.number(len(parameter_values.values))
+        about = catalogue.number(-(-parameter_values.of // unit) * unit)
         parts.append(catalogue.say("A sample of {drawn}, of about {all} measurements.", drawn=drawn, all=about))
     parts.append(drawn_how)
     if parameter_values.other_units:
-        units = [
-            f"{shown_text(unit) or '–'}: {catalogue.number(number)}"
-            for unit, number in parameter_values.other_units.items()
-        ]
-        parts.append(
-            catalogue.say("Values in other units are not drawn ({units}).", units=", ".join(units[:_MAX_UNITS]))
+        others = parameter_values.other_units.items()
+        units = ", ".join(
+            f"{shown_text(unit) or '–'}: {catalogue.number(number)}" for unit, number in [*others][:_MAX_UNITS]
         )
+        parts.append(catalogue.say("Values in other units are not drawn ({units}).", units=units))
     return " ".join(parts)
 
 
@@ -416,8 +410,8 @@ def _in_full(value: Value) -> _Kind:
 
 def picture_of(found: Distribution, catalogue: Catalogue) -> Picture:
     """The picture of a distribution."""
-    title, subtitle = heading_of(catalogue, found.parameter_values)
     parameter_values = found.parameter_values
+    title, subtitle = heading_of(catalogue, parameter_values)
     # The picture keeps the groups that it is drawn from, but not all values that were taken.
     groups = found.groups
     unit = shown_text(parameter_values.unit)

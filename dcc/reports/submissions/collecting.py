@@ -516,15 +516,7 @@ def _in_qc(qc: Connection, key: ZipKey, names: Mapping[int, str]) -> dict[int, A
     return {row.tracker_id: row for row in qc.execute(query) if names[row.tracker_id] == row.file_name}
 
 
-DOCUMENT_PHASES: Final = (
-    Phase.XML_NAME,
-    Phase.XSD,
-    Phase.UPLOAD,
-    Phase.DATA,
-    Phase.CONTEXT,
-    Phase.OVERVIEW,
-    Phase.QC,
-)
+DOCUMENT_PHASES: Final = tuple(phase for phase in Phase if phase >= Phase.XML_NAME)
 """The phases that documents go through, in order."""
 
 _STANDINGS: Final = {

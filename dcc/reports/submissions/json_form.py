@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from datetime import date, datetime
-from enum import Enum, IntEnum
 from typing import Any, Final
 
-from dcc.outcomes import Problem, ZipKey
+from dcc.outcomes import Problem
 from dcc.reports.causes.cause import Cause
 from dcc.reports.causes.cause import as_json as cause_as_json
 from dcc.reports.languages import Catalogue
@@ -21,6 +18,7 @@ from dcc.reports.submissions.sentences import (
     session_outcome,
     who_acts_on,
 )
+from dcc.runtime.json_values import fields_of, json_ready
 from dcc.tracker.queries.zip_stories import DownloadStory
 
 FORMAT: Final = 1
@@ -29,10 +27,16 @@ FORMAT: Final = 1
 
 def as_json(report: model.Report, catalogue: Catalogue) -> dict[str, Any]:
     """A report as an object that `json.dumps` takes; times are ISO 8601 in UTC, phases and statuses their names."""
+    return dict(json_ready(_facts(report, catalogue)))
+
+
+def _facts(report: model.Report, catalogue: Catalogue) -> dict[str, Any]:
+    some = ("made", "outcome", "tone", "centre", "centre_name", "causes_total", "qc_missing")
     common = {
         "format": FORMAT,
         "language": catalogue.code,
-        **_fields(report, "made", "outcome", "tone", "centre", "centre_name", "causes_total", "qc_missing"),
+        # Not every kind of report has an outcome, or a centre.
+        **fields_of(report, *(name for name in some if hasattr(report, name))),
         "causes": [_cause(cause, catalogue) for cause in report.causes],
         "findings_total": report.found,
     }
@@ -44,18 +48,18 @@ def as_json(report: model.Report, catalogue: Catalogue) -> dict[str, Any]:
     label = session_outcome(catalogue, report.outcome)
     names = ("session", "started", "finished", "failed_step", "task_errors", "seconds", "document_states", "proposals")
     sections = [
-        {**_fields(section, "kind", "total"), "notes": [_note(note, catalogue) for note in section.notes]}
+        {**fields_of(section, "kind", "total"), "notes": [_note(note, catalogue) for note in section.notes]}
         for section in report.sections
     ]
-    told = {**_fields(report, *names, "sources_in_trouble"), "sections": sections}
+    told = {**fields_of(report, *names, "sources_in_trouble"), "sections": sections}
     return {"kind": "session", **common, **told, "said": label}
 
 
 def _submission(report: model.SubmissionReport, catalogue: Catalogue) -> dict[str, Any]:
     words = outcome_text(report)
     return {
-        **_fields(report, "phase", "status", "changed", "size_bytes", "md5", "created", "inc", "reopenings"),
-        **_fields(report, "attempts_total", "documents_total", "documents_failed"),
+        **fields_of(report, "phase", "status", "changed", "size_bytes", "md5", "created", "inc", "reopenings"),
+        **fields_of(report, "attempts_total", "documents_total", "documents_failed"),
         "zip": str(report.key),
         "action": report.key.action.value,
         "file_name": report.key.file_name,
@@ -65,21 +69,21 @@ def _submission(report: model.SubmissionReport, catalogue: Catalogue) -> dict[st
         "next": [catalogue.say(sentence) for sentence in next_sentences(report)],
         "decisions": [
             {
-                **_fields(decision, "kind", "decided_by", "reason", "created"),
+                **fields_of(decision, "kind", "decided_by", "reason", "created"),
                 "said": decision_sentence(decision, catalogue),
             }
             for decision in report.decisions
         ],
-        "hosts": [{**_fields(host), "label": catalogue.tell(host.label)} for host in report.hosts[:MAX_HOSTS]],
+        "hosts": [{**json_ready(host), "label": catalogue.tell(host.label)} for host in report.hosts[:MAX_HOSTS]],
         "hosts_total": len(report.hosts),
         "attempts": [_attempt(attempt, catalogue) for attempt in report.attempts],
         "reasons": [_reason(reason, catalogue) for reason in report.reasons],
         "documents": [_document(document, catalogue) for document in report.documents],
-        "document_states": _ready(report.states),
+        "document_states": report.states,
         "accepted": _accepted(report.accepted),
         "pictures": _pictures(report),
         "crawl_findings": [
-            {**_fields(finding), "message": shortened(catalogue.tell(finding.said))} for finding in report.findings
+            {**json_ready(finding), "message": shortened(catalogue.tell(finding.said))} for finding in report.findings
         ],
         "removals": [_reason(reason, catalogue) for reason in report.removals],
     }
@@ -87,7 +91,7 @@ def _submission(report: model.SubmissionReport, catalogue: Catalogue) -> dict[st
 
 def _summary(report: model.CentreReport | model.SessionReport, catalogue: Catalogue) -> dict[str, Any]:
     return {
-        **_fields(report, "sources_total", "outcomes", "states", "zips_total"),
+        **fields_of(report, "sources_total", "outcomes", "states", "zips_total"),
         "standing": catalogue.say(labels.TONE_LABELS[report.tone]),
         "sources": [_source(source, catalogue) for source in report.sources],
         "zips": [_zip(line, catalogue) for line in report.zips],
@@ -96,8 +100,9 @@ def _summary(report: model.CentreReport | model.SessionReport, catalogue: Catalo
 
 def _zip(line: model.ZipLine, catalogue: Catalogue) -> dict[str, Any]:
     return {
-        **_fields(line),
-        **_fields(line, "tone"),
+        **json_ready(line),
+        "key": str(line.key),
+        "tone": line.tone,
         "zip": str(line.key),
         "said": catalogue.say(labels.OUTCOME_TEXTS[line.outcome].short),
     }
@@ -105,7 +110,7 @@ def _zip(line: model.ZipLine, catalogue: Catalogue) -> dict[str, Any]:
 
 def _attempt(attempt: DownloadStory, catalogue: Catalogue) -> dict[str, Any]:
     return {
-        **_fields(attempt, "id", "source", "requested", "received", "bytes", "phase", "status", "outcome"),
+        **fields_of(attempt, "id", "source", "requested", "received", "bytes", "phase", "status", "outcome"),
         "label": catalogue.tell(attempt.label),
         "said": catalogue.say(labels.PHASE_LABELS[attempt.phase]),
         "reasons": [_reason(reason, catalogue) for reason in attempt.reasons[-MAX_REASONS:]],
@@ -113,23 +118,25 @@ def _attempt(attempt: DownloadStory, catalogue: Catalogue) -> dict[str, Any]:
 
 
 def _reason(reason: Problem, catalogue: Catalogue) -> dict[str, Any]:
-    return {**_fields(reason, "kind", "recorded"), "message": shortened(catalogue.tell(reason.fact))}
+    return {**fields_of(reason, "kind", "recorded"), "message": shortened(catalogue.tell(reason.fact))}
 
 
 def _note(note: model.Note, catalogue: Catalogue) -> dict[str, Any]:
     return {
-        **_fields(note, "total", "centre", "failed_at", "documents_total"),
+        **fields_of(note, "total", "centre", "failed_at", "documents_total"),
         "name": catalogue.tell(note.name),
         "problems": [
-            {**_fields(problem), "message": shortened(catalogue.tell(problem.marked))} for problem in note.problems
+            {**json_ready(problem), "message": shortened(catalogue.tell(problem.marked))} for problem in note.problems
         ],
         "documents": [_note(document, catalogue) for document in note.documents],
     }
 
 
 def _document(document: model.DocumentReport, catalogue: Catalogue) -> dict[str, Any]:
-    steps = [{**_fields(step), "said": catalogue.say(labels.STANDING_LABELS[step.standing])} for step in document.steps]
-    return {**_fields(document), "steps": steps}
+    steps = [
+        {**json_ready(step), "said": catalogue.say(labels.STANDING_LABELS[step.standing])} for step in document.steps
+    ]
+    return {**json_ready(document), "steps": steps}
 
 
 def _cause(cause: Cause, catalogue: Catalogue) -> dict[str, Any]:
@@ -150,11 +157,11 @@ def _cause(cause: Cause, catalogue: Catalogue) -> dict[str, Any]:
 
 
 def _accepted(accepted: model.AcceptedData | None) -> dict[str, Any] | None:
-    return None if accepted is None else {**_fields(accepted), "measurements": accepted.measurements}
+    return None if accepted is None else {**json_ready(accepted), "measurements": accepted.measurements}
 
 
 def _source(source: model.SourceReport, catalogue: Catalogue) -> dict[str, Any]:
-    shown = _fields(replace(source, not_taken=()))
+    shown: dict[str, Any] = json_ready(replace(source, not_taken=()))
     del shown["title"]
     shown["not_taken"] = [
         {
@@ -172,32 +179,4 @@ def _source(source: model.SourceReport, catalogue: Catalogue) -> dict[str, Any]:
 
 
 def _pictures(report: model.SubmissionReport | model.CentreReport) -> list[dict[str, Any]]:
-    return [_fields(picture, "name", "title", "caption", "rule", "alt", "outliers") for picture in report.pictures]
-
-
-def _fields(value: Any, *names: str) -> dict[str, Any]:
-    """The fields of these names that a value has, or all."""
-    if not names and hasattr(value, "as_json"):
-        return {name: _ready(each) for name, each in value.as_json().items()}
-    wanted = [name for name in names if hasattr(value, name)] or value.__dataclass_fields__
-    return {name: _ready(getattr(value, name)) for name in wanted}
-
-
-def _ready(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.isoformat(timespec="seconds") + "Z"
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, IntEnum):
-        return value.name.lower()
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, ZipKey):
-        return str(value)
-    if hasattr(value, "__dataclass_fields__"):
-        return _fields(value)
-    if isinstance(value, Mapping):
-        return {str(_ready(key)): _ready(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_ready(one) for one in value]
-    return value
+    return [fields_of(picture, "name", "title", "caption", "rule", "alt", "outliers") for picture in report.pictures]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-import json
 import logging
 import re
 import time
@@ -26,7 +25,7 @@ from dcc.databases.engines import disposed
 from dcc.errors import CleaningError, DccError, ExportError, NotFoundError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
-from dcc.runtime.legible_text import legible_json
+from dcc.runtime import json_values
 from dcc.runtime.private_files import PRIVATE_FILE, make_directory, replacement_file
 from dcc.settings import Settings
 
@@ -119,7 +118,7 @@ def json_text(report: Report, catalogue: Catalogue) -> str:
     """A report as JSON, a text of several lines."""
     from dcc.reports.submissions.json_form import as_json
 
-    return legible_json(json.dumps(as_json(report, catalogue), indent=2, ensure_ascii=False)) + "\n"
+    return json_values.json_text(as_json(report, catalogue)) + "\n"
 
 
 def write_reports(tracker: Engine, settings: Settings, session_id: int) -> list[str]:
