@@ -56,7 +56,8 @@ class MailTransport:
 
     `answer_seconds` bounds each answer of the server, and all of `reach`; `send_seconds` bounds a whole message, from
     the name's lookup on. After a message that failed, `may_have_arrived` tells that it was handed over completely, so
-    that only the server's answer is missing, and `refused_all` that the server refused every recipient, now and later.
+    that only the server's answer is missing. `refused_all` tells that the server refused every recipient, now and
+    later.
     """
 
     def __init__(
