@@ -290,7 +290,8 @@ def _counted(
     query = _hosted(source_id, why, func.count()).group_by("why")
     query = query.where(ZipAction.id.not_in(numbers_in("apart")))
     numbers: dict[str, int] = dict(connection.execute(query, {"apart": as_json(apart)}).all())
-    numbers |= {SkipReason.IGNORED.value: 0 if crawl is None else crawl.ignored} | beside
+    numbers[SkipReason.IGNORED] = 0 if crawl is None else crawl.ignored
+    numbers.update(beside)
     for each, text in _COUNTED.items():
         if number := numbers.get(each):
             yield SkippedEntry(None, each, _ACTS.get(each, Actor.NOBODY), message(text, number=number), number)
