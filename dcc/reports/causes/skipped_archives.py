@@ -127,7 +127,7 @@ def skipped_entries(
         named.setdefault(each.entry, each)
     ids = {each.za_id for each in named.values() if each.za_id is not None}
     apart = {*(archive.za_id for archive in unfetched), *uploading, *ids}
-    beside = {SkipReason.UPLOADING: len(uploading - ids), SkipReason.HELD: len(unfetched[limit:])}
+    beside: dict[str, int] = {SkipReason.UPLOADING: len(uploading - ids), SkipReason.HELD: len(unfetched[limit:])}
     counted = _counted(connection, source_id, crawl, beside, apart)
     return [*_of_source(source, crawl, due), *named.values(), *counted]
 
@@ -269,7 +269,7 @@ def _counted(
     connection: Connection,
     source_id: int,
     crawl: CrawlEntry | None,
-    beside: Mapping[SkipReason, int],
+    beside: Mapping[str, int],
     apart: set[int],
 ) -> Iterator[SkippedEntry]:
     """How many entries are no archives, and how many archives failed, wait, are on hold or cancelled, or were taken.
