@@ -72,10 +72,6 @@ _LOST: Final = mark(
     "Archives without a good copy: {number}, such as {archives}. See `dcc archive status`; restore a copy, or ask the "
     "centre for it, then `dcc archive repair`."
 )
-_DIED: Final = mark(
-    "Its process {process} on {host} died; last sign of life {moment} UTC. It is recorded as died, and its unfinished "
-    "work is taken up."
-)
 _MOST: Final = 500
 _MAX_LOST: Final = 5
 
@@ -202,8 +198,7 @@ def broken_session(session_id: int, group: CentreGroup | None, reason: Message |
 
 def session_of_dead_process(dead: Lease, *, taken_up: bool) -> OutageEntry:
     """The outage of a session whose process died; `taken_up`: the next session has finished its work."""
-    reason = message(_DIED, process=dead.pid, host=dead.host, moment=f"{dead.heartbeat:%Y-%m-%d %H:%M:%S}")
-    trouble = broken_session(dead.session, dead.group, reason)
+    trouble = broken_session(dead.session, dead.group, dead.reason)
     return replace(trouble, over=taken_up, reported=False)
 
 

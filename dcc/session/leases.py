@@ -19,6 +19,7 @@ from sqlalchemy import Connection, Row, func, insert, select, update
 
 from dcc.databases.transactions import insert_rows
 from dcc.errors import NotFoundError, SessionActiveError
+from dcc.messages import Message, mark, message
 from dcc.nearest_names import nearest_sentence
 from dcc.outcomes import AttemptOutcome, EndReason
 from dcc.phases import Phase, Status
@@ -65,17 +66,21 @@ class Lease:
         return not (self.is_open or self.is_active)
 
     @property
-    def label(self) -> str:
+    def label(self) -> Message:
         """Its number and group, for messages."""
-        return f"Session {self.session}" + ("" if self.group is None else f" of {self.group.name}")
+        number = str(self.session)
+        if self.group is None:
+            return message(mark("Session {number}"), number=number)
+        return message(mark("Session {number} of {group}"), number=number, group=self.group.name)
 
     @property
-    def reason(self) -> str:
+    def reason(self) -> Message:
         """The message about its death."""
-        return (
-            f"{self.label} died (process {self.pid} on {self.host}, last sign of life {self.heartbeat} UTC). It is "
-            "recorded as died and its unfinished work is taken up."
+        text = mark(
+            "{session} died (process {process} on {host}, last sign of life {moment} UTC). It is recorded as died and "
+            "its unfinished work is taken up."
         )
+        return message(text, session=self.label, process=str(self.pid), host=self.host, moment=str(self.heartbeat))
 
     def shares_centres_with(self, group: CentreGroup | None) -> bool:
         """Whether it is for a centre of a group; None: all centres."""

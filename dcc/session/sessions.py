@@ -263,7 +263,7 @@ def hold_session(
         holder,
         request,
         acquired.lock_id,
-        [one.reason for one in acquired.dead],
+        [str(one.reason) for one in acquired.dead],
         tracker,
         settings,
         began,

@@ -248,7 +248,7 @@ class CrawlDue:
             case DueReason.RECENT:
                 return f"not due{until}"
             case DueReason.INACTIVE:
-                return "its centre is not active"
+                return "left alone because its centre is not active"
         return "due"
 
 

@@ -39,6 +39,7 @@ def test_a_deactivated_centres_sources_are_left_alone(dcc: Dcc) -> None:
     assert "not crawled: file source 1 (H, " in dcc("crawl").stdout
     (line,) = [line for line in dcc("status").stdout.splitlines() if "centre inactive" in line]
     assert ("  no  " in line, "  yes  " in line) == (True, False)
+    assert "It is left alone because its centre is not active." in dcc("source", "resume", folder.source_id).stdout
     assert "dcc centre activate H" in dcc.error("crawl", "--source", folder.source_id, exit_code=2)
     dcc("centre", "activate", "H")
     assert [crawl["new"] for crawl in dcc.json("crawl")["sources"]] == [1]

@@ -52,10 +52,14 @@ def test_an_outage_is_told_in_the_language_of_the_installation(settings: Setting
 def test_the_reason_of_a_dead_session_is_in_the_language_of_the_installation(settings: Settings) -> None:
     died = datetime(2013, 10, 31, 8, 30)
     lease = Lease(
-        7, None, is_open=False, is_active=False, host="dcc", pid=42, acquired=died, heartbeat=died, age_seconds=90
+        7, None, is_open=False, is_active=False, host="dcc", pid=41234, acquired=died, heartbeat=died, age_seconds=90
     )
     told = Composer(settings.model_copy(update={"language": "de"})).outages(
         "1", [outages.session_of_dead_process(lease, taken_up=False)], {}
     )
-    assert "\n  Sein Prozess 42 auf dcc ist gestorben; letztes Lebenszeichen 2013-10-31 08:30:00 UTC." in told.text
-    assert told.data["away"][0]["reason"].startswith("Its process 42 on dcc died; last sign of life")
+    reason = "Abruf 7 ist gestorben (Prozess 41234 auf dcc, letztes Lebenszeichen 2013-10-31 08:30:00 UTC)."
+    assert f"\n  {reason}" in told.text
+    assert told.data["away"][0]["reason"] == str(lease.reason)
+    assert str(lease.reason).startswith(
+        "Session 7 died (process 41234 on dcc, last sign of life 2013-10-31 08:30:00 UTC)."
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -15,9 +15,6 @@ from dcc.cli.submissions.selection import filter_of, filter_options
 from dcc.messages import count_of
 from dcc.phases import Status
 from dcc.runtime.json_values import json_ready
-
-if TYPE_CHECKING:
-    pass
 
 
 @command(

@@ -54,8 +54,8 @@ def add_waiver(connection: Connection, waiver: Waiver, today: date) -> int:
     """Record a waiver, within a write transaction; returns its id. It takes effect when documents are judged again.
 
     Raises ConfigurationError for a rule that does not exist or cannot be waived, and for a rule of warnings that should
-    be lowered to one. Raises it also for a procedure where findings of the rule have none. So do days in the wrong
-    order or past, and a text that is missing or too long.
+    be lowered to one. Raises it also for a procedure where findings of the rule have none, and for days in the wrong
+    order or past. A text that is missing or too long raises it too.
     """
     _check_rule(waiver)
     _check_days(waiver, today)
