@@ -104,6 +104,18 @@ def test_a_stuck_run_an_older_storage_and_a_broken_configuration(
 
 
 @only_sqlite
+def test_a_configuration_of_an_earlier_version_is_found_and_left_as_it_is(
+    installation: Installation, dagster: Dagster
+) -> None:
+    path = installation.settings.dagster_home / "dagster.yaml"
+    earlier = path.read_text("utf-8").replace("dcc_dagster.event_storage", "dcc_assets.event_storage")
+    path.write_text(earlier, "utf-8")
+    said = ("dcc_assets.event_storage", "databases: dcc init")
+    expect(check_dagster, installation.settings, "Dagster instance", "failed", *said)
+    assert path.read_text("utf-8") == earlier
+
+
+@only_sqlite
 def test_what_does_not_fit_together_is_found_in_depth(data: DataInstallation) -> None:
     data.put(ZIP, specimens())
     data.run()

@@ -10,6 +10,7 @@ from sqlalchemy import create_engine
 from dcc.qc.apply.entity_rows import columns_for
 from dcc.qc.rows.prepared_file import PreparedWriter
 from tests.chaos.comparing import differences
+from tests.chaos.faults import KINDS
 from tests.chaos.sequence import World, run_sequence, world_of
 from tests.support.staged_files import without_day
 from tests.support.trials import usually
@@ -63,3 +64,7 @@ def test_prepared_files_of_two_days_are_alike_if_they_say_the_same(tmp_path: Pat
     assert in_staging(before) == in_staging(after)
     assert in_staging(other) != in_staging(after) != in_staging(after[:-1] + b"?")
     assert without_day("add/a.zip", after) == after
+
+
+def test_every_kind_of_fault_is_named_once() -> None:
+    assert {"time", "statement", "file", "worker", "daemon", "database", "network", "disk", "clock"} == set(KINDS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pymysql
-from sqlalchemy import Connection, Engine, event, update
+from sqlalchemy import Connection, Engine, event, text, update
 from sqlalchemy.exc import OperationalError
 
 from dcc.databases.engines import _advice, is_contention, is_transient, lacks_right
@@ -101,3 +101,21 @@ def test_a_lock_that_another_holds_for_too_long_is_waited_for_again(tracker: Eng
     holder.close()
     assert timeouts == [1205]
     assert value_in(tracker, "SELECT full_name FROM centre") == "written"
+
+
+@only_mariadb
+def test_a_connection_that_is_killed_within_a_transaction_is_replaced(tracker: Engine) -> None:
+    tries: list[int] = []
+
+    def work(connection: Connection) -> None:
+        tries.append(1)
+        connection.execute(update(Centre).values(full_name=Centre.full_name + "!"))
+        if len(tries) == 1:
+            number = connection.scalar(text("SELECT CONNECTION_ID()"))
+            with tracker.connect() as other:
+                other.exec_driver_sql(f"KILL {number}")
+
+    seed_centre(tracker)
+    run_writing(tracker, work, patience_seconds=20)
+    assert len(tries) == 2
+    assert value_in(tracker, "SELECT full_name FROM centre") == "Centre H!"

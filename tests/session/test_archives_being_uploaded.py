@@ -169,8 +169,8 @@ class TestYoungArchives:
         (note,) = result.crawls[folder.source_id].notes
         assert f"{KEY} may be being uploaded" in note
         monkeypatch.undo()
-        # Without a quiet period all is taken as it is.
-        assert quick.run_session().zips[KEY].succeeded
+        time.sleep(BRIEF + 1)
+        assert careful.run_session().zips[KEY].succeeded
 
     @only_sqlite
     def test_a_session_that_died_before_the_second_look_costs_nothing(
@@ -181,6 +181,13 @@ class TestYoungArchives:
         since = FileSourceHasZip.last_update
         execute_in(careful.tracker, update(FileSourceHasZip).values(uploading_since=since))
         assert careful.run_session().zips[KEY].succeeded
+
+    @only_sqlite
+    def test_without_a_quiet_period_all_is_taken_as_it_is(self, installation: Installation, folder: Folder) -> None:
+        folder.put(KEY, modified=now())
+        began = time.monotonic()
+        assert installation.run_session().zips[KEY].succeeded
+        assert time.monotonic() - began < 5
 
 
 class TestChangedWhileFetched:

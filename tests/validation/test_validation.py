@@ -1,5 +1,6 @@
 """The check before upload: the verdicts of the platform, for archives, documents and directories."""
 
+import re
 import zipfile
 from datetime import date, timedelta
 from pathlib import Path
@@ -15,7 +16,7 @@ from dcc.settings import load_settings
 from dcc.validation.checking import check_paths
 from dcc.validation.verdicts import PathVerdict
 from tests.documents.test_validation import MINIMAL
-from tests.support.data_installations import experiments
+from tests.support.data_installations import experiments, specimens
 from tests.support.memory import little_memory
 
 SCHEMAS = SchemaSet.load(None)
@@ -99,6 +100,22 @@ def test_without_a_name_that_has_the_centre_the_centre_in_a_document_is_not_doub
         path.write_bytes(specimen_document("H", mice=1, first=first))
     verdicts = check_paths([odd, named], SETTINGS, None, SCHEMAS, load_shipped())
     assert [kinds(verdict) for verdict in verdicts] == [([], ["BadFileNameError"]), ([], ["X5"])]
+
+
+def test_what_an_edit_names_is_presumed_to_be_there(tmp_path: Path) -> None:
+    ((animals, of_animals),) = specimens("2013-11-01.1", mice=2).items()
+    ((edited, of_edited),) = experiments("2013-11-02.1", animals=2).items()
+    ((added, of_added),) = experiments("2013-11-03.1", animals=2, first=2).items()
+    born = re.sub(rb'DOB="[^"]*"', b'DOB="2013-10-30"', of_animals, count=1)
+    files = {f"edit/{animals}": born, f"edit/{edited}": of_edited, f"add/{added}": of_added}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(text)
+    verdicts = check_paths([tmp_path], SETTINGS, None, SCHEMAS, load_shipped())
+    found = {
+        Path(one.path).name: [[each.code for each in some] for some in (one.errors, one.missing)] for one in verdicts
+    }
+    assert found == {animals: [[], []], edited: [["E8.before_birth"], []], added: [[], ["E4", "E4"]]}
 
 
 def test_a_directory_with_nothing_to_check_is_an_error_of_use(tmp_path: Path) -> None:
