@@ -412,7 +412,7 @@ class OversizedArchiveError(ArchiveError):
 
 
 class EmptyArchiveError(ArchiveError):
-    """The archive holds no XML document."""
+    """The archive holds no XML document and no table."""
 
 
 class DuplicateMemberError(ArchiveError):

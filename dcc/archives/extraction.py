@@ -93,6 +93,7 @@ _DOCUMENT = ".xml"
 _NOT_OPENED = (".7z", ".rar", ".gz", ".bz2", ".tbz2", ".xz", ".txz", ".zst", ".lz", ".lzma", ".z", ".cab", ".arj")
 _OF_MACOS = ("__MACOSX", "._")
 _LISTED_IGNORED = 100
+_NO_DOCUMENT = mark("no .xml document and no table, such as specimens.csv or experiments.csv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +241,9 @@ class _Extraction:
                     "the same name."
                 )
                 raise EmptyArchiveError(text, archive=label)
-            text = mark("holds no .xml document ({number} other entries)")
+            text = mark(
+                "holds no .xml document and no table, such as specimens.csv or experiments.csv ({number} other entries)"
+            )
             raise bad_archive(EmptyArchiveError, label, text, number=self.left_aside)
         if self.left_aside > _LISTED_IGNORED:
             more = message(mark("{number} more entries"), number=self.left_aside - _LISTED_IGNORED)
@@ -270,7 +273,7 @@ class _Extraction:
         elif not name.endswith(_DOCUMENT) and self.is_wanted(entry.name):
             files.append(entry)
         elif not name.endswith(_DOCUMENT):
-            self._leave_aside(path, mark("does not end in .xml"))
+            self._leave_aside(path, _NO_DOCUMENT)
         else:
             try:
                 documents.append((entry, self.naming.parse_document_name(entry.name, self.centres)))

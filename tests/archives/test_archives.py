@@ -72,7 +72,7 @@ def test_every_entry_is_accounted_for(tmp_path: Path) -> None:
     ]
     assert all("Rename" in reason.message for _, _, reason in found.refused)
     assert dict(found.ignored) == {
-        "notes.txt": "does not end in .xml",
+        "notes.txt": "no .xml document and no table, such as specimens.csv or experiments.csv",
         "__MACOSX/._x": "made by macOS; no document",
     }
     assert tree(tmp_path) == {ARCHIVE, "contents", f"contents/{SPECIMEN}", f"contents/{EXPERIMENT}"}

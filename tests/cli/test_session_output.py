@@ -80,13 +80,21 @@ def test_of_the_many_documents_of_an_archive_the_first_ones_are_told() -> None:
 
 def test_the_last_state_of_a_document_counts() -> None:
     said = {"experiments": 2, "measurements": 34}
-    uploaded = told(document(Phase.UPLOAD, Status.DONE, said=said), reached=Phase.UPLOAD)
+    uploaded = told(document(Phase.UPLOAD, Status.DONE, said=said, opened={"experiment": 2}), reached=Phase.UPLOAD)
     report = reported(uploaded, told(document(Phase.QC, Status.PENDING, said=said), reached=Phase.QC))
     shown = report.as_json(1, EndReason.FINISHED)
     assert shown["zip_actions"] == shown["xml_files"] == [{"phase": Phase.QC, "status": Status.PENDING, "count": 1}]
     assert shown["data"] == said
     assert (report.exit_code(EndReason.FINISHED), report.conclude()) == (0, [])
     assert "34 measurements uploaded" in report.line(1, EndReason.FINISHED)
+
+
+def test_what_was_refused_or_deleted_is_not_told_as_uploaded() -> None:
+    refused = document(Phase.UPLOAD, Status.FAILED, said={"measurements": 34}, refused=1)
+    deleting = document(Phase.UPLOAD, Status.DONE, said={"measurements": 34}, ended={"experiment": 1})
+    report = reported(*(told(one, reached=Phase.UPLOAD) for one in (refused, deleting)))
+    assert report.as_json(1, EndReason.FINISHED)["data"] == {}
+    assert "uploaded" not in report.line(1, EndReason.FINISHED)
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,8 @@ class SessionOutput:
         documents = self.documents[key]
         for document in outcome.documents:
             documents[document.file_name] = document.state
-            if outcome.reached is Phase.UPLOAD and not document.repeated and not document.held:
+            brought_in = document.opened and not document.repeated and not document.held
+            if outcome.reached is Phase.UPLOAD and brought_in:
                 self.data.update(document.said)
             if document.waits_for is not None:
                 self.in_order[outcome.centre or document.centre, str(document.waits_for)] += 1

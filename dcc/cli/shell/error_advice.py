@@ -143,7 +143,9 @@ SECTIONS: Final = (
             "empty-archive": "Replace it by one with documents, under the same name.",
             "duplicate-member": "Give each document its own name, and replace the archive under the same name.",
             "manifest": "Correct it or its manifest, and replace it under the same name.",
-            "member-ignored": "If it is a document, end its name with `.xml`.",
+            "member-ignored": (
+                "If it is a document, end its name with `.xml`; name tables as [CSV tables](csv.md) says."
+            ),
             "member-not-opened": "Submit its content in a `.zip` archive of its own.",
             "document": "Correct what the message names; submit it in a new archive.",
             "conversion": (

@@ -126,8 +126,11 @@ _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declara
         mark("Archives would unpack to more than the limits allow"), mark("Split them into several archives.")
     ),
     errors.EmptyArchiveError: _centre(
-        mark("Archives hold no XML document"),
-        mark("Put the documents into the archive, and replace it, under the same name."),
+        mark("Archives hold no XML document and no table"),
+        mark(
+            "Put the documents into the archive, and replace it, under the same name. The name of a table begins with "
+            "specimens or experiments, and ends with .csv."
+        ),
     ),
     errors.DuplicateMemberError: _centre(
         mark("Archives hold two entries, or two documents in different folders, of the same name"),
@@ -139,7 +142,7 @@ _ERRORS: Final[Mapping[type[errors.DccError], Declaration | Mapping[str, Declara
     ),
     errors.MemberIgnoredError: _nothing(
         mark("Entries of archives were left aside: {reason}"),
-        mark("If they should have been taken, name them as documents, and submit them in a new archive."),
+        mark("If they should have been taken, name them as documents or tables, and submit them in a new archive."),
     ),
     errors.MemberNotOpenedError: _centre(
         mark("Archives hold files that are not opened: each {reason}"),

@@ -176,7 +176,10 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
     Outcome.PARTLY_TAKEN: OutcomeText(
         mark("Accepted in part"),
         mark("The archive was accepted in part: some of it must be corrected"),
-        mark("What is correct took effect. What has errors was left out until you correct it."),
+        mark(
+            "What is correct took effect. What has errors does not count until you correct it. Nor do earlier data "
+            "that it replaced."
+        ),
         Actor.CENTRE,
         (SUBMIT_AGAIN, SUBMIT_FOR_EDIT),
     ),
