@@ -45,7 +45,7 @@ _UNUSUAL_FOR: Final = timedelta(days=7)
 _PUBLIC: Final = {
     CHANGED: mark(
         "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
-        "{new_modified}. The earlier download still counts."
+        "{new_modified}. The new content is not taken by itself."
     ),
     MANIFEST_CHANGED: mark("The manifest beside {archive} has changed on {source}. The earlier download still counts."),
 }

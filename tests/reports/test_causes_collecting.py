@@ -342,7 +342,7 @@ def test_an_archive_that_changed_after_it_was_taken_is_a_cause_until_it_is_fetch
     noticed = causes(data, key_of(BROKEN))["listing:changed"]
     assert (noticed.acts, noticed.fails, noticed.zips, noticed.centre) == (Actor.DCC, False, 1, "H")
     assert noticed.example.zip == BROKEN
-    assert "The earlier download still counts." in noticed.example.message.text
+    assert "The new content is not taken by itself." in noticed.example.message.text
     report = in_both(data, collect_submission, key_of(BROKEN), data.settings, max_pictures=0)
     text, page = render_text(report, catalogue), render_html(report, catalogue, data.settings)
     assert "Who acts: The Data Coordination Centre" in text

@@ -236,14 +236,13 @@ _LISTINGS: Final[Mapping[str, Declaration]] = {
     "changed": Declaration(
         cause=mark("Archives have changed under names that were taken before"),
         remedy=mark(
-            "Data of the former content stand, so they are not taken by themselves. Upload changed data under a new "
-            "name. Or the Data Coordination Centre withdraws the former data with `dcc data undo`, then fetches the "
-            "new ones with `dcc retry`."
+            "A name is taken once. Upload changed data under a new name. Or the Data Coordination Centre withdraws "
+            "data of the former content with `dcc data undo`, then fetches the new ones with `dcc retry`."
         ),
         acts=Actor.DCC,
         for_centre=mark(
-            "Data of the former content stand, so they are not taken by themselves. Upload changed data under a new "
-            "name. Or tell the Data Coordination Centre that the new ones are to take the place of the former."
+            "A name is taken once. Upload changed data under a new name. Or tell the Data Coordination Centre that the "
+            "new content is to take the place of the former."
         ),
     ),
     FOREIGN: Declaration(

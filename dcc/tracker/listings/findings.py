@@ -123,8 +123,8 @@ def _change_text(entry: KnownHosting, file: ListedFile, *, taken_anew: bool, loa
         )
     return mark(
         "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, "
-        "modified {new_modified}. The earlier download still counts. If the new content is meant, take "
-        "it with: dcc retry {archive}"
+        "modified {new_modified}. The new content is not taken by itself. If it is meant, take it with: dcc retry "
+        "{archive}"
     )
 
 
