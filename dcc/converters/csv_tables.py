@@ -234,6 +234,10 @@ class _Experiments(_Table):
 
     def entity(self, row: int, cells: Cells) -> Iterator[Content | ConversionFault]:
         kind, path = DocumentKind.EXPERIMENT, "experiment/procedure"
+        specimen = cells.get("specimenID")
+        if specimen is None:
+            yield ConversionFault(row, message(mark("The row names no animal. Fill in its specimenID.")), "specimenID")
+            return
         results: dict[str, list[Any]] = {"simple": [], "metadata": []}
         for (metadata, key, sequence), columns in self._parameters.items():
             value, status, unit = (cells.get(columns.get(part, "")) for part in (None, "status", "unit"))
@@ -246,14 +250,14 @@ class _Experiments(_Table):
         if "procedureID" in cells or any(results.values()):
             inside = {field: tuple(some) for field, some in results.items()}
             procedure = element(kind, path, row, cells, **inside)
-        specimen, day = cells.get("specimenID"), cells.get("dateOfExperiment")
-        named = {"experimentID": "_".join(map(str, (specimen, cells.get("procedureID"), day)))}
+        named_by = (cells.get(name) for name in ("specimenID", "procedureID", "dateOfExperiment"))
+        named = {"experimentID": "_".join(filter(None, named_by))}
         yield element(
             kind,
             "experiment",
             row,
             named | dict(cells),
-            specimen_ids=() if specimen is None else (specimen,),
+            specimen_ids=(specimen,),
             procedure=procedure,
             status_codes=_status(kind, "experiment", row, cells),
         )

@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from dcc.documents.schema_model import SchemaModel
 
 _IDENTIFYING = ("experimentID", "specimenID", "colonyID", "procedureID", "parameterID", "centreID")
+_ANIMALS = ("mouse", "embryo")
+_OF_ANIMALS = ("specimenID",)
+"""An animal without an identifier is not called by that of its colony."""
 _MAX_NAMED = 3
 
 Span = tuple[int, int]
@@ -208,9 +211,11 @@ def _context(elements: Sequence[_Open]) -> str:
     """The innermost elements that have an identifier: 'experiment "e1", simpleParameter "IMPC_CBC_004_001"'."""
     named = []
     for element in elements:
-        identifier = next((element.attributes[name] for name in _IDENTIFYING if name in element.attributes), None)
+        kind = element.name.rpartition(" ")[2]
+        names = _OF_ANIMALS if kind in _ANIMALS else _IDENTIFYING
+        identifier = next((element.attributes[name] for name in names if name in element.attributes), None)
         if identifier is not None:
-            named.append(f"{element.name.rpartition(' ')[2]} {quoted(identifier)}")
+            named.append(f"{kind} {quoted(identifier)}")
     return ", ".join(named[-_MAX_NAMED:])
 
 

@@ -168,6 +168,11 @@ FAULTS: dict[str, tuple[DocumentKind, bytes, list[tuple[int, str, str]]]] = {
             (3, "stage", "A mouse has no stage. Empty the cell, or correct the column kind."),
         ],
     ),
+    "no animal": (
+        EXPERIMENT,
+        f"{WEIGHTS}\n,2013-06-01,IMPC_BWT_001,IMPC_001,BaSH\n".encode(),
+        [(2, "specimenID", "The row names no animal. Fill in its specimenID.")],
+    ),
     "not UTF-8": (SPECIMEN, f"{ANIMALS}\n{ANIMAL}\n".encode() + b"\xfc,", [(3, "", "The row is not in UTF-8.")]),
     "UTF-16": (SPECIMEN, ANIMALS.encode("utf-16"), [(1, "", "The row is not in UTF-8.")]),
     "open quote": (SPECIMEN, f'{ANIMALS}\n"{ANIMAL}\n'.encode(), [(2, "", "The table cannot be read from here on")]),
@@ -231,6 +236,7 @@ def test_what_is_not_in_a_table_of_experiments_is_made_up(tmp_path: Path) -> Non
     told = [(one.sequence_id, one.unit, one.value, one.status) for one in first.procedure.simple]
     assert told == [(None, None, None, "IMPC_PARAMSC_001"), ("2", "g", "21.5", None)]
     assert second.procedure is None
+    assert second.experiment_id == "H-2_2013-06-01"
     assert [(one.code, one.date) for one in second.status_codes] == [("IMPC_PSC_001", "2013-06-02")]
 
 

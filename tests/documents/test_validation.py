@@ -253,6 +253,15 @@ def test_all_errors_are_found_in_document_order(validate: Validate) -> None:
     assert found == [(5, 1), (6, 1), (6, 1), (7, 1), (8, 51), (9, 1), (10, 1), (11, 1), (11, 1)]
 
 
+def test_an_animal_without_its_identifier_is_not_called_by_that_of_its_colony(validate: Validate) -> None:
+    head = (
+        HEAD.replace("Procedure", "Specimen").replace("procedure", "specimen").replace(' pipeline="p" project="x"', "")
+    )
+    mouse = '<mouse colonyID="C" DOB="2013-01-02"/>'
+    found = validate(head + mouse + TAIL.replace("Procedure", "Specimen"), DocumentKind.SPECIMEN)
+    assert 'Element <mouse> lacks the required attribute "specimenID". In centre "J".' in [one.message for one in found]
+
+
 def test_a_misspelt_element_is_not_reported_as_missing_too(validate: Validate) -> None:
     (problem,) = validate(HEAD + '<housing fromLIMS="true"><procedur/></housing>' + TAIL)
     assert "<procedur> is not permitted here" in problem.message
