@@ -160,6 +160,8 @@ def test_a_new_archive_of_unusual_size_is_noticed(installation: Installation) ->
         "add/H.2013-11-01.24.impc.zip",
     ]
     assert "10,106 bytes; the median of the last 20 archives of its centre is 1,010" in told[0]
+    # The centre reads it too, in its reports.
+    assert told[0].endswith("The centre says whether it is what it meant to submit.")
     # One odd archive does not make others of its size usual.
     folder.put("add/H.2013-11-02.25.impc.zip", b"x" * 10_500)
     assert len(installation.crawl().crawls[folder.source_id].findings) == 1

@@ -132,7 +132,7 @@ def size_message(address: SourceAddress, key: ZipKey, before: int | None, file: 
     """The message about an archive with another size on another source."""
     text = mark(
         "{archive} is {size} on {source} but {new_size} where it was listed before. Only the copy of the preferred "
-        "source is taken. Ask the centre which one is right."
+        "source is taken. The centre says which one is right."
     )
     sizes = {"size": _size(file.size_bytes), "new_size": _size(before)}
     return message(text, archive=str(key), source=address.label, **sizes)
@@ -207,8 +207,8 @@ def twice_finding(address: SourceAddress, action: Action, twice: DuplicateEntry)
         text = mark("{other} of {source} is the folder {taken} over a link. Its archives are taken from {taken} alone.")
         return ListingFinding(FOLDER_TWICE, f"{action}/", None, message(text, **known))
     text = mark(
-        "{source} has two archives of one name: {taken} and {other}. Only {taken} is taken. Ask the centre to remove "
-        "or rename the other one."
+        "{source} has two archives of one name: {taken} and {other}. Only {taken} is taken. The centre removes or "
+        "renames the other one."
     )
     key = ZipKey(action, stored_name(twice.taken.rpartition("/")[2]))
     return ListingFinding(LISTED_TWICE, key, None, message(text, **known))
@@ -259,7 +259,7 @@ def unusual_size(key: ZipKey, size: int | None, earlier: Sequence[int]) -> Messa
         return None
     text = mark(
         "{archive} has {size} bytes; the median of the last {count} archives of its centre is {usual}. It is "
-        "processed anyway. Ask the centre whether it is what it meant to submit."
+        "processed anyway. The centre says whether it is what it meant to submit."
     )
     return message(text, archive=str(key), size=size, count=len(earlier), usual=round(usual))
 
