@@ -188,8 +188,8 @@ def test_the_summary_of_a_session_tells_of_what_it_had_to_do_with(desk: Desk) ->
 def test_the_summary_of_a_session_tells_what_it_did_with_each_source(desk: Desk) -> None:
     report = collect_session(desk.tracker, desk.qc, 3, desk.data.settings)
     (done,) = [source.done for source in report.sources]
-    told = f"Archives fetched: 3 ({desk.catalogue().size(done.bytes)}); documents: {done.documents}; errors and "
-    told += f"findings: {done.findings}; archives that failed: {done.failed}."
+    told = f"Archives fetched: 3 ({desk.catalogue().size(done.bytes)}); documents of all archives processed: "
+    told += f"{done.documents}; errors and findings: {done.findings}; archives that failed: {done.failed}."
     for text in (desk.page_of(report).text, render_text(report, desk.catalogue())):
         assert told in " ".join(text.split())
 

@@ -114,8 +114,8 @@ def show(session_id: int) -> None:
       seconds     the time of its tasks, by phase
       statistics  once it has ended, a list of {"source", "centre", "listed", "fetched", "bytes",
                   "documents", "findings", "failed", "seconds"}: archives, bytes fetched,
-                  documents of these archives, their errors with the crawl's findings, archives
-                  that failed, and how long fetching took
+                  documents of all archives processed, their errors with the crawl's findings,
+                  archives that failed, and how long fetching took
     """
     from dcc.tracker.crawls import require_session
     from dcc.tracker.session_statistics import MEASURES, problems_of, seconds_by_phase, seconds_text, statistics_of

@@ -380,8 +380,8 @@ def states_text(states: Sequence[StateCount]) -> str:
 def statistics_sentence(catalogue: Catalogue, done: SourceStatistics) -> str:
     """What a session did with a source."""
     return catalogue.say(
-        "Archives fetched: {fetched} ({size}); documents: {documents}; errors and findings: {findings}; archives that "
-        "failed: {failed}.",
+        "Archives fetched: {fetched} ({size}); documents of all archives processed: {documents}; errors and findings: "
+        "{findings}; archives that failed: {failed}.",
         fetched=catalogue.number(done.fetched),
         size=catalogue.size(done.bytes),
         documents=catalogue.number(done.documents),
