@@ -110,6 +110,8 @@ def test_a_service_runs_a_command_that_exists_as_a_user_of_its_own_with_its_secr
     assert _values(service, "TimeoutStopSec") or _values(service, "TimeoutStartSec")
     if _values(service, "Type") == ["exec"]:
         assert _values(service, "Restart") == ["on-failure"]
+        # By its usual limit, systemd would give up for good while a database is away for some minutes.
+        assert _values(service, "StartLimitIntervalSec") == ["0"]
     else:
         assert service.with_suffix(".timer") in UNITS
     assert "mysql://" not in _text(service)
