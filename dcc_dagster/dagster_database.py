@@ -106,7 +106,7 @@ def init_dagster_database(url: str) -> InitReport:
     """
     engine = open_dagster_database(url)
     try:
-        create_database(engine.url, DAGSTER)
+        create_database(engine)
         with exclusive_connection(engine, DAGSTER) as connection:
             require_fit_server(connection, DAGSTER)
             require_fit_defaults(connection, DAGSTER)

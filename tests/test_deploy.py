@@ -36,6 +36,7 @@ from websockets.typing import Origin, Subprotocol
 
 from benchmarks.servers import ServerProcess
 from dcc.databases.grants import grant_statements
+from dcc.runtime import processes
 from dcc.settings import Settings, load_settings
 from dcc.settings.workers import ExecutorKind
 from dcc_dagster.executors import broker_of, execution_of, require_executor
@@ -104,9 +105,13 @@ def test_a_service_runs_a_command_that_exists_as_a_user_of_its_own_with_its_secr
     (file,) = re.findall(r"DCC_CONFIG=/etc/dcc/(\S+)", *_values(service, "Environment"))
     assert (service.parent / file).exists()
     assert _values(service, "LimitCORE") == ["0"]
+    # Stricter than `dcc` itself, it would take reports and the log from their directory's group.
+    assert int(*_values(service, "UMask"), 8) == processes.OTHERS
     assert _values(service, "TimeoutStopSec") or _values(service, "TimeoutStartSec")
     if _values(service, "Type") == ["exec"]:
         assert _values(service, "Restart") == ["on-failure"]
+        # By its usual limit, systemd would give up for good while a database is away for some minutes.
+        assert _values(service, "StartLimitIntervalSec") == ["0"]
     else:
         assert service.with_suffix(".timer") in UNITS
     assert "mysql://" not in _text(service)
@@ -119,6 +124,17 @@ def test_every_timer_has_a_service_and_is_named_where_services_are_installed() -
     for timer in timers:
         assert timer.with_suffix(".service") in UNITS
         assert f"`{timer.name}`" in page or f" {timer.name}" in page
+
+
+@pytest.mark.servers
+def test_the_daemon_does_not_start_where_its_timer_is_enabled(tmp_path: Path) -> None:
+    units = tmp_path / "etc" / "systemd" / "system"
+    units.mkdir(parents=True)
+    shutil.copy(DEPLOY / "systemd" / "dcc-crawl.timer", units)
+    enabled = _run(server_program("systemctl"), "--root", tmp_path, "enable", "dcc-crawl.timer")
+    (condition,) = _values(DEPLOY / "systemd" / "dcc-daemon.service", "ConditionPathExists")
+    assert condition.startswith("!/")
+    assert (tmp_path / condition.removeprefix("!/")).is_symlink(), enabled.stderr
 
 
 @pytest.mark.parametrize("example", sorted((DEPLOY / "systemd").glob("*.toml")), ids=lambda path: path.name)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import URL, Column, Connection, Engine, MetaData, String, Table, func, inspect, select, text
+from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, func, inspect, select, text
 from sqlalchemy.exc import OperationalError, ProgrammingError
 from sqlalchemy.schema import CreateColumn, CreateTable
 
@@ -172,7 +172,7 @@ def init_database(engine: Engine, *, unfinished: bool = False) -> InitReport:
     if engine.dialect.name == "sqlite":
         _create_file(Path(str(engine.url.database)), database)
     else:
-        create_database(engine.url, database)
+        create_database(engine)
     with (
         disposed(open_url(engine.url, database, answer_seconds=None)) as worker,
         exclusive_connection(worker, database) as connection,
@@ -330,9 +330,11 @@ def _create_file(path: Path, database: Database) -> None:
         ) from error
 
 
-def create_database(url: URL, database: Database) -> None:
+def create_database(engine: Engine) -> None:
     """Create a MySQL or MariaDB database if it does not exist. Raises ConfigurationError if the user may not."""
-    with disposed(open_url(url.set(database=""), database)) as server:
+    url = engine.url
+    with disposed(open_url(url.set(database=""), database_of(engine))) as server:
+        server.update_execution_options(**engine.get_execution_options())
         name = server.dialect.identifier_preparer.quote_identifier(str(url.database))
         try:
             with server.connect() as connection:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
+from urllib.parse import unquote
 
 from pydantic import Field, SecretStr, field_validator
 
@@ -71,9 +72,9 @@ class LocationSettings(SettingsGroup):
     @field_validator("home")
     @classmethod
     def _fits_into_url(cls, home: Path) -> Path:
-        # SQLAlchemy would take what follows for options of the connection, and make the database elsewhere.
-        if "?" in str(home):
-            raise ValueError("Path should hold no question mark")
+        # SQLAlchemy would read options of the connection or other characters there, and make the database elsewhere.
+        if "?" in str(home) or unquote(str(home)) != str(home):
+            raise ValueError("it must hold no question mark, and no percent sign before two digits, such as %20")
         return home
 
     def labelled(self, line: str) -> str:

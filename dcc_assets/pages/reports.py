@@ -28,6 +28,7 @@ from dcc.errors import (
     DccError,
     NotFoundError,
     StoreUnreachableError,
+    TrackerUnreachableError,
 )
 from dcc.naming import Action
 from dcc.qc.contexts.listings import OverviewCoverage, overview_coverage
@@ -411,6 +412,12 @@ def spreadsheet(databases: Databases, subject: Subject | None, catalogue: Catalo
 def reading(work: Callable[[Databases], T]) -> T:
     """Call `work` with both databases, without the QC database if it cannot be used."""
     settings = load_settings()
+    if settings.dagster_url is not None and None in (settings.tracker_url, settings.qc_url):
+        # Files in DCC_HOME would be those before the move to the server.
+        raise TrackerUnreachableError(
+            "Dagster's database is on a server, and no URLs of the tracker and the QC database are set for this page. "
+            "Set DCC_TRACKER_URL and DCC_QC_URL for it, with accounts that may read them."
+        )
     with disposed(open_tracker(settings)) as tracker, disposed(open_qc_database(settings)) as qc:
         require_current(tracker, patience_seconds=_PATIENCE_SECONDS)
 

@@ -142,4 +142,13 @@ def test_databases_are_neither_replaced_nor_moved_under_a_daemon(dcc: Dcc) -> No
     # The lock of a daemon that has ended, however it ended, is a file that nothing holds.
     assert (settings.dagster_home / "daemon.lock").exists()
     dcc("restore", sets, "--replace", "--yes")
-    moving("migrate-storage")
+    moved = moving("migrate-storage").stdout
+    for name in ("tracker", "qc"):
+        assert f"move {dcc.home}/{name}.db away: a command without these settings would go on with it" in moved
+
+
+@only_sqlite
+def test_a_target_that_is_away_is_told_by_its_own_setting(dcc: Dcc) -> None:
+    other = {f"DCC_TARGET_{name}_URL": f"mysql://dcc@127.0.0.1:1/{name}" for name in ("TRACKER", "QC")}
+    error = Dcc(dcc.environment | other, dcc.root).error("migrate-storage", exit_code=4)
+    assert error.endswith("Check that the server runs and that DCC_TARGET_TRACKER_URL is right.")

@@ -1,5 +1,6 @@
 """Backups as directories: whole or not there, private, checked, and of one state although a session runs."""
 
+import errno
 import os
 import resource
 import shutil
@@ -147,6 +148,25 @@ def test_sets_are_made_one_at_a_time_so_many_are_kept_and_nothing_else_is_touche
     assert (folder / "dcc-20200101T000000Z").is_dir()
     assert (folder / "notes").is_dir()
     assert backed_up(store, folder, keep=1).removed == (made[2], last.directory)
+
+
+def test_an_older_set_of_another_user_is_told_and_the_new_one_is_made(
+    healthy_copy: Inspected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "sets"
+    older = backed_up(healthy_copy, folder).directory
+    for name in ("is_file", "unlink"):
+        usual = getattr(Path, name)
+
+        def refuse(path: Path, *given: Any, usual: Any = usual, **named: Any) -> Any:
+            if path.parent == older:
+                raise PermissionError(errno.EACCES, "Permission denied")
+            return usual(path, *given, **named)
+
+        monkeypatch.setattr(Path, name, refuse)
+    made = backed_up(healthy_copy, folder, keep=1)
+    assert [(left.directory, left.reason) for left in made.not_removed] == [(older, "Permission denied")]
+    assert find_set(folder) == made.directory
 
 
 def test_a_set_whose_archives_cannot_be_copied_is_there_and_older_ones_are_removed(

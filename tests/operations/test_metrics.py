@@ -349,3 +349,6 @@ def test_every_alert_asks_for_metrics_that_there_are(mixed: DataInstallation) ->
         assert set(names) <= set(labels_of), rule["alert"]
         asked = re.findall(r"(\w+)\s*[!=]~?\"", rule["expr"]) + re.findall(r"\$labels\.(\w+)", str(rule["annotations"]))
         assert set(asked) <= set.union(*(labels_of[name] for name in names)), rule["alert"]
+        if "$value | humanizeDuration" in rule["annotations"]["summary"]:
+            # `and` keeps the value of what is before it.
+            assert "seconds" in rule["expr"].partition(" and ")[0], rule["alert"]

@@ -202,7 +202,7 @@ def apply(engine: Engine, *statements: str) -> None:
         Path(str(engine.url.database)).parent.mkdir(exist_ok=True)
         Path(str(engine.url.database)).touch()
     else:
-        create_database(engine.url, database_of(engine))
+        create_database(engine)
     with writing(engine) as connection:
         for statement in statements:
             connection.exec_driver_sql(statement)

@@ -274,12 +274,18 @@ def test_what_cannot_be_read_at_first_use_is_missing_and_never_replaced_by_what_
 ) -> None:
     served.server.failing = {"/tables/colonies.csv": -1}
     (tmp_path / "here").mkdir()
-    places = {"reference_strains": str(tmp_path / "here"), "reference_projects": str(tmp_path / "none.csv")}
+    places = {
+        "reference_strains": str(tmp_path / "here"),
+        "reference_projects": str(tmp_path / "none.csv"),
+        # The system refuses it, as a folder that may not be entered.
+        "reference_status_codes": str(tmp_path / ("x" * 300)),
+    }
     refreshed = {each.name: each for each in served.with_settings(**places).ensure()}
-    assert set(served.in_use()) == {"impress", "status_codes"}
+    assert set(served.in_use()) == {"impress"}
     assert "No colonies are loaded: the rules that need them are skipped." in refreshed["colonies"].message
     assert "DCC_REFERENCE_STRAINS" in refreshed["strains"].message
     assert "none.csv cannot be read" in refreshed["projects"].message
+    assert "xxx cannot be read (File name too long)" in refreshed["status_codes"].message
 
 
 def test_sets_that_are_missing_or_old_are_told_with_what_to_do(installed: Installed, tmp_path: Path) -> None:

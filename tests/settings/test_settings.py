@@ -367,6 +367,10 @@ def test_a_home_that_can_be_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError, match="cannot be looked at"):
         load_settings(home=tmp_path / "file" / "below")
+    for name in ("a?b", "a%20b"):
+        with pytest.raises(ConfigurationError, match="DCC_HOME: it must hold no question mark, and no percent sign"):
+            load_settings(home=tmp_path / name)
+    assert load_settings(home=tmp_path / "100%").home == tmp_path / "100%"
 
 
 def test_a_user_without_a_home_directory_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -241,6 +241,7 @@ def migrate_storage() -> None:
     JSON: {"tracker", "qc", "rows", "seconds"}; the first two are objects of table to rows
     """
     from dcc.cli.installation.setup import shown_url
+    from dcc.databases.database import SETTING
     from dcc.databases.engines import disposed, open_database
     from dcc.operations.backups.targets import migrate_storage as migrate
     from dcc.qc.database import QC_DATABASE
@@ -262,6 +263,9 @@ def migrate_storage() -> None:
         disposed(open_database(to_qc_url, QC_DATABASE)) as to_qc,
         progress_shown() as on_progress,
     ):
+        to_tracker.update_execution_options(**{SETTING: "DCC_TARGET_TRACKER_URL"})
+        to_qc.update_execution_options(**{SETTING: "DCC_TARGET_QC_URL"})
+        old = [str(engine.url.database) for engine in (tracker, qc) if engine.dialect.name == "sqlite"]
         report = migrate(tracker, qc, to_tracker, to_qc, settings, on_progress=on_progress)
     tables = {
         name: {table: one.rows for table, one in sums.items()}
@@ -274,4 +278,5 @@ def migrate_storage() -> None:
         f"  set DCC_TRACKER_URL to {printable(shown_url(to_tracker_url))}",
         f"  set DCC_QC_URL to {printable(shown_url(to_qc_url))}",
         "  dcc instance rebuild",
+        *(f"  move {printable(path)} away: a command without these settings would go on with it" for path in old),
     )

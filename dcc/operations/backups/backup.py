@@ -174,7 +174,15 @@ def sets_in(directory: Path) -> list[Path]:
         raise BackupError(
             f"The directory {directory} could not be read: {error.strerror}. Check the path and its permissions."
         ) from error
-    return sorted((path for path in named if (path / MANIFEST).is_file()), key=_age)
+    return sorted(filter(_is_set, named), key=_age)
+
+
+def _is_set(path: Path) -> bool:
+    """Whether a directory is a set, or one that this user may not look into: reading or removing it will say so."""
+    try:
+        return (path / MANIFEST).is_file()
+    except PermissionError:
+        return True
 
 
 def _age(path: Path) -> tuple[str, int]:
@@ -184,7 +192,7 @@ def _age(path: Path) -> tuple[str, int]:
 
 def find_set(directory: Path) -> Path:
     """The directory itself if it is a set, else the newest set in it. Raises BackupError if there is none."""
-    if (directory / MANIFEST).is_file():
+    if _is_set(directory):
         return directory
     found = sets_in(directory)
     if not found:

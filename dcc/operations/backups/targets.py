@@ -115,7 +115,7 @@ class Target:
     def _is_there(self) -> bool:
         """Whether the database may have tables; a database that is missing on a server is made."""
         if self._on_server:
-            create_database(self.engine.url, self.database)
+            create_database(self.engine)
         return self._on_server or (self._path.exists() and self._path.stat().st_size > 0)
 
     def _content_state(self, connection: Connection) -> ContentState:
@@ -173,7 +173,7 @@ class Target:
         Raises SessionActiveError, and ConfigurationError as `refuse_others` does.
         """
         if self._on_server:
-            create_database(self.engine.url, self.database)
+            create_database(self.engine)
             self._mark()
         else:
             make_directory(self._path.parent)

@@ -155,9 +155,11 @@ def read_source(qc: Engine, settings: Settings, name: str) -> Snapshot:
 
 
 def _read_from_disk(name: str, path: Path) -> Snapshot:
-    if not path.is_dir():
-        return load_from_file(name, path)
-    found = load_from_folder(name, path)
+    try:
+        found = load_from_folder(name, path) if path.is_dir() else load_from_file(name, path)
+    except OSError as error:
+        # Such as a folder on the way that may not be entered, or whose server is away.
+        raise ReferenceDataError(f"{path} cannot be read ({error.strerror}). Make it readable.") from error
     if found is None:
         raise ReferenceDataError(f"{path} holds no {name}. Put them there, or correct {setting_of(name)}.")
     return found
@@ -269,7 +271,7 @@ def source_problem(name: str, active: StoredSnapshot | None, configured: str | N
                 _read_from_disk(name, path)
             elif is_other or not _is_unchanged(active, path, name):
                 _require_size(active, _read_from_disk(name, path), configured)
-        except (ReferenceDataError, OSError) as error:
+        except ReferenceDataError as error:
             return f"{in_use}: {error}"
     if not is_other or active is None:
         return None

@@ -228,6 +228,14 @@ def test_a_database_that_is_away_is_said_and_the_qc_database_is_done_without(
     assert (status, b"The tracker is away. Start it." in body) == (503, True)
 
 
+def test_files_from_before_the_move_to_a_server_are_not_shown(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DCC_TRACKER_URL", raising=False)
+    monkeypatch.setenv("DCC_DAGSTER_URL", "mysql://dcc_ui:secret@db/phenodcc_dagster")
+    for path in ("/dcc/", "/dcc/board", f"/dcc/reports/{GOOD}"):
+        status, _, body = ask(path)
+        assert (status, b"Set DCC_TRACKER_URL and DCC_QC_URL" in body) == (503, True)
+
+
 def test_however_many_reports_are_asked_for_at_once_dagster_s_pages_are_answered() -> None:
     """Dagster answers in the threads of one pool, of which reports that wait for each other must take none."""
     may_end, begun = threading.Event(), []
