@@ -1,7 +1,8 @@
 """Which documents must be judged again, because of other documents, waivers or reference data.
 
 All queries are set-based, and may return a document too many, never one too few: judging an unchanged document again
-changes nothing. Only applied documents that were judged before are returned; the others wait for it anyway.
+changes nothing. So a document with more findings than are recorded counts as one with the wanted finding. Only applied
+documents that were judged before are returned; the others wait for it anyway.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from dcc.qc.models import (
     WAIVER,
 )
 from dcc.rules.checking import ABOUT_SPECIMENS
+from dcc.rules.findings import MORE_RULE
 from dcc.rules.waivers import Waiver
 from dcc.vocabulary import DocumentAction, DocumentState, EntityKind, Severity, WaiverEffect
 
@@ -37,7 +39,9 @@ _IS_OPEN: Final = FINDING.c.closed.is_(None)
 _APPLIED: Final = DOCUMENT.c.state == DocumentState.APPLIED.value
 _IS_UNDO: Final = DOCUMENT.c.action == DocumentAction.UNDO.value
 _STANDS: Final = and_(_APPLIED, ~_IS_UNDO, DOCUMENT.c.judged_at.is_not(None))
-_ABOUT_SPECIMENS: Final = select(FINDING.c.id).where(FINDING.c.rule.in_(sorted(ABOUT_SPECIMENS)), _IS_OPEN).limit(1)
+_ABOUT_SPECIMENS: Final = (
+    select(FINDING.c.id).where(FINDING.c.rule.in_(sorted({*ABOUT_SPECIMENS, MORE_RULE})), _IS_OPEN).limit(1)
+)
 _WITHDRAWALS: Final = select(DOCUMENT.c.id).where(DOCUMENT.c.id.in_(bindparam("documents", expanding=True)), _IS_UNDO)
 
 
@@ -110,10 +114,12 @@ def _naming(owner: Any, named: Table, row: str) -> Select[Any]:
 
 
 def _has_finding(owner: Any, rules: Collection[str] | None = None) -> ColumnElement[bool]:
-    """Whether an entity has an open finding of one of the rules."""
+    """Whether an entity has an open finding of one of the rules, or its document more than are recorded."""
     kind = EntityKind.SPECIMEN.value if owner is _RELATIVE else owner.name
     condition = (FINDING.c.entity_kind == kind) & (FINDING.c.entity_id == owner.c.id) & _IS_OPEN
-    return exists().where(condition if rules is None else condition & FINDING.c.rule.in_(sorted(rules)))
+    recorded = exists().where(condition if rules is None else condition & FINDING.c.rule.in_(sorted(rules)))
+    of_document = (FINDING.c.document_id == owner.c.document_id) & FINDING.c.is_active
+    return recorded | exists().where(of_document, FINDING.c.code == MORE_RULE)
 
 
 def documents_to_be_judged(connection: Connection) -> list[int]:
@@ -142,7 +148,7 @@ def withdrawals_of(connection: Connection, document_ids: Iterable[int]) -> list[
 
 def documents_of_rule(connection: Connection, rule: str, centre: str | None = None) -> list[int]:
     """The documents with open findings of a rule, including waived ones; only those of a centre, if given."""
-    return _with_findings(connection, FINDING.c.rule == rule, centre)
+    return _with_findings(connection, (FINDING.c.rule == rule) | _counts_more_of(rule), centre)
 
 
 def documents_of_waiver(connection: Connection, waiver: Waiver) -> list[int]:
@@ -171,13 +177,17 @@ def documents_of_begun_waivers(connection: Connection, waivers: Iterable[Waiver]
 
 def _covered(connection: Connection, waiver: Waiver, which: ColumnElement[bool] | None = None) -> list[int]:
     covered = FINDING.c.rule == waiver.rule
-    if which is not None:
-        covered &= which
     if waiver.centre is not None:
         covered &= func.coalesce(OWN_CENTRE.element, DOCUMENT.c.centre) == waiver.centre
     if waiver.procedure is not None:
         covered &= OWN_PROCEDURE.element == waiver.procedure
-    return _with_findings(connection, covered)
+    covered |= _counts_more_of(waiver.rule)
+    return _with_findings(connection, covered if which is None else covered & which)
+
+
+def _counts_more_of(rule: str) -> ColumnElement[bool]:
+    """Whether a finding is the number of those that are not recorded, some of them of a rule."""
+    return (FINDING.c.rule == MORE_RULE) & FINDING.c.details.contains(f'"{rule} ')
 
 
 def documents_of_lapsed_waivers(connection: Connection, today: date) -> list[int]:
@@ -190,9 +200,10 @@ def documents_of_lapsed_waivers(connection: Connection, today: date) -> list[int
 def documents_unchecked(connection: Connection, *, not_by: str) -> list[int]:
     """The documents that could not be checked completely, and were judged by another signature than `not_by`.
 
-    Also those with findings by the name of a centre where colonies are registered: it may have been wrong.
+    Also those with findings by the name of a centre where colonies are registered: it may have been wrong. And those
+    with more findings than are recorded, some of which may be by former reference data.
     """
-    unchecked = (FINDING.c.severity == Severity.UNCHECKED.value) | (FINDING.c.rule == "S6")
+    unchecked = (FINDING.c.severity == Severity.UNCHECKED.value) | FINDING.c.rule.in_(["S6", MORE_RULE])
     unchecked &= DOCUMENT.c.judged_by.is_(None) | (DOCUMENT.c.judged_by != not_by)
     return _with_findings(connection, unchecked)
 
