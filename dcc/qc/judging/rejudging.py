@@ -116,7 +116,7 @@ def _naming(owner: Any, named: Table, row: str) -> Select[Any]:
 
 
 def _has_finding(owner: Any, rules: Collection[str] | None = None, *, unrecorded: bool) -> ColumnElement[bool]:
-    """Whether an entity has an open finding of one of the rules or, if there are any, its document `unrecorded` ones."""
+    """Whether an entity has an open finding of one of the rules, or its document `unrecorded` ones, if any has."""
     kind = EntityKind.SPECIMEN.value if owner is _RELATIVE else owner.name
     condition = (FINDING.c.entity_kind == kind) & (FINDING.c.entity_id == owner.c.id) & _IS_OPEN
     recorded = exists().where(condition if rules is None else condition & FINDING.c.rule.in_(sorted(rules)))
