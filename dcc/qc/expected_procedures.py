@@ -26,7 +26,7 @@ from dcc.qc.apply.versions import same_text
 from dcc.qc.models import EXPERIMENT, LINE, NAMED, PROCEDURE, SPECIMEN, STATUS_CODE
 from dcc.qc.reference.snapshots import active_snapshot
 from dcc.reference.impress import Impress
-from dcc.rules.values import days_of_stage
+from dcc.rules.values import days_of_stage, is_blank
 from dcc.vocabulary import Validity
 
 _VERSION: Final = len("_001")
@@ -178,7 +178,7 @@ def lacking_procedures(
                 if age is not None and age < days:
                     continue
                 state, code = states.get(one.procedure[:-_VERSION], (Delivery.MISSING, None))
-                if state is Delivery.MISSING and subject.status_code is not None:
+                if state is Delivery.MISSING and not is_blank(subject.status_code):
                     state, code = Delivery.EXPLAINED, subject.status_code
                 counted.counts[subject.centre, one][state] += 1
                 if state is not Delivery.DELIVERED:
@@ -223,10 +223,11 @@ def _states(done: str) -> Mapping[str, tuple[Delivery, str | None]]:
     """The best state of each procedure, by its key without version, with a status code; `done` is that of `_done`."""
     found: dict[str, tuple[Delivery, str | None]] = {}
     for procedure, validity, code in _elements(done):
-        state = Delivery.EXPLAINED if code else Delivery.INVALID if validity in _INVALID else Delivery.DELIVERED
+        is_explained = not is_blank(code)
+        state = Delivery.EXPLAINED if is_explained else Delivery.INVALID if validity in _INVALID else Delivery.DELIVERED
         stem = procedure[:-_VERSION]
         if stem not in found or state < found[stem][0]:
-            found[stem] = state, code or None
+            found[stem] = state, code if is_explained else None
     return found
 
 

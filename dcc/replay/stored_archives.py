@@ -129,8 +129,8 @@ def find_archives(
     by_action = group_pairs((row.id, row) for row in tracker.execute(_DOWNLOADS))
     archives = [_archive(rows) for rows in by_action.values()]
     for archive in archives:
-        call_with_timeout = since is None or (archive.created is not None and archive.created >= since)
-        archive.is_selected = call_with_timeout and (not centres or archive.centre in centres)
+        is_recent = since is None or (archive.created is not None and archive.created >= since)
+        archive.is_selected = is_recent and (not centres or archive.centre in centres)
     pairs = [*tracker.execute(_NAMED_CENTRES), *qc.execute(_BLOCKS)]
     group_of = grouped([(str(one), str(other)) for one, other in pairs])
     wanted = {group_of(one.centre or "") for one in archives if one.is_selected}

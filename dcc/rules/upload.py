@@ -195,11 +195,11 @@ _NO_REFERENCE: Final = Declaration(
 )
 _MORE_FOUND: Final = Declaration(
     message=mark(
-        "{number} more findings than the {recorded} that are recorded: {rules}. Correct the recorded "
-        "ones, and submit the document again."
+        "{number} more findings than the {recorded} that are recorded: {rules}. They are recorded once others are gone."
     ),
     cause=mark("More findings than are recorded"),
-    remedy=mark("Correct those that are recorded, and submit the document again."),
+    remedy=mark("This ends with the other causes: the findings are recorded once others are gone."),
+    acts=Actor.NOBODY,
 )
 
 

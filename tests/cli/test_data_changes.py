@@ -55,11 +55,11 @@ def test_a_plan_names_what_it_would_remove_and_not_each_of_its_values(dcc: Dcc) 
     folder.put(deletion, documents("2013-11-05", animals, weights))
     dcc("crawl", "--until", "xsd")
     of_experiments, of_animals = sorted(dcc.json("data", "plan", deletion), key=lambda one: one["file_name"])
-    assert (len(of_experiments["removed"]), set(of_experiments["removed"].values())) == (25, {7})
-    assert (of_experiments["changed"], len(of_experiments["changes"]), of_animals["removed"]) == (175, 175, {})
+    assert (len(of_experiments["removed"]), set(of_experiments["removed"].values())) == (25, {10})
+    assert (of_experiments["changed"], len(of_experiments["changes"]), of_animals["removed"]) == (250, 250, {})
     said = dcc("data", "plan", deletion).stdout
     assert said.count("  would remove Experiment ") == 20
-    assert ": 7 values\n  ... and 5 more entities.\n" in said
+    assert ": 10 values\n  ... and 5 more entities.\n" in said
     assert said.count("  Q4 error ") == 20
     assert "  ... and 5 more findings.\n" in said
     whole = dcc("data", "plan", deletion, "--all-changes").stdout

@@ -93,6 +93,7 @@ def test_delivered_invalid_explained_and_missing_are_told_apart(qc: Engine) -> N
     gone = StatusCode(9, None, "IMPC_PSC_001")
     submit(qc, Action.ADD, *(specimen(f"S{number}", litter=f"L{number}") for number in range(1, 5)))
     submit(qc, Action.ADD, specimen("S5", status_code=gone, colony_id="C2"), specimen("W", is_baseline="true"))
+    submit(qc, Action.ADD, specimen("S6", status_code=gone._replace(code=" ")))
     submit(
         qc,
         Action.ADD,
@@ -110,13 +111,14 @@ def test_delivered_invalid_explained_and_missing_are_told_apart(qc: Engine) -> N
         ("S3", "CBC"): (Delivery.INVALID, None),
         ("S4", "CBC"): (Delivery.MISSING, None),
         ("S5", "CBC"): (Delivery.EXPLAINED, "IMPC_PSC_001"),
+        ("S6", "CBC"): (Delivery.MISSING, None),
         ("W", "CBC"): (Delivery.MISSING, None),
         ("C2", "FER"): (Delivery.MISSING, None),
     }
     counted = {one.due.procedure[5:8]: one for one in in_reading(qc, count_deliveries, SIXTEEN).by_procedure()}
     assert in_reading(qc, count_deliveries, DeliveryCriteria(SIXTEEN.day, centre="J")).by_procedure() == []
     cbc, fertility = counted["CBC"], counted["FER"]
-    assert (cbc.delivered, cbc.invalid, cbc.explained, cbc.missing, cbc.expected) == (1, 1, 2, 2, 6)
+    assert (cbc.delivered, cbc.invalid, cbc.explained, cbc.missing, cbc.expected) == (1, 1, 2, 3, 7)
     assert cbc.due[1:5] == ("IMPC_CBC_003", "impc_cbc_003", "experiment", 16.0)
     assert (fertility.delivered, fertility.missing, fertility.due.level) == (1, 1, "line")
 

@@ -16,6 +16,7 @@ from dcc.qc.rows.documents import DocumentToApply
 from dcc.vocabulary import DocumentState
 from tests.qc.test_applying import all_rows, litters
 from tests.support.asking import row_in
+from tests.support.integrity_cases import genotype, metadata, picture, related, status
 from tests.support.qc_documents import (
     PROCEDURE,
     apply,
@@ -23,6 +24,7 @@ from tests.support.qc_documents import (
     experiment,
     line,
     plan_document,
+    procedure,
     reading,
     specimen,
     to_apply,
@@ -154,6 +156,33 @@ def test_the_plan_of_an_edit_lists_old_and_new_values_and_the_contexts(qc_databa
         {"experiment": 2},
     )
     assert planned.contexts == {TouchedContext("H", "IMPC_001", "C1", None, PROCEDURE, f"{PROCEDURE}_001")}
+
+
+def changed(planned: Plan) -> list[tuple[str, str | None, str | None]]:
+    return [change[1:] for change in planned.changes]
+
+
+@pytest.mark.both_databases
+def test_the_plan_lists_what_is_no_column_and_no_measurement(qc_database: Engine) -> None:
+    """An edit that moved an experiment to another animal, or had another genotype or equipment, changed no value."""
+    before = specimen("S1", genotypes=(genotype("MGI:1", "MGI:2"),), related_specimens=(related("S2"),))
+    apply(qc_database, ADD, before)
+    after = before._replace(genotypes=(genotype("MGI:1", "MGI:3"),), related_specimens=(related("S2", "mother"),))
+    assert changed(plan(qc_database, EDIT, DocumentKind.SPECIMEN, after)) == [
+        ("relative 1", "S2, littermate", "S2, mother"),
+        ("genotype 1", "MGI:1, Fto, MGI:2", "MGI:1, Fto, MGI:3"),
+    ]
+    done = procedure("1")
+    former = experiment("E1", ["S1"])._replace(procedure=done._replace(metadata=(metadata("MACHINE", "old"),)))
+    apply(qc_database, ADD, former)
+    other = done._replace(metadata=(metadata("MACHINE", "new"),), media=(picture(uri="ftp://h.example/2.jpg"),))
+    moved = former._replace(specimen_ids=("S1", "S2"), procedure=other, status_codes=(status("IMPC_PSC_001"),))
+    assert changed(plan(qc_database, EDIT, DocumentKind.EXPERIMENT, moved)) == [
+        ("MACHINE", "old", "new"),
+        ("animal 2", None, "S2"),
+        ("status code 1", None, "IMPC_PSC_001"),
+        ("PICTURE", None, "ftp://h.example/2.jpg"),
+    ]
 
 
 def test_the_plan_numbers_values_of_one_parameter(qc_database: Engine) -> None:

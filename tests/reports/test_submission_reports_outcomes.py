@@ -156,6 +156,17 @@ def test_summaries_say_of_a_submission_what_its_report_says(data: DataInstallati
     assert outcomes(data, MIXED) == {Outcome.PARTLY_TAKEN}
 
 
+def test_one_that_waits_for_more_animals_than_are_recorded_is_not_to_be_corrected_either(
+    data: DataInstallation,
+) -> None:
+    """The finding with the number of the others had the centre correct something and submit it again."""
+    bounded = data.with_settings(max_document_errors=2)
+    bounded.run(EARLY, experiments(animals=5))
+    assert outcomes(bounded, EARLY) == {Outcome.WAITS_FOR_DATA}
+    waiting = told(bounded, EARLY).cause
+    assert (waiting.kind, waiting.findings, waiting.clears_documents, waiting.clears_zips) == ("E4", 2, 1, 1)
+
+
 def test_an_archive_that_only_waits_for_animals_is_not_to_be_corrected(data: DataInstallation) -> None:
     data.put(EARLY, experiments(animals=3))
     # A document that failed and has other animals.

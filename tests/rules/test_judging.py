@@ -18,6 +18,9 @@ from dcc.qc.judging.documents import ContentFindings, Judgement, judge_together
 from dcc.qc.judging.rejudging import mark_for_judging
 from dcc.qc.models import DOCUMENT, FINDING
 from dcc.qc.reference.snapshots import ActiveReference
+from dcc.reports.causes.cause import Cause, Fact
+from dcc.reports.causes.data_facts import DataFacts
+from dcc.reports.causes.scopes import Scope
 from dcc.rules import registry
 from dcc.rules.findings import Fault, fault
 from dcc.runtime.clock import utc_now
@@ -323,3 +326,15 @@ def test_findings_that_hold_no_more_are_closed_beside_documents_that_were_never_
     assert [len(one.cleared) for one in judged] == [1, 0]
     assert [row.closed is not None for row in findings(mouse)] == [True]
     assert validity(mouse) == [True] * 3
+
+
+@pytest.mark.both_databases
+def test_only_experiments_on_animals_that_count_nowhere_wait_for_a_colony(mouse: Engine) -> None:
+    """Those on an animal wait for none whose refused addition has a wrong colony, nor for one of a similar name."""
+    judge(mouse, upload(mouse, experiments(experiment(), experiment(experiment_id="E2", specimen_ids=("M2 ",)))))
+    wrong = specimens(*(mutant(specimen_id=name, colony_id="wrong", line=n) for n, name in enumerate(("M1", "M2"), 4)))
+    assert judge(mouse, upload(mouse, wrong)).counts["S4", Severity.ERROR] == 2
+    cause = Cause("S4", "S4", "H", Severity.ERROR, example=Fact(value="wrong"))
+    with mouse.connect() as connection:
+        DataFacts(connection, Scope(centre="H")).count_waiting([cause])
+    assert cause.waiting_experiments == 0

@@ -27,7 +27,7 @@ from tests.support.integrity_cases import (
     specimens,
     status,
 )
-from tests.support.judging_cases import add_snapshots, basis, judge, rules_of, upload, waive, waiver
+from tests.support.judging_cases import add_snapshots, basis, judge, rules_of, upload, validity, waive, waiver
 from tests.support.qc_documents import undo_documents
 
 ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
@@ -60,6 +60,28 @@ def test_a_specimen_that_arrives_has_those_judged_again_that_missed_it(qc_databa
     for document in (missing, relative):
         judge(qc_database, document)
     assert again(qc_database, arrived) == []
+
+
+@pytest.mark.both_databases
+def test_what_is_beyond_the_recorded_findings_is_judged_again_too(qc_database: Engine) -> None:
+    """The document was left as it was while only animals arrived, or a waiver was given, that no record named."""
+    done = [
+        experiment(procedure(simple("RANGED", value)), specimen_ids=(name,), experiment_id=name, line=line)
+        for line, (name, value) in enumerate([("M1", "5"), ("M2", "5"), ("M3", "5"), ("M4", "x")], 10)
+    ]
+    by, missing = basis(limit=2), upload(qc_database, experiments(*done))
+    judge(qc_database, missing, by)
+    arrived = judged(qc_database, *specimens(mutant(specimen_id="M3")))
+    assert again(qc_database, arrived) == [missing.document_id]
+    judge(qc_database, missing, by)
+    assert validity(qc_database) == [False, False, True, False]
+    for rule, concerned in (("P9", [missing.document_id]), ("P8", [])):
+        made = waive(qc_database, waiver(rule))
+        assert in_reading(qc_database, rejudging.documents_of_rule, rule) == concerned
+        assert in_reading(qc_database, rejudging.documents_of_waiver, made) == concerned
+        assert in_reading(qc_database, rejudging.documents_of_begun_waivers, [made]) == concerned
+    assert in_reading(qc_database, partial(rejudging.documents_unchecked, not_by=by.signature)) == []
+    assert in_reading(qc_database, partial(rejudging.documents_unchecked, not_by="7")) == [missing.document_id]
 
 
 def test_a_specimen_of_another_centre_heals_nothing(qc_database: Engine) -> None:

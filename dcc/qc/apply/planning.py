@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from itertools import chain
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from sqlalchemy import ColumnElement, Connection, Engine, FromClause, RowMapping, case, null, select
 
@@ -27,7 +28,22 @@ from dcc.qc.apply.versions import (
     same_animal,
     with_experiments,
 )
-from dcc.qc.models import ENTITY_TABLES, EXPERIMENT, LIFETIME, MEASUREMENT, NAMED, RUN, SPECIMEN
+from dcc.qc.models import (
+    CHROMOSOME,
+    ENTITY_TABLES,
+    EXPERIMENT,
+    GENOTYPE,
+    LIFETIME,
+    MEASUREMENT,
+    MEDIA,
+    METADATA,
+    NAMED,
+    PARENTAL_STRAIN,
+    RELATED,
+    RUN,
+    SPECIMEN,
+    STATUS_CODE,
+)
 from dcc.qc.rows.entity_keys import Key
 from dcc.rules.upload import describe
 from dcc.vocabulary import EntityKind
@@ -36,12 +52,22 @@ CHANGES_LISTED: Final = 1_000
 _IGNORED: Final = frozenset(
     {"id", "block_id", "document_id", "position", "line", "lexical", "is_current", "validity", UPDATED}
 )
+_LISTED: Final = {
+    EntityKind.SPECIMEN: {
+        "relative": RELATED,
+        "genotype": GENOTYPE,
+        "parental strain": PARENTAL_STRAIN,
+        "chromosome": CHROMOSOME,
+    },
+    EntityKind.EXPERIMENT: {"animal": NAMED},
+}
+"""What the values in these tables are called, by kind of entity."""
 _BASELINE: Final = "baseline"
 _PLACE: Final = ("centre", "pipeline", "procedure_id", "parameter_id")
 
 
 class EntityChange(NamedTuple):
-    """A value that would change: its entity, and column or parameter; None: missing."""
+    """A value that would change: its entity, and column, part or parameter; None: missing."""
 
     entity: str
     what: str
@@ -174,24 +200,50 @@ def _differences(
 
 
 def _values(connection: Connection, kind: EntityKind, rows: Entities) -> dict[tuple[Any, ...], dict[str, str]]:
-    """By key, the values of entities: their columns, and their measurements by parameter."""
+    """By key, the values of entities: their columns, what they list, and their results by parameter."""
     found = {_key(kind, row): _columns(row) for row in rows.values()}
-    if kind is EntityKind.SPECIMEN:
-        return found
-    columns = [MEASUREMENT.c[name] for name in ("parameter_id", "sequence_id", "increment", "item", "value", "status")]
-    own = (RUN.c.owner_kind == kind.value) & RUN.c.owner_id.in_(rows)
     repeated: Counter[tuple[int, str]] = Counter()
-    statement = select(RUN.c.owner_id, *columns).join(MEASUREMENT, MEASUREMENT.c.procedure_run_id == RUN.c.id)
-    for row in connection.execute(statement.where(own).order_by(MEASUREMENT.c.id)):
-        values = found[_key(kind, rows[row.owner_id])]
-        place = [f"sequence {row.sequence_id}"] if row.sequence_id is not None else []
-        place += [f"increment {row.increment}"] if row.increment is not None else []
-        name = first = " ".join([row.parameter_id, *place])
+    for row_id, first, value in chain(_listed(connection, kind, rows), _results(connection, kind, rows)):
+        values, name = found[_key(kind, rows[row_id])], first
         while name in values:
-            repeated[row.owner_id, first] += 1
-            name = f"{first} (again {repeated[row.owner_id, first]})"
-        values[name] = row.value if row.value is not None else f"no value, status {row.status}"
+            repeated[row_id, first] += 1
+            name = f"{first} (again {repeated[row_id, first]})"
+        values[name] = value
     return found
+
+
+_Value: TypeAlias = tuple[int, str, str]
+"""A value of an entity: the row of this, and the value's name and text."""
+
+
+def _listed(connection: Connection, kind: EntityKind, rows: Entities) -> Iterator[_Value]:
+    """What entities list: the animals of experiments, relatives and genotypes of animals, status codes."""
+    for name, table in _LISTED.get(kind, {}).items():
+        owner, *places = table.primary_key
+        said = [column for column in table.c if column not in {owner, *places} and column.name not in _IGNORED]
+        for row in connection.execute(select(table).where(owner.in_(rows)).order_by(owner, *places)).mappings():
+            numbers = ".".join(str(row[place] + 1) for place in places)
+            texts = [str(row[column]) for column in said if row[column] is not None]
+            yield row[owner], f"{name} {numbers}", ", ".join(texts)
+    own = (STATUS_CODE.c.owner_kind == kind.value) & STATUS_CODE.c.owner_id.in_(rows)
+    codes = select(STATUS_CODE.c.owner_id, STATUS_CODE.c.position, STATUS_CODE.c.code).where(own)
+    for row_id, position, code in connection.execute(codes.order_by(STATUS_CODE.c.id)):
+        yield row_id, f"status code {position + 1}", code
+
+
+def _results(connection: Connection, kind: EntityKind, rows: Entities) -> Iterator[_Value]:
+    """The measurements, media and metadata of entities."""
+    own = (RUN.c.owner_kind == kind.value) & RUN.c.owner_id.in_(rows)
+    for table, value, *places in (
+        (MEASUREMENT, "value", "sequence_id", "increment"),
+        (MEDIA, "uri", "increment"),
+        (METADATA, "value", "sequence_id"),
+    ):
+        columns = [table.c[name] for name in ("parameter_id", value, "status", *places)]
+        query = select(RUN.c.owner_id, *columns).join(table, table.c.procedure_run_id == RUN.c.id)
+        for row_id, parameter, text, status, *found in connection.execute(query.where(own).order_by(table.c.id)):
+            named = [f"{name.removesuffix('_id')} {one}" for name, one in zip(places, found, strict=True) if one]
+            yield row_id, " ".join([parameter, *named]), text if text is not None else f"no value, status {status}"
 
 
 def _columns(row: RowMapping) -> dict[str, str]:

@@ -1,13 +1,15 @@
 """Which documents must be judged again, because of other documents, waivers or reference data.
 
 All queries are set-based, and may return a document too many, never one too few: judging an unchanged document again
-changes nothing. Only applied documents that were judged before are returned; the others wait for it anyway.
+changes nothing. So a document with more findings than are recorded counts as one with the wanted finding. Only applied
+documents that were judged before are returned; the others wait for it anyway.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from datetime import date, datetime, time
+from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, bindparam, exists, func, or_, select
@@ -30,6 +32,7 @@ from dcc.qc.models import (
     WAIVER,
 )
 from dcc.rules.checking import ABOUT_SPECIMENS
+from dcc.rules.findings import MORE_RULE
 from dcc.rules.waivers import Waiver
 from dcc.vocabulary import DocumentAction, DocumentState, EntityKind, Severity, WaiverEffect
 
@@ -38,6 +41,7 @@ _APPLIED: Final = DOCUMENT.c.state == DocumentState.APPLIED.value
 _IS_UNDO: Final = DOCUMENT.c.action == DocumentAction.UNDO.value
 _STANDS: Final = and_(_APPLIED, ~_IS_UNDO, DOCUMENT.c.judged_at.is_not(None))
 _ABOUT_SPECIMENS: Final = select(FINDING.c.id).where(FINDING.c.rule.in_(sorted(ABOUT_SPECIMENS)), _IS_OPEN).limit(1)
+_MORE: Final = select(FINDING.c.id).where(FINDING.c.rule == MORE_RULE, FINDING.c.is_active).limit(1)
 _WITHDRAWALS: Final = select(DOCUMENT.c.id).where(DOCUMENT.c.id.in_(bindparam("documents", expanding=True)), _IS_UNDO)
 
 
@@ -50,9 +54,10 @@ def documents_to_judge_again(connection: Connection, document_ids: Collection[in
     """
     found: set[int] = set()
     # Reading all specimens of many documents is expensive, and useless without a finding on any.
-    about_specimens = connection.scalar(_ABOUT_SPECIMENS) is not None
+    unrecorded = connection.scalar(_MORE) is not None
+    about_specimens = unrecorded or connection.scalar(_ABOUT_SPECIMENS) is not None
     for chunk in sorted_chunks(set(document_ids)):
-        for statement in _touched_by(chunk, about_specimens=about_specimens):
+        for statement in _touched_by(chunk, about_specimens=about_specimens, unrecorded=unrecorded):
             found.update(connection.scalars(statement))
         # Others open versions of their own.
         withdrawals = connection.scalars(_WITHDRAWALS, {"documents": chunk}).all()
@@ -63,14 +68,15 @@ def documents_to_judge_again(connection: Connection, document_ids: Collection[in
     return sorted(row.id for row in rows_with(connection, standing, DOCUMENT.c.id, found - set(document_ids)))
 
 
-def _touched_by(ids: list[int], *, about_specimens: bool) -> Iterator[Select[Any]]:
+def _touched_by(ids: list[int], *, about_specimens: bool, unrecorded: bool) -> Iterator[Select[Any]]:
+    has_finding = partial(_has_finding, unrecorded=unrecorded)
     for side in ("opened_by", "ended_by"):
         # MariaDB uses an index with many nulls for a range only.
         touched = LIFETIME.c[side].between(ids[0], ids[-1]) & LIFETIME.c[side].in_(ids)
         for owner, named, row in _NAMING:
             base = _naming(owner, named, row).where(touched)
             if about_specimens:
-                yield base.where(_has_finding(owner, ABOUT_SPECIMENS))
+                yield base.where(has_finding(owner, ABOUT_SPECIMENS))
             if side == "ended_by":
                 yield base.where(owner.c.is_current)
         of_experiment = LIFETIME.c.entity_kind == EntityKind.EXPERIMENT.value
@@ -79,9 +85,9 @@ def _touched_by(ids: list[int], *, about_specimens: bool) -> Iterator[Select[Any
             yield documents_of_repeats(experiments)
         elif about_specimens:
             beside = select(EXPERIMENT.c.document_id).distinct().select_from(on_animals_of(experiments))
-            yield beside.where(_has_finding(EXPERIMENT, {"X17"}))
+            yield beside.where(has_finding(EXPERIMENT, {"X17"}))
     for kind, table in ENTITY_TABLES.items():
-        yield _versions(kind, table).where(LIFETIME.c.ended_by.in_(ids), _has_finding(table))
+        yield _versions(kind, table).where(LIFETIME.c.ended_by.in_(ids), has_finding(table))
 
 
 def _versions(kind: EntityKind, table: Table) -> Select[Any]:
@@ -109,11 +115,13 @@ def _naming(owner: Any, named: Table, row: str) -> Select[Any]:
     )
 
 
-def _has_finding(owner: Any, rules: Collection[str] | None = None) -> ColumnElement[bool]:
-    """Whether an entity has an open finding of one of the rules."""
+def _has_finding(owner: Any, rules: Collection[str] | None = None, *, unrecorded: bool) -> ColumnElement[bool]:
+    """Whether an entity has an open finding of one of the rules, or its document `unrecorded` ones, if any has."""
     kind = EntityKind.SPECIMEN.value if owner is _RELATIVE else owner.name
     condition = (FINDING.c.entity_kind == kind) & (FINDING.c.entity_id == owner.c.id) & _IS_OPEN
-    return exists().where(condition if rules is None else condition & FINDING.c.rule.in_(sorted(rules)))
+    recorded = exists().where(condition if rules is None else condition & FINDING.c.rule.in_(sorted(rules)))
+    of_document = (FINDING.c.document_id == owner.c.document_id) & FINDING.c.is_active
+    return recorded | exists().where(of_document, FINDING.c.code == MORE_RULE) if unrecorded else recorded
 
 
 def documents_to_be_judged(connection: Connection) -> list[int]:
@@ -142,7 +150,7 @@ def withdrawals_of(connection: Connection, document_ids: Iterable[int]) -> list[
 
 def documents_of_rule(connection: Connection, rule: str, centre: str | None = None) -> list[int]:
     """The documents with open findings of a rule, including waived ones; only those of a centre, if given."""
-    return _with_findings(connection, FINDING.c.rule == rule, centre)
+    return _with_findings(connection, (FINDING.c.rule == rule) | _counts_more_of(rule), centre)
 
 
 def documents_of_waiver(connection: Connection, waiver: Waiver) -> list[int]:
@@ -171,13 +179,17 @@ def documents_of_begun_waivers(connection: Connection, waivers: Iterable[Waiver]
 
 def _covered(connection: Connection, waiver: Waiver, which: ColumnElement[bool] | None = None) -> list[int]:
     covered = FINDING.c.rule == waiver.rule
-    if which is not None:
-        covered &= which
     if waiver.centre is not None:
         covered &= func.coalesce(OWN_CENTRE.element, DOCUMENT.c.centre) == waiver.centre
     if waiver.procedure is not None:
         covered &= OWN_PROCEDURE.element == waiver.procedure
-    return _with_findings(connection, covered)
+    covered |= _counts_more_of(waiver.rule)
+    return _with_findings(connection, covered if which is None else covered & which)
+
+
+def _counts_more_of(rule: str) -> ColumnElement[bool]:
+    """Whether a finding is the number of those that are not recorded, some of them of a rule."""
+    return (FINDING.c.rule == MORE_RULE) & FINDING.c.details.contains(f'"{rule} ')
 
 
 def documents_of_lapsed_waivers(connection: Connection, today: date) -> list[int]:
@@ -190,9 +202,10 @@ def documents_of_lapsed_waivers(connection: Connection, today: date) -> list[int
 def documents_unchecked(connection: Connection, *, not_by: str) -> list[int]:
     """The documents that could not be checked completely, and were judged by another signature than `not_by`.
 
-    Also those with findings by the name of a centre where colonies are registered: it may have been wrong.
+    Also those with findings by the name of a centre where colonies are registered: it may have been wrong. And those
+    with more findings than are recorded, some of which may be by former reference data.
     """
-    unchecked = (FINDING.c.severity == Severity.UNCHECKED.value) | (FINDING.c.rule == "S6")
+    unchecked = (FINDING.c.severity == Severity.UNCHECKED.value) | FINDING.c.rule.in_(["S6", MORE_RULE])
     unchecked &= DOCUMENT.c.judged_by.is_(None) | (DOCUMENT.c.judged_by != not_by)
     return _with_findings(connection, unchecked)
 

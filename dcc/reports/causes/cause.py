@@ -17,6 +17,7 @@ from dcc.declarations import WORDS, Declaration, acts_on, declaration_of, rule_o
 from dcc.messages import Details, Message, mark, mark_plural, message, printable_detail
 from dcc.phases import Phase
 from dcc.rules.catalogue import CATALOGUE
+from dcc.rules.findings import MORE_RULE
 from dcc.runtime.json_values import fields_of
 from dcc.vocabulary import FAILING, Actor, EntityKind, Severity
 
@@ -408,8 +409,10 @@ class _Counter:
 
 
 def _sole(found: Mapping[Cause, bool]) -> _Sole:
-    failing = [cause for cause, fails in found.items() if fails]
-    among = failing or list(found)
+    # What is not recorded is mostly of the same causes.
+    recorded = {cause: fails for cause, fails in found.items() if cause.kind != MORE_RULE}
+    failing = [cause for cause, fails in recorded.items() if fails]
+    among = failing or list(recorded)
     return among[0] if len(among) == 1 else None, bool(failing)
 
 

@@ -12,7 +12,8 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, selec
 from dcc.databases.list_parameters import sorted_chunks
 from dcc.declarations import message_of, stored_details
 from dcc.messages import printable_detail
-from dcc.qc.models import DOCUMENT, EXPERIMENT, FINDING, NAMED, SPECIMEN
+from dcc.qc.apply.versions import with_experiments
+from dcc.qc.models import DOCUMENT, EXPERIMENT, FINDING, SPECIMEN
 from dcc.reports.causes.cause import Cause, Fact, FindingGroup
 from dcc.reports.causes.permitted import Permitted
 from dcc.reports.causes.scopes import Scope, document_conditions
@@ -143,21 +144,20 @@ def _document_names(connection: Connection, numbers: set[str]) -> Mapping[str, s
 def _experiments_on(condition: ColumnElement[bool]) -> Select[Any]:
     """How many experiments are on the animals that rules on colonies and strains fail, by centre, rule and value."""
     by = (DOCUMENT.c.centre, FINDING.c.rule, FINDING.c.value)
-    of_animal = and_(NAMED.c.specimen_id == SPECIMEN.c.specimen_id, EXPERIMENT.c.centre == SPECIMEN.c.centre)
-    return (
+    failed = (
         select(*by, func.count(EXPERIMENT.c.id.distinct()))
         .select_from(FINDING)
         .join(DOCUMENT, DOCUMENT.c.id == FINDING.c.document_id)
         .join(SPECIMEN, SPECIMEN.c.id == FINDING.c.entity_id)
-        .join(NAMED, NAMED.c.specimen_id == SPECIMEN.c.specimen_id)
-        .join(EXPERIMENT, and_(EXPERIMENT.c.id == NAMED.c.experiment_row, of_animal))
         .where(
             FINDING.c.is_active.is_(True),
             FINDING.c.rule.in_(_OF_BACKGROUND),
             FINDING.c.severity.in_(FAILING),
             FINDING.c.entity_kind == SPECIMEN.name,
-            EXPERIMENT.c.is_current.is_(True),
+            SPECIMEN.c.is_current.is_(True),
             condition,
         )
         .group_by(*by)
     )
+    waiting: Select[Any] = with_experiments(failed)
+    return waiting.where(EXPERIMENT.c.is_current.is_(True))
