@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.measuring import clean_environment, module
 from benchmarks.validate_memory import write_document, write_huge_text
+from dcc.documents import streaming
 from dcc.documents.schema_set import SchemaSet
 from dcc.documents.validation import validate_document
 from dcc.naming import DocumentKind
@@ -105,6 +106,24 @@ def test_white_space_between_elements_may_be_of_any_size(tmp_path: Path) -> None
     path = tmp_path / "document.xml"
     path.write_text(procedure((" " * 1_000_000 + PARAMETER) * 30))
     assert validate(path) == []
+
+
+@pytest.mark.parametrize("max_tree_bytes", [0, 4_000_000])
+def test_an_entity_that_is_too_long_to_be_read_as_a_whole_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_tree_bytes: int
+) -> None:
+    monkeypatch.setattr(streaming, "LONGEST_ENTITY", 1_000_000)
+    path = tmp_path / "document.xml"
+    long = procedure(PARAMETER * 10_000).removeprefix(HEAD).removesuffix(TAIL)
+    path.write_text(HEAD + long * 3 + TAIL)
+    assert validate(path, max_tree_bytes) == []
+    path.write_text(HEAD + long + long.replace(PARAMETER, PARAMETER * 2) + long + TAIL)
+    (found,) = validate(path, max_tree_bytes)
+    assert (found.kind, "A single <experiment> is longer than 50,000,000 bytes" in str(found.message)) == (
+        "NotWellFormedError",
+        True,
+    )
+    assert 10_000 < (found.line or 0) < 12_000
 
 
 @pytest.mark.parametrize(("parameters", "max_tree_bytes"), [(10, 4_000_000), (4_000, 4_000_000), (4_000, 0)])
