@@ -98,15 +98,15 @@ def convert_files(
     """
     conversion = Conversion()
     taken = {document.name.file_name for document in documents}
+    numbers = dict.fromkeys(DocumentKind, archive.inc)
     left = max_bytes
     for file in files:
         name = file.place.rpartition("/")[2]
         if (converter := converter_for(name)) is None:
             continue
         for kind in kinds_of(converter, name):
-            number = archive.inc
-            while (named := f"{archive.centre}.{archive.created}.{number}.{kind}.impc.xml") in taken:
-                number += 1
+            while (named := f"{archive.centre}.{archive.created}.{numbers[kind]}.{kind}.impc.xml") in taken:
+                numbers[kind] += 1
             taken.add(named)
             try:
                 parsed = naming.parse_document_name(named, ANY_CENTRE)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from dcc.archives.extraction import ExtractedFile
 from dcc.archives.limits import ArchiveLimits
 from dcc.cli.demo.examples import example_submission
 from dcc.cli.demo.submissions import specimen_document
@@ -119,6 +120,25 @@ def test_documents_that_are_converted_leave_the_room_that_must_stay_free(
     with pytest.raises(DiskFullError, match="of which 1,000,000 must stay so"):
         check(tmp_path, {"specimens.csv": TABLE}, checker=checker)
     assert [path.name for path in tmp_path.iterdir()] == [ARCHIVE]
+
+
+def test_the_names_of_very_many_tables_are_each_tried_once(tmp_path: Path) -> None:
+    class Archive:
+        created, inc, tried = "2013-10-31", 3, 0
+
+        @property
+        def centre(self) -> str:
+            self.tried += 1
+            return "H"
+
+    (tmp_path / "table").write_bytes(b"x")
+    tables = [ExtractedFile(f"{number}/specimens.csv", tmp_path / "table") for number in range(200)]
+    archive: Any = Archive()
+    limits: dict[str, Any] = {"max_bytes": 10**9, "max_problems": 1, "check_room": lambda _: None}
+    made = conversion.convert_files(tables, [], tmp_path, archive, SETUP.naming, **limits)
+    assert [document.name.inc for document in made.documents] == list(range(3, 203))
+    # 100,000 took more than an hour when each began with the first name.
+    assert archive.tried < 4 * len(tables)
 
 
 @pytest.mark.parametrize(("counts", "said"), [("24,0", ""), ("23,0", "specimens.csv holds 24 specimens, not 23")])
