@@ -89,23 +89,24 @@ def convert_files(
     *,
     max_bytes: int,
     max_problems: int,
+    check_room: Callable[[int], object],
 ) -> Conversion:
     """Make documents of files in `target`, in addition to the `documents` of an archive with that name.
 
-    They are named after the archive, with free numbers from its own on. `max_bytes` limits all of them together. Raises
-    OSError.
+    They are named after the archive, with free numbers from its own on. `max_bytes` limits all of them together;
+    `check_room` is called with the bytes that are written next, and may raise. Raises OSError.
     """
     conversion = Conversion()
     taken = {document.name.file_name for document in documents}
+    numbers = dict.fromkeys(DocumentKind, archive.inc)
     left = max_bytes
     for file in files:
         name = file.place.rpartition("/")[2]
         if (converter := converter_for(name)) is None:
             continue
         for kind in kinds_of(converter, name):
-            number = archive.inc
-            while (named := f"{archive.centre}.{archive.created}.{number}.{kind}.impc.xml") in taken:
-                number += 1
+            while (named := f"{archive.centre}.{archive.created}.{numbers[kind]}.{kind}.impc.xml") in taken:
+                numbers[kind] += 1
             taken.add(named)
             try:
                 parsed = naming.parse_document_name(named, ANY_CENTRE)
@@ -113,7 +114,9 @@ def convert_files(
                 conversion.refused.append((file.place, file.path.stat().st_size, Problem.of(error)))
                 continue
             submitted = SubmittedFile(file.place, file.path, archive.centre)
-            size, md5, problems = convert_file(converter, submitted, kind, target / named, left, max_problems)
+            size, md5, problems = convert_file(
+                converter, submitted, kind, target / named, left, max_problems, check_room
+            )
             left -= size
             document = ExtractedDocument(parsed, target / named, size, md5, file.place, file.archives)
             conversion.documents.append(document)
@@ -123,11 +126,17 @@ def convert_files(
 
 
 def convert_file(
-    converter: Converter, file: SubmittedFile, kind: DocumentKind, target: Path, max_bytes: int, max_problems: int
+    converter: Converter,
+    file: SubmittedFile,
+    kind: DocumentKind,
+    target: Path,
+    max_bytes: int,
+    max_problems: int,
+    check_room: Callable[[int], object] = lambda _: None,
 ) -> tuple[int, str, tuple[Problem, ...]]:
     """Write the document of a kind for a file to `target`; returns its size, its MD5, and problems of the file.
 
-    Raises OSError if it cannot be written.
+    `check_room` is called as by `convert_files`. Raises OSError if it cannot be written.
     """
     conversion = _FileConversion(converter, file, kind, max_bytes, max_problems)
     digest, size = hashlib.md5(usedforsecurity=False), 0
@@ -135,6 +144,7 @@ def convert_file(
     try:
         for piece in conversion.pieces():
             digest.update(piece)
+            check_room(len(piece))
             write_all(descriptor, piece)
             size += len(piece)
     finally:

@@ -18,7 +18,7 @@ from dcc.naming import DocumentKind
 from dcc.nearest_names import nearest_names
 
 _SEPARATORS: Final = ",;\t"
-_LONGEST_LINE: Final = 1024 * 1024
+_LONGEST_ROW: Final = 1024 * 1024
 _MAX_COLUMNS: Final = 10_000
 _UNDECODED: Final = re.compile("[\udc80-\udcff]")
 _STATUS: Final = ("statusCode", "statusCode.date")
@@ -85,11 +85,13 @@ def _rows(file: SubmittedFile) -> Iterator[_Row | ConversionFault]:
     """The rows that are not blank; a Fault for an unreadable part."""
     number = 0
     with file.path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
-        header = text.readline(_LONGEST_LINE)
+        header = text.readline(_LONGEST_ROW)
         text.seek(0)
         separator = max(_SEPARATORS, key=header.count)
+        lines = _Lines(text)
         try:
-            for number, cells in enumerate(csv.reader(_lines(text), delimiter=separator, strict=True), 1):
+            for number, cells in enumerate(csv.reader(lines, delimiter=separator, strict=True), 1):
+                lines.of_row = 0
                 if _UNDECODED.search("".join(cells)):
                     yield ConversionFault(
                         number, message(mark("The row is not in UTF-8. Export the table as CSV UTF-8."))
@@ -102,11 +104,21 @@ def _rows(file: SubmittedFile) -> Iterator[_Row | ConversionFault]:
             yield ConversionFault(number + 1, message(sentence, reason=Message(str(error)[:200])))
 
 
-def _lines(text: TextIO) -> Iterator[str]:
-    while line := text.readline(_LONGEST_LINE):
-        if len(line) == _LONGEST_LINE:
-            raise csv.Error(f"a line is longer than {_LONGEST_LINE:,} characters")
-        yield line
+class _Lines:
+    """The lines of a table for a reader, which keeps those of a row; `of_row` are the characters of its lines so far.
+
+    Raises csv.Error for a row that is too long.
+    """
+
+    def __init__(self, text: TextIO) -> None:
+        self._text, self.of_row = text, 0
+
+    def __iter__(self) -> Iterator[str]:
+        while line := self._text.readline(_LONGEST_ROW):
+            self.of_row += len(line)
+            if self.of_row >= _LONGEST_ROW:
+                raise csv.Error(f"a row is longer than {_LONGEST_ROW:,} characters")
+            yield line
 
 
 class _Table:

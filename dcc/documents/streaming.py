@@ -14,8 +14,14 @@ from itertools import groupby
 from lxml import etree
 
 CHUNK = 64 * 1024
-LONGEST_WITHOUT_ELEMENT = 20_000_000
-"""The most bytes without another element: libxml2 would hold an endless tag or comment of any length."""
+LONGEST_WITHOUT_ELEMENT = 2_000_000
+"""The most bytes without another element: libxml2 would hold an endless tag or comment of any length.
+
+For each reference, section or comment in a text it reads the text before it again: 20 MB of `&lt;` took minutes.
+"""
+LONGEST_ENTITY = 50_000_000
+"""The most bytes of an experiment, specimen, line or housing: each is read as a whole, in ten times its bytes."""
+_ENTITY_DEPTH = 2
 MAX_RUNS = 10_000
 """How many runs of removed children are remembered for an element."""
 
@@ -23,12 +29,15 @@ Runs = tuple[tuple[str, int], ...]
 """Elements in their order: a name, and the number of consecutive ones."""
 
 
-class NoElementError(Exception):
-    """Too many bytes without another element. `since` is about the byte at which they begin."""
+class TooLongError(Exception):
+    """Too many bytes without another element or, if `entity` has its name, in one entity.
 
-    def __init__(self, since: int) -> None:
-        super().__init__(since)
-        self.since = since
+    `since` is about the byte at which they begin.
+    """
+
+    def __init__(self, since: int, entity: str = "") -> None:
+        super().__init__(since, entity)
+        self.since, self.entity = since, entity
 
 
 @dataclass
@@ -71,6 +80,8 @@ class PruningParser:
         self._newest: etree._Element | None = None
         self._bytes = 0
         self._newest_bytes = 0
+        self._entity: etree._Element | None = None
+        self._entity_bytes = 0
         self._gone: dict[etree._Element, Runs] | None = {} if remember else None
         self.log: etree._ListErrorLog = self._parser.feed_error_log
 
@@ -86,20 +97,24 @@ class PruningParser:
         return len(self.log)
 
     def prune(self) -> None:
-        """Remove every closed element. Raises NoElementError if none has begun for too long."""
-        element = self._find_root()
+        """Remove every closed element. Raises TooLongError for a tag, text or entity that does not end for too long."""
+        element, depth = self._find_root(), 0
         gone = {}
         while element is not None and len(element):
             if self._gone is not None:
                 gone[element] = self.children(element, but_last=True)
             del element[:-1]
-            element = element[-1]
+            element, depth = element[-1], depth + 1
+            if depth == _ENTITY_DEPTH and element is not self._entity:
+                self._entity, self._entity_bytes = element, self._bytes
         if self._gone is not None:
             self._gone = gone
         if element is not self._newest:
             self._newest, self._newest_bytes = element, self._bytes
         elif self._bytes - self._newest_bytes > LONGEST_WITHOUT_ELEMENT:
-            raise NoElementError(self._newest_bytes)
+            raise TooLongError(self._newest_bytes)
+        if self._entity is not None and depth >= _ENTITY_DEPTH and self._bytes - self._entity_bytes > LONGEST_ENTITY:
+            raise TooLongError(self._entity_bytes, etree.QName(self._entity).localname)
 
     def newest(self, depth: int) -> etree._Element | None:
         """The newest element at a depth, 0 for the root."""
@@ -139,7 +154,7 @@ def stream(chunks: Iterable[bytes], root_tag: str, schema: etree.XMLSchema, enou
                 return result
             parser.prune()
         parser.close()
-    except (etree.XMLSyntaxError, NoElementError):
+    except (etree.XMLSyntaxError, TooLongError):
         result.broken = True
         result.note(number, parser.count_errors())
     return result

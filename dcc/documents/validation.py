@@ -33,7 +33,7 @@ from dcc.documents.prolog import (
     with_short_tags,
 )
 from dcc.documents.schema_set import SchemaSet
-from dcc.documents.streaming import CHUNK, NoElementError, PruningParser, StreamedErrors, stream
+from dcc.documents.streaming import CHUNK, PruningParser, StreamedErrors, TooLongError, stream
 from dcc.documents.violations import INCOMPLETE, UNEXPECTED, UNPLACED, VALUE, Tag, Violation, quoted, violations_at
 from dcc.documents.well_formedness import Chunks, document_problem, fault_for, find_fault, place_of
 from dcc.errors import ForbiddenMarkupError, NotWellFormedError, SchemaViolationError, WrongDocumentKindError
@@ -127,7 +127,7 @@ class _Tandem:
                 if (number > last and not (self._awaited or self._ended is not None)) or is_stuck:
                     break
                 self._take(chunk, number in errors_in_chunk)
-        except (pyexpat.ExpatError, etree.XMLSyntaxError, NoElementError):
+        except (pyexpat.ExpatError, etree.XMLSyntaxError, TooLongError):
             pass  # The caller finds out for itself where the document stops being well-formed, and reports that.
 
     def _take(self, chunk: bytes, close_look: bool) -> None:

@@ -15,7 +15,7 @@ from lxml import etree
 
 from dcc.declarations import code_of
 from dcc.documents.prolog import LONGEST_TOKEN
-from dcc.documents.streaming import NoElementError, PruningParser
+from dcc.documents.streaming import LONGEST_ENTITY, PruningParser, TooLongError
 from dcc.documents.violations import quoted, shortened
 from dcc.errors import DocumentError, NotWellFormedError
 from dcc.messages import Details, Message, mark, message
@@ -26,7 +26,11 @@ Chunks = Callable[[], Iterator[bytes]]
 
 _CUT_OFF = mark("The document ends in the middle: it was cut off, or end tags are missing. Export it again.")
 _OTHER_ENCODING = mark("The encoding that the XML declaration names is not the file's. Save the document as UTF-8.")
-_TOO_LONG = mark("A single text, tag, comment or name is longer than 10,000,000 bytes, which is refused.")
+_TOO_LONG = mark("A single text, tag, comment or name is longer than 2,000,000 bytes, which is refused.")
+_LONG_ENTITY = mark(
+    "A single <{element}> is longer than {number} bytes, which is refused. Check what it repeats, and export the "
+    "document again."
+)
 _DEEPEST = 256
 _NAME = re.compile(r"[^\s<>/=\"'&;]+")
 _ENTITY = re.compile(r"&([^\s;<&#]+);")
@@ -52,8 +56,11 @@ def find_fault(chunks: Chunks, root_tag: str) -> Problem | None:
     """
     try:
         error = _parser_fault(chunks(), root_tag)
-    except NoElementError as stuck:
-        return document_problem(NotWellFormedError, message(_TOO_LONG), *place_of(chunks(), stuck.since))
+    except TooLongError as stuck:
+        text = message(_TOO_LONG)
+        if stuck.entity:
+            text = message(_LONG_ENTITY, element=stuck.entity, number=LONGEST_ENTITY)
+        return document_problem(NotWellFormedError, text, *place_of(chunks(), stuck.since))
     if error is None:
         return None
     code, words, line, column = error

@@ -27,7 +27,7 @@ from dcc.reference.loading import IMPRESS_FILE, SETS, ReferenceData, checksum_of
 from dcc.reference.snapshots import Provenance, Snapshot
 from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
-from dcc.settings.reference import redact_tokens, shown_source, url_below
+from dcc.settings.reference import shown_source, url_below
 from dcc.sources.access import Credential, parse_hostname
 from dcc.sources.certificates import ServerCertificates
 from dcc.sources.http.client import FAILURES, PORTS, REDIRECTS, HttpClient, HttpResponse, Site, describe
@@ -177,7 +177,7 @@ def _redirected(shown: str, at: str, location: str | None) -> str:
         if known and target.isascii() and target.isprintable() and " " not in target:
             parse_hostname(parts.netloc, PORTS[parts.scheme])
             if (urlsplit(at).scheme, parts.scheme) != ("https", "http"):
-                redact_tokens(target)
+                # It may hold a token, and is shown nowhere. One for each page of an API, as secrets, would take hours.
                 return target.partition("#")[0]
     except (ValueError, ConfigurationError) as error:
         raise _astray(shown) from error

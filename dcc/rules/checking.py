@@ -36,7 +36,7 @@ from dcc.reference.impress import Procedure as ProcedureDefinition
 from dcc.reference.snapshots import Snapshot
 from dcc.rules import experiment_rules, media_rules, series_rules, specimen_rules, status_rules, value_rules  # noqa: F401 - they register the rules of the platform
 from dcc.rules.accepted_elements import SHAPES, AcceptedElements, SkippedElements, definition_of
-from dcc.rules.context import NOTHING_ASKED, Answers, Context, DocumentContext
+from dcc.rules.context import NOTHING_ASKED, Answers, Context, DocumentContext, RunKey
 from dcc.rules.elements import (
     TYPE_OF,
     BlockEnd,
@@ -73,6 +73,7 @@ LEFT_TO_SESSIONS = UPLOAD_RULES - JUDGED_TOGETHER - {NOT_STORED}
 
 _log = logging.getLogger(__name__)
 _BATCH = 500
+_MANY_RUNS = 100
 _SIMPLE = frozenset({SimpleParameter, OntologyParameter, Metadata})
 
 
@@ -121,7 +122,8 @@ class _Checking:
     """The check of one document.
 
     `found` has the findings in the present entity, or centre element. `required` counts the results that the procedures
-    of the present centre element require, `excused` those that a status stands for.
+    of the present centre element require, `excused` those that a status stands for. `repeated` has the known runs of
+    centres with so many experiments that each batch would read them all again.
     """
 
     document: DocumentContext
@@ -131,6 +133,7 @@ class _Checking:
     found: list[Finding] = field(default_factory=list)
     required: Counter[str] = field(default_factory=Counter)
     excused: Counter[str] = field(default_factory=Counter)
+    repeated: dict[tuple[str, RunKey], Mapping[str, str]] = field(default_factory=dict)
 
     def run(self, contents: Iterable[Content]) -> Iterator[Finding]:
         block: Block | None = None
@@ -197,8 +200,12 @@ class _Checking:
         if not ids:
             return NOTHING_ASKED
         runs = {each for entity in entities for each in runs_of(entity)}
-        known_runs = lookups.known_runs(block.centre, runs) if runs else {}
-        return Answers(lookups.known_specimens(block.centre, ids), known_runs)
+        known = {run: self.repeated[block.centre, run] for run in runs if (block.centre, run) in self.repeated}
+        if runs := runs - known.keys():
+            asked = lookups.known_runs(block.centre, runs)
+            known |= asked
+            self.repeated |= {(block.centre, run): those for run, those in asked.items() if len(those) > _MANY_RUNS}
+        return Answers(lookups.known_specimens(block.centre, ids), known)
 
     def entity(self, entity: Entity, step: str, above: Context) -> None:
         centre, today = above.block.centre, self.document.today

@@ -2,14 +2,17 @@
 
 import io
 import itertools
+import shutil
 import zipfile
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from dcc.archives.extraction import ExtractedFile
 from dcc.archives.limits import ArchiveLimits
 from dcc.cli.demo.examples import example_submission
 from dcc.cli.demo.submissions import specimen_document
@@ -18,7 +21,7 @@ from dcc.converters.base import ConversionFault, SubmittedFile, element
 from dcc.converters.csv_tables import CsvTables
 from dcc.documents.contents import Content
 from dcc.documents.origins import Origin, read_origin
-from dcc.errors import ConfigurationError
+from dcc.errors import ConfigurationError, DiskFullError
 from dcc.messages import message
 from dcc.naming import DocumentKind, NamingConvention
 from dcc.session.prepare.archive_checks import ArchiveChecker, CheckedArchive, Setup, UnopenedArchive
@@ -106,6 +109,36 @@ def test_documents_that_are_converted_keep_to_the_limits_of_the_archive(tmp_path
     found = opened(tmp_path, {"specimens.csv": TABLE}, checker=checker)
     ((problem,),) = found.problems
     assert "The document would be larger than" in problem.message
+
+
+def test_documents_that_are_converted_leave_the_room_that_must_stay_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checker = ArchiveChecker(replace(SETUP, limits=replace(SETUP.limits, min_free_bytes=1_000_000)))
+    free = itertools.chain([1_000_000 + len(TABLE)], itertools.repeat(1_000_000))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=next(free)))
+    with pytest.raises(DiskFullError, match="of which 1,000,000 must stay so"):
+        check(tmp_path, {"specimens.csv": TABLE}, checker=checker)
+    assert [path.name for path in tmp_path.iterdir()] == [ARCHIVE]
+
+
+def test_the_names_of_very_many_tables_are_each_tried_once(tmp_path: Path) -> None:
+    class Archive:
+        created, inc, tried = "2013-10-31", 3, 0
+
+        @property
+        def centre(self) -> str:
+            self.tried += 1
+            return "H"
+
+    (tmp_path / "table").write_bytes(b"x")
+    tables = [ExtractedFile(f"{number}/specimens.csv", tmp_path / "table") for number in range(200)]
+    archive: Any = Archive()
+    limits: dict[str, Any] = {"max_bytes": 10**9, "max_problems": 1, "check_room": lambda _: None}
+    made = conversion.convert_files(tables, [], tmp_path, archive, SETUP.naming, **limits)
+    assert [document.name.inc for document in made.documents] == list(range(3, 203))
+    # 100,000 took more than an hour when each began with the first name.
+    assert archive.tried < 4 * len(tables)
 
 
 @pytest.mark.parametrize(("counts", "said"), [("24,0", ""), ("23,0", "specimens.csv holds 24 specimens, not 23")])

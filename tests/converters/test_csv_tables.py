@@ -179,7 +179,9 @@ FAULTS: dict[str, tuple[DocumentKind, bytes, list[tuple[int, str, str]]]] = {
     "empty": (SPECIMEN, b"", [(1, "", "The table has no rows below its header.")]),
     "header alone": (EXPERIMENT, f"{WEIGHTS}\n".encode(), [(1, "", "The table has no rows below its header.")]),
     "long cell": (SPECIMEN, f"{ANIMALS}\n{'x' * 200_000}".encode(), [(2, "", "field larger than field limit")]),
-    "long line": (SPECIMEN, f"{ANIMALS}\n{',' * 2_000_000}".encode(), [(2, "", "a line is longer than")]),
+    "long line": (SPECIMEN, f"{ANIMALS}\n{',' * 2_000_000}".encode(), [(2, "", "a row is longer than")]),
+    "row of lines": (SPECIMEN, (f"{ANIMALS}\n" + '"\n",' * 300_000).encode(), [(2, "", "a row is longer than")]),
+    "blank rows": (SPECIMEN, (ANIMALS + "\n" * 1_100_000 + "x").encode(), [(1_100_001, "", "The row has 1 cells")]),
     "many columns": (EXPERIMENT, b"x" + b"," * 10_000, [(1, "", "The table has 10,001 columns; 10,000 are the most.")]),
 }
 

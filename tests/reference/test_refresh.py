@@ -19,6 +19,7 @@ from dcc.qc import models
 from dcc.qc.reference import retrieval
 from dcc.qc.reference.refresh import Freshness, RefreshOutcome, RefreshResult, ensure_reference, freshness, refresh
 from dcc.qc.reference.snapshots import active_snapshots, load_active
+from dcc.redaction import redacted
 from dcc.reference.loading import SETS, load_reference_data, shipped_checksum
 from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
@@ -233,6 +234,18 @@ def test_redirects_are_followed_to_other_web_servers_but_nowhere_else(served: Se
             assert "word" not in refused.message
         served.server.redirects = {"/tables/projects.csv": "/tables/projects.csv"}
         assert "more than 5 redirects" in served.one("projects").message
+
+
+@only_sqlite
+def test_tokens_of_redirects_are_told_to_nobody_and_not_kept(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    """Each secret that is kept slows all log lines down: an API may redirect each of thousands of requests."""
+    token = "signature-of-one-answer"
+    with ReferenceServer({}) as other:
+        served.server.redirects = {"/tables/projects.csv": f"{other.url}/gone.csv?token={token}"}
+        said = served.one("projects").message
+    assert "404" in said
+    assert token not in said + caplog.text
+    assert redacted(token) == token
 
 
 @only_sqlite

@@ -194,3 +194,14 @@ def test_the_samples_are_without_a_flaw_by_the_shipped_reference_data(path: Path
     ids = {each for content in contents for each in getattr(content, "specimen_ids", ())}
     known += [mutant(specimen_id=each, dob="2012-10-01") for each in ids - {"my_first_specimen"}]
     assert shipped_findings(path, DocumentKind.EXPERIMENT, "H", known) == []
+
+
+def test_an_animal_with_very_many_repeats_is_asked_for_once() -> None:
+    """Each batch would read all of them: 150,000 took 160 seconds, and ten times as many a hundred times as long."""
+    repeats = [experiment(line=n, position=n, experiment_id=f"E{n}") for n in range(1, 1_501)]
+    others = [experiment(line=n, position=n, experiment_id=f"E{n}", date="2013-10-02") for n in range(1_501, 1_503)]
+    lookups = Uploaded()
+    found = check(experiments(*repeats, *others), lookups=lookups)
+    assert [finding.entity for finding in found if finding.rule == "X17"] == list(range(1, 1_503))
+    # Animals four times, a batch each; their experiments at first, and with the other day.
+    assert lookups.questions == 6

@@ -11,12 +11,13 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dcc.archives.extraction import ExtractedArchive, ExtractedDocument, extract_archive
-from dcc.archives.limits import ArchiveLimits
+from dcc.archives.limits import Allowance, ArchiveLimits
 from dcc.archives.manifest import Counts, ManifestEntry, conflicts, differences, read_beside
 from dcc.converters.base import SubmittedFile
 from dcc.converters.conversion import convert_file, convert_files, converter_for, kinds_of
@@ -137,7 +138,12 @@ class ArchiveChecker:
             found = self.extract(archive, target)
         except ArchiveError as error:
             return UnopenedArchive(portable(error), taken)
-        found, known = self._converted(found, archive.name, target)
+        try:
+            found, known = self._converted(found, archive, target)
+        except BaseException:
+            # An archive without them is none, and what lacked room gives it back.
+            shutil.rmtree(target, ignore_errors=True)
+            raise
         if ready is not None and ready.md5 == taken:
             known = {**known, **ready.problems}
             for part in ready.folder.glob(f"{PREPARED_FILE}*"):
@@ -170,18 +176,18 @@ class ArchiveChecker:
         )
 
     def _converted(
-        self, found: ExtractedArchive, archive: str, target: Path
+        self, found: ExtractedArchive, archive: Path, target: Path
     ) -> tuple[ExtractedArchive, Mapping[str, Problems]]:
         """An archive with the documents made by converters, and the problems of files that could not be converted."""
         if not found.files:
             return found, {}
         setup = self._setup
         try:
-            name = setup.naming.parse_zip_name(archive, ANY_CENTRE)
+            name = setup.naming.parse_zip_name(archive.name, ANY_CENTRE)
         except BadFileNameError as error:
             refused = [(file.place, file.path.stat().st_size, Problem.of(error)) for file in found.files]
             return replace(found, refused=(*found.refused, *refused)), {}
-        with disk_errors(archive, target):
+        with disk_errors(archive.name, target):
             conversion = convert_files(
                 found.files,
                 found.documents,
@@ -190,6 +196,7 @@ class ArchiveChecker:
                 setup.naming,
                 max_bytes=setup.limits.max_bytes,
                 max_problems=setup.max_document_errors,
+                check_room=partial(Allowance(setup.limits, archive).check_room, target),
             )
         documents = sorted(
             (*found.documents, *conversion.documents), key=lambda document: document.name.processing_order
