@@ -14,12 +14,9 @@ from itertools import groupby
 from lxml import etree
 
 CHUNK = 64 * 1024
-LONGEST_WITHOUT_ELEMENT = 2_000_000
-"""The most bytes without another element: libxml2 would hold an endless tag or comment of any length.
-
-For each reference, section or comment in a text it reads the text before it again: 20 MB of `&lt;` took minutes.
-"""
-LONGEST_ENTITY = 50_000_000
+LONGEST_WITHOUT_ELEMENT = 20_000_000
+"""The most bytes without another element: libxml2 would hold an endless tag or comment of any length."""
+LONGEST_ENTITY = 100_000_000
 """The most bytes of an experiment, specimen, line or housing: each is read as a whole, in ten times its bytes."""
 _ENTITY_DEPTH = 2
 MAX_RUNS = 10_000

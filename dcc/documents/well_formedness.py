@@ -26,7 +26,7 @@ Chunks = Callable[[], Iterator[bytes]]
 
 _CUT_OFF = mark("The document ends in the middle: it was cut off, or end tags are missing. Export it again.")
 _OTHER_ENCODING = mark("The encoding that the XML declaration names is not the file's. Save the document as UTF-8.")
-_TOO_LONG = mark("A single text, tag, comment or name is longer than 2,000,000 bytes, which is refused.")
+_TOO_LONG = mark("A single text, tag, comment or name is longer than 10,000,000 bytes, which is refused.")
 _LONG_ENTITY = mark(
     "A single <{element}> is longer than {number} bytes, which is refused. Check what it repeats, and export the "
     "document again."

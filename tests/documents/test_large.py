@@ -77,7 +77,7 @@ def test_a_huge_text_is_refused_and_never_held(tmp_path: Path) -> None:
     assert found["errors"] == 1
     assert found["peak_mb"] < 100
     assert found["last"].startswith("4:")
-    assert "longer than 2,000,000 bytes" in found["last"]
+    assert "longer than 10,000,000 bytes" in found["last"]
 
 
 def test_nothing_else_of_that_size_is_held_either(tmp_path: Path) -> None:
@@ -97,17 +97,9 @@ def test_nothing_else_of_that_size_is_held_either(tmp_path: Path) -> None:
                 file.write("m" * 1_000_000)
             file.write(after)
     for name, found in zip(around, measured(*(tmp_path / name for name in around)), strict=True):
-        most = "262,144" if name in ("attribute", "root attribute", "root name") else "2,000,000"
+        most = "262,144" if name in ("attribute", "root attribute", "root name") else "10,000,000"
         assert f"longer than {most} bytes" in found["last"], name
         assert found["peak_mb"] < 100, name
-
-
-def test_a_text_of_very_many_references_takes_no_time(tmp_path: Path) -> None:
-    path = tmp_path / "document.xml"
-    path.write_text(procedure(PARAMETER.replace(">1<", f">{'&lt;' * 3_000_000}<")))
-    (found,) = measured(path)
-    assert "longer than 2,000,000 bytes" in found["last"]
-    assert found["cpu"] < 10
 
 
 def test_white_space_between_elements_may_be_of_any_size(tmp_path: Path) -> None:
@@ -127,7 +119,7 @@ def test_an_entity_that_is_too_long_to_be_read_as_a_whole_is_refused(
     assert validate(path, max_tree_bytes) == []
     path.write_text(HEAD + long + long.replace(PARAMETER, PARAMETER * 2) + long + TAIL)
     (found,) = validate(path, max_tree_bytes)
-    assert (found.kind, "A single <experiment> is longer than 50,000,000 bytes" in str(found.message)) == (
+    assert (found.kind, "A single <experiment> is longer than 100,000,000 bytes" in str(found.message)) == (
         "NotWellFormedError",
         True,
     )
