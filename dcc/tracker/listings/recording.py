@@ -443,8 +443,8 @@ class ListingRecorder:
     def relist(self, keys: Collection[ZipKey], listings: Sequence[ActionListing]) -> dict[ZipKey, ListedFile]:
         """Record the present listing of these archives, if listed; returns those to list once more.
 
-        One that has changed since its data were uploaded is reported, and any other one that has changed is downloaded
-        again, as by a crawl: the next crawl sees no change.
+        The next crawl sees no change. So one that has changed is downloaded again as by a crawl, or reported if its
+        data were uploaded.
         """
         listed = _files_of(listings)
         hostings = self._hostings(keys)
