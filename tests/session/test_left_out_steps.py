@@ -96,6 +96,7 @@ def test_an_archive_whose_upload_is_left_out_is_taken_anew_when_it_changes(data:
     assert len(data.rows(models.SPECIMEN, "id")) == 5
 
 
+@pytest.mark.both_databases
 def test_what_changed_before_its_data_were_uploaded_is_not_uploaded_as_it_was_while_it_cannot_be_fetched(
     data: DataInstallation, fetches: Fetches
 ) -> None:
