@@ -15,7 +15,7 @@ this as follows:
   `zip_download`. Downloads from before a re-opening no longer count for the submission.
 - A retry without bytes changes nothing: the submission gets back the state of its last download with bytes, which
   `reopening.fell_back` records, and that re-opening does not count any more. While it is being uploaded, it waits.
-  If a crawl saw it change, it does not go back either: it becomes (download, failed).
+  If a crawl saw it change, it does not go back either, unless its upload waited: it becomes (download, failed).
 
 Documents go back, or away from a failure, only by `reopen_documents`, with a row in `document_reopening`. They do when
 their problem has disappeared, or must be judged again, when they were withdrawn, or when quality control was opened
@@ -56,7 +56,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.reopened_by import person_name
-from dcc.tracker.states import CANCELLED, REQUESTED, WAITING, advance, roll_up
+from dcc.tracker.states import CANCELLED, NOT_UPLOADED, REQUESTED, WAITING, advance, roll_up
 from dcc.tracker.submission_rows import (
     actions_of,
     changed_since_last_bytes,
@@ -234,7 +234,8 @@ def fall_back_to_last_bytes(
 
     One that was opened again since then returns to it, but for one that is being uploaded to a source: it waits. Nor
     does one that a crawl opened, because it changed: what was fetched before must not be uploaded any more. It waits,
-    or takes the state of its last attempt in `failures`. One without any bytes stays as it is.
+    or takes the state of its last attempt in `failures`. One whose upload waited, as for a confirmation, waits again.
+    One without any bytes stays as it is.
     """
     actions = _lock_actions(connection, za_ids)
     latest = {za_id: (download, before) for za_id, download, before in latest_downloads(connection, actions)}
@@ -250,7 +251,8 @@ def fall_back_to_last_bytes(
     _apply(connection, ZipAction, actions, taken)
     for row in rows_about(connection, _UPLOADING, back):
         back.pop(row.za_id, None)
-    changed = {row.za_id for row in rows_about(connection, _CHANGED, back)}
+    uploadable = [za_id for za_id, state in back.items() if state != NOT_UPLOADED]
+    changed = {row.za_id for row in rows_about(connection, _CHANGED, uploadable)}
     back = {za_id: state for za_id, state in back.items() if za_id not in changed}
     _apply(
         connection, ZipAction, actions, {za_id: state for za_id, state in (failures or {}).items() if za_id in changed}
