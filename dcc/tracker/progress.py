@@ -15,6 +15,7 @@ this as follows:
   `zip_download`. Downloads from before a re-opening no longer count for the submission.
 - A retry without bytes changes nothing: the submission gets back the state of its last download with bytes, which
   `reopening.fell_back` records, and that re-opening does not count any more. While it is being uploaded, it waits.
+  If a crawl saw it change, it does not go back either, unless its upload waited: it becomes (download, failed).
 
 Documents go back, or away from a failure, only by `reopen_documents`, with a row in `document_reopening`. They do when
 their problem has disappeared, or must be judged again, when they were withdrawn, or when quality control was opened
@@ -55,8 +56,15 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.reopened_by import person_name
-from dcc.tracker.states import CANCELLED, REQUESTED, WAITING, advance, roll_up
-from dcc.tracker.submission_rows import actions_of, find_parents, group_pairs, has_archive_bytes, latest_downloads
+from dcc.tracker.states import CANCELLED, NOT_UPLOADED, REQUESTED, WAITING, advance, roll_up
+from dcc.tracker.submission_rows import (
+    actions_of,
+    changed_since_last_bytes,
+    find_parents,
+    group_pairs,
+    is_without_bytes_since,
+    latest_downloads,
+)
 
 _REASON_LENGTH: Final = 256
 
@@ -219,11 +227,15 @@ def report(connection: Connection, reports: Sequence[StateReport]) -> dict[tuple
     }
 
 
-def fall_back_to_last_bytes(connection: Connection, za_ids: Collection[int]) -> None:
+def fall_back_to_last_bytes(
+    connection: Connection, za_ids: Collection[int], failures: Mapping[int, State] | None = None
+) -> None:
     """No attempt follows for these submissions: each takes the state of its latest download with bytes.
 
-    One that was opened again since then returns to it, but for one that is being uploaded to a source: it waits. One
-    without any bytes stays as it is.
+    One that was opened again since then returns to it, but for one that is being uploaded to a source: it waits. Nor
+    does one that a crawl opened, because it changed: what was fetched before must not be uploaded any more. It waits,
+    or takes the state of its last attempt in `failures`. One whose upload waited, as for a confirmation, waits again.
+    One without any bytes stays as it is.
     """
     actions = _lock_actions(connection, za_ids)
     latest = {za_id: (download, before) for za_id, download, before in latest_downloads(connection, actions)}
@@ -239,6 +251,12 @@ def fall_back_to_last_bytes(connection: Connection, za_ids: Collection[int]) -> 
     _apply(connection, ZipAction, actions, taken)
     for row in rows_about(connection, _UPLOADING, back):
         back.pop(row.za_id, None)
+    uploadable = [za_id for za_id, state in back.items() if state != NOT_UPLOADED]
+    changed = {row.za_id for row in rows_about(connection, _CHANGED, uploadable)}
+    back = {za_id: state for za_id, state in back.items() if za_id not in changed}
+    _apply(
+        connection, ZipAction, actions, {za_id: state for za_id, state in (failures or {}).items() if za_id in changed}
+    )
     _write_states(connection, ZipAction, back)
     change_about(connection, _FELL_BACK, back, now=utc_now())
 
@@ -361,19 +379,9 @@ _NOTE_REOPENING = insert(Reopening).from_select(
     ).where(ZipAction.id.in_(IDS)),
 )
 _FELL_BACK = (
-    update(Reopening)
-    .where(
-        Reopening.za_id.in_(IDS),
-        Reopening.fell_back.is_(None),
-        Reopening.last_download_id
-        >= select(func.max(ZipDownload.id))
-        .join(FileSourceHasZip)
-        .where(FileSourceHasZip.za_id == Reopening.za_id, has_archive_bytes())
-        .correlate(Reopening)
-        .scalar_subquery(),
-    )
-    .values(fell_back=bindparam("now"))
+    update(Reopening).where(Reopening.za_id.in_(IDS), is_without_bytes_since()).values(fell_back=bindparam("now"))
 )
+_CHANGED = select(Reopening.za_id).where(Reopening.za_id.in_(IDS), changed_since_last_bytes())
 _UPLOADING = select(FileSourceHasZip.za_id).where(
     FileSourceHasZip.za_id.in_(IDS),
     FileSourceHasZip.uploading_since.is_not(None),

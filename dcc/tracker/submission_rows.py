@@ -33,6 +33,7 @@ from dcc.nearest_names import LEAST_ALIKE, nearest_names
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, STATES, Phase, State, Status
 from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
+from dcc.tracker.reopened_by import CRAWL
 from dcc.tracker.states import NOT_DOWNLOADED
 
 _MAX_COMPARED: Final = 2000
@@ -197,6 +198,23 @@ def has_archive_bytes(download: Any = ZipDownload) -> ColumnElement[bool]:
     """Condition on a download: it had an archive's bytes, and was not given up before they were judged."""
     given_up = and_(download.status_id == int(Status.CANCELLED), download.phase_id <= int(Phase.XSD))
     return and_(download.phase_id > int(Phase.DOWNLOAD), not_(given_up))
+
+
+def is_without_bytes_since() -> ColumnElement[bool]:
+    """Condition on a re-opening: it counts, and no archive's bytes have come since then, though some had before."""
+    last_with_bytes = (
+        select(func.max(ZipDownload.id))
+        .join(FileSourceHasZip)
+        .where(FileSourceHasZip.za_id == Reopening.za_id, has_archive_bytes())
+        .correlate(Reopening)
+        .scalar_subquery()
+    )
+    return and_(Reopening.fell_back.is_(None), Reopening.last_download_id >= last_with_bytes)
+
+
+def changed_since_last_bytes() -> ColumnElement[bool]:
+    """Condition on a re-opening: a crawl saw that the archive changed, and has not been fetched since then."""
+    return and_(Reopening.requested_by == CRAWL, is_without_bytes_since())
 
 
 _Later = aliased(ZipDownload)

@@ -13,7 +13,7 @@ from dcc.sources.base import SourceProtocol
 from dcc.sources.host_keys import HostKey
 from tests.cli.conftest import Dcc, place
 from tests.support.databases import only_sqlite
-from tests.support.installations import until_the_next_second
+from tests.support.installations import specimens, until_the_next_second
 from tests.support.raising import raising
 from tests.support.servers import Authority, Share
 from tests.support.talking_servers import trickling_web_server
@@ -206,6 +206,20 @@ def test_purging_a_source_deletes_it_only_when_confirmed(dcc: Dcc) -> None:
     assert dcc.json("source", "list") == []
     assert [entry["sources"] for entry in dcc.json("zips")] == [[]]
     assert "No file source 1" in dcc.error("source", "remove", 1, "--purge", "--yes", exit_code=2)
+
+
+def test_what_came_from_a_purged_source_and_was_not_uploaded_is_fetched_again(dcc: Dcc) -> None:
+    """Its documents are deleted with the source."""
+    valid, invalid, held = (f"add/H.2013-10-31.{number}.impc.zip" for number in (1, 2, 3))
+    broken = {name: content[:-20] for name, content in specimens().items()}
+    folder = dcc.collect({valid: None, invalid: broken, held: None}, "--until", "xsd", exit_code=1)
+    dcc("cancel", held, "--reason", "They ask.")
+    before = dcc.states()
+    dcc("source", "remove", 1, "--purge", "--yes")
+    assert dcc.states() == {valid: "zip_name done", invalid: "zip_name done", held: "zip_name cancelled"}
+    dcc("source", "add", "--centre", "H", "--protocol", "file", "--base-path", folder.path)
+    dcc("crawl", "--until", "xsd", exit_code=1)
+    assert dcc.states() == before
 
 
 def test_a_folder_is_kept_with_its_whole_path_and_changes_checked(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:

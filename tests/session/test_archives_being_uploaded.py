@@ -15,7 +15,7 @@ from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.reports.causes.skipped_archives import SkipReason, skipped_entries
 from dcc.runtime.clock import utc_now
-from dcc.session import listing_sources
+from dcc.session import crawling, listing_sources
 from dcc.session.archives import processing
 from dcc.sources.base import ActionListing
 from dcc.sources.folder import LocalConnection
@@ -26,7 +26,7 @@ from dcc.tracker.register.file_sources import change_source
 from dcc.tracker.register.source_schedules import load_crawl_dues
 from tests.support.asking import column_in, execute_in, in_reading, in_writing, row_in
 from tests.support.databases import only_sqlite
-from tests.support.installations import Folder, Installation, growing, md5, specimens
+from tests.support.installations import MODIFIED, Folder, Installation, growing, md5, specimens
 from tests.support.served_sources import register
 from tests.support.servers import Share
 from tests.support.session_reports import session_report
@@ -173,6 +173,25 @@ class TestYoungArchives:
         assert careful.run_session().zips[KEY].succeeded
 
     @only_sqlite
+    def test_a_checksum_and_a_manifest_that_follow_the_archive_count_from_the_second_look_on(
+        self, quick: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        careful = quick.with_settings(quiet_seconds=BRIEF)
+        unlisted = "add/H.2013-10-31.2.impc.zip"
+        look = listing_sources.list_again
+
+        def later(*arguments: Any) -> Any:
+            (folder.path / f"{KEY}.md5").write_text(f"{md5(b'another')}  {NAME}\n")
+            (folder.path / f"{unlisted}.manifest.json").write_text('{"files": [{"file": "missing.xml"}]}')
+            return look(*arguments)
+
+        monkeypatch.setattr(crawling, "list_again", later)
+        for key in (KEY, unlisted):
+            folder.put(key, modified=now())
+        careful.run_session()
+        assert careful.states() == {KEY: "zip_md5 failed", unlisted: "unzip failed"}
+
+    @only_sqlite
     def test_a_session_that_died_before_the_second_look_costs_nothing(
         self, careful: Installation, folder: Folder
     ) -> None:
@@ -223,6 +242,35 @@ class TestChangedWhileFetched:
         assert quick.states() == {KEY: "xsd failed"}
         local_folder.put(KEY, archive(), 1_400_000_060)
         assert quick.run_session().zips[KEY].succeeded
+
+    @only_sqlite
+    def test_what_a_retry_has_seen_changed_is_taken_by_a_later_session_if_the_retry_is_not_possible(
+        self, quick: Installation, careful: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whether it was complete at once, or at the second look, which was its last change."""
+        keys = [f"add/H.2013-10-31.{number}.impc.zip" for number in range(1, 5)]
+        for key in keys:
+            folder.put(key, broken_document(b"") if key != keys[3] else None)
+        quick.run_session()
+        look, looks = listing_sources.list_again, []
+
+        def later(*arguments: Any) -> Any:
+            looks.append(1)
+            if len(looks) == 2:
+                folder.put(keys[1], modified=now())
+                folder.put(keys[3], submissions.archive(specimens(mice=3)), now())
+            return look(*arguments)
+
+        monkeypatch.setattr(crawling, "list_again", later)
+        folder.put(keys[0], modified=MODIFIED + 60)
+        folder.put(keys[1], b"the beginning", modified=now())
+        folder.put(keys[2], modified=now())
+        folder.put(keys[3], b"the beginning", modified=now())
+        with pytest.raises(NotFoundError, match="still being uploaded"):
+            careful.process_again(*keys)
+        monkeypatch.undo()
+        result = quick.run_session()
+        assert {key: outcome.succeeded for key, outcome in result.zips.items()} == dict.fromkeys(keys, True)
 
     @pytest.mark.parametrize("has_md5", [False, True], ids=["no checksum", "checksum"])
     @pytest.mark.parametrize("served", usually(["local_folder"], SERVERS), indirect=True)

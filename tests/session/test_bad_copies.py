@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from dcc.cli.demo import submissions
 from dcc.cli.shell.error_advice import explanations
@@ -28,7 +28,7 @@ from dcc.vocabulary import Actor
 from tests.hostile import archives as hostile
 from tests.hostile.archives import UTF_8, Member
 from tests.support import dying_session
-from tests.support.asking import in_reading, in_writing, value_in
+from tests.support.asking import execute_in, in_reading, in_writing, value_in
 from tests.support.databases import only_sqlite
 from tests.support.installations import MODIFIED, Fetches, Folder, Installation, growing, md5, specimens
 from tests.support.prepared_processes import run_dying
@@ -117,12 +117,18 @@ def test_a_copy_that_a_package_s_protocol_delivers_twice_the_same_is_bad(
     assert installation.count(BadCopy) == 1
 
 
+@pytest.mark.parametrize("has_times", [True, False], ids=["times", "no times"])
 def test_a_copy_of_another_size_needs_no_delegation_once_the_own_one_is_known_to_be_bad(
-    installation: Installation, folder: Folder
+    installation: Installation, folder: Folder, has_times: bool
 ) -> None:
     other = installation.add_folder("J", "mirror")
     folder.put(KEY, SHORT)
     installation.run_session()
+    if not has_times:
+        # As a server leaves them that lists none.
+        execute_in(
+            installation.tracker, *(update(model).values(modified=None) for model in (BadCopy, FileSourceHasZip))
+        )
     other.put(KEY, GOOD)
     folder.path.rename(folder.path.with_name("away"))
     installation.run_session()

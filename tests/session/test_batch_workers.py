@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from dcc.naming import Action, DocumentKind
 from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
 from dcc.reference.loading import SHIPPED
+from dcc.runtime.clock import utc_now
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.batches import planning
 from dcc.session.batches.bundles import ARCHIVE, WorkerFindings, open_bundle
@@ -38,12 +40,15 @@ from dcc.session.crawling import crawl_file_sources
 from dcc.session.data import prepared_archives
 from dcc.session.session_request import SessionRequest
 from dcc.settings import Settings
+from dcc.sources.crawl_policy import Pause
 from dcc.sources.hosting import CopyFault, Hosting, KnownBadCopy
 from dcc.store.objects import ObjectStore
 from dcc.tracker.hostings.download_plan import PlannedZip
 from dcc.tracker.models import BadCopy, ConnectionSlot, ZipDownload
+from dcc.tracker.register.file_sources import change_source
 from dcc.tracker.register.source_addresses import load_addresses
-from tests.support.asking import count_in, in_reading, rows_in
+from dcc.tracker.register.source_schedules import set_pause
+from tests.support.asking import count_in, in_reading, in_writing, rows_in
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, specimens
 from tests.support.databases import only_sqlite
 from tests.support.installations import MODIFIED, Folder, Installation, md5
@@ -237,6 +242,26 @@ def test_an_archive_damaged_on_its_way_to_a_worker_is_fetched_from_its_source(
     validate(first, damaged)
     assert first.states() == {ZIP: "xsd done", key: "xsd done"}
     assert count_in(first.tracker, BadCopy) == 0
+
+
+@only_sqlite
+@pytest.mark.parametrize("how", ["paused", "closed"])
+def test_workers_begin_no_round_at_a_source_that_was_paused_or_closed_its_window_meanwhile(
+    first: DataInstallation, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    first.put(ZIP.replace("31.1", "31.2"), specimens("2013-10-31.2"))
+    monkeypatch.setattr(planning, "MAX_ARCHIVES", 1)
+    number, closed = first.folder.source_id, f"{(utc_now() + timedelta(hours=2)):%H:00}-{utc_now():%H:00}"
+
+    def leave_alone() -> None:
+        if how == "paused":
+            in_writing(first.tracker, set_pause, number, Pause("The server moves", "ann", utc_now()))
+        else:
+            in_writing(first.tracker, change_source, number, windows=closed)
+
+    workers = Between(first.with_settings(downloads_per_source=1), after=leave_alone)
+    validate(workers.data, workers)
+    assert workers.given == ["batch_1"]
 
 
 @only_sqlite

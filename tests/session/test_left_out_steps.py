@@ -21,7 +21,7 @@ from dcc_assets.metadata.documents import data_report
 from dcc_assets.sync.document_records import recorded_data
 from tests.support.asking import in_both
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
-from tests.support.installations import MODIFIED
+from tests.support.installations import MODIFIED, Fetches
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 ALL = {
@@ -92,6 +92,24 @@ def test_an_archive_whose_upload_is_left_out_is_taken_anew_when_it_changes(data:
     careless.take_up()
     data.folder.put(ZIP, specimens(mice=5), MODIFIED + 60)
     data.run()
+    assert data.states() == {ZIP: "qc done"}
+    assert len(data.rows(models.SPECIMEN, "id")) == 5
+
+
+@pytest.mark.both_databases
+def test_what_changed_before_its_data_were_uploaded_is_not_uploaded_as_it_was_while_it_cannot_be_fetched(
+    data: DataInstallation, fetches: Fetches
+) -> None:
+    data.validate(ZIP, specimens())
+    data.folder.put(ZIP, specimens(mice=5), MODIFIED + 60)
+    fetches.away.add(data.folder.path.name)
+    once = data.with_settings(max_retries=0)
+    for _ in range(2):
+        once.run()
+        assert (data.states(), data.rows(models.SPECIMEN, "id")) == ({ZIP: "download failed"}, [])
+        assert check_consistency(data.tracker, data.qc, data.settings) == []
+    fetches.away.clear()
+    once.run()
     assert data.states() == {ZIP: "qc done"}
     assert len(data.rows(models.SPECIMEN, "id")) == 5
 

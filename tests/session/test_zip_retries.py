@@ -225,6 +225,24 @@ def test_what_was_asked_for_again_is_tried_by_the_next_session(
     assert once.run_session().zips == {}
 
 
+@pytest.mark.both_databases
+def test_what_was_asked_for_again_in_vain_and_changed_after_its_data_were_uploaded_is_not_tried_again(
+    installation: Installation, folder: Folder, fetches: Fetches
+) -> None:
+    folder.put(KEY)
+    installation.run_session()
+    note_uploaded(installation.tracker)
+    (installation.settings.staging_directory / KEY).unlink()
+    fetches.away.add("centre")
+    assert installation.with_settings(max_retries=0).process_again(KEY).zips[KEY].kept
+    fetches.away.clear()
+    folder.put(KEY, specimens(mice=3), modified=MODIFIED + 60)
+    result = installation.run_session()
+    assert result.zips == {}
+    (said,) = result.crawls[folder.source_id].findings
+    assert "dcc data undo" in said
+
+
 def test_the_copy_in_staging_serves_where_the_source_lists_the_same(
     installation: Installation, folder: Folder, fetches: Fetches
 ) -> None:

@@ -320,6 +320,7 @@ def remove(source_id: int, purge: bool, yes: bool) -> None:
     """
     from dcc.databases.transactions import writing
     from dcc.session.leases import refuse_during_session
+    from dcc.tracker.hostings.retries_by_people import reopen_lost_with_source
     from dcc.tracker.register import file_sources
     from dcc.tracker.register.source_addresses import SourceState
 
@@ -338,6 +339,7 @@ def remove(source_id: int, purge: bool, yes: bool) -> None:
         with writing(tracker) as connection:
             # A session could not record what it fetches from there.
             refuse_during_session(connection, settings)
+            reopen_lost_with_source(connection, source_id, user_name())
             deleted = file_sources.purge_source(connection, source_id)
         text = f"Deleted file source {source_id} and {count_of(deleted, 'download attempt')}."
         click.echo(settings.labelled(text))

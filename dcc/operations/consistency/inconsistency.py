@@ -7,14 +7,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Select, and_, func, or_, select
+from sqlalchemy import Connection, Row, Select, and_, exists, func, or_, select
 from sqlalchemy.orm import aliased
 
 from dcc.operations.backups.database_files import last_ids
 from dcc.phases import Phase, State, Status
 from dcc.tracker.database import TRACKER
 from dcc.tracker.models import FileSource, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
-from dcc.tracker.submission_rows import KEY, LATEST_OF_SUBMISSION, archive_size, state_of, zip_key_of
+from dcc.tracker.submission_rows import (
+    KEY,
+    LATEST_OF_SUBMISSION,
+    archive_size,
+    changed_since_last_bytes,
+    state_of,
+    zip_key_of,
+)
 
 MAX_TOLD: Final = 20
 """How many inconsistencies of one rule are listed; the others are counted."""
@@ -123,7 +130,8 @@ def zip_pages(connection: Connection) -> Iterator[list[Row[Any]]]:
     """All submissions, oldest first, a page at a time: their ids, keys and states, and the download that counts.
 
     That is the latest, not from before the submission was opened again: `download_id`, its phase and status, the bytes
-    and MD5 of its archive (None for rows of earlier versions). All are None without one.
+    and MD5 of its archive (None for rows of earlier versions). All are None without one. `changed`: a crawl saw that
+    the archive changed, and it has not been fetched since then.
     """
     query = (
         select(
@@ -136,6 +144,7 @@ def zip_pages(connection: Connection) -> Iterator[list[Row[Any]]]:
             _DOWNLOAD.status_id.label("download_status"),
             archive_size(_DOWNLOAD).label("size_bytes"),
             _DOWNLOAD.content_md5,
+            exists().where(Reopening.za_id == ZipAction.id, changed_since_last_bytes()).label("changed"),
         )
         .join(ZipFile)
         .join(_COUNTING, _COUNTING.c.za_id == ZipAction.id)

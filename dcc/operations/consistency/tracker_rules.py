@@ -51,6 +51,7 @@ from dcc.tracker.states import (
     CANCELLED,
     EXTRACTED,
     EXTRACTING,
+    NOT_DOWNLOADED,
     NOT_EXTRACTED,
     REFUSED,
     REQUESTED,
@@ -111,7 +112,8 @@ def zip_states(connection: Connection) -> Iterator[Inconsistency]:
     for page in zip_pages(connection):
         for row in page:
             state, download = state_of(row), download_state(row)
-            if state in _legal(download) or (download is None and purged):
+            legal = _legal(download) | ({NOT_DOWNLOADED} if row.changed else set())
+            if state in legal or (download is None and purged):
                 continue
             whence = "it has no download" if download is None else f"its latest download is {download}"
             key = zip_key_of(row)

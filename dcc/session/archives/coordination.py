@@ -266,17 +266,20 @@ class Coordinator:
             return
         if submission.last_failure is not None:
             self._unwritten.report_state(submission.attempt.id, submission.last_failure)
-            self._end_without_archive(submission)
+            self._end_without_archive(submission, submission.last_failure)
         else:
             self._leave_to_next_session(submission)
 
-    def _end_without_archive(self, submission: ActiveSubmission) -> None:
-        """No attempt follows one without an archive: use staging's copy, or the result of an earlier attempt."""
+    def _end_without_archive(self, submission: ActiveSubmission, failure: State | None) -> None:
+        """No attempt follows one without an archive: use staging's copy, or the result of an earlier attempt.
+
+        If the archive changed since that one, it ends with this `failure`; None: it waits.
+        """
         if submission.staged is not None and not submission.choice.new_bad_copies:
             self._unwritten.staged.append(submission)
             return
         self._add_reason_of_all_copies(submission)
-        self._unwritten.without_further_attempt.append(submission.za_id)
+        self._unwritten.without_further_attempt[submission.za_id] = failure
         self._end_submission(submission)
 
     def _transfer_started(self, event: TransferStarted) -> None:
@@ -337,8 +340,10 @@ class Coordinator:
             case AfterFailure.STAYS if submission.choice.new_bad_copies:
                 # An untried copy may be good: the bad ones decide nothing yet.
                 self._end_submission(submission)
-            case AfterFailure.STAYS | AfterFailure.ENDS:
-                self._end_without_archive(submission)
+            case AfterFailure.STAYS:
+                self._end_without_archive(submission, None)
+            case AfterFailure.ENDS:
+                self._end_without_archive(submission, submission.last_failure)
 
     def _transfer_not_begun(self, event: TransferNotBegun) -> None:
         """The source was left alone: another one delivers the archive, or a later session fetches it."""
@@ -395,7 +400,7 @@ class Coordinator:
                 self._add_reason_of_all_copies(submission)
                 self._end_submission(submission)
             else:
-                self._end_without_archive(submission)
+                self._end_without_archive(submission, submission.last_failure)
         yield from self.run(())
 
     def _store_archive(self, submission: ActiveSubmission) -> None:
@@ -567,7 +572,7 @@ class Coordinator:
             self.left_to_pauses += 1
         else:
             self.not_downloaded += 1
-        self._unwritten.without_further_attempt.append(submission.za_id)
+        self._unwritten.without_further_attempt[submission.za_id] = None
 
     def _commit(self) -> Iterator[ZipOutcome]:
         finished, states = self._write_results()

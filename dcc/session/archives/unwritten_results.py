@@ -72,9 +72,9 @@ class UnwrittenResults:
     """Results to be written together. All times are in UTC.
 
     `changes` are the new values of columns, by row. `checked`: documents that a dead session recorded, by row.
-    `without_further_attempt`: the submissions whose last attempt had no bytes. `staged`: those that use the copy in
-    staging. `stored`: what the archive store received from which attempt. `arrived`: archives whose size is known by
-    now.
+    `without_further_attempt`: the submissions whose last attempt had no bytes, with the state that it gave, if any.
+    `staged`: those that use the copy in staging. `stored`: what the archive store received from which attempt.
+    `arrived`: archives whose size is known by now.
     """
 
     reports: dict[int, StateReport] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class UnwrittenResults:
     downloads: list[tuple[ActiveSubmission, Hosting]] = field(default_factory=list)
     bad_copies: list[NewBadCopy] = field(default_factory=list)
     published: list[tuple[Hosting, str]] = field(default_factory=list)
-    without_further_attempt: list[int] = field(default_factory=list)
+    without_further_attempt: dict[int, State | None] = field(default_factory=dict)
     staged: list[ActiveSubmission] = field(default_factory=list)
     stored: list[tuple[int, StoredCopies]] = field(default_factory=list)
     finished: list[ActiveSubmission] = field(default_factory=list)
@@ -142,7 +142,8 @@ class UnwrittenResults:
         record_published(connection, self.published)
         record_stored_archives(connection, self.stored)
         if self.without_further_attempt:
-            progress.fall_back_to_last_bytes(connection, self.without_further_attempt)
+            failures = {za_id: state for za_id, state in self.without_further_attempt.items() if state is not None}
+            progress.fall_back_to_last_bytes(connection, self.without_further_attempt.keys(), failures)
         return WrittenResults(
             self._add_downloads(connection, session_id),
             earlier_copies(connection, [hosting.id for _, hosting in self.downloads]),

@@ -48,6 +48,7 @@ from dcc.store.staging import Staging, disk_errors
 from dcc.tracker.hostings.copies import earlier_copies
 from dcc.tracker.hostings.download_plan import PlannedZip
 from dcc.tracker.hostings.source_statistics import source_rates
+from dcc.tracker.register.source_schedules import load_crawl_dues
 
 log = logging.getLogger(__name__)
 session_log = progress_log(__name__)
@@ -258,7 +259,8 @@ def _have_prepared(
 ) -> None:
     """Have workers fetch and prepare the planned archives, in rounds, as long as a round has results.
 
-    In a round each source has at most as many connections as DCC_DOWNLOADS_PER_SOURCE.
+    In a round each source has at most as many connections as DCC_DOWNLOADS_PER_SOURCE. Sources that were paused
+    meanwhile, or whose windows closed, take part in no further one.
     """
     rates = session.read(source_rates)
     hostings = [submission.hostings[0].id for submission in planned if submission.hostings]
@@ -266,7 +268,7 @@ def _have_prepared(
     staging = Staging(session.settings.staging_directory)
     waiting = list(planned)
     number, before = 0, 0
-    while batches := plan_round(waiting, rates, session.settings.downloads_per_source):
+    while batches := plan_round(_of_usable_sources(session, waiting), rates, session.settings.downloads_per_source):
         names = []
         for batch in batches:
             number += 1
@@ -279,3 +281,11 @@ def _have_prepared(
         before = prepared
         tried = {archive.key for batch in batches for archive in batch.archives}
         waiting = [submission for submission in waiting if submission.key not in tried]
+
+
+def _of_usable_sources(session: Session, planned: Sequence[PlannedZip]) -> list[PlannedZip]:
+    """Those of some archives whose preferred sources may be used now."""
+    named, limit = frozenset(session.request.source_ids or ()), session.settings.source_failure_limit
+    dues = session.read(lambda connection: load_crawl_dues(connection, limit, named=named))
+    usable = {number for number, due in dues.items() if due.may_be_used}
+    return [one for one in planned if one.hostings and one.hostings[0].source_id in usable]

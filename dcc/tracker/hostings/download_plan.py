@@ -42,13 +42,13 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.problems import document_problems
 from dcc.tracker.register.source_addresses import in_use
-from dcc.tracker.reopened_by import CRAWL
 from dcc.tracker.states import DOWNLOADING, NOT_ARRIVED, REQUESTED, VALID, WAITING
 from dcc.tracker.submission_rows import (
     KEY,
     LATEST,
     archive_md5,
     archive_size,
+    changed_since_last_bytes,
     has_archive_bytes,
     is_at,
     named_after,
@@ -410,9 +410,7 @@ _TO_FALL_BACK: Final = select(ZipAction.id).where(
     .where(FileSourceHasZip.za_id == ZipAction.id, ZipDownload.zf_id == FileSourceHasZip.id, has_archive_bytes())
     .correlate(ZipAction),
     # An archive that a crawl opens again has changed: its former result does not hold any more.
-    ~exists()
-    .where(Reopening.za_id == ZipAction.id, Reopening.fell_back.is_(None), Reopening.requested_by == CRAWL)
-    .where(Reopening.last_download_id.is_not(None)),
+    ~exists().where(Reopening.za_id == ZipAction.id, changed_since_last_bytes()),
 )
 _INTERRUPTED: Final = _interrupted_query()
 _PLANNED: Final = _planned()

@@ -186,8 +186,8 @@ def may_be_taken() -> ColumnElement[bool]:
     )
     known_bad = and_(
         _OwnBadCopy.hosting_id == _OwnHosting.id,
-        _OwnBadCopy.size_bytes == _OwnHosting.size_bytes,
-        _OwnBadCopy.modified == _OwnHosting.modified,
+        _OwnBadCopy.size_bytes.is_not_distinct_from(_OwnHosting.size_bytes),
+        _OwnBadCopy.modified.is_not_distinct_from(_OwnHosting.modified),
     )
     listed = (
         exists(select(_OwnHosting.id).join(_OwnSource).outerjoin(_OwnBadCopy, known_bad))

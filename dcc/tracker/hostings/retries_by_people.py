@@ -16,15 +16,24 @@ from dcc.outcomes import ZipKey
 from dcc.sources.hosting import CopyFault
 from dcc.tracker import progress
 from dcc.tracker.decisions import DecisionKind, is_decided
-from dcc.tracker.hostings.changed_archives import changed_where_fetched
+from dcc.tracker.hostings.changed_archives import changed_where_fetched, loaded_zips, withdrawn_zips
 from dcc.tracker.hostings.download_plan import hosted, load_plans
 from dcc.tracker.hostings.foreign_archives import Decline, UnfetchedArchive, declines_of, may_be_taken
 from dcc.tracker.hostings.staged_copies import StagedCopy, staged_copies
-from dcc.tracker.models import BadCopy, Centre, FileSource, FileSourceHasZip, ResourceStateRow, ZipAction, ZipFile
+from dcc.tracker.models import (
+    BadCopy,
+    Centre,
+    FileSource,
+    FileSourceHasZip,
+    ResourceStateRow,
+    ZipAction,
+    ZipDownload,
+    ZipFile,
+)
 from dcc.tracker.register.source_addresses import SourceState, is_paused
 from dcc.tracker.reopened_by import person_name
 from dcc.tracker.states import CANCELLED, REFUSED
-from dcc.tracker.submission_rows import KEY, is_at, is_named, zip_key_of
+from dcc.tracker.submission_rows import KEY, action_states, is_at, is_named, latest_downloads, zip_key_of
 
 _MAX_TOLD = 3
 _FAULTS = {CopyFault.DAMAGED: "damaged", CopyFault.CHECKSUM: "not what the published MD5 says"}
@@ -99,6 +108,21 @@ def _obstacles(connection: Connection, found: Mapping[ZipKey, Any]) -> Iterator[
                 "them, ask the centre to submit what changed under a new name."
             )
             yield key, "changed after its data were uploaded", ConfigurationError(text)
+
+
+def reopen_lost_with_source(connection: Connection, source_id: int, requested_by: str) -> None:
+    """Open submissions again whose archives came from a source that is about to be deleted, with their documents.
+
+    Without those whose data were uploaded, or that a person withdrew or cancelled.
+    """
+    hosted = select(FileSourceHasZip.za_id).where(FileSourceHasZip.file_source_id == source_id)
+    latest = {download: za_id for za_id, download, _ in latest_downloads(connection, connection.scalars(hosted).all())}
+    deleted = select(ZipDownload.id).join(FileSourceHasZip).where(FileSourceHasZip.file_source_id == source_id)
+    lost = {latest[row.id] for row in rows_with(connection, deleted, ZipDownload.id, latest)}
+    states = action_states(connection, lost - loaded_zips(connection, lost) - withdrawn_zips(connection, lost))
+    reason = mark("The file source that it came from was deleted.")
+    ids = [za_id for za_id, state in states.items() if state != CANCELLED]
+    progress.reopen(connection, ids, requested_by=person_name(requested_by), reason=reason)
 
 
 def unavailable_error(connection: Connection, key: ZipKey) -> ConfigurationError:

@@ -26,12 +26,14 @@ def reopen_failed_downloads(connection: Connection, sources: set[int] | None, ce
     """Failed downloads are tried again from this session's sources. Returns their number.
 
     Of archives of some `centres`; None: of all. They include downloads that a person asked for and that failed, and
-    archives that are damaged on one source while another has a copy not known to be bad.
+    archives that are damaged on one source while another has a copy not known to be bad. Without those that changed
+    after their data were uploaded.
     """
     conditions = ~is_acknowledged(), ~is_on_hold(), named_after(centres)
-    failed = [plan.za_id for plan in load_plans_among(connection, sources, _DUE, *conditions)]
+    failed = {plan.za_id for plan in load_plans_among(connection, sources, _DUE, *conditions)}
+    failed -= changed_where_fetched(connection, failed)
     if failed:
-        progress.reopen(connection, failed, RETRY_POLICY, mark("The download failed in an earlier session."))
+        progress.reopen(connection, sorted(failed), RETRY_POLICY, mark("The download failed in an earlier session."))
     return len(failed)
 
 

@@ -403,8 +403,7 @@ class ListingRecorder:
         record_new(basis, self._address, compared.new, result)
         for listing in listings:
             result.findings += [twice_finding(self._address, listing.action, one) for one in listing.listed_twice]
-        if compared.new or compared.noteworthy:
-            close_returned(basis.connection, basis.now)
+        close_returned(basis.connection, basis.now)
         if delta is DeltaStrategy.FULL and whole and not result.shrunk:
             self._propose_withdrawals(result)
         self._write_findings(result.findings)
@@ -419,20 +418,24 @@ class ListingRecorder:
         """
         second = _files_of(listings or ())
         found: list[ListingFinding] = []
-        settled: list[int] = []
+        settled: dict[ZipKey, tuple[KnownHosting, ListedFile]] = {}
         rows: list[dict[str, object]] = []
         sizes: list[dict[str, object]] = []
         for key, known in self._hostings(first).items():
             before, now = first[key], second.get(key)
             if now is not None and (now.size_bytes, now.modified) == (before.size_bytes, before.modified):
-                settled.append(known.hosting_id)
+                settled[key] = known, now
+                # Its checksum and manifest are uploaded after it.
+                if known.to_download and attributes(now) != attributes(known):
+                    rows.append(self._row(known.hosting_id, now, uploading=False))
                 continue
             if now is not None:
                 rows.append(self._row(known.hosting_id, now, uploading=True))
                 sizes.append({"zip": known.zip_id, "size": now.size_bytes})
             message = uploading_message(self._address, key, before, now, looked=listings is not None)
             found.append(ListingFinding(UPLOADING, key, known.za_id, message))
-        self._set_columns(settled, uploading_since=None)
+        self._download_again(settled, (), ())
+        self._set_columns([known.hosting_id for known, _ in settled.values()], uploading_since=None)
         self._update(rows, sizes)
         self._write_findings(found)
         return found
@@ -440,13 +443,18 @@ class ListingRecorder:
     def relist(self, keys: Collection[ZipKey], listings: Sequence[ActionListing]) -> dict[ZipKey, ListedFile]:
         """Record the present listing of these archives, if listed; returns those to list once more.
 
-        One that has changed since its data were uploaded is reported, as by a crawl: the next crawl sees no change.
+        The next crawl sees no change. So one that has changed is downloaded again as by a crawl, or reported if its
+        data were uploaded.
         """
         listed = _files_of(listings)
         hostings = self._hostings(keys)
         relisted = {key: listed[key] for key in hostings if key in listed}
-        unsettled = {key: file for key, file in relisted.items() if self._basis.is_unsettled(file, changed=True)}
         changed = {key: hostings[key] for key, file in relisted.items() if content_differs(hostings[key], file)}
+        unsettled = {
+            key: file for key, file in relisted.items() if self._basis.is_unsettled(file, changed=key in changed)
+        }
+        settled = {key: (hostings[key], file) for key, file in relisted.items() if key not in unsettled}
+        self._download_again(settled, *self._changed(settled))
         loaded = loaded_zips(self._basis.connection, [known.za_id for known in changed.values()])
         found = [
             ListingFinding(
@@ -526,12 +534,13 @@ class ListingRecorder:
         """Let changed archives without uploaded data be downloaded again; returns these, and the ids of the others.
 
         An archive that failed, or came from this source, is fetched; a withdrawn one is not, because a person decided
-        that. Another centre's copy does not undo the own copy's result, unless that centre has a delegation.
+        that. Another centre's copy does not undo the own copy's result, unless that centre has a delegation. One that
+        was being uploaded has changed, whatever the listing before this one said.
         """
         done = {
             key: known
             for key, (known, _) in seen.items()
-            if (key in content and known.was_fetched) or (key in manifests and known.state.failed)
+            if known.was_fetched and (key in content or known.uploading or (key in manifests and known.state.failed))
         }
         connection, ids = self._basis.connection, [known.za_id for known in done.values()]
         loaded = loaded_zips(connection, ids)
