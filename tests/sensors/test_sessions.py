@@ -17,7 +17,7 @@ from dcc.rules.waivers import Waiver
 from dcc.runtime.clock import utc_now
 from dcc.runtime.processes import Process
 from dcc.session.crawling import crawl_file_sources as crawl
-from dcc.tracker.models import CrawlingSession, FileSource, SessionLock, SourceCrawlRow
+from dcc.tracker.models import CrawlingSession, FileSource, FileSourceHasZip, SessionLock, SourceCrawlRow
 from dcc.tracker.register.file_sources import change_source
 from dcc.vocabulary import WaiverEffect
 from dcc_assets import runs
@@ -73,6 +73,17 @@ def test_zip_actions_that_wait_are_asked_for_once_in_the_session_that_found_them
     folder.put("add/H.2013-10-31.2.impc.zip")
     installation.crawl(hand_over=True)
     assert requested(new_zips, instance).run_key != first.run_key
+
+
+@pytest.mark.parametrize("since", ["uploading_since", "missed_since"])
+def test_a_zip_action_that_only_the_next_crawl_can_take_starts_no_session(
+    installation: Installation, folder: Folder, instance: DagsterInstance, since: str
+) -> None:
+    folder.put(ZIP)
+    installation.crawl()
+    requested(new_zips, instance)
+    execute_in(installation.tracker, update(FileSourceHasZip).values({since: utc_now()}))
+    assert asked(new_zips, instance) == "No submission is waiting."
 
 
 @only_sqlite

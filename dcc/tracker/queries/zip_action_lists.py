@@ -407,8 +407,8 @@ def waiting_zip_actions(
 ) -> list[ZipKey]:
     """The submissions that a session would process, oldest first; of archives of some `centres` alone, if given.
 
-    Those at (zip_name, done) that an available source of an active centre hosts now wait for their download. Those
-    between (zip_md5, pending) and (xsd, running) were left unfinished by a dead session.
+    Those at (zip_name, done) that an available source of an active centre hosts now, complete, wait for their download.
+    Those between (zip_md5, pending) and (xsd, running) were left unfinished by a dead session.
     """
     waiting = and_(is_at(ZipAction, WAITING), _obtainable())
     query = (
@@ -437,6 +437,8 @@ def _obtainable() -> ColumnElement[bool]:
         .where(
             FileSourceHasZip.za_id == ZipAction.id,
             FileSourceHasZip.gone_since.is_(None),
+            FileSourceHasZip.missed_since.is_(None),
+            FileSourceHasZip.uploading_since.is_(None),
             in_use(),
             may_be_taken(),
         )
