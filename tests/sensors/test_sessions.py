@@ -87,6 +87,20 @@ def test_a_zip_action_that_only_the_next_crawl_can_take_starts_no_session(
 
 
 @only_sqlite
+def test_an_archive_of_a_source_outside_its_windows_starts_no_session(
+    installation: Installation, folder: Folder, instance: DagsterInstance
+) -> None:
+    folder.put(ZIP)
+    installation.crawl()
+    now = utc_now()
+    later = f"{now + timedelta(hours=2):%H:%M}-{now + timedelta(hours=3):%H:%M} UTC"
+    in_writing(installation.tracker, change_source, folder.source_id, windows=later)
+    assert asked(new_zips, instance) == "No submission is waiting."
+    in_writing(installation.tracker, change_source, folder.source_id, windows="")
+    requested(new_zips, instance)
+
+
+@only_sqlite
 def test_nothing_is_asked_for_while_a_run_is_under_way(
     installation: Installation, folder: Folder, instance: DagsterInstance
 ) -> None:
