@@ -436,7 +436,7 @@ def _interrupted() -> ColumnElement[bool]:
     return is_at(ZipAction, *under_way[:-1])
 
 
-def _obtainable() -> Select[tuple[int]]:
+def _obtainable() -> Select[int]:
     return (
         select(FileSourceHasZip.id)
         .join(FileSource)
