@@ -6,6 +6,7 @@ from typing import Final
 import dagster as dg
 
 from dcc.databases.transactions import run_reading
+from dcc.operations.crawl_requests import sources_to_crawl
 from dcc.operations.session_work import SessionWork
 from dcc.phases import Phase
 from dcc.store.staging import Staging
@@ -81,11 +82,17 @@ def chosen_file_sources(
     http: HttpResource,
     folder: FolderResource,
 ) -> Iterator[Result]:
-    """Crawl the sources of the run's partitions. Raises as `crawl`, and NotFoundError for an unknown one."""
-    run = context.op_execution_context
+    """Crawl the sources of the run's partitions.
+
+    Raises as `crawl`, NotFoundError for an unknown one, and, once the others are crawled, ConfigurationError for one
+    that may not be crawled.
+    """
+    run, tracker = context.op_execution_context, session.tracker.ready()
+    # Outside the session: people are notified of one that broke off.
+    chosen = known_sources(tracker, context.partition_keys)
     with recorded_work(run, session, sftp, ftp, http, folder) as (work, recorder):
-        chosen = known_sources(work.tracker, context.partition_keys)
         yield from results(context, crawl(work, recorder, chosen))
+    sources_to_crawl(tracker, session.session_settings(), chosen)
 
 
 def crawl(

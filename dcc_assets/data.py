@@ -4,7 +4,7 @@ One step takes valid documents to quality control, because every phase processes
 It has the concurrency pool of the QC database to itself.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from dagster import AssetExecutionContext
@@ -100,23 +100,17 @@ def load_chosen(
     document.
     """
     run = context.op_execution_context
+    # Outside the session: people are notified of one that broke off.
+    keys = known_keys(session.tracker.ready(), context.partition_keys)
     with session_work(run, session) as work:
-        keys = known_keys(work.tracker, context.partition_keys)
         qc = work.ready(qc_database.ready)
         with recorder_of(run, work.tracker, work.settings, qc) as recorder:
             reporter = DataReporter(context.instance, work.tracker, qc, work.settings)
             outcomes = work.process_data(qc, keys, rejudge=rejudge)
             recorder.record(reporter.reports_of_session(outcomes, but_keys=frozenset(keys)))
-            reports = _of_all(reporter.reports_of_recorded(keys, ()), context.partition_keys)
+            reports = list(reporter.reports_of_recorded(keys, ()))
             yield from results(context, reports, causes_explained(work.tracker, work.settings))
-
-
-def _of_all(reports: Iterator[PartitionReport], partitions: Sequence[str]) -> Iterator[PartitionReport]:
-    """The reports. Raises NotFoundError at the end if one of the partitions has none."""
-    missing = set(partitions)
-    for report in reports:
-        missing.discard(report.partition)
-        yield report
+    missing = set(context.partition_keys) - {report.partition for report in reports}
     if missing:
         raise NotFoundError(
             f"{min(missing)} has no document that passed validation and was taken up. Materialise zip_downloads for it "

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import dagster as dg
@@ -46,6 +47,8 @@ _UNDER_WAY = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.Dags
 UNFINISHED: Final = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, *_UNDER_WAY]
 """The states of runs that have not ended."""
 
+_START_TIME: Final = timedelta(minutes=10)
+"""How long the start of a run may take, with the pull of an image."""
 _POOL_SECONDS: Final = 0.5
 
 log = logging.getLogger("dcc.sessions")
@@ -126,15 +129,20 @@ def finish_dead_runs(instance: dg.DagsterInstance, tracker: Engine, settings: Se
     """Mark runs as failed whose process died without reporting it; returns their number.
 
     Otherwise Dagster would wait for them, and for their places in the pool, for ever. A process has died if this
-    machine says so, or the machine was started again, or nobody holds the run's session any more.
+    machine says so, or the machine was started again, or nobody holds the run's session any more. A run without a
+    process yet is dead if its start takes too long.
     """
     under_way = {
-        run.run_id: run
-        for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY))
-        if run.run_id != excluding and not _is_copied(instance, run)
+        run.run_id: run for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)) if run.run_id != excluding
     }
-    processes = {run_id: process for run_id, run in under_way.items() if (process := _process_of(run)) is not None}
+    processes = {
+        run_id: process
+        for run_id, run in under_way.items()
+        if (process := _process_of(run)) is not None and not _is_copied(instance, run)
+    }
     dead = {run_id for run_id, process in processes.items() if process.is_gone or process.is_of_earlier_boot}
+    starting = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTING], updated_before=datetime.now(UTC) - _START_TIME)
+    dead |= {run.run_id for run in instance.get_runs(starting)} & under_way.keys() - processes.keys()
     sessions = {
         run_id: int(number)
         for run_id in processes.keys() - dead

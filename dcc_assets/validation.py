@@ -8,10 +8,12 @@ from typing import Final
 
 from dagster import AssetExecutionContext
 
+from dcc.databases.transactions import run_reading
 from dcc.operations.session_work import SessionWork
 from dcc.outcomes import ZipKey, ZipOutcome
 from dcc.phases import Phase
 from dcc.store.staging import Staging
+from dcc.tracker.hostings.retries_by_people import require_retriable
 from dcc_assets import graph
 from dcc_assets.batches import workers_of
 from dcc_assets.collection import ARCHIVE_CHECKS, ARCHIVE_SPECS
@@ -74,18 +76,19 @@ def chosen_zip_actions(
     http: HttpResource,
     folder: FolderResource,
 ) -> Iterator[Result]:
-    """Process the submissions of the run's partitions again. Raises as `process`, and NotFoundError for unknown ones.
+    """Process the submissions of the run's partitions again. Raises as `process`, `known_keys` and `require_retriable`.
 
     If the run chose only the asset of submissions, it shows the tracker's state and processes nothing.
     """
-    run, chosen = context.op_execution_context, context.selected_asset_keys
+    run, chosen, engine = context.op_execution_context, context.selected_asset_keys, tracker.ready()
+    keys = known_keys(engine, context.partition_keys)
     if chosen == {graph.ZIP_ACTIONS}:
-        settings, engine = tracker.settings_with(), tracker.ready()
-        keys = known_keys(engine, context.partition_keys)
+        settings = tracker.settings_with()
         yield from results(context, recorded_reports(engine, settings, keys), causes_explained(engine, settings))
         return
+    # Before the session: people are notified of one that broke off.
+    run_reading(engine, lambda connection: require_retriable(connection, keys))
     with recorded_work(run, session, sftp, ftp, http, folder) as (work, recorder):
-        keys = known_keys(work.tracker, context.partition_keys)
         report = complete_zip_report if graph.ZIP_ACTIONS in chosen else zip_report
         reports = process(work, recorder, store.staging(), keys, report)
         yield from results(context, reports, causes_explained(work.tracker, work.settings))

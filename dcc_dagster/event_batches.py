@@ -7,7 +7,8 @@ slower and right.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import UTC
 from typing import Any, Final
 
 from dagster import AssetKey, DagsterEventType, EventLogEntry
@@ -109,6 +110,17 @@ class BatchingEventLog(SqlEventLogStorage):
             connection.execute(delete(AssetCheckExecutionsTable).where(*of_checks))
             connection.execute(delete(DynamicPartitionsTable).where(*of_set))
             connection.execute(forget)
+
+
+def wipe_times(storage: EventLogStorage, assets: Collection[AssetKey]) -> dict[AssetKey, float]:
+    """When people wiped these assets last, in Unix seconds; without those that nobody wiped. Raises as the storage."""
+    if not isinstance(storage, SqlEventLogStorage):
+        return {}
+    keys = {asset.to_string(): asset for asset in assets}
+    wiped = AssetKeyTable.c.wipe_timestamp
+    query = select(AssetKeyTable.c.asset_key, wiped).where(AssetKeyTable.c.asset_key.in_(keys), wiped.is_not(None))
+    with storage.index_connection() as connection:
+        return {keys[key]: time.replace(tzinfo=UTC).timestamp() for key, time in connection.execute(query)}
 
 
 def remove_partitions(storage: EventLogStorage, name: str, assets: Sequence[AssetKey], keys: Sequence[str]) -> int:

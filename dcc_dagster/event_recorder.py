@@ -21,6 +21,7 @@ import dagster as dg
 from dagster._core.events import StepMaterializationData
 
 from dcc.errors import DagsterStorageError
+from dcc_dagster.event_batches import wipe_times
 from dcc_dagster.partition_events import Event, PartitionEvents, PartitionReport, one_line
 
 log = logging.getLogger(__name__)
@@ -111,7 +112,8 @@ class EventRecorder:
         reports = [*(self._recall(to_recall) if to_recall and self._recall else ()), *reported]
         for batch in self._events.batches(reports, complete):
             if batch:
-                entries = [self._entry(report, event) for report, event in batch]
+                wiped = wipe_times(self.instance.event_log_storage, {event.asset_key for _, event in batch})
+                entries = [self._entry(report, event, wiped.get(event.asset_key, 0.0)) for report, event in batch]
                 self.instance.event_log_storage.store_event_batch(entries)
         # Last: an existing partition is not recalled again, so everything recalled must be stored first.
         for name in {name for name, _ in new}:
@@ -130,7 +132,9 @@ class EventRecorder:
             existing |= {(name, key) for key in self.instance.get_existing_dynamic_partitions(name, keys)}
         return {place: is_complete for place, is_complete in told.items() if place not in existing}
 
-    def _entry(self, report: PartitionReport, event: Event) -> dg.EventLogEntry:
+    def _entry(self, report: PartitionReport, event: Event, wiped: float) -> dg.EventLogEntry:
+        """The entry of an event, as of now if its asset was `wiped` since: Dagster does not show what is older."""
+        timestamp = report.timestamp or 0.0
         step, kind = self._step, dg.DagsterEventType.ASSET_CHECK_EVALUATION
         data: StepMaterializationData | dg.AssetCheckEvaluation
         if isinstance(event, dg.AssetMaterialization):
@@ -151,7 +155,7 @@ class EventRecorder:
             level=logging.INFO,
             user_message=message,
             run_id=step.run_id,
-            timestamp=report.timestamp or time.time(),
+            timestamp=timestamp if timestamp > wiped else time.time(),
             step_key=step.step_key,
             job_name=step.job_name,
             dagster_event=dagster_event,

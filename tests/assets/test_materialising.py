@@ -10,10 +10,14 @@ from sqlalchemy import select
 
 from dcc.operations.session_work import open_session
 from dcc.phases import Phase
-from dcc.tracker.models import Reopening, SessionLock
+from dcc.runtime.clock import utc_now
+from dcc.sources.crawl_policy import Pause
+from dcc.tracker.models import CrawlingSession, Reopening, SessionLock
+from dcc.tracker.register.source_schedules import set_pause
+from dcc.tracker.session_statuses import SessionStatus
 from dcc_assets.graph import CHECK_OF_GROUP, CHECK_OF_PHASE, REACHABLE, UPLOAD_CHECK
 from dcc_assets.runs import SESSION_TAG, run_here
-from tests.support.asking import column_in, row_in
+from tests.support.asking import column_in, in_writing, row_in
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.installations import Installation
@@ -95,6 +99,28 @@ def test_a_partition_that_the_tracker_does_not_know_fails_the_run_and_says_so(
     dagster.instance.add_dynamic_partitions("file_sources", [partition])
     assert dagster.materialise(asset_job, partition, asset) is DagsterRunStatus.FAILURE
     assert reason in failure(dagster)
+    assert sessions_that_broke_off(installation) == []
+
+
+def sessions_that_broke_off(installation: Installation) -> list[int]:
+    """People are notified of these as outages."""
+    failed = CrawlingSession.status != int(SessionStatus.SUCCEEDED)
+    return column_in(installation.tracker, select(CrawlingSession.id).where(failed))
+
+
+def test_what_cannot_be_materialised_fails_the_run_and_breaks_no_session_off(
+    data: DataInstallation, data_dagster: Dagster, data_job: JobDefinition
+) -> None:
+    refused = "add/not_a_name.zip"
+    data.put(refused, specimens())
+    data_dagster.session(data)
+    for asset, reason in (("zip_downloads", "is refused for its name"), ("uploaded_data", "has no document")):
+        assert data_dagster.materialise(data_job, refused, asset) is DagsterRunStatus.FAILURE
+        assert reason in failure(data_dagster)
+    in_writing(data.tracker, set_pause, 1, Pause("they move", "ann", utc_now(), None))
+    assert data_dagster.materialise(data_job, "H-1", "file_source_listings") is DagsterRunStatus.FAILURE
+    assert "File source 1 is paused by ann: they move" in failure(data_dagster)
+    assert sessions_that_broke_off(data.base) == []
 
 
 def test_a_zip_action_with_an_odd_name_is_found_by_its_partition(

@@ -69,6 +69,15 @@ def test_one_that_does_not_end_is_ended_with_its_own_ones(tmp_path: Path, monkey
     assert noted.read_text() == "up"
 
 
+def test_files_in_the_working_directory_are_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "subprocess.py").write_text("raise SystemExit(1)")
+    monkeypatch.chdir(here)
+    with running(tmp_path, "child.kill()", "noted"):
+        pass
+
+
 def test_programs_that_run_together_are_stopped_at_once(tmp_path: Path) -> None:
     with running(tmp_path, ASKED_AND_ENDED, "first", "second") as (processes, noted):
         pass

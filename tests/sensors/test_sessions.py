@@ -17,9 +17,10 @@ from dcc.rules.waivers import Waiver
 from dcc.runtime.clock import utc_now
 from dcc.runtime.processes import Process
 from dcc.session.crawling import crawl_file_sources as crawl
-from dcc.tracker.models import CrawlingSession, FileSource, SessionLock, SourceCrawlRow
+from dcc.tracker.models import CrawlingSession, FileSource, FileSourceHasZip, SessionLock, SourceCrawlRow
 from dcc.tracker.register.file_sources import change_source
 from dcc.vocabulary import WaiverEffect
+from dcc_assets import runs
 from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions, show_changes
 from dcc_assets.runs import PROCESS_TAG, SCHEDULED_TAG, SESSION_TAG, finish_dead_runs, session_tags
 from dcc_dagster.instance import open_instance
@@ -72,6 +73,31 @@ def test_zip_actions_that_wait_are_asked_for_once_in_the_session_that_found_them
     folder.put("add/H.2013-10-31.2.impc.zip")
     installation.crawl(hand_over=True)
     assert requested(new_zips, instance).run_key != first.run_key
+
+
+@pytest.mark.parametrize("since", ["uploading_since", "missed_since"])
+def test_a_zip_action_that_only_the_next_crawl_can_take_starts_no_session(
+    installation: Installation, folder: Folder, instance: DagsterInstance, since: str
+) -> None:
+    folder.put(ZIP)
+    installation.crawl()
+    requested(new_zips, instance)
+    execute_in(installation.tracker, update(FileSourceHasZip).values({since: utc_now()}))
+    assert asked(new_zips, instance) == "No submission is waiting."
+
+
+@only_sqlite
+def test_an_archive_of_a_source_outside_its_windows_starts_no_session(
+    installation: Installation, folder: Folder, instance: DagsterInstance
+) -> None:
+    folder.put(ZIP)
+    installation.crawl()
+    now = utc_now()
+    later = f"{now + timedelta(hours=2):%H:%M}-{now + timedelta(hours=3):%H:%M} UTC"
+    in_writing(installation.tracker, change_source, folder.source_id, windows=later)
+    assert asked(new_zips, instance) == "No submission is waiting."
+    in_writing(installation.tracker, change_source, folder.source_id, windows="")
+    requested(new_zips, instance)
 
 
 @only_sqlite
@@ -164,6 +190,34 @@ def test_a_run_that_repeats_a_dead_one_is_not_dead_for_its_copied_tags(
     )
     finish_dead_runs(instance, installation.tracker, installation.settings)
     assert instance.get_run_by_id(repeated.run_id).status is DagsterRunStatus.STARTING  # type: ignore[union-attr]
+
+
+@only_sqlite
+@pytest.mark.parametrize("repeats", [False, True])
+def test_a_run_ends_that_a_power_failure_cut_off_before_its_work_began(
+    installation: Installation,
+    folder: Folder,
+    instance: DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+    repeats: bool,
+) -> None:
+    folder.put(ZIP)
+    installation.crawl(hand_over=True)
+    tags = {PROCESS_TAG: "elsewhere:1:1"} if repeats else {}
+    before = instance.create_run_for_job(crawl_file_sources, status=DagsterRunStatus.FAILURE, tags=tags)
+    starting = instance.create_run_for_job(
+        crawl_file_sources,
+        status=DagsterRunStatus.STARTING,
+        tags=tags,
+        parent_run_id=before.run_id,
+        root_run_id=before.run_id,
+    )
+    started = instance.create_run_for_job(show_changes, status=DagsterRunStatus.STARTED)
+    assert "crawl_file_sources is under way" in str(asked(new_zips, instance))
+    monkeypatch.setattr(runs, "_START_TIME", timedelta(seconds=-60))
+    requested(new_zips, instance)
+    assert instance.get_run_by_id(starting.run_id).status is DagsterRunStatus.FAILURE  # type: ignore[union-attr]
+    assert instance.get_run_by_id(started.run_id).status is DagsterRunStatus.STARTED  # type: ignore[union-attr]
 
 
 def test_nothing_is_asked_for_while_a_session_is_at_work_and_again_when_it_died(

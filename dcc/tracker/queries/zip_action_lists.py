@@ -403,14 +403,22 @@ def actions_of_archive(connection: Connection, file_name: str) -> list[Action]:
 
 
 def waiting_zip_actions(
-    connection: Connection, *, centres: Collection[str] | None = None, limit: int | None = None
+    connection: Connection,
+    *,
+    centres: Collection[str] | None = None,
+    closed: Collection[int] = (),
+    limit: int | None = None,
 ) -> list[ZipKey]:
     """The submissions that a session would process, oldest first; of archives of some `centres` alone, if given.
 
-    Those at (zip_name, done) that an available source of an active centre hosts now wait for their download. Those
-    between (zip_md5, pending) and (xsd, running) were left unfinished by a dead session.
+    Those at (zip_name, done) that an available source of an active centre hosts now, complete, wait for their download;
+    `closed` are the ids of sources that may not be used now. Those between (zip_md5, pending) and (xsd, running) were
+    left unfinished by a dead session.
     """
-    waiting = and_(is_at(ZipAction, WAITING), _obtainable())
+    obtainable = _obtainable()
+    if closed:
+        obtainable = obtainable.where(FileSourceHasZip.file_source_id.not_in(sorted(closed)))
+    waiting = and_(is_at(ZipAction, WAITING), obtainable.exists())
     query = (
         select(*KEY)
         .join(ZipFile)
@@ -428,8 +436,8 @@ def _interrupted() -> ColumnElement[bool]:
     return is_at(ZipAction, *under_way[:-1])
 
 
-def _obtainable() -> ColumnElement[bool]:
-    return exists(
+def _obtainable() -> Select[int]:
+    return (
         select(FileSourceHasZip.id)
         .join(FileSource)
         .join(ResourceStateRow)
@@ -437,6 +445,8 @@ def _obtainable() -> ColumnElement[bool]:
         .where(
             FileSourceHasZip.za_id == ZipAction.id,
             FileSourceHasZip.gone_since.is_(None),
+            FileSourceHasZip.missed_since.is_(None),
+            FileSourceHasZip.uploading_since.is_(None),
             in_use(),
             may_be_taken(),
         )

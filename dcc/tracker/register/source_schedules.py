@@ -74,6 +74,11 @@ def paused_sources(connection: Connection) -> set[int]:
     return set(connection.scalars(select(FileSource.id).where(is_paused())))
 
 
+def closed_sources(connection: Connection, failure_limit: int) -> set[int]:
+    """The ids of the sources from which no archive may be fetched now, as outside their windows."""
+    return {number for number, due in load_crawl_dues(connection, failure_limit).items() if not due.may_be_used}
+
+
 def load_crawl_dues(
     connection: Connection, failure_limit: int, now: datetime | None = None, *, named: Collection[int] = ()
 ) -> dict[int, CrawlDue]:

@@ -2,6 +2,7 @@
 
 import shutil
 import signal
+import time
 
 import pytest
 
@@ -55,6 +56,18 @@ def test_it_shows_what_the_lost_one_showed(installation: Installation) -> None:
         assert shown(Dagster(instance)) == before
     assert (report.file_sources, report.zip_actions, report.failed) == (2, len(ALL), len(ALL) - 1)
     assert said == [f"Dagster shows 2 file sources and {len(ALL)} submissions, {len(ALL) - 1} of them failed."]
+
+
+@pytest.mark.both_databases
+def test_it_shows_an_asset_again_that_somebody_wiped(installation: Installation, dagster: Dagster) -> None:
+    put_all_kinds(installation)
+    dagster.session(installation, until=Phase.XSD)
+    before = shown(dagster)
+    time.sleep(1.1)  # The tracker has whole seconds.
+    dagster.instance.wipe_assets([CHECK_OF_PHASE[Phase.XSD].asset_key])
+    assert shown(dagster) != before
+    rebuild_instance(installation.settings, installation.tracker, dagster.instance)
+    assert shown(dagster) == before
 
 
 @only_sqlite
