@@ -119,7 +119,7 @@ def test_a_phase_with_a_status_is_explained(bare_dcc: Dcc) -> None:
     [
         ("S4", CATALOGUE["S4"].demand, "centre or registry"),
         ("s4", f"{CATALOGUE['S4'].demand} When that is not met: {CATALOGUE['S4'].severity}.", "centre or registry"),
-        ("more", CATALOGUE["more"].demand, "centre"),
+        ("more", CATALOGUE["more"].demand, "nobody"),
         ("P9", "", "centre; DCC for: IMPReSS gives <parameter> the type '<value>', which is not known here"),
         ("source-unreachable", "", "nobody; DCC for: The folder of <value> cannot be reached"),
         ("not-found", "", "DCC"),

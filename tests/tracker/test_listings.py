@@ -446,19 +446,6 @@ def test_an_archive_that_comes_back_closes_its_open_proposal_and_is_proposed_whe
     assert shelf.proposed() == [(ONE, A.name, WithdrawalProposalState.OPEN)]
 
 
-def test_a_source_that_is_used_again_and_lists_what_it_listed_closes_the_proposal(shelf: Shelf) -> None:
-    shelf.add(A, delta=FULL)
-    shelf.add(A, source=TWO)
-    shelf.load()
-    in_writing(shelf.tracker, file_sources.set_source_state, TWO, SourceState.REMOVED)
-    for _ in range(2):
-        shelf.add(delta=FULL)
-    assert shelf.proposed() == [(ONE, A.name, WithdrawalProposalState.OPEN)]
-    in_writing(shelf.tracker, file_sources.set_source_state, TWO, SourceState.AVAILABLE)
-    shelf.add(A, source=TWO)
-    assert shelf.proposed(*WithdrawalProposalState) == [(ONE, A.name, WithdrawalProposalState.CAME_BACK)]
-
-
 def test_what_was_turned_down_is_proposed_again_only_after_it_was_back(shelf: Shelf) -> None:
     shelf.add(A, B, delta=FULL)
     shelf.load()

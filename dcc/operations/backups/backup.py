@@ -192,7 +192,7 @@ def _age(path: Path) -> tuple[str, int]:
 
 def find_set(directory: Path) -> Path:
     """The directory itself if it is a set, else the newest set in it. Raises BackupError if there is none."""
-    if _is_set(directory):
+    if (directory / MANIFEST).is_file():
         return directory
     found = sets_in(directory)
     if not found:

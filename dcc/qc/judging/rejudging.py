@@ -52,6 +52,8 @@ def documents_to_judge_again(connection: Connection, document_ids: Collection[in
     specimen that changed or went. Or they have an experiment that a new one repeats, or one that went did. Or they have
     entities that were replaced or deleted, or came back.
     """
+    if not document_ids:
+        return []
     found: set[int] = set()
     # Reading all specimens of many documents is expensive, and useless without a finding on any.
     unrecorded = connection.scalar(_MORE) is not None

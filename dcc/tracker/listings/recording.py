@@ -403,7 +403,8 @@ class ListingRecorder:
         record_new(basis, self._address, compared.new, result)
         for listing in listings:
             result.findings += [twice_finding(self._address, listing.action, one) for one in listing.listed_twice]
-        close_returned(basis.connection, basis.now)
+        if compared.new or compared.noteworthy:
+            close_returned(basis.connection, basis.now)
         if delta is DeltaStrategy.FULL and whole and not result.shrunk:
             self._propose_withdrawals(result)
         self._write_findings(result.findings)

@@ -411,7 +411,7 @@ def waiting_zip_actions(
 ) -> list[ZipKey]:
     """The submissions that a session would process, oldest first; of archives of some `centres` alone, if given.
 
-    Those at (zip_name, done) that an available source of an active centre hosts now, complete, wait for their download;
+    Those at (zip_name, done) that an available source of an active centre hosts now, complete, wait for their download.
     `closed` are the ids of sources that may not be used now. Those between (zip_md5, pending) and (xsd, running) were
     left unfinished by a dead session.
     """
