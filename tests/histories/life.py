@@ -65,7 +65,7 @@ def content_of(copy: Copy) -> bytes:
 
 LEFT_OUT: Final = "left_out_"
 DOCUMENTS: Final = (
-    select(XmlFile.fname, XmlFile.phase_id, XmlFile.status_id, AnException.short_name.label("logged"))
+    select(XmlFile.id, XmlFile.fname, XmlFile.phase_id, XmlFile.status_id, AnException.short_name.label("logged"))
     .outerjoin(XmlLog, (XmlLog.xml_id == XmlFile.id) & XmlLog.cleared.is_(None))
     .outerjoin(AnException)
 )
@@ -181,14 +181,17 @@ class Life(Lived):
 
     def holdings(self) -> Holdings:
         rows = rows_in(self.tracker, DOCUMENTS.order_by(XmlFile.id))
-        latest = {archive_of(row.fname): (state_of(row.phase_id, row.status_id), row.logged or "") for row in rows}
+        newest = {row.fname: row.id for row in rows}
+        # One for each entry of its log, in any order.
+        latest = [(archive_of(row.fname), row) for row in rows if row.id == newest[row.fname]]
+        documents = {archive: state_of(row.phase_id, row.status_id) for archive, row in latest}
         animals = column_in(self.qc, select(SPECIMEN.c.specimen_id).where(SPECIMEN.c.is_current))
         return Holdings(
             {archive_of(key): state for key, state in self.installation.states().items()},
-            {archive: state for archive, (state, _) in latest.items()},
+            documents,
             dict(Counter(int(animal.rpartition("M")[2]) // 100 for animal in animals)),
-            frozenset(archive for archive, (state, logged) in latest.items() if logged and state.endswith("failed")),
-            {archive: logged.removeprefix(LEFT_OUT) for archive, (_, logged) in latest.items() if LEFT_OUT in logged},
+            frozenset(archive for archive, row in latest if row.logged and documents[archive].endswith("failed")),
+            {archive: row.logged.removeprefix(LEFT_OUT) for archive, row in latest if LEFT_OUT in (row.logged or "")},
         )
 
     @contextmanager
