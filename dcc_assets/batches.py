@@ -135,7 +135,7 @@ class DagsterWorkers:
     def run(self, work: str, names: Sequence[str], check: Callable[[], object], results: Exchange) -> None:
         """Have batches prepared in a run; returns when it ends, or when workers make no progress for too long."""
         at_once = {f"DCC_{name.upper()}": f"{getattr(self.settings, name)}" for name in ("workers", "k8s_jobs")}
-        environment = os.environ | dagster_environment(self.settings) | at_once | {"PYTHONSAFEPATH": "1"}
+        environment = os.environ | dagster_environment(self.settings) | at_once
         if self.settings.broker is not None:
             environment[BROKER] = broker_of(self.settings)
         command = [sys.executable, "-c", _RUN, work, *names]

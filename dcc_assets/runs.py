@@ -141,8 +141,10 @@ def finish_dead_runs(instance: dg.DagsterInstance, tracker: Engine, settings: Se
         if (process := _process_of(run)) is not None and not _is_copied(instance, run)
     }
     dead = {run_id for run_id, process in processes.items() if process.is_gone or process.is_of_earlier_boot}
-    starting = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTING], updated_before=datetime.now(UTC) - _START_TIME)
-    dead |= {run.run_id for run in instance.get_runs(starting)} & under_way.keys() - processes.keys()
+    if without_process := list(under_way.keys() - processes.keys()):
+        statuses, before = [dg.DagsterRunStatus.STARTING], datetime.now(UTC) - _START_TIME
+        starting = dg.RunsFilter(run_ids=without_process, statuses=statuses, updated_before=before)
+        dead |= {run.run_id for run in instance.get_runs(starting)}
     sessions = {
         run_id: int(number)
         for run_id in processes.keys() - dead

@@ -132,6 +132,8 @@ def dagster_environment(settings: Settings) -> dict[str, str]:
         "DCC_HOME": str(settings.home),
         "DAGSTER_HOME": str(settings.dagster_home),
         "DCC_DATABASE_RETRY": str(settings.database_retry),
+        # Else a file such as yaml.py in the working directory would be imported in the place of the library.
+        "PYTHONSAFEPATH": "1",
     }
     if settings.dagster_url is not None:
         variables["DCC_DAGSTER_URL"] = settings.dagster_url.get_secret_value()

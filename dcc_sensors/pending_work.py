@@ -25,7 +25,7 @@ from dcc.tracker.models import CrawlingSession, SessionTask, SourceCrawlRow
 from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
 from dcc.tracker.register.centres import imits_names
 from dcc.tracker.register.source_addresses import load_addresses
-from dcc.tracker.register.source_schedules import closed_sources, load_crawl_dues
+from dcc.tracker.register.source_schedules import load_crawl_dues, usable_sources
 from dcc.tracker.states import AWAITING_QC
 from dcc.vocabulary import DocumentState
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB
@@ -155,10 +155,10 @@ def _pending_work(
         .join(CrawlingSession, CrawlingSession.id == SessionTask.session_id)
         .where(SessionTask.phase_id == int(Phase.DOWNLOAD), of_centres)
     )
-    closed = closed_sources(connection, settings.source_failure_limit)
+    usable = usable_sources(connection, settings.source_failure_limit)
     return PendingWork(
         group=None if group is None else group.name,
-        waiting=len(waiting_zip_actions(connection, centres=centres, closed=closed)),
+        waiting=len(waiting_zip_actions(connection, centres=centres, sources=usable)),
         failed_downloads=count_not_arrived(connection, centres),
         open_session=open_session,
         active=_active(leases, group),

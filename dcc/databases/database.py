@@ -13,9 +13,6 @@ from dcc.errors import DatabaseOutdatedError, DatabaseUnreachableError
 DESCRIPTION: Final = "dcc_database"
 """Execution option of an engine: its `Database`."""
 
-SETTING: Final = "dcc_setting"
-"""Execution option of an engine: the setting with its URL, if it is another than its database's."""
-
 OUTAGE_SECONDS: Final = "dcc_outage_seconds"
 """Execution option of an engine: for how many seconds its database may be away or full before work is given up."""
 

@@ -20,7 +20,7 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DBAPIError
 
 from dcc.databases.columns import MYSQL_FAMILY
-from dcc.databases.database import DESCRIPTION, SETTING, Database, database_of
+from dcc.databases.database import DESCRIPTION, Database, database_of
 from dcc.errors import ConfigurationError, DatabaseUnreachableError
 from dcc.runtime.disk_space import advice_on_writing, comes_from_full_disk, no_space_left
 from dcc.settings.database_urls import check_database_url
@@ -222,11 +222,7 @@ def _explain_failure(context: ExceptionContext) -> DatabaseUnreachableError | No
     database = database_of(engine)
     reason, advice = (
         _reason(cause),
-        advice.format(
-            noun=database.noun,
-            setting=engine.get_execution_options().get(SETTING, database.setting),
-            made_by=database.made_by,
-        ),
+        advice.format(noun=database.noun, setting=database.setting, made_by=database.made_by),
     )
     unwritable = None
     if _code(cause) in _SQLITE_OF_DISK and isinstance(cause, sqlite3.Error):

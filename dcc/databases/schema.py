@@ -334,7 +334,6 @@ def create_database(engine: Engine) -> None:
     """Create a MySQL or MariaDB database if it does not exist. Raises ConfigurationError if the user may not."""
     url = engine.url
     with disposed(open_url(url.set(database=""), database_of(engine))) as server:
-        server.update_execution_options(**engine.get_execution_options())
         name = server.dialect.identifier_preparer.quote_identifier(str(url.database))
         try:
             with server.connect() as connection:

@@ -36,7 +36,7 @@ from dcc.store.copies import Copy, CopyState, StoredCopies
 from dcc.store.staging import Staging
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.register.source_addresses import load_addresses
-from dcc.tracker.register.source_schedules import load_crawl_dues
+from dcc.tracker.register.source_schedules import usable_sources
 from dcc.tracker.session_statuses import TaskStatus
 from dcc.tracker.stored_archives import (
     Audit,
@@ -229,8 +229,7 @@ class ArchiveCopies:
 
     def _fetched_again(self, sha256: str, path: Path) -> bool:
         """Fetch an archive from a usable source that still lists it as it was; returns whether its bytes came."""
-        dues = self.read(partial(load_crawl_dues, failure_limit=self._settings.source_failure_limit))
-        usable = {source_id for source_id, due in dues.items() if due.may_be_used}
+        usable = self.read(partial(usable_sources, failure_limit=self._settings.source_failure_limit))
         for offer in self.read(partial(listed_copies, sha256=sha256)):
             if offer.source_id not in usable:
                 continue

@@ -131,15 +131,15 @@ class SessionWork:
         from dcc.session.data.document_queries import count_waiting
         from dcc.tracker.hostings.retry_policy import count_not_arrived
         from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
-        from dcc.tracker.register.source_schedules import closed_sources
+        from dcc.tracker.register.source_schedules import usable_sources
 
         centres = self.session.centres
         if count_waiting(connection, centres, self.until) > 0:
             return True
         if not archives or self.until < Phase.XSD:
             return False
-        closed = closed_sources(connection, self.settings.source_failure_limit)
-        waits = waiting_zip_actions(connection, centres=centres, closed=closed, limit=1)
+        usable = usable_sources(connection, self.settings.source_failure_limit)
+        waits = waiting_zip_actions(connection, centres=centres, sources=usable, limit=1)
         return bool(waits) or count_not_arrived(connection, centres) > 0
 
     def ready(self, qc_database: Callable[[], Engine]) -> Engine:

@@ -7,7 +7,15 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from dagster import DagsterInstance, DagsterRunStatus, RunRequest, SensorDefinition, SkipReason
+from dagster import (
+    DagsterInstance,
+    DagsterRun,
+    DagsterRunStatus,
+    JobDefinition,
+    RunRequest,
+    SensorDefinition,
+    SkipReason,
+)
 from sqlalchemy import select, update
 
 from dcc.databases.transactions import writing
@@ -174,20 +182,21 @@ def test_a_run_ends_whose_machine_was_started_anew_or_whose_session_nobody_has(
     assert (found.status is DagsterRunStatus.FAILURE) == is_dead
 
 
+def begun_again(instance: DagsterInstance, job: JobDefinition, tags: dict[str, str]) -> DagsterRun:
+    """A run that is starting, and repeats one that failed, with its tags."""
+    before = instance.create_run_for_job(job, status=DagsterRunStatus.FAILURE, tags=tags).run_id
+    return instance.create_run_for_job(
+        job, status=DagsterRunStatus.STARTING, tags=tags, parent_run_id=before, root_run_id=before
+    )
+
+
 @only_sqlite
 def test_a_run_that_repeats_a_dead_one_is_not_dead_for_its_copied_tags(
     installation: Installation, folder: Folder, instance: DagsterInstance
 ) -> None:
     name, namespace, _ = Process.this().host.split(" ")
     tags = {SESSION_TAG: "1", PROCESS_TAG: f"{name} {namespace} another-boot:1:1"}
-    dead = instance.create_run_for_job(process_zip_actions, status=DagsterRunStatus.FAILURE, tags=tags)
-    repeated = instance.create_run_for_job(
-        process_zip_actions,
-        status=DagsterRunStatus.STARTING,
-        tags=tags,
-        parent_run_id=dead.run_id,
-        root_run_id=dead.run_id,
-    )
+    repeated = begun_again(instance, process_zip_actions, tags)
     finish_dead_runs(instance, installation.tracker, installation.settings)
     assert instance.get_run_by_id(repeated.run_id).status is DagsterRunStatus.STARTING  # type: ignore[union-attr]
 
@@ -204,14 +213,7 @@ def test_a_run_ends_that_a_power_failure_cut_off_before_its_work_began(
     folder.put(ZIP)
     installation.crawl(hand_over=True)
     tags = {PROCESS_TAG: "elsewhere:1:1"} if repeats else {}
-    before = instance.create_run_for_job(crawl_file_sources, status=DagsterRunStatus.FAILURE, tags=tags)
-    starting = instance.create_run_for_job(
-        crawl_file_sources,
-        status=DagsterRunStatus.STARTING,
-        tags=tags,
-        parent_run_id=before.run_id,
-        root_run_id=before.run_id,
-    )
+    starting = begun_again(instance, crawl_file_sources, tags)
     started = instance.create_run_for_job(show_changes, status=DagsterRunStatus.STARTED)
     assert "crawl_file_sources is under way" in str(asked(new_zips, instance))
     monkeypatch.setattr(runs, "_START_TIME", timedelta(seconds=-60))

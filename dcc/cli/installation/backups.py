@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -241,7 +242,6 @@ def migrate_storage() -> None:
     JSON: {"tracker", "qc", "rows", "seconds"}; the first two are objects of table to rows
     """
     from dcc.cli.installation.setup import shown_url
-    from dcc.databases.database import SETTING
     from dcc.databases.engines import disposed, open_database
     from dcc.operations.backups.targets import migrate_storage as migrate
     from dcc.qc.database import QC_DATABASE
@@ -259,12 +259,10 @@ def migrate_storage() -> None:
         without_daemon(settings),
         open_tracker(settings) as tracker,
         open_qc(settings) as qc,
-        disposed(open_database(to_tracker_url, TRACKER)) as to_tracker,
-        disposed(open_database(to_qc_url, QC_DATABASE)) as to_qc,
+        disposed(open_database(to_tracker_url, replace(TRACKER, setting="DCC_TARGET_TRACKER_URL"))) as to_tracker,
+        disposed(open_database(to_qc_url, replace(QC_DATABASE, setting="DCC_TARGET_QC_URL"))) as to_qc,
         progress_shown() as on_progress,
     ):
-        to_tracker.update_execution_options(**{SETTING: "DCC_TARGET_TRACKER_URL"})
-        to_qc.update_execution_options(**{SETTING: "DCC_TARGET_QC_URL"})
         old = [str(engine.url.database) for engine in (tracker, qc) if engine.dialect.name == "sqlite"]
         report = migrate(tracker, qc, to_tracker, to_qc, settings, on_progress=on_progress)
     tables = {

@@ -205,8 +205,6 @@ def start(settings: Settings, processes: list[subprocess.Popen[bytes]], *program
         **os.environ,
         **dagster_side().dagster_environment(settings),
         **({"DCC_UI_HOSTS": settings.ui_hosts} if settings.ui_hosts else {}),
-        # Else a file such as yaml.py in the working directory would be imported in the place of the library.
-        "PYTHONSAFEPATH": "1",
     }
     # A stop in between would leave an unknown process that has the lock.
     with _stopped_later():

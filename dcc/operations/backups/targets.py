@@ -255,7 +255,7 @@ class Target:
                 raise
 
     def _refuse_session(self, connection: Connection) -> None:
-        if self.database is TRACKER and inspect(connection).has_table("session_lock"):
+        if self.database.metadata is TRACKER.metadata and inspect(connection).has_table("session_lock"):
             refuse_during_session(connection, self.settings)
 
     def _refuse_others(self, connection: Connection) -> None:

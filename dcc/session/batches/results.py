@@ -48,7 +48,7 @@ from dcc.store.staging import Staging, disk_errors
 from dcc.tracker.hostings.copies import earlier_copies
 from dcc.tracker.hostings.download_plan import PlannedZip
 from dcc.tracker.hostings.source_statistics import source_rates
-from dcc.tracker.register.source_schedules import load_crawl_dues
+from dcc.tracker.register.source_schedules import usable_sources
 
 log = logging.getLogger(__name__)
 session_log = progress_log(__name__)
@@ -286,6 +286,5 @@ def _have_prepared(
 def _of_usable_sources(session: Session, planned: Sequence[PlannedZip]) -> list[PlannedZip]:
     """Those of some archives whose preferred sources may be used now."""
     named, limit = frozenset(session.request.source_ids or ()), session.settings.source_failure_limit
-    dues = session.read(lambda connection: load_crawl_dues(connection, limit, named=named))
-    usable = {number for number, due in dues.items() if due.may_be_used}
+    usable = session.read(lambda connection: usable_sources(connection, limit, named=named))
     return [one for one in planned if one.hostings and one.hostings[0].source_id in usable]

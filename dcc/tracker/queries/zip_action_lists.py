@@ -406,18 +406,18 @@ def waiting_zip_actions(
     connection: Connection,
     *,
     centres: Collection[str] | None = None,
-    closed: Collection[int] = (),
+    sources: Collection[int] | None = None,
     limit: int | None = None,
 ) -> list[ZipKey]:
     """The submissions that a session would process, oldest first; of archives of some `centres` alone, if given.
 
     Those at (zip_name, done) that an available source of an active centre hosts now, complete, wait for their download.
-    `closed` are the ids of sources that may not be used now. Those between (zip_md5, pending) and (xsd, running) were
-    left unfinished by a dead session.
+    `sources` are the ids of those that may be used, if not all may. Those between (zip_md5, pending) and (xsd, running)
+    were left unfinished by a dead session.
     """
     obtainable = _obtainable()
-    if closed:
-        obtainable = obtainable.where(FileSourceHasZip.file_source_id.not_in(sorted(closed)))
+    if sources is not None:
+        obtainable = obtainable.where(FileSourceHasZip.file_source_id.in_(sorted(sources)))
     waiting = and_(is_at(ZipAction, WAITING), obtainable.exists())
     query = (
         select(*KEY)

@@ -74,9 +74,10 @@ def paused_sources(connection: Connection) -> set[int]:
     return set(connection.scalars(select(FileSource.id).where(is_paused())))
 
 
-def closed_sources(connection: Connection, failure_limit: int) -> set[int]:
-    """The ids of the sources from which no archive may be fetched now, as outside their windows."""
-    return {number for number, due in load_crawl_dues(connection, failure_limit).items() if not due.may_be_used}
+def usable_sources(connection: Connection, failure_limit: int, *, named: Collection[int] = ()) -> set[int]:
+    """The ids of the sources from which archives may be fetched now; `named` as for `load_crawl_dues`."""
+    dues = load_crawl_dues(connection, failure_limit, named=named)
+    return {source_id for source_id, due in dues.items() if due.may_be_used}
 
 
 def load_crawl_dues(
