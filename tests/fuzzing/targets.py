@@ -24,7 +24,7 @@ from dcc.documents.reading import read_document
 from dcc.documents.schema_set import SchemaSet
 from dcc.documents.validation import validate_document
 from dcc.errors import ArchiveError, BadChecksumFileError, BadFileNameError, DocumentError, ReferenceDataError
-from dcc.naming import Action, DocumentKind, NamingConvention
+from dcc.naming import ARCHIVE_SUFFIXES, Action, DocumentKind, NamingConvention
 from dcc.reference.loading import read_set
 from dcc.reference.snapshots import Provenance
 from dcc.sources.access import Credential, Endpoint
@@ -133,7 +133,7 @@ def _gathered(entries: list[Entry]) -> None:
     listing = action_listing("a source", Action.ADD, iter(entries), lambda link: Entry(link.name, EntryKind.FILE))
     for file in listing.zips:
         _legible(file.name, 1_100)
-        assert file.name.endswith(".zip")
+        assert file.name.lower().endswith(ARCHIVE_SUFFIXES)
         assert b"/" not in raw(file.name)
         assert len(stored_name(file.name)) <= 128
     for name, reason in listing.ignored_examples:
