@@ -29,7 +29,7 @@ from dcc.tracker.register.source_schedules import load_crawl_dues, usable_source
 from dcc.tracker.states import AWAITING_QC
 from dcc.vocabulary import DocumentState
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB
-from dcc_assets.runs import GROUP_TAG, UNFINISHED
+from dcc_assets.runs import GROUP_TAG, UNFINISHED, finish_dead_runs
 from dcc_assets.sync.changes import ChangeWatermark, changes_since
 from dcc_assets.sync.watermarks import CentresShown
 
@@ -193,9 +193,11 @@ def _data_waits(connection: Connection, settings: Settings, centres: Collection[
 
 
 def reason_to_wait(instance: dg.DagsterInstance, settings: Settings, group: CentreGroup | None) -> dg.SkipReason | None:
-    """Why no session of a group of centres, or of all, can begin. Raises DatabaseOutdatedError."""
-    with _connected(open_tracker(settings)) as connection:
-        active = _active(read_leases(connection, settings), group)
+    """Why no session of a group of centres, or of all, can begin; ends dead runs. Raises DatabaseOutdatedError."""
+    with current(open_tracker(settings)) as tracker:
+        finish_dead_runs(instance, tracker, settings)
+        with tracker.connect() as connection:
+            active = _active(read_leases(connection, settings), group)
     return reason_to_wait_for(instance, active, None if group is None else group.name)
 
 

@@ -73,13 +73,14 @@ class _ShownEvents:
     """An instance's events, read once for each asset and check; it need not show the partitions that `changed`."""
 
     def __init__(self, instance: DagsterInstance, changed: Collection[tuple[str | None, str]]) -> None:
-        self._instance, self._changed = instance, changed
+        self._changed = changed
+        self._known = cache(lambda partition_set: set(instance.get_dynamic_partitions(partition_set)))
         self._partitions_of = cache(instance.get_materialized_partitions)
         self._failing = cache(lambda check: failing_partitions(instance, [check]))
 
     def missing(self, partition_set: str | None, reports: Iterable[PartitionReport]) -> Iterator[Inconsistency]:
         """Differences between the reports and the instance; their partitions are of this set."""
-        known = set(self._instance.get_dynamic_partitions(str(partition_set)))
+        known = self._known(str(partition_set))
         for report in reports:
             name = report.partition
             if (partition_set, name) in self._changed:

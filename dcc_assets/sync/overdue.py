@@ -34,7 +34,7 @@ from dcc.sources.crawl_policy import DueReason
 from dcc.vocabulary import Actor
 from dcc_assets import graph
 from dcc_assets.metadata.links import links, page_of_partition, report_of_centre
-from dcc_assets.runs import STARTED_BY_TAG, ready_made, run_here, step_of, tag_with_process
+from dcc_assets.runs import STARTED_BY_TAG, ready_made, run_here, step_of
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.instance import storage_place
 from dcc_dagster.job_assets import job_of
@@ -78,7 +78,6 @@ def overdue_changes(
 
 @op(name="overdue", description="Shows what changed of what is overdue.")
 def _show(context: OpExecutionContext, tracker: TrackerResource) -> None:
-    tag_with_process(context)
     with EventRecorder(context.instance, step_of(context)) as recorder:
         reports = overdue_changes(recorder, tracker.ready(), tracker.settings_with())
         recorder.record(reports)

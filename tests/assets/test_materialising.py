@@ -18,7 +18,8 @@ from dcc.tracker.models import CrawlingSession, Reopening, SessionLock
 from dcc.tracker.register.source_schedules import set_pause
 from dcc.tracker.session_statuses import SessionStatus
 from dcc_assets.graph import CHECK_OF_GROUP, CHECK_OF_PHASE, REACHABLE, UPLOAD_CHECK
-from dcc_assets.runs import PROCESS_TAG, SESSION_TAG, finish_dead_runs, run_here
+from dcc_assets.runs import SESSION_TAG, finish_dead_runs, run_here
+from dcc_dagster.run_processes import PROCESS_TAG
 from tests.support.asking import column_in, execute_in, in_writing, row_in
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
