@@ -9,10 +9,12 @@ from sqlalchemy import Engine, func, select
 
 from dcc.databases.engines import disposed
 from dcc.databases.schema import require_current
+from dcc.databases.transactions import writing
 from dcc.errors import DagsterStorageError, DccError, QcDatabaseOutdatedError
 from dcc.messages import count_of
 from dcc.phases import Phase, Status
 from dcc.qc.database import open_qc_database
+from dcc.session.leases import refuse_during_session
 from dcc.settings import Settings
 from dcc.tracker.models import ZipAction
 from dcc_assets.graph import FILE_SOURCE_PARTITIONS
@@ -47,9 +49,13 @@ def rebuild_instance(
     """Show everything in the tracker in a Dagster instance: partitions, reached assets, failures.
 
     Results after validation come from the QC database, unless that was not made yet. Meant for an empty instance; in
-    another one the same is recorded again. `progress` is called with the progress. Raises DatabaseUnreachableError and
-    DagsterStorageError.
+    another one the same is recorded again. `progress` is called with the progress.
+
+    Raises SessionActiveError during a session: what that shows would be followed by what was before. Raises
+    DatabaseUnreachableError and DagsterStorageError.
     """
+    with writing(tracker) as connection:
+        refuse_during_session(connection, settings)
     say: Callable[[str], None] = progress or (lambda _: None)
     report = RebuildReport()
     failures: list[DccError] = []
