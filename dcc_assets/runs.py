@@ -37,8 +37,13 @@ STARTED_BY_TAG: Final = "dcc/started_by"
 
 _QUIET: Final = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
-_UNDER_WAY = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
-UNFINISHED: Final = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, *_UNDER_WAY]
+_UNDER_WAY = [
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+UNFINISHED: Final = [dg.DagsterRunStatus.QUEUED, *_UNDER_WAY]
 """The states of runs that have not ended."""
 
 _START_TIME: Final = timedelta(minutes=10)

@@ -222,7 +222,7 @@ def test_a_run_ends_that_a_power_failure_cut_off_before_its_work_began(
     installation.crawl(hand_over=True)
     tags = {PROCESS_TAG: "elsewhere:1:1"} if repeats else {}
     under_way = [begun_again(instance, crawl_file_sources, tags)]
-    for status in (DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING):
+    for status in (DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING):
         under_way.append(instance.create_run_for_job(show_changes, status=status))
     assert "crawl_file_sources is under way" in str(asked(new_zips, instance))
     monkeypatch.setattr(runs, "_START_TIME", timedelta(seconds=-60))
