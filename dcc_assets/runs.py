@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ import dagster as dg
 from sqlalchemy import Engine
 
 from dcc.databases.transactions import run_reading
+from dcc.errors import SessionActiveError
 from dcc.operations.session_work import SessionWork
 from dcc.runtime.interrupts import raise_missed_interrupts
 from dcc.runtime.processes import Process
@@ -34,6 +35,9 @@ SCHEDULED_TAG: Final = "dcc/only_scheduled"
 """Tag of runs that crawl only sources with an age of their own, because one of them is due."""
 STARTED_BY_TAG: Final = "dcc/started_by"
 """Tag of every run that no sensor, schedule or person in the UI started: the command, or what else did."""
+
+FORESTALLED_TAG: Final = "dcc/forestalled"
+"""Tag of runs that another session was faster than, which is no outage: it does the work, or the next run."""
 
 _QUIET: Final = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
@@ -85,7 +89,7 @@ def session_work(
 ) -> Iterator[SessionWork]:
     """The work of the run's crawling session; `kinds` configure the connections to sources of each kind.
 
-    Tags the run with its session and process, and marks runs of dead processes as failed. Raises as
+    Tags the run with its session and process, or as forestalled, and marks runs of dead processes as failed. Raises as
     SessionResource.work.
     """
     resumed = context.run.tags.get(SESSION_TAG, "")
@@ -94,7 +98,13 @@ def session_work(
         only_scheduled=SCHEDULED_TAG in context.run.tags,
         requested_by="Dagster",
     )
-    with session.work(request, *kinds, resume=int(resumed) if resumed.isdecimal() else None) as work:
+    with ExitStack() as stack:
+        try:
+            wanted = int(resumed) if resumed.isdecimal() else None
+            work = stack.enter_context(session.work(request, *kinds, resume=wanted))
+        except SessionActiveError:
+            context.instance.add_run_tags(context.run.run_id, {FORESTALLED_TAG: "yes"})
+            raise
         if not (tags := session_tags(work.session)).items() <= context.run.tags.items():
             context.instance.add_run_tags(context.run.run_id, tags)
         finish_dead_runs(context.instance, work.tracker, work.settings, excluding=context.run.run_id)
@@ -132,6 +142,8 @@ def finish_dead_runs(instance: dg.DagsterInstance, tracker: Engine, settings: Se
     if of_sessions:
         for session in run_reading(tracker, lambda connection: sessions_over(connection, settings, of_sessions)):
             dead.extend(of_sessions[session])
+    # A process may have ended well since its run was read.
+    dead = [run for one in dead if (run := instance.get_run_by_id(one.run_id)) is not None and not run.is_finished]
     for run in dead:
         instance.report_run_failed(
             run, "The process of this run died. What it had begun is taken up again by the next crawling session."

@@ -254,6 +254,21 @@ def test_a_run_that_waits_for_its_turn_ends_only_if_it_waits_too_long_elsewhere(
 
 
 @only_sqlite
+def test_a_run_that_ends_well_just_now_is_not_dead(
+    installation: Installation, folder: Folder, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = instance.create_run_for_job(show_changes, status=DagsterRunStatus.STARTED, tags=process_tag())
+
+    def ends_now(_: Process) -> bool:
+        instance.report_run_canceled(run)
+        return True
+
+    monkeypatch.setattr(Process, "is_gone", property(ends_now))
+    assert finish_dead_runs(instance, installation.tracker, installation.settings) == 0
+    assert status_of(instance, run) is DagsterRunStatus.CANCELED
+
+
+@only_sqlite
 def test_a_dead_run_holds_up_no_schedule_where_sensors_are_off(
     installation: Installation, folder: Folder, kept_instance: DagsterInstance
 ) -> None:
@@ -418,6 +433,9 @@ def test_documents_that_wait_to_be_confirmed_or_for_an_older_archive_are_asked_f
     held.run("add/H.2013-10-31.4.impc.zip", valid_specimens("2013-10-31.4", mice=1))
     assert [state for key, state in held.states().items() if key != ZIP] == ["upload pending"] * 3
     assert asked(valid_documents, instance) == "No document is waiting."
+    # No later run would go on with the session, and end it with its report.
+    assert crawl_file_sources.execute_in_process(instance=instance, resources=platform_resources()).success
+    assert tuple(row_in(data.tracker, select(SessionLock.session_id, SessionLock.holder))) == (None, None)
     data.confirm(older, author="wrangler", reason="agreed")
     data.take_up(keys=[older])
     assert isinstance(asked(valid_documents, instance), RunRequest)
