@@ -52,8 +52,8 @@ UNFINISHED: Final = [dg.DagsterRunStatus.QUEUED, *_UNDER_WAY]
 
 _START_TIME: Final = timedelta(minutes=10)
 """How long the start of a run may take, with the pull of an image."""
-_TIME_WITHOUT_SESSION: Final = timedelta(days=1)
-"""How long a run may take that has no session, as of an audit, or its wait for other runs."""
+_TIME_WITHOUT_SESSION: Final = timedelta(hours=12)
+"""How long a run without a session may take, such as an audit, or its wait for other runs."""
 _POOL_SECONDS: Final = 0.5
 
 log = logging.getLogger("dcc.sessions")
@@ -127,7 +127,7 @@ def finish_dead_runs(instance: dg.DagsterInstance, tracker: Engine, settings: Se
 
     Otherwise Dagster would wait for them, and for their places in the pool, for ever. A process has died if this
     machine says so, or the machine was started again, or nobody holds the run's session any more. A run has died, too,
-    that has had no process for ten minutes, or for a day one of another machine without a session.
+    that has had no process for ten minutes, or for twelve hours one of another machine without a session.
     """
     dead: list[dg.DagsterRun] = []
     of_sessions: dict[int, list[dg.DagsterRun]] = {}
