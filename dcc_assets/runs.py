@@ -143,7 +143,8 @@ def finish_dead_runs(instance: dg.DagsterInstance, tracker: Engine, settings: Se
         for session in run_reading(tracker, lambda connection: sessions_over(connection, settings, of_sessions)):
             dead.extend(of_sessions[session])
     # A process may have ended well since its run was read.
-    dead = [run for one in dead if (run := instance.get_run_by_id(one.run_id)) is not None and not run.is_finished]
+    present = (instance.get_run_by_id(run.run_id) for run in dead)
+    dead = [run for run in present if run is not None and not run.is_finished]
     for run in dead:
         instance.report_run_failed(
             run, "The process of this run died. What it had begun is taken up again by the next crawling session."
