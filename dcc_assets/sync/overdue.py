@@ -52,6 +52,7 @@ _CHECKS: Final = {
     )
 }
 """The checks, and the set of partitions of each."""
+_NOT_IN_USE: Final = "It is not in use any more: nothing is expected of it."
 OVERDUE_JOB: Final = "show_overdue"
 
 
@@ -132,8 +133,12 @@ def _look(
     for check, partition_set in _CHECKS.items():
         name = check.to_user_string()
         for partition in sorted(shown.get(name, {}).keys() - digests[name].keys()):
-            over = CheckVerdict(check, True, "It is not in use any more: nothing is expected of it.", always=False)
-            changes.append(PartitionReport(partition, (), (over,), None, partition_set, is_complete=True))
+            # Nor does it matter whether a source can be reached.
+            for over in (check, graph.REACHABLE) if check == graph.CRAWL_OVERDUE else (check,):
+                verdict = CheckVerdict(
+                    over, True, "It is not in use any more: nothing is expected of it.", always=False
+                )
+                changes.append(PartitionReport(partition, (), (verdict,), None, partition_set, is_complete=True))
     return changes, digests
 
 

@@ -18,10 +18,9 @@ from dcc.session.leases import refuse_during_session
 from dcc.settings import Settings
 from dcc.tracker.models import ZipAction
 from dcc_assets.graph import FILE_SOURCE_PARTITIONS
-from dcc_assets.metadata.file_sources import source_report
 from dcc_assets.partitions import source_partitions
 from dcc_assets.runs import STARTED_BY_TAG, finish_dead_runs, run_here
-from dcc_assets.sync.archives import ZIPS_SHOWN, newest_zip_watermark, recorded_crawls, recorded_reports
+from dcc_assets.sync.archives import ZIPS_SHOWN, newest_zip_watermark, recorded_reports, recorded_source_reports
 from dcc_assets.sync.changes import DataReporter
 from dcc_assets.sync.horizon import archive_older, read_archive
 from dcc_assets.sync.overdue import overdue_changes
@@ -97,8 +96,8 @@ def _record(
         archive_older(instance, tracker, settings, start_over=True)
         shown = read_archive(instance).horizon.shows()
         instance.add_dynamic_partitions(str(FILE_SOURCE_PARTITIONS.name), list(source_partitions(connection)))
-        for crawl in recorded_crawls(connection, settings):
-            recorder.record([source_report(crawl)])
+        for source in recorded_source_reports(connection, settings):
+            recorder.record([source])
             report.file_sources += 1
         newest = newest_zip_watermark(connection)
         total = connection.scalar(select(func.count(ZipAction.id)).where(shown)) or 0
