@@ -100,12 +100,13 @@ def test_of_a_source_that_is_not_in_use_any_more_no_check_fails(
     shutil.rmtree(folder.path)
     dagster.session(installation, until=Phase.ZIP_NAME)
     after(100)
+    partition = f"H-{folder.source_id}"
     failing = {check: dagster.checks(check) for check in (REACHABLE, CRAWL_OVERDUE)}
-    assert failing == {REACHABLE: {"H-1": "failed"}, CRAWL_OVERDUE: {"H-1": "failed"}}
+    assert failing == {check: {partition: "failed"} for check in failing}
     in_writing(installation.tracker, ends, folder.source_id)
     assert check_events(installation.tracker, installation.settings, dagster.instance) == []
     after(0)
-    assert {check: dagster.checks(check) for check in failing} == {check: {"H-1": "passed"} for check in failing}
+    assert {check: dagster.checks(check) for check in failing} == {check: {partition: "passed"} for check in failing}
     assert check_events(installation.tracker, installation.settings, dagster.instance) == []
 
 
