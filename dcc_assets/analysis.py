@@ -6,7 +6,6 @@ from urllib.parse import quote
 import dagster as dg
 
 from dcc_assets.graph import CENTRE_PARTITIONS, CONTEXTS, MEASUREMENTS, asset
-from dcc_assets.runs import tag_with_process
 from dcc_dagster.metadata import table
 from dcc_resources.databases import QcDatabaseResource
 
@@ -39,7 +38,6 @@ def measurements(context: dg.AssetExecutionContext, qc_database: QcDatabaseResou
     from dcc.analysis.export import export_measurements
     from dcc.analysis.filters import MeasurementFilter
 
-    tag_with_process(context)
     centre = context.partition_key
     directory = qc_database.settings_with().home / "measurements" / quote(centre, safe="")
     report = export_measurements(qc_database.ready(), directory, criteria=MeasurementFilter(centre=centre))

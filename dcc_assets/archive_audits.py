@@ -11,7 +11,6 @@ from dcc.operations.overview import StoreOverview, store_overview
 from dcc.store.copies import CopyState
 from dcc_assets.collection import GROUP
 from dcc_assets.graph import ARCHIVE_COPIES, ARCHIVE_REPLICAS, ARCHIVE_STORE, asset, check
-from dcc_assets.runs import tag_with_process
 from dcc_dagster.metadata import Metadata, table
 from dcc_resources.databases import TrackerResource
 from dcc_resources.services import StoreResource
@@ -41,7 +40,6 @@ def archive_store(
     context: dg.AssetExecutionContext, tracker: TrackerResource, store: StoreResource
 ) -> Iterator[dg.MaterializeResult[None]]:
     """Audit the archive store, and show what it holds. Raises Failure for a lost archive or a copy that stays bad."""
-    tag_with_process(context)
     settings, engine = tracker.settings_with(store), tracker.ready()
     done = audit_archives(engine, settings, "the nightly audit")
     for notice in done.caught_up.notices:

@@ -27,6 +27,7 @@ from dcc.settings.workers import ExecutorKind
 from dcc_assets.runs import SESSION_TAG
 from dcc_dagster.executors import BROKER, broker_of, execution_of, executor_of, instance_overrides, require_executor
 from dcc_dagster.instance import dagster_environment, open_instance
+from dcc_dagster.run_processes import process_tag
 from dcc_resources.databases import QcDatabaseResource, TrackerResource
 
 log = logging.getLogger(__name__)
@@ -190,7 +191,7 @@ def main(work: str, *names: str) -> None:
             dg.reconstructable(prepare_batches),
             instance=instance,
             run_config=run_config(settings, work, names),
-            tags={} if is_replay(work) else {SESSION_TAG: PurePosixPath(work).name},
+            tags=process_tag() if is_replay(work) else process_tag() | {SESSION_TAG: PurePosixPath(work).name},
             raise_on_error=False,
         )
         for event in run.filter_events(lambda event: event.is_step_failure):

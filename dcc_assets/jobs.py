@@ -13,7 +13,7 @@ from dcc_assets.collection import ARCHIVE_SPECS, crawl
 from dcc_assets.data import DATA_SPECS, load
 from dcc_assets.graph import FILE_SOURCE_LISTINGS, QC, ZIP_ACTIONS
 from dcc_assets.quality_control import CONTEXT_SPECS
-from dcc_assets.runs import session_work, tag_with_process
+from dcc_assets.runs import session_work
 from dcc_assets.sync.changes import DataReporter
 from dcc_assets.sync.overdue import overdue_changes
 from dcc_assets.sync.recorder import recorded_work, recorder_of
@@ -83,7 +83,6 @@ def _load(context: OpExecutionContext, session: SessionResource, qc_database: Qc
     description="Shows changes in the tracker and the QC database that Dagster does not show yet.",
 )
 def _show(context: OpExecutionContext, tracker: TrackerResource, qc_database: QcDatabaseResource) -> None:
-    tag_with_process(context)
     settings, engine, qc = tracker.settings_with(qc_database), tracker.ready(), qc_database.ready()
     with recorder_of(context, engine, settings, qc) as recorder:
         reporter = DataReporter(context.instance, engine, qc, settings)

@@ -9,7 +9,6 @@ from dcc.databases.transactions import run_reading
 from dcc.qc.reference.refresh import Freshness, RefreshOutcome, RefreshResult, freshness, refresh, setting_of
 from dcc.runtime.clock import utc_now
 from dcc_assets.graph import REFERENCE, REFERENCE_FRESH, asset, check
-from dcc_assets.runs import tag_with_process
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
 from dcc_resources.databases import QcDatabaseResource
 from dcc_resources.services import ReferenceDataResource
@@ -60,7 +59,6 @@ def reference_sets(
 
     Raises QcDatabaseOutdatedError and QcDatabaseUnreachableError.
     """
-    tag_with_process(context)
     settings, qc = qc_database.settings_with(reference_data), qc_database.ready()
     names = [name for name, key in REFERENCE.items() if key in context.selected_asset_keys]
     checked = [name for name, key in REFERENCE_FRESH.items() if key in context.selected_asset_check_keys]

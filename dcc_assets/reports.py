@@ -17,7 +17,6 @@ from dcc_assets.metadata.archives import links_to_steps
 from dcc_assets.metadata.causes import causes_table, wranglers_catalogue
 from dcc_assets.metadata.links import links, report_of_centre, report_of_zip
 from dcc_assets.partitions import known_keys
-from dcc_assets.runs import tag_with_process
 from dcc_dagster.metadata import Metadata, table
 from dcc_dagster.partition_events import MaterialisedPartition, PartitionReport, Result, results
 from dcc_resources.databases import QcDatabaseResource, TrackerResource
@@ -52,7 +51,6 @@ def chosen_reports(
     """
     from dcc.reports.submissions.stored_reports import qc_at_hand
 
-    tag_with_process(context)
     settings, engine = tracker.settings_with(qc_database), tracker.ready()
     keys = known_keys(engine, context.partition_keys)
     with qc_at_hand(settings) as (qc, missing), engine.connect() as connection:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ import dagster as dg
 from sqlalchemy import Engine
 
 from dcc.databases.transactions import run_reading
+from dcc.errors import SessionActiveError
 from dcc.operations.session_work import SessionWork
 from dcc.runtime.interrupts import raise_missed_interrupts
 from dcc.runtime.processes import Process
@@ -23,6 +23,7 @@ from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc_dagster.event_recorder import RunStep
 from dcc_dagster.instance import QC_DATABASE_POOL
+from dcc_dagster.run_processes import FORMER_PROCESS_TAG, PROCESS_TAG, own_tags, process_in, process_tag
 from dcc_resources.file_sources import FileSourceResource
 from dcc_resources.session import SessionResource
 
@@ -35,20 +36,24 @@ SCHEDULED_TAG: Final = "dcc/only_scheduled"
 STARTED_BY_TAG: Final = "dcc/started_by"
 """Tag of every run that no sensor, schedule or person in the UI started: the command, or what else did."""
 
+FORESTALLED_TAG: Final = "dcc/forestalled"
+"""Tag of runs that another session was faster than, which is no outage: it does the work, or the next run."""
+
 _QUIET: Final = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
-PROCESS_TAG: Final = ".dagster/dcc_process"
-"""Tag of every run that has begun its work: its process. Dagster hides tags that begin with `.dagster/`."""
-
-_FORMER_PROCESS_TAG: Final = "dcc/process"
-"""The tag of runs that earlier versions started."""
-
-_UNDER_WAY = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
-UNFINISHED: Final = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, *_UNDER_WAY]
+_UNDER_WAY = [
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+UNFINISHED: Final = [dg.DagsterRunStatus.QUEUED, *_UNDER_WAY]
 """The states of runs that have not ended."""
 
 _START_TIME: Final = timedelta(minutes=10)
 """How long the start of a run may take, with the pull of an image."""
+_TIME_WITHOUT_SESSION: Final = timedelta(hours=12)
+"""How long a run without a session may take, such as an audit, or its wait for other runs."""
 _POOL_SECONDS: Final = 0.5
 
 log = logging.getLogger("dcc.sessions")
@@ -67,7 +72,7 @@ def run_here(
     try:
         # Between steps, Dagster only notes interrupts, and forgets them with the run.
         with raise_missed_interrupts():
-            named = {**tags, **_process_tag()}
+            named = {**tags, **process_tag()}
             return job.execute_in_process(instance=instance, run_config=_QUIET, tags=named, resources=resources)
     except dg.DagsterExecutionInterruptedError:
         raise KeyboardInterrupt from None
@@ -84,7 +89,7 @@ def session_work(
 ) -> Iterator[SessionWork]:
     """The work of the run's crawling session; `kinds` configure the connections to sources of each kind.
 
-    Tags the run with its session and process, and marks runs of dead processes as failed. Raises as
+    Tags the run with its session and process, or as forestalled, and marks runs of dead processes as failed. Raises as
     SessionResource.work.
     """
     resumed = context.run.tags.get(SESSION_TAG, "")
@@ -93,31 +98,23 @@ def session_work(
         only_scheduled=SCHEDULED_TAG in context.run.tags,
         requested_by="Dagster",
     )
-    with session.work(request, *kinds, resume=int(resumed) if resumed.isdecimal() else None) as work:
-        _tag(context, session_tags(work.session))
+    with ExitStack() as stack:
+        try:
+            wanted = int(resumed) if resumed.isdecimal() else None
+            work = stack.enter_context(session.work(request, *kinds, resume=wanted))
+        except SessionActiveError:
+            context.instance.add_run_tags(context.run.run_id, {FORESTALLED_TAG: "yes"})
+            raise
+        if not (tags := session_tags(work.session)).items() <= context.run.tags.items():
+            context.instance.add_run_tags(context.run.run_id, tags)
         finish_dead_runs(context.instance, work.tracker, work.settings, excluding=context.run.run_id)
         yield work
 
 
-def tag_with_process(context: dg.OpExecutionContext | dg.AssetExecutionContext) -> None:
-    """Tag a run without a session with its process, so that it can be finished when that dies."""
-    _tag(context, _process_tag())
-
-
-def _tag(context: dg.OpExecutionContext | dg.AssetExecutionContext, tags: Mapping[str, str]) -> None:
-    if not tags.items() <= context.run.tags.items():
-        context.instance.add_run_tags(context.run.run_id, tags)
-
-
 def session_tags(session: Session) -> dict[str, str]:
     """The tags of a run in a session of this process."""
-    tags = {SESSION_TAG: str(session.id), **_process_tag()}
+    tags = {SESSION_TAG: str(session.id), **process_tag()}
     return tags if session.group is None else tags | {GROUP_TAG: session.group.name}
-
-
-def _process_tag() -> dict[str, str]:
-    process = Process.this()
-    return {PROCESS_TAG: f"{process.host}:{process.pid}:{process.started}"}
 
 
 def ready_made(resource: object) -> dg.ResourceDefinition:
@@ -129,37 +126,46 @@ def finish_dead_runs(instance: dg.DagsterInstance, tracker: Engine, settings: Se
     """Mark runs as failed whose process died without reporting it; returns their number.
 
     Otherwise Dagster would wait for them, and for their places in the pool, for ever. A process has died if this
-    machine says so, or the machine was started again, or nobody holds the run's session any more. A run without a
-    process yet is dead if its start takes too long.
+    machine says so, or the machine was started again, or nobody holds the run's session any more. A run has died, too,
+    that has had no process for ten minutes, or for twelve hours one of another machine without a session.
     """
-    under_way = {
-        run.run_id: run for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)) if run.run_id != excluding
-    }
-    processes = {
-        run_id: process
-        for run_id, run in under_way.items()
-        if (process := _process_of(run)) is not None and not _is_copied(instance, run)
-    }
-    dead = {run_id for run_id, process in processes.items() if process.is_gone or process.is_of_earlier_boot}
-    if without_process := list(under_way.keys() - processes.keys()):
-        statuses, before = [dg.DagsterRunStatus.STARTING], datetime.now(UTC) - _START_TIME
-        starting = dg.RunsFilter(run_ids=without_process, statuses=statuses, updated_before=before)
-        dead |= {run.run_id for run in instance.get_runs(starting)}
-    sessions = {
-        run_id: int(number)
-        for run_id in processes.keys() - dead
-        if (number := under_way[run_id].tags.get(SESSION_TAG, "")).isdecimal()
-    }
-    if sessions:
-        over = run_reading(tracker, lambda connection: sessions_over(connection, settings, sessions.values()))
-        dead |= {run_id for run_id, session_id in sessions.items() if session_id in over}
-    for run_id in dead:
+    dead: list[dg.DagsterRun] = []
+    of_sessions: dict[int, list[dg.DagsterRun]] = {}
+    for record in instance.get_run_records(dg.RunsFilter(statuses=_UNDER_WAY)):
+        run, tags = record.dagster_run, own_tags(instance, record.dagster_run)
+        if run.run_id == excluding:
+            continue
+        if _has_died(process_in(tags), session := _session_in(tags), datetime.now(UTC) - record.update_timestamp):
+            dead.append(run)
+        elif session is not None:
+            of_sessions.setdefault(session, []).append(run)
+    if of_sessions:
+        for session in run_reading(tracker, lambda connection: sessions_over(connection, settings, of_sessions)):
+            dead.extend(of_sessions[session])
+    # A process may have ended well since its run was read.
+    present = (instance.get_run_by_id(run.run_id) for run in dead)
+    dead = [run for run in present if run is not None and not run.is_finished]
+    for run in dead:
         instance.report_run_failed(
-            under_way[run_id],
-            "The process of this run died. What it had begun is taken up again by the next crawling session.",
+            run, "The process of this run died. What it had begun is taken up again by the next crawling session."
         )
     _free_pool(instance)
     return len(dead)
+
+
+def _session_in(tags: Mapping[str, str]) -> int | None:
+    """The session of a run; None if it has none, or waits for its turn to open the one that its tag names."""
+    number = tags.get(SESSION_TAG, "") if tags.keys() & {PROCESS_TAG, FORMER_PROCESS_TAG} else ""
+    return int(number) if number.isdecimal() else None
+
+
+def _has_died(process: Process | None, session: int | None, age: timedelta) -> bool:
+    """Whether a run is dead whose state or tags last changed that long ago, as far as its process tells."""
+    if process is None:
+        return age > _START_TIME
+    if process.is_gone or process.is_of_earlier_boot:
+        return True
+    return session is None and process.host != Process.this().host and age > _TIME_WITHOUT_SESSION
 
 
 def await_pool(instance: dg.DagsterInstance, tracker: Engine, settings: Settings) -> None:
@@ -189,14 +195,3 @@ def _free_pool(instance: dg.DagsterInstance) -> None:
         run = instance.get_run_by_id(run_id)
         if run is None or run.is_finished:
             storage.free_concurrency_slots_for_run(run_id)
-
-
-def _is_copied(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """Whether a run's process is that of the run that it repeats: Dagster copies the tags of that one."""
-    repeated = None if run.parent_run_id is None else instance.get_run_by_id(run.parent_run_id)
-    return repeated is not None and _process_of(repeated) == _process_of(run)
-
-
-def _process_of(run: dg.DagsterRun) -> Process | None:
-    found = re.fullmatch(r"(.+):(\d{1,9}):(\d*)", run.tags.get(PROCESS_TAG) or run.tags.get(_FORMER_PROCESS_TAG, ""))
-    return None if found is None else Process(found[1], int(found[2]), found[3])

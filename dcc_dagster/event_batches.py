@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from dagster import AssetKey, DagsterEventType, EventLogEntry
 from dagster._core.events import ASSET_CHECK_EVENTS, ASSET_EVENTS
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 from dagster._core.storage.event_log import SqlEventLogStorage, SqlEventLogStorageTable
 from dagster._core.storage.event_log.base import EventLogStorage
 from dagster._core.storage.event_log.schema import (
@@ -51,6 +52,8 @@ _TYPES: Final = [
     )
 ]
 
+_RUN_ENDS: Final = {DagsterEventType.RUN_SUCCESS, DagsterEventType.RUN_FAILURE, DagsterEventType.RUN_CANCELED}
+
 
 def has_methods(kind: type, methods: Mapping[str, tuple[str, ...]]) -> bool:
     """Whether a class of the installed Dagster has these methods, with these parameters."""
@@ -76,7 +79,10 @@ class BatchingEventLog(SqlEventLogStorage):
         return table_name in self._known_tables
 
     def store_about_assets(self, connection: Connection, events: Iterable[tuple[EventLogEntry, int]]) -> None:
-        """Store what events, each with its id, mean for assets and checks, in the transaction of `connection`."""
+        """Store what events, each with its id, mean for assets and checks, in the transaction of `connection`.
+
+        Checks that a run announced but did not make keep their earlier results when it ends, however it ends.
+        """
         about_assets: list[tuple[EventLogEntry, int]] = []
         newest: dict[tuple[str, str], tuple[EventLogEntry, int]] = {}
         for event, event_id in events:
@@ -88,11 +94,22 @@ class BatchingEventLog(SqlEventLogStorage):
                 newest[dagster_event.asset_key.to_string(), dagster_event.event_type_value] = (event, event_id)
             elif dagster_event.event_type in ASSET_CHECK_EVENTS:
                 self.store_asset_check_event(event, event_id)
+            elif dagster_event.event_type in _RUN_ENDS:
+                self._forget_planned_checks(connection, event.run_id)
         if about_assets:
             self._store_asset_event_tags(connection, *zip(*about_assets, strict=True))
         # The asset's own row shows its newest event of each kind, whatever came before.
         for event, event_id in sorted(newest.values(), key=lambda pair: pair[1]):
             self._store_asset_event(connection, event, event_id)
+
+    def _forget_planned_checks(self, connection: Connection, run_id: str) -> None:
+        """Remove the announcements of checks that a run did not make: they hide the results of earlier runs."""
+        announced = self.get_logs_for_run(run_id, of_type=DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED)
+        of_run = (_CHECK.run_id == run_id, _CHECK.execution_status == AssetCheckExecutionRecordStatus.PLANNED.value)
+        for check in {entry.get_dagster_event().asset_check_planned_data.asset_check_key for entry in announced}:
+            # An index of Dagster's begins with the asset and the name.
+            of_check = (_CHECK.asset_key == check.asset_key.to_string(), _CHECK.check_name == check.name)
+            connection.execute(delete(AssetCheckExecutionsTable).where(*of_check, *of_run))
 
     def remove_partitions(self, name: str, assets: Sequence[AssetKey], keys: Sequence[str]) -> None:
         """Remove partitions from the set `name`, with the events of `assets` about them, in one transaction."""

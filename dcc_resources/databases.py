@@ -17,6 +17,7 @@ from dcc.errors import QcDatabaseOutdatedError
 from dcc.qc.database import open_qc_database
 from dcc.settings import Settings
 from dcc.tracker.database import open_tracker
+from dcc_dagster.run_processes import tag_as_started
 from dcc_resources.platform_resource import PlatformResource, setting
 
 
@@ -60,8 +61,10 @@ class DatabaseResource(PlatformResource):
                 self._engine = None
 
     @contextmanager
-    def yield_for_execution(self, context: InitResourceContext) -> Iterator[Self]:  # noqa: ARG002 - Dagster's signature
-        """The resource for the time of a run, or of a sensor's tick."""
+    def yield_for_execution(self, context: InitResourceContext) -> Iterator[Self]:
+        """The resource for the time of a run, which is tagged with its process, or of a sensor's tick."""
+        if context.instance is not None and context.run is not None:
+            tag_as_started(context.instance, context.run)
         with self.opened():
             yield self
 

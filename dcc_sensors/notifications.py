@@ -24,7 +24,7 @@ from dcc_assets.archive_audits import AUDIT_JOB, LOST_TAG
 from dcc_assets.graph import REFERENCE_FRESH
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
 from dcc_assets.reference import REFERENCE_JOB
-from dcc_assets.runs import SESSION_TAG
+from dcc_assets.runs import FORESTALLED_TAG, SESSION_TAG
 from dcc_assets.sync.overdue import OVERDUE_JOB, read_overdue, show_overdue
 from dcc_dagster.partition_events import PartitionReport, latest_results
 from dcc_resources.databases import TrackerResource
@@ -67,7 +67,8 @@ def notifications(
 def _runs(instance: dg.DagsterInstance) -> Iterator[WatchedState]:
     """Whether the last run of each job succeeded.
 
-    Failures that people hear of otherwise are left out: those of sessions, and those for lost archives.
+    Failures that people hear of otherwise are left out: those of sessions, and those for lost archives. So are runs
+    that another session forestalled.
     """
     for job in WATCHED_JOBS:
         runs = instance.get_runs(dg.RunsFilter(job_name=job, statuses=_OVER), limit=1)
@@ -77,7 +78,7 @@ def _runs(instance: dg.DagsterInstance) -> Iterator[WatchedState]:
         subject, label = f"runs of {job}", message(mark("Dagster's job {job}"), job=job)
         if run.status is dg.DagsterRunStatus.SUCCESS:
             yield WatchedState(subject, label)
-        elif run.tags.keys().isdisjoint((SESSION_TAG, LOST_TAG)):
+        elif run.tags.keys().isdisjoint((SESSION_TAG, LOST_TAG, FORESTALLED_TAG)):
             failed = mark("Its last run ({run}) failed: see Dagster's page of the run.")
             reason = message(failed, run=run.run_id[:8])
             yield WatchedState(subject, label, OutageEntry(subject, run.run_id, label, reason, reported=False))

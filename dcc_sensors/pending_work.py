@@ -1,6 +1,6 @@
 """Work that waits in the two databases for sessions, and the sessions and runs that it has to wait for."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -8,28 +8,24 @@ import dagster as dg
 from sqlalchemy import ColumnElement, Connection, Engine, func, or_, select, true
 
 from dcc.databases.schema import current
-from dcc.naming import Action
 from dcc.phases import Phase
 from dcc.qc.contexts.affected_runs import Build, count_due
 from dcc.qc.database import open_qc_database
 from dcc.runtime.clock import utc_now
-from dcc.session.data.document_queries import count_waiting, in_state, load_due
+from dcc.session.data.due_documents import count_due_documents
 from dcc.session.data.judging import documents_to_judge_now
 from dcc.session.leases import Lease, read_leases
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.tracker.database import open_tracker
-from dcc.tracker.hostings.older_archives import waiting_for_older
 from dcc.tracker.hostings.retry_policy import count_not_arrived
 from dcc.tracker.models import CrawlingSession, SessionTask, SourceCrawlRow
 from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
 from dcc.tracker.register.centres import imits_names
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues, usable_sources
-from dcc.tracker.states import AWAITING_QC
-from dcc.vocabulary import DocumentState
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB
-from dcc_assets.runs import GROUP_TAG, UNFINISHED
+from dcc_assets.runs import GROUP_TAG, UNFINISHED, finish_dead_runs
 from dcc_assets.sync.changes import ChangeWatermark, changes_since
 from dcc_assets.sync.watermarks import CentresShown
 
@@ -165,37 +161,16 @@ def _pending_work(
         last_crawl=last_crawl,
         last_crawled_session=last_crawled_session,
         last_download_session=last_download or 0,
-        data_waits=_data_waits(connection, settings, centres),
+        data_waits=count_due_documents(connection, settings, centres, settings.last_phase),
     )
 
 
-def _data_waits(connection: Connection, settings: Settings, centres: Collection[str] | None) -> int:
-    until = settings.last_phase
-    if count_waiting(connection, centres, until) == 0:
-        return 0
-    found = [
-        document
-        for phase in Phase
-        if Phase.UPLOAD <= phase <= until
-        for document in load_due(connection, phase, settings.naming)
-        if document.state != AWAITING_QC and (centres is None or document.centre in centres)
-    ]
-    to_upload = [document for document in found if document.state.phase <= Phase.UPLOAD]
-    # The session that takes the older archive, or the next one after the decision about it, takes these too.
-    # An addition waits only after a session that saw to it.
-    may_wait = [one for one in to_upload if one.key.action is not Action.ADD or one.state.phase is Phase.UPLOAD]
-    older = waiting_for_older(connection, {document.za_id for document in may_wait})
-    left = {document.xml_id for document in may_wait if document.za_id in older}
-    if any(document.state.phase is Phase.UPLOAD for document in to_upload):
-        with _connected(open_qc_database(settings)) as qc:
-            left |= {one.xml_id for one in in_state(qc, DocumentState.HELD) if one.is_held and one.xml_id is not None}
-    return len({document.xml_id for document in found} - left)
-
-
 def reason_to_wait(instance: dg.DagsterInstance, settings: Settings, group: CentreGroup | None) -> dg.SkipReason | None:
-    """Why no session of a group of centres, or of all, can begin. Raises DatabaseOutdatedError."""
-    with _connected(open_tracker(settings)) as connection:
-        active = _active(read_leases(connection, settings), group)
+    """Why no session of a group of centres, or of all, can begin; ends dead runs. Raises DatabaseOutdatedError."""
+    with current(open_tracker(settings)) as tracker:
+        finish_dead_runs(instance, tracker, settings)
+        with tracker.connect() as connection:
+            active = _active(read_leases(connection, settings), group)
     return reason_to_wait_for(instance, active, None if group is None else group.name)
 
 

@@ -605,6 +605,12 @@ def test_the_chart_runs_what_the_containers_run_locked_in() -> None:
         assert {one["name"] for one in container["volumeMounts"]} == {one["name"] for one in pod["volumes"]}
 
 
+def test_the_chart_starts_no_daemon_again_for_what_that_does_not_mend() -> None:
+    """Such as an archive that is lost, or a mail server that is down."""
+    for name, pod in _pods(_chart(VALUES)).items():
+        assert not [key for key in pod["containers"][0] if key in ("livenessProbe", "startupProbe")], name
+
+
 def test_the_chart_hands_secrets_on_by_reference_and_its_settings_are_those_of_jobs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from sqlalchemy import Connection, Engine
 
 from dcc.databases.transactions import run_reading
+from dcc.errors import QcDatabaseOutdatedError, QcDatabaseUnreachableError
 from dcc.operations.around_session import OperationsAroundSession
 from dcc.outcomes import SourceCrawl, ZipKey, ZipOutcome
 from dcc.phases import Phase
@@ -128,13 +129,17 @@ class SessionWork:
 
     def _is_due(self, connection: Connection, archives: bool) -> bool:
         """Whether documents wait for steps that sessions do; with `archives`, also submissions and failed downloads."""
-        from dcc.session.data.document_queries import count_waiting
+        from dcc.session.data.due_documents import count_due_documents
         from dcc.tracker.hostings.retry_policy import count_not_arrived
         from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
         from dcc.tracker.register.source_schedules import usable_sources
 
         centres = self.session.centres
-        if count_waiting(connection, centres, self.until) > 0:
+        try:
+            if count_due_documents(connection, self.settings, centres, self.until) > 0:
+                return True
+        except (QcDatabaseOutdatedError, QcDatabaseUnreachableError):
+            # The later run says so, and what to do.
             return True
         if not archives or self.until < Phase.XSD:
             return False

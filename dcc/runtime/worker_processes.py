@@ -15,6 +15,7 @@ from functools import partial
 from multiprocessing import Pipe, popen_spawn_posix, reduction, resource_tracker, spawn
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess, set_spawning_popen
+from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
 from threading import Lock, Thread, current_thread
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
@@ -43,11 +44,11 @@ class WorkerProcesses(Generic[B]):
     """
 
     def __init__(self, number: int, begin: Callable[P, B], *args: P.args, **kwargs: P.kwargs) -> None:
-        self._begun = (os.getpid(), partial(begin, *args, **kwargs))
+        self._begin = partial(begin, *args, **kwargs)
         self._context = dict(log_context())
         # Each thread has a process of its own, which ends with the thread that started it.
         self._threads = ThreadPoolExecutor(number, thread_name_prefix="processes")
-        self._processes: dict[Thread, tuple[SpawnProcess, Connection]] = {}
+        self._processes: dict[Thread, tuple[BaseProcess, Connection]] = {}
         self._lock = Lock()
         self._is_stopped = False
 
@@ -78,7 +79,7 @@ class WorkerProcesses(Generic[B]):
                     if self._is_stopped:
                         return
                     if current_thread() not in self._processes:
-                        self._processes[current_thread()] = self._started()
+                        self._processes[current_thread()] = start_worker(self._begin)
                     process, connection = self._processes[current_thread()]
                 error, result = _answer(connection, task)
             except EOFError:
@@ -104,12 +105,14 @@ class WorkerProcesses(Generic[B]):
             )
         )
 
-    def _started(self) -> tuple[SpawnProcess, Connection]:
-        here, there = Pipe()
-        process = _Process(target=_serve, args=(there, *self._begun), daemon=True)
-        process.start()
-        there.close()
-        return process, here
+
+def start_worker(begin: Callable[[], object]) -> tuple[BaseProcess, Connection]:
+    """Start a process that calls `begin` and then does tasks; returns it, and the connection for tasks and answers."""
+    here, there = Pipe()
+    process = _Process(target=serve, args=(there, os.getpid(), begin), daemon=True)
+    process.start()
+    there.close()
+    return process, here
 
 
 def _answer(connection: Connection, task: tuple[Any, ...]) -> tuple[Exception | None, Any]:
@@ -122,8 +125,9 @@ def _answer(connection: Connection, task: tuple[Any, ...]) -> tuple[Exception | 
     return answer
 
 
-def _serve(connection: Connection, *begun: Any) -> None:
-    _begin(*begun)
+def serve(connection: Connection, parent: int, begin: Callable[[], object]) -> None:
+    """Do the tasks that come by a connection, until it is closed, in a process that `parent` has started."""
+    _begin(parent, begin)
     while True:
         try:
             context, work, args, kwargs = connection.recv()

@@ -412,11 +412,20 @@ def spreadsheet(databases: Databases, subject: Subject | None, catalogue: Catalo
 def reading(work: Callable[[Databases], T]) -> T:
     """Call `work` with both databases, without the QC database if it cannot be used."""
     settings = load_settings()
-    if settings.dagster_url is not None and None in (settings.tracker_url, settings.qc_url):
-        # Files in DCC_HOME would be those before the move to the server.
+    files = [
+        f"{variable}={file_url}"
+        for variable, url, file_url in (
+            ("DCC_TRACKER_URL", settings.tracker_url, settings.tracker_database_url),
+            ("DCC_QC_URL", settings.qc_url, settings.qc_database_url),
+        )
+        if url is None
+    ]
+    if settings.dagster_url is not None and files:
+        # Files in DCC_HOME may be those before the move to the server.
+        unset = " and ".join(one.partition("=")[0] for one in files)
         raise TrackerUnreachableError(
-            "Dagster's database is on a server, and no URLs of the tracker and the QC database are set for this page. "
-            "Set DCC_TRACKER_URL and DCC_QC_URL for it, with accounts that may read them."
+            f"Dagster's database is on a server, and this page has no {unset}. Set {unset} for it, with accounts that "
+            f"may read the databases. If sessions still work with files in DCC_HOME, set {' and '.join(files)}."
         )
     with disposed(open_tracker(settings)) as tracker, disposed(open_qc_database(settings)) as qc:
         require_current(tracker, patience_seconds=_PATIENCE_SECONDS)

@@ -51,6 +51,7 @@ from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.states import VALID
 from dcc.tracker.submission_rows import LATEST, state_of, zip_key_of
 from dcc_assets.metadata.archives import ERRORS_SHOWN, complete_zip_report
+from dcc_assets.metadata.file_sources import source_report
 from dcc_assets.sync.document_records import PAGE, zip_action_ids
 from dcc_assets.sync.horizon import archive_older, read_archive
 from dcc_assets.sync.watermarks import StoredWatermarks
@@ -192,6 +193,16 @@ def recorded_crawls(connection: Connection, settings: Settings) -> list[SourceCr
         )
         for address in load_addresses(connection, only_crawlable=False)
         if (crawl := crawls.get(address.id)) is not None
+    ]
+
+
+def recorded_source_reports(connection: Connection, settings: Settings) -> list[PartitionReport]:
+    """Reports of the latest crawl of each source; without a verdict on those that are not in use."""
+    in_use = {address.id for address in load_addresses(connection)}
+    return [
+        report if crawl.source_id in in_use else replace(report, verdicts=())
+        for crawl in recorded_crawls(connection, settings)
+        for report in (source_report(crawl),)
     ]
 
 

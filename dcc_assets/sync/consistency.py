@@ -18,8 +18,7 @@ from dcc.settings import Settings
 from dcc_assets.graph import CENTRE_PARTITIONS, FILE_SOURCE_PARTITIONS, ZIP_ACTION_PARTITIONS
 from dcc_assets.metadata.centres import contexts_reports, overviews_reports
 from dcc_assets.metadata.documents import data_reports
-from dcc_assets.metadata.file_sources import source_report
-from dcc_assets.sync.archives import recorded_crawls, recorded_reports
+from dcc_assets.sync.archives import recorded_reports, recorded_source_reports
 from dcc_assets.sync.changes import DATA_SHOWN, ChangeWatermark, changes_since
 from dcc_assets.sync.document_records import recorded_contexts, recorded_data, recorded_overviews
 from dcc_assets.sync.horizon import read_archive
@@ -43,7 +42,7 @@ def check_events(tracker: Engine, settings: Settings, instance: DagsterInstance)
         with qc_if_made(settings) as qc:
             changed = _changed_since_shown(connection, qc, settings, instance)
             shown = _ShownEvents(instance, changed)
-            sources = map(source_report, recorded_crawls(connection, settings))
+            sources = recorded_source_reports(connection, settings)
             zips = recorded_reports(tracker, settings, condition=wanted)
             yield from shown.missing(FILE_SOURCE_PARTITIONS.name, sources)
             yield from shown.missing(ZIP_ACTION_PARTITIONS.name, zips)
@@ -73,13 +72,14 @@ class _ShownEvents:
     """An instance's events, read once for each asset and check; it need not show the partitions that `changed`."""
 
     def __init__(self, instance: DagsterInstance, changed: Collection[tuple[str | None, str]]) -> None:
-        self._instance, self._changed = instance, changed
+        self._changed = changed
+        self._known = cache(lambda partition_set: set(instance.get_dynamic_partitions(partition_set)))
         self._partitions_of = cache(instance.get_materialized_partitions)
         self._failing = cache(lambda check: failing_partitions(instance, [check]))
 
     def missing(self, partition_set: str | None, reports: Iterable[PartitionReport]) -> Iterator[Inconsistency]:
         """Differences between the reports and the instance; their partitions are of this set."""
-        known = set(self._instance.get_dynamic_partitions(str(partition_set)))
+        known = self._known(str(partition_set))
         for report in reports:
             name = report.partition
             if (partition_set, name) in self._changed:

@@ -34,7 +34,7 @@ from dcc.sources.crawl_policy import DueReason
 from dcc.vocabulary import Actor
 from dcc_assets import graph
 from dcc_assets.metadata.links import links, page_of_partition, report_of_centre
-from dcc_assets.runs import STARTED_BY_TAG, ready_made, run_here, step_of, tag_with_process
+from dcc_assets.runs import STARTED_BY_TAG, ready_made, run_here, step_of
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_dagster.instance import storage_place
 from dcc_dagster.job_assets import job_of
@@ -52,6 +52,7 @@ _CHECKS: Final = {
     )
 }
 """The checks, and the set of partitions of each."""
+_NOT_IN_USE: Final = "It is not in use any more: nothing is expected of it."
 OVERDUE_JOB: Final = "show_overdue"
 
 
@@ -78,7 +79,6 @@ def overdue_changes(
 
 @op(name="overdue", description="Shows what changed of what is overdue.")
 def _show(context: OpExecutionContext, tracker: TrackerResource) -> None:
-    tag_with_process(context)
     with EventRecorder(context.instance, step_of(context)) as recorder:
         reports = overdue_changes(recorder, tracker.ready(), tracker.settings_with())
         recorder.record(reports)
@@ -133,8 +133,12 @@ def _look(
     for check, partition_set in _CHECKS.items():
         name = check.to_user_string()
         for partition in sorted(shown.get(name, {}).keys() - digests[name].keys()):
-            over = CheckVerdict(check, True, "It is not in use any more: nothing is expected of it.", always=False)
-            changes.append(PartitionReport(partition, (), (over,), None, partition_set, is_complete=True))
+            # Nor does it matter whether a source can be reached.
+            for over in (check, graph.REACHABLE) if check == graph.CRAWL_OVERDUE else (check,):
+                verdict = CheckVerdict(
+                    over, True, "It is not in use any more: nothing is expected of it.", always=False
+                )
+                changes.append(PartitionReport(partition, (), (verdict,), None, partition_set, is_complete=True))
     return changes, digests
 
 

@@ -9,17 +9,18 @@ from sqlalchemy import Engine, func, select
 
 from dcc.databases.engines import disposed
 from dcc.databases.schema import require_current
+from dcc.databases.transactions import writing
 from dcc.errors import DagsterStorageError, DccError, QcDatabaseOutdatedError
 from dcc.messages import count_of
 from dcc.phases import Phase, Status
 from dcc.qc.database import open_qc_database
+from dcc.session.leases import refuse_during_session
 from dcc.settings import Settings
 from dcc.tracker.models import ZipAction
 from dcc_assets.graph import FILE_SOURCE_PARTITIONS
-from dcc_assets.metadata.file_sources import source_report
 from dcc_assets.partitions import source_partitions
 from dcc_assets.runs import STARTED_BY_TAG, finish_dead_runs, run_here
-from dcc_assets.sync.archives import ZIPS_SHOWN, newest_zip_watermark, recorded_crawls, recorded_reports
+from dcc_assets.sync.archives import ZIPS_SHOWN, newest_zip_watermark, recorded_reports, recorded_source_reports
 from dcc_assets.sync.changes import DataReporter
 from dcc_assets.sync.horizon import archive_older, read_archive
 from dcc_assets.sync.overdue import overdue_changes
@@ -47,9 +48,13 @@ def rebuild_instance(
     """Show everything in the tracker in a Dagster instance: partitions, reached assets, failures.
 
     Results after validation come from the QC database, unless that was not made yet. Meant for an empty instance; in
-    another one the same is recorded again. `progress` is called with the progress. Raises DatabaseUnreachableError and
-    DagsterStorageError.
+    another one the same is recorded again. `progress` is called with the progress.
+
+    Raises SessionActiveError during a session: what that shows would be followed by what was before. Raises
+    DatabaseUnreachableError and DagsterStorageError.
     """
+    with writing(tracker) as connection:
+        refuse_during_session(connection, settings)
     say: Callable[[str], None] = progress or (lambda _: None)
     report = RebuildReport()
     failures: list[DccError] = []
@@ -91,8 +96,8 @@ def _record(
         archive_older(instance, tracker, settings, start_over=True)
         shown = read_archive(instance).horizon.shows()
         instance.add_dynamic_partitions(str(FILE_SOURCE_PARTITIONS.name), list(source_partitions(connection)))
-        for crawl in recorded_crawls(connection, settings):
-            recorder.record([source_report(crawl)])
+        for source in recorded_source_reports(connection, settings):
+            recorder.record([source])
             report.file_sources += 1
         newest = newest_zip_watermark(connection)
         total = connection.scalar(select(func.count(ZipAction.id)).where(shown)) or 0

@@ -19,9 +19,10 @@ from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker
 from dcc_assets.graph import CHECK_OF_GROUP, UPLOAD_CHECK
 from dcc_assets.jobs import load_data
-from dcc_assets.runs import PROCESS_TAG, finish_dead_runs
+from dcc_assets.runs import finish_dead_runs
 from dcc_assets.session_in_dagster import run_session
 from dcc_dagster.instance import QC_DATABASE_POOL, dagster_environment, open_instance
+from dcc_dagster.run_processes import PROCESS_TAG
 from tests.support.asking import column_in
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, experiments, specimens

@@ -2,11 +2,13 @@
 
 import signal
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import pytest
 from dagster import AssetKey, DagsterEventType, DagsterInstance, DagsterRunStatus, JobDefinition, job, op
-from sqlalchemy import select
+from dagster._core.storage.tags import PARTITION_NAME_TAG
+from sqlalchemy import select, update
 
 from dcc.operations.session_work import open_session
 from dcc.phases import Phase
@@ -16,8 +18,9 @@ from dcc.tracker.models import CrawlingSession, Reopening, SessionLock
 from dcc.tracker.register.source_schedules import set_pause
 from dcc.tracker.session_statuses import SessionStatus
 from dcc_assets.graph import CHECK_OF_GROUP, CHECK_OF_PHASE, REACHABLE, UPLOAD_CHECK
-from dcc_assets.runs import SESSION_TAG, run_here
-from tests.support.asking import column_in, in_writing, row_in
+from dcc_assets.runs import SESSION_TAG, finish_dead_runs, run_here
+from dcc_dagster.run_processes import PROCESS_TAG
+from tests.support.asking import column_in, execute_in, in_writing, row_in
 from tests.support.dagster_instances import Dagster
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
 from tests.support.installations import Installation
@@ -83,6 +86,30 @@ def test_while_another_session_is_active_the_run_fails_and_says_so(
         assert dagster.materialise(asset_job, ZIP, *ZIP_ASSETS) is DagsterRunStatus.FAILURE
     assert f"SessionActiveError: Session {session.id} is active" in failure(dagster)
     assert installation.states() == {ZIP: "xsd done"}
+
+
+@pytest.mark.both_databases
+def test_checks_that_a_run_announced_and_did_not_make_keep_their_results(
+    installation: Installation, dagster: Dagster, asset_job: JobDefinition
+) -> None:
+    folder = installation.add_folder()
+    folder.put(ZIP, b"no archive")
+    folder.put(OTHER, b"no archive")
+    dagster.session(installation, until=Phase.XSD)
+    shown = {check: dagster.checks(check) for check in PAST_NAME}
+    assert shown[UNZIP] == {ZIP: "failed", OTHER: "failed"}
+    assert dagster.materialise(asset_job, ZIP, *ZIP_ASSETS) is DagsterRunStatus.FAILURE
+    assert "its copies are bad" in failure(dagster)
+    assert {check: dagster.checks(check) for check in PAST_NAME} == shown
+    # As a run that was killed: it has announced its checks, and other processes see to its end.
+    selection = frozenset(AssetKey(asset) for asset in ZIP_ASSETS)
+    chosen = asset_job.get_subset(asset_selection=selection)
+    tags = {PARTITION_NAME_TAG: ZIP, PROCESS_TAG: "elsewhere:1:1", SESSION_TAG: "1"}
+    dagster.instance.create_run_for_job(chosen, status=DagsterRunStatus.STARTED, tags=tags, asset_selection=selection)
+    assert dagster.checks(UNZIP) == {ZIP: "planned", OTHER: "failed"}
+    execute_in(installation.tracker, update(CrawlingSession).values(finish_time=datetime(2001, 1, 1)))
+    finish_dead_runs(dagster.instance, installation.tracker, installation.settings)
+    assert {check: dagster.checks(check) for check in PAST_NAME} == shown
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dagster import RunsFilter
 from pydantic import SecretStr
 
 from benchmarks.replay import rows
 from dcc.qc.database import open_qc_database
 from dcc.settings import Settings, load_settings
 from dcc.store.objects import ObjectStore
-from dcc_assets.batches import workers_of
+from dcc_assets.batches import BATCHES_JOB, workers_of
+from dcc_assets.runs import SESSION_TAG
+from dcc_dagster.instance import open_instance
+from dcc_dagster.run_processes import PROCESS_TAG
 from tests.cli.test_rules import RULE
 from tests.replay.test_replay import proposed
 from tests.session.test_crash_recovery import fill
@@ -142,6 +146,10 @@ def test_processes_of_the_machine_end_as_the_session_itself(tmp_path: Path, by_i
     # It is the first session, before which there are no reference data to prepare by.
     assert "prepared again" not in log
     assert result(installation) == by_itself
+    with open_instance(installation.settings) as instance:
+        (of_batches,) = instance.get_runs(RunsFilter(job_name=BATCHES_JOB))
+    assert of_batches.tags[SESSION_TAG] == "1"
+    assert PROCESS_TAG in of_batches.tags, "nobody sees that it is dead"
 
 
 @contextmanager

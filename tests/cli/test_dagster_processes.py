@@ -12,7 +12,7 @@ import pytest
 from dcc.cli.installation import dagster_processes
 from dcc.cli.installation.dagster_processes import Program
 from dcc.cli.shell.context import settings_from_environment
-from dcc.errors import InternalFaultError
+from dcc.errors import DagsterStorageError, InternalFaultError
 from tests.support.waiting import wait_until
 
 ASKED_AND_ENDED = "asked = time.monotonic(); time.sleep(1); note(f'{asked} {time.monotonic()}'); child.kill()"
@@ -90,8 +90,16 @@ def test_one_that_ends_by_itself_is_told_and_all_of_the_others_is_stopped(tmp_pa
     with running(tmp_path, "child.kill()", "first", "second") as (processes, _):
         processes[0].kill()
         with pytest.raises(InternalFaultError, match="Dagster ended by itself, with exit code -9"):
-            dagster_processes.wait_for_end(processes)
+            dagster_processes.wait_for_end(processes, tmp_path)
     wait_for_the_end_of_groups([process.pid for process in processes])
+
+
+def test_they_do_not_stay_when_the_instance_is_removed(tmp_path: Path) -> None:
+    workspace = dagster_processes.write_workspace(tmp_path)
+    with running(tmp_path, STAYS, "noted") as (processes, _):
+        workspace.unlink()
+        with pytest.raises(DagsterStorageError, match=f"{tmp_path}, the Dagster instance that this uses, was removed"):
+            dagster_processes.wait_for_end(processes, workspace)
 
 
 def test_a_second_stop_does_not_cut_the_first_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,7 +82,7 @@ dagster._core.definitions.assets.job.asset_layer:AssetLayer.for_external_job (as
 # Events, and the tables that they are kept in.
 dagster._core.events:ASSET_EVENTS ASSET_MATERIALIZATION
 dagster._core.events:ASSET_CHECK_EVENTS ASSET_CHECK_EVALUATION
-dagster._core.events:EVENT_TYPE_TO_PIPELINE_RUN_STATUS RUN_SUCCESS RUN_FAILURE
+dagster._core.events:EVENT_TYPE_TO_PIPELINE_RUN_STATUS RUN_SUCCESS RUN_FAILURE RUN_CANCELED
 dagster._core.events:StepMaterializationData (materialization)
 dagster._core.definitions.asset_checks.asset_check_evaluation:AssetCheckEvaluationTargetMaterializationData \
     storage_id run_id timestamp
@@ -90,7 +90,8 @@ dagster._core.definitions.metadata:RawMetadataValue
 STORAGE.asset_check_execution_record:AssetCheckExecutionRecordStatus PLANNED SUCCEEDED FAILED
 STORAGE.event_log:SqlEventLogStorage
 STORAGE.event_log:SqlEventLogStorageTable id run_id event dagster_event_type timestamp asset_key partition
-STORAGE.event_log.schema:AssetCheckExecutionsTable asset_key partition
+STORAGE.event_log.schema:AssetCheckExecutionsTable asset_key check_name run_id execution_status \
+    partition
 STORAGE.event_log.schema:AssetEventTagsTable event_id
 STORAGE.event_log.schema:AssetKeyTable asset_key cached_status_data
 STORAGE.event_log.schema:DynamicPartitionsTable partitions_def_name partition

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dagster import DagsterInstance, Definitions
+from dagster import DagsterInstance, Definitions, OpDefinition, OpExecutionContext, job, op
 from dagster._core.test_utils import in_process_test_workspace
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster_graphql.schema.config_types import SECRET_MASK_VALUE
@@ -14,17 +14,22 @@ from pydantic import SecretStr
 
 from dcc.errors import ConfigurationError
 from dcc.redaction import redacted
+from dcc.runtime.processes import Process
 from dcc.settings import load_settings
 from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc_assets.batches import BATCHES_JOB
+from dcc_assets.definitions import asset_definitions
 from dcc_assets.jobs import crawl_file_sources
 from dcc_assets.sync.archives import recorded_crawls
+from dcc_dagster.run_processes import process_in
 from dcc_resources.code_location import platform_resources
-from dcc_resources.databases import TrackerResource
+from dcc_resources.databases import QcDatabaseResource, TrackerResource
 from dcc_resources.file_sources import SftpResource
 from dcc_resources.services import MailResource, ReferenceDataResource, StoreResource, WebhookResource
+from dcc_resources.session import SessionResource
 from tests.dagster_resources.test_resources_page import RESOURCES
 from tests.support.asking import in_reading
-from tests.support.dagster_instances import set_environment
+from tests.support.dagster_instances import Dagster, set_environment
 from tests.support.databases import only_sqlite
 from tests.support.installations import Installation
 from tests.support.talking_servers import greeting, serving
@@ -176,3 +181,27 @@ def test_a_secret_that_the_definitions_have_as_text_is_masked_on_the_pages(tmp_p
     (found,) = answer.data["allTopLevelResourceDetailsOrError"]["results"]
     shown = {one["key"]: one["type"] for one in found["configuredValues"]}
     assert shown["signing_key"] == "SECRET"
+
+
+def test_every_run_of_the_code_location_has_its_process_before_its_first_step(
+    installation: Installation, dagster: Dagster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_environment(installation, monkeypatch)
+    tags: list[Mapping[str, str]] = []
+
+    @op(required_resource_keys={SessionResource.key})
+    def look(context: OpExecutionContext) -> None:
+        tags.append(context.instance.get_run_by_id(context.run_id).tags)  # type: ignore[union-attr]
+
+    @job(resource_defs=dict(platform_resources()))
+    def looking() -> None:
+        look()
+
+    looking.execute_in_process(instance=dagster.instance)
+    assert process_in(tags[0]) == Process.this()
+    jobs = [one for one in asset_definitions().resolve_all_job_defs() if one.name != BATCHES_JOB]
+    with_databases = {SessionResource.key, TrackerResource.key, QcDatabaseResource.key}
+    assert jobs
+    for step in (node.definition for one in jobs for node in one.nodes):
+        assert isinstance(step, OpDefinition)
+        assert step.required_resource_keys & with_databases, f"nobody sees that a run of {step.name} is dead"

@@ -10,14 +10,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 import pytest
 from aiosmtpd.controller import Controller
 from pydantic import SecretStr
-from sqlalchemy import Engine, text, update
+from sqlalchemy import Engine, select, text, update
 
 from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError, StoreRefusedError
@@ -36,7 +36,7 @@ from dcc.operations.doctor.checks import (
 )
 from dcc.operations.doctor.examination import examine
 from dcc.operations.session_work import open_session
-from dcc.qc.models import SNAPSHOT
+from dcc.qc.models import DOCUMENT, SNAPSHOT
 from dcc.qc.reference.refresh import ensure_reference
 from dcc.redaction import keep_secret
 from dcc.runtime.clock import utc_now
@@ -46,7 +46,7 @@ from dcc.tracker.models import ArchiveCopy, CrawlingSession, SessionLock, Source
 from dcc.tracker.register import file_sources
 from dcc.tracker.register.source_addresses import SourceState
 from tests.cli.test_production import administrator
-from tests.support.asking import execute_in, in_writing, value_in
+from tests.support.asking import execute_in, in_writing, row_in, value_in
 from tests.support.data_installations import DataInstallation, specimens
 from tests.support.databases import MariaDb, only_mariadb, only_sqlite, seed_centre, seed_source
 from tests.support.doctor_findings import expect, found_by, verdicts
@@ -431,6 +431,23 @@ class TestWork:
         path.write_text("project\nBaSH\n")
         ensure_reference(data.qc, settings)
         expect_projects("ok")
+
+    def test_documents_that_another_tracker_uploaded_to_the_same_database(self, data: DataInstallation) -> None:
+        expect_data = partial(expect, work.check_shared_data, data.settings, "uploaded data")
+        expect_data("ok")
+        data.run(ZIP, specimens())
+        expect_data("ok")
+        name = "H.2013-11-07.1.specimen.impc.xml"
+        of_others = ({"zip_file": "H.2013-11-07.1.impc.zip"}, {"file_name": name})
+        for changed in of_others:
+            before = row_in(data.qc, select(*(DOCUMENT.c[column] for column in changed)))
+            execute_in(data.qc, update(DOCUMENT).values(changed))
+            expect_data("warning", *changed.values(), "DCC_QC_URL")
+            execute_in(data.qc, update(DOCUMENT).values(before._asdict()))
+        expect_data("ok")
+        # Those before the first session may be of a tracker that was lost.
+        execute_in(data.qc, update(DOCUMENT).values(file_name=name, applied_at=datetime(2001, 1, 1)))
+        expect_data("ok")
 
     def test_xml_schemas_that_are_not_there(self, tmp_path: Path) -> None:
         assert verdicts(work.check_schema_files, Settings()) == {"XML schemas": "ok"}

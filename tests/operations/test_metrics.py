@@ -352,3 +352,18 @@ def test_every_alert_asks_for_metrics_that_there_are(mixed: DataInstallation) ->
         if "$value | humanizeDuration" in rule["annotations"]["summary"]:
             # `and` keeps the value of what is before it.
             assert "seconds" in rule["expr"].partition(" and ")[0], rule["alert"]
+
+
+@only_sqlite
+def test_an_alert_is_about_an_installation_of_which_no_session_ever_succeeded(installation: Installation) -> None:
+    (rule,) = [one for one in yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"] if " unless " in one["expr"]]
+    there, ever = rule["expr"].split(" unless ")
+
+    def names() -> set[str]:
+        return {name for name, _ in of(installation.settings)}
+
+    with pytest.raises(KeyError), open_session(installation.tracker, installation.settings):
+        raise KeyError
+    assert names() & {there, ever} == {there}
+    installation.run_session()
+    assert names() & {there, ever} == {there, ever}

@@ -8,6 +8,7 @@ from dagster._core.test_utils import create_run_for_test
 from pydantic import SecretStr
 
 from dcc.operations.archive_audits import audit_archives
+from dcc.operations.session_work import open_session
 from dcc.tracker.register import centres
 from dcc_assets.archive_audits import AUDIT_JOB
 from dcc_assets.definitions import asset_definitions
@@ -61,6 +62,16 @@ def test_runs_that_fail_outside_sessions_are_told_once_and_so_is_that_they_succe
     tick(instance)
     tick(instance)
     assert subjects(server) == [f"DCC: Back to normal: Dagster's job {REFERENCE_JOB}"]
+
+
+def test_nobody_is_told_of_a_run_that_another_session_forestalled(
+    server: MailServerForTests, instance: dg.DagsterInstance, installation: Installation
+) -> None:
+    """As that of a person who retries an archive just when the daemon begins a run."""
+    crawl = asset_definitions().get_job_def(CRAWL_JOB)
+    with open_session(installation.tracker, installation.settings):
+        assert not crawl.execute_in_process(instance=instance, raise_on_error=False).success
+    assert tick(instance) == "No new notifications."
 
 
 def test_a_run_that_fails_is_told_in_the_language_of_the_installation(

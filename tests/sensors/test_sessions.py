@@ -30,8 +30,9 @@ from dcc.tracker.register.file_sources import change_source
 from dcc.vocabulary import WaiverEffect
 from dcc_assets import runs
 from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions, show_changes
-from dcc_assets.runs import PROCESS_TAG, SCHEDULED_TAG, SESSION_TAG, finish_dead_runs, session_tags
+from dcc_assets.runs import SCHEDULED_TAG, SESSION_TAG, finish_dead_runs, session_tags
 from dcc_dagster.instance import open_instance
+from dcc_dagster.run_processes import PROCESS_TAG, STARTED_TAG, process_tag
 from dcc_resources.code_location import platform_resources
 from dcc_sensors.crawl_schedules import crawl_schedules
 from dcc_sensors.sessions import changes_beside_sessions, due_sources, new_zips, retry_failed_downloads, valid_documents
@@ -201,6 +202,13 @@ def test_a_run_that_repeats_a_dead_one_is_not_dead_for_its_copied_tags(
     assert instance.get_run_by_id(repeated.run_id).status is DagsterRunStatus.STARTING  # type: ignore[union-attr]
 
 
+def status_of(instance: DagsterInstance, run: DagsterRun) -> DagsterRunStatus:
+    """What became of a run."""
+    found = instance.get_run_by_id(run.run_id)
+    assert found is not None
+    return found.status
+
+
 @only_sqlite
 @pytest.mark.parametrize("repeats", [False, True])
 def test_a_run_ends_that_a_power_failure_cut_off_before_its_work_began(
@@ -213,13 +221,62 @@ def test_a_run_ends_that_a_power_failure_cut_off_before_its_work_began(
     folder.put(ZIP)
     installation.crawl(hand_over=True)
     tags = {PROCESS_TAG: "elsewhere:1:1"} if repeats else {}
-    starting = begun_again(instance, crawl_file_sources, tags)
-    started = instance.create_run_for_job(show_changes, status=DagsterRunStatus.STARTED)
+    under_way = [begun_again(instance, crawl_file_sources, tags)]
+    for status in (DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING):
+        under_way.append(instance.create_run_for_job(show_changes, status=status))
     assert "crawl_file_sources is under way" in str(asked(new_zips, instance))
     monkeypatch.setattr(runs, "_START_TIME", timedelta(seconds=-60))
     requested(new_zips, instance)
-    assert instance.get_run_by_id(starting.run_id).status is DagsterRunStatus.FAILURE  # type: ignore[union-attr]
-    assert instance.get_run_by_id(started.run_id).status is DagsterRunStatus.STARTED  # type: ignore[union-attr]
+    assert {status_of(instance, run) for run in under_way} == {DagsterRunStatus.FAILURE}
+
+
+@only_sqlite
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_a_run_that_waits_for_its_turn_ends_only_if_it_waits_too_long_elsewhere(
+    installation: Installation,
+    folder: Folder,
+    instance: DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+    is_elsewhere: bool,
+) -> None:
+    """Another session went on with the one that it is to resume, and ended it."""
+    with open_session(installation.tracker, installation.settings) as session:
+        pass
+    execute_in(installation.tracker, update(CrawlingSession).values(finish_time=datetime(2001, 1, 1)))
+    process = {STARTED_TAG: "elsewhere:1:1"} if is_elsewhere else process_tag(STARTED_TAG)
+    tags = {SESSION_TAG: str(session.id), **process}
+    waits = instance.create_run_for_job(load_data, status=DagsterRunStatus.STARTED, tags=tags)
+    finish_dead_runs(instance, installation.tracker, installation.settings)
+    assert status_of(instance, waits) is DagsterRunStatus.STARTED
+    monkeypatch.setattr(runs, "_TIME_WITHOUT_SESSION", timedelta(seconds=-60))
+    finish_dead_runs(instance, installation.tracker, installation.settings)
+    assert (status_of(instance, waits) is DagsterRunStatus.FAILURE) == is_elsewhere
+
+
+@only_sqlite
+def test_a_run_that_ends_well_just_now_is_not_dead(
+    installation: Installation, folder: Folder, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = instance.create_run_for_job(show_changes, status=DagsterRunStatus.STARTED, tags=process_tag())
+
+    def ends_now(_: Process) -> bool:
+        instance.report_run_canceled(run)
+        return True
+
+    monkeypatch.setattr(Process, "is_gone", property(ends_now))
+    assert finish_dead_runs(instance, installation.tracker, installation.settings) == 0
+    assert status_of(instance, run) is DagsterRunStatus.CANCELED
+
+
+@only_sqlite
+def test_a_dead_run_holds_up_no_schedule_where_sensors_are_off(
+    installation: Installation, folder: Folder, kept_instance: DagsterInstance
+) -> None:
+    name, namespace, _ = Process.this().host.split(" ")
+    tags = {PROCESS_TAG: f"{name} {namespace} another-boot:1:1"}
+    kept_instance.create_run_for_job(crawl_file_sources, status=DagsterRunStatus.STARTED, tags=tags)
+    (schedule,) = crawl_schedules(installation.settings)
+    assert isinstance(looked(schedule, kept_instance), RunRequest)
 
 
 def test_nothing_is_asked_for_while_a_session_is_at_work_and_again_when_it_died(
@@ -376,6 +433,9 @@ def test_documents_that_wait_to_be_confirmed_or_for_an_older_archive_are_asked_f
     held.run("add/H.2013-10-31.4.impc.zip", valid_specimens("2013-10-31.4", mice=1))
     assert [state for key, state in held.states().items() if key != ZIP] == ["upload pending"] * 3
     assert asked(valid_documents, instance) == "No document is waiting."
+    # No later run would go on with the session, and end it with its report.
+    assert crawl_file_sources.execute_in_process(instance=instance, resources=platform_resources()).success
+    assert tuple(row_in(data.tracker, select(SessionLock.session_id, SessionLock.holder))) == (None, None)
     data.confirm(older, author="wrangler", reason="agreed")
     data.take_up(keys=[older])
     assert isinstance(asked(valid_documents, instance), RunRequest)

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from multiprocessing import forkserver, get_context
 from multiprocessing.connection import Connection
@@ -20,7 +21,6 @@ import pytest
 
 from dcc.replay import worker as replay_worker
 from dcc.runtime import worker_processes
-from dcc.runtime.worker_processes import WorkerProcesses
 from dcc.settings import Settings
 from tests.support.environments import of_installation
 
@@ -109,27 +109,26 @@ def run_dcc(
 @pytest.fixture
 def forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes that work for this one begin at once too, where they need no module before all others."""
-    spawned = WorkerProcesses._started
+    spawned = worker_processes.start_worker
     # In the usual folder for temporary files.
     forkserver.ensure_running()
 
-    def started(processes: WorkerProcesses[Any]) -> tuple[BaseProcess, Connection]:
-        _, begin = processes._begun
-        if begin.func is replay_worker.begin and begin.args[0] is not None:
+    def started(begin: Callable[[], object]) -> tuple[BaseProcess, Connection]:
+        if isinstance(begin, partial) and begin.func is replay_worker.begin and begin.args[0] is not None:
             # Proposed rules are loaded before all that uses rules.
-            return spawned(processes)
+            return spawned(begin)
         here, there = FORKED.Pipe()
         process = FORKED.Process(target=_work, args=(there, begin), daemon=True)
         process.start()
         there.close()
         return process, here
 
-    monkeypatch.setattr(WorkerProcesses, "_started", started)
+    monkeypatch.setattr(worker_processes, "start_worker", started)
 
 
 def _work(connection: Connection, begin: Callable[[], object]) -> None:
     # Its parent is the process from which it is forked.
-    worker_processes._serve(connection, os.getppid(), begin)
+    worker_processes.serve(connection, os.getppid(), begin)
 
 
 def begin(

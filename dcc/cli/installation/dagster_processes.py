@@ -235,9 +235,16 @@ def wait_until(processes: Sequence[subprocess.Popen[bytes]], is_up: Callable[[],
         time.sleep(_POLL_SECONDS)
 
 
-def wait_for_end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Wait until a process ends, which none should by itself: raises InternalFaultError."""
+def wait_for_end(processes: Sequence[subprocess.Popen[bytes]], workspace: Path) -> None:
+    """Wait until a process ends, which none should by itself: raises InternalFaultError.
+
+    Raises DagsterStorageError if the instance with its `workspace` is removed: Dagster would stay, and do nothing.
+    """
     while (code := _exit_code(processes)) is None:
+        if not workspace.exists():
+            raise DagsterStorageError(
+                f"{workspace.parent}, the Dagster instance that this uses, was removed. Start it again."
+            )
         time.sleep(_POLL_SECONDS)
     raise InternalFaultError(f"Dagster ended by itself, with exit code {code}; see what it printed.")
 

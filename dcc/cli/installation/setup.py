@@ -261,14 +261,15 @@ def instance() -> None:
 
 
 @instance.command(
-    examples=["rm -rf ~/.dcc/dagster && dcc instance rebuild"], exits={4: "it, or Dagster's storage, cannot be reached"}
+    examples=["rm -rf ~/.dcc/dagster && dcc instance rebuild"],
+    exits={3: "", 4: "it, or Dagster's storage, cannot be reached"},
 )
 @json_option
 def rebuild() -> None:
     """Rebuild the Dagster instance from the tracker.
 
     For a lost instance. The tracker is the truth: this writes partitions, materialisations and failed checks for
-    everything in it. Stop `dcc ui` meanwhile.
+    everything in it. Stop `dcc ui` and `dcc daemon` first.
 
     JSON: {"file_sources", "zip_actions", "failed", "run_id"}
     """

@@ -43,6 +43,7 @@ _ANSWER_SECONDS = 2.0
         0: "stopped by Ctrl-C or SIGTERM",
         2: "a database is not initialised, or the port is in use",
         3: "a daemon is running already on this machine",
+        4: "the Dagster instance was removed meanwhile",
         70: "Dagster could not be started",
     },
 )
@@ -83,7 +84,7 @@ def ui(host: str, port: int, without_daemon: bool, read_only: bool) -> None:
         shown = f"[{host}]" if ":" in host else host
         click.echo(f"The UI is at http://{shown}:{port} (Ctrl-C stops it).")
         sys.stdout.flush()
-        wait_for_end(processes)
+        wait_for_end(processes, workspace)
     click.echo("Stopped.", err=True)
 
 
@@ -93,6 +94,7 @@ def ui(host: str, port: int, without_daemon: bool, read_only: bool) -> None:
         0: "stopped by Ctrl-C or SIGTERM",
         2: "a setting is wrong, or a database is not initialised",
         3: "a daemon is running already on this machine",
+        4: "the Dagster instance was removed meanwhile",
         70: "Dagster could not be started, or ended by itself",
     },
 )
@@ -113,7 +115,7 @@ def daemon() -> None:
                 wait_until(processes, lambda: dagster_side().daemon_beats(instance, began))
             click.echo("The daemon runs (Ctrl-C stops it).")
             sys.stdout.flush()
-            wait_for_end(processes)
+            wait_for_end(processes, workspace)
     click.echo("Stopped.", err=True)
 
 

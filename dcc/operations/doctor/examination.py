@@ -35,6 +35,7 @@ DOCTOR_CHECKS: Final = (
     DoctorCheck("rules", work.check_rules),
     DoctorCheck("reference", work.check_reference),
     DoctorCheck("held", work.check_held),
+    DoctorCheck("shared data", work.check_shared_data),
     DoctorCheck("reports", work.check_reports),
     DoctorCheck("settings", work.check_settings),
     DoctorCheck("templates", work.check_own_directories),

@@ -39,8 +39,9 @@ from dcc.operations.overview import store_overview
 from dcc.operations.retention.cleanup import Policy, RetentionVerdict, review_staging
 from dcc.operations.retention.staged_files import StagedKind
 from dcc.outcomes import FAILED_ENDS
+from dcc.phases import ACTIONS_BY_ID
 from dcc.qc.database import QC_DATABASE
-from dcc.qc.models import FINDING
+from dcc.qc.models import DOCUMENT, FINDING
 from dcc.qc.reference.refresh import NONE_READ_YET, freshness, were_never_read
 from dcc.reports.languages.loading import load_catalogue
 from dcc.reports.own_directories import own_directories, own_files
@@ -57,16 +58,25 @@ from dcc.store.archive_store import ArchiveStore, Replica
 from dcc.store.copies import default_replica
 from dcc.store.objects import ObjectStore
 from dcc.tracker.database import TRACKER
-from dcc.tracker.models import AnException, CrawlingSession, NotificationRow
+from dcc.tracker.models import AnException, CrawlingSession, NotificationRow, XmlFile, ZipFile
 from dcc.tracker.queries.zip_action_lists import held_documents
 from dcc.tracker.register.centres import list_centres
 from dcc.tracker.stored_archives import copyless_archives, replicas_with_copies
+from dcc.tracker.submission_rows import KEY
+from dcc.vocabulary import DocumentAction
 
 _RECENT: Final = timedelta(days=7)
 _LOST_SHOWN: Final = 5
 _LONG_SESSION: Final = timedelta(hours=24)
 _NIGHTS_MISSED: Final = 2
 """The audits that may fail to come before somebody hears of it."""
+_NEWEST: Final = (
+    select(*(DOCUMENT.c[name] for name in ("tracker_id", "zip_action", "zip_file", "file_name", "applied_at")))
+    .where(DOCUMENT.c.tracker_id.is_not(None), DOCUMENT.c.applied_at.is_not(None))
+    .where(DOCUMENT.c.action != DocumentAction.UNDO.value)
+    .order_by(DOCUMENT.c.id.desc())
+    .limit(100)
+)
 
 
 def check_sessions(environment: Environment) -> Iterator[CheckFinding]:
@@ -146,6 +156,41 @@ def check_rules(environment: Environment) -> Iterator[CheckFinding]:
         )
     if not found:
         yield ok("rules", "Those with findings are installed.")
+
+
+def check_shared_data(environment: Environment) -> Iterator[CheckFinding]:
+    """The newest documents in the QC database came from this tracker."""
+    with environment.reading(TRACKER) as tracker, environment.reading(QC_DATABASE) as qc:
+        others = list(_documents_of_others(tracker, qc))
+    if others:
+        yield warning(
+            "uploaded data",
+            f"This tracker knows nothing of {others[0]}, which was uploaded since its first session: another "
+            "installation uploads to the same QC database, or the tracker is older than the data.",
+            "Give the other installation a QC database of its own (DCC_QC_URL), or restore both databases of one "
+            "backup: dcc restore --help",
+        )
+    else:
+        yield ok("uploaded data", "Its newest documents came from this tracker.")
+
+
+def _documents_of_others(tracker: Connection, qc: Connection) -> Iterator[str]:
+    """Those of the newest documents that another tracker must have uploaded since the first session of this one."""
+    began = tracker.scalar(select(func.min(CrawlingSession.start_time)))
+    newest = qc.execute(_NEWEST).all()
+    files = {row.zip_file for row in newest}
+    known = {
+        (ACTIONS_BY_ID[todo].value, name)
+        for todo, name in tracker.execute(select(*KEY).join(ZipFile).where(ZipFile.file_name.in_(files)))
+    }
+    # Of a source that was removed, the tracker has the submissions, and none of the documents.
+    names = select(XmlFile.id, XmlFile.fname).where(XmlFile.id.in_({row.tracker_id for row in newest}))
+    documents = dict(iter(tracker.execute(names)))
+    for row in newest:
+        is_own = documents.get(row.tracker_id, row.file_name) == row.file_name
+        is_own &= (row.zip_action, row.zip_file) in known
+        if not is_own and began is not None and row.applied_at > began:
+            yield f"{row.zip_action}/{row.zip_file}, {row.file_name}"
 
 
 def check_reference(environment: Environment) -> Iterator[CheckFinding]:

@@ -229,11 +229,16 @@ def test_a_database_that_is_away_is_said_and_the_qc_database_is_done_without(
 
 
 def test_files_from_before_the_move_to_a_server_are_not_shown(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DCC_TRACKER_URL", raising=False)
+    for variable in ("DCC_TRACKER_URL", "DCC_QC_URL"):
+        monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("DCC_DAGSTER_URL", "mysql://dcc_ui:secret@db/phenodcc_dagster")
     for path in ("/dcc/", "/dcc/board", f"/dcc/reports/{GOOD}"):
         status, _, body = ask(path)
         assert (status, b"Set DCC_TRACKER_URL and DCC_QC_URL" in body) == (503, True)
+    # Of an installation that has only Dagster on a server, they are shown once the page is told so.
+    for variable, url in re.findall(r"(DCC_\w+_URL)=(sqlite:\S+?)(?: |\.<)", body.decode()):
+        monkeypatch.setenv(variable, url)
+    assert ask("/dcc/")[0] == 200
 
 
 def test_however_many_reports_are_asked_for_at_once_dagster_s_pages_are_answered() -> None:

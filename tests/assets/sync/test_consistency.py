@@ -51,6 +51,10 @@ def test_what_dagster_does_not_show_is_said_and_nothing_else(data: DataInstallat
     shown.wipe_assets([AssetKey("qc")])
     assert found() == {("C22", INVALID), ("C20", MISNAMED), ("C21", GOOD)}, "a materialisation is gone"
 
+    shown.delete_dynamic_partition(str(ZIP_ACTION_PARTITIONS.name), GOOD)
+    gone = [one.subject for one in check_events(data.tracker, data.settings, shown) if one.rule == "C20"]
+    assert sorted(gone) == sorted([GOOD, MISNAMED]), "each is named once"
+
     with open_session(data.tracker, data.settings):
         assert found() == set(), "what a session is at is not looked at"
 

@@ -1,18 +1,23 @@
 """What is overdue is a check that fails, with what to do; it passes when its cause goes, and nothing is told twice."""
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 
 import pytest
+from sqlalchemy import Connection
 
 from dcc.phases import Phase
 from dcc.runtime.clock import utc_now
 from dcc.sources.crawl_policy import Pause
-from dcc.tracker.register.file_sources import change_source
+from dcc.tracker.register.file_sources import change_source, purge_source, set_source_state
+from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.register.source_schedules import set_pause
-from dcc_assets.graph import CENTRE_SILENT, CRAWL_OVERDUE, SUBMISSIONS_OVERDUE
+from dcc_assets.graph import CENTRE_SILENT, CRAWL_OVERDUE, REACHABLE, SUBMISSIONS_OVERDUE
 from dcc_assets.sync import overdue
+from dcc_assets.sync.consistency import check_events
 from dcc_assets.sync.overdue import show_overdue
 from tests.assets.test_session_in_dagster import invalid_documents
 from tests.support.asking import in_writing
@@ -85,6 +90,24 @@ def test_when_a_source_is_crawled_and_who_paused_it_is_on_its_partition(
     in_writing(installation.tracker, set_pause, folder.source_id, None)
     after(32)
     assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "failed"}
+
+
+@pytest.mark.parametrize("ends", [purge_source, partial(set_source_state, state=SourceState.REMOVED)])
+def test_of_a_source_that_is_not_in_use_any_more_no_check_fails(
+    installation: Installation, dagster: Dagster, after: After, ends: Callable[[Connection, int], object]
+) -> None:
+    folder = installation.add_folder()
+    shutil.rmtree(folder.path)
+    dagster.session(installation, until=Phase.ZIP_NAME)
+    after(100)
+    partition = f"H-{folder.source_id}"
+    failing = {check: dagster.checks(check) for check in (REACHABLE, CRAWL_OVERDUE)}
+    assert failing == {check: {partition: "failed"} for check in failing}
+    in_writing(installation.tracker, ends, folder.source_id)
+    assert check_events(installation.tracker, installation.settings, dagster.instance) == []
+    after(0)
+    assert {check: dagster.checks(check) for check in failing} == {check: {partition: "passed"} for check in failing}
+    assert check_events(installation.tracker, installation.settings, dagster.instance) == []
 
 
 def test_a_failed_archive_is_late_until_it_is_corrected(

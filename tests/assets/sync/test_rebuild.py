@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from dcc.errors import DagsterStorageError, TrackerUnreachableError
+from dcc.errors import DagsterStorageError, SessionActiveError, TrackerUnreachableError
+from dcc.operations.session_work import open_session
 from dcc.phases import Phase
 from dcc_assets.graph import CHECK_OF_PHASE, REACHABLE
 from dcc_assets.sync.rebuild import rebuild_instance
@@ -68,6 +69,17 @@ def test_it_shows_an_asset_again_that_somebody_wiped(installation: Installation,
     assert shown(dagster) != before
     rebuild_instance(installation.settings, installation.tracker, dagster.instance)
     assert shown(dagster) == before
+
+
+@only_sqlite
+def test_it_does_not_run_beside_a_session(installation: Installation, dagster: Dagster) -> None:
+    """Which shows an archive as it is now, before this shows it as it was."""
+    with (
+        open_session(installation.tracker, installation.settings) as session,
+        pytest.raises(SessionActiveError, match=f"Session {session.id} is active"),
+    ):
+        rebuild_instance(installation.settings, installation.tracker, dagster.instance)
+    rebuild_instance(installation.settings, installation.tracker, dagster.instance)
 
 
 @only_sqlite
