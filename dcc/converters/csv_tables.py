@@ -262,7 +262,7 @@ class _Experiments(_Table):
         if "procedureID" in cells or any(results.values()):
             inside = {field: tuple(some) for field, some in results.items()}
             procedure = element(kind, path, row, cells, **inside)
-        named_by = (cells.get(name) for name in ("specimenID", "procedureID", "dateOfExperiment"))
+        named_by = specimen, cells.get("procedureID"), cells.get("dateOfExperiment", "").strip()
         named = {"experimentID": "_".join(filter(None, named_by))}
         yield element(
             kind,

@@ -229,7 +229,7 @@ def centres(document: Path) -> list[str]:
 def test_what_is_not_in_a_table_of_experiments_is_made_up(tmp_path: Path) -> None:
     header = f"{WEIGHTS},IMPC_BWT_001_001.status,IMPC_BWT_001_001.2,IMPC_BWT_001_001.2.unit,statusCode,statusCode.date"
     rows = ["H-1,2013-06-01,IMPC_BWT_001,IMPC_001,BaSH,IMPC_PARAMSC_001,21.5,g,,"]
-    rows += ["H-2,2013-06-01,,IMPC_001,BaSH,,,g,IMPC_PSC_001,2013-06-02"]
+    rows += ["H-2, 2013-06-01,,IMPC_001,BaSH,,,g,IMPC_PSC_001,2013-06-02"]
     target = tmp_path / "document.xml"
     assert not converted("\n".join([header, *rows]).encode(), EXPERIMENT, target)
     assert not validate_document(target, EXPERIMENT, SCHEMAS, max_errors=3, max_tree_bytes=10**7)
