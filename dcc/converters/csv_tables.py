@@ -141,7 +141,7 @@ class _Table:
             text = mark("The table has {number} columns; {most} are the most. Split it into several tables.")
             yield ConversionFault(row, message(text, number=len(self.names), most=_MAX_COLUMNS), case="column")
             return
-        counted = Counter(self.names)
+        counted = Counter(map(self.plain, self.names))
         lacking = [name for name in self.fixed if name not in counted]
         for name, times in counted.items():
             if times > 1:
@@ -164,6 +164,10 @@ class _Table:
     def knows(self, name: str) -> bool:
         """Whether a column that is not fixed is permitted."""
         raise NotImplementedError
+
+    def plain(self, name: str) -> str:
+        """The shortest name of a column: two columns with one have the same cells."""
+        return name
 
     def entity(self, row: int, cells: Cells) -> Iterator[Content | ConversionFault]:
         raise NotImplementedError
@@ -195,6 +199,14 @@ class _Specimens(_Table):
         """Whether it belongs to a list: `genotype.MGIGeneId`, `genotype.2.MGIGeneId`."""
         found = _INSIDE.fullmatch(name)
         return found is not None and found["attribute"] in _LISTS.get(found["child"], ("", ()))[1]
+
+    def plain(self, name: str) -> str:
+        """The first of a list needs no number, and no number a zero before it."""
+        found = _INSIDE.fullmatch(name)
+        if found is None or not found["number"]:
+            return name
+        number = int(found["number"])
+        return f"{found['child']}{'' if number == 1 else f'.{number}'}.{found['attribute']}"
 
     def entity(self, row: int, cells: Cells) -> Iterator[Content | ConversionFault]:
         kind = cells.get("kind", "mouse")

@@ -142,6 +142,11 @@ FAULTS: dict[str, tuple[DocumentKind, bytes, list[tuple[int, str, str]]]] = {
         f"{ANIMALS},DOB\n{ANIMAL},\n".encode(),
         [(1, "DOB", "The column 'DOB' is there 2 times. Leave one of them.")],
     ),
+    "twice under other numbers": (
+        SPECIMEN,
+        f"{ANIMALS},genotype.geneSymbol,genotype.01.geneSymbol,genotype.2.geneSymbol\n{ANIMAL},a,b,c\n".encode(),
+        [(1, "genotype.geneSymbol", "The column 'genotype.geneSymbol' is there 2 times. Leave one of them.")],
+    ),
     "no parameter": (
         EXPERIMENT,
         f"{WEIGHTS},weight,metadata.IMPC_BWT_003_001.unit\n".encode(),
