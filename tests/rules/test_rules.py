@@ -294,6 +294,8 @@ edge("P12", "a retired one", ontology("TERM", "MP:0000002: x"), 1, Severity.WARN
 edge("P12", "nothing is listed: the id must read as one", ontology("ANY_TERM", "MA:0000141"))
 edge("P12", "nothing is listed and it is no id", ontology("ANY_TERM", "heart"), 1)
 edge("P12", "an empty one with a status", ontology("TERM", "", status="IMPC_PARAMSC_001"))
+edge("P12", "one beside that", ontology("TERM", "", "MP:0009999", status="IMPC_PARAMSC_001"), 1)
+edge("P12", "one beside an empty one without", ontology("TERM", "", "MP:0009999"), 2)
 
 breaks("P13", "no values", series("FREE"))
 breaks("P13", "no samples", MediaSampleParameter(line=15, parameter_id="SAMPLES", samples=(), status=None))
