@@ -20,6 +20,7 @@ from dcc.nearest_names import nearest_names
 _SEPARATORS: Final = ",;\t"
 _LONGEST_ROW: Final = 1024 * 1024
 _MAX_COLUMNS: Final = 10_000
+_UNNAMED_TOLD: Final = 10
 _UNDECODED: Final = re.compile("[\udc80-\udcff]")
 _STATUS: Final = ("statusCode", "statusCode.date")
 _INSIDE: Final = re.compile(r"(?P<child>[A-Za-z]+)(?:\.(?P<number>[0-9]{1,3}))?\.(?P<attribute>[A-Za-z]+)")
@@ -97,7 +98,7 @@ def _rows(file: SubmittedFile) -> Iterator[_Row | ConversionFault]:
                         number, message(mark("The row is not in UTF-8. Export the table as CSV UTF-8."))
                     )
                     return
-                if any(cells):
+                if any(map(str.strip, cells)):
                     yield _Row(number, cells)
         except csv.Error as error:
             sentence = mark("The table cannot be read from here on ({reason}). Correct the quotes, or export it again.")
@@ -143,6 +144,10 @@ class _Table:
             return
         counted = Counter(map(self.plain, self.names))
         lacking = [name for name in self.fixed if name not in counted]
+        if counted.pop("", 0):
+            unnamed = [str(place) for place, name in enumerate(self.names, 1) if not name]
+            text = mark("The header has no name for the columns {columns}. Name them, or remove them with their cells.")
+            yield ConversionFault(row, message(text, columns=unnamed[:_UNNAMED_TOLD]), case="column")
         for name, times in counted.items():
             if times > 1:
                 text = mark("The column '{name}' is there {times} times. Leave one of them.")

@@ -142,6 +142,11 @@ FAULTS: dict[str, tuple[DocumentKind, bytes, list[tuple[int, str, str]]]] = {
         f"{ANIMALS},DOB\n{ANIMAL},\n".encode(),
         [(1, "DOB", "The column 'DOB' is there 2 times. Leave one of them.")],
     ),
+    "without a name": (
+        SPECIMEN,
+        f"{ANIMALS},, \n{ANIMAL},,\n".encode(),
+        [(1, "", "The header has no name for the columns 10, 11. Name them, or remove them with their cells.")],
+    ),
     "twice under other numbers": (
         SPECIMEN,
         f"{ANIMALS},genotype.geneSymbol,genotype.01.geneSymbol,genotype.2.geneSymbol\n{ANIMAL},a,b,c\n".encode(),
@@ -157,7 +162,7 @@ FAULTS: dict[str, tuple[DocumentKind, bytes, list[tuple[int, str, str]]]] = {
     ),
     "rows": (
         SPECIMEN,
-        f"{ANIMALS}\n{ANIMAL}\n\n{ANIMAL},more\nless\n".encode(),
+        f"{ANIMALS}\n{ANIMAL}\n , \n{ANIMAL},more\nless\n".encode(),
         [(4, "", "The row has 10 cells, and the table 9 columns."), (5, "", "The row has 1 cells")],
     ),
     "every row": (
