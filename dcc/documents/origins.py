@@ -17,6 +17,7 @@ from dcc.declarations import standing_at
 from dcc.documents.contents import Metadata
 from dcc.documents.forms import ROOTS, Form
 from dcc.messages import Message, mark, message
+from dcc.naming import DocumentKind
 from dcc.outcomes import Problem
 
 _BEGINNING: Final = b'<?xml version="1.0" encoding="UTF-8"?><?dcc-origin '
@@ -28,8 +29,8 @@ _LONGEST: Final = 1024 * 1024
 class Origin:
     """The file that a document was converted from, by its path in the archive, and how its columns are called.
 
-    `columns` are by attribute (`DOB`) or parameter: `IMPC_BWT_001_001`, with `metadata.` before that of a
-    procedureMetadata, and `.2` after one with that sequenceID. Those that are called exactly so are left out.
+    `columns` are by attribute (`DOB`, `genotype.geneSymbol`) or parameter: `IMPC_BWT_001_001`, with `metadata.` before
+    that of a procedureMetadata, and `.2` after one with that sequenceID. Those that are called exactly so are left out.
     """
 
     file: str
@@ -69,7 +70,11 @@ class Origin:
 
     def placed(self, problem: Problem) -> Problem:
         """A problem of the document with its place in the file."""
-        name = str(problem.fact.all_details.get("attribute") or "") or None
+        details = problem.fact.all_details
+        name = str(details.get("attribute") or "") or None
+        if name is not None and details.get("element") in _PARTS_OF_ANIMALS:
+            of_part = f"{details['element']}.{name}"
+            name = name if name in self.columns and of_part not in self.columns else of_part
         place = self._place_of_name(problem.line or 1, name)
         return replace(problem, translatable=standing_at(problem.fact, place), column=None)
 
@@ -119,3 +124,7 @@ def _names() -> dict[type, dict[str, str]]:
 
 
 _NAMES: Final = _names()
+_PARTS_OF_ANIMALS: Final = {
+    part.name for form in ROOTS[DocumentKind.SPECIMEN][1].forms["centre"].forms.values() for part in form.parts
+}
+"""The elements in animals, whose attributes may be called as those of the animal itself."""
