@@ -138,8 +138,12 @@ def _advance(model: ModelVisitor, name: str) -> bool:
 
 def _refusal(value_type: Any, value: str) -> ValueRefusal | None:
     """Why a type does not permit a value: what its enumeration says of it, or the first thing that is wrong."""
-    facets = [error.validator for error in value_type.iter_errors(value)]
     built_in = _built_in(value_type)
+    try:
+        facets = [error.validator for error in value_type.iter_errors(value)]
+    except ArithmeticError:
+        # Such as of a date in a year of twenty digits.
+        return ValueRefusal(value, built_in)
     if not facets:
         return ValueRefusal(value, built_in) if _is_no_word(value) and _holds_words(value_type) else None
     for facet in facets:
@@ -153,11 +157,11 @@ def _refusal(value_type: Any, value: str) -> ValueRefusal | None:
 
 
 def _is_no_word(value: str) -> bool:
-    return not value.isascii() or len(value.split()) > 1
+    return not value.isascii() or "_" in value or len(value.split()) > 1
 
 
 def _holds_words(value_type: Any) -> bool:
-    """Whether a type's values are ASCII without spaces; xmlschema takes other digits and spaces, libxml2 does not."""
+    """Whether a type's values are ASCII without spaces; xmlschema takes other texts, libxml2 does not."""
     primitive = getattr(value_type, "primitive_type", None)
     return getattr(primitive, "name", None) in _OF_WORDS
 
