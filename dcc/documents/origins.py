@@ -30,7 +30,8 @@ class Origin:
     """The file that a document was converted from, by its path in the archive, and how its columns are called.
 
     `columns` are by attribute (`DOB`, `genotype.geneSymbol`) or parameter: `IMPC_BWT_001_001`, with `metadata.` before
-    that of a procedureMetadata, and `.2` after one with that sequenceID. Those that are called exactly so are left out.
+    that of a procedureMetadata, `.2` after one with that sequenceID, and `.unit` or `.status` last. Those that are called
+    exactly so are left out.
     """
 
     file: str
@@ -66,20 +67,22 @@ class Origin:
 
     def place_of(self, element: Any, row: int, value: str | None) -> Message:
         """The place of a value in what a document says, or that of the element where no more is known."""
-        return self._place_of_name(row, _name_of(element, value))
+        name = _name_of(element, value)
+        return self._place_of_name(row, name, name and f"{name}{_part_holding(element, value)}")
 
     def placed(self, problem: Problem) -> Problem:
         """A problem of the document with its place in the file."""
         details = problem.fact.all_details
         name = str(details.get("attribute") or "") or None
-        if name is not None and details.get("element") in _PARTS_OF_ANIMALS:
-            of_part = f"{details['element']}.{name}"
-            name = name if name in self.columns and of_part not in self.columns else of_part
-        place = self._place_of_name(problem.line or 1, name)
+        exact = f"{details['element']}.{name}" if details.get("element") in _PARTS_OF_ANIMALS else name
+        place = self._place_of_name(problem.line or 1, name, exact)
         return replace(problem, translatable=standing_at(problem.fact, place), column=None)
 
-    def _place_of_name(self, row: int, name: str | None) -> Message:
-        return self.place(row, None if name is None else self.columns.get(name, name))
+    def _place_of_name(self, row: int, name: str | None, exact: str | None) -> Message:
+        """The place in the column of a name, or in that of a more exact one unless only the other has a name."""
+        if name is None or exact is None:
+            return self.place(row)
+        return self.place(row, self.columns.get(exact) or self.columns.get(name) or exact)
 
 
 def read_origin(document: Path) -> Origin | None:
@@ -103,6 +106,13 @@ def _name_of(element: Any, value: str | None) -> str | None:
     held = {name: getattr(element, field) for field, name in named.items()}
     found = {name for name, one in held.items() if value == one or (isinstance(one, tuple) and value in one)}
     return found.pop() if value is not None and len(found) == 1 else None
+
+
+def _part_holding(element: Any, value: str | None) -> str:
+    """The end of the name of a parameter's unit or status, if that and nothing else of it is the value."""
+    element = getattr(element, "parameter", element)
+    held = {name for name in ("value", "unit", "status") if value is not None and getattr(element, name, None) == value}
+    return f".{held.pop()}" if len(held) == 1 and "value" not in held else ""
 
 
 def _names() -> dict[type, dict[str, str]]:
