@@ -30,8 +30,8 @@ class Origin:
     """The file that a document was converted from, by its path in the archive, and how its columns are called.
 
     `columns` are by attribute (`DOB`, `genotype.geneSymbol`) or parameter: `IMPC_BWT_001_001`, with `metadata.` before
-    that of a procedureMetadata, `.2` after one with that sequenceID, and `.unit` or `.status` last. Those that are called
-    exactly so are left out.
+    that of a procedureMetadata, `.2` after one with that sequenceID, and `.unit` or `.status` last. Those that are
+    called exactly so are left out.
     """
 
     file: str
