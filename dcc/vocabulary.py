@@ -74,10 +74,7 @@ GENDER_OF_PARENT: Final = {"mother": "female", "father": "male"}
 
 
 class Severity(StrEnum):
-    """How bad a finding is; `unchecked`: the check could not be made, which is nobody's fault.
-
-    `fatal` is an error that an earlier version found.
-    """
+    """How bad a finding is; `unchecked`: the check could not be made, which is nobody's fault."""
 
     UNCHECKED = "unchecked"
     WARNING = "warning"

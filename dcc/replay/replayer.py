@@ -45,7 +45,7 @@ from dcc.qc.rows.loading import load_document
 from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, PreparedWriter
 from dcc.replay.verdicts import ACCEPTED, HELD, NOT_OPENED, ReplayFact, ReplayVerdict, failed
 from dcc.rights import Delegations
-from dcc.rules.checking import all_rules, check_against_others, check_contents
+from dcc.rules.checking import all_rules, check_against_others, check_contents, refused_blocks
 from dcc.rules.context import DocumentContext, latest_day
 from dcc.rules.findings import Finding, unpacked
 from dcc.rules.waivers import Waiver
@@ -328,7 +328,7 @@ class _Judging:
             elif standing.id in questionable_ids:
                 # With those of the rules about specimens of other documents.
                 contents = load_document(self._connection, standing.id)
-                added = check_against_others(contents, self._context(standing))
+                added = check_against_others(contents, self._context(standing), refused_blocks(found))
                 found = sorted([*found, *added], key=attrgetter("line"))
             is_clean = not (found or standing.is_noted)
             verdicts[document.xml_id] = ReplayVerdict(ACCEPTED) if is_clean else self._verdict(standing, found)

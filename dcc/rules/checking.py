@@ -92,20 +92,29 @@ def check_contents(
 
     For missing reference data there is one `unchecked` finding, of the rule `reference`, before the first finding
     that they could have judged; it names the skipped rules. A rule that breaks down has one `unchecked` finding,
-    and the others go on. `without` are ids of rules to leave out. `accepted` has the accepted elements of other
-    documents: it is added to, and emptied if rules or reference data have changed.
+    and the others go on. Nothing below an element with a fatal finding is checked. `without` are ids of rules to
+    leave out. `accepted` has the accepted elements of other documents: it is added to, and emptied if rules or
+    reference data have changed.
     """
     accepted = AcceptedElements() if accepted is None else accepted
     plans = accepted.plans(document.reference, frozenset(without))
     return _Checking(document, plans, SkippedElements(plans, accepted)).run(contents)
 
 
+def refused_blocks(findings: Iterable[Finding]) -> set[int | None]:
+    """The positions of the centre elements below which nothing is checked."""
+    return {one.block for one in findings if one.severity is Severity.FATAL and one.entity is None}
+
+
 def check_against_others(
-    contents: Iterable[Content], document: DocumentContext, rules: Collection[str] = ABOUT_SPECIMENS
+    contents: Iterable[Content],
+    document: DocumentContext,
+    refused: Collection[int | None],
+    rules: Collection[str] = ABOUT_SPECIMENS,
 ) -> Iterator[Finding]:
-    """The findings of rules about other documents."""
+    """The findings of rules about other documents, in a document whose `refused_blocks` are known."""
     found = check_contents(contents, document, RULES.keys() - rules)
-    return (one for one in found if one.rule in rules)
+    return (one for one in found if one.rule in rules and one.block not in refused)
 
 
 @dataclass
@@ -135,9 +144,13 @@ class _Checking:
             if isinstance(content, Block):
                 yield from self.batch(block, batch, numbers)
                 yield from self.end(block, held)
-                block, batch, held, numbers = content, [], 0, Counter()
+                block, batch, held, numbers = None, [], 0, Counter()
                 self.judge(content, self.block_context(content))
+                if not any(finding.severity is Severity.FATAL for finding in self.found):
+                    block = content
                 yield from self.take_found()
+                continue
+            if block is None:
                 continue
             held += 1
             batch.append(content)

@@ -20,8 +20,9 @@ from dcc.vocabulary import Actor, Severity
 @rule(
     "E1",
     Block,
+    severity=Severity.FATAL,
     message=mark(
-        "The pipeline '{value}' of the centre {centre} does not exist in IMPReSS: no procedure below it was checked. "
+        "The pipeline '{value}' of the centre {centre} does not exist in IMPReSS: nothing below it was checked. "
         "Correct it."
     ),
     cause=mark("The pipeline '{value}' does not exist in IMPReSS"),
@@ -30,7 +31,7 @@ from dcc.vocabulary import Actor, Severity
     needs=Impress,
 )
 def pipeline_exists(block: Block, at: Context) -> Iterator[Fault]:
-    """A centre's pipeline exists in IMPReSS; its procedures are not checked otherwise."""
+    """A centre's pipeline exists in IMPReSS; nothing of the centre is checked otherwise."""
     if block.pipeline is not None and block.pipeline not in at.impress.pipelines:
         yield fault(block.line, block.pipeline, centre=block.centre)
 

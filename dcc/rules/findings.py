@@ -44,10 +44,10 @@ class Finding:
     """A fault of a document, at a line and path.
 
     `code` is the id of the rule, with the case after a point; its declaration has all the words. A warning does not
-    fail the document; an error does; `unchecked` is nobody's fault. `value` is the offending text. `centre` and
-    `procedure` are those around it, if any; waivers use them. `references` are the names of the reference data that
-    judged it. `block`, `entity_kind` and `entity` are the position of its block, and the kind and position of its
-    entity.
+    fail the document; an error does; nothing below the element of a fatal one was checked; `unchecked` is nobody's
+    fault. `value` is the offending text. `centre` and `procedure` are those around it, if any; waivers use them.
+    `references` are the names of the reference data that judged it. `block`, `entity_kind` and `entity` are the
+    position of its block, and the kind and position of its entity.
 
     Prepared files hold the fields in this order: with it changes their version (`dcc.qc.rows.prepared_file.VERSION`).
     """

@@ -22,7 +22,7 @@ says where a document breaks a rule: line, element, value, and the reference dat
 | --- | --- |
 | warning | worth a look; the document continues |
 | error | the document is *data, failed*; the animal or experiment with the error does not count |
-| fatal | an error that an earlier version found |
+| fatal | as an error, and the rules did not look below that element |
 | unchecked | the rule could not run; the centre has nothing to do |
 
 A broken rule is an error that the centre corrects, unless brackets say otherwise:
@@ -55,7 +55,7 @@ $ dcc rules revoke 1 --reason "the options are there"
 ```
 
 A waiver takes effect with the next session, and so does its end. The platform keeps a waived finding
-(`dcc data findings --all`), but does not count it. A waived E1 or P1 leaves those procedures unchecked.
+(`dcc data findings --all`), but does not count it. A waived fatal finding still leaves the content below it unchecked.
 
 The history keeps cleared findings, with the document that cleared them. The platform records at most 1,000 findings
 of a document that fail it, and 1,000 others. A finding `more` counts the rest.

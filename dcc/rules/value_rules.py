@@ -54,8 +54,7 @@ _UNDEFINED = tuple(f"{kind}Undefined" for kind in ParameterType)
 )
 def procedure_belongs_to_the_pipeline(use: ProcedureUse, at: Context) -> Iterator[Fault]:
     """A procedure belongs to the centre's pipeline; nothing in it is checked otherwise."""
-    # Of a pipeline that does not exist E1 tells, once.
-    if at.procedure_definition is None and at.pipeline is not None:
+    if at.procedure_definition is None:
         yield fault(use.procedure.line, use.procedure.procedure_id, pipeline=at.block.pipeline)
 
 

@@ -9,7 +9,7 @@ import shutil
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -47,6 +47,7 @@ from dcc.rules.checking import (
     LEFT_TO_SESSIONS,
     check_against_others,
     check_contents,
+    refused_blocks,
 )
 from dcc.rules.context import DocumentContext, latest_day
 from dcc.rules.findings import Finding, with_value
@@ -80,6 +81,7 @@ class _Prepared:
     submitted: DocumentToJudge
     due: DueDocument
     origin: Origin | None
+    refused: set[int | None] = field(default_factory=set)
     copy: Path | None = None
 
     @property
@@ -142,7 +144,7 @@ class Judge:
             contents = _written(contents, rows)
         if document.action is not Action.DELETE:
             found = check_contents(contents, self._context(prepared), without, self._accepted)
-            draft.add(map(_problem_of, found), self._max_problems)
+            draft.add(map(_problem_of, _noting(found, prepared.refused)), self._max_problems)
         if rows is None:
             return
         # The rest, after the rules stopped; a session checks no rule on documents that delete.
@@ -231,7 +233,7 @@ class Judge:
                     else read_document(document.copy, document.due.name.kind)
                 )
                 context = self._context(document, lookups)
-                found = check_against_others(contents, context, rules)
+                found = check_against_others(contents, context, document.refused, rules)
                 kept.add(document.path, False, map(_problem_of, found))
 
     def close(self) -> None:
@@ -268,6 +270,12 @@ def _written(contents: Iterable[Content], rows: DocumentWriter) -> Iterator[Cont
     for content in contents:
         rows.take(content)
         yield content
+
+
+def _noting(findings: Iterable[Finding], refused: set[int | None]) -> Iterator[Finding]:
+    for finding in findings:
+        refused |= refused_blocks([finding])
+        yield finding
 
 
 def _problem_of(finding: Finding | UploadFinding) -> Problem:

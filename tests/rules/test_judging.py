@@ -167,24 +167,16 @@ def test_findings_of_the_upload_count_and_make_only_their_entity_invalid(mouse: 
 
 
 @pytest.mark.both_databases
-def test_an_error_of_a_centre_makes_invalid_what_it_holds_and_nothing_else(mouse: Engine) -> None:
+def test_a_fatal_finding_of_a_centre_makes_invalid_what_it_holds_and_nothing_else(mouse: Engine) -> None:
     below = experiment(experiment_id="E2", line=51, date="2013-10-02")
     done = [*experiments(experiment()), block(pipeline="NONE_001", line=50), below]
     document = upload(mouse, done)
     judgement = judge(mouse, document)
-    assert judgement.counts == {("E1", Severity.ERROR): 1}
+    assert judgement.counts == {("E1", Severity.FATAL): 1}
     assert judgement.failed
     assert validity(mouse) == [True, False]
     (row,) = findings(mouse, document)
     assert (row.entity_kind, row.path) == ("centre_block", "/centreProcedureSet/centre[2]")
-
-
-def test_experiments_of_an_unknown_pipeline_are_judged_also_where_that_is_waived(mouse: Engine) -> None:
-    done = [block(pipeline="NONE_001"), experiment(), experiment(experiment_id="E2", line=60, specimen_ids=("M9",))]
-    document = upload(mouse, done)
-    assert rules_of(judge(mouse, document)) == ["E1", "E4"]
-    assert rules_of(judge(mouse, document, basis(waive(mouse, waiver("E1"))))) == ["E4"]
-    assert validity(mouse) == [True, False]
 
 
 def test_warnings_do_not_fail_a_document_nor_make_anything_invalid(mouse: Engine) -> None:

@@ -174,11 +174,7 @@ edge(
     uploaded=[specimen_block(centre="J"), mutant(specimen_id="M2")],
 )
 
-breaks(
-    "E1",
-    "no procedure below is looked at",
-    [block(pipeline="PIPE_002"), experiment(procedure(procedure_id="NONE_001", required=False))],
-)
+breaks("E1", "nothing below is looked at", [block(pipeline="PIPE_002"), experiment(specimen_ids=("?",))])
 edge("E1", "capitals count", [block(pipeline="pipe_001"), experiment()], 1)
 edge(
     "E1",
@@ -532,6 +528,7 @@ def test_all_the_rules_of_the_reference_are_registered() -> None:
 def test_each_rule_says_what_it_demands_and_of_what_severity_it_is() -> None:
     warnings = {rule.id for rule in RULES.values() if rule.severity is Severity.WARNING}
     assert {rule for rule in warnings if not rule.startswith("X")} == {"S12", "S14", "E2"}
+    assert {rule.id for rule in RULES.values() if rule.severity is Severity.FATAL} == {"E1"}
     assert all(rule.demand.endswith(".") for rule in RULES.values())
     assert len({rule.demand for rule in RULES.values()}) == len(RULES)
 

@@ -265,7 +265,7 @@ def test_nothing_in_a_copy_of_what_stands_is_judged_by_either(data: DataInstalla
     rules = defaultdict(list)
     for name, counts in sorted(found.items()):
         rules[name.split(".")[1][-2:]].append({rule_of(code) for code, *_ in counts})
-    of_first = [{"S4"}, {"P9"}, {"E1", "E7"}]
+    of_first = [{"S4"}, {"P9"}, {"E1"}]
     of_copy = [{"Q7"}] * 3
     assert rules == {
         "01": of_first,
