@@ -20,6 +20,7 @@ from dcc.nearest_names import nearest_names
 _SEPARATORS: Final = ",;\t"
 _LONGEST_ROW: Final = 1024 * 1024
 _MAX_COLUMNS: Final = 10_000
+_UNNAMED_TOLD: Final = 10
 _UNDECODED: Final = re.compile("[\udc80-\udcff]")
 _STATUS: Final = ("statusCode", "statusCode.date")
 _INSIDE: Final = re.compile(r"(?P<child>[A-Za-z]+)(?:\.(?P<number>[0-9]{1,3}))?\.(?P<attribute>[A-Za-z]+)")
@@ -97,7 +98,7 @@ def _rows(file: SubmittedFile) -> Iterator[_Row | ConversionFault]:
                         number, message(mark("The row is not in UTF-8. Export the table as CSV UTF-8."))
                     )
                     return
-                if any(cells):
+                if any(map(str.strip, cells)):
                     yield _Row(number, cells)
         except csv.Error as error:
             sentence = mark("The table cannot be read from here on ({reason}). Correct the quotes, or export it again.")
@@ -141,8 +142,12 @@ class _Table:
             text = mark("The table has {number} columns; {most} are the most. Split it into several tables.")
             yield ConversionFault(row, message(text, number=len(self.names), most=_MAX_COLUMNS), case="column")
             return
-        counted = Counter(self.names)
+        counted = Counter(map(self.plain, self.names))
         lacking = [name for name in self.fixed if name not in counted]
+        if counted.pop("", 0):
+            unnamed = [str(place) for place, name in enumerate(self.names, 1) if not name]
+            text = mark("The header has no name for the columns {columns}. Name them, or remove them with their cells.")
+            yield ConversionFault(row, message(text, columns=unnamed[:_UNNAMED_TOLD]), case="column")
         for name, times in counted.items():
             if times > 1:
                 text = mark("The column '{name}' is there {times} times. Leave one of them.")
@@ -164,6 +169,10 @@ class _Table:
     def knows(self, name: str) -> bool:
         """Whether a column that is not fixed is permitted."""
         raise NotImplementedError
+
+    def plain(self, name: str) -> str:
+        """The shortest name of a column: two columns with one have the same cells."""
+        return name
 
     def entity(self, row: int, cells: Cells) -> Iterator[Content | ConversionFault]:
         raise NotImplementedError
@@ -195,6 +204,14 @@ class _Specimens(_Table):
         """Whether it belongs to a list: `genotype.MGIGeneId`, `genotype.2.MGIGeneId`."""
         found = _INSIDE.fullmatch(name)
         return found is not None and found["attribute"] in _LISTS.get(found["child"], ("", ()))[1]
+
+    def plain(self, name: str) -> str:
+        """The first of a list needs no number, and no number a zero before it."""
+        found = _INSIDE.fullmatch(name)
+        if found is None or not found["number"]:
+            return name
+        number = int(found["number"])
+        return f"{found['child']}{'' if number == 1 else f'.{number}'}.{found['attribute']}"
 
     def entity(self, row: int, cells: Cells) -> Iterator[Content | ConversionFault]:
         kind = cells.get("kind", "mouse")
@@ -262,7 +279,7 @@ class _Experiments(_Table):
         if "procedureID" in cells or any(results.values()):
             inside = {field: tuple(some) for field, some in results.items()}
             procedure = element(kind, path, row, cells, **inside)
-        named_by = (cells.get(name) for name in ("specimenID", "procedureID", "dateOfExperiment"))
+        named_by = specimen, cells.get("procedureID"), cells.get("dateOfExperiment", "").strip()
         named = {"experimentID": "_".join(filter(None, named_by))}
         yield element(
             kind,

@@ -17,6 +17,7 @@ from dcc.declarations import standing_at
 from dcc.documents.contents import Metadata
 from dcc.documents.forms import ROOTS, Form
 from dcc.messages import Message, mark, message
+from dcc.naming import DocumentKind
 from dcc.outcomes import Problem
 
 _BEGINNING: Final = b'<?xml version="1.0" encoding="UTF-8"?><?dcc-origin '
@@ -28,8 +29,9 @@ _LONGEST: Final = 1024 * 1024
 class Origin:
     """The file that a document was converted from, by its path in the archive, and how its columns are called.
 
-    `columns` are by attribute (`DOB`) or parameter: `IMPC_BWT_001_001`, with `metadata.` before that of a
-    procedureMetadata, and `.2` after one with that sequenceID. Those that are called exactly so are left out.
+    `columns` are by attribute (`DOB`, `genotype.geneSymbol`) or parameter: `IMPC_BWT_001_001`, with `metadata.` before
+    that of a procedureMetadata, `.2` after one with that sequenceID, and `.unit` or `.status` last. Those that are
+    called exactly so are left out.
     """
 
     file: str
@@ -65,16 +67,22 @@ class Origin:
 
     def place_of(self, element: Any, row: int, value: str | None) -> Message:
         """The place of a value in what a document says, or that of the element where no more is known."""
-        return self._place_of_name(row, _name_of(element, value))
+        name = _name_of(element, value)
+        return self._place_of_name(row, name, name and f"{name}{_part_holding(element, value)}")
 
     def placed(self, problem: Problem) -> Problem:
         """A problem of the document with its place in the file."""
-        name = str(problem.fact.all_details.get("attribute") or "") or None
-        place = self._place_of_name(problem.line or 1, name)
+        details = problem.fact.all_details
+        name = str(details.get("attribute") or "") or None
+        exact = f"{details['element']}.{name}" if details.get("element") in _PARTS_OF_ANIMALS else name
+        place = self._place_of_name(problem.line or 1, name, exact)
         return replace(problem, translatable=standing_at(problem.fact, place), column=None)
 
-    def _place_of_name(self, row: int, name: str | None) -> Message:
-        return self.place(row, None if name is None else self.columns.get(name, name))
+    def _place_of_name(self, row: int, name: str | None, exact: str | None) -> Message:
+        """The place in the column of a name, or in that of a more exact one unless only the other has a name."""
+        if name is None or exact is None:
+            return self.place(row)
+        return self.place(row, self.columns.get(exact) or self.columns.get(name) or exact)
 
 
 def read_origin(document: Path) -> Origin | None:
@@ -100,6 +108,13 @@ def _name_of(element: Any, value: str | None) -> str | None:
     return found.pop() if value is not None and len(found) == 1 else None
 
 
+def _part_holding(element: Any, value: str | None) -> str:
+    """The end of the name of a parameter's unit or status, if that and nothing else of it is the value."""
+    element = getattr(element, "parameter", element)
+    held = {name for name in ("value", "unit", "status") if value is not None and getattr(element, name, None) == value}
+    return f".{held.pop()}" if len(held) == 1 and "value" not in held else ""
+
+
 def _names() -> dict[type, dict[str, str]]:
     """The names of attributes, and of elements that are but text, by the class and field that they are in."""
     found: dict[type, dict[str, str]] = {}
@@ -119,3 +134,7 @@ def _names() -> dict[type, dict[str, str]]:
 
 
 _NAMES: Final = _names()
+_PARTS_OF_ANIMALS: Final = {
+    part.name for form in ROOTS[DocumentKind.SPECIMEN][1].forms["centre"].forms.values() for part in form.parts
+}
+"""The elements in animals, whose attributes may be called as those of the animal itself."""

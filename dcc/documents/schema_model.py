@@ -22,6 +22,7 @@ _XS: Final = "{http://www.w3.org/2001/XMLSchema}"
 _XSI: Final = "{http://www.w3.org/2001/XMLSchema-instance}"
 _XSI_TYPE: Final = f"{_XSI}type"
 _LONGEST_RUN: Final = 1_000
+_OF_WORDS: Final = {f"{_XS}{name}" for name in ("boolean", "date", "dateTime", "decimal", "double", "float", "time")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +138,14 @@ def _advance(model: ModelVisitor, name: str) -> bool:
 
 def _refusal(value_type: Any, value: str) -> ValueRefusal | None:
     """Why a type does not permit a value: what its enumeration says of it, or the first thing that is wrong."""
-    facets = [error.validator for error in value_type.iter_errors(value)]
-    if not facets:
-        return None
     built_in = _built_in(value_type)
+    try:
+        facets = [error.validator for error in value_type.iter_errors(value)]
+    except ArithmeticError:
+        # Such as of a date in a year of twenty digits.
+        return ValueRefusal(value, built_in)
+    if not facets:
+        return ValueRefusal(value, built_in) if _is_no_word(value) and _holds_words(value_type) else None
     for facet in facets:
         if isinstance(facet, XsdEnumerationFacets):
             return ValueRefusal(value, built_in, permitted=tuple(map(str, facet.enumeration)))
@@ -149,6 +154,16 @@ def _refusal(value_type: Any, value: str) -> ValueRefusal | None:
         limit = ", ".join(facet.regexps) if isinstance(facet, XsdPatternFacets) else str(facet.value)
         return ValueRefusal(value, etree.QName(facet.elem.tag).localname, limit)
     return ValueRefusal(value, built_in)
+
+
+def _is_no_word(value: str) -> bool:
+    return not value.isascii() or "_" in value or len(value.split()) > 1
+
+
+def _holds_words(value_type: Any) -> bool:
+    """Whether a type's values are ASCII without spaces; xmlschema takes other texts, libxml2 does not."""
+    primitive = getattr(value_type, "primitive_type", None)
+    return getattr(primitive, "name", None) in _OF_WORDS
 
 
 def _built_in(value_type: Any) -> str:

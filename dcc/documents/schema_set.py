@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from lxml import etree
 
@@ -23,6 +24,15 @@ SCHEMA_FILES = {
 }
 _PROLOG = 65_536
 _XS = "{http://www.w3.org/2001/XMLSchema}"
+_NUMBER = r"[+\-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([Ee][+\-]?[0-9]+)?|-?INF|NaN"
+_PATTERNS = {
+    **dict.fromkeys(("date", "dateTime", "time", "gYear", "gYearMonth", "gMonth", "gMonthDay", "gDay"), ".*"),
+    **dict.fromkeys(("float", "double"), _NUMBER),
+}
+"""Patterns that all values of a type have, and by which libxml2 judges them as XML Schema says.
+
+Without a pattern, libxml2 refuses white space around a date or after `INF`, and takes `1e` for a number.
+"""
 
 
 @dataclass(frozen=True)
@@ -85,8 +95,41 @@ class SchemaSet:
             return self._models[kind]
 
 
-def _parse(path: Path) -> etree._ElementTree:
+class _WithPatterns(etree.Resolver):
+    """Gives libxml2 the schemas that another one imports or includes with the patterns of their types."""
+
+    def resolve(self, system_url: str, _public_id: str, context: Any = None) -> Any:
+        try:
+            tree = etree.parse(system_url, etree.XMLParser(no_network=True, load_dtd=False))
+        except (OSError, etree.XMLSyntaxError):
+            return None  # libxml2 says what is wrong with it.
+        _add_patterns(tree)
+        return self.resolve_string(etree.tostring(tree), context, base_url=system_url)
+
+
+def _add_patterns(tree: etree._ElementTree) -> None:
+    """Give the built-in types of a schema's attributes and elements, and those that it restricts, their patterns."""
+    for element in list(tree.iter(f"{_XS}attribute", f"{_XS}element")):
+        if _built_in(element, "type") in _PATTERNS:
+            own = etree.Element(f"{_XS}simpleType")
+            etree.SubElement(own, f"{_XS}restriction", base=element.attrib.pop("type"))
+            element.insert(len(element.findall(f"{_XS}annotation")), own)
+    for restriction in tree.iter(f"{_XS}restriction"):
+        pattern = _PATTERNS.get(_built_in(restriction, "base"))
+        if pattern is not None and restriction.find(f"{_XS}pattern") is None:
+            etree.SubElement(restriction, f"{_XS}pattern", value=pattern)
+
+
+def _built_in(element: etree._Element, attribute: str) -> str:
+    """The name of the type of XML Schema that an attribute names; empty for any other type."""
+    prefix, _, name = str(element.get(attribute, "")).rpartition(":")
+    return name if f"{{{element.nsmap.get(prefix or None)}}}" == _XS else ""
+
+
+def _parse(path: Path, *resolvers: etree.Resolver) -> etree._ElementTree:
     parser = etree.XMLParser(no_network=True, load_dtd=False)
+    for resolver in resolvers:
+        parser.resolvers.add(resolver)
     try:
         with path.open("rb") as file:
             return etree.parse(file, parser, base_url=str(path))
@@ -105,7 +148,12 @@ def _declared_roots(path: Path) -> frozenset[tuple[str, str]]:
 
 
 def _compile(path: Path) -> etree.XMLSchema:
+    schema = _parse(path, _WithPatterns())
+    _add_patterns(schema)
+    with suppress(etree.XMLSchemaParseError):
+        return etree.XMLSchema(schema)
     try:
+        # The places of what is wrong are those of the files as they are.
         return etree.XMLSchema(_parse(path))
     except etree.XMLSchemaParseError as error:
         entries = [entry for entry in error.error_log if entry.level >= etree.ErrorLevels.ERROR]

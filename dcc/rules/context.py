@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, NoReturn, Protocol, TypeVar
 
 from dcc.documents.contents import Block, Entity, Procedure, kind_of
 from dcc.documents.origins import Origin
@@ -85,6 +85,15 @@ class Answers:
 
 NOTHING_ASKED = Answers()
 """The answers outside of a batch, where nothing was asked."""
+
+
+class NoAnswers(Answers):
+    """The answers for a rule that does not say that it needs any: each raises InternalFaultError."""
+
+    def __getattribute__(self, name: str) -> NoReturn:
+        raise InternalFaultError(
+            "A rule asked for other documents and does not say that it needs them. Declare needs_other_documents=True."
+        )
 
 
 class Context(NamedTuple):

@@ -23,15 +23,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import wraps
 from typing import Any, Final, NamedTuple, TypeVar
 
 from dcc.declarations import ORIGIN, VALUE, Declaration, code_of, declaration_of, declare
+from dcc.documents.contents import Block
 from dcc.errors import InternalFaultError
 from dcc.messages import Message
 from dcc.reference.loading import ReferenceData
 from dcc.reference.snapshots import Snapshot
-from dcc.rules.context import Context
-from dcc.rules.elements import JUDGED
+from dcc.rules.context import Context, NoAnswers
+from dcc.rules.elements import JUDGED, BlockEnd
 from dcc.rules.findings import Fault, Finding
 from dcc.runtime.installed_packages import package_of
 from dcc.vocabulary import Actor, Severity
@@ -133,6 +135,12 @@ def _procedure_of(at: Context) -> str | None:
     return None if procedure is None else str(procedure.procedure_id)
 
 
+def _without_answers(check: Check) -> Check:
+    """A check that breaks down if it looks at other documents, whose answers it would take for complete."""
+    none = NoAnswers()
+    return wraps(check)(lambda element, at: check(element, at._replace(answers=none)))
+
+
 RULES: dict[str, Rule] = {}
 """All rules by their id. Import dcc.rules.checking to have it complete."""
 
@@ -200,6 +208,11 @@ def rule(
                 f"The rule {rule_id} is for {strange[0]}, which is never judged by itself. Name one of "
                 f"{', '.join(kind.__name__ for kind in JUDGED)}."
             )
+        if needs_other_documents and (outside := [kind.__name__ for kind in on if kind in (Block, BlockEnd)]):
+            raise InternalFaultError(
+                f"The rule {rule_id} for {outside[0]} needs other documents, which only rules for an experiment or "
+                "animal, or what is in one, can see."
+            )
         if not (check.__doc__ or "").strip():
             raise InternalFaultError(f"The rule {rule_id} has no docstring. Write there what it demands.")
         declarations = {rule_id: declaration}
@@ -219,7 +232,7 @@ def rule(
             severity,
             names,
             kinds,
-            check,
+            _without_answers(check) if _is_of_package(check) and not needs_other_documents else check,
             needs_other_documents,
             depends_on_shape_only,
             any_number_passes,

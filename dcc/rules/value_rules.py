@@ -326,12 +326,13 @@ def unit_is_that_of_the_parameter(element: SimpleParameter | SeriesParameter, at
 )
 def terms_are_listed(element: OntologyParameter, at: Context) -> Iterator[Fault]:
     """Terms are not empty, and have listed ids where the parameter lists any; retired ones warn."""
-    if any(map(is_blank, element.terms)) or not element.terms:
-        if is_blank(element.status):
-            yield fault(element.line, "", "empty", parameter=at.parameter.key)
+    if is_blank(element.status) and (not element.terms or any(map(is_blank, element.terms))):
+        yield fault(element.line, "", "empty", parameter=at.parameter.key)
         return
     listed = at.parameter.ontology_terms
     for number, term in enumerate(element.terms, 1):
+        if is_blank(term):
+            continue
         identifier = term_id(term)
         below = f"/term[{number}]"
         if listed and identifier not in listed:

@@ -98,6 +98,16 @@ def test_what_breaks_the_schema_is_told_by_its_row_and_column(tmp_path: Path) ->
     assert problem.message.endswith("See data/specimens.csv, row 2, column DOB.")
 
 
+def test_what_breaks_the_schema_in_a_list_is_told_by_the_column_of_the_list(tmp_path: Path) -> None:
+    """And not by the column of the same name that the animal has itself."""
+    header, row, *_ = TABLE.splitlines()
+    names = b",parentalStrain.gender,parentalStrain.level,parentalStrain.MGIStrainID,parentalStrain.percentage"
+    lines = header + names + b",statusCode.date", row + b",no data,1,MGI:1,100,today"
+    found = opened(tmp_path, {"specimens.csv": b"\n".join(lines)})
+    told = [problem.message.rpartition(", ")[2] for (problems) in found.problems for problem in problems]
+    assert told == ["column parentalStrain.gender.", "column statusCode.date."]
+
+
 def test_an_archive_of_a_wrong_name_names_no_documents(tmp_path: Path) -> None:
     found = opened(tmp_path, {"specimens.csv": TABLE}, name="specimens.zip")
     ((place, _, problem),) = found.archive.refused

@@ -19,6 +19,7 @@ from dcc.converters.base import SubmittedFile, element
 from dcc.converters.conversion import convert_file
 from dcc.converters.csv_tables import CsvTables
 from dcc.documents.contents import Content
+from dcc.documents.origins import read_origin
 from dcc.documents.reading import read_document
 from dcc.documents.schema_set import SchemaSet
 from dcc.documents.validation import validate_document
@@ -26,6 +27,8 @@ from dcc.naming import Action, DocumentKind
 from dcc.outcomes import Problem, ZipKey
 from dcc.qc.apply.entity_rows import columns_for
 from dcc.reference.loading import load_shipped
+from dcc.rules.checking import check_contents
+from dcc.rules.context import DocumentContext
 from dcc.session.prepare.documents import ArchiveToPrepare, DocumentToPrepare, PreparationBasis, prepare_archive
 
 SPECIMEN, EXPERIMENT = DocumentKind.SPECIMEN, DocumentKind.EXPERIMENT
@@ -142,6 +145,16 @@ FAULTS: dict[str, tuple[DocumentKind, bytes, list[tuple[int, str, str]]]] = {
         f"{ANIMALS},DOB\n{ANIMAL},\n".encode(),
         [(1, "DOB", "The column 'DOB' is there 2 times. Leave one of them.")],
     ),
+    "without a name": (
+        SPECIMEN,
+        f"{ANIMALS},, \n{ANIMAL},,\n".encode(),
+        [(1, "", "The header has no name for the columns 10, 11. Name them, or remove them with their cells.")],
+    ),
+    "twice under other numbers": (
+        SPECIMEN,
+        f"{ANIMALS},genotype.geneSymbol,genotype.01.geneSymbol,genotype.2.geneSymbol\n{ANIMAL},a,b,c\n".encode(),
+        [(1, "genotype.geneSymbol", "The column 'genotype.geneSymbol' is there 2 times. Leave one of them.")],
+    ),
     "no parameter": (
         EXPERIMENT,
         f"{WEIGHTS},weight,metadata.IMPC_BWT_003_001.unit\n".encode(),
@@ -152,7 +165,7 @@ FAULTS: dict[str, tuple[DocumentKind, bytes, list[tuple[int, str, str]]]] = {
     ),
     "rows": (
         SPECIMEN,
-        f"{ANIMALS}\n{ANIMAL}\n\n{ANIMAL},more\nless\n".encode(),
+        f"{ANIMALS}\n{ANIMAL}\n , \n{ANIMAL},more\nless\n".encode(),
         [(4, "", "The row has 10 cells, and the table 9 columns."), (5, "", "The row has 1 cells")],
     ),
     "every row": (
@@ -229,7 +242,7 @@ def centres(document: Path) -> list[str]:
 def test_what_is_not_in_a_table_of_experiments_is_made_up(tmp_path: Path) -> None:
     header = f"{WEIGHTS},IMPC_BWT_001_001.status,IMPC_BWT_001_001.2,IMPC_BWT_001_001.2.unit,statusCode,statusCode.date"
     rows = ["H-1,2013-06-01,IMPC_BWT_001,IMPC_001,BaSH,IMPC_PARAMSC_001,21.5,g,,"]
-    rows += ["H-2,2013-06-01,,IMPC_001,BaSH,,,g,IMPC_PSC_001,2013-06-02"]
+    rows += ["H-2, 2013-06-01,,IMPC_001,BaSH,,,g,IMPC_PSC_001,2013-06-02"]
     target = tmp_path / "document.xml"
     assert not converted("\n".join([header, *rows]).encode(), EXPERIMENT, target)
     assert not validate_document(target, EXPERIMENT, SCHEMAS, max_errors=3, max_tree_bytes=10**7)
@@ -240,6 +253,23 @@ def test_what_is_not_in_a_table_of_experiments_is_made_up(tmp_path: Path) -> Non
     assert second.procedure is None
     assert second.experiment_id == "H-2_2013-06-01"
     assert [(one.code, one.date) for one in second.status_codes] == [("IMPC_PSC_001", "2013-06-02")]
+
+
+def test_what_a_rule_finds_in_a_unit_or_status_is_told_by_the_column_of_that(tmp_path: Path) -> None:
+    key = "IMPC_BWT_001_001"
+    header = f"{WEIGHTS},{key},{key}.unit,{key}.2.status,metadata.IMPC_BWT_003_001.status"
+    target = tmp_path / "document.xml"
+    row = "H-1,2013-06-01,IMPC_BWT_001,IMPC_001,BaSH,heavy,kg,IMPC_PSC_001,broken"
+    assert not converted(f"{header}\n{row}".encode(), EXPERIMENT, target)
+    context = DocumentContext(Action.ADD, "H", BASIS.today, BASIS.reference, origin=read_origin(target))
+    found = check_contents(read_document(target, EXPERIMENT), context, without=("E4",))
+    told = {(one.rule, one.message.rpartition(", ")[2]) for one in found if one.rule in ("P7", "P9", "P11")}
+    assert told == {
+        ("P9", f"column {key}."),
+        ("P11", f"column {key}.unit."),
+        ("P7", f"column {key}.2.status."),
+        ("P7", "column metadata.IMPC_BWT_003_001.status."),
+    }
 
 
 def names() -> Iterator[tuple[str, list[DocumentKind]]]:

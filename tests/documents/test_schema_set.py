@@ -102,3 +102,49 @@ def test_a_schema_that_cannot_be_used_is_named_with_the_line(xsd_dir: Path, old:
 def test_a_directory_without_schemas_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"specimen_definition\.xsd cannot be read"):
         SchemaSet.load(tmp_path)
+
+
+AROUND = [("", ""), (" ", ""), ("", " "), ("&#10;", "&#9;"), ("&#13;", "  ")]
+LEXICAL = {
+    "date": (
+        ["2013-10-31", "2013-10-31Z", "12013-01-01"],
+        ["2013-02-30", "", "\u00a02013-10-31", "2013-1-1", "9" * 20 + "-01-01"],
+    ),
+    "dateTime": (["2013-10-31T09:30:00"], ["2013-10-31", "", "2013-10-31T25:00:00"]),
+    "time": (["09:30:00"], ["9:30", ""]),
+    "gYear": (["2013"], ["13", ""]),
+    "boolean": (["true", "0"], ["", "TRUE"]),
+    "int": (["-7", "+07"], ["", "2147483648", "\u0661", "1_0"]),
+    "integer": (["9" * 30], ["", "1.0", "\u00a01"]),
+    "decimal": (["1.", ".5", "+1.5"], ["", "1e3", "1 2", "NaN"]),
+    "double": (["1.", "-.5e+3", "INF", "-INF", "NaN"], ["", "1e", "1.5E-", "+INF", "inf", "."]),
+    "float": (["1e5", "INF"], ["", "1e"]),
+}
+
+
+@pytest.mark.parametrize("type_name", LEXICAL)
+def test_white_space_around_a_value_of_any_type_but_text_is_ignored(
+    xsd_dir: Path, tmp_path: Path, type_name: str
+) -> None:
+    text = '<xs:attribute name="project" type="xs:string" use="required"/>'
+    change(xsd_dir, PROCEDURE, text, text.replace("string", type_name))
+    schemas = SchemaSet.load(xsd_dir)
+    for before, after in AROUND:
+        for verdict, values in zip((True, False), LEXICAL[type_name], strict=True):
+            for value in values:
+                problems = problems_of(tmp_path, schemas, f'centreID="J" project="{before}{value}{after}"')
+                assert (problems == []) is verdict, value
+                assert all('Attribute "project"' in problem.message for problem in problems)
+
+
+def test_imported_schemas_are_found_in_a_directory_of_any_name(tmp_path: Path) -> None:
+    xsd_dir = Path(shutil.copytree(OWN_SCHEMAS, tmp_path / "sch\u00e9mas %20 #1 & more"))
+    schemas = SchemaSet.load(xsd_dir)
+    path = tmp_path / "document.xml"
+    path.write_text(
+        '<centreProcedureSet xmlns="http://www.mousephenotype.org/dcc/exportlibrary/datastructure/core/procedure">'
+        '<centre centreID="J" pipeline="p" project="x"><experiment experimentID="e" dateOfExperiment=" 2013-10-31">'
+        '<specimenID>M</specimenID><statusCode date="2013-10-31 ">S</statusCode></experiment></centre>'
+        "</centreProcedureSet>"
+    )
+    assert validate_document(path, DocumentKind.EXPERIMENT, schemas, max_errors=9, max_tree_bytes=999) == []

@@ -1,6 +1,7 @@
 """Which documents are judged again, because of which others, on SQLite and on MariaDB."""
 
 from dataclasses import replace
+from datetime import date
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ from dcc.qc.apply.document_effect import AppliedDocument
 from dcc.qc.judging import rejudging
 from dcc.qc.models import SNAPSHOT
 from dcc.qc.reference.snapshots import ActiveReference
+from dcc.vocabulary import WaiverEffect
 from tests.support.asking import execute_in, in_reading
 from tests.support.integrity_cases import (
     REFERENCE,
@@ -82,6 +84,26 @@ def test_what_is_beyond_the_recorded_findings_is_judged_again_too(qc_database: E
         assert in_reading(qc_database, rejudging.documents_of_begun_waivers, [made]) == concerned
     assert in_reading(qc_database, partial(rejudging.documents_unchecked, not_by=by.signature)) == []
     assert in_reading(qc_database, partial(rejudging.documents_unchecked, not_by="7")) == [missing.document_id]
+
+
+@pytest.mark.parametrize("effect", WaiverEffect)
+def test_the_end_of_a_waiver_of_what_is_beyond_the_recorded_findings_is_noticed(
+    qc_database: Engine, effect: WaiverEffect
+) -> None:
+    judged(qc_database, *specimens(mutant()))
+    faulty = [
+        experiment(procedure(simple("RANGED", value)), experiment_id=f"E{line}", specimen_ids=(animal,), line=line)
+        for line, (animal, value) in enumerate([("M7", "5"), ("M8", "5"), ("M1", "x"), ("M1", "y")], 10)
+    ]
+    lowered = waive(qc_database, waiver("E4", effect=WaiverEffect.WARN))
+    given = waive(qc_database, waiver("P9", effect=effect, valid_until=date(2026, 12, 31)))
+    document = upload(qc_database, experiments(*faulty))
+    assert not judge(qc_database, document, basis(lowered, given, limit=2)).failed
+    last, after = date(2026, 12, 31), date(2027, 1, 1)
+    assert in_reading(qc_database, rejudging.documents_of_lapsed_waivers, last) == []
+    assert in_reading(qc_database, rejudging.documents_of_lapsed_waivers, after) == [document.document_id]
+    assert judge(qc_database, document, basis(lowered, limit=2)).failed
+    assert in_reading(qc_database, rejudging.documents_of_lapsed_waivers, after) == []
 
 
 def test_a_specimen_of_another_centre_heals_nothing(qc_database: Engine) -> None:
@@ -238,6 +260,8 @@ def test_documents_judged_by_superseded_or_missing_reference_data_are_found(
     assert in_reading(qc_database, rejudging.documents_of_superseded_snapshots) == []
     execute_in(qc_database, update(SNAPSHOT).where(SNAPSHOT.c.name == "impress").values(is_active=False))
     with_findings = [document.document_id for document in faulty]
+    assert in_reading(qc_database, rejudging.documents_of_superseded_snapshots) == with_findings
+    judge(qc_database, faulty[0], replace(by, waivers=(waive(qc_database, waiver("P9")),)))
     assert in_reading(qc_database, rejudging.documents_of_superseded_snapshots) == with_findings
     assert in_reading(qc_database, partial(rejudging.documents_unchecked, not_by=by.signature)) == []
     judge(qc_database, faulty[0], basis(reference=ActiveReference(replace(REFERENCE, impress=None), {})))

@@ -32,6 +32,14 @@ _VOCABULARIES = {
     "boolean": ["true", "false", "1", "0"],
 }
 _TEXT = st.text(st.characters(min_codepoint=0x20, max_codepoint=0xFFFD, blacklist_categories=["Cs", "Cc"]), max_size=12)
+_SPACE = st.sampled_from(["", "", "", " ", "\t", "\n  "])
+
+
+def _spaced(values: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Values of a type that ignores white space around them."""
+    return st.tuples(_SPACE, values, _SPACE).map("".join)
+
+
 _WHOLE = st.integers(-(10**20), 10**20).map(str)
 VALUES: dict[str, st.SearchStrategy[str]] = {
     "text": _TEXT,
@@ -47,12 +55,13 @@ VALUES: dict[str, st.SearchStrategy[str]] = {
     ),
     **{name: st.sampled_from(words) for name, words in _VOCABULARIES.items()},
 }
+VALUES |= {name: _spaced(VALUES[name]) for name in ("boolean", "date", "integer", "int", "decimal", "double")}
 WRONG_VALUES = {
     "date": ["", "2013-02-30", "31/10/2013", "2013-10-31T00:00:00", "2013-1-1", "n/a"],
     "integer": ["", "1.5", "one", "1e3", "0x1"],
     "int": ["", "2147483648", "1.0"],
     "decimal": ["", "1e3", "1,5", "NaN", "abc"],
-    "double": ["", "1,5", "abc", "inf"],
+    "double": ["", "1,5", "abc", "inf", "1e"],
     **{name: ["", "?", f"{words[0]} ", words[0].swapcase()] for name, words in _VOCABULARIES.items()},
     "boolean": ["", "yes", "TRUE", "2"],
 }

@@ -63,7 +63,7 @@ class JudgingBasis:
     """What documents are judged by on a day, in UTC.
 
     `waivers` are those in force then. `limit` is the most active findings, and the most others, recorded for a
-    document; one more finding has the number of the rest.
+    document, but one of each waiver at least; one more finding has the number of the rest.
     """
 
     reference: ActiveReference
@@ -228,7 +228,7 @@ _CHANGED: Final = _RESULT.values(contexts_built=False)
 class _Tally:
     """The findings in a document as they come: those to record, and counts of all.
 
-    `is_copy`: the upload found that it is the same as one that stands.
+    `is_copy`: the upload found that it is the same as one that stands. `waivers` decided the findings to record.
     """
 
     basis: JudgingBasis
@@ -238,6 +238,7 @@ class _Tally:
     counts: Counter[tuple[str, Severity]] = field(default_factory=Counter)
     excess: Counter[tuple[str, Severity]] = field(default_factory=Counter)
     recorded: Counter[bool] = field(default_factory=Counter)
+    waivers: set[int | None] = field(default_factory=lambda: {None})
     invalid: InvalidEntities = field(default_factory=InvalidEntities)
     ended_by: dict[Key, int] = field(default_factory=dict)
     is_copy: bool = False
@@ -253,8 +254,10 @@ class _Tally:
             return
         if row.verdict.is_active:
             self.counts[row.rule, row.verdict.severity] += 1
-        if self.recorded[counts] < self.basis.limit:
+        # One of each waiver at least: its end has documents judged again that have any.
+        if self.recorded[counts] < self.basis.limit or row.verdict.waiver_id not in self.waivers:
             self.recorded[counts] += 1
+            self.waivers.add(row.verdict.waiver_id)
             self.rows.append(row)
         elif row.verdict.is_active:
             self.excess[row.rule, row.verdict.severity] += 1

@@ -213,9 +213,9 @@ def documents_unchecked(connection: Connection, *, not_by: str) -> list[int]:
 
 
 def documents_of_superseded_snapshots(connection: Connection) -> list[int]:
-    """The documents with active findings by reference data that are not active any more."""
+    """The documents with open findings, also waived ones, by reference data that are not active any more."""
     superseded = select(SNAPSHOT.c.id).where(SNAPSHOT.c.is_active.is_(False))
-    return _with_findings(connection, FINDING.c.is_active & FINDING.c.snapshot_id.in_(superseded))
+    return _with_findings(connection, FINDING.c.snapshot_id.in_(superseded))
 
 
 def _with_findings(connection: Connection, which: ColumnElement[bool], centre: str | None = None) -> list[int]:
