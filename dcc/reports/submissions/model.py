@@ -166,21 +166,17 @@ class ProcedureCount:
 class AcceptedData:
     """What the QC database has of a submission, or of a centre.
 
-    `contexts` counts the data contexts that it has data in, by their state. `procedures_total` counts all, where the
-    list is cut. `copies_of_withdrawn` counts documents that were not taken, since they are the same as one that stood
-    then and was withdrawn.
+    `contexts` counts the data contexts that it has data in, by their state. `procedures_total` and `measurements`, those
+    that were accepted, are of all procedures, also where the list is cut. `copies_of_withdrawn` counts documents that
+    were not taken, since they are the same as one that stood then and was withdrawn.
     """
 
     entities: tuple[EntityCount, ...] = ()
     procedures: tuple[ProcedureCount, ...] = ()
     procedures_total: int = 0
+    measurements: int = 0
     contexts: Mapping[str, int] = field(default_factory=dict)
     copies_of_withdrawn: int = 0
-
-    @property
-    def measurements(self) -> int:
-        """How many measurements were accepted."""
-        return sum(procedure.accepted for procedure in self.procedures)
 
 
 @dataclass(frozen=True, slots=True)
