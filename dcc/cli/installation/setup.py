@@ -270,7 +270,8 @@ def rebuild() -> None:
     For a lost instance. The tracker is the truth: this writes partitions, materialisations and failed checks for
     everything in it. Stop `dcc ui` meanwhile.
 
-    JSON: {"file_sources", "zip_actions", "failed", "run_id"}
+    JSON: {"file_sources", "zip_actions", "failed", "centres", "run_id"}: how many of each it shows, the submissions
+    that failed, and the centres with data
     """
     settings = settings_from_environment()
     say = None if wants_json() else lambda message: click.echo(printable(message), err=True)
