@@ -166,9 +166,9 @@ class ProcedureCount:
 class AcceptedData:
     """What the QC database has of a submission, or of a centre.
 
-    `contexts` counts the data contexts that it has data in, by their state. `procedures_total` and `measurements`, those
-    that were accepted, are of all procedures, also where the list is cut. `copies_of_withdrawn` counts documents that
-    were not taken, since they are the same as one that stood then and was withdrawn.
+    `contexts` counts the data contexts that it has data in, by their state. `procedures_total` and `measurements`
+    (accepted ones) are of all procedures, also where the list is cut. `copies_of_withdrawn` counts documents that were
+    not taken, since they are the same as one that stood then and was withdrawn.
     """
 
     entities: tuple[EntityCount, ...] = ()
