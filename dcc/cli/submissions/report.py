@@ -62,7 +62,8 @@ def report(
       decisions, reopenings, crawl_findings, removals   as in `dcc show`: what people decided, what
                   crawls noticed, and when it went from staging
       documents   each with "phase", "status", "steps", "errors", "warnings", "held", "late",
-                  "repeated" and "counts"; documents_total, documents_failed, document_states
+                  "repeated" and "counts"; documents_total, documents_failed, to_be_corrected (how
+                  many of these), document_states
       causes      the worst first: {"key", "kind", "subject", "acts", "severity", "title", "remedy",
                   "findings", "documents", "clears", "example", ...}; causes_total, findings_total
       accepted    null, or {"entities", "procedures", "contexts", "measurements", ...}

@@ -59,7 +59,7 @@ def _submission(report: model.SubmissionReport, catalogue: Catalogue) -> dict[st
     words = outcome_text(report)
     return {
         **fields_of(report, "phase", "status", "changed", "size_bytes", "md5", "created", "inc", "reopenings"),
-        **fields_of(report, "attempts_total", "documents_total", "documents_failed"),
+        **fields_of(report, "attempts_total", "documents_total", "documents_failed", "to_be_corrected"),
         "zip": str(report.key),
         "action": report.key.action.value,
         "file_name": report.key.file_name,
