@@ -242,11 +242,11 @@ class _Extraction:
                 )
                 raise EmptyArchiveError(text, archive=label)
             text = mark(
-                "holds no .xml document and no table, such as specimens.csv or experiments.csv ({number} other entries)"
+                "holds no .xml document and no table, such as specimens.csv or experiments.csv (other entries: {number})"
             )
             raise bad_archive(EmptyArchiveError, label, text, number=self.left_aside)
         if self.left_aside > _LISTED_IGNORED:
-            more = message(mark("{number} more entries"), number=self.left_aside - _LISTED_IGNORED)
+            more = message(mark("further entries: {number}"), number=self.left_aside - _LISTED_IGNORED)
             self.ignored.append((more, message(mark("left aside likewise; not listed"))))
         ordered = sorted(self.documents.values(), key=lambda document: document.name.processing_order)
         return ExtractedArchive(
