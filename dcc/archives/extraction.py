@@ -242,8 +242,7 @@ class _Extraction:
                 )
                 raise EmptyArchiveError(text, archive=label)
             text = mark(
-                "holds no .xml document and no table, such as specimens.csv or experiments.csv (other entries: "
-                "{number})"
+                "holds no .xml document and no table, such as specimens.csv or experiments.csv ({number} other entries)"
             )
             raise bad_archive(EmptyArchiveError, label, text, number=self.left_aside)
         if self.left_aside > _LISTED_IGNORED:

@@ -142,8 +142,9 @@ def _document_states(connection: Connection, za_ids: Any) -> Mapping[int, list[S
 
 
 def _who_acts(connection: Connection, za_ids: Any) -> tuple[Mapping[int, tuple[Actor, ...]], Counter[int]]:
-    """Who acts on the errors of those with documents that failed, and of those that did not arrive; and how many
-    documents of each failed by errors that all clear by themselves.
+    """Who acts on the errors of those with documents that failed, and of those that did not arrive.
+
+    Second, how many documents of each failed by errors that all clear by themselves.
     """
     of_documents = submissions_with_entries(za_ids).add_columns(XmlFile.id, AnException.short_name, XmlLog.code)
     latest = newest_downloads(za_ids)
