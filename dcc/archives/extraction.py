@@ -246,7 +246,7 @@ class _Extraction:
             )
             raise bad_archive(EmptyArchiveError, label, text, number=self.left_aside)
         if self.left_aside > _LISTED_IGNORED:
-            more = message(mark("{number} more entries"), number=self.left_aside - _LISTED_IGNORED)
+            more = message(mark("further entries: {number}"), number=self.left_aside - _LISTED_IGNORED)
             self.ignored.append((more, message(mark("left aside likewise; not listed"))))
         ordered = sorted(self.documents.values(), key=lambda document: document.name.processing_order)
         return ExtractedArchive(

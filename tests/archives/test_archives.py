@@ -139,7 +139,7 @@ def test_many_ignored_entries_are_counted_not_listed(tmp_path: Path) -> None:
     members = {SPECIMEN: b"<a/>"} | {f"{n}.txt": b"" for n in range(250)}
     ignored = extract(tmp_path, zipped(members), limits=replace(LIMITS, max_entries=1000)).ignored
     assert len(ignored) == 101
-    assert ignored[-1][0] == "150 more entries"
+    assert ignored[-1][0] == "further entries: 150"
 
 
 def test_a_disk_without_room_is_noticed_before_anything_is_written(

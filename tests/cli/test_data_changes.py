@@ -78,6 +78,7 @@ def test_what_is_held_waits_until_it_is_confirmed(dcc: Dcc, folder: Folder) -> N
         assert f"waits to be confirmed: dcc data confirm {EDIT}" in shown.stdout.replace(
             f". See what it would change: dcc data plan {EDIT}. Then", ""
         )
+        assert f"dcc data undo {EDIT} --reason" in shown.stdout
     (waiting,) = dcc.json("status")["held"]
     assert (waiting["zip"], waiting["document"]) == (EDIT, "H.2013-11-05.1.experiment.impc.xml")
     (confirmed,) = dcc.json("data", "confirm", EDIT, "--reason", "a new balance")

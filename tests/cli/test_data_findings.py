@@ -227,10 +227,11 @@ def test_causes_and_findings_are_written_as_a_spreadsheet(dcc: Dcc, refused: str
     for command in (("data", "causes"), ("data", "findings")):
         path = dcc.root / f"{command[1]}.xlsx"
         said = dcc(*command, "--centre", "H", "--spreadsheet", path).stdout
-        assert said == f"Wrote 3 causes and 3 findings to {path}.\n"
+        assert said == f"Wrote 3 causes and 4 findings to {path}.\n"
         causes, findings = sheets(path)
-        assert (len(causes), len(findings)) == (4, 4)
-        assert findings[1][0] == f"add/{refused}"
+        assert (len(causes), len(findings)) == (4, 5)
+        assert findings[1][0].startswith("add/X")
+        assert findings[2][0] == f"add/{refused}"
 
 
 def test_a_source_says_why_archives_were_not_taken(dcc: Dcc, refused: str, folder: Folder) -> None:

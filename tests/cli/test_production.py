@@ -194,6 +194,10 @@ def test_a_configuration_that_is_there_is_never_overwritten_unless_asked(unmade:
     path.write_text("telemetry:\n  enabled: false\n", "utf-8")
     assert "dcc init --production --force" in unmade.dcc.error("init", "--production", exit_code=2)
     assert unmade.server.query(f"SHOW DATABASES LIKE '{unmade.dagster_database}'") == []
+    away = {"DCC_DAGSTER_URL": "mysql://dcc:secret@127.0.0.1:1/dagster"}
+    other = replace(unmade.dcc, environment=unmade.dcc.environment | away)
+    assert "could not be reached" in other.error("init", "--production", "--force", exit_code=4)
+    assert [entry.name for entry in path.parent.iterdir()] == ["dagster.yaml"]
     made = unmade.dcc.json("init", "--production", "--force")
     assert made["dagster_yaml"] == {"path": str(path), "written": True, "kept": f"{path}.before"}
     assert Path(f"{path}.before").read_text("utf-8") == "telemetry:\n  enabled: false\n"

@@ -168,6 +168,8 @@ def _check_spreadsheet(data: DataInstallation, catalogue: Catalogue, path: Path)
     told, rows = sheets(path)
     assert written == WrittenSpreadsheet(len(found), len(rows) - 1, is_cut=False)
     assert len(told) - 1 == len(found)
+    assert sum(cause.findings for cause in found) == len(rows) - 1
+    assert {row[0] for row in rows if not row[1]} == {BROKEN, NAMED}
     schema = next(row for row in rows if row[9] == "schema-violation")
     assert schema[1] == "H.2013-11-01.2.specimen.impc.xml"
     assert schema[5] == "mal"

@@ -15,6 +15,7 @@ from dcc.notify.digests import collect_digests
 from dcc.outcomes import SESSION_MEANINGS, EndReason, Problem, ZipKey
 from dcc.reports.causes.collecting import worst_first
 from dcc.reports.languages import load_catalogue
+from dcc.reports.submissions.accepted import accepted_of_zip
 from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission
 from dcc.reports.submissions.json_form import as_json
 from dcc.reports.submissions.model import AcceptedData, EntityCount, Outcome
@@ -128,6 +129,8 @@ def test_a_report_tells_what_was_accepted(desk: Desk) -> None:
         assert counts_of(accepted) == ACCEPTED.get(key, {}), key
     good = desk.report(world.GOOD).accepted
     assert [(one.procedure, one.accepted, one.measurements) for one in good.procedures] == [("IMPC_BWT_001", 3, 3)]
+    without_list = accepted_of_zip(desk.qc, key_of(world.GOOD), limit=0)
+    assert (without_list.procedures, without_list.procedures_total, without_list.measurements) == ((), 1, 3)
     page = desk.page(world.WITH_FINDINGS)
     assert page.table("Animals, experiments and the like") == [
         ["Animals", "3", "2", "1", "0"],

@@ -182,11 +182,27 @@ def test_an_archive_that_only_waits_for_animals_is_not_to_be_corrected(data: Dat
     assert (listed.failed, listed.to_be_corrected) == (1, 0)
     text = render_text(summary, catalogue)
     assert f"{EARLY}: Waits for other data\n" in text
-    assert f"{MIXED}: Accepted in part, 2 of 2 documents to be corrected\n" in text
+    assert f"{MIXED}: Accepted in part, 1 of 2 documents to be corrected\n" in text
     row = re.search(rf"<code>{EARLY}</code>.*?To be corrected\">(\d+)", render_html(summary, catalogue, data.settings))
     assert row[1] == "0"
     data.run("add/H.2013-11-03.1.impc.zip", specimens("2013-11-03.1", mice=3))
     assert outcomes(data, EARLY) == {Outcome.TO_BE_LOOKED_AT}
+
+
+def test_experiments_that_wait_for_animals_in_a_document_that_failed_are_not_to_be_corrected(
+    data: DataInstallation,
+) -> None:
+    """The report counted them, and had the centre submit them again in `edit`."""
+    data.run(MIXED, wrong_form("2013-11-02.1", first=1) | experiments("2013-11-02.2", animals=3))
+    report = in_both(data, collect_submission, key_of(MIXED), data.settings, max_pictures=0)
+    assert (report.outcome, report.documents_failed, report.to_be_corrected) == (Outcome.NOTHING_TAKEN, 2, 1)
+    catalogue = load_catalogue("en", data.settings)
+    (sentence,) = as_json(report, catalogue)["next"]
+    assert sentence.startswith("Documents that were not taken at all")
+    page = render_html(report, catalogue, data.settings)
+    assert re.search(r"Documents to be corrected</dt>\s*<dd>1<", page)
+    (line,) = in_both(data, collect_centre, "H", data.settings, max_pictures=0).zips
+    assert (line.failed, line.to_be_corrected) == (2, 1)
 
 
 ANIMALS = "add/H.2013-10-30.1.impc.zip"

@@ -76,7 +76,8 @@ def plan(zip_action: str, all_changes: bool) -> None:
     for one in plans:
         _print_plan(one, None if all_changes else _CHANGES_SHOWN)
         if one.is_held(settings.hold_threshold):
-            click.echo(f"  It waits to be confirmed: dcc data confirm {key} --reason ..., or leave it.")
+            turn_down = f"or turned down: dcc data undo {key} --reason ..."
+            click.echo(f"  It waits to be confirmed: dcc data confirm {key} --reason ..., {turn_down}")
 
 
 def _plan_json(planned: DocumentPlan, settings: Settings) -> dict[str, object]:

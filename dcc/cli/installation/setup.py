@@ -73,21 +73,28 @@ def init(production: bool, only_grants: bool, from_host: str | None, force: bool
     if not production and (only_grants or force or from_host is not None):
         raise click.UsageError("--grants, --from-host and --force go with --production.")
     settings = settings_from_environment()
-    if only_grants:
-        lines = grant_statements(*_require_production(settings), from_host or "%")
+    urls = _require_production(settings) if production else None
+    if urls and only_grants:
+        lines = grant_statements(*urls, from_host or "%")
         echo_result({"grants": lines}, *lines)
         return
     # Before anything is made: it is refused if it uses other databases.
-    configuration = _write_configuration(settings, replace=force) if production else {}
+    configuration = _write_configuration(settings, replace=False) if production and not force else {}
     with any_databases(settings) as (tracker, qc):
         of_tracker, of_qc = init_database(tracker), init_database(qc)
-    made = _made("tracker database", settings.tracker_database_url, of_tracker)
-    of_others = {"qc_database": _made("QC database", settings.qc_database_url, of_qc)}
+    if urls:
+        dagster_url = urls[-1].render_as_string(hide_password=False)
+        of_dagster = dagster_side().init_dagster_database(dagster_url)
+        # Once all databases are there: the present file is of an installation that works.
+        configuration = configuration or _write_configuration(settings, replace=True)
     if settings.dagster_home.is_dir():
         # The first session makes a missing instance.
         dagster_side().upgrade_instance(settings)
-    if production:
-        of_others |= _init_production(settings, from_host, configuration)
+    made = _made("tracker database", settings.tracker_database_url, of_tracker)
+    of_others = {"qc_database": _made("QC database", settings.qc_database_url, of_qc)}
+    if urls:
+        of_others["dagster"] = _made("Dagster database", dagster_url, of_dagster)
+        of_others |= _tell_what_is_left(settings, urls, from_host, configuration)
     if wants_json():
         echo_json({"tracker": made.pop("url"), **made, **of_others})
     note_facts(created=of_tracker.created)
@@ -96,24 +103,22 @@ def init(production: bool, only_grants: bool, from_host: str | None, force: bool
 def _write_configuration(settings: Settings, *, replace: bool) -> dict[str, object]:
     """Write `dagster.yaml` if there is none; returns its path, whether it was written, and the replaced one's.
 
-    Raises ConfigurationError unless three databases are named, or if an existing file does not use them (unless
-    `replace`), and DagsterStorageError.
+    Raises ConfigurationError if an existing file does not use the databases (unless `replace`), and
+    DagsterStorageError.
     """
-    _require_production(settings)
     path = dagster_side().configuration_path(settings)
     was_there = path.exists()
     kept = dagster_side().write_configuration(settings, replace=replace)
     return {"path": path, "written": not was_there or kept is not None, "kept": kept}
 
 
-def _init_production(settings: Settings, from_host: str | None, configuration: dict[str, object]) -> dict[str, Any]:
-    """Make or migrate Dagster's tables, and say what is left to do; raises as `init_dagster_database`."""
+def _tell_what_is_left(
+    settings: Settings, urls: tuple[URL, URL, URL], from_host: str | None, configuration: dict[str, object]
+) -> dict[str, Any]:
+    """Print what became of `dagster.yaml`, the accounts and what is left to do; returns them for JSON."""
     from dcc.databases.grants import client_host_of, grant_statements
     from dcc.tracker.register.source_addresses import load_addresses
 
-    urls = _require_production(settings)
-    url = urls[-1].render_as_string(hide_password=False)
-    made = _made("Dagster database", url, dagster_side().init_dagster_database(url))
     with open_tracker(settings) as tracker, tracker.connect() as connection:
         grants = grant_statements(*urls, from_host or client_host_of(tracker))
         has_sources = bool(load_addresses(connection, only_crawlable=False))
@@ -129,7 +134,7 @@ def _init_production(settings: Settings, from_host: str | None, configuration: d
         # On the other stream, so that what is piped into the server is SQL.
         steps = [f"{place}. {step}" for place, step in enumerate(left, 1)]
         click.echo("\n".join(["", "Left to do:", *steps]), err=True)
-    return {"dagster": made, "dagster_yaml": configuration, "grants": grants, "left": left}
+    return {"dagster_yaml": configuration, "grants": grants, "left": left}
 
 
 def _made(noun: str, url: str, report: InitReport) -> dict[str, Any]:
@@ -271,7 +276,8 @@ def rebuild() -> None:
     For a lost instance. The tracker is the truth: this writes partitions, materialisations and failed checks for
     everything in it. Stop `dcc ui` and `dcc daemon` first.
 
-    JSON: {"file_sources", "zip_actions", "failed", "run_id"}
+    JSON: {"file_sources", "zip_actions", "failed", "centres", "run_id"}: how many of each it shows, the submissions
+    that failed, and the centres with data
     """
     settings = settings_from_environment()
     say = None if wants_json() else lambda message: click.echo(printable(message), err=True)

@@ -132,8 +132,9 @@ def crawl(
       contexts     how the data contexts changed: {"added", "changed", "removed"}
       notes        what nobody has to mend: a list of {"zip", "document", "kind", "message"},
                    of kind `late` (a document that came after newer ones), `healed` (findings
-                   of earlier sessions hold no more) or `listing` (an archive is being uploaded,
-                   is taken again, or is gone), null where it has none
+                   of earlier sessions hold no more), `listing` (an archive is being uploaded, is
+                   taken again, or is gone) or `waits` (for an older archive), null where it has
+                   none
       problems     a list of {"source", "zip", "document", "phase", "kind", "message", "line",
                    "column", "errors"}, null where it has none; of a document the first error,
                    `errors` says how many it has; of kind `held` documents to be confirmed,

@@ -268,7 +268,7 @@ def crawl_lines(crawl: SourceCrawl) -> Iterator[str]:
             (crawl.changed, "changed"),
             (crawl.refused, "refused"),
             (crawl.gone, "gone"),
-            (crawl.ignored, "other entries ignored"),
+            (crawl.ignored, "other entry ignored" if crawl.ignored == 1 else "other entries ignored"),
         )
         if count
     ]

@@ -53,24 +53,31 @@ def report(
     short; --html writes a self-contained page to read, mail or print, --spreadsheet a sheet with every finding.
 
     \b
-    JSON: an object with "kind" (submission, centre, session), "language", "made" and, of a submission,
+    JSON: an object with "kind" (submission, centre, session), "format" (the version of this form), "language", "made",
+      "qc_missing" (why the QC database could not be asked, or null) and, of a submission,
       zip, action, file_name, centre, centre_name, phase, status, size_bytes, md5, created, inc
       outcome, tone, headline, explanation, who_acts, next   what became of it, in words
       changed     when a crawl noticed that the archive has changed since it was loaded, or null
       hosts, attempts, reasons      where it is, the attempts to fetch it, why it failed as a whole
+      decisions, reopenings, crawl_findings, removals   as in `dcc show`: what people decided, what
+                  crawls noticed, and when it went from staging
       documents   each with "phase", "status", "steps", "errors", "warnings", "held", "late",
-                  "repeated" and "counts"; documents_total, documents_failed, document_states
+                  "repeated" and "counts"; documents_total, documents_failed, to_be_corrected (how
+                  many of these), document_states
       causes      the worst first: {"key", "kind", "subject", "acts", "severity", "title", "remedy",
                   "findings", "documents", "clears", "example", ...}; causes_total, findings_total
       accepted    null, or {"entities", "procedures", "contexts", "measurements", ...}
       pictures    {"name", "title", "caption", "rule", "alt", "outliers"}
     of a centre or session
+      tone (good, wait, warn, bad), standing (the same in words)
       outcomes, states, zips, sources, causes   with what each source's last crawl did not take
     of a session also
       sections    what failed, waits, is held, came late, was noticed or is left alone: {"kind",
                   "notes", "total"}
-      document_states, sources_in_trouble, proposals, seconds (by phase), failed_step, task_errors
-    Lists are bounded; beside each is the number of all.
+      session, started, finished, outcome, said (the outcome in words), document_states,
+      sources_in_trouble, proposals, seconds (by phase), failed_step, task_errors
+    Lists are bounded; the number of all is beside each: hosts_total, attempts_total, zips_total,
+    sources_total.
     """
     from dcc.reports.causes.collecting import causes_of, scope_of
     from dcc.reports.languages import load_catalogue

@@ -47,8 +47,8 @@ def status() -> None:
                   {"source", "session", "outcome" (ok, partial, failed), "error": null or
                   {"kind", "message"}, "started", "finished", "listed", "new", "known",
                   "changed", "refused", "ignored", "gone"}
-      session     {"active": a session or null, "also_active": sessions of other groups of
-                  centres, "last": a session or null}
+      session     {"active": a session as of `dcc session list` or null, "also_active": sessions of
+                  other groups of centres, "last": a session or null}
       held        documents to be confirmed: a list of {"zip", "document", "message"}
       held_archives  archives on another centre's source that are not taken, but for those that
                   `dcc archive declined` lists: a list of {"zip", "owner", "hosts", "message"}

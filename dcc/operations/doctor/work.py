@@ -129,7 +129,8 @@ def check_held(environment: Environment) -> Iterator[CheckFinding]:
     yield warning(
         "held documents",
         f"{len(held)} wait to be confirmed, the oldest in {keys[0]}.",
-        f"See what they would change, then confirm or leave it: dcc data plan {keys[0]}; dcc data confirm --help",
+        f"See what they would change, then confirm them or turn them down: dcc data plan {keys[0]}; "
+        "dcc data confirm --help; dcc data undo --help",
     )
 
 

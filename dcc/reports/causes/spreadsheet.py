@@ -25,7 +25,7 @@ from dcc.reports.causes.log_facts import LogFacts
 from dcc.reports.causes.scopes import Scope
 from dcc.runtime.legible_text import legible
 from dcc.runtime.private_files import PRIVATE_FILE, replacement_file
-from dcc.tracker.models import XmlLog
+from dcc.tracker.models import XmlLog, ZipActionLog, ZipLog
 
 if TYPE_CHECKING:
     from dcc.reports.languages import Catalogue
@@ -114,8 +114,11 @@ def write_findings_spreadsheet(
 
 
 def _facts(tracker: Connection, qc: Connection | None, scope: Scope, causes: Iterable[Cause]) -> Iterator[Fact]:
-    """What is wrong with documents: first what stopped them, then what rules found, with what that waits for."""
-    yield from LogFacts(tracker, scope, XmlLog).rows()
+    """What is wrong with archives and documents: first what stopped them, then what rules found, with what that waits
+    for.
+    """
+    for log in (ZipActionLog, ZipLog, XmlLog):
+        yield from LogFacts(tracker, scope, log).rows()
     if qc is not None:
         failed = {
             (cause.code, str(cause.centre), specimen): document

@@ -171,8 +171,9 @@ def _name_of(procedure: ColumnElement[str]) -> ScalarSelect[str]:
 
 def _largest(
     qc: Connection, query: Select[*tuple[Any, ...]], limit: int, again: Mapping[str, int] = MappingProxyType({})
-) -> tuple[tuple[ProcedureCount, ...], int]:
-    """The largest `limit` procedures of a query for their fields, by id; and how many there are in all.
+) -> tuple[tuple[ProcedureCount, ...], int, int]:
+    """The largest `limit` procedures of a query for their fields, by id; and how many there are in all, with how many
+    accepted measurements.
 
     `again`: how many measurements of a procedure the query counts again.
     """
@@ -181,4 +182,5 @@ def _largest(
         measurements = (int(number or 0) - int(again.get(procedure, 0)) for number in numbers)
         counted.append(ProcedureCount(procedure, name, int(runs or 0), *measurements))
     largest = sorted(counted, key=lambda one: (-one.measurements, one.procedure))[:limit]
-    return tuple(sorted(largest, key=lambda one: one.procedure)), len(counted)
+    accepted = sum(one.accepted for one in counted)
+    return tuple(sorted(largest, key=lambda one: one.procedure)), len(counted), accepted

@@ -151,6 +151,7 @@ def collect_submission(
         attempts_total=len(story.downloads),
         documents=documents,
         documents_total=line.documents,
+        to_be_corrected=line.to_be_corrected,
         states=states,
         reasons=_reasons(story, foreign),
         reopenings=story.reopenings[-MAX_NOTES:],

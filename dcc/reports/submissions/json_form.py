@@ -44,7 +44,7 @@ def _facts(report: model.Report, catalogue: Catalogue) -> dict[str, Any]:
         return {"kind": "submission", **common, **_submission(report, catalogue)}
     common |= _summary(report, catalogue)
     if isinstance(report, model.CentreReport):
-        return {"kind": "centre", **common, "accepted": _accepted(report.accepted), "pictures": _pictures(report)}
+        return {"kind": "centre", **common, "accepted": report.accepted, "pictures": _pictures(report)}
     label = session_outcome(catalogue, report.outcome)
     names = ("session", "started", "finished", "failed_step", "task_errors", "seconds", "document_states", "proposals")
     sections = [
@@ -59,7 +59,7 @@ def _submission(report: model.SubmissionReport, catalogue: Catalogue) -> dict[st
     words = outcome_text(report)
     return {
         **fields_of(report, "phase", "status", "changed", "size_bytes", "md5", "created", "inc", "reopenings"),
-        **fields_of(report, "attempts_total", "documents_total", "documents_failed"),
+        **fields_of(report, "attempts_total", "documents_total", "documents_failed", "to_be_corrected"),
         "zip": str(report.key),
         "action": report.key.action.value,
         "file_name": report.key.file_name,
@@ -80,7 +80,7 @@ def _submission(report: model.SubmissionReport, catalogue: Catalogue) -> dict[st
         "reasons": [_reason(reason, catalogue) for reason in report.reasons],
         "documents": [_document(document, catalogue) for document in report.documents],
         "document_states": report.states,
-        "accepted": _accepted(report.accepted),
+        "accepted": report.accepted,
         "pictures": _pictures(report),
         "crawl_findings": [
             {**json_ready(finding), "message": shortened(catalogue.tell(finding.said))} for finding in report.findings
@@ -154,10 +154,6 @@ def _cause(cause: Cause, catalogue: Catalogue) -> dict[str, Any]:
         "who_acts": cause.who_acts(catalogue),
         "example": example,
     }
-
-
-def _accepted(accepted: model.AcceptedData | None) -> dict[str, Any] | None:
-    return None if accepted is None else {**json_ready(accepted), "measurements": accepted.measurements}
 
 
 def _source(source: model.SourceReport, catalogue: Catalogue) -> dict[str, Any]:

@@ -244,7 +244,7 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
         mark("The archive waits for an older one of your centre that is still on its way"),
         mark(
             "It changes data, and what it changes may be in there. Archives of a centre are taken over in the order of "
-            "the dates in their names. Nothing is wrong with it."
+            "the dates in their names. Its data are checked when it is taken over."
         ),
         Actor.NOBODY,
         (mark("It is taken over by itself, after the older one. Ask for the report again after the next session."),),
@@ -252,7 +252,10 @@ OUTCOME_TEXTS: Final[Mapping[Outcome, OutcomeText]] = {
     Outcome.BEHIND_DECISION: OutcomeText(
         mark("Waits for a decision"),
         mark("The archive waits for a decision on an older one of your centre"),
-        mark("The older one would replace what is newer if it were taken over later. Nothing is wrong with this one."),
+        mark(
+            "The older one would replace what is newer if it were taken over later. The data of this one are checked "
+            "when it is taken over."
+        ),
         Actor.DCC,
         (mark("It is taken over by itself, after the decision. Ask the Data Coordination Centre about it."),),
     ),

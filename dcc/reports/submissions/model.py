@@ -166,21 +166,17 @@ class ProcedureCount:
 class AcceptedData:
     """What the QC database has of a submission, or of a centre.
 
-    `contexts` counts the data contexts that it has data in, by their state. `procedures_total` counts all, where the
-    list is cut. `copies_of_withdrawn` counts documents that were not taken, since they are the same as one that stood
-    then and was withdrawn.
+    `contexts` counts the data contexts that it has data in, by their state. `procedures_total` and `measurements`
+    (accepted ones) are of all procedures, also where the list is cut. `copies_of_withdrawn` counts documents that were
+    not taken, since they are the same as one that stood then and was withdrawn.
     """
 
     entities: tuple[EntityCount, ...] = ()
     procedures: tuple[ProcedureCount, ...] = ()
     procedures_total: int = 0
+    measurements: int = 0
     contexts: Mapping[str, int] = field(default_factory=dict)
     copies_of_withdrawn: int = 0
-
-    @property
-    def measurements(self) -> int:
-        """How many measurements were accepted."""
-        return sum(procedure.accepted for procedure in self.procedures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +185,8 @@ class SubmissionReport:
 
     `accepted` is None where the QC database could not be asked, and `qc_missing` then says why. `reasons` say why the
     archive as a whole is as it is. `removals`: when it went from staging. `changed`: when it was noticed that the
-    archive has changed since its data were taken over. `waits_for` tells of an older archive that is taken over first.
+    archive has changed since its data were taken over. `to_be_corrected` of its documents somebody has to correct.
+    `waits_for` tells of an older archive that is taken over first.
     `decisions` are those that hold about it: to leave it alone, or that nobody has to act.
     """
 
@@ -223,6 +220,7 @@ class SubmissionReport:
     changed: datetime | None = None
     waits_for: Message | None = None
     decisions: tuple[Decision, ...] = ()
+    to_be_corrected: int = 0
 
     @property
     def tone(self) -> Tone:
@@ -242,7 +240,8 @@ class SubmissionReport:
 
 @dataclass(frozen=True, slots=True)
 class ZipLine:
-    """A submission in the summary of a centre or session; `failed` of its `documents` failed.
+    """A submission in the summary of a centre or session; `failed` of its `documents` failed, and `clearing` of these
+    only by errors that clear by themselves.
 
     `acts` are those who act on the errors of its documents. `changed`: when it was noticed that the archive has changed
     since its data were taken over. `needs_nobody`: somebody acknowledged that it failed, or the file was renamed.
@@ -259,6 +258,7 @@ class ZipLine:
     changed: datetime | None = None
     acts: tuple[Actor, ...] = ()
     needs_nobody: bool = False
+    clearing: int = 0
 
     @property
     def tone(self) -> Tone:
@@ -267,11 +267,9 @@ class ZipLine:
 
     @property
     def to_be_corrected(self) -> int:
-        """How many of its documents somebody has to correct: none if nobody has to act, they wait for other data, or do
-        not count.
-        """
-        nothing = self.needs_nobody or self.outcome in (Outcome.WAITS_FOR_DATA, Outcome.WITHDRAWN)
-        return 0 if nothing else self.failed
+        """How many of its documents somebody has to correct: none if nobody has to act, or they do not count."""
+        nothing = self.needs_nobody or self.outcome is Outcome.WITHDRAWN
+        return 0 if nothing else self.failed - self.clearing
 
 
 @dataclass(frozen=True, slots=True)

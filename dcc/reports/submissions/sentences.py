@@ -58,11 +58,11 @@ def next_sentences(report: SubmissionReport) -> tuple[str, ...]:
     """What happens next, as texts for a catalogue: of the ways to correct a fault only those that apply here."""
     if is_acknowledged(report):
         return (labels.ACKNOWLEDGED_NEXT,)
-    failed = {state.phase for state in report.states if state.status is Status.FAILED}
+    before = sum(state.count for state in report.states if state.status is Status.FAILED and state.phase < Phase.DATA)
     left_out = set()
-    if not any(phase < Phase.DATA for phase in failed):
+    if not before:
         left_out.add(labels.SUBMIT_AGAIN)
-    if Phase.DATA not in failed:
+    if report.to_be_corrected <= before:
         left_out.add(labels.SUBMIT_FOR_EDIT)
     also = (labels.CHANGED_SINCE,) if report.changed and report.outcome is not Outcome.CHANGED else ()
     said = (sentence for sentence in labels.OUTCOME_TEXTS[report.outcome].next if sentence not in left_out)

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, func, or_, select
+from sqlalchemy import Connection, func, null, or_, select
 
 from dcc.declarations import acts_on
 from dcc.outcomes import HELD, LEFT_OUT, ZipKey
@@ -79,7 +79,7 @@ def list_zips(
     states = _document_states(connection, za_ids) if states is None else states
     held = _of_kinds(connection, za_ids, HELD)
     left_out = _of_kinds(connection, za_ids, *LEFT_OUT.values())
-    actors = _actors(connection, za_ids)
+    actors, clearing = _who_acts(connection, za_ids)
     changed = changed_since_loaded(connection, za_ids)
     in_turn = zips_that_wait(connection, za_ids)
     foreign = {archive.za_id: archive for archive in unfetched_archives(connection, za_ids)}
@@ -118,6 +118,7 @@ def list_zips(
             size_bytes=row.size_bytes,
             documents=sum(one.count for one in counts),
             failed=sum(one.count for one in counts if one.status is Status.FAILED),
+            clearing=clearing[row.id],
             changed=changed.get(row.id),
             acts=actors.get(row.id, ()),
             needs_nobody=bool(row.needs_nobody),
@@ -140,22 +141,30 @@ def _document_states(connection: Connection, za_ids: Any) -> Mapping[int, list[S
     return states
 
 
-def _actors(connection: Connection, za_ids: Any) -> Mapping[int, tuple[Actor, ...]]:
-    """Who acts on the errors of those with documents that failed, and of those that did not arrive."""
-    of_documents = submissions_with_entries(za_ids).add_columns(AnException.short_name, XmlLog.code)
+def _who_acts(connection: Connection, za_ids: Any) -> tuple[Mapping[int, tuple[Actor, ...]], Counter[int]]:
+    """Who acts on the errors of those with documents that failed, and of those that did not arrive.
+
+    Second, how many documents of each failed by errors that all clear by themselves.
+    """
+    of_documents = submissions_with_entries(za_ids).add_columns(XmlFile.id, AnException.short_name, XmlLog.code)
     latest = newest_downloads(za_ids)
     of_archives = (
-        select(latest.c.za_id, AnException.short_name, ZipLog.code)
+        select(latest.c.za_id, null(), AnException.short_name, ZipLog.code)
         .join(ZipDownload, ZipDownload.id == latest.c.download_id)
         .join(ZipLog, ZipLog.download_id == ZipDownload.id)
         .join(AnException, AnException.id == ZipLog.exception_id)
         .where(is_at(ZipDownload, State(Phase.DOWNLOAD, Status.FAILED)))
     )
-    found: dict[int, set[Actor]] = defaultdict(set)
+    found: dict[tuple[int, int | None], set[Actor]] = defaultdict(set)
     failing = of_documents.where(XmlFile.status_id == Status.FAILED, FAILING).distinct()
-    for za_id, kind, code in (*connection.execute(failing), *connection.execute(of_archives.distinct())):
-        found[za_id].add(acts_on((code or kind) if kind in CATALOGUE else declared_code(kind, code)))
-    return {za_id: tuple(sorted(actors)) for za_id, actors in found.items()}
+    for za_id, document, kind, code in (*connection.execute(failing), *connection.execute(of_archives.distinct())):
+        found[za_id, document].add(acts_on((code or kind) if kind in CATALOGUE else declared_code(kind, code)))
+    actors: dict[int, set[Actor]] = defaultdict(set)
+    clearing = Counter[int]()
+    for (za_id, document), acting in found.items():
+        actors[za_id] |= acting
+        clearing[za_id] += document is not None and acting == {Actor.NOBODY}
+    return {za_id: tuple(sorted(acting)) for za_id, acting in actors.items()}, clearing
 
 
 def _of_kinds(connection: Connection, za_ids: Any, *kinds: str) -> set[int]:

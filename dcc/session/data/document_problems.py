@@ -61,7 +61,8 @@ def held_problem(
     entities = [message(_ENTITIES[kind][count > 1], number=count) for kind, count in ended.items() if count]
     would = mark(
         "It would replace or remove {entities}, and waits to be confirmed. See what it would change: dcc data plan "
-        "{archive}. Then: dcc data confirm {archive} --reason ..., or leave it."
+        "{archive}. Then: dcc data confirm {archive} --reason ..., or turn it down: dcc data undo {archive} "
+        "--reason ..."
     )
     return Problem(HELD, message(would, entities=entities, archive=str(key)), code=HELD)
 
