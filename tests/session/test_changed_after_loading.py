@@ -149,6 +149,9 @@ def test_reports_say_that_it_changed_until_its_data_are_withdrawn_or_it_is_gone(
     assert found["changed"] is not None
     assert [(line.key, line.outcome) for line in centre.zips] == [(line.key, line.outcome) for line in of_session.zips]
     assert {line.outcome for line in centre.zips} == {Outcome.CHANGED}
+    summary = render_text(centre, catalogue)
+    assert "The new content is not taken by itself." in " ".join(summary.split())
+    assert "dcc " not in summary
 
     note_withdrawn(installation.tracker)
     assert outcome_of(installation) is not Outcome.CHANGED

@@ -25,7 +25,6 @@ from dcc.tracker.models import CrawlFinding, ZipFile
 from dcc.tracker.problems import message_columns
 from dcc.tracker.states import REFUSED
 
-SIZE_DIFFERS: Final = "size_differs"
 TAKEN_ANEW: Final = "taken_anew"
 UPLOADING: Final = "uploading"
 CONFIRMED_GONE: Final = "gone"

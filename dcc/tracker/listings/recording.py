@@ -28,7 +28,7 @@ from dcc.sources.base import ActionListing, DeltaStrategy, ListedFile, SourceAdd
 from dcc.sources.listing_watch import ListingWatch, ignore_progress
 from dcc.tracker import progress
 from dcc.tracker.archive_names import stored_name
-from dcc.tracker.crawls import CHANGED, FUTURE_DATE, MANIFEST_CHANGED, UNUSUAL_SIZE
+from dcc.tracker.crawls import CHANGED, FUTURE_DATE, MANIFEST_CHANGED, SIZE_DIFFERS, UNUSUAL_SIZE
 from dcc.tracker.database import exception_id
 from dcc.tracker.hostings.changed_archives import last_hostings, loaded_zips, withdrawn_zips
 from dcc.tracker.hostings.missing_archives import close_returned, propose_withdrawals
@@ -50,7 +50,6 @@ from dcc.tracker.listings.findings import (
     FOLDER_TWICE,
     LISTED_TWICE,
     PROPOSED,
-    SIZE_DIFFERS,
     TAKEN_ANEW,
     UPLOADING,
     ListingFinding,
