@@ -95,7 +95,12 @@ def changed_since_loaded(connection: Connection, za_ids: Any) -> dict[int, datet
 
 def changed_where_fetched(connection: Connection, za_ids: Collection[int]) -> set[int]:
     """The submissions whose copy changed, where it was fetched, after their data were uploaded."""
-    downloads = (download for _, download, _ in latest_downloads(connection, loaded_zips(connection, za_ids)))
+    return replaced_since_fetched(connection, loaded_zips(connection, za_ids))
+
+
+def replaced_since_fetched(connection: Connection, za_ids: Collection[int]) -> set[int]:
+    """The submissions whose copy is listed otherwise, where it was fetched, than it was then."""
+    downloads = (download for _, download, _ in latest_downloads(connection, za_ids))
     return {row.za_id for row in rows_about(connection, _LISTED_OTHERWISE, downloads)}
 
 
