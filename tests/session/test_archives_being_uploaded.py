@@ -20,11 +20,11 @@ from dcc.session.archives import processing
 from dcc.sources.base import ActionListing
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.crawls import latest_findings
-from dcc.tracker.models import FileSourceHasZip, Reopening, SourceCrawlRow, XmlFile, ZipAction, ZipDownload
+from dcc.tracker.models import FileSourceHasZip, Reopening, SourceCrawlRow, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.register.file_sources import change_source
 from dcc.tracker.register.source_schedules import load_crawl_dues
-from tests.support.asking import column_in, execute_in, in_reading, in_writing, row_in
+from tests.support.asking import column_in, execute_in, in_reading, in_writing, row_in, value_in
 from tests.support.databases import only_sqlite
 from tests.support.installations import MODIFIED, Folder, Installation, growing, md5, specimens
 from tests.support.served_sources import register
@@ -110,6 +110,14 @@ class TestYoungArchives:
         crawl = result.crawls[source_id]
         assert (crawl.changed, crawl.findings, crawl.notes) == (0, (), ())
         assert uploading(careful) == [False]
+
+    def test_what_grows_on_another_source_is_not_the_size_of_what_was_taken(self, careful: Installation) -> None:
+        content = careful.add_folder("H", "centre").put(KEY)
+        assert careful.run_session().zips[KEY].succeeded
+        with growing(careful.add_folder("H", "other").path / KEY, content):
+            careful.run_session()
+        assert (careful.states(), uploading(careful)) == ({KEY: "xsd done"}, [False, True])
+        assert value_in(careful.tracker, select(ZipFile.size_bytes)) == len(content)
 
     @pytest.mark.both_databases
     def test_a_source_with_an_age_is_listed_again_after_an_hour(

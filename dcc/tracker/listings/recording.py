@@ -436,7 +436,8 @@ class ListingRecorder:
                 continue
             if now is not None:
                 rows.append(self._row(known.hosting_id, now, uploading=True))
-                sizes.append({"zip": known.zip_id, "size": now.size_bytes})
+                if known.to_download:
+                    sizes.append({"zip": known.zip_id, "size": now.size_bytes})
             message = uploading_message(self._address, key, before, now, looked=listings is not None)
             found.append(ListingFinding(UPLOADING, key, known.za_id, message))
         self._download_again(settled, (), ())
