@@ -254,13 +254,18 @@ def unfetched_archives(
     """
     centre, host = Centre.short_name.label("centre"), _Host.short_name.label("host")
     rights = may_be_taken().label("may_be_taken"), is_with_owner().label("is_with_owner")
+    is_own_and_removed = and_(
+        FileSource.centre_id.is_not_distinct_from(ZipFile.centre_id),
+        ResourceStateRow.short_name == SourceState.REMOVED,
+    )
     columns = select(ZipAction.id, *KEY, centre, host, *rights)
     query = (
         with_archives(columns.select_from(ZipAction))
         .join(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)
         .join(FileSource)
+        .join(ResourceStateRow)
         .join(_Host, _Host.id == FileSource.centre_id)
-        .where(is_at(ZipAction, WAITING), FileSourceHasZip.gone_since.is_(None))
+        .where(is_at(ZipAction, WAITING), FileSourceHasZip.gone_since.is_(None), ~is_own_and_removed)
         .order_by(ZipFile.created, ZipFile.inc, ZipAction.id, FileSource.id)
     )
     if za_ids is not None:
