@@ -199,7 +199,10 @@ def _why_not(row: Any, key: ZipKey, declined: Decline | None) -> str:
     if row.gone_since is not None:
         return f"{source} does not list it any more"
     if not row.may_be_taken and row.is_with_owner:
-        return f"{source} is of another centre, and nothing proves that its copy is that of centre {row.owner}"
+        return (
+            f"{source} is of another centre, and nothing proves that its copy is that of centre {row.owner} (when "
+            f"{row.owner} agrees: `dcc centre delegate {row.owner} --to {row.centre}`)"
+        )
     if not row.may_be_taken:
         unfetched = UnfetchedArchive(row.za_id, key, row.owner or "", (row.centre,), declined)
         return f"{source} is of another centre: {unfetched.message}"
