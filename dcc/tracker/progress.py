@@ -49,14 +49,17 @@ from dcc.tracker.models import (
     AnException,
     DocumentPlace,
     DocumentReopening,
+    FileSource,
     FileSourceHasZip,
     Reopening,
+    ResourceStateRow,
     XmlFile,
     ZipAction,
     ZipDownload,
 )
 from dcc.tracker.problems import submissions_with_entries
 from dcc.tracker.register.column_texts import PERSON_LENGTH
+from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.reopened_by import person_name
 from dcc.tracker.states import CANCELLED, NOT_UPLOADED, REQUESTED, WAITING, advance, roll_up
 from dcc.tracker.submission_rows import (
@@ -389,10 +392,16 @@ _CHANGED = select(Reopening.za_id).where(Reopening.za_id.in_(IDS), changed_since
 _HELD = submissions_with_entries(select(FileSourceHasZip.za_id).where(FileSourceHasZip.za_id.in_(IDS))).where(
     is_at(XmlFile, NOT_UPLOADED), AnException.short_name == HELD
 )
-_UPLOADING = select(FileSourceHasZip.za_id).where(
-    FileSourceHasZip.za_id.in_(IDS),
-    FileSourceHasZip.uploading_since.is_not(None),
-    FileSourceHasZip.gone_since.is_(None),
+_UPLOADING = (
+    select(FileSourceHasZip.za_id)
+    .join(FileSource)
+    .join(ResourceStateRow)
+    .where(
+        FileSourceHasZip.za_id.in_(IDS),
+        FileSourceHasZip.uploading_since.is_not(None),
+        FileSourceHasZip.gone_since.is_(None),
+        ResourceStateRow.short_name != SourceState.REMOVED,
+    )
 )
 _CANCEL = (
     update(ZipDownload)
