@@ -48,8 +48,7 @@ class Hosting:
     `failed_before`: an earlier download from there failed, so that the next one counts as a retry; an archive that
     arrived and was bad does not. `own`: the source is one of the centre that the archive is named for. `bad`: the copy
     there is known to be bad. `folder`: where below the action directory it lies. `manifest`: the format of the manifest
-    beside it, empty without one. `needs_proof`: it lies at another centre without a delegation. It stands in for the
-    own copy only if it has the MD5 published beside that, or if that is bad.
+    beside it, empty without one.
     """
 
     id: int
@@ -62,7 +61,6 @@ class Hosting:
     bad: KnownBadCopy | None = field(default=None, compare=False)
     folder: str = field(default="", compare=False)
     manifest: str = field(default="", compare=False)
-    needs_proof: bool = field(default=False, compare=False)
 
     def deserves_recheck(self, published: str | None) -> bool:
         """Whether a known bad copy deserves another look at its checksum, although it is unchanged.

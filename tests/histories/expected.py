@@ -4,8 +4,7 @@ It is written from what docs/centres.md and docs/wranglers.md promise, not from 
 
 - An archive speaks for its centre. A copy at another centre's place counts only while its own place lists the archive
   too, or its centre has delegated.
-- The copy of its own place comes first. Without a delegation, a copy elsewhere is another file until the first is bad,
-  unless it has the checksum that was read beside that.
+- The copy of its own place comes first; a copy of another size elsewhere is another file, until the first is bad.
 - A copy is bad if it is damaged, or is not what was published beside the centre's own. It is not fetched again while it
   is listed as it was, and every other copy is tried before the centre is blamed, unless two are the same.
 - What failed and then changed is taken anew; what was loaded is not.
@@ -273,26 +272,12 @@ class Expected:
             return True
         mirror = record.listed.get(Place.MIRROR)
         same_size = mirror is not None and record.listed[Place.OWN].size == mirror.size
-        is_bad = self._known_bad(record, Place.OWN) is not None
-        return Place.OWN not in record.uploading and ((same_size and self._is_checksum_known(record)) or is_bad)
-
-    def _is_checksum_known(self, record: Record) -> bool:
-        """Whether the checksum beside the own copy, as that is listed, was read."""
-        return record.listed[Place.OWN].has_checksum and record.read == self._listed(record, Place.OWN)
-
-    def _may_stand_in(self, archive: int, record: Record, place: Place) -> bool:
-        """Whether a copy may be taken where the own one is listed and is not there."""
-        is_proven = Place.OWN in record.listed and (
-            self._is_checksum_known(record) or self._known_bad(record, Place.OWN) is not None
-        )
-        return place is Place.OWN or self.delegated or (Place.OWN, archive) in self.lying or is_proven
+        return Place.OWN not in record.uploading and (same_size or self._known_bad(record, Place.OWN) is not None)
 
     def _attempt(self, archive: int, record: Record, reachable: set[Place]) -> None:
         """Fetch from one place after the other, until a copy can be opened or the centre is to blame."""
         listed = list(self._candidates(record, reachable))
-        places = [
-            place for place in listed if (place, archive) in self.lying and self._may_stand_in(archive, record, place)
-        ]
+        places = [place for place in listed if (place, archive) in self.lying]
         if listed and not places and record.state == WAITING:
             record.state = NOT_ARRIVED
         known = {place: bad for place in places if (bad := self._known_bad(record, place)) is not None}

@@ -24,8 +24,6 @@ from dcc.tracker.models import OwnerNotice
 from dcc.tracker.queries.zip_action_lists import held_documents, waiting_zip_actions
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.register import centres
-from dcc.tracker.register.file_sources import set_source_state
-from dcc.tracker.register.source_addresses import SourceState
 from dcc.vocabulary import Actor
 from tests.support.asking import column_in, in_both, in_reading, in_writing
 from tests.support.data_installations import DataInstallation, DataResult, key_of, specimens
@@ -332,18 +330,6 @@ def test_what_the_own_source_lists_no_more_is_not_fetched_from_another_centre_s(
     (other.path / PLANTED).unlink()
     data.base.crawl()
     assert unfetched(data) == [PLANTED]
-
-
-def test_what_only_a_removed_source_of_its_own_centre_lists_beside_another_centre_s_is_told_as_unfetched(
-    data: DataInstallation,
-) -> None:
-    other = data.base.add_folder("J", "other")
-    data.folder.put(PLANTED, other.put(PLANTED, specimens("2013-11-01.1", centre="J")))
-    data.base.crawl()
-    in_writing(data.tracker, set_source_state, other.source_id, SourceState.REMOVED)
-    data.base.run_session()
-    assert (data.states(), unfetched(data)) == ({PLANTED: "zip_name done"}, [PLANTED])
-    assert [one[3] for one in notices(data)] == ["held"]
 
 
 def test_an_archive_is_taken_from_the_source_of_a_centre_that_its_own_has_delegated_to(data: DataInstallation) -> None:

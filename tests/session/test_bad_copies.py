@@ -10,7 +10,7 @@ from sqlalchemy import select, update
 
 from dcc.cli.demo import submissions
 from dcc.cli.shell.error_advice import explanations
-from dcc.errors import ConfigurationError, NotFoundError
+from dcc.errors import ConfigurationError
 from dcc.outcomes import EndReason
 from dcc.reports.causes.collecting import causes_of
 from dcc.reports.languages import load_catalogue
@@ -23,10 +23,8 @@ from dcc.sources.base import SourceAddress
 from dcc.sources.folder import LocalConnection
 from dcc.tracker import progress
 from dcc.tracker.hostings.retries_by_people import unavailable_error
-from dcc.tracker.models import BadCopy, FileSourceHasZip, OwnerNotice, Reopening, XmlFile
+from dcc.tracker.models import BadCopy, FileSourceHasZip, Reopening, XmlFile
 from dcc.tracker.register import centres
-from dcc.tracker.register.file_sources import set_source_state
-from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.states import NOT_UPLOADED
 from dcc.vocabulary import Actor
 from tests.hostile import archives as hostile
@@ -137,36 +135,6 @@ def test_a_copy_of_another_size_needs_no_delegation_once_the_own_one_is_known_to
     folder.path.rename(folder.path.with_name("away"))
     installation.run_session()
     assert installation.attempts(KEY) == [(folder.source_id, "unzip failed"), (other.source_id, "xsd done")]
-
-
-@pytest.mark.both_databases
-@pytest.mark.parametrize("how", ["breaks off", "is away"])
-def test_another_centre_s_copy_stands_in_for_the_own_one_only_with_the_checksum_published_beside_that(
-    installation: Installation, folder: Folder, fetches: Fetches, how: str
-) -> None:
-    """It may be another file, of the same size."""
-    once, other = installation.with_settings(max_retries=0), installation.add_folder("J", "mirror")
-    folder.put(KEY, GOOD)
-    other.put(KEY, GOOD)
-    fetches.away.add("centre")
-    if how == "is away":
-        installation.crawl()
-        moved = folder.path.rename(folder.path.with_name("away"))
-    for _ in range(2):
-        once.run_session()
-    assert "xsd done" not in installation.states()[KEY]
-    assert "mirror" not in fetches.folders
-    assert installation.count(OwnerNotice) == 0
-    if how == "is away":
-        in_writing(installation.tracker, set_source_state, folder.source_id, SourceState.MAINTENANCE)
-        with pytest.raises(NotFoundError, match="nothing proves that its copy is that of centre H"):
-            installation.process_again(KEY)
-        in_writing(installation.tracker, set_source_state, folder.source_id, SourceState.AVAILABLE)
-        moved.rename(folder.path)
-    publish(folder, GOOD)
-    once.run_session()
-    assert fetches.folders == ["mirror"]
-    assert installation.states() == {KEY: "xsd done"}
 
 
 @pytest.mark.parametrize("published", [None, GOOD], ids=["damaged", "not as published"])

@@ -24,7 +24,6 @@ from dcc.session.session_request import SessionRequest
 from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.models import FileSourceHasZip, Reopening, XmlFile, XmlLog, ZipAction
 from dcc.tracker.queries.zip_stories import zip_story
-from dcc.tracker.register import centres
 from dcc.tracker.register.file_sources import set_source_state
 from dcc.tracker.register.source_addresses import SourceState
 from dcc_assets.sync.archives import recorded_zips
@@ -51,7 +50,6 @@ SPECIMENS = "H.2013-10-31.1.specimen.impc.xml"
 
 def test_sources_are_tried_in_order_and_in_rounds(installation: Installation, fetches: Fetches) -> None:
     """All tried, the producer's own first, ties to the older source."""
-    in_writing(installation.tracker, centres.delegate, "H", "J", recorded_by="wrangler")
     foreign = installation.add_folder("J", "foreign")
     own, other = installation.add_folder("H", "own"), installation.add_folder("H", "other")
     for place in (foreign, own, other):

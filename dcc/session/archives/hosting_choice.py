@@ -17,7 +17,7 @@ class HostingChoice:
 
     `others` are tried only if a copy is bad. `published` is the MD5 that the archive's own centre published. By
     hosting, `bad_md5s` are the checksums of bad copies, and `new_bad_copies` those found in this session. Nothing can
-    be fetched from the `lost` ones. `own_is_bad`: the own copy is known to be bad.
+    be fetched from the `lost` ones.
     """
 
     hostings: tuple[Hosting, ...] = ()
@@ -28,7 +28,6 @@ class HostingChoice:
     new_bad_copies: dict[int, NewBadCopy] = field(default_factory=dict)
     lost: set[int] = field(default_factory=set)
     has_published_md5: bool = False
-    own_is_bad: bool = False
 
     def __post_init__(self) -> None:
         self._untried = self._rounds(self.hostings)
@@ -37,8 +36,7 @@ class HostingChoice:
     def planned(cls, plan: PlannedZip, max_retries: int) -> HostingChoice:
         """The choice among the hostings of a plan, in their order."""
         bad_md5s = {hosting.id: hosting.bad.md5 for hosting in plan.bad if hosting.bad is not None}
-        own_is_bad = any(hosting.own for hosting in plan.bad)
-        return cls(plan.hostings, plan.others, plan.published, bad_md5s, max_retries, own_is_bad=own_is_bad)
+        return cls(plan.hostings, plan.others, plan.published, bad_md5s, max_retries)
 
     def _rounds(self, hostings: tuple[Hosting, ...]) -> Iterator[tuple[int, Hosting]]:
         return ((turn, hosting) for turn in range(self.max_retries + 1) for hosting in hostings)
@@ -49,8 +47,7 @@ class HostingChoice:
 
     def _is_of_use(self, hosting: Hosting) -> bool:
         is_bad = hosting.bad is not None and not hosting.deserves_recheck(self.published)
-        is_unproven = hosting.needs_proof and self.published is None and not self.own_is_bad
-        return hosting.id not in self.lost and not is_bad and not is_unproven
+        return hosting.id not in self.lost and not is_bad
 
     def try_again_first(self, hosting: Hosting) -> None:
         """Try a hosting again next."""
@@ -77,7 +74,6 @@ class HostingChoice:
         certain = certain or self.bad_md5s.get(hosting.id) == md5
         self.new_bad_copies[hosting.id] = NewBadCopy(hosting, md5, fault)
         self.bad_md5s[hosting.id] = md5
-        self.own_is_bad = self.own_is_bad or hosting.own
         if is_fault_of_centre(self.bad_md5s, self.published):
             self._untried = iter(())
             return list(self.new_bad_copies.values())

@@ -22,7 +22,6 @@ from dcc.tracker.hostings.foreign_archives import (
     by_archive,
     delegated_of,
     is_delegated,
-    is_with_owner,
     may_be_taken,
     unfetched_of,
 )
@@ -302,8 +301,7 @@ def _planned() -> Select[*tuple[Any, ...]]:
     hosting = *HOSTING, FileSourceHasZip.num_retries, failed_before.label("failed_before"), own.label("own")
     listed_bad = BadCopy.size_bytes.label("bad_size"), BadCopy.modified.label("bad_modified")
     bad = *listed_bad, BadCopy.md5.label("bad_md5"), BadCopy.reason.label("bad_reason")
-    is_named = is_with_owner().label("is_with_owner"), is_delegated().label("is_delegated")
-    rights = may_be_taken().label("may_be_taken"), *is_named
+    rights = may_be_taken().label("may_be_taken"), is_delegated().label("is_delegated")
     return (
         hosted(select(*submission, *hosting, *bad, _Host.short_name.label("host"), *rights))
         .outerjoin(BadCopy)
@@ -344,10 +342,7 @@ def at_sources_in_use(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...
 
 def _plans(connection: Connection, rows: Mapping[int, Sequence[Any]], *, by_name: bool = False) -> list[PlannedZip]:
     """Make a PlannedZip of the rows of `_plan_query` for each submission that can be fetched, in the rows' order."""
-    known = {
-        za_id: [_hosting(row, by_name, beside_own=bool(some[0].own)) for row in _fetchable(some)]
-        for za_id, some in rows.items()
-    }
+    known = {za_id: [_hosting(row, by_name) for row in _fetchable(some)] for za_id, some in rows.items()}
     unbound = [
         za_id
         for za_id, hostings in known.items()
@@ -382,13 +377,11 @@ def hosting_of(row: Any, **given: object) -> Hosting:
     return object_of(Hosting, row, id=row.hosting_id, **given)
 
 
-def _hosting(row: Any, by_name: bool, *, beside_own: bool) -> Hosting:
+def _hosting(row: Any, by_name: bool) -> Hosting:
     same = (row.bad_size, row.bad_modified) == (row.size_bytes, row.modified)
     is_bad = row.bad_md5 is not None and same and not (by_name and row.modified is None)
     bad = KnownBadCopy(row.bad_md5, CopyFault(row.bad_reason)) if is_bad else None
-    # Without an own copy at hand, `may_be_taken` has seen to it.
-    needs_proof = beside_own and not row.own and not row.is_delegated
-    return hosting_of(row, own=bool(row.own), bad=bad, needs_proof=needs_proof)
+    return hosting_of(row, own=bool(row.own), bad=bad)
 
 
 def _plan(rows: Sequence[Any], hostings: Sequence[Hosting], published: str | None) -> PlannedZip:

@@ -1,11 +1,10 @@
 """Archives on the source of another centre than that of their name: which are fetched, and which are not.
 
-Such an archive is fetched if its centre has delegated to that of the source. Where a source of its own centre lists it
-too, that copy is fetched. Another one stands in for it only if it is proven to be the same, by the checksum published
-beside the own one, or if that is bad. Any other archive is not fetched: it waits, and every session decides again,
-unless a person declined it: then it stops waiting, even if its centre delegates. A hosting on a source of its own
-centre overrides the decline. Functions that write expect the caller's write transaction. Nothing is deleted: a revoked
-decline stays on record.
+Such an archive is fetched if a source of its own centre lists it too, or if its centre has delegated to that of the
+source. If the own copy has another size it wins, unless it proved bad. Any other archive is not fetched: it
+waits, and every session decides again, unless a person declined it: then it stops waiting, even if its centre
+delegates. A hosting on a source of its own centre overrides the decline. Functions that write expect the caller's write
+transaction. Nothing is deleted: a revoked decline stays on record.
 """
 
 from __future__ import annotations
@@ -34,14 +33,11 @@ from dcc.tracker.models import (
     Delegation,
     FileSource,
     FileSourceHasZip,
-    PublishedChecksum,
-    ResourceStateRow,
     ZipAction,
     ZipFile,
 )
 from dcc.tracker.register.centres import in_force
 from dcc.tracker.register.column_texts import PERSON_LENGTH
-from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.states import WAITING
 from dcc.tracker.submission_rows import (
     KEY,
@@ -56,9 +52,7 @@ from dcc.tracker.submission_rows import (
 
 _OwnHosting = aliased(FileSourceHasZip)
 _OwnBadCopy = aliased(BadCopy)
-_OwnChecksum = aliased(PublishedChecksum)
 _OwnSource = aliased(FileSource)
-_OwnState = aliased(ResourceStateRow)
 _Host = aliased(Centre)
 
 
@@ -182,8 +176,8 @@ _DECLINED_BY: Final = mark(
 def may_be_taken() -> ColumnElement[bool]:
     """Whether an archive may be fetched from a hosting, as a condition with `zip_file`, the hosting and its source.
 
-    A copy without the checksum of the own one may be another file. An archive of a centre that is not registered any
-    more has no own source: its documents are judged one by one.
+    A copy of another size than the own one is another file, unless the own copy is known to be bad. An archive of a
+    centre that is not registered any more has no own source: its documents are judged one by one.
     """
     same_size = or_(
         _OwnHosting.size_bytes.is_(None),
@@ -195,40 +189,17 @@ def may_be_taken() -> ColumnElement[bool]:
         _OwnBadCopy.size_bytes.is_not_distinct_from(_OwnHosting.size_bytes),
         _OwnBadCopy.modified.is_not_distinct_from(_OwnHosting.modified),
     )
-    published = and_(
-        _OwnChecksum.hosting_id == _OwnHosting.id,
-        _OwnHosting.has_md5.is_(True),
-        _OwnChecksum.size_bytes.is_not_distinct_from(_OwnHosting.size_bytes),
-        _OwnChecksum.modified.is_not_distinct_from(_OwnHosting.modified),
-    )
-    stands_in = (
-        exists(
-            select(_OwnHosting.id).join(_OwnSource).outerjoin(_OwnBadCopy, known_bad).outerjoin(_OwnChecksum, published)
-        )
+    listed = (
+        exists(select(_OwnHosting.id).join(_OwnSource).outerjoin(_OwnBadCopy, known_bad))
         .where(
             _OwnHosting.za_id == FileSourceHasZip.za_id,
             _OwnHosting.gone_since.is_(None),
             _OwnSource.centre_id == ZipFile.centre_id,
-            or_(and_(same_size, _OwnChecksum.id.is_not(None)), _OwnBadCopy.id.is_not(None)),
+            or_(same_size, _OwnBadCopy.id.is_not(None)),
         )
         .correlate(FileSourceHasZip, ZipFile)
     )
-    return or_(FileSource.centre_id == ZipFile.centre_id, ZipFile.centre_id.is_(None), stands_in, is_delegated())
-
-
-def is_with_owner() -> ColumnElement[bool]:
-    """Whether a source of the own centre lists an archive, this one or another not removed; as `may_be_taken`."""
-    other = (
-        exists(select(_OwnHosting.id).join(_OwnSource).join(_OwnState, _OwnState.id == _OwnSource.state_id))
-        .where(
-            _OwnHosting.za_id == FileSourceHasZip.za_id,
-            _OwnHosting.gone_since.is_(None),
-            _OwnSource.centre_id == ZipFile.centre_id,
-            _OwnState.short_name != SourceState.REMOVED,
-        )
-        .correlate(FileSourceHasZip, ZipFile)
-    )
-    return or_(FileSource.centre_id == ZipFile.centre_id, other)
+    return or_(FileSource.centre_id == ZipFile.centre_id, ZipFile.centre_id.is_(None), listed, is_delegated())
 
 
 def is_delegated() -> ColumnElement[bool]:
@@ -253,19 +224,13 @@ def unfetched_archives(
     Only those of `za_ids` (ids, or a query of them), those that a source hosts, or those on one source, if given.
     """
     centre, host = Centre.short_name.label("centre"), _Host.short_name.label("host")
-    rights = may_be_taken().label("may_be_taken"), is_with_owner().label("is_with_owner")
-    is_own_and_removed = and_(
-        FileSource.centre_id.is_not_distinct_from(ZipFile.centre_id),
-        ResourceStateRow.short_name == SourceState.REMOVED,
-    )
-    columns = select(ZipAction.id, *KEY, centre, host, *rights)
+    columns = select(ZipAction.id, *KEY, centre, host, may_be_taken().label("may_be_taken"))
     query = (
         with_archives(columns.select_from(ZipAction))
         .join(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)
         .join(FileSource)
-        .join(ResourceStateRow)
         .join(_Host, _Host.id == FileSource.centre_id)
-        .where(is_at(ZipAction, WAITING), FileSourceHasZip.gone_since.is_(None), ~is_own_and_removed)
+        .where(is_at(ZipAction, WAITING), FileSourceHasZip.gone_since.is_(None))
         .order_by(ZipFile.created, ZipFile.inc, ZipAction.id, FileSource.id)
     )
     if za_ids is not None:
@@ -290,20 +255,19 @@ def not_fetched(connection: Connection, key: ZipKey) -> NotFoundError | None:
 def by_archive(rows: Iterable[Any]) -> dict[int, list[Any]]:
     """Rows of submissions with sources that host them, by the ids of the submissions, in the order of the rows.
 
-    They have the columns `id`, those of `KEY`, the `centre` of the name, the `host`, `may_be_taken`, `is_with_owner`,
-    `is_delegated`.
+    They have the columns `id`, those of `KEY`, the `centre` of the name, the `host`, `may_be_taken`, `is_delegated`.
     """
     return group_pairs((row.id, row) for row in rows)
 
 
 def unfetched_of(hostings: Mapping[int, Sequence[Any]]) -> list[UnfetchedArchive]:
-    """The submissions of `by_archive` that are on others' sources alone, and may be fetched from none of them."""
+    """The submissions of `by_archive` that may be fetched from none of their sources."""
     return [
         UnfetchedArchive(
             za_id, zip_key_of(some[0]), some[0].centre or "", tuple(dict.fromkeys(row.host for row in some))
         )
         for za_id, some in hostings.items()
-        if not any(row.may_be_taken or row.is_with_owner for row in some)
+        if not any(row.may_be_taken for row in some)
     ]
 
 

@@ -18,7 +18,7 @@ from dcc.tracker import progress
 from dcc.tracker.decisions import DecisionKind, is_decided
 from dcc.tracker.hostings.changed_archives import changed_where_fetched, loaded_zips, withdrawn_zips
 from dcc.tracker.hostings.download_plan import hosted, load_plans
-from dcc.tracker.hostings.foreign_archives import Decline, UnfetchedArchive, declines_of, is_with_owner, may_be_taken
+from dcc.tracker.hostings.foreign_archives import Decline, UnfetchedArchive, declines_of, may_be_taken
 from dcc.tracker.hostings.staged_copies import StagedCopy, staged_copies
 from dcc.tracker.models import (
     BadCopy,
@@ -154,9 +154,8 @@ def not_hosted_error(connection: Connection, key: ZipKey) -> NotFoundError:
     hosting = FileSourceHasZip.gone_since, FileSourceHasZip.missed_since, FileSourceHasZip.uploading_since
     source = FileSource.id, ResourceStateRow.short_name.label("state"), is_paused().label("paused"), Centre.is_active
     centres = Centre.short_name.label("centre"), _Named.short_name.label("owner")
-    rights = may_be_taken().label("may_be_taken"), is_with_owner().label("is_with_owner")
     query = (
-        select(*source, *hosting, *centres, FileSourceHasZip.za_id, *rights)
+        select(*source, *hosting, *centres, FileSourceHasZip.za_id, may_be_taken().label("may_be_taken"))
         .select_from(FileSource)
         .join(FileSourceHasZip)
         .join(ResourceStateRow)
@@ -198,11 +197,6 @@ def _why_not(row: Any, key: ZipKey, declined: Decline | None) -> str:
         return f"{source} is paused (`dcc source resume {row.id}`)"
     if row.gone_since is not None:
         return f"{source} does not list it any more"
-    if not row.may_be_taken and row.is_with_owner:
-        return (
-            f"{source} is of another centre, and nothing proves that its copy is that of centre {row.owner} (when "
-            f"{row.owner} agrees: `dcc centre delegate {row.owner} --to {row.centre}`)"
-        )
     if not row.may_be_taken:
         unfetched = UnfetchedArchive(row.za_id, key, row.owner or "", (row.centre,), declined)
         return f"{source} is of another centre: {unfetched.message}"
