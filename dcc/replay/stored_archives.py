@@ -24,10 +24,12 @@ from dcc.store.archive_store import ArchiveStore
 from dcc.store.staging import Staging
 from dcc.tracker.models import Centre, FileSourceHasZip, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.problems import OF_DOCUMENT, entries_that_hold, problem_of
-from dcc.tracker.submission_rows import group_pairs, has_archive_bytes
+from dcc.tracker.states import WRONG_CHECKSUM
+from dcc.tracker.submission_rows import group_pairs, has_archive_bytes, state_of
 
 log = logging.getLogger(__name__)
 
+_OF_NO_ARCHIVE: Final = ""
 _OwnCentre = aliased(Centre)
 _DOWNLOADS: Final = (
     select(
@@ -146,12 +148,14 @@ def _archive(downloads: list[Any]) -> StoredArchive:
     # The manifest beside an archive, which may have refused it, is in staging alone.
     needs_staging = has_failed and last.phase_id == int(Phase.UNZIP) and last.manifest
     sha256 = next((row.sha256 for row in reversed(same) if row.sha256 is not None), None)
+    # What did not have its checksum was not kept: staging may have what was fetched before.
+    md5 = _OF_NO_ARCHIVE if state_of(last) == WRONG_CHECKSUM else last.content_md5
     return StoredArchive(
         ZipKey(ACTIONS_BY_ID[last.todo_id], last.file_name),
         last.short_name,
         last.download_id,
         last.content_size_bytes,
-        last.content_md5,
+        md5,
         None if needs_staging else sha256,
         last.created,
         same[0].session_id or 0,

@@ -37,6 +37,7 @@ from dcc.tracker.submission_rows import group_pairs, object_of
 
 CHANGED: Final = "changed"
 MANIFEST_CHANGED: Final = "manifest_changed"
+SIZE_DIFFERS: Final = "size_differs"
 UNUSUAL_SIZE: Final = "unusual_size"
 FUTURE_DATE: Final = "future_date"
 _UNUSUAL_FOR: Final = timedelta(days=7)
@@ -46,6 +47,10 @@ _PUBLIC: Final = {
     CHANGED: mark(
         "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
         "{new_modified}. The new content is not taken by itself."
+    ),
+    SIZE_DIFFERS: mark(
+        "{archive} is {size} on {source} but {new_size} where it was listed before. Its data were uploaded, and "
+        "this copy is not taken. The centre says which one is right."
     ),
     MANIFEST_CHANGED: mark("The manifest beside {archive} has changed on {source}. The earlier download still counts."),
 }

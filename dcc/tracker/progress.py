@@ -15,7 +15,7 @@ this as follows:
   `zip_download`. Downloads from before a re-opening no longer count for the submission.
 - A retry without bytes changes nothing: the submission gets back the state of its last download with bytes, which
   `reopening.fell_back` records, and that re-opening does not count any more. While it is being uploaded, it waits.
-  If a crawl saw it change, it does not go back either, unless its upload waited: it becomes (download, failed).
+  If a crawl saw it change, it does not go back either, unless it is held: it becomes (download, failed).
 
 Documents go back, or away from a failure, only by `reopen_documents`, with a row in `document_reopening`. They do when
 their problem has disappeared, or must be judged again, when they were withdrawn, or when quality control was opened
@@ -41,20 +41,25 @@ from dcc.databases.columns import UtcDateTime
 from dcc.databases.list_parameters import IDS, change_about, rows_about, sorted_chunks
 from dcc.databases.transactions import insert_rows
 from dcc.naming import Action
-from dcc.outcomes import AttemptOutcome
+from dcc.outcomes import HELD, AttemptOutcome
 from dcc.phases import ACTION_IDS, STATES, Phase, State, Status
 from dcc.runtime.clock import utc_now
 from dcc.tracker.decisions import DecisionKind, revoke
 from dcc.tracker.models import (
+    AnException,
     DocumentPlace,
     DocumentReopening,
+    FileSource,
     FileSourceHasZip,
     Reopening,
+    ResourceStateRow,
     XmlFile,
     ZipAction,
     ZipDownload,
 )
+from dcc.tracker.problems import submissions_with_entries
 from dcc.tracker.register.column_texts import PERSON_LENGTH
+from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.reopened_by import person_name
 from dcc.tracker.states import CANCELLED, NOT_UPLOADED, REQUESTED, WAITING, advance, roll_up
 from dcc.tracker.submission_rows import (
@@ -62,6 +67,7 @@ from dcc.tracker.submission_rows import (
     changed_since_last_bytes,
     find_parents,
     group_pairs,
+    is_at,
     is_without_bytes_since,
     latest_downloads,
 )
@@ -234,8 +240,8 @@ def fall_back_to_last_bytes(
 
     One that was opened again since then returns to it, but for one that is being uploaded to a source: it waits. Nor
     does one that a crawl opened, because it changed: what was fetched before must not be uploaded any more. It waits,
-    or takes the state of its last attempt in `failures`. One whose upload waited, as for a confirmation, waits again.
-    One without any bytes stays as it is.
+    or takes the state of its last attempt in `failures`. One that is held goes on waiting for its confirmation. One
+    without any bytes stays as it is.
     """
     actions = _lock_actions(connection, za_ids)
     latest = {za_id: (download, before) for za_id, download, before in latest_downloads(connection, actions)}
@@ -251,7 +257,8 @@ def fall_back_to_last_bytes(
     _apply(connection, ZipAction, actions, taken)
     for row in rows_about(connection, _UPLOADING, back):
         back.pop(row.za_id, None)
-    uploadable = [za_id for za_id, state in back.items() if state != NOT_UPLOADED]
+    may_be_held = [za_id for za_id, state in back.items() if state == NOT_UPLOADED]
+    uploadable = back.keys() - {row.za_id for row in rows_about(connection, _HELD, may_be_held)}
     changed = {row.za_id for row in rows_about(connection, _CHANGED, uploadable)}
     back = {za_id: state for za_id, state in back.items() if za_id not in changed}
     _apply(
@@ -382,10 +389,19 @@ _FELL_BACK = (
     update(Reopening).where(Reopening.za_id.in_(IDS), is_without_bytes_since()).values(fell_back=bindparam("now"))
 )
 _CHANGED = select(Reopening.za_id).where(Reopening.za_id.in_(IDS), changed_since_last_bytes())
-_UPLOADING = select(FileSourceHasZip.za_id).where(
-    FileSourceHasZip.za_id.in_(IDS),
-    FileSourceHasZip.uploading_since.is_not(None),
-    FileSourceHasZip.gone_since.is_(None),
+_HELD = submissions_with_entries(select(FileSourceHasZip.za_id).where(FileSourceHasZip.za_id.in_(IDS))).where(
+    is_at(XmlFile, NOT_UPLOADED), AnException.short_name == HELD
+)
+_UPLOADING = (
+    select(FileSourceHasZip.za_id)
+    .join(FileSource)
+    .join(ResourceStateRow)
+    .where(
+        FileSourceHasZip.za_id.in_(IDS),
+        FileSourceHasZip.uploading_since.is_not(None),
+        FileSourceHasZip.gone_since.is_(None),
+        ResourceStateRow.short_name != SourceState.REMOVED,
+    )
 )
 _CANCEL = (
     update(ZipDownload)

@@ -88,7 +88,11 @@ def test_of_two_manifests_in_an_archive_that_in_json_counts(
 ) -> None:
     told = {"manifest.json": as_json(rows()), "manifest.csv": b"file\nmore.txt\n"}
     first, second = names
-    assert isinstance(check(checker, tmp_path, told[first], first, **{second: told[second]}), CheckedArchive)
+    found = check(checker, tmp_path, told[first], first, **{second: told[second]})
+    assert isinstance(found, CheckedArchive)
+    assert [(str(path), str(why)) for path, why in found.archive.ignored] == [
+        ("manifest.csv", "not compared, because the archive has manifest.json")
+    ]
 
 
 DIFFERENT: dict[str, tuple[object, str]] = {

@@ -4,6 +4,7 @@ import pytest
 
 from dcc.cli.demo import submissions
 from tests.cli.conftest import Dcc, place
+from tests.support.data_installations import specimens
 from tests.support.databases import only_sqlite
 from tests.support.installations import Folder
 from tests.support.servers import Share
@@ -104,3 +105,23 @@ def test_proposals_turned_down_keep_their_data_and_a_withdrawal_accepts(dcc: Dcc
     assert "No withdrawal is proposed" in dcc("data", "proposals").stdout
     dcc("crawl")
     assert dcc.json("data", "proposals") == []
+
+
+@only_sqlite
+def test_a_proposal_is_closed_when_a_removed_source_that_lists_the_archive_is_used_again(dcc: Dcc) -> None:
+    dcc.environment["DCC_UNTIL"] = "qc"
+    first = dcc.add_folder("centre")
+    second = dcc.add_folder("second")
+    dcc("source", "change", first.source_id, "--delta", "full")
+    for folder in (first, second):
+        folder.put(ANIMALS, specimens())
+    first.put(OTHERS, specimens("2013-11-02.1", first=5))
+    dcc("crawl")
+    dcc("source", "remove", second.source_id)
+    (first.path / ANIMALS).unlink()
+    dcc("crawl", exit_code=1)
+    assert [one["zip"] for one in dcc.json("data", "proposals")] == [ANIMALS]
+    dcc("source", "set-state", second.source_id, "available")
+    assert dcc.json("data", "proposals") == []
+    (ended,) = dcc.json("data", "proposals", "--state", "all")
+    assert ended["state"] == "came_back"

@@ -30,6 +30,7 @@ from dcc.vocabulary import WaiverEffect
 from tests.session.test_session_data_faults import change, mixed
 from tests.support.asking import execute_in
 from tests.support.data_installations import SPECIMENS, DataInstallation, experiments, key_of, specimens
+from tests.support.installations import MODIFIED
 from tests.support.prepared_databases import PreparedFile
 from tests.support.prepared_installations import opened_installation
 from tests.support.raising import raising
@@ -245,3 +246,15 @@ def test_an_interrupt_does_not_wait_for_archives_that_are_being_prepared(
             assert isinstance(ended.exception(20), KeyboardInterrupt)
         finally:
             answers[last].set_result([[]])
+
+
+def test_what_did_not_have_its_published_checksum_is_not_replayed_as_what_was_fetched_before(
+    data: DataInstallation,
+) -> None:
+    data.run(LATER, {"H.2013-11-20.1.specimen.impc.xml": b"<nothing/>"})
+    data.folder.put(LATER, specimens("2013-11-20.1"), MODIFIED + 60)
+    (data.folder.path / f"{LATER}.md5").write_text("0" * 32)
+    data.run()
+    assert data.states() == {LATER: "zip_md5 failed"}
+    found = run(data, ReplayProposal())
+    assert (found.changes, found.missing) == ((), (key_of(LATER),))

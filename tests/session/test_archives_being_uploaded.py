@@ -1,5 +1,6 @@
 """Archives that are listed while they are uploaded, or change after they were taken, on real servers."""
 
+import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -20,14 +21,14 @@ from dcc.session.archives import processing
 from dcc.sources.base import ActionListing
 from dcc.sources.folder import LocalConnection
 from dcc.tracker.crawls import latest_findings
-from dcc.tracker.models import FileSourceHasZip, Reopening, SourceCrawlRow, XmlFile, ZipAction, ZipDownload
+from dcc.tracker.models import FileSourceHasZip, Reopening, SourceCrawlRow, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.register.file_sources import change_source
 from dcc.tracker.register.source_schedules import load_crawl_dues
-from tests.support.asking import column_in, execute_in, in_reading, in_writing, row_in
+from tests.support.asking import column_in, execute_in, in_reading, in_writing, row_in, value_in
 from tests.support.databases import only_sqlite
 from tests.support.installations import MODIFIED, Folder, Installation, growing, md5, specimens
-from tests.support.served_sources import register
+from tests.support.served_sources import Web, register
 from tests.support.servers import Share
 from tests.support.session_reports import session_report
 from tests.support.trials import usually
@@ -110,6 +111,14 @@ class TestYoungArchives:
         crawl = result.crawls[source_id]
         assert (crawl.changed, crawl.findings, crawl.notes) == (0, (), ())
         assert uploading(careful) == [False]
+
+    def test_what_grows_on_another_source_is_not_the_size_of_what_was_taken(self, careful: Installation) -> None:
+        content = careful.add_folder("H", "centre").put(KEY)
+        assert careful.run_session().zips[KEY].succeeded
+        with growing(careful.add_folder("H", "other").path / KEY, content):
+            careful.run_session()
+        assert (careful.states(), uploading(careful)) == ({KEY: "xsd done"}, [False, True])
+        assert value_in(careful.tracker, select(ZipFile.size_bytes)) == len(content)
 
     @pytest.mark.both_databases
     def test_a_source_with_an_age_is_listed_again_after_an_hour(
@@ -298,6 +307,26 @@ class TestChangedWhileFetched:
         assert result.zips[KEY].succeeded
         assert result.crawls[source_id].findings == ()
         assert quick.staged()[KEY] == content
+
+    def test_a_server_that_serves_one_connection_can_be_listed_again_after_the_downloads(
+        self, quick: Installation, web: Web, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The connection of the last download must not be kept: half an archive would be taken for damaged."""
+        web.server.one_connection = threading.Lock()
+        content = archive()
+        web.share.put(KEY, half(content))
+        # The newest archive is fetched first.
+        web.share.put(KEY.replace("10-31", "10-30"), submissions.archive(specimens(stem="2013-10-30.1")))
+        web.register(quick)
+        look = listing_sources.list_again
+
+        def later(*arguments: Any) -> Any:
+            web.share.put(KEY, content, 1_400_000_060)
+            return look(*arguments)
+
+        monkeypatch.setattr(processing, "list_again", later)
+        quick.with_settings(downloads_per_source=1, idle_timeout=1, list_timeout=2, login_timeout=1).run_session()
+        assert quick.states()[KEY] == "zip_name done"
 
     def test_what_is_tried_again_and_still_being_uploaded_is_taken_by_a_later_session(
         self, quick: Installation, careful: Installation, local_folder: Share

@@ -16,6 +16,8 @@ from dcc.reports.causes.collecting import causes_of
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.labels import OUTCOME_TEXTS
 from dcc.reports.submissions.model import Outcome
+from dcc.session.data.document_log import add_to_log
+from dcc.session.data.document_problems import held_problem
 from dcc.sources import connect
 from dcc.sources.base import SourceAddress
 from dcc.sources.folder import LocalConnection
@@ -261,10 +263,10 @@ def test_a_held_archive_that_is_replaced_still_waits_if_its_new_content_does_not
     once, key = installation.with_settings(max_retries=0), f"edit/{NAME}"
     folder.put(key)
     once.run_session()
-    held = progress.StateReport(
-        progress.Subject.XML_FILE, value_in(installation.tracker, select(XmlFile.id)), NOT_UPLOADED
-    )
+    document = value_in(installation.tracker, select(XmlFile.id))
+    held = progress.StateReport(progress.Subject.XML_FILE, document, NOT_UPLOADED)
     in_writing(installation.tracker, progress.report, [held])
+    in_writing(installation.tracker, add_to_log, {document: [held_problem(key, {"specimen": 3})]})
     folder.put(key, OTHER, modified=MODIFIED + 60)
     fetches.away.add("centre")
     once.run_session()

@@ -18,8 +18,10 @@ from dcc.reports.submissions.page import render_html
 from dcc.reports.submissions.plain_text import render_text
 from dcc.reports.submissions.stored_reports import json_text
 from dcc.tracker.models import XmlFile, ZipAction
+from dcc.tracker.register.file_sources import set_source_state
+from dcc.tracker.register.source_addresses import SourceState
 from tests.notify.test_notifications import CENTRE, WRANGLER, notified, text_of
-from tests.support.asking import execute_in, in_reading
+from tests.support.asking import execute_in, in_reading, in_writing
 from tests.support.data_installations import key_of
 from tests.support.databases import only_sqlite
 from tests.support.installations import (
@@ -149,6 +151,9 @@ def test_reports_say_that_it_changed_until_its_data_are_withdrawn_or_it_is_gone(
     assert found["changed"] is not None
     assert [(line.key, line.outcome) for line in centre.zips] == [(line.key, line.outcome) for line in of_session.zips]
     assert {line.outcome for line in centre.zips} == {Outcome.CHANGED}
+    summary = render_text(centre, catalogue)
+    assert "The new content is not taken by itself." in " ".join(summary.split())
+    assert "dcc " not in summary
 
     note_withdrawn(installation.tracker)
     assert outcome_of(installation) is not Outcome.CHANGED
@@ -172,6 +177,27 @@ def test_reports_say_no_more_that_it_changed_once_the_new_one_was_taken(
     assert [cause.code for cause in read()] == ["listing:changed"]
     installation.process_again(KEY)
     assert read() == []
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize("how", ["gone", "removed"])
+def test_what_moved_with_another_content_is_not_taken_again_beside_its_data(
+    installation: Installation, folder: Folder, how: str
+) -> None:
+    loaded(installation, folder, [KEY, OTHER])
+    other = installation.add_folder("H", "other")
+    change(other)
+    other.put(OTHER)
+    if how == "gone":
+        (folder.path / KEY).unlink()
+        (folder.path / OTHER).unlink()
+        installation.run_session()
+    else:
+        in_writing(installation.tracker, set_source_state, folder.source_id, SourceState.REMOVED)
+    installation.run_session()
+    with pytest.raises(ConfigurationError, match="dcc data undo"):
+        installation.process_again(KEY)
+    assert installation.process_again(OTHER).zips[OTHER].succeeded
 
 
 @only_sqlite

@@ -22,7 +22,7 @@ from dcc.tracker.models import FileSource, FileSourceHasZip, ResourceStateRow, Z
 from dcc.tracker.queries.zip_stories import zip_story
 from tests.support.asking import execute_in, in_reading
 from tests.support.data_installations import DataInstallation, key_of, specimens
-from tests.support.installations import Folder
+from tests.support.installations import MODIFIED, Fetches, Folder
 from tests.support.session_reports import session_report
 
 ADD = "add/H.2013-10-31.1.impc.zip"
@@ -55,6 +55,11 @@ def away(folder: Folder) -> None:
     folder.path.rename(folder.path.with_name(f"{folder.path.name} away"))
 
 
+def back(folder: Folder) -> None:
+    """It lists everything again."""
+    folder.path.with_name(f"{folder.path.name} away").rename(folder.path)
+
+
 def state(data: DataInstallation, key: str) -> str:
     return data.base.states()[key]
 
@@ -81,10 +86,29 @@ def test_changes_wait_for_an_addition_whose_server_is_away_and_come_through_by_t
         assert ADD in (told.reason or "")
         assert state(data, OTHERS_ADD).startswith("qc")
         assert state(data, OTHERS_EDIT).startswith("qc")
-    second.path.with_name(f"{second.path.name} away").rename(second.path)
+    back(second)
     data.run()
     assert not {one for one in data.base.states().values() if not one.startswith("qc")}
     assert not [one for one in in_reading(data.tracker, zip_story, key_of(EDIT)).reasons if one.kind == "waits"]
+
+
+@pytest.mark.both_databases
+def test_a_change_that_waited_and_was_replaced_is_not_uploaded_as_it_was_when_the_addition_arrives(
+    data: DataInstallation, second: Folder, fetches: Fetches
+) -> None:
+    known_but_away(data, second)
+    once = data.with_settings(max_retries=0)
+    once.run()
+    assert state(data, EDIT) == WAITING
+    data.folder.put(EDIT, specimens("2013-10-31.2", mice=2), MODIFIED + 60)
+    fetches.away.add(data.folder.path.name)
+    back(second)
+    for _ in range(2):
+        once.run()
+        assert (state(data, ADD), state(data, EDIT)) == ("qc done", "download failed")
+    fetches.away.clear()
+    once.run()
+    assert state(data, EDIT) == "qc done"
 
 
 def test_changes_wait_for_an_addition_that_was_never_requested_of_a_server_that_refuses_connections(

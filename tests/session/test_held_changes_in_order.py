@@ -14,6 +14,7 @@ from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.register.centres import find_archive
 from tests.support.asking import column_in, execute_in, in_reading, in_writing, rows_in
 from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
+from tests.support.installations import MODIFIED, Fetches
 
 ADD = "add/H.2013-10-31.1.impc.zip"
 HELD = "edit/H.2013-11-01.1.impc.zip"
@@ -120,6 +121,23 @@ def test_it_does_not_wait_for_what_was_held_of_a_former_content(careful: DataIns
     assert careful.states()[HELD] != WAITING
     careful.run(LATER, specimens("2013-11-02.1", mice=1))
     assert sorted(archives_of_animals(careful).values()) == [ADD, ADD, LATER]
+
+
+@pytest.mark.both_databases
+def test_what_was_replaced_and_cannot_be_fetched_is_not_confirmed_as_it_was(
+    careful: DataInstallation, fetches: Fetches
+) -> None:
+    once = careful.with_settings(hold_threshold=2, max_retries=0)
+    once.run(HELD, specimens("2013-11-01.1"))
+    careful.folder.put(HELD, specimens("2013-11-01.1", mice=1), MODIFIED + 60)
+    fetches.away.add(careful.folder.path.name)
+    once.run()
+    assert once.states()[HELD] == WAITING
+    with pytest.raises(ConfigurationError, match="the centre has replaced it"):
+        once.confirm(HELD, **WHO)
+    fetches.away.clear()
+    once.run()
+    assert sorted(archives_of_animals(once).values()) == [ADD, ADD, HELD]
 
 
 def test_what_is_confirmed_while_the_upload_is_left_out_is_applied_and_goes_on(careful: DataInstallation) -> None:

@@ -17,12 +17,15 @@ from dcc.outcomes import ZipKey
 from dcc.phases import Phase, Status
 from dcc.reports.causes.collecting import causes_of
 from dcc.reports.languages import load_catalogue
+from dcc.runtime.clock import utc_now
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.session_request import SessionRequest
 from dcc.tracker.decisions import DecisionKind, record_decisions
 from dcc.tracker.models import FileSourceHasZip, Reopening, XmlFile, XmlLog, ZipAction
 from dcc.tracker.queries.zip_stories import zip_story
+from dcc.tracker.register.file_sources import set_source_state
+from dcc.tracker.register.source_addresses import SourceState
 from dcc_assets.sync.archives import recorded_zips
 from dcc_assets.sync.document_records import zip_action_ids
 from tests.support import dying_session
@@ -209,6 +212,21 @@ def test_a_retry_that_fetches_nothing_keeps_what_the_last_attempt_came_to(
     assert value_in(installation.tracker, select(Reopening.fell_back)) is not None
     if room:
         assert installation.process_again(KEY).zips[KEY].documents[0].errors
+
+
+def test_what_was_being_uploaded_to_a_source_that_was_removed_keeps_no_retry_waiting(
+    installation: Installation, failed: Folder, fetches: Fetches
+) -> None:
+    other = installation.add_folder("H", "other")
+    other.put(KEY, (failed.path / KEY).read_bytes())
+    installation.crawl()
+    hosted = update(FileSourceHasZip).where(FileSourceHasZip.file_source_id == other.source_id)
+    execute_in(installation.tracker, hosted.values(uploading_since=utc_now()))
+    in_writing(installation.tracker, set_source_state, other.source_id, SourceState.REMOVED)
+    before = told(installation)
+    fetches.away.add("centre")
+    assert installation.with_settings(max_retries=0).process_again(KEY).zips[KEY].kept
+    assert told(installation) == before
 
 
 def test_what_was_asked_for_again_is_tried_by_the_next_session(

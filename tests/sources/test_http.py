@@ -176,6 +176,20 @@ def test_very_many_entries_are_a_normal_listing(
     assert time.process_time() - began < MANY / 12_500
 
 
+@pytest.mark.parametrize(
+    ("changes", "most"),
+    [({"downloads_per_source": 2}, 2), ({"connections_per_server": 1}, 1)],
+    ids=["of a source", "of a server"],
+)
+def test_a_listing_has_no_more_connections_than_its_source_and_server_may_have(
+    folder: Folder, server: WebServer, opened: Opener, changes: dict[str, int], most: int
+) -> None:
+    for number in range(60):
+        folder.put(f"add/H.2013-10-31.{number}.impc.zip", b"short")
+    assert len(opened(**changes).list_action(Action.ADD).zips) == 60
+    assert len(server.connections) <= most
+
+
 def test_a_server_that_stalls_on_sizes_is_given_up(folder: Folder, server: WebServer, opened: Opener) -> None:
     folder.put(f"add/{NAME}", CONTENT)
     server.stall_head = True

@@ -162,6 +162,16 @@ class TestNewArchives:
         assert (row.session_id, row.file_source_id) == (shelf.session, TWO)
         assert shelf.rows(ZipFile)[0].size_bytes == 100
 
+    def test_what_to_do_is_said_of_another_size_at_another_source_once_its_data_were_uploaded(
+        self, shelf: Shelf
+    ) -> None:
+        shelf.add(A)
+        shelf.load()
+        (finding,) = shelf.add(ListedFile(NAME, 1_234, A.modified), source=TWO).findings
+        assert "1,234 bytes on file source 2 (H, sftp://host.example) but 100 bytes where" in finding.message
+        assert "`dcc data undo`" in finding.message
+        assert finding.message.endswith(f"dcc retry add/{NAME}")
+
     def test_the_same_name_under_another_action_is_another_file(self, shelf: Shelf) -> None:
         changed = ListedFile(NAME, 1_234, A.modified)
         for source in (ONE, TWO):

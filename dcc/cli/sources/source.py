@@ -223,11 +223,15 @@ def set_state(source_id: int, state: str) -> None:
 
     Only available sources are crawled and downloaded from.
     """
+    from dcc.runtime.clock import utc_now
+    from dcc.tracker.hostings.missing_archives import close_returned
     from dcc.tracker.register import file_sources
     from dcc.tracker.register.source_addresses import SourceState
 
     with writing_tracker() as connection:
         file_sources.set_source_state(connection, source_id, SourceState(state))
+        # A removed source that is used again may list what others do not.
+        close_returned(connection, utc_now())
     click.echo(f"File source {source_id} is in the state {state}.")
 
 

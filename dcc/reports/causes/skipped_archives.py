@@ -119,7 +119,8 @@ def skipped_entries(
     )
     for finding in islice(found, limit):
         why, acts = _NOTICED[finding.kind], acts_on(LISTING + finding.kind)
-        skipped = SkippedEntry(printable_detail(finding.file_name), why, acts, finding.said, za_id=finding.za_id)
+        entry, said = printable_detail(finding.file_name), finding.public
+        skipped = SkippedEntry(entry, why, acts, said, for_wranglers=finding.said, za_id=finding.za_id)
         noticed[finding.kind in _SECONDARY].append(skipped)
     first = [*_failed(connection, source_id, limit), *map(_of_foreign_archive, unfetched[:limit]), *noticed[False]]
     named: dict[str | None, SkippedEntry] = {}

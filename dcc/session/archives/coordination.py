@@ -389,6 +389,12 @@ class Coordinator:
         certain = source is not None and source.address.traits.detects_changed_bytes
         self._unwritten.bad_copies.extend(submission.choice.note_bad(hosting, md5, fault, certain=certain))
 
+    def end_downloads(self) -> None:
+        """Begin no further download and close the connections: a server may serve no other beside them."""
+        self._attempts.give_up()
+        self._attempts.stop()
+        self._attempts.join(_STOP_SECONDS)
+
     def fail(self, submissions: Iterable[ActiveSubmission]) -> Iterator[ZipOutcome]:
         """End the submissions of `awaiting_listing` with the failure of their last attempt; yields their outcomes."""
         for submission in submissions:

@@ -148,6 +148,7 @@ def _process(
             replanned = _plan_again(session, coordinator.damaged)
             yield from coordinator.run(ActiveSubmission.planned(plan, settings.max_retries) for plan in replanned)
         if coordinator.awaiting_listing:
+            coordinator.end_downloads()
             uploading = _still_uploading(session, addresses, coordinator.awaiting_listing)
             left = [one for one in coordinator.awaiting_listing if one.key in uploading]
             if left:

@@ -167,6 +167,11 @@ class WaitingAttempts:
                     source.add(submission, hosting)
         return large
 
+    def give_up(self) -> None:
+        """Plan no further attempt at any source."""
+        for source in self.sources.values():
+            source.downloads.given_up = True
+
     def stop(self) -> None:
         """End the sources' threads."""
         for source in self.sources.values():

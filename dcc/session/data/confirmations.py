@@ -23,6 +23,7 @@ from dcc.settings import Settings
 from dcc.store.staging import Staging
 from dcc.tracker import progress
 from dcc.tracker.decisions import is_on_hold
+from dcc.tracker.hostings.changed_archives import replaced_since_fetched
 from dcc.tracker.hostings.foreign_archives import not_fetched
 from dcc.tracker.hostings.older_archives import waiting_for_older
 from dcc.tracker.models import ZipAction
@@ -39,8 +40,8 @@ def confirm_submission(
     An edit or delete of another centre's data is refused, as in a session. The next session applies confirmed
     documents that could not be applied. Raises NotFoundError if none is held, and ConfigurationError for an author or a
     reason that is empty or too long. Raises ConfigurationError, too, while they would wait for an older archive, and if
-    the submission is on hold or was cancelled. Also StagedDocumentLostError if one is not in staging any more, and the
-    `unreachable` error of either database.
+    the submission is on hold, was cancelled, or was replaced on its source. Also StagedDocumentLostError if one is not
+    in staging any more, and the `unreachable` error of either database.
     """
     run_reading(tracker, lambda connection: _require_confirmable(connection, key))
     try:
@@ -70,7 +71,7 @@ def left_to_sessions(
 
 
 def _require_confirmable(connection: Connection, key: ZipKey) -> None:
-    """Raise ConfigurationError if a submission was cancelled or is on hold, or would wait for an older archive."""
+    """Raise ConfigurationError if a submission was cancelled or replaced, is on hold, or waits for another one."""
     za_id = find_archive(connection, key).za_id
     if za_id is None:
         return
@@ -78,6 +79,12 @@ def _require_confirmable(connection: Connection, key: ZipKey) -> None:
         raise ConfigurationError(f"{key} was cancelled. Bring it back first: dcc retry {shlex.quote(str(key))}")
     if connection.scalar(select(ZipAction.id).where(ZipAction.id == za_id, is_on_hold())) is not None:
         raise ConfigurationError(f"{key} is on hold. Release it first: dcc release {shlex.quote(str(key))}")
+    if replaced_since_fetched(connection, [za_id]):
+        # Its new content would never be taken beside the data of the former one.
+        raise ConfigurationError(
+            f"{key} was not confirmed: the centre has replaced it on its file source since it was fetched. Let a "
+            "session take the new content first: dcc crawl"
+        )
     changing = [] if key.action is Action.ADD else [za_id]
     for older in waiting_for_older(connection, changing).values():
         waits, advice = "is still on its way", "Let a session take it first: dcc crawl"

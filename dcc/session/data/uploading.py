@@ -44,6 +44,7 @@ from dcc.session.data.upload_order import MAX_DOCUMENTS, DueDocument, document_t
 from dcc.session.sessions import STOPPING
 from dcc.settings import Settings
 from dcc.tracker import progress
+from dcc.tracker.hostings.changed_archives import replaced_since_fetched
 from dcc.tracker.hostings.older_archives import OlderArchive, UploadTurn, waiting_for_older
 from dcc.tracker.hostings.owner_notices import NewNotice, NoticeOutcome
 from dcc.tracker.register.centres import load_delegations
@@ -219,17 +220,23 @@ def _held_documents(
 
 
 def _delegated_since(work: DataSession, held: Sequence[DueDocument], applied: Mapping[int, QcDocument]) -> set[int]:
-    """The `xml_file` ids of held documents whose other centres have delegated to the archive's since."""
+    """The `xml_file` ids of held documents whose other centres have delegated to the archive's since.
+
+    Without those whose archives were replaced on their sources: the new content may be held for another reason.
+    """
     if not held:
         return set()
     centres = run_reading(
         work.qc,
         lambda connection: owners_of_held_documents(connection, [applied[document.xml_id].id for document in held]),
     )
+    za_ids = {document.za_id for document in held}
+    replaced = work.session.read(lambda connection: replaced_since_fetched(connection, za_ids))
     return {
         document.xml_id
         for document in held
-        if (others := centres.get(applied[document.xml_id].id))
+        if document.za_id not in replaced
+        and (others := centres.get(applied[document.xml_id].id))
         and all(map(work.delegations.rights_of(document.centre).permit, others))
     }
 

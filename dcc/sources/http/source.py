@@ -121,7 +121,9 @@ class HttpConnection(PlatformConnection):
         now = time.monotonic()
         deadline = now + max(watch.deadline - now, 0) / 2
         told = f"sizes and times of {action}: "
-        facts = find_facts(self._client, self._connect, deadline, asked, lambda text: watch.say(told + text))
+        facts = find_facts(
+            self._client, self._connect, deadline, asked, lambda text: watch.say(told + text), self._helpers
+        )
         for place, file in enumerate(zips[first:], start=first):
             fact, *of_manifest = (facts.get(path) for path in _requested_paths(file))
             if fact is not None:
@@ -168,6 +170,13 @@ class HttpConnection(PlatformConnection):
     def close(self) -> None:
         """Close the connection; see `Connection.close`."""
         self._client.close()
+
+    @property
+    def _helpers(self) -> int:
+        """How many further connections a listing may have; none where the server's are counted, as others use them."""
+        settings = self._settings
+        is_counted = settings.limits_of(self._site.endpoint.host.casefold()).connections is not None
+        return 0 if is_counted else min(_HELPERS, settings.downloads_per_source - 1)
 
     def _connect(self) -> HttpClient:
         return HttpClient(self._site, self._settings)
@@ -394,10 +403,11 @@ def find_facts(
     deadline: float,
     targets: Sequence[tuple[str, str]],
     on_progress: Callable[[str], object],
+    most_helpers: int,
 ) -> dict[str, FileAttributes]:
     """Attributes by name, of files of one directory given as (name, target on the server).
 
-    `client` sends requests itself; `connect` makes connections for up to three helpers, which are optional: the server
+    `client` sends requests itself; `connect` makes connections for up to `most_helpers`, which are optional: the server
     may refuse them. Files not requested until the `deadline`, of `time.monotonic`, are absent. `on_progress` is called
     with texts such as `500 of 2,000 asked for so far`. Raises FAILURES and SourceError if the server breaks off or
     stalls.
@@ -431,7 +441,7 @@ def find_facts(
             finally:
                 helper.close()
 
-    count = min(_HELPERS, len(targets) // _WORTH_A_HELPER)
+    count = min(most_helpers, len(targets) // _WORTH_A_HELPER)
     helpers = [threading.Thread(target=help_out, name="http facts", daemon=True) for _ in range(count)]
     for helper in helpers:
         helper.start()

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, exists, func, or_, select
+from sqlalchemy.orm import aliased
 
 from dcc.databases.list_parameters import IDS, rows_about, rows_with
 from dcc.outcomes import LEFT_OUT
@@ -18,14 +19,16 @@ from dcc.tracker.models import (
     CrawlFinding,
     FileSource,
     FileSourceHasZip,
+    ResourceStateRow,
     XmlFile,
     XmlLog,
     ZipAction,
     ZipDownload,
     ZipFile,
 )
+from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.states import UPLOADED, WITHDRAWN
-from dcc.tracker.submission_rows import is_at, last_attempts, latest_downloads
+from dcc.tracker.submission_rows import archive_size, is_at, last_attempts, latest_downloads
 
 LOADED = or_(
     XmlFile.phase_id > int(Phase.UPLOAD),
@@ -94,11 +97,54 @@ def changed_since_loaded(connection: Connection, za_ids: Any) -> dict[int, datet
 
 
 def changed_where_fetched(connection: Connection, za_ids: Collection[int]) -> set[int]:
-    """The submissions whose copy changed, where it was fetched, after their data were uploaded."""
-    downloads = (download for _, download, _ in latest_downloads(connection, loaded_zips(connection, za_ids)))
+    """The submissions whose copy changed, where it was fetched, after their data were uploaded.
+
+    So do those that are there no more, and have another size wherever they can be fetched now.
+    """
+    loaded = loaded_zips(connection, za_ids)
+    downloads = (download for _, download, _ in latest_downloads(connection, loaded))
+    moved = {row.za_id for row in rows_about(connection, _MOVED, downloads)}
+    return replaced_since_fetched(connection, loaded) | moved
+
+
+def replaced_since_fetched(connection: Connection, za_ids: Collection[int]) -> set[int]:
+    """The submissions whose copy is listed otherwise, where it was fetched, than it was then."""
+    downloads = (download for _, download, _ in latest_downloads(connection, za_ids))
     return {row.za_id for row in rows_about(connection, _LISTED_OTHERWISE, downloads)}
 
 
+_Former = aliased(FileSourceHasZip)
+_FormerSource = aliased(FileSource)
+_FormerState = aliased(ResourceStateRow)
+_PRESENT = (
+    select(FileSourceHasZip.id)
+    .join(FileSource)
+    .join(ResourceStateRow)
+    .where(
+        FileSourceHasZip.za_id == ZipAction.id,
+        FileSourceHasZip.gone_since.is_(None),
+        ResourceStateRow.short_name == SourceState.AVAILABLE,
+        may_be_taken(),
+    )
+    .correlate(ZipAction, ZipFile, ZipDownload)
+)
+_MOVED = (
+    select(_Former.za_id)
+    .select_from(ZipDownload)
+    .join(_Former, _Former.id == ZipDownload.zf_id)
+    .join(_FormerSource, _FormerSource.id == _Former.file_source_id)
+    .join(_FormerState, _FormerState.id == _FormerSource.state_id)
+    .join(ZipAction, ZipAction.id == _Former.za_id)
+    .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+    .where(
+        ZipDownload.id.in_(IDS),
+        or_(_Former.gone_since.is_not(None), _FormerState.short_name != SourceState.AVAILABLE),
+        exists(_PRESENT.where(FileSourceHasZip.size_bytes != archive_size())),
+        ~exists(
+            _PRESENT.where(or_(FileSourceHasZip.size_bytes.is_(None), FileSourceHasZip.size_bytes == archive_size()))
+        ),
+    )
+)
 _LISTED_OTHERWISE = (
     select(FileSourceHasZip.za_id)
     .join(ZipDownload)

@@ -25,7 +25,6 @@ from dcc.tracker.models import CrawlFinding, ZipFile
 from dcc.tracker.problems import message_columns
 from dcc.tracker.states import REFUSED
 
-SIZE_DIFFERS: Final = "size_differs"
 TAKEN_ANEW: Final = "taken_anew"
 UPLOADING: Final = "uploading"
 CONFIRMED_GONE: Final = "gone"
@@ -128,12 +127,20 @@ def _change_text(entry: KnownHosting, file: ListedFile, *, taken_anew: bool, loa
     )
 
 
-def size_message(address: SourceAddress, key: ZipKey, before: int | None, file: ListedFile) -> Message:
-    """The message about an archive with another size on another source."""
+def size_message(
+    address: SourceAddress, key: ZipKey, before: int | None, file: ListedFile, *, loaded: bool = False
+) -> Message:
+    """The message about an archive with another size on another source than before; its data may be `loaded`."""
     text = mark(
         "{archive} is {size} on {source} but {new_size} where it was listed before. Only the copy of the preferred "
         "source is taken. The centre says which one is right."
     )
+    if loaded:
+        text = mark(
+            "{archive} is {size} on {source} but {new_size} where it was listed before. Its data were uploaded, and "
+            "this copy is not taken. The centre says which one is right. If the archive has moved there and the new "
+            "content is meant, withdraw the data with `dcc data undo`, then take it with: dcc retry {archive}"
+        )
     sizes = {"size": _size(file.size_bytes), "new_size": _size(before)}
     return message(text, archive=str(key), source=address.label, **sizes)
 

@@ -28,7 +28,7 @@ from dcc.sources.base import ActionListing, DeltaStrategy, ListedFile, SourceAdd
 from dcc.sources.listing_watch import ListingWatch, ignore_progress
 from dcc.tracker import progress
 from dcc.tracker.archive_names import stored_name
-from dcc.tracker.crawls import CHANGED, FUTURE_DATE, MANIFEST_CHANGED, UNUSUAL_SIZE
+from dcc.tracker.crawls import CHANGED, FUTURE_DATE, MANIFEST_CHANGED, SIZE_DIFFERS, UNUSUAL_SIZE
 from dcc.tracker.database import exception_id
 from dcc.tracker.hostings.changed_archives import last_hostings, loaded_zips, withdrawn_zips
 from dcc.tracker.hostings.missing_archives import close_returned, propose_withdrawals
@@ -50,7 +50,6 @@ from dcc.tracker.listings.findings import (
     FOLDER_TWICE,
     LISTED_TWICE,
     PROPOSED,
-    SIZE_DIFFERS,
     TAKEN_ANEW,
     UPLOADING,
     ListingFinding,
@@ -258,6 +257,13 @@ class _Part:
         refused = [key for key, row in self._known.items() if state_of(row) == REFUSED]
         self._basis.accept({key: ids[key] for key in filter(self._conforms, refused)}, result)
         taken = self._take_own_copies()
+        # If another copy proved bad and this one is fetched now, the other's size does not matter any more.
+        sizes = {
+            key: row.size_bytes
+            for key, row in self._known.items()
+            if row.za_id not in taken and differ(row.size_bytes, self._new[key].size_bytes)
+        }
+        loaded = loaded_zips(self._basis.connection, [ids[key] for key in sizes])
         for key, file in self._new.items():
             is_fetched = key not in added or self._conforms(key)
             if is_fetched and self._basis.is_unsettled(file, changed=True):
@@ -266,10 +272,8 @@ class _Part:
                 result.new_zips.append(key)
             elif key in added:
                 result.refused_zips.append((key, self._refused[key.file_name].message))
-            listed_before = None if key in added else self._known[key].size_bytes
-            # If another copy proved bad and this one is fetched now, the other's size does not matter any more.
-            if ids[key] not in taken and differ(listed_before, file.size_bytes):
-                message = size_message(self._address, key, listed_before, file)
+            if key in sizes:
+                message = size_message(self._address, key, sizes[key], file, loaded=ids[key] in loaded)
                 result.findings.append(ListingFinding(SIZE_DIFFERS, key, ids[key], message))
         self._add_hostings(ids, result)
         result.findings += [*self._unusual(added), *self._in_the_future(added)]
@@ -432,7 +436,8 @@ class ListingRecorder:
                 continue
             if now is not None:
                 rows.append(self._row(known.hosting_id, now, uploading=True))
-                sizes.append({"zip": known.zip_id, "size": now.size_bytes})
+                if known.to_download:
+                    sizes.append({"zip": known.zip_id, "size": now.size_bytes})
             message = uploading_message(self._address, key, before, now, looked=listings is not None)
             found.append(ListingFinding(UPLOADING, key, known.za_id, message))
         self._download_again(settled, (), ())
