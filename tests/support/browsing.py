@@ -41,7 +41,9 @@ def chromium() -> Iterator[WebDriver]:
     options.binary_location = binary
     rebinding = f"host-resolver-rules=MAP {REBOUND} 127.0.0.1"
     usual = ("headless=new", "no-sandbox", "disable-dev-shm-usage", "disable-gpu", "window-size=1700,950")
-    for option in (*usual, rebinding, "ignore-certificate-errors"):
+    # What is drawn is looked at once; nothing needs to move.
+    still = ("force-prefers-reduced-motion", "disable-gpu-rasterization", "in-process-gpu", "disable-extensions")
+    for option in (*usual, *still, rebinding, "ignore-certificate-errors"):
         options.add_argument(f"--{option}")
     opened = webdriver.Chrome(options=options, service=Service(driver))
     yield opened
@@ -56,8 +58,13 @@ def see(browser: WebDriver, url: str, *texts: str, picture: str = "") -> None:
 
 
 def wait_for(browser: WebDriver, *texts: str) -> None:
+    # The text of an element, as Selenium gathers it, takes seconds of such a page.
+    def is_shown(page: WebDriver) -> bool:
+        shown: str = page.execute_script("return document.body?.innerText ?? ''")
+        return all(text in shown for text in texts)
+
     WebDriverWait(browser, SEEN_SECONDS).until(
-        lambda page: all(text in page.find_element(By.TAG_NAME, "body").text for text in texts),
+        is_shown,
         f"{browser.current_url} does not show {texts}",
     )
 
