@@ -41,9 +41,7 @@ def chromium() -> Iterator[WebDriver]:
     options.binary_location = binary
     rebinding = f"host-resolver-rules=MAP {REBOUND} 127.0.0.1"
     usual = ("headless=new", "no-sandbox", "disable-dev-shm-usage", "disable-gpu", "window-size=1700,950")
-    # What is drawn is looked at once; nothing needs to move.
-    still = ("force-prefers-reduced-motion", "disable-gpu-rasterization", "in-process-gpu", "disable-extensions")
-    for option in (*usual, *still, rebinding, "ignore-certificate-errors"):
+    for option in (*usual, rebinding, "ignore-certificate-errors"):
         options.add_argument(f"--{option}")
     opened = webdriver.Chrome(options=options, service=Service(driver))
     yield opened
