@@ -56,7 +56,7 @@ def see(browser: WebDriver, url: str, *texts: str, picture: str = "") -> None:
 
 
 def wait_for(browser: WebDriver, *texts: str) -> None:
-    # The text of an element, as Selenium gathers it, takes seconds of such a page.
+    # To gather the text of an element as Selenium does takes half a second of a processor, each time it looks.
     def is_shown(page: WebDriver) -> bool:
         shown: str = page.execute_script("return document.body?.innerText ?? ''")
         return all(text in shown for text in texts)
