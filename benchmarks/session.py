@@ -9,19 +9,20 @@ without.
 from __future__ import annotations
 
 import itertools
-import json
 import shlex
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from benchmarks.installation import databases as open_databases
 from benchmarks.installation import make_installation
 from benchmarks.measuring import DCC, Comparison, Contender, Timing, clean_environment, timed
 from benchmarks.registry import Bench, Benchmark, Finding
 from benchmarks.servers import OpenSsh
 from dcc.cli.demo.submissions import archive, experiment_document, specimen_document
+from dcc.phases import Phase, State, Status
+from dcc.tracker.queries.zip_action_lists import count_documents, count_zip_actions
 
 ARCHIVES = 200
 DOCUMENTS = 5
@@ -56,8 +57,11 @@ for zip in *.zip; do
 """
 
 
-ENDS = {"xsd": {"done"}, "qc": {"pending", "done"}}
-"""The statuses that everything may have after a session to a phase: documents of specimens have nothing to control."""
+ENDS = {
+    "xsd": {State(Phase.XSD, Status.DONE)},
+    "qc": {State(Phase.QC, Status.PENDING), State(Phase.QC, Status.DONE)},
+}
+"""The states that everything may have after a session to a phase: documents of specimens have nothing to control."""
 
 
 class SessionBenchmark:
@@ -120,12 +124,11 @@ class SessionBenchmark:
         )
         make_installation(home, [self._server.source("H", self._remote)], self._server.known_hosts, databases)
         timing = timed([DCC, "crawl"], log=home.with_suffix(".log"), environment=environment)
-        told = subprocess.run([DCC, "status", "--json"], env=environment, check=True, capture_output=True)
-        for kind, count in (("zip_actions", self._archives), ("xml_files", self._archives * DOCUMENTS)):
-            states = json.loads(told.stdout)[kind]
-            there = sum(state["count"] for state in states if state["status"] in ENDS[until])
-            whole = there == count and all(state["phase"] == until for state in states)
-            _require(whole, f"{kind} of {home}: {states}")
+        with open_databases(home, databases) as (_, tracker, _), tracker.connect() as connection:
+            for count, number in ((count_zip_actions, 1), (count_documents, DOCUMENTS)):
+                counted = {State(one.phase, one.status): one.count for one in count(connection)}
+                whole = counted.keys() <= ENDS[until] and sum(counted.values()) == number * self._archives
+                _require(whole, f"In {home}, {count.__name__} says {counted}")
         return timing
 
     def fresh(self, kind: str) -> Path:

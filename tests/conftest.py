@@ -14,7 +14,7 @@ from tests.support.memory import keep_temporary_files_in_memory
 from tests.support.sharing import OF_PAGE
 from tests.support.trials import EVERYWHERE, trials
 
-pytest_plugins = [
+FIXTURES = (
     "tests.support.servers",
     "tests.support.databases",
     "tests.support.shared_work",
@@ -33,7 +33,9 @@ pytest_plugins = [
     "tests.support.submission_world",
     "tests.support.dagster_instances",
     "tests.support.shown_installations",
-]
+)
+"""Modules with fixtures that any test may ask for."""
+pytest.register_assert_rewrite(*FIXTURES)
 
 # Most tests crawl what they have just written; those about archives being uploaded set a quiet period.
 os.environ.setdefault("DCC_QUIET_SECONDS", "0")
@@ -70,11 +72,15 @@ LONG = (
 """Modules that take long, in parts of which each is for one process."""
 
 
-def pytest_configure() -> None:
-    """Hypothesis tries as often as `trials` says; and what a shell has background processes ignore is as usual.
+def pytest_configure(config: pytest.Config) -> None:
+    """Load the fixtures, unless this process leaves the tests to others, which begin only after this.
 
-    Else every process that a test interrupts would ignore it too.
+    Hypothesis tries as often as `trials` says; and what a shell has background processes ignore is as usual. Else
+    every process that a test interrupts would ignore it too.
     """
+    if not config.getoption("numprocesses", None):
+        for name in FIXTURES:
+            config.pluginmanager.import_plugin(name)
     slow = [hypothesis.HealthCheck[name] for name in ("too_slow", "data_too_large", "function_scoped_fixture")]
     hypothesis.settings.register_profile("trials", max_examples=trials(100), deadline=None, suppress_health_check=slow)
     hypothesis.settings.load_profile("trials")

@@ -150,10 +150,10 @@ def test_the_defects_are_numbered_without_a_gap() -> None:
     assert sorted(DEFECTS) == list(range(1, 45))
 
 
-@pytest.mark.parametrize("number", DEFECTS)
-def test_a_defect_has_tests_that_show_it_gone(number: int) -> None:
-    assert DEFECTS[number]
-    for test in DEFECTS[number]:
-        module, _, name = test.partition("::")
-        assert name.startswith("test_")
-        assert name in names_in(module), test
+def test_the_tests_of_each_defect_are_there_and_part_of_every_whole_run(request: pytest.FixtureRequest) -> None:
+    named = {tuple(test.split("::")) for tests in DEFECTS.values() for test in tests}
+    assert sorted((module, name) for module, name in named if name not in names_in(module)) == []
+    of_run = request.config
+    if of_run.args == of_run.getini("testpaths") and not of_run.option.keyword and not of_run.option.markexpr:
+        parts = (item.nodeid.removeprefix("tests/").partition("[")[0].split("::") for item in request.session.items)
+        assert sorted(named - {(module, names[-1]) for module, *names in parts}) == []

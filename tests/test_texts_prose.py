@@ -4,7 +4,7 @@ import ast
 import inspect
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -48,7 +48,7 @@ def test_what_dagster_describes_is_easy_to_read(tmp_path: Path) -> None:
 def test_docstrings_are_easy_to_read() -> None:
     # The help of commands has a test of its own.
     helps = {inspect.cleandoc(text) for _, text in _helps(command, "dcc")}
-    found = ((path, *one) for path in sorted(ROOT.glob("dcc*/**/*.py")) for one in _docstrings(path))
+    found = ((path, *one) for path in sorted(ROOT.glob("dcc*/**/*.py")) for one in _texts_of(path)[0])
     docstrings = [(path, line, text) for path, line, text in found if text not in helps]
     assert len(docstrings) > 5_000
     assert [
@@ -60,7 +60,7 @@ def test_docstrings_are_easy_to_read() -> None:
 
 def test_what_errors_say_is_easy_to_read() -> None:
     """Errors that no reader gets in a language of its own are in no catalogue."""
-    found = [(path, *one) for path in sorted(ROOT.glob("dcc*/**/*.py")) for one in _messages_of_errors(path)]
+    found = [(path, *one) for path in sorted(ROOT.glob("dcc*/**/*.py")) for one in _texts_of(path)[1]]
     assert len(found) > 500
     assert [
         f"{path.relative_to(ROOT)}:{line}: {fault}"
@@ -70,14 +70,15 @@ def test_what_errors_say_is_easy_to_read() -> None:
 
 
 @cache
-def _nodes(module: Path) -> list[ast.AST]:
-    """All nodes of a module, which are read once."""
-    return list(ast.walk(ast.parse(module.read_text("utf-8"))))
+def _texts_of(module: Path) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
+    """The docstrings of a module and what its errors say, with their lines."""
+    nodes = list(ast.walk(ast.parse(module.read_text("utf-8"))))
+    return list(_docstrings(nodes)), list(_messages_of_errors(nodes))
 
 
-def _messages_of_errors(module: Path) -> Iterator[tuple[int, str]]:
+def _messages_of_errors(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """The texts that a module makes errors with or raises, with their lines; code and values are CODE."""
-    for node in _nodes(module):
+    for node in nodes:
         made = node.exc if isinstance(node, ast.Raise) else node
         if isinstance(made, ast.Call) and (made is not node or ast.unparse(made.func).endswith("Error")):
             for argument in made.args:
@@ -96,9 +97,9 @@ def _text(argument: ast.expr) -> str | None:
     return _text(argument.args[0]) if marked else None
 
 
-def _docstrings(module: Path) -> Iterator[tuple[int, str]]:
+def _docstrings(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """The docstrings of a module and of all in it, fields too, with the lines at which they begin."""
-    for node in _nodes(module):
+    for node in nodes:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.lineno, inspect.cleandoc(node.value.value)
 

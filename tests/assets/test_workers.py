@@ -29,6 +29,7 @@ from tests.replay.test_replay import proposed
 from tests.session.test_crash_recovery import fill
 from tests.session.test_session_data_faults import change
 from tests.support.asking import closing_all
+from tests.support.dagster_instances import put_prepared
 from tests.support.fake_kubernetes import NAMESPACE, fake_kubernetes
 from tests.support.installations import Installation, experiments, specimens
 from tests.support.ports import free_port
@@ -38,6 +39,7 @@ from tests.support.s3_server import SECRET_ACCESS_KEY, Bucket
 from tests.support.worker_installations import (
     celery_variables,
     celery_workers,
+    copied,
     empty_installation,
     environment,
     result,
@@ -92,9 +94,17 @@ def command_lines() -> Iterator[set[str]]:
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Installation:
+def new(tmp_path_factory: pytest.TempPathFactory, prepared_dagster_home: Path) -> Installation:
+    """An installation before its first session, to be copied."""
+    installation = installed(tmp_path_factory.mktemp("workers") / "new")
+    put_prepared(prepared_dagster_home, installation.settings)
+    return installation
+
+
+@pytest.fixture(scope="module")
+def alone(new: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """An installation whose session did all by itself, not to be changed."""
-    installation = installed(tmp_path_factory.mktemp("workers") / "alone")
+    installation = copied(new, tmp_path_factory.mktemp("workers") / "alone")
     crawl(installation)
     return installation
 
@@ -126,9 +136,11 @@ def replayed(alone: Installation, tmp_path_factory: pytest.TempPathFactory) -> R
     return Replayed(words, printed)
 
 
-def test_processes_of_the_machine_end_as_the_session_itself(tmp_path: Path, by_itself: dict[str, Any]) -> None:
+def test_processes_of_the_machine_end_as_the_session_itself(
+    tmp_path: Path, new: Installation, by_itself: dict[str, Any]
+) -> None:
     """And remove what was left for a killed session."""
-    installation = installed(tmp_path / "processes")
+    installation = copied(new, tmp_path / "processes")
     left = installation.root / "bundle"
     left.write_bytes(b"left")
     store = ObjectStore(installation.settings)
@@ -195,9 +207,14 @@ def test_a_replay_whose_process_of_the_machine_is_killed_ends_as_by_itself(
 
 
 def test_two_celery_workers_end_session_and_replay_as_these_do_by_themselves_and_are_soon_free_if_they_hang(
-    tmp_path: Path, by_itself: dict[str, Any], replayed: Replayed, redis_server: RedisServer, bucket: Bucket
+    tmp_path: Path,
+    new: Installation,
+    by_itself: dict[str, Any],
+    replayed: Replayed,
+    redis_server: RedisServer,
+    bucket: Bucket,
 ) -> None:
-    installation = installed(tmp_path / "celery")
+    installation = copied(new, tmp_path / "celery")
     secret = tmp_path / "secret"
     secret.write_text(redis_server.url)
     secret.chmod(0o600)
@@ -241,9 +258,9 @@ def test_two_celery_workers_end_session_and_replay_as_these_do_by_themselves_and
 
 
 def test_jobs_of_kubernetes_end_as_the_session_itself(
-    tmp_path: Path, by_itself: dict[str, Any], bucket: Bucket
+    tmp_path: Path, new: Installation, by_itself: dict[str, Any], bucket: Bucket
 ) -> None:
-    installation = installed(tmp_path / "k8s")
+    installation = copied(new, tmp_path / "k8s")
     store = store_variables(bucket)
     secret = {"DCC_STORE_SECRET_ACCESS_KEY": store.pop("DCC_STORE_SECRET_ACCESS_KEY")}
     session = {
@@ -288,9 +305,9 @@ def _assert_locked_in(pod: dict[str, Any]) -> None:
 
 
 def test_what_no_worker_takes_the_session_does_by_itself(
-    tmp_path: Path, by_itself: dict[str, Any], redis_server: RedisServer
+    tmp_path: Path, new: Installation, by_itself: dict[str, Any], redis_server: RedisServer
 ) -> None:
-    installation = installed(tmp_path / "without")
+    installation = copied(new, tmp_path / "without")
     crawl(installation, DCC_EXECUTOR="celery", DCC_BROKER=redis_server.url, DCC_WORKER_PATIENCE="1")
     assert "Workers have left nothing for 1 s" in (installation.root / "log").read_text()
     assert result(installation) == by_itself
@@ -327,8 +344,10 @@ def test_a_run_whose_values_workers_do_not_have_prepares_archives_by_itself(
         assert f"Workers do not have this run's {left_out}: it prepares archives by itself" in caplog.text
 
 
-def test_without_an_object_store_the_session_does_all_by_itself(tmp_path: Path, by_itself: dict[str, Any]) -> None:
-    installation = installed(tmp_path / "away")
+def test_without_an_object_store_the_session_does_all_by_itself(
+    tmp_path: Path, new: Installation, by_itself: dict[str, Any]
+) -> None:
+    installation = copied(new, tmp_path / "away")
     away = {
         "DCC_STORE": "s3://bucket/dcc",
         "DCC_STORE_ENDPOINT": f"http://127.0.0.1:{free_port()}",

@@ -31,6 +31,8 @@ SHOWN = """{
   }
 }"""
 UI_PASSWORD = "of the account that reads"
+PAUSE = 0.3
+"""Between questions to the pages: to answer one takes them and the database as long as a small test."""
 
 
 @pytest.fixture
@@ -62,7 +64,7 @@ def wait_for_daemons(port: int) -> None:
         daemons = ask(port, DAEMONS)["instance"]["daemonHealth"]["allDaemonStatuses"]
         return all(daemon["healthy"] for daemon in daemons if daemon["required"])
 
-    wait_until(all_work, 120)
+    wait_until(all_work, 120, every=PAUSE)
 
 
 def materialised(port: int) -> list[str]:
@@ -90,7 +92,7 @@ def test_pages_daemon_and_command_line_work_at_once(production: Dcc, reader: Dcc
             assert b"<html" in page.read()
 
         # The daemon asks for a run of what waits, takes it from its queue and launches it.
-        wait_until(lambda: materialised(port) == [WAITING], 120)
+        wait_until(lambda: materialised(port) == [WAITING], 120, every=PAUSE)
         wait_until(lambda: {run["status"] for run in ask(port, SHOWN)["runsOrError"]["results"]} == {"SUCCESS"})
         folder.put(GOOD, specimens())
         folder.put(BAD, b"no archive")

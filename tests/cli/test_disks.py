@@ -36,6 +36,7 @@ def states(dcc: Dcc) -> dict[tuple[str, str], int]:
     return {(state["phase"], state["status"]): state["count"] for state in dcc.json("status")["zip_actions"]}
 
 
+@pytest.mark.usefixtures("dagster_made")
 @pytest.mark.parametrize(
     ("events", "reserve", "waiting"), [("true", "0", ("unzip", "running")), ("false", None, ("zip_name", "done"))]
 )
@@ -112,6 +113,7 @@ def staging_of_large_documents(dcc: Dcc, number: int, **settings: str) -> Iterat
         [(1, 0, "true"), (1, 50_000, "false"), (FEW, 0, "false"), (FEW, 200_000, "true")],
     ),
 )
+@pytest.mark.usefixtures("dagster_made", "forked_workers")
 def test_documents_wait_for_room_for_their_rows_in_staging(dcc: Dcc, number: int, leave: int, events: str) -> None:
     with staging_of_large_documents(dcc, number, DCC_DAGSTER_EVENTS=events) as disk:
         dcc("crawl")
@@ -128,6 +130,7 @@ def test_documents_wait_for_room_for_their_rows_in_staging(dcc: Dcc, number: int
         assert states(dcc) == {("qc", "done"): number}
 
 
+@pytest.mark.usefixtures("dagster_made")
 @pytest.mark.parametrize("leave", usually([0, 5_000], [0, 5_000, 60_000, 600_000, 1_500_000]))
 def test_workers_without_room_leave_it_to_the_session_to_say_so(dcc: Dcc, leave: int) -> None:
     settings = {"DCC_DAGSTER_EVENTS": "true", "DCC_EXECUTOR": "multiprocess", "DCC_UNTIL": "qc"}

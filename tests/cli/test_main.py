@@ -276,6 +276,7 @@ J = "add/J.2013-10-31.1.impc.zip"
 
 
 @only_sqlite
+@pytest.mark.usefixtures("dagster_made")
 @pytest.mark.parametrize(("events", "number"), [("false", signal.SIGTERM), ("true", signal.SIGINT)])
 def test_an_interrupted_crawl_is_cancelled_and_the_next_one_goes_on(dcc: Dcc, events: str, number: int) -> None:
     """With documents being validated, and a download under way that would hold the session up for a minute."""

@@ -96,6 +96,7 @@ class Talking:
 
 
 @only_sqlite
+@pytest.mark.usefixtures("dagster_made")
 @pytest.mark.timeout(900)
 def test_no_token_of_a_server_of_reference_data_is_left_anywhere(dcc: Dcc, registry: str, tmp_path: Path) -> None:
     run = Talking(dcc)

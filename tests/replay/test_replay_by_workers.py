@@ -25,7 +25,7 @@ from tests.support.databases import only_sqlite
 from tests.support.prepared_installations import PreparedInstallations
 from tests.support.prepared_processes import FORKED
 
-pytestmark = only_sqlite
+pytestmark = [only_sqlite, pytest.mark.usefixtures("forked_workers")]
 
 KEYS = ("add/H.2013-10-31.1.impc.zip", "edit/H.2013-11-01.1.impc.zip", "delete/H.2013-11-02.1.impc.zip")
 
@@ -82,13 +82,15 @@ def fill(data: DataInstallation) -> None:
 def filled(data: DataInstallation, prepared_installations: PreparedInstallations, tmp_path: Path) -> DataInstallation:
     """An installation with an archive of each action, and a replay of one process."""
     prepared_installations.begin(data, fill)
-    (tmp_path / "proposed.py").write_text(RULE)
+    (tmp_path / "projects.csv").write_text("project\nNobody\n")
     return data.with_settings(workers=1, executor=ExecutorKind.CELERY)
 
 
-def run(data: DataInstallation, workers: HereAndNow | None, tmp_path: Path, **options: Any) -> Replay:
-    """A replay by proposed rules, which leaves nothing in the store."""
-    proposal = ReplayProposal(rules=str(tmp_path / "proposed.py"))
+def run(
+    data: DataInstallation, workers: HereAndNow | None, tmp_path: Path, *, rules: str | None = None, **options: Any
+) -> Replay:
+    """A replay by proposed projects, which leaves nothing in the store; proposed `rules` need processes that spawn."""
+    proposal = ReplayProposal(reference={"projects": str(tmp_path / "projects.csv")}, rules=rules)
     found = replay(data.tracker, data.qc, data.settings, proposal, workers=workers, **options)
     assert ObjectStore(data.settings).keys("replays/") == []
     return found
@@ -109,13 +111,15 @@ def test_workers_do_all_of_it_and_what_a_killed_replay_left_goes_after_a_day(
     of_session = store.put(f"{folder_of_session(1)}/plans/batch_1", tmp_path / "left")
     told: list[tuple[int, int]] = []
     workers = HereAndNow(of_worker(filled, tmp_path))
-    found = run(filled, workers, tmp_path, on_progress=lambda *numbers: told.append(numbers))
+    (tmp_path / "proposed.py").write_text(RULE)
+    rules = str(tmp_path / "proposed.py")
+    found = run(filled, workers, tmp_path, rules=rules, on_progress=lambda *numbers: told.append(numbers))
     assert store.keys() == [of_session]
     assert workers.done == [3]
     assert told == [(3, 3)] * 4
     assert "This machine prepares the others" not in caplog.text
-    assert found == run(filled, None, tmp_path)
-    assert {"D1"} == {one.code for one in found.causes}
+    assert found == run(filled, None, tmp_path, rules=rules)
+    assert {"D1", "S12", "E2"} == {one.code for one in found.causes}
 
 
 def test_what_workers_cannot_do_the_replay_does(

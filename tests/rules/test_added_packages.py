@@ -18,7 +18,6 @@ from tests.support.data_installations import experiments, specimens
 from tests.support.environments import forget_settings
 from tests.support.forking_interpreter import forking_interpreter
 from tests.support.installations import Folder
-from tests.support.prepared_processes import PRELOADED
 from tests.support.several_commands import run_commands
 
 ROOT = Path(__file__).parents[2]
@@ -81,7 +80,7 @@ def python(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """Runs code with the example package installed, in forks of one interpreter; what it prints."""
     environment = os.environ | {"PYTHONPATH": f"{installed}{os.pathsep}{ROOT}"}
     folder = tmp_path_factory.mktemp("python")
-    with forking_interpreter(f"import {', '.join(PRELOADED)}", environment, folder) as fork:
+    with forking_interpreter("import tests.support.preloaded", environment, folder) as fork:
 
         def ran(code: str, *arguments: str, ends: int = 0) -> str:
             done = fork(code, *arguments, environment=os.environ)

@@ -1,7 +1,5 @@
 """Sessions killed after validation, with documents prepared by processes, or judged one by one: they end alike."""
 
-import os
-import signal
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +23,7 @@ from tests.support import dying_data_session
 from tests.support.asking import column_in, in_reading, in_writing, rows_in
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.support.databases import only_mariadb, only_sqlite
+from tests.support.dying_preparation import DEADLY, DEADLY_ONCE, prepare_or_die
 from tests.support.prepared_databases import PreparedFile
 from tests.support.prepared_installations import begun_installation
 from tests.support.prepared_processes import run_dying
@@ -142,12 +141,11 @@ def count_of_same_entries(data: DataInstallation) -> int:
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 LATER = "add/H.2013-11-05.1.impc.zip"
-DEADLY = "add/H.2013-11-06.1.impc.zip"
 LATE_EXPERIMENTS = "H.2013-11-05.1.experiment.impc.xml"
 
 
 @pytest.fixture
-def many(monkeypatch: pytest.MonkeyPatch) -> None:
+def many(forked_workers: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any documents are worth processes, on any machine."""
     monkeypatch.setattr(prepared_archives, "LARGE", 0)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
@@ -255,26 +253,19 @@ def test_documents_that_cannot_be_judged_together_are_judged_one_by_one(
     assert [row[2] for row in findings(data)] == ["E4"] * 3
 
 
-def killed(basis: PreparationBasis, archive: ArchiveToPrepare) -> dict[str, Exception]:
-    """In the place of what a process does: it ends over one of the archives each time, and over another once."""
-    once = archive.target.parent.parent.parent / "once"
-    if archive.key.file_name in DEADLY or (archive.key.file_name in LATER and not once.exists()):
-        once.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return prepare_archive(basis, archive)
-
-
 @only_sqlite
 @pytest.mark.usefixtures("many")
 def test_when_a_process_is_killed_others_go_on_and_only_what_it_ends_over_each_time_is_failed(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prepared_archives, "preparing", SimpleNamespace(begin=documents.begin, prepare_archive=killed))
+    monkeypatch.setattr(
+        prepared_archives, "preparing", SimpleNamespace(begin=documents.begin, prepare_archive=prepare_or_die)
+    )
     data.put(ZIP, specimens(), experiments())
-    data.put(LATER, specimens("2013-11-05.1", first=40))
+    data.put(DEADLY_ONCE, specimens("2013-11-05.1", first=40))
     data.validate(DEADLY, specimens("2013-11-06.1", first=70))
     data.take_up()
-    assert data.states() == {ZIP: "qc pending", LATER: "qc done", DEADLY: "upload failed"}
+    assert data.states() == {ZIP: "qc pending", DEADLY_ONCE: "qc done", DEADLY: "upload failed"}
 
 
 def test_a_fault_with_another_archive_does_not_put_a_released_one_in_quarantine_again(data: DataInstallation) -> None:

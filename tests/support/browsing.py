@@ -56,8 +56,13 @@ def see(browser: WebDriver, url: str, *texts: str, picture: str = "") -> None:
 
 
 def wait_for(browser: WebDriver, *texts: str) -> None:
+    # To gather the text of an element as Selenium does takes half a second of a processor, each time it looks.
+    def is_shown(page: WebDriver) -> bool:
+        shown: str = page.execute_script("return document.body?.innerText ?? ''")
+        return all(text in shown for text in texts)
+
     WebDriverWait(browser, SEEN_SECONDS).until(
-        lambda page: all(text in page.find_element(By.TAG_NAME, "body").text for text in texts),
+        is_shown,
         f"{browser.current_url} does not show {texts}",
     )
 

@@ -125,6 +125,12 @@ def put_prepared(prepared: Path, settings: Settings) -> None:
 
 
 @pytest.fixture
+def dagster_made(settings: Settings, prepared_dagster_home: Path) -> None:
+    """For a test whose sessions open the instance themselves: it is there, without an event."""
+    put_prepared(prepared_dagster_home, settings)
+
+
+@pytest.fixture
 def instance() -> Iterator[DagsterInstance]:
     """An instance that keeps nothing."""
     with DagsterInstance.ephemeral() as made:

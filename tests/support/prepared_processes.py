@@ -25,23 +25,6 @@ from dcc.settings import Settings
 from tests.support.environments import of_installation
 
 FORKED: Final = get_context("forkserver")
-PRELOADED: Final = (
-    "alembic.command",
-    "pymysql",
-    "dcc_dagster.event_storage",
-    "dcc_dagster.instance",
-    "dcc_assets.session_in_dagster",
-    "dcc.cli.sessions.crawl",
-    "dcc.cli.main",
-    "dcc.cli.sessions.session_output",
-    "dcc.session.data.data_processing",
-    "dcc.sources.connect",
-    "dcc.session.archives.processing",
-    "tests.support.dying_copies",
-    "tests.support.dying_data_session",
-    "tests.support.dying_session",
-)
-"""What most commands of `dcc` import, and what the tests run."""
 _PROGRAMS: Final = {"dcc": "dcc.cli.main", "dagster": "dagster._cli"}
 
 
@@ -50,7 +33,7 @@ def preload(*more: str) -> None:
 
     A test process has one such process alone, and whoever says last what it imports decides for all.
     """
-    FORKED.set_forkserver_preload([*PRELOADED, *more])
+    FORKED.set_forkserver_preload(["tests.support.preloaded", *more])
 
 
 preload()

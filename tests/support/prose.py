@@ -60,8 +60,10 @@ _PASSIVE: Final = re.compile(
 )
 _END: Final = re.compile(r"(?<=[.?!])[\"')]*\s+(?=[\"'(]*[A-Z0-9`])")
 _SPOKEN: Final = re.compile(r"\S*\w\S*")
-_CONFIG: Final = DEFAULT | {"checks": DEFAULT["checks"] | {"typography": False, "dates_times": False}}
+_CHECKED: Final = DEFAULT["checks"] | {"typography": False, "dates_times": False}
 CheckRegistry().register_many(__register__)
+_CHECKS: Final = CheckRegistry().get_all_enabled(_CHECKED)
+_UNWANTED: Final = re.compile(rf"\b(?:{'|'.join(INSTEAD)})\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,8 @@ def figures(page: str) -> Figures:
 
 def wordings(text: str) -> list[str]:
     """The words of a text that none has, each with what to write instead."""
+    if not _UNWANTED.search(text):
+        return []
     return [
         f"'{match[0]}', better {instead}: {text}"
         for pattern, instead in INSTEAD.items()
@@ -153,8 +157,16 @@ def long_sentences(text: str) -> list[str]:
 
 def faults_of_text(text: str) -> list[str]:
     """What is hard to read in a text without Markdown, with what to write instead."""
-    checked = LintFile("text", text).lint(_CONFIG) if text else []
-    return [*wordings(text), *long_sentences(text), *(f"{one.check_result.message} {text}" for one in checked)]
+    return [*wordings(text), *long_sentences(text), *(f"{message} {text}" for message in _linted(text))]
+
+
+def _linted(text: str) -> Iterator[str]:
+    """What proselint finds, which by itself would look up its checks for each text."""
+    file = LintFile("text", text)
+    for check in _CHECKS if text else ():
+        for found in check.check_with_flags(file.content):
+            if check.flags.allow_quotes or not file.is_quoted_pos(found.span[0]):
+                yield found.message
 
 
 def faults(page: str) -> list[str]:
