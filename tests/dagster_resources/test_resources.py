@@ -18,7 +18,7 @@ from dcc.settings import load_settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc_assets.jobs import crawl_file_sources
 from dcc_assets.sync.archives import recorded_crawls
-from dcc_resources.code_location import platform_resources
+from dcc_resources.code_location import SOURCES, platform_resources
 from dcc_resources.databases import TrackerResource
 from dcc_resources.file_sources import SftpResource
 from dcc_resources.services import MailResource, ReferenceDataResource, StoreResource, WebhookResource
@@ -43,6 +43,11 @@ def silent_sources(installation: Installation, monkeypatch: pytest.MonkeyPatch) 
         for protocol in SILENT:
             installation.add_source(SourceAddress(0, "H", protocol, host, "user", SecretStr("password"), "/"))
         yield installation
+
+
+def test_each_protocol_of_the_platform_has_a_resource() -> None:
+    kinds = [protocol for resource in SOURCES for protocol in resource.protocols]
+    assert sorted(kinds) == sorted(SourceProtocol), "Correct SOURCES in dcc_resources/code_location.py."
 
 
 def configured(**resources: Mapping[str, Any]) -> dict[str, Any]:

@@ -75,8 +75,8 @@ class AgreedSource:
     new_centre: NewCentre | None
 
 
-def protocols() -> dict[str, str]:
-    """The available protocols, best first, with what each is; no library of theirs is loaded."""
+def described_protocols() -> dict[str, str]:
+    """What each available protocol is, the best first; no library of theirs is loaded."""
     return _PROTOCOLS | dict.fromkeys(added_protocols(), "what an installed package adds")
 
 
@@ -138,7 +138,8 @@ def _ask_address(place: SourceAddress, *, plain: bool, again: bool) -> SourceAdd
     from dcc.sources.base import traits_of
 
     if again or not place.protocol:
-        place = replace(place, protocol=_choose("What does the server speak?", protocols(), place.protocol or "sftp"))
+        chosen = _choose("What does the server speak?", described_protocols(), place.protocol or "sftp")
+        place = replace(place, protocol=chosen)
     traits = traits_of(place.protocol)
     if traits.is_local and not traits.has_server:
         if again or not place.base_path:
@@ -147,7 +148,7 @@ def _ask_address(place: SourceAddress, *, plain: bool, again: bool) -> SourceAdd
     if traits.has_server and (again or not place.hostname):
         place = replace(place, hostname=_ask("Which server? HOST, HOST:PORT or [IPV6]:PORT", _hostname, place.hostname))
     if again or not place.username:
-        hint = "" if place.protocol == "sftp" else " (empty: anonymously)"
+        hint = "" if traits.uses_ssh else " (empty: anonymously)"
         place = replace(place, username=_ask(f"User name{hint}", str, place.username, empty=True))
     if again or not place.accesskey.get_secret_value():
         place = replace(place, accesskey=_ask_accesskey(place, plain=plain))
@@ -236,9 +237,10 @@ def _ask_accesskey(place: SourceAddress, *, plain: bool) -> SecretStr:
 
     from dcc.sources.access import resolve_accesskey
 
-    left_out = {"none"} if place.protocol == "sftp" else {"key", "agent"}
+    uses_ssh = place.traits.uses_ssh
+    left_out = {"none"} if uses_ssh else {"key", "agent"}
     left_out |= set() if plain else {"password"}
-    default = "key" if place.protocol == "sftp" else "none" if not place.username else "file"
+    default = "key" if uses_ssh else "file" if place.username else "none"
     if place.accesskey.get_secret_value():
         default = _AS_BEFORE
     else:
@@ -309,10 +311,10 @@ class Trial:
 
 def try_source(address: SourceAddress, settings: Settings, centres: Collection[str], *, accept_host_key: bool) -> Trial:
     """Connect to a source that is not registered yet, and print each step. Raises only click.Abort."""
-    trial = Trial(address, known=address.protocol != "sftp", usable=False)
+    trial = Trial(address, known=not address.traits.uses_ssh, usable=False)
     echo_progress(f"Connecting to {address.hostname} ...")
     try:
-        if address.protocol == "sftp":
+        if address.traits.uses_ssh:
             key = host_key_to_pin(address, settings, accept=accept_host_key, option=None)
             trial = Trial(replace(address, host_keys=() if key is None else (key.line,)), key, usable=False)
         listings, whole = list_directories(trial.address, settings)

@@ -133,10 +133,11 @@ def tls_trust(protocol: str, authorities: str | None, fingerprints: tuple[str, .
 
     Raises ConfigurationError for a protocol without TLS, a file without certificates, and an invalid fingerprint.
     """
+    from dcc.sources.base import traits_of
     from dcc.sources.certificates import parse_fingerprint, read_authorities
     from dcc.tracker.register.source_addresses import TlsTrust
 
-    if (authorities or any(fingerprints)) and protocol not in ("ftps", "https"):
+    if (authorities or any(fingerprints)) and not traits_of(protocol).uses_tls:
         raise ConfigurationError(
             f"A source of the protocol {protocol} shows no TLS certificate. Leave --tls-ca and --tls-fingerprint out."
         )
