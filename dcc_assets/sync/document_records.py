@@ -103,9 +103,7 @@ def zip_action_ids(
 
 def _documents(tracker: Connection, ids: Sequence[int]) -> dict[int, list[Row[Any]]]:
     """The documents of submissions that came as far as the upload, by the ids of submissions."""
-    downloads = {
-        download_id: za_id for za_id, download_id, reopened in latest_downloads(tracker, ids) if reopened < download_id
-    }
+    downloads = {one.download_id: one.za_id for one in latest_downloads(tracker, ids) if one.counts}
     documents: Select[*tuple[Any, ...]] = (
         select(XmlFile.id, XmlFile.download_id.label("download_id"), XmlFile.fname, XmlFile.phase_id, XmlFile.status_id)
         .where(XmlFile.download_id.in_(IDS), XmlFile.phase_id >= int(Phase.UPLOAD))

@@ -15,8 +15,8 @@ from sqlalchemy import select, update
 from dcc.errors import NotificationNotSentError, TrackerUnreachableError
 from dcc.naming import Action
 from dcc.notify import rounds
-from dcc.notify.channels.base import OpenedChannels
 from dcc.notify.channels.mail import MailChannel
+from dcc.notify.channels.open_channels import OpenedChannels
 from dcc.notify.composer import Composer
 from dcc.notify.digests import collect_digests
 from dcc.notify.ledger import Ledger

@@ -114,7 +114,7 @@ def notifying_tracker_outage(settings: Settings) -> Iterator[None]:
     try:
         yield
     except TrackerUnreachableError as error:
-        from dcc.notify.channels.base import notifies
+        from dcc.notify.channels.open_channels import notifies
 
         if notifies(settings):
             from dcc.notify.notifications import notify_tracker_outage
@@ -156,7 +156,7 @@ def _show_plan(tracker: Engine, settings: Settings, session_id: int | None, cent
 
 
 def _nothing(settings: Settings) -> str:
-    from dcc.notify.channels.base import notifies
+    from dcc.notify.channels.open_channels import notifies
 
     if notifies(settings):
         return "No message is due."

@@ -31,7 +31,7 @@ from dcc.databases.engines import database_label, disposed, first_unwritable
 from dcc.databases.schema import file_is_missing, require_current
 from dcc.databases.server_requirements import require_fit_server
 from dcc.errors import ConfigurationError, DatabaseUnreachableError, DccError
-from dcc.notify.channels.base import open_channels
+from dcc.notify.channels.open_channels import open_channels
 from dcc.operations.doctor.checks import CheckFinding, Environment, explained, failed, not_checked, ok, warning
 from dcc.qc.database import QC_DATABASE
 from dcc.runtime.disk_space import advice_on_writing, is_full

@@ -18,8 +18,8 @@ from dcc.databases.engines import disposed
 from dcc.documents.schema_set import SchemaSet
 from dcc.errors import ConfigurationError, DccError, NotificationNotSentError
 from dcc.messages import count_of
-from dcc.notify.channels.base import notifies
 from dcc.notify.channels.mail import MailTransport, Wording
+from dcc.notify.channels.open_channels import notifies
 from dcc.notify.digests import addresses_of
 from dcc.notify.ledger import SendState
 from dcc.notify.messages import NewsKind
@@ -115,7 +115,7 @@ def check_held(environment: Environment) -> Iterator[CheckFinding]:
     if not held:
         yield ok("held documents", "None waits to be confirmed.")
         return
-    keys = list(dict.fromkeys(str(key) for key, _, _ in held))
+    keys = list(dict.fromkeys(str(document.key) for document in held))
     yield warning(
         "held documents",
         f"{len(held)} wait to be confirmed, the oldest in {keys[0]}.",

@@ -134,9 +134,10 @@ def _set_back(work: DataSession, uploaded: list[int], basis: JudgingBasis) -> li
     if left := again.touched & ({document.id for document in found} - {document.id for document in own}):
         run_writing(work.qc, lambda connection: rejudging.mark_for_judging(connection, left))
     counted = work.session.read(lambda connection: counted_by_tracker(connection, own, work.settings.naming))
-    known = {stored.id for _, stored in counted}
+    known = {document.stored.id for document in counted}
     _judge_uncounted(work, [one for one in own if one.id not in known], basis)
-    judged = [one for one, _ in counted if may_be_judged_again(one) and Phase.DATA not in work.left_out_of(one)]
+    due = [document.due for document in counted]
+    judged = [one for one in due if may_be_judged_again(one) and Phase.DATA not in work.left_out_of(one)]
     work.reopen({document.xml_id: UPLOADED for document in judged}, _HEALING)
     if work.keys is not None:
         work.keys.update(document.key for document in judged)

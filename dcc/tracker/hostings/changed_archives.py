@@ -52,7 +52,7 @@ def withdrawn_zips(connection: Connection, za_ids: Collection[int]) -> set[int]:
 
     A document whose upload a setting leaves out is in the same state, and has that in its log.
     """
-    archives = {download: za_id for za_id, download, _ in latest_downloads(connection, za_ids)}
+    archives = {one.download_id: one.za_id for one in latest_downloads(connection, za_ids)}
     left_out = (
         select(XmlLog.id)
         .join(AnException)
@@ -95,7 +95,7 @@ def changed_since_loaded(connection: Connection, za_ids: Any) -> dict[int, datet
 
 def changed_where_fetched(connection: Connection, za_ids: Collection[int]) -> set[int]:
     """The submissions whose copy changed, where it was fetched, after their data were uploaded."""
-    downloads = (download for _, download, _ in latest_downloads(connection, loaded_zips(connection, za_ids)))
+    downloads = (one.download_id for one in latest_downloads(connection, loaded_zips(connection, za_ids)))
     return {row.za_id for row in rows_about(connection, _LISTED_OTHERWISE, downloads)}
 
 

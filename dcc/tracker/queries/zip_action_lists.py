@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, exists, func, literal, or_, select, union
 from sqlalchemy.orm import aliased
@@ -166,10 +166,18 @@ def _counts(connection: Connection, query: _AnySelect) -> list[StateCount]:
     return [StateCount(Phase(phase), Status(status), count) for phase, status, count in rows]
 
 
-def held_documents(connection: Connection) -> list[tuple[ZipKey, str, str]]:
-    """The documents that wait for confirmation: submission, file name and action; oldest first."""
+class HeldDocument(NamedTuple):
+    """A document that waits for confirmation, with its submission, and why."""
+
+    key: ZipKey
+    file_name: str
+    message: str
+
+
+def held_documents(connection: Connection) -> list[HeldDocument]:
+    """The documents that wait for confirmation; oldest first."""
     query = select_entries([HELD]).where(DOCUMENTS_COUNT)
-    return [(zip_key_of(row), row.fname, row.message or "") for row in connection.execute(query)]
+    return [HeldDocument(zip_key_of(row), row.fname, row.message or "") for row in connection.execute(query)]
 
 
 def select_entries(kinds: Sequence[str]) -> _AnySelect:
