@@ -218,11 +218,11 @@ def _judge_all(work: DataSession, due: Sequence[_StoredDue], basis: JudgingBasis
     with closing(PreparedFiles(work.staging, basis_of(basis, work.qc))) as files:
         for portion in together(due, _TOGETHER, Bound(lambda one: one.document.size_bytes, _BYTES_TOGETHER)):
             work.session.raise_if_over()
-            known = {
-                stored.id: [unpacked(finding) for finding in findings]
-                for document, stored in portion
-                if (findings := _prepared_findings(files, document)) is not None
-            }
+            known: dict[int, list[Finding]] = {}
+            for document, stored in portion:
+                findings = _prepared_findings(files, document)
+                if findings is not None:
+                    known[stored.id] = [unpacked(finding) for finding in findings]
             judged = _judge_together(work, known, basis) if known else {}
             for document, stored in portion:
                 result = judged.get(stored.id)
