@@ -147,12 +147,11 @@ class PartitionEvents:
             for materialised in _materialisations(report, failures.get(id(report), ()))
         ]
         targets = self._targets(wanted)
-        yield [
-            ReportedEvent(
-                report, _evaluation(report, verdict, targets.get((verdict.check.asset_key, report.partition)))
-            )
-            for report, verdict in wanted
-        ]
+        evaluations = []
+        for report, verdict in wanted:
+            target = targets.get((verdict.check.asset_key, report.partition))
+            evaluations.append(ReportedEvent(report, _evaluation(report, verdict, target)))
+        yield evaluations
 
     def of(self, report: PartitionReport) -> Iterator[Event]:
         """The events of one report, each made after the earlier ones are stored."""

@@ -20,7 +20,7 @@ from dcc.tracker.decisions import DecisionKind, count_decided, count_refused_and
 from dcc.tracker.expected_work import ExpectedWork, all_of, expected_work
 from dcc.tracker.hostings import foreign_archives, missing_archives
 from dcc.tracker.hostings.foreign_archives import UnfetchedArchive
-from dcc.tracker.queries.zip_action_lists import (
+from dcc.tracker.queries.state_counts import (
     HeldDocument,
     StateCount,
     count_documents,

@@ -1,7 +1,7 @@
 """What a procedure and the identifiers of its parameters must satisfy.
 
-The shape of a procedure is its identifiers: a rule that looks at values in it is declared with `rule`, because
-`rule_of_shape` would not ask it about a second procedure with the same parameters.
+The shape of a procedure is its identifiers. Declare a rule that looks at values in it with `rule`: `rule_of_shape` asks
+no rule about a second procedure with the same parameters.
 """
 
 from __future__ import annotations

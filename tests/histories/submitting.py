@@ -39,7 +39,7 @@ from dcc.tracker.decisions import DecisionKind, acknowledged_keys, is_on_hold, r
 from dcc.tracker.hostings.missing_archives import WithdrawalProposalState, list_proposals
 from dcc.tracker.hostings.older_archives import zips_that_wait
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
-from dcc.tracker.queries.zip_action_lists import held_documents
+from dcc.tracker.queries.state_counts import held_documents
 from dcc.tracker.register.centres import find_archive
 from dcc.vocabulary import ContextEvent, EntityKind, WaiverEffect
 from tests.histories.contents import PARAMETER, VALUE, animals_of, content_of

@@ -350,7 +350,7 @@ def proposals(ctx: click.Context, source_id: int | None, centre: str | None, sta
     if ctx.invoked_subcommand is not None:
         return
     from dcc.tracker.hostings.missing_archives import WithdrawalProposalState, list_proposals
-    from dcc.tracker.queries.zip_action_lists import require_centre
+    from dcc.tracker.queries.zip_filters import require_centre
 
     states = tuple(WithdrawalProposalState) if state == "all" else (WithdrawalProposalState(state),)
     with reading_tracker() as connection:

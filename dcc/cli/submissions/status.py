@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from dcc.operations.overview import Overview, SourceOverview, StoreOverview
     from dcc.outcomes import ZipKey
-    from dcc.tracker.queries.zip_action_lists import HeldDocument, StateCount
+    from dcc.tracker.queries.state_counts import HeldDocument, StateCount
     from dcc.tracker.register.file_sources import SourceEntry
 
 _COUNTS = "on_hold", "quarantined", "acknowledged", "refused_gone", "proposals"

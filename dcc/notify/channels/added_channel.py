@@ -1,4 +1,4 @@
-"""Guards a channel of an installed package: what the package does wrong is told as its fault."""
+"""Guards a channel of an installed package: a fault of the package is a problem that names it."""
 
 from __future__ import annotations
 

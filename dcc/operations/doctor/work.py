@@ -58,7 +58,7 @@ from dcc.store.copies import default_replica
 from dcc.store.objects import ObjectStore
 from dcc.tracker.database import TRACKER
 from dcc.tracker.models import AnException, CrawlingSession, NotificationRow
-from dcc.tracker.queries.zip_action_lists import held_documents
+from dcc.tracker.queries.state_counts import held_documents
 from dcc.tracker.register.centres import list_centres
 from dcc.tracker.stored_archives import copyless_archives, replicas_with_copies
 

@@ -38,8 +38,9 @@ from dcc.tracker.models import (
     ZipFile,
     ZipLog,
 )
-from dcc.tracker.queries import zip_action_lists
 from dcc.tracker.queries.session_zips import count_session_zips
+from dcc.tracker.queries.state_counts import held_documents
+from dcc.tracker.queries.waiting_zip_actions import waiting_zip_actions
 from dcc.tracker.register.file_sources import list_sources
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.register.source_schedules import load_crawl_dues
@@ -169,11 +170,11 @@ def work_families(connection: Connection) -> Iterator[Metric]:
         .group_by(Centre.short_name, XmlFile.phase_id, XmlFile.status_id)
     )
     yield metric("documents", _states(connection, documents))
-    yield metric("waiting_zip_actions", len(zip_action_lists.waiting_zip_actions(connection)))
+    yield metric("waiting_zip_actions", len(waiting_zip_actions(connection)))
     yield metric("waiting_documents", count_waiting(connection))
     decided = count_decided(connection)
     yield metric("decided_zip_actions", {(kind.value,): count for kind, count in decided.items()})
-    yield metric("held_documents", len(zip_action_lists.held_documents(connection)))
+    yield metric("held_documents", len(held_documents(connection)))
     kinds = select(AnException.short_name, func.count()).join(XmlLog).where(XmlLog.cleared.is_(None))
     yield metric("document_errors", _counted(connection, kinds.group_by(AnException.short_name)))
 
