@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import click
 
@@ -317,7 +317,7 @@ def try_source(address: SourceAddress, settings: Settings, centres: Collection[s
         if address.traits.uses_ssh:
             key = host_key_to_pin(address, settings, accept=accept_host_key, option=None)
             trial = Trial(replace(address, host_keys=() if key is None else (key.line,)), key, usable=False)
-        listings, whole = list_directories(trial.address, settings)
+        found = list_directories(trial.address, settings)
     except HostKeyUnknownError:
         echo_progress("Its host key was not accepted, and without that it cannot be used.")
         return trial
@@ -328,7 +328,7 @@ def try_source(address: SourceAddress, settings: Settings, centres: Collection[s
             return trial
         pinned = replace(address, tls_fingerprints=(shown,))
         return try_source(pinned, settings, centres, accept_host_key=accept_host_key)
-    return replace(trial, usable=not whole or _explain(listings, settings, centres))
+    return replace(trial, usable=not found.is_whole or _explain(found.directories, settings, centres))
 
 
 def host_key_to_pin(address: SourceAddress, settings: Settings, *, accept: bool, option: str | None) -> HostKey | None:
@@ -353,8 +353,15 @@ def host_key_to_pin(address: SourceAddress, settings: Settings, *, accept: bool,
     return None
 
 
-def list_directories(address: SourceAddress, settings: Settings) -> tuple[list[ActionListing], bool]:
-    """List the directories within a trial's time, telling of each; returns the listings, and whether they are all.
+class TrialListing(NamedTuple):
+    """The listings of directories, and whether they are all."""
+
+    directories: list[ActionListing]
+    is_whole: bool
+
+
+def list_directories(address: SourceAddress, settings: Settings) -> TrialListing:
+    """List the directories within a trial's time, and print a line about each.
 
     A trial that ends while entries come shows that the directory can be listed. Raises SourceError.
     """
@@ -377,8 +384,8 @@ def list_directories(address: SourceAddress, settings: Settings) -> tuple[list[A
             if not watch.has_seen_enough:
                 raise
             echo_progress(watch.stopped)
-            return listings, False
-    return listings, True
+            return TrialListing(listings, False)
+    return TrialListing(listings, True)
 
 
 def _explain(listings: Sequence[ActionListing], settings: Settings, centres: Collection[str]) -> bool:
