@@ -38,7 +38,8 @@ from dcc.sources.listing_watch import ignore_progress
 from dcc.tracker.crawls import crawl_comment
 from dcc.tracker.database import exception_id
 from dcc.tracker.listings.findings import ONLY_NOTED, ListingFinding
-from dcc.tracker.listings.recording import ListingBasis, ListingRecorder, RecordedListing, archives_by_source
+from dcc.tracker.listings.listing_basis import ListingBasis, RecordedListing
+from dcc.tracker.listings.recording import ListingRecorder, archives_by_source
 from dcc.tracker.models import Centre, SourceCrawlRow
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
