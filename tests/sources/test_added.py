@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from dcc.cli.sources.add_dialog import described_protocols
+from dcc.cli.sources.add_dialog import described_protocols, try_source
 from dcc.cli.sources.source import checked_address, tls_trust
 from dcc.errors import (
     ConfigurationError,
@@ -153,6 +153,17 @@ def test_a_protocol_of_a_package_that_uses_tls_takes_certificates(monkeypatch: p
     assert tls_trust("secure", None, (FINGERPRINT,)).fingerprints == [FINGERPRINT]
     with pytest.raises(ConfigurationError, match="shows no TLS certificate"):
         tls_trust("acme", None, (FINGERPRINT,))
+
+
+def test_a_protocol_of_a_package_that_uses_ssh_needs_a_host_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Shell(FakeConnection):
+        traits = ProtocolTraits(uses_ssh=True)
+
+    opened_by = {"shell": [Shell], "acme": [FakeConnection]}
+    monkeypatch.setattr("dcc.sources.base.load_added", lambda _, protocol: opened_by.get(protocol, []))
+    for protocol, known in (("shell", False), ("acme", True)):
+        away = replace(ADDRESS, protocol=protocol, hostname="127.0.0.1:1")
+        assert try_source(away, Settings(connect_timeout=1), (), accept_host_key=True).known == known
 
 
 def test_a_package_that_cannot_close_costs_nothing() -> None:
