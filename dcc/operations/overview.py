@@ -29,7 +29,7 @@ from dcc.tracker.queries.state_counts import (
 )
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.register.source_schedules import load_crawl_dues
-from dcc.tracker.session_statistics import Problems, problems_of
+from dcc.tracker.session_statistics import ProblemCounts, problem_counts
 from dcc.tracker.stored_archives import (
     ArchiveTotals,
     Audit,
@@ -145,7 +145,7 @@ class SessionsOverview:
 
     active: Sequence[SessionEntry]
     last: SessionEntry | None
-    problems: Mapping[int, Problems]
+    problems: Mapping[int, ProblemCounts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,4 +212,4 @@ def _load_sessions(connection: Connection) -> SessionsOverview:
     latest = crawls.list_sessions(connection, limit=len(active) + 1)
     last = next((entry for entry in latest if entry.outcome != "active"), None)
     shown = active if last is None else [*active, last]
-    return SessionsOverview(active, last, problems_of(connection, [entry.id for entry in shown]))
+    return SessionsOverview(active, last, problem_counts(connection, [entry.id for entry in shown]))

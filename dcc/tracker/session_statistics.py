@@ -64,7 +64,7 @@ def statistics_of(connection: Connection, session_id: int) -> list[SourceStatist
     return [SourceStatistics(*row) for row in connection.execute(query)]
 
 
-class Problems(NamedTuple):
+class ProblemCounts(NamedTuple):
     """What was wrong with the data of a session: submissions that failed, and findings of crawls to be looked at."""
 
     failed: int
@@ -78,7 +78,7 @@ class Problems(NamedTuple):
         return ", ".join(filter(None, parts))
 
 
-def problems_of(connection: Connection, session_ids: Sequence[int]) -> dict[int, Problems]:
+def problem_counts(connection: Connection, session_ids: Sequence[int]) -> dict[int, ProblemCounts]:
     """What was wrong with the data of sessions that have ended."""
     table, finding = SessionStatistics, CrawlFinding
     failed = select(table.session_id, func.sum(table.failed)).where(table.session_id.in_(session_ids))
@@ -87,7 +87,7 @@ def problems_of(connection: Connection, session_ids: Sequence[int]) -> dict[int,
     )
     failures = {session: int(number) for session, number in connection.execute(failed.group_by(table.session_id))}
     findings = dict(iter(connection.execute(noticed.group_by(finding.session_id))))
-    return {session: Problems(failures.get(session, 0), findings.get(session, 0)) for session in session_ids}
+    return {session: ProblemCounts(failures.get(session, 0), findings.get(session, 0)) for session in session_ids}
 
 
 def seconds_by_phase(session: SessionEntry) -> dict[str, int]:
