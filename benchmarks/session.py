@@ -22,7 +22,7 @@ from benchmarks.registry import Bench, Benchmark, Finding
 from benchmarks.servers import OpenSsh
 from dcc.cli.demo.submissions import archive, experiment_document, specimen_document
 from dcc.phases import Phase, State, Status
-from dcc.tracker.queries.zip_action_lists import count_documents, count_zip_actions
+from dcc.tracker.queries.state_counts import count_documents, count_zip_actions
 
 ARCHIVES = 200
 DOCUMENTS = 5

@@ -69,17 +69,17 @@ def prepare_batch(
 ) -> None:
     """Prepare a batch, as far as there is room on the disks.
 
-    Raises as `dcc.session.batches.worker.prepare_batch`, or `dcc.replay.batches.prepare_replay_batch`.
+    Raises as `dcc.session.batches.worker.prepare_session_batch`, or `dcc.replay.batches.prepare_replay_batch`.
     """
     from dcc.replay.batches import prepare_replay_batch
-    from dcc.session.batches.worker import prepare_batch as prepare
+    from dcc.session.batches.worker import prepare_session_batch
 
     settings, name = load_settings(), str(context.get_mapping_key())
     try:
         if is_replay(config.work):
             done = prepare_replay_batch(settings, config.work, name)
         else:
-            done = prepare(settings, tracker.ready(), qc_database.ready(), config.work, name)
+            done = prepare_session_batch(settings, tracker.ready(), qc_database.ready(), config.work, name)
     except Exception as error:
         if not lacks_room(error):
             raise

@@ -22,7 +22,7 @@ from dagster._core.events import StepMaterializationData
 
 from dcc.errors import DagsterStorageError
 from dcc_dagster.event_batches import wipe_times
-from dcc_dagster.partition_events import Event, PartitionEvents, PartitionReport, one_line
+from dcc_dagster.partition_events import Event, PartitionEvents, PartitionPlace, PartitionReport, one_line
 
 log = logging.getLogger(__name__)
 
@@ -108,28 +108,27 @@ class EventRecorder:
     def _write(self, reported: Sequence[PartitionReport]) -> None:
         new = self._new_partitions(reported)
         complete = {place for place, is_complete in new.items() if is_complete}
-        to_recall = [place[1] for place in new if place not in complete]
+        to_recall = [place.partition for place in new if place not in complete]
         reports = [*(self._recall(to_recall) if to_recall and self._recall else ()), *reported]
         for batch in self._events.batches(reports, complete):
             if batch:
-                wiped = wipe_times(self.instance.event_log_storage, {event.asset_key for _, event in batch})
+                wiped = wipe_times(self.instance.event_log_storage, {reported.event.asset_key for reported in batch})
                 entries = [self._entry(report, event, wiped.get(event.asset_key, 0.0)) for report, event in batch]
                 self.instance.event_log_storage.store_event_batch(entries)
         # Last: an existing partition is not recalled again, so everything recalled must be stored first.
-        for name in {name for name, _ in new}:
-            self.instance.add_dynamic_partitions(name, [partition for of, partition in new if of == name])
+        for name, partitions in _by_set(new).items():
+            self.instance.add_dynamic_partitions(name, partitions)
 
-    def _new_partitions(self, reports: Sequence[PartitionReport]) -> dict[tuple[str, str], bool]:
-        """The missing partitions, each after the name of its set, and whether the reports are complete for it."""
-        told: dict[tuple[str, str], bool] = {}
+    def _new_partitions(self, reports: Sequence[PartitionReport]) -> dict[PartitionPlace, bool]:
+        """The missing partitions, and whether the reports are complete for each."""
+        told: dict[PartitionPlace, bool] = {}
         for report in reports:
             if report.partition_set is not None:
-                place = (report.partition_set, report.partition)
-                told[place] = report.is_complete or told.get(place, False)
-        existing: set[tuple[str, str]] = set()
-        for name in {name for name, _ in told}:
-            keys = [partition for of, partition in told if of == name]
-            existing |= {(name, key) for key in self.instance.get_existing_dynamic_partitions(name, keys)}
+                told[report.place] = report.is_complete or told.get(report.place, False)
+        existing: set[PartitionPlace] = set()
+        for name, partitions in _by_set(told).items():
+            found = self.instance.get_existing_dynamic_partitions(name, partitions)
+            existing |= {PartitionPlace(name, partition) for partition in found}
         return {place: is_complete for place, is_complete in told.items() if place not in existing}
 
     def _entry(self, report: PartitionReport, event: Event, wiped: float) -> dg.EventLogEntry:
@@ -160,6 +159,14 @@ class EventRecorder:
             job_name=step.job_name,
             dagster_event=dagster_event,
         )
+
+
+def _by_set(places: Iterable[PartitionPlace]) -> dict[str, list[str]]:
+    """The partitions by the names of their sets."""
+    found: dict[str, list[str]] = {}
+    for name, partition in places:
+        found.setdefault(str(name), []).append(partition)
+    return found
 
 
 def _batches(reported: queue.Queue[PartitionReport | None]) -> Iterator[list[PartitionReport]]:

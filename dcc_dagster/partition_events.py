@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import dagster as dg
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
@@ -71,9 +71,40 @@ class PartitionReport:
     partition_set: str | None = None
     is_complete: bool = False
 
+    @property
+    def place(self) -> PartitionPlace:
+        """Its partition with the name of the set."""
+        return PartitionPlace(self.partition_set, self.partition)
 
-Failure: TypeAlias = tuple[str, CheckVerdict]
-"""A partition, and the verdict of a failed check."""
+
+class PartitionPlace(NamedTuple):
+    """A partition in the set with this name."""
+
+    partition_set: str | None
+    partition: str
+
+
+class ReportedVerdict(NamedTuple):
+    """A verdict of a report."""
+
+    report: PartitionReport
+    verdict: CheckVerdict
+
+
+class ReportedEvent(NamedTuple):
+    """An event about a report."""
+
+    report: PartitionReport
+    event: Event
+
+
+class Failure(NamedTuple):
+    """A partition, and the verdict of a failed check."""
+
+    partition: str
+    verdict: CheckVerdict
+
+
 Explain: TypeAlias = Callable[[Sequence[Failure]], Sequence[Metadata]]
 """Adds to each failure, such as its causes."""
 
@@ -99,12 +130,11 @@ class PartitionEvents:
         self.planned = frozenset(planned)
 
     def batches(
-        self, reports: Sequence[PartitionReport], new: Collection[tuple[str, str]] = ()
-    ) -> Iterator[list[tuple[PartitionReport, Event]]]:
+        self, reports: Sequence[PartitionReport], new: Collection[PartitionPlace] = ()
+    ) -> Iterator[list[ReportedEvent]]:
         """The events of reports in batches. Store each batch before asking for the next.
 
-        `new` are partitions, by the name of their set, that were missing and have complete reports: none of their
-        checks failed before.
+        `new` are partitions that were missing and have complete reports: none of their checks failed before.
         """
         wanted = self._explained(self._verdicts_to_store(reports, new))
         failures: dict[int, list[CheckVerdict]] = {}
@@ -112,41 +142,46 @@ class PartitionEvents:
             if not verdict.passed and not verdict.is_reminder:
                 failures.setdefault(id(report), []).append(verdict)
         yield [
-            (report, _materialisation(report, materialised))
+            ReportedEvent(report, _materialisation(report, materialised))
             for report in reports
             for materialised in _materialisations(report, failures.get(id(report), ()))
         ]
         targets = self._targets(wanted)
-        yield [
-            (report, _evaluation(report, verdict, targets.get((verdict.check.asset_key, report.partition))))
-            for report, verdict in wanted
-        ]
+        evaluations = []
+        for report, verdict in wanted:
+            target = targets.get((verdict.check.asset_key, report.partition))
+            evaluations.append(ReportedEvent(report, _evaluation(report, verdict, target)))
+        yield evaluations
 
     def of(self, report: PartitionReport) -> Iterator[Event]:
         """The events of one report, each made after the earlier ones are stored."""
         for batch in self.batches([report]):
-            yield from (event for _, event in batch)
+            yield from (reported.event for reported in batch)
 
     def _verdicts_to_store(
-        self, reports: Sequence[PartitionReport], new: Collection[tuple[str, str]]
-    ) -> list[tuple[PartitionReport, CheckVerdict]]:
-        conditional = {
-            (verdict.check, report.partition)
-            for report in reports
-            if (report.partition_set, report.partition) not in new
-            for verdict in report.verdicts
-            if not self._is_told(report, verdict)
-        }
-        checks, partitions = {check for check, _ in conditional}, {partition for _, partition in conditional}
-        red = failing_partitions(self._instance, checks, partitions) if conditional else set()
+        self, reports: Sequence[PartitionReport], new: Collection[PartitionPlace]
+    ) -> list[ReportedVerdict]:
+        checks: set[dg.AssetCheckKey] = set()
+        partitions: set[str] = set()
+        for report in reports:
+            if report.place not in new:
+                conditional = {verdict.check for verdict in report.verdicts if not self._is_told(report, verdict)}
+                if conditional:
+                    checks |= conditional
+                    partitions.add(report.partition)
+        red = failing_partitions(self._instance, checks, partitions) if checks else set()
         wanted = []
         for report in reports:
             for verdict in report.verdicts:
                 check = (verdict.check, report.partition)
-                if self._is_told(report, verdict) or check in red:
-                    wanted.append((report, verdict))
-                    # Later reports in the same batch come after this one.
-                    (red.discard if verdict.passed else red.add)(check)
+                if not (self._is_told(report, verdict) or check in red):
+                    continue
+                wanted.append(ReportedVerdict(report, verdict))
+                # Later reports in the same batch come after this one.
+                if verdict.passed:
+                    red.discard(check)
+                else:
+                    red.add(check)
         return wanted
 
     def _is_told(self, report: PartitionReport, verdict: CheckVerdict) -> bool:
@@ -156,24 +191,23 @@ class PartitionEvents:
             self._passing.add(report.partition)
         return report.partition in self._passing
 
-    def _explained(
-        self, wanted: Sequence[tuple[PartitionReport, CheckVerdict]]
-    ) -> list[tuple[PartitionReport, CheckVerdict]]:
+    def _explained(self, wanted: Sequence[ReportedVerdict]) -> list[ReportedVerdict]:
         """The verdicts, with explanations of failures."""
-        failures = [(report.partition, verdict) for report, verdict in wanted if not verdict.passed and verdict.kinds]
+        to_explain = [one for one in wanted if not one.verdict.passed and one.verdict.kinds]
+        failures = [Failure(one.report.partition, one.verdict) for one in to_explain]
         try:
             explanations = iter(self._explain(failures) if failures and self._explain else ())
         except Exception:  # the partitions are shown even if explaining fails
             log.exception("Failed checks could not be explained")
             explanations = iter(())
-        return [
-            (report, replace(verdict, metadata={**verdict.metadata, **next(explanations, {})}))
-            if not verdict.passed and verdict.kinds
-            else (report, verdict)
-            for report, verdict in wanted
-        ]
+        explained = []
+        for report, verdict in wanted:
+            if not verdict.passed and verdict.kinds:
+                verdict = replace(verdict, metadata={**verdict.metadata, **next(explanations, {})})
+            explained.append(ReportedVerdict(report, verdict))
+        return explained
 
-    def _targets(self, wanted: Sequence[tuple[PartitionReport, CheckVerdict]]) -> dict[tuple[dg.AssetKey, str], Target]:
+    def _targets(self, wanted: Sequence[ReportedVerdict]) -> dict[tuple[dg.AssetKey, str], Target]:
         """The latest materialisation of each partition: without it the web page takes a check for out of date."""
         partitions: dict[dg.AssetKey, set[str]] = {}
         for report, verdict in wanted:

@@ -15,7 +15,7 @@ from sqlalchemy import Engine
 
 from dcc.errors import DatabaseOutdatedError, TrackerUnreachableError
 from dcc.messages import Message, mark, message
-from dcc.notify.channels.base import notifies
+from dcc.notify.channels.open_channels import notifies
 from dcc.notify.notifications import notify_due, notify_tracker_outage
 from dcc.notify.outages import OutageEntry, SubjectKind, WatchedState
 from dcc.runtime.clock import utc_now

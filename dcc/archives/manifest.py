@@ -82,7 +82,7 @@ def differences(
 
 def conflicts(one: Iterable[ManifestEntry], other: Iterable[ManifestEntry]) -> Iterator[str]:
     """The files of which two manifests of an archive say something else."""
-    by_file, of_other = ({each.file: each for each in some} for some in (one, other))
+    by_file, of_other = {each.file: each for each in one}, {each.file: each for each in other}
     for file in dict.fromkeys([*by_file, *of_other]):
         if file not in by_file or file not in of_other or not _agree(by_file[file], of_other[file]):
             yield file

@@ -182,11 +182,8 @@ _ANIMALS: Final = {name: form_of(DocumentKind.SPECIMEN, name) for name in ("mous
 _OF_ANIMALS: Final = {
     name: [attribute.name for attribute in form.attributes if attribute.name] for name, form in _ANIMALS.items()
 }
-_LISTS: Final = {
-    child.name: (child.field, [attribute.name for attribute in child.form.attributes])
-    for child in _ANIMALS["mouse"].parts
-    if child.many and child.form.attributes
-}
+_LISTS: Final = {child.name: child for child in _ANIMALS["mouse"].parts if child.many and child.form.attributes}
+"""The lists of a mouse or an embryo, by the names of their elements."""
 
 
 class _Specimens(_Table):
@@ -203,7 +200,9 @@ class _Specimens(_Table):
     def knows(self, name: str) -> bool:
         """Whether it belongs to a list: `genotype.MGIGeneId`, `genotype.2.MGIGeneId`."""
         found = _INSIDE.fullmatch(name)
-        return found is not None and found["attribute"] in _LISTS.get(found["child"], ("", ()))[1]
+        if found is None or found["child"] not in _LISTS:
+            return False
+        return any(attribute.name == found["attribute"] for attribute in _LISTS[found["child"]].form.attributes)
 
     def plain(self, name: str) -> str:
         """The first of a list needs no number, and no number a zero before it."""
@@ -227,12 +226,11 @@ class _Specimens(_Table):
         for name, cell in cells.items():
             if name not in self.fixed and (found := _INSIDE.fullmatch(name)) is not None:
                 lists[found["child"]][int(found["number"] or 1)][found["attribute"]] = cell
-        inside: dict[str, Any] = {
-            _LISTS[child][0]: tuple(
-                element(DocumentKind.SPECIMEN, f"{kind}/{child}", row, values) for _, values in sorted(numbered.items())
-            )
-            for child, numbered in lists.items()
-        }
+        inside: dict[str, Any] = {}
+        for child, numbered in lists.items():
+            in_order = [numbered[number] for number in sorted(numbered)]
+            made = [element(DocumentKind.SPECIMEN, f"{kind}/{child}", row, values) for values in in_order]
+            inside[_LISTS[child].field] = tuple(made)
         if status := _status(DocumentKind.SPECIMEN, kind, row, cells):
             inside["status_code"] = status[0]
         yield element(DocumentKind.SPECIMEN, kind, row, cells, **inside)

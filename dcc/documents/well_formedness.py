@@ -9,7 +9,7 @@ import pyexpat
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from lxml import etree
 
@@ -83,7 +83,16 @@ def fault_for(reason: str, line: int, column: int) -> Problem:
     return document_problem(NotWellFormedError, unread, line, column)
 
 
-def _parser_fault(chunks: Iterable[bytes], root_tag: str) -> tuple[str, str, int, int] | None:
+class _ParserFault(NamedTuple):
+    """A fault as libxml2 reports it: its kind, such as ERR_TAG_NAME_MISMATCH or empty, the words, and the place."""
+
+    code: str
+    words: str
+    line: int
+    column: int
+
+
+def _parser_fault(chunks: Iterable[bytes], root_tag: str) -> _ParserFault | None:
     parser = PruningParser(root_tag, None)
     try:
         for chunk in chunks:
@@ -94,9 +103,9 @@ def _parser_fault(chunks: Iterable[bytes], root_tag: str) -> tuple[str, str, int
         parser.count_errors()
         for entry in parser.log:
             if entry.level >= etree.ErrorLevels.ERROR:
-                return entry.type_name, entry.message, entry.line, entry.column
+                return _ParserFault(entry.type_name, entry.message, entry.line, entry.column)
         line, column = error.position
-        return "", error.msg or "", line or 1, column or 1
+        return _ParserFault("", error.msg or "", line or 1, column or 1)
     return None
 
 

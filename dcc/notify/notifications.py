@@ -19,7 +19,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from dcc.errors import DccError, fault_of
 from dcc.messages import Message
 from dcc.notify import outages
-from dcc.notify.channels.base import Channel, notifies, open_channels
+from dcc.notify.channels.base import Channel
+from dcc.notify.channels.open_channels import notifies, open_channels
 from dcc.notify.composer import Composer
 from dcc.notify.messages import Audience, NewsItem, NewsKind, Notification
 from dcc.notify.notifiers import SessionNotifier, notify_owners, remind_centres

@@ -210,7 +210,7 @@ def dead_sessions(connection: Connection, settings: Settings) -> list[OutageEntr
 
 def lost_from_store(connection: Connection, settings: Settings) -> list[OutageEntry]:
     """The archives without a good copy in the archive store, as one outage; none if all have one."""
-    urls = [url for url, _ in named_replicas(settings)]
+    urls = [replica.url for replica in named_replicas(settings)]
     lost = lost_archives(connection, urls)
     if not lost:
         return []

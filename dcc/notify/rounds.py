@@ -17,7 +17,8 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from dcc.errors import DatabaseUnreachableError, DccError, NotificationNotSentError
-from dcc.notify.channels.base import Channel, open_channels
+from dcc.notify.channels.base import Channel
+from dcc.notify.channels.open_channels import open_channels
 from dcc.notify.composer import Composer
 from dcc.notify.ledger import Claim, Ledger, SendState
 from dcc.notify.messages import NewsItem, Notification

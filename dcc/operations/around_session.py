@@ -52,7 +52,7 @@ class OperationsAroundSession:
 
             yield from send_session_report(self.tracker, self.settings, session.id)
         if ended or completed:
-            from dcc.notify.channels.base import notifies
+            from dcc.notify.channels.open_channels import notifies
 
             if notifies(self.settings):
                 from dcc.notify.notifications import notify_after_session

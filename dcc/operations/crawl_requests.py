@@ -21,6 +21,14 @@ from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
 
 
+class _FoundSources(NamedTuple):
+    """The ids of sources that may be crawled, the sources that a person named, and the registered centres."""
+
+    crawlable: list[int]
+    wanted: list[SourceEntry]
+    registered: list[str]
+
+
 def sources_to_crawl(
     tracker: Engine,
     settings: Settings,
@@ -38,7 +46,7 @@ def sources_to_crawl(
     centres = None if group is None else named_group(settings, group).centres
     even_if_not_due = even_if_not_due or bool(source_ids)
 
-    def look(connection: Connection) -> tuple[list[int], list[SourceEntry], list[str]]:
+    def look(connection: Connection) -> _FoundSources:
         dues = {} if even_if_not_due else load_crawl_dues(connection, settings.source_failure_limit)
         crawlable = [
             address.id
@@ -46,18 +54,20 @@ def sources_to_crawl(
             if (centres is None or address.centre in centres) and (even_if_not_due or dues[address.id].is_due)
         ]
         wanted = list_sources(connection, source_ids) if source_ids else []
-        return crawlable, wanted, [entry.short_name for entry in list_centres(connection)] if centres else []
+        registered = [entry.short_name for entry in list_centres(connection)] if centres else []
+        return _FoundSources(crawlable, wanted, registered)
 
-    crawlable, wanted, registered = run_reading(tracker, look)
-    for entry in wanted:
-        if entry.id not in crawlable:
+    found = run_reading(tracker, look)
+    for entry in found.wanted:
+        if entry.id not in found.crawlable:
             _refuse(entry)
-    for centre in sorted((centres or set()) - set(registered)):
+    for centre in sorted((centres or set()) - set(found.registered)):
+        nearest = nearest_sentence(centre, found.registered)
         raise NotFoundError(
-            f"Centre {centre} of the group {group} is not registered.{nearest_sentence(centre, registered)} Correct "
-            "DCC_GROUPS, or register it with `dcc centre add`."
+            f"Centre {centre} of the group {group} is not registered.{nearest} Correct DCC_GROUPS, or register it with "
+            "`dcc centre add`."
         )
-    return crawlable
+    return found.crawlable
 
 
 def _refuse(entry: SourceEntry) -> NoReturn:

@@ -20,10 +20,16 @@ from dcc.tracker.decisions import DecisionKind, count_decided, count_refused_and
 from dcc.tracker.expected_work import ExpectedWork, all_of, expected_work
 from dcc.tracker.hostings import foreign_archives, missing_archives
 from dcc.tracker.hostings.foreign_archives import UnfetchedArchive
-from dcc.tracker.queries.zip_action_lists import StateCount, count_documents, count_zip_actions, held_documents
+from dcc.tracker.queries.state_counts import (
+    HeldDocument,
+    StateCount,
+    count_documents,
+    count_zip_actions,
+    held_documents,
+)
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.register.source_schedules import load_crawl_dues
-from dcc.tracker.session_statistics import Problems, problems_of
+from dcc.tracker.session_statistics import ProblemCounts, problem_counts
 from dcc.tracker.stored_archives import (
     ArchiveTotals,
     Audit,
@@ -110,7 +116,7 @@ def store_overview(connection: Connection, settings: Settings) -> StoreOverview:
 
 def find_lost(connection: Connection, settings: Settings) -> tuple[LostArchive, ...]:
     """The archives without a good copy in any replica."""
-    urls = [url for url, _ in named_replicas(settings)]
+    urls = [replica.url for replica in named_replicas(settings)]
     return tuple(
         LostArchive(archive.sha256, archive.size_bytes, tuple(submissions_of_archive(connection, archive.sha256)))
         for archive in lost_archives(connection, urls)
@@ -139,16 +145,16 @@ class SessionsOverview:
 
     active: Sequence[SessionEntry]
     last: SessionEntry | None
-    problems: Mapping[int, Problems]
+    problems: Mapping[int, ProblemCounts]
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
     """The state of everything.
 
-    `held_documents` are submission, file name and message of each. `on_hold`, `quarantined` and `acknowledged` count
-    submissions, `refused_gone` those with a refused name that no source has any more, `proposals` the open proposals of
-    withdrawals. `findings` are those of the latest crawls, `expected` is what sessions will fetch from all sources.
+    `on_hold`, `quarantined` and `acknowledged` count submissions, `refused_gone` those with a refused name that no
+    source has any more, `proposals` the open proposals of withdrawals. `findings` are those of the latest crawls,
+    `expected` is what sessions will fetch from all sources.
     """
 
     zip_actions: Sequence[StateCount]
@@ -156,7 +162,7 @@ class Overview:
     sources: Sequence[SourceOverview]
     expected: ExpectedWork
     sessions: SessionsOverview
-    held_documents: Sequence[tuple[ZipKey, str, str]]
+    held_documents: Sequence[HeldDocument]
     unfetched_archives: Sequence[UnfetchedArchive]
     stored: StoreOverview
     on_hold: int
@@ -206,4 +212,4 @@ def _load_sessions(connection: Connection) -> SessionsOverview:
     latest = crawls.list_sessions(connection, limit=len(active) + 1)
     last = next((entry for entry in latest if entry.outcome != "active"), None)
     shown = active if last is None else [*active, last]
-    return SessionsOverview(active, last, problems_of(connection, [entry.id for entry in shown]))
+    return SessionsOverview(active, last, problem_counts(connection, [entry.id for entry in shown]))

@@ -131,7 +131,7 @@ class SessionWork:
         """Whether documents wait for steps that sessions do; with `archives`, also submissions and failed downloads."""
         from dcc.session.data.due_documents import count_due_documents
         from dcc.tracker.hostings.retry_policy import count_not_arrived
-        from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
+        from dcc.tracker.queries.waiting_zip_actions import waiting_zip_actions
         from dcc.tracker.register.source_schedules import usable_sources
 
         centres = self.session.centres

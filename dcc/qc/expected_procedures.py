@@ -101,6 +101,13 @@ class Subject(NamedTuple):
     status_code: str | None
 
 
+class _SubjectRecords(NamedTuple):
+    """An animal or colony, and what is there of it: the text of `_done`, None for nothing."""
+
+    subject: Subject
+    done: str | None
+
+
 class LackingProcedure(NamedTuple):
     """A procedure of which an animal or colony has no valid data, what there is instead, and a status code of it."""
 
@@ -141,10 +148,18 @@ class Deliveries:
 
     def by_procedure(self) -> list[ProcedureDeliveries]:
         """The counts in the order of centre, pipeline and procedure."""
-        return sorted(
-            ProcedureDeliveries(centre, due, *(states[state] for state in Delivery))
-            for (centre, due), states in self.counts.items()
-        )
+        deliveries = []
+        for (centre, due), states in self.counts.items():
+            number = ProcedureDeliveries(
+                centre,
+                due,
+                delivered=states[Delivery.DELIVERED],
+                invalid=states[Delivery.INVALID],
+                explained=states[Delivery.EXPLAINED],
+                missing=states[Delivery.MISSING],
+            )
+            deliveries.append(number)
+        return sorted(deliveries)
 
 
 def count_deliveries(connection: Connection, criteria: DeliveryCriteria) -> Deliveries:
@@ -177,7 +192,7 @@ def lacking_procedures(
             for one, days in asked:
                 if age is not None and age < days:
                     continue
-                state, code = states.get(one.procedure[:-_VERSION], (Delivery.MISSING, None))
+                state, code = states.get(one.procedure[:-_VERSION], _NOTHING_THERE)
                 if state is Delivery.MISSING and not is_blank(subject.status_code):
                     state, code = Delivery.EXPLAINED, subject.status_code
                 counted.counts[subject.centre, one][state] += 1
@@ -219,15 +234,25 @@ def due_procedures(connection: Connection, criteria: DeliveryCriteria) -> list[D
     return list(found.values())
 
 
-def _states(done: str) -> Mapping[str, tuple[Delivery, str | None]]:
+class _BestState(NamedTuple):
+    """What is there of a procedure, and a status code that explains it."""
+
+    state: Delivery
+    code: str | None = None
+
+
+_NOTHING_THERE: Final = _BestState(Delivery.MISSING)
+
+
+def _states(done: str) -> Mapping[str, _BestState]:
     """The best state of each procedure, by its key without version, with a status code; `done` is that of `_done`."""
-    found: dict[str, tuple[Delivery, str | None]] = {}
+    found: dict[str, _BestState] = {}
     for procedure, validity, code in _elements(done):
         is_explained = not is_blank(code)
         state = Delivery.EXPLAINED if is_explained else Delivery.INVALID if validity in _INVALID else Delivery.DELIVERED
         stem = procedure[:-_VERSION]
-        if stem not in found or state < found[stem][0]:
-            found[stem] = state, code if is_explained else None
+        if stem not in found or state < found[stem].state:
+            found[stem] = _BestState(state, code if is_explained else None)
     return found
 
 
@@ -243,7 +268,7 @@ def _elements(done: str) -> Iterator[tuple[str, int, str | None]]:
         position = end + len(",")
 
 
-def _animals(connection: Connection, criteria: DeliveryCriteria) -> Iterator[tuple[Subject, str | None]]:
+def _animals(connection: Connection, criteria: DeliveryCriteria) -> Iterator[_SubjectRecords]:
     own = SPECIMEN.c
     of_animal = and_(same_text(NAMED.c.specimen_id, own.specimen_id), EXPERIMENT.c.centre == own.centre)
     joined = NAMED.join(EXPERIMENT, EXPERIMENT.c.id == NAMED.c.experiment_row)
@@ -255,7 +280,8 @@ def _animals(connection: Connection, criteria: DeliveryCriteria) -> Iterator[tup
         .order_by(own.id)
     )
     for subject, of_subject in _subjects(connection, query):
-        yield subject if subject.stage is None else subject._replace(stage=_stage_of(subject.stage)), of_subject
+        in_one_form = subject if subject.stage is None else subject._replace(stage=_stage_of(subject.stage))
+        yield _SubjectRecords(in_one_form, of_subject)
 
 
 def _stage_of(text: str) -> str:
@@ -264,7 +290,7 @@ def _stage_of(text: str) -> str:
     return "" if days is None else f"E{days:g}"
 
 
-def _colonies(connection: Connection, criteria: DeliveryCriteria) -> Iterator[tuple[Subject, str | None]]:
+def _colonies(connection: Connection, criteria: DeliveryCriteria) -> Iterator[_SubjectRecords]:
     own = SPECIMEN.c
     colony = (
         select(own.centre, own.pipeline, own.colony_id, func.min(own.dob).label("dob"))
@@ -279,9 +305,9 @@ def _colonies(connection: Connection, criteria: DeliveryCriteria) -> Iterator[tu
     yield from _subjects(connection, query.order_by(colony.c.centre, colony.c.pipeline, colony.c.colony_id))
 
 
-def _subjects(connection: Connection, query: Any) -> Iterator[tuple[Subject, str | None]]:
+def _subjects(connection: Connection, query: Any) -> Iterator[_SubjectRecords]:
     for row in connection.execute(query, execution_options={"yield_per": _AT_ONCE}):
-        yield Subject(*row[:7]), row[7]
+        yield _SubjectRecords(Subject(*row[:7]), row[7])
 
 
 def _done(own: Any, kind: str, joined: FromClause, of_subject: ColumnElement[bool]) -> ScalarSelect[str]:

@@ -27,10 +27,11 @@ from dcc.reference.loading import IMPRESS_FILE, SETS, ReferenceData, checksum_of
 from dcc.reference.snapshots import Provenance, Snapshot
 from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
+from dcc.settings.hosts import WEB_PORTS
 from dcc.settings.reference import shown_source, url_below
 from dcc.sources.access import Credential, parse_hostname
 from dcc.sources.certificates import ServerCertificates
-from dcc.sources.http.client import FAILURES, PORTS, REDIRECTS, HttpClient, HttpResponse, Site, describe
+from dcc.sources.http.client import FAILURES, REDIRECTS, HttpClient, HttpResponse, Site, describe
 
 TRIES: Final = 3
 _LONGEST_PAUSE: Final = 30.0
@@ -138,7 +139,7 @@ class WebReader:
             site = Site(
                 label=origin,
                 scheme=scheme,
-                endpoint=parse_hostname(netloc, PORTS[scheme]),
+                endpoint=parse_hostname(netloc, WEB_PORTS[scheme]),
                 username="",
                 credential=Credential(),
                 certificates=ServerCertificates.of_settings(origin, self._settings) if scheme == "https" else None,
@@ -173,9 +174,9 @@ def _redirected(shown: str, at: str, location: str | None) -> str:
     try:
         target = urljoin(at, location or "")
         parts = urlsplit(target)
-        known = location and parts.scheme in PORTS and parts.hostname and "@" not in parts.netloc
+        known = location and parts.scheme in WEB_PORTS and parts.hostname and "@" not in parts.netloc
         if known and target.isascii() and target.isprintable() and " " not in target:
-            parse_hostname(parts.netloc, PORTS[parts.scheme])
+            parse_hostname(parts.netloc, WEB_PORTS[parts.scheme])
             if (urlsplit(at).scheme, parts.scheme) != ("https", "http"):
                 # It may hold a token, and is shown nowhere. One for each page of an API, as secrets, would take hours.
                 return target.partition("#")[0]

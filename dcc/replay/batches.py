@@ -251,7 +251,7 @@ class ReplayWorkerResults(Exchange):
         if self._settings.executor is ExecutorKind.MULTIPROCESS:
             return
         staging = Staging(self._settings.staging_directory)
-        is_shared = any("://" in url for url, _ in named_replicas(self._settings))
+        is_shared = any("://" in replica.url for replica in named_replicas(self._settings))
         for archive in archives:
             if is_shared and archive.sha256 is not None and not staging.has_manifest(archive.key):
                 continue

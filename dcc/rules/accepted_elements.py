@@ -1,9 +1,9 @@
 """Accepted elements: one that is like an element to which no rule objected needs no second check.
 
 Documents repeat themselves, above all in metadata; and if IMPReSS wants any number, all numbers are alike. `SHAPES` are
-the parts of an element that rules registered as `local` may use, besides the definitions of IMPReSS. `ENTITY_SHAPES`
-are the parts of an entity, besides the reference data, its centre and the day. Elements of one shape are alike to these
-rules.
+the parts of an element that a rule which `depends_on_shape_only` may use, besides the definitions of IMPReSS.
+`ENTITY_SHAPES` are the parts of an entity, besides the reference data, its centre and the day. Elements of one shape
+are alike to these rules.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from itertools import chain
 from operator import attrgetter, itemgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from dcc.documents.contents import (
     Entity,
@@ -32,7 +32,7 @@ from dcc.reference.impress import Parameter, ValueType
 from dcc.reference.impress import Procedure as ProcedureDefinition
 from dcc.reference.loading import ReferenceData
 from dcc.rules.elements import ParameterElement, ParameterUse, ProcedureUse, groups_of, has_media, key_of
-from dcc.rules.registry import Plans
+from dcc.rules.registry import RulesByKind
 from dcc.rules.values import is_blank
 
 Shape = tuple[Any, ...]
@@ -46,32 +46,35 @@ LONGEST: Final = 4_000
 
 _EACH: Final = 100
 
+
+def _fields(kind: type[Any], *names: str) -> itemgetter[Any]:
+    """Gets the fields of a named tuple by their places, which is faster than by their names."""
+    return itemgetter(*map(kind._fields.index, names))
+
+
 _all_but_line = itemgetter(slice(1, None))
 _increment = attrgetter("increment")
-_name_and_sequence = itemgetter(1, 2)
+_name_and_sequence = _fields(SimpleParameter, "parameter_id", "sequence_id")
+_name_sequence_and_unit = _fields(SeriesParameter, "parameter_id", "sequence_id", "unit")
 _gene_and_allele = attrgetter("mgi_gene_id", "mgi_allele_id")
-_background_and_age = itemgetter(
-    *map(
-        Specimen._fields.index,
-        (
-            "is_baseline",
-            "zygosity",
-            "pipeline",
-            "phenotyping_centre",
-            "project",
-            "dob",
-            "stage",
-            "stage_unit",
-            "colony_id",
-            "strain_id",
-            "production_centre",
-        ),
-    )
+_background_and_age = _fields(
+    Specimen,
+    "is_baseline",
+    "zygosity",
+    "pipeline",
+    "phenotyping_centre",
+    "project",
+    "dob",
+    "stage",
+    "stage_unit",
+    "colony_id",
+    "strain_id",
+    "production_centre",
 )
 
 
 def _of_series(series: SeriesParameter) -> Shape:
-    return (*series[1:4], tuple(map(_increment, series.values)), series.status)
+    return (*_name_sequence_and_unit(series), tuple(map(_increment, series.values)), series.status)
 
 
 def _of_procedure(procedure: Procedure) -> Shape | None:
@@ -109,16 +112,15 @@ ENTITY_SHAPES: Final[dict[type, Callable[[Any], Shape | None]]] = {Specimen: _of
 """The same for entities, without the content of an experiment's procedure."""
 
 _VALUES: Final[dict[type, Callable[[Any], str | None]]] = {
-    SimpleParameter: itemgetter(4),
-    Metadata: itemgetter(4),
-    SeriesValue: itemgetter(3),
+    kind: _fields(kind, "value") for kind in (SimpleParameter, Metadata, SeriesValue)
 }
+"""The value of an element, for the kinds with one value."""
 _ALL_BUT_VALUES: Final[dict[type, Callable[[Any], Shape]]] = {
-    SimpleParameter: itemgetter(1, 2, 3, 5),
-    Metadata: itemgetter(1, 2, 3),
-    SeriesValue: itemgetter(1, 2),
+    SimpleParameter: _fields(SimpleParameter, "parameter_id", "sequence_id", "unit", "status"),
+    Metadata: _fields(Metadata, "parameter_id", "sequence_id", "status"),
+    SeriesValue: _fields(SeriesValue, "increment", "increment_status"),
 }
-"""The value's index in the shape, for kinds of elements with one value."""
+"""The shape without the value, for the same kinds."""
 _BETWEEN: Final = "\0"
 """Separates values; no document contains it."""
 _are_plain_numbers = re.compile(
@@ -166,19 +168,19 @@ class AcceptedElements:
     def __init__(self) -> None:
         self._shapes: dict[Hashable, Shapes] = defaultdict(_shapes)
         self._held = 0
-        self._plans: Plans | None = None
+        self._rules: RulesByKind | None = None
 
-    def plans(self, reference: ReferenceData, without: Collection[str]) -> Plans:
+    def rules(self, reference: ReferenceData, without: Collection[str]) -> RulesByKind:
         """The rules without those in `without`, under these reference data.
 
         Shapes that were accepted under others are forgotten.
         """
-        plans = self._plans
-        if plans is None or plans.reference is not reference or plans.without != without:
-            plans = self._plans = Plans(reference, without)
+        rules = self._rules
+        if rules is None or rules.reference is not reference or rules.without != without:
+            rules = self._rules = RulesByKind(reference, without)
             self._shapes.clear()
             self._held = 0
-        return plans
+        return rules
 
     def within(self, definition: object) -> Shapes:
         """The accepted shapes under this definition of IMPReSS; the sets follow later additions."""
@@ -220,6 +222,13 @@ def _length(shape: Shape) -> int:
     return length
 
 
+class UnknownParts(NamedTuple):
+    """The parts of a procedure that are unlike accepted ones: perhaps itself, and its parameters by their kinds."""
+
+    itself: bool
+    parameters: list[Sequence[ParameterElement]]
+
+
 @dataclass
 class SkippedElements:
     """Accepted elements, as used in the check of one document.
@@ -228,13 +237,13 @@ class SkippedElements:
     met: until then none of the kind is skipped.
     """
 
-    plans: Plans
+    rules: RulesByKind
     accepted: AcceptedElements
     met: set[type] = field(default_factory=set)
 
     def may_pass(self, kind: type) -> bool:
         """Whether elements of a kind may be skipped."""
-        if kind not in self.met and not self.plans.of(kind).missing:
+        if kind not in self.met and not self.rules.of(kind).missing:
             self.met.add(kind)
         return kind in self.met
 
@@ -251,13 +260,16 @@ class SkippedElements:
         if kind in ENTITY_SHAPES:
             self.accepted.add(self.accepted.of_entities(kind, centre, today), ENTITY_SHAPES[kind](entity))
 
-    def unknown_in(self, procedure: Procedure, definition: ProcedureDefinition | None) -> list[Sequence[Any]]:
-        """The parts of a procedure to check: itself, and its parameters by their kinds."""
-        parts = [part for part in ((procedure,), *groups_of(procedure)) if part]
+    def unknown_in(self, procedure: Procedure, definition: ProcedureDefinition | None) -> UnknownParts:
+        """The parts of a procedure to check."""
+        groups = [group for group in groups_of(procedure) if group]
         if not self.may_pass(ProcedureUse) or not self.may_pass(ParameterUse):
-            return parts
+            return UnknownParts(True, groups)
         shapes = self.accepted.within(definition)
-        return [part for part in parts if not self._knows(part, shapes, definition)]
+        return UnknownParts(
+            not self._knows((procedure,), shapes, definition),
+            [group for group in groups if not self._knows(group, shapes, definition)],
+        )
 
     def _knows(self, elements: Sequence[Any], shapes: Shapes, definition: ProcedureDefinition | None) -> bool:
         """Whether all of a procedure's elements of a kind, with their content, are like accepted ones."""
@@ -289,11 +301,11 @@ class SkippedElements:
 
         `definition` is that of the element's parameter.
         """
-        plans = [self.plans.of(kind) for kind in kinds]
-        if any(plan.always_asked for plan in plans):
+        rules = [self.rules.of(kind) for kind in kinds]
+        if any(one.always_asked for one in rules):
             return
         shape = None
-        if definition is not None and takes_any_number(definition) and all(plan.any_number_passes for plan in plans):
+        if definition is not None and takes_any_number(definition) and all(one.any_number_passes for one in rules):
             shape = with_any_number(element)
         kind = type(element)
         self.accepted.add(self.accepted.of(kind, within), SHAPES[kind](element) if shape is None else shape)

@@ -34,8 +34,16 @@ from dcc.documents.forms import path_of_centre
 from dcc.naming import DocumentKind
 from dcc.reference.impress import Procedure as ProcedureDefinition
 from dcc.reference.snapshots import Snapshot
-from dcc.rules import experiment_rules, media_rules, series_rules, specimen_rules, status_rules, value_rules  # noqa: F401 - they register the rules of the platform
-from dcc.rules.accepted_elements import SHAPES, AcceptedElements, SkippedElements, definition_of
+from dcc.rules import (  # noqa: F401 - they register the rules of the platform
+    experiment_rules,
+    media_rules,
+    procedure_rules,
+    series_rules,
+    specimen_rules,
+    status_rules,
+    value_rules,
+)
+from dcc.rules.accepted_elements import SHAPES, AcceptedElements, SkippedElements, UnknownParts, definition_of
 from dcc.rules.context import NOTHING_ASKED, Answers, Context, DocumentContext, RunKey
 from dcc.rules.elements import (
     TYPE_OF,
@@ -54,7 +62,7 @@ from dcc.rules.elements import (
     specimens_asked_for,
 )
 from dcc.rules.findings import BROKEN_CASE, BROKEN_IN_PACKAGE, REFERENCE_RULE, Fault, Finding
-from dcc.rules.registry import RULES, Plans, Rule, catalogue_place
+from dcc.rules.registry import RULES, Rule, RulesByKind, catalogue_place
 from dcc.rules.upload import DUPLICATE, EXPERIMENT_EXISTS, HAS_EXPERIMENTS, NOT_STORED, SPECIMEN_EXISTS, UPLOAD_RULES
 from dcc.runtime.installed_packages import RULES as ADDED_RULES
 from dcc.runtime.installed_packages import error_of, load_added, package_of
@@ -97,8 +105,8 @@ def check_contents(
     reference data have changed.
     """
     accepted = AcceptedElements() if accepted is None else accepted
-    plans = accepted.plans(document.reference, frozenset(without))
-    return _Checking(document, plans, SkippedElements(plans, accepted)).run(contents)
+    rules = accepted.rules(document.reference, frozenset(without))
+    return _Checking(document, rules, SkippedElements(rules, accepted)).run(contents)
 
 
 def refused_blocks(findings: Iterable[Finding]) -> set[int | None]:
@@ -127,7 +135,7 @@ class _Checking:
     """
 
     document: DocumentContext
-    plans: Plans
+    rules: RulesByKind
     skipped: SkippedElements
     said: set[tuple[str, str]] = field(default_factory=set)
     found: list[Finding] = field(default_factory=list)
@@ -194,7 +202,7 @@ class _Checking:
 
     def ask(self, block: Block, entities: list[Entity]) -> Answers:
         lookups = self.document.lookups
-        if lookups is None or self.plans.without >= ABOUT_SPECIMENS:
+        if lookups is None or self.rules.without >= ABOUT_SPECIMENS:
             return NOTHING_ASKED
         ids = {each for entity in entities for each in specimens_asked_for(entity)}
         if not ids:
@@ -209,31 +217,32 @@ class _Checking:
 
     def entity(self, entity: Entity, step: str, above: Context) -> None:
         centre, today = above.block.centre, self.document.today
-        plan = self.plans.of(type(entity))
+        rules = self.rules.of(type(entity))
         is_known = self.skipped.knows_entity(entity, centre, today)
         # An entity with a status code has no procedure to check.
         has_status = not isinstance(entity, Specimen | Housing) and entity.status_codes
         procedure = None if isinstance(entity, Specimen) or has_status else entity.procedure
-        definition, unknown = None, []
+        definition, unknown = None, UnknownParts(False, [])
         if procedure is not None:
             definition = above.pipeline.procedures.get(procedure.procedure_id) if above.pipeline is not None else None
             unknown = self.skipped.unknown_in(procedure, definition)
             if definition is not None and definition.required:
                 self.required[definition.key] += len(definition.required)
                 self.excused[definition.key] += excused_in(procedure, definition.required)
-        if is_known and not plan.always_asked and not unknown:
+        has_unknown = unknown.itself or bool(unknown.parameters)
+        if is_known and not rules.always_asked and not has_unknown:
             return
         at = above._replace(path=above.path + step, entity=entity)
-        if self.judge(entity, at, plan.always_asked if is_known else plan.rules) and not is_known:
+        if self.judge(entity, at, rules.always_asked if is_known else rules.rules) and not is_known:
             self.skipped.remember_entity(entity, centre, today)
-        if procedure is not None and unknown:
+        if procedure is not None and has_unknown:
             self.procedure(procedure, definition, unknown, at)
 
     def procedure(
         self,
         procedure: Procedure,
         definition: ProcedureDefinition | None,
-        unknown: Sequence[Sequence[Any]],
+        unknown: UnknownParts,
         above: Context,
     ) -> None:
         """Check those parts of a procedure that are `unknown`."""
@@ -243,15 +252,14 @@ class _Checking:
             procedure_definition=definition,
             results=results_of(procedure),
         )
-        for elements in unknown:
-            if elements[0] is not procedure:
-                self.parameters(elements, at)
-                continue
+        if unknown.itself:
             is_valid = self.judge(ProcedureUse(procedure), at)
             if definition is None and self.document.reference.impress is not None:
                 return
             if self.judge(procedure, at) and is_valid:
                 self.skipped.remember(procedure, definition, None, Procedure, ProcedureUse)
+        for parameters in unknown.parameters:
+            self.parameters(parameters, at)
         if has_media(procedure):
             for step in metadata_of_media(procedure):
                 self.parameter(step, at)
@@ -325,7 +333,7 @@ class _Checking:
         kind = type(element)
         if kind not in self.skipped.met:
             self.meet(kind, at)
-        for rule in self.plans.of(kind).rules if rules is None else rules:
+        for rule in self.rules.of(kind).rules if rules is None else rules:
             try:
                 for found in rule.check(element, at):
                     is_valid = False
@@ -365,7 +373,7 @@ class _Checking:
         It is reported when a kind is first met, so that nothing is reported for rules that the document does not need.
         """
         self.skipped.met.add(kind)
-        for needed in self.plans.of(kind).missing:
+        for needed in self.rules.of(kind).missing:
             self.once(_missing(needed, at))
 
 

@@ -34,6 +34,13 @@ class RunKey(NamedTuple):
     sequence_id: str | None
 
 
+class ResultKey(NamedTuple):
+    """A parameter in a procedure, without a sequenceID or with this one; its text if it is too long for a number."""
+
+    parameter_id: str
+    sequence: int | str | None
+
+
 class Lookups(Protocol):
     """Queries to the QC database, each for a complete batch.
 
@@ -113,7 +120,7 @@ class Context(NamedTuple):
     procedure: Procedure | None = None
     procedure_definition: ProcedureDefinition | None = None
     parameter_definition: Parameter | None = None
-    results: frozenset[tuple[str, int | str | None]] = frozenset()
+    results: frozenset[ResultKey] = frozenset()
 
     @property
     def entity_kind(self) -> EntityKind | None:

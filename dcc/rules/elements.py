@@ -29,7 +29,7 @@ from dcc.documents.contents import (
 )
 from dcc.documents.lexical import parse_date, parse_integer
 from dcc.reference.impress import ParameterType
-from dcc.rules.context import RunKey
+from dcc.rules.context import ResultKey, RunKey
 from dcc.rules.values import is_blank
 
 ParameterElement = (
@@ -171,15 +171,15 @@ def _metadata(metadata: tuple[Metadata, ...], path: str) -> Iterator[ElementStep
         yield ElementStep(each, f"{path}/{ParameterType.METADATA}[{number}]")
 
 
-def results_of(procedure: Procedure) -> frozenset[tuple[str, int | str | None]]:
-    """The simple and ontology parameters of a procedure by key and sequenceID, which media may belong to.
+def results_of(procedure: Procedure) -> frozenset[ResultKey]:
+    """The simple and ontology parameters of a procedure, which media may belong to.
 
     Empty for a procedure without media, because no rule needs it there.
     """
     if not has_media(procedure):
         return frozenset()
     return frozenset(
-        (key_of(result.parameter_id), sequence_of(result.sequence_id))
+        result_key(result.parameter_id, result.sequence_id)
         for results in (procedure.simple, procedure.ontology)
         for result in results
     )
@@ -227,10 +227,10 @@ def values_of(series: SeriesParameter | SeriesMediaParameter) -> Sequence[Series
     return series.values
 
 
-def sequence_of(text: str | None) -> int | str | None:
-    """A sequenceID as a number, or its text if that is too long; None without one."""
-    number = None if text is None else parse_integer(text)
-    return text if number is None else number
+def result_key(parameter_id: str, sequence_id: str | None) -> ResultKey:
+    """The key of a parameter with these identifiers: they count without blanks and leading zeros."""
+    number = None if sequence_id is None else parse_integer(sequence_id)
+    return ResultKey(key_of(parameter_id), sequence_id if number is None else number)
 
 
 def key_of(identifier: str) -> str:

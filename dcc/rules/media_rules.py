@@ -9,7 +9,7 @@ from dcc.declarations import Declaration
 from dcc.documents.contents import MediaFile, MediaParameter, ParameterAssociation, SeriesMediaValue
 from dcc.messages import mark
 from dcc.rules.context import Context
-from dcc.rules.elements import key_of, sequence_of
+from dcc.rules.elements import result_key
 from dcc.rules.findings import Fault, fault
 from dcc.rules.registry import rule
 
@@ -64,9 +64,10 @@ _MEDIA_TYPES = frozenset(
 )
 def association_refers_to_a_result(association: ParameterAssociation, at: Context) -> Iterator[Fault]:
     """A parameterAssociation refers to a simple or ontology parameter, and its sequenceID, of the same procedure."""
-    key = key_of(association.parameter_id)
-    if (key, sequence_of(association.sequence_id)) in at.results:
+    result = result_key(association.parameter_id, association.sequence_id)
+    if result in at.results:
         return
+    key = result.parameter_id
     if association.sequence_id is None:
         yield fault(association.line, association.parameter_id, parameter=key)
     else:

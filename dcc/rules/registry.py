@@ -263,7 +263,7 @@ class RulesOfKind(NamedTuple):
     missing: list[type[Snapshot]]
 
 
-class Plans:
+class RulesByKind:
     """The rules by kinds of elements, without those left out by their ids, under some reference data.
 
     Computed once for all documents that are checked under these. A rule without its reference data is left out, and its
@@ -273,16 +273,16 @@ class Plans:
     def __init__(self, reference: ReferenceData, without: Collection[str]) -> None:
         self.reference = reference
         self.without = frozenset(without)
-        self._plans: dict[type, RulesOfKind] = {}
+        self._found: dict[type, RulesOfKind] = {}
 
     def of(self, kind: type) -> RulesOfKind:
         """The rules for elements of a kind."""
-        plan = self._plans.get(kind)
-        if plan is None:
-            plan = self._plans[kind] = self._planned(kind)
-        return plan
+        found = self._found.get(kind)
+        if found is None:
+            found = self._found[kind] = self._chosen(kind)
+        return found
 
-    def _planned(self, kind: type) -> RulesOfKind:
+    def _chosen(self, kind: type) -> RulesOfKind:
         rules, missing = [], []
         for rule in sorted(_BY_KIND.get(kind, ()), key=lambda rule: catalogue_place(rule.id)):
             if rule.id in self.without:

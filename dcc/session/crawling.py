@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, select
 
@@ -38,7 +38,8 @@ from dcc.sources.listing_watch import ignore_progress
 from dcc.tracker.crawls import crawl_comment
 from dcc.tracker.database import exception_id
 from dcc.tracker.listings.findings import ONLY_NOTED, ListingFinding
-from dcc.tracker.listings.recording import ListingBasis, ListingRecorder, RecordedListing, archives_by_source
+from dcc.tracker.listings.listing_basis import ListingBasis, RecordedListing
+from dcc.tracker.listings.recording import ListingRecorder, archives_by_source
 from dcc.tracker.models import Centre, SourceCrawlRow
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
@@ -174,7 +175,8 @@ def _record_archives(session: Session, listing: SourceListing, keys: Collection[
 def _record(session: Session, listing: SourceListing) -> tuple[SourceCrawl, Mapping[ZipKey, ListedFile]]:
     """Record a listing; returns the result, and the archives to list once more."""
     address = listing.address
-    result, outcome, error = session.write(lambda connection: _write_crawl(connection, session, listing), alone=True)
+    written = session.write(lambda connection: _write_crawl(connection, session, listing), alone=True)
+    result, outcome, error = written.listing, written.outcome, written.error
     problem = None if error is None else Problem.of(error)
     if error is not None:
         log.warning("%s", error)
@@ -242,10 +244,16 @@ def _basis(connection: Connection, session: Session, listing: SourceListing | No
     )
 
 
-def _write_crawl(
-    connection: Connection, session: Session, listing: SourceListing
-) -> tuple[RecordedListing, CrawlOutcome, SourceError | InternalFaultError | None]:
-    """Write a listing and the row of its crawl; returns what was recorded, the outcome, and what was wrong."""
+class _WrittenCrawl(NamedTuple):
+    """What was recorded of a listing, how the crawl ended, and what was wrong."""
+
+    listing: RecordedListing
+    outcome: CrawlOutcome
+    error: SourceError | InternalFaultError | None
+
+
+def _write_crawl(connection: Connection, session: Session, listing: SourceListing) -> _WrittenCrawl:
+    """Write a listing and the row of its crawl."""
     basis = _basis(connection, session, listing)
     now = basis.now
     result = ListingRecorder(basis, listing.address).record(listing.listings, whole=listing.error is None)
@@ -268,7 +276,7 @@ def _write_crawl(
         "new_zips": new,
     }
     insert_rows(connection, SourceCrawlRow.__table__, [row])
-    return result, outcome, error
+    return _WrittenCrawl(result, outcome, error)
 
 
 def _shrunk(address: SourceAddress, directories: Sequence[Message]) -> ListingShrunkError:

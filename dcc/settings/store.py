@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator
 
@@ -40,9 +40,15 @@ def parse_store(text: str, *, wanted: str = WANTED) -> str:
     return str(absolute(Path(path)))
 
 
-def parse_replicas(text: str) -> list[tuple[str, bool]]:
-    """The replicas of a list with commas, such as `/srv/archive, s3://bucket/prefix optional`: each with its URL, or
-    the path of its directory, and whether it is required.
+class NamedReplica(NamedTuple):
+    """A replica of the archive store: its URL, or the path of its directory, and whether it is required."""
+
+    url: str
+    is_required: bool
+
+
+def parse_replicas(text: str) -> list[NamedReplica]:
+    """The replicas of a list with commas, such as `/srv/archive, s3://bucket/prefix optional`.
 
     Raises ValueError, which does not repeat the text: it may hold a password.
     """
@@ -55,7 +61,7 @@ def parse_replicas(text: str) -> list[tuple[str, bool]]:
         raise ValueError("at least one replica must not be optional")
     if max(map(len, found)) > LONGEST_REPLICA:
         raise ValueError(f"a replica may have {LONGEST_REPLICA} characters at most")
-    return list(found.items())
+    return [NamedReplica(*item) for item in found.items()]
 
 
 def _parse_sftp(url: str) -> str:

@@ -17,7 +17,6 @@ not named.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -35,9 +34,6 @@ from dcc.settings.secret_references import (
     read_secret_file,
     refuse_open_to_others,
 )
-
-USUAL_PORTS: Final[Mapping[str, int]] = {"sftp": 22, "ftp": 21, "ftps": 21, "http": 80, "https": 443}
-"""The port of a server whose address names none, by protocol."""
 
 _PRIVATE_KEY = re.compile(r"\A\s*-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
 _PUBLIC_KEY = re.compile(rb"\A\s*(?:(?:ssh|ecdsa|sk)-\S+ AAAA|-----? ?BEGIN [A-Z0-9 ]*PUBLIC KEY)")

@@ -13,9 +13,10 @@ from dcc.errors import ConfigurationError, ListingFailedError, SourceError, Sour
 from dcc.messages import Message, mark
 from dcc.naming import Action
 from dcc.settings import Settings
-from dcc.sources.base import ActionListing, PlatformConnection, SourceAddress
+from dcc.sources.base import ActionListing, SourceAddress
 from dcc.sources.listing import Entry, EntryKind, folder_listing
 from dcc.sources.listing_watch import ListingWatch, watch_listing
+from dcc.sources.platform_connection import PlatformConnection
 from dcc.sources.remote_names import joined, printable, raw
 
 _BLOCK = 256 * 1024

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from dcc.errors import ConfigurationError, HostKeyChangedError, HostKeyUnknownError
 from dcc.messages import mark
-from dcc.sources.access import USUAL_PORTS, Endpoint
-from dcc.sources.base import SourceAddress
+from dcc.sources.access import Endpoint
+from dcc.sources.base import TRAITS, SourceAddress, SourceProtocol
 
-SSH_PORT = USUAL_PORTS["sftp"]
+SSH_PORT = TRAITS[SourceProtocol.SFTP].usual_port
 
 
 @dataclass(frozen=True, slots=True)

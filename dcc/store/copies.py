@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dcc.settings import Settings
-from dcc.settings.store import parse_replicas
+from dcc.settings.store import NamedReplica, parse_replicas
 
 
 class CopyState(StrEnum):
@@ -43,6 +43,6 @@ def default_replica(settings: Settings) -> Path:
     return settings.home / "archive"
 
 
-def named_replicas(settings: Settings) -> list[tuple[str, bool]]:
-    """The URL or directory of each replica, and whether it is required."""
+def named_replicas(settings: Settings) -> list[NamedReplica]:
+    """The replicas that the settings name, or the only one by default."""
     return parse_replicas(settings.archive_replicas or str(default_replica(settings)))

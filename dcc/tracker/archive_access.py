@@ -103,12 +103,19 @@ def delivered_document(
     return None if row is None else _document(row)
 
 
-def failed_documents(connection: Connection, downloads: Iterable[int]) -> list[tuple[SubmittedDocument, Phase]]:
-    """The documents of downloads that failed before their data were taken over, each with the phase, newest first."""
+class DocumentFailure(NamedTuple):
+    """A document, and the phase in which it failed."""
+
+    document: SubmittedDocument
+    phase: Phase
+
+
+def failed_documents(connection: Connection, downloads: Iterable[int]) -> list[DocumentFailure]:
+    """The documents of downloads that failed before their data were taken over, newest first."""
     failed = (XmlFile.status_id == int(Status.FAILED), XmlFile.phase_id <= int(Phase.UPLOAD))
     rows = rows_with(connection, _documents().where(*failed), XmlFile.download_id, downloads)
-    found = [(_document(row), Phase(row.phase_id)) for row in rows]
-    return sorted(found, key=lambda one: -one[0].id)
+    found = [DocumentFailure(_document(row), Phase(row.phase_id)) for row in rows]
+    return sorted(found, key=lambda one: -one.document.id)
 
 
 @contextmanager

@@ -244,16 +244,17 @@ def fall_back_to_last_bytes(
     without any bytes stays as it is.
     """
     actions = _lock_actions(connection, za_ids)
-    latest = {za_id: (download, before) for za_id, download, before in latest_downloads(connection, actions)}
-    states = _read_states(connection, ZipDownload, {download for download, _ in latest.values()})
+    latest = list(latest_downloads(connection, actions))
+    states = _read_states(connection, ZipDownload, {one.download_id for one in latest})
     taken, back = {}, {}
-    for za_id, (download, before) in latest.items():
-        if states[download].phase is Phase.DOWNLOAD:
+    for one in latest:
+        state = states[one.download_id]
+        if state.phase is Phase.DOWNLOAD:
             continue
-        if download > before:
-            taken[za_id] = states[download]
-        elif actions[za_id] == WAITING:
-            back[za_id] = states[download]
+        if one.counts:
+            taken[one.za_id] = state
+        elif actions[one.za_id] == WAITING:
+            back[one.za_id] = state
     _apply(connection, ZipAction, actions, taken)
     for row in rows_about(connection, _UPLOADING, back):
         back.pop(row.za_id, None)
@@ -439,9 +440,9 @@ def _from_latest(
     """The state that each submission takes from its latest download, where that is among `downloads`."""
     za_ids = {parents[download_id] for download_id in downloads}
     return {
-        za_id: downloads[latest]
-        for za_id, latest, before_reopening in latest_downloads(connection, za_ids)
-        if latest in downloads and latest > before_reopening
+        one.za_id: downloads[one.download_id]
+        for one in latest_downloads(connection, za_ids)
+        if one.download_id in downloads and one.counts
     }
 
 

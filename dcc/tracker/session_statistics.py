@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Select, delete, func, select
@@ -63,7 +64,7 @@ def statistics_of(connection: Connection, session_id: int) -> list[SourceStatist
     return [SourceStatistics(*row) for row in connection.execute(query)]
 
 
-class Problems(NamedTuple):
+class ProblemCounts(NamedTuple):
     """What was wrong with the data of a session: submissions that failed, and findings of crawls to be looked at."""
 
     failed: int
@@ -77,18 +78,16 @@ class Problems(NamedTuple):
         return ", ".join(filter(None, parts))
 
 
-def problems_of(connection: Connection, session_ids: Sequence[int]) -> dict[int, Problems]:
+def problem_counts(connection: Connection, session_ids: Sequence[int]) -> dict[int, ProblemCounts]:
     """What was wrong with the data of sessions that have ended."""
     table, finding = SessionStatistics, CrawlFinding
     failed = select(table.session_id, func.sum(table.failed)).where(table.session_id.in_(session_ids))
     noticed = select(finding.session_id, func.count()).where(
         finding.session_id.in_(session_ids), finding.kind.not_in(ONLY_NOTED)
     )
-    counts = [
-        {session: int(number) for session, number in connection.execute(query.group_by(column))}
-        for query, column in ((failed, table.session_id), (noticed, finding.session_id))
-    ]
-    return {session: Problems(*(each.get(session, 0) for each in counts)) for session in session_ids}
+    failures = {session: int(number) for session, number in connection.execute(failed.group_by(table.session_id))}
+    findings = dict(iter(connection.execute(noticed.group_by(finding.session_id))))
+    return {session: ProblemCounts(failures.get(session, 0), findings.get(session, 0)) for session in session_ids}
 
 
 def seconds_by_phase(session: SessionEntry) -> dict[str, int]:
@@ -96,16 +95,13 @@ def seconds_by_phase(session: SessionEntry) -> dict[str, int]:
 
     Whole seconds; download and xsd run at the same time.
     """
-    ended = [task for task in session.tasks if task.finished is not None]
-    return {
-        phase.short_name: int(
-            (
-                max(task.finished for task in ended if task.phase is phase and task.finished)
-                - min(task.started for task in ended if task.phase is phase)
-            ).total_seconds()
-        )
-        for phase in dict.fromkeys(task.phase for task in ended)
-    }
+    first_starts: dict[Phase, datetime] = {}
+    last_ends: dict[Phase, datetime] = {}
+    for task in session.tasks:
+        if task.finished is not None:
+            first_starts[task.phase] = min(first_starts.get(task.phase, task.started), task.started)
+            last_ends[task.phase] = max(last_ends.get(task.phase, task.finished), task.finished)
+    return {phase.short_name: int((end - first_starts[phase]).total_seconds()) for phase, end in last_ends.items()}
 
 
 def seconds_text(seconds: Mapping[str, int]) -> str:

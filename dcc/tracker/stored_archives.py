@@ -313,9 +313,9 @@ def replicas_with_copies(connection: Connection, settings: Settings) -> set[str]
     """Those of the replicas in which a copy is, as far as it is known."""
     a_copy = select(ArchiveCopy.id).where(ArchiveCopy.state == CopyState.GOOD.value).limit(1)
     return {
-        url
-        for url, _ in named_replicas(settings)
-        if connection.scalar(a_copy.where(ArchiveCopy.replica == url)) is not None
+        replica.url
+        for replica in named_replicas(settings)
+        if connection.scalar(a_copy.where(ArchiveCopy.replica == replica.url)) is not None
     }
 
 

@@ -330,13 +330,26 @@ def find_parents(connection: Connection, download_ids: Iterable[int], document_i
     return parents
 
 
-def latest_downloads(connection: Connection, za_ids: Iterable[int]) -> Iterator[tuple[int, int, int]]:
-    """For each submission with downloads: its id, its latest download, and the last one before its re-opening, or 0.
+class LatestDownload(NamedTuple):
+    """The latest download of a submission, and the last one before it was opened again, or 0."""
+
+    za_id: int
+    download_id: int
+    before_reopening: int
+
+    @property
+    def counts(self) -> bool:
+        """Whether it decides the submission's state: it came after the re-opening."""
+        return self.download_id > self.before_reopening
+
+
+def latest_downloads(connection: Connection, za_ids: Iterable[int]) -> Iterator[LatestDownload]:
+    """The latest download of each submission with downloads.
 
     An attempt that fetched nothing is not the latest if an earlier one had the bytes.
     """
     for za_id, latest, before_reopening in rows_about(connection, _LATEST_DOWNLOADS, za_ids):
-        yield za_id, latest, before_reopening or 0
+        yield LatestDownload(za_id, latest, before_reopening or 0)
 
 
 def last_attempts(connection: Connection, za_ids: Iterable[int]) -> dict[int, int]:

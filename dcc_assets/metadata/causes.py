@@ -46,7 +46,8 @@ def causes_explained(tracker: Engine, settings: Settings) -> Explain:
 
     def explain(failures: Sequence[Failure]) -> Sequence[Metadata]:
         # Searching for a submission whose key is not its name takes too long here.
-        keys = {partition: plain_key(partition) for partition, _ in failures if partition not in known}
+        partitions = [failure.partition for failure in failures]
+        keys = {partition: plain_key(partition) for partition in partitions if partition not in known}
         wanted = [key for key in keys.values() if key is not None][: max(EXPLAINED - len(known), 0)]
         try:
             if wanted:
@@ -55,7 +56,7 @@ def causes_explained(tracker: Engine, settings: Settings) -> Explain:
                 )
         except DatabaseUnreachableError as error:
             log.warning("Causes are not shown beside checks: %s", error)
-        if not any(partition in known for partition, _ in failures):
+        if not any(partition in known for partition in partitions):
             return [{} for _ in failures]
         catalogue = wranglers_catalogue(settings)
         return [

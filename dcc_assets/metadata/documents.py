@@ -228,7 +228,7 @@ def _group_verdict(outcome: ZipData, group: RuleGroup) -> CheckVerdict:
     told = FAILING if errors else (Severity.UNCHECKED,)
     example = next((f" First: {_sentence(*one)}" for one in found if one[1].severity in told), "")
     if errors:
-        faulty = sum(any(r in rules and s.fails for r, s in d.finding_counts) for d in documents)
+        faulty = sum(_fails(document, rules) for document in documents)
         headline = f"{count_of(errors, 'error')} in {faulty} of {count_of(len(documents), 'document')}.{example}"
     else:
         headline = f"{count_of(unchecked, 'check')} could not be made. The centre need not act.{example}"
@@ -243,6 +243,11 @@ def _group_verdict(outcome: ZipData, group: RuleGroup) -> CheckVerdict:
         severity=AssetCheckSeverity.ERROR if errors else AssetCheckSeverity.WARN,
         kinds=rules,
     )
+
+
+def _fails(document: DocumentData, rules: Collection[str]) -> bool:
+    """Whether a document has a finding of one of these rules that fails it."""
+    return any(rule in rules and severity.fails for rule, severity in document.finding_counts)
 
 
 def _quality_control(outcome: ZipData, more: Metadata, description: str) -> MaterialisedPartition:
@@ -301,7 +306,9 @@ def _count(documents: Iterable[DocumentData], rules: Collection[str] | None = No
     """The number of findings by rule and severity; of these rules, or of all."""
     counts: Counter[tuple[str, Severity]] = Counter()
     for document in documents:
-        counts.update({key: n for key, n in document.finding_counts.items() if rules is None or key[0] in rules})
+        for (rule, severity), number in document.finding_counts.items():
+            if rules is None or rule in rules:
+                counts[rule, severity] += number
     return counts
 
 

@@ -28,7 +28,7 @@ from dcc.qc.models import DOCUMENT, FINDING, SNAPSHOT
 from dcc.runtime.clock import utc_now
 from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipFile
 from dcc.tracker.problems import KIND, entries_that_hold
-from dcc.tracker.queries.zip_action_lists import select_zip_actions
+from dcc.tracker.queries.zip_filters import select_zip_actions
 from dcc.tracker.submission_rows import latest_downloads, zip_key_of
 from dcc.vocabulary import DocumentAction, DocumentState, Severity
 from dcc_assets.metadata.archives import ERRORS_SHOWN
@@ -103,9 +103,7 @@ def zip_action_ids(
 
 def _documents(tracker: Connection, ids: Sequence[int]) -> dict[int, list[Row[Any]]]:
     """The documents of submissions that came as far as the upload, by the ids of submissions."""
-    downloads = {
-        download_id: za_id for za_id, download_id, reopened in latest_downloads(tracker, ids) if reopened < download_id
-    }
+    downloads = {one.download_id: one.za_id for one in latest_downloads(tracker, ids) if one.counts}
     documents: Select[*tuple[Any, ...]] = (
         select(XmlFile.id, XmlFile.download_id.label("download_id"), XmlFile.fname, XmlFile.phase_id, XmlFile.status_id)
         .where(XmlFile.download_id.in_(IDS), XmlFile.phase_id >= int(Phase.UPLOAD))

@@ -5,7 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dagster import DagsterInstance, Definitions, OpDefinition, OpExecutionContext, job, op
+from dagster import (
+    AssetsDefinition,
+    DagsterInstance,
+    Definitions,
+    JobDefinition,
+    OpDefinition,
+    OpExecutionContext,
+    job,
+    op,
+)
 from dagster._core.test_utils import in_process_test_workspace
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster_graphql.schema.config_types import SECRET_MASK_VALUE
@@ -18,11 +27,13 @@ from dcc.runtime.processes import Process
 from dcc.settings import load_settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc_assets.batches import BATCHES_JOB
+from dcc_assets.collection import chosen_file_sources
 from dcc_assets.definitions import asset_definitions
-from dcc_assets.jobs import crawl_file_sources
+from dcc_assets.jobs import crawl_file_sources, process_zip_actions
 from dcc_assets.sync.archives import recorded_crawls
+from dcc_assets.validation import chosen_zip_actions
 from dcc_dagster.run_processes import process_in
-from dcc_resources.code_location import platform_resources
+from dcc_resources.code_location import SOURCES, platform_resources
 from dcc_resources.databases import QcDatabaseResource, TrackerResource
 from dcc_resources.file_sources import SftpResource
 from dcc_resources.services import MailResource, ReferenceDataResource, StoreResource, WebhookResource
@@ -48,6 +59,18 @@ def silent_sources(installation: Installation, monkeypatch: pytest.MonkeyPatch) 
         for protocol in SILENT:
             installation.add_source(SourceAddress(0, "H", protocol, host, "user", SecretStr("password"), "/"))
         yield installation
+
+
+def test_each_protocol_of_the_platform_has_a_resource() -> None:
+    kinds = [protocol for resource in SOURCES for protocol in resource.protocols]
+    assert sorted(kinds) == sorted(SourceProtocol), "Correct SOURCES in dcc_resources/code_location.py."
+
+
+@pytest.mark.parametrize("step", [chosen_file_sources, chosen_zip_actions, crawl_file_sources, process_zip_actions])
+def test_a_step_that_connects_to_sources_takes_the_resources_of_all(step: AssetsDefinition | JobDefinition) -> None:
+    ops = [step.op] if isinstance(step, AssetsDefinition) else step.all_node_defs
+    taken = {key for one in ops if isinstance(one, OpDefinition) for key in one.required_resource_keys}
+    assert {kind.key for kind in SOURCES} <= taken, "Give it a parameter for each resource of SOURCES."
 
 
 def configured(**resources: Mapping[str, Any]) -> dict[str, Any]:

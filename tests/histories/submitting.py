@@ -39,7 +39,7 @@ from dcc.tracker.decisions import DecisionKind, acknowledged_keys, is_on_hold, r
 from dcc.tracker.hostings.missing_archives import WithdrawalProposalState, list_proposals
 from dcc.tracker.hostings.older_archives import zips_that_wait
 from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
-from dcc.tracker.queries.zip_action_lists import held_documents
+from dcc.tracker.queries.state_counts import held_documents
 from dcc.tracker.register.centres import find_archive
 from dcc.vocabulary import ContextEvent, EntityKind, WaiverEffect
 from tests.histories.contents import PARAMETER, VALUE, animals_of, content_of
@@ -88,7 +88,7 @@ class Centre(Lived):
 
     def confirm(self, oldest: bool) -> None:
         """Have what is held of an archive confirmed, the oldest or the youngest that has any, if that is possible."""
-        held = sorted((key for key, _, _ in in_reading(self.tracker, held_documents)), key=lambda key: key.file_name)
+        held = sorted((one.key for one in in_reading(self.tracker, held_documents)), key=lambda key: key.file_name)
         with suppress(ConfigurationError):
             confirm_submission(self.tracker, self.qc, self.settings, held[0 if oldest else -1], **_WHO)
 
@@ -149,7 +149,7 @@ class Centre(Lived):
             on_hold = frozenset(connection.scalars(held_back))
             acknowledged = frozenset(key.file_name for key in acknowledged_keys(connection))
             waits = zips_that_wait(connection, select(ZipAction.id)).values()
-            held = frozenset(name for _, name, _ in held_documents(connection))
+            held = frozenset(one.file_name for one in held_documents(connection))
             proposals = frozenset(one.key.file_name for one in list_proposals(connection))
         with self.qc.connect() as connection:
             found = dict(_variants(connection))

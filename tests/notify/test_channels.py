@@ -19,7 +19,7 @@ import pytest
 from pydantic import SecretStr
 
 from dcc.errors import ConfigurationError, NotificationNotSentError
-from dcc.notify.channels import base
+from dcc.notify.channels import open_channels
 from dcc.notify.channels.mail import MailTransport, Wording
 from dcc.notify.channels.webhook import WebhookChannel
 from dcc.notify.messages import Audience, NewsKind, Notification
@@ -251,9 +251,10 @@ def opened(monkeypatch: pytest.MonkeyPatch, make: object) -> tuple[list[Any], li
             raise make
         return make
 
-    monkeypatch.setattr(base, "added_entries", lambda _: [("acme 1.0", EntryPoint("acme", "acme", "dcc.channels"))])
-    monkeypatch.setattr(base, "load_entry", load)
-    found = base.open_channels(SETTINGS)
+    added = [("acme 1.0", EntryPoint("acme", "acme", "dcc.channels"))]
+    monkeypatch.setattr(open_channels, "added_entries", lambda _: added)
+    monkeypatch.setattr(open_channels, "load_entry", load)
+    found = open_channels.open_channels(SETTINGS)
     return found.channels, found.problems
 
 

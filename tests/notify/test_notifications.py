@@ -15,15 +15,15 @@ from sqlalchemy import select, update
 from dcc.errors import NotificationNotSentError, TrackerUnreachableError
 from dcc.naming import Action
 from dcc.notify import rounds
-from dcc.notify.channels.base import OpenedChannels
 from dcc.notify.channels.mail import MailChannel
+from dcc.notify.channels.open_channels import OpenedChannels
 from dcc.notify.composer import Composer
 from dcc.notify.digests import collect_digests
 from dcc.notify.ledger import Ledger
 from dcc.notify.messages import Attachment, Audience, NewsItem, NewsKind, Notification
 from dcc.notify.notifications import notify_due, notify_session, notify_tracker_outage, plan
 from dcc.notify.rounds import Round
-from dcc.operations.doctor.work import examine_notifications
+from dcc.operations.doctor.notifications import examine_notifications
 from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS

@@ -22,7 +22,7 @@ from sqlalchemy import Engine, select, text, update
 from dcc.databases.transactions import writing
 from dcc.errors import ConfigurationError, StoreRefusedError
 from dcc.operations.archive_audits import audit_archives
-from dcc.operations.doctor import checks, machine, sources, work
+from dcc.operations.doctor import checks, databases, machine, notifications, packages, sources, stores, work
 from dcc.operations.doctor.checks import (
     CheckFinding,
     CheckStatus,
@@ -116,15 +116,15 @@ class TestDatabases:
         self, tracker: Engine, qc_database: Engine, qc_settings: Settings
     ) -> None:
         kind = "SQLite" if tracker.dialect.name == "sqlite" else "MariaDB"
-        expect(machine.check_databases, qc_settings, "tracker database", "ok", kind)
-        for check in (machine.check_databases, machine.check_schemas):
+        expect(databases.check_databases, qc_settings, "tracker database", "ok", kind)
+        for check in (databases.check_databases, databases.check_schemas):
             assert set(verdicts(check, qc_settings).values()) == {"ok"}
 
     @only_sqlite
     def test_what_was_not_made_has_to_be(self, settings: Settings) -> None:
         said = ("tracker.db", " -> Make it: dcc init, or set DCC_HOME.")
-        expect(machine.check_databases, settings, "tracker database", "failed", *said)
-        assert verdicts(machine.check_schemas, settings) == {}
+        expect(databases.check_databases, settings, "tracker database", "failed", *said)
+        assert verdicts(databases.check_schemas, settings) == {}
         with pytest.raises(NotReadyError):
             found_by(work.check_sessions, settings)
 
@@ -133,13 +133,13 @@ class TestDatabases:
         self, tracker: Engine, settings: Settings, mariadb: MariaDb
     ) -> None:
         """As of a server that only replicates, or after rights were lost."""
-        expect(machine.check_databases, settings, "tracker database", "ok")
+        expect(databases.check_databases, settings, "tracker database", "ok")
         url = tracker.url.set(username="reader", password="x").render_as_string(hide_password=False)
         reading = settings.model_copy(update={"tracker_url": SecretStr(url)})
         with administrator(mariadb) as connection, connection.cursor() as cursor:
             cursor.execute("CREATE USER reader@'127.0.0.1' IDENTIFIED BY 'x'")
             cursor.execute(f"GRANT SELECT ON {tracker.url.database}.* TO reader@'127.0.0.1'")
-            found = found_by(machine.check_databases, reading)["tracker database"]
+            found = found_by(databases.check_databases, reading)["tracker database"]
             cursor.execute("DROP USER reader@'127.0.0.1'")
         assert (found.verdict, "INSERT command denied" in found.message) == ("failed", True)
         assert value_in(tracker, "SELECT COUNT(*) FROM write_receipt WHERE token = 0") == 0
@@ -150,12 +150,12 @@ class TestDatabases:
     ) -> None:
         path = Path(str(tracker.url.database))
 
-        expect_file = partial(expect, machine.check_databases, settings, "tracker database file")
+        expect_file = partial(expect, databases.check_databases, settings, "tracker database file")
         path.chmod(0o644)
         expect_file("warning", f" -> chmod 600 {path}")
         path.chmod(0o600)
         with monkeypatch.context() as patch, tracker.connect():
-            patch.setattr(machine, "_LARGE_WAL_BYTES", 0)
+            patch.setattr(databases, "_LARGE_WAL_BYTES", 0)
             seed_centre(tracker)
             expect_file("warning")
         tracker.dispose()
@@ -164,7 +164,7 @@ class TestDatabases:
         expect_file("ok")
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("PRAGMA journal_mode = DELETE")
-        finding = machine._check_integrity(Environment(settings, time.monotonic() + 20), "file", path)
+        finding = databases._check_integrity(Environment(settings, time.monotonic() + 20), "file", path)
         assert (finding.verdict, "journal mode delete" in finding.message) == (CheckStatus.WARNING, True)
         content = bytearray(path.read_bytes())
         content[8192:16384] = b"\xff" * 8192
@@ -174,13 +174,13 @@ class TestDatabases:
     def test_an_older_schema_is_found(self, tracker: Engine, settings: Settings) -> None:
         execute_in(tracker, "UPDATE alembic_version SET version_num = '0001'")
         said = ("has the schema 0001", "dcc init", " -> dcc explain tracker-outdated")
-        expect(machine.check_schemas, settings, "tracker database schema", "failed", *said)
+        expect(databases.check_schemas, settings, "tracker database schema", "failed", *said)
 
     @only_mariadb
     def test_a_wrong_password_is_found_and_not_told(self, mariadb: MariaDb, settings: Settings) -> None:
         url = mariadb.url("phenodcc_tracker").replace(":", ":wrong", 2).replace("wrong", "", 1)
         wrong = settings.model_copy(update={"tracker_url": SecretStr(url)})
-        found = found_by(machine.check_databases, wrong)["tracker database"]
+        found = found_by(databases.check_databases, wrong)["tracker database"]
         assert (found.verdict, "password in DCC_TRACKER_URL." in found.message) == ("failed", True)
         assert found.advice.startswith("dcc explain ")
         assert "wrong" not in found.message.replace("wrongly", "")
@@ -192,7 +192,7 @@ class TestDatabases:
         with serving(greeting(b"")) as (hostname, _):
             url = f"mysql://dcc:secret4711@{hostname}/tracker"
             silent = settings.model_copy(update={"tracker_url": SecretStr(url)})
-            found = found_by(machine.check_databases, silent)
+            found = found_by(databases.check_databases, silent)
         assert time.monotonic() - began < 6
         assert found["tracker database"].verdict == "failed"
         assert "secret4711" not in str(found)
@@ -251,25 +251,25 @@ class TestMachine:
     def test_versions_are_compared_with_those_tested(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         around = Environment(Settings(), time.monotonic() + 20)
 
-        def packages() -> CheckFinding:
-            return next(one for one in machine.check_versions(around) if one.subject == "packages")
+        def finding() -> CheckFinding:
+            return next(one for one in packages.check_versions(around) if one.subject == "packages")
 
-        present = machine._installed("click")
+        present = packages._installed("click")
         constraints = tmp_path / "constraints.txt"
-        monkeypatch.setattr(machine, "CONSTRAINTS", constraints)
-        assert packages().verdict is CheckStatus.NOT_CHECKED
+        monkeypatch.setattr(packages, "CONSTRAINTS", constraints)
+        assert finding().verdict is CheckStatus.NOT_CHECKED
         constraints.write_text(f"# versions\nclick=={present}\nnot-installed==1.0\n")
-        assert packages().verdict is CheckStatus.OK
+        assert finding().verdict is CheckStatus.OK
         constraints.write_text("click==0.1\n")
-        assert (packages().verdict, packages().advice) == (
+        assert (finding().verdict, finding().advice) == (
             CheckStatus.WARNING,
             "Install those of constraints.txt: make install",
         )
         needed = ["click", 'not-there>=1; extra == "platform"', 'not-chosen; extra == "s3"']
-        monkeypatch.setattr(machine, "requires", lambda _: needed)
-        assert (packages().verdict, packages().message) == (CheckStatus.FAILED, "Not installed: not-there.")
-        monkeypatch.setattr(machine, "_OLDEST_SQLITE", (99, 0, 0))
-        assert {one.subject for one in machine.check_versions(around) if one.verdict is CheckStatus.FAILED} == {
+        monkeypatch.setattr(packages, "requires", lambda _: needed)
+        assert (finding().verdict, finding().message) == (CheckStatus.FAILED, "Not installed: not-there.")
+        monkeypatch.setattr(packages, "_OLDEST_SQLITE", (99, 0, 0))
+        assert {one.subject for one in packages.check_versions(around) if one.verdict is CheckStatus.FAILED} == {
             "SQLite",
             "packages",
         }
@@ -457,7 +457,7 @@ class TestWork:
     def test_what_staging_holds(self, installation: Installation) -> None:
         installation.add_folder().put(ZIP)
         installation.run_session()
-        expect_contents = partial(expect, work.check_staging, installation.settings, "staging contents")
+        expect_contents = partial(expect, stores.check_staging, installation.settings, "staging contents")
         expect_contents("ok")
         staging = installation.settings.staging_directory
         (staging / "add" / ".x.contents.unpacking-1").mkdir()
@@ -469,34 +469,34 @@ class TestWork:
         expect_contents("warning", "not known to the platform: notes.txt")
 
     def test_the_object_store(self, tmp_path: Path) -> None:
-        expect(work.check_store, Settings(home=tmp_path), "store", "ok")
-        expect(work.check_store, Settings(home=tmp_path, store=str(tmp_path / "objects")), "store", "ok")
+        expect(stores.check_store, Settings(home=tmp_path), "store", "ok")
+        expect(stores.check_store, Settings(home=tmp_path, store=str(tmp_path / "objects")), "store", "ok")
         assert list((tmp_path / "objects").iterdir()) == []
         (tmp_path / "file").touch()
         unfit = Settings(home=tmp_path, store=str(tmp_path / "file" / "x"))
-        expect(work.check_store, unfit, "store", "failed", "refused to put", " -> dcc explain store-refused")
+        expect(stores.check_store, unfit, "store", "failed", "refused to put", " -> dcc explain store-refused")
 
     def test_the_archive_store(self, installation: Installation, tmp_path: Path) -> None:
         settings = installation.settings
-        assert set(verdicts(work.check_archive_store, settings).values()) == {"ok"}
+        assert set(verdicts(stores.check_archive_store, settings).values()) == {"ok"}
         installation.add_folder().put(ZIP)
         installation.run_session()
         (tmp_path / "file").touch()
         away = settings.model_copy(update={"archive_replicas": f"{settings.home}/archive, {tmp_path}/file optional"})
-        assert sorted(verdicts(work.check_archive_store, away).values()) == ["ok", "ok", "warning"]
+        assert sorted(verdicts(stores.check_archive_store, away).values()) == ["ok", "ok", "warning"]
         # As after a restore elsewhere, without the archive store.
         empty = settings.model_copy(update={"archive_replicas": str(tmp_path / "empty")})
         (tmp_path / "empty").mkdir()
         said = ("It has no copy of 1 archive,", "dcc archive repair")
-        expect(work.check_archive_store, empty, "archive store", "warning", *said)
+        expect(stores.check_archive_store, empty, "archive store", "warning", *said)
         default = settings.home / "archive"
         audits = f"audits of {default}"
         for days, found in ((31, None), (40, "warning")):
             execute_in(installation.tracker, update(ArchiveCopy).values(checked=utc_now() - timedelta(days=days)))
-            assert verdicts(work.check_archive_store, settings).get(audits) == found
+            assert verdicts(stores.check_archive_store, settings).get(audits) == found
         audit_archives(installation.tracker, settings, "tester")
-        assert audits not in verdicts(work.check_archive_store, settings)
-        expect_default = partial(expect, work.check_archive_store, settings, f"archive store {default}")
+        assert audits not in verdicts(stores.check_archive_store, settings)
+        expect_default = partial(expect, stores.check_archive_store, settings, f"archive store {default}")
         default.rename(settings.home / "elsewhere")
         expect_default("failed", f"The archive store {default} is missing, and archives were in it: mount")
         default.mkdir()
@@ -510,7 +510,7 @@ class TestWork:
         for path in (copy, settings.staging_directory / ZIP, installation.root / "centre" / ZIP):
             path.unlink()
         audit_archives(installation.tracker, settings, "tester", everything=True)
-        expect(work.check_archive_store, settings, "archive store", "failed", ZIP, " -> dcc archive status")
+        expect(stores.check_archive_store, settings, "archive store", "failed", ZIP, " -> dcc archive status")
 
     def test_the_directories_of_a_dcc_s_own_templates_and_catalogues(self, tmp_path: Path) -> None:
         assert verdicts(work.check_own_directories, Settings()) == {}
@@ -530,26 +530,26 @@ class TestWork:
         assert set(verdicts(work.check_settings, right).values()) == {"ok"}
 
     def test_notifications_are_looked_at_if_anybody_is_notified(self, tracker: Engine, settings: Settings) -> None:
-        assert verdicts(work.check_notifications, settings) == {"notifications": "not checked"}
+        assert verdicts(notifications.check_notifications, settings) == {"notifications": "not checked"}
         hooked = settings.model_copy(update={"notify_webhook": SecretStr("https://hooks.example/x")})
-        assert verdicts(work.check_notifications, hooked) == {
+        assert verdicts(notifications.check_notifications, hooked) == {
             "notifications by webhook": "warning",
             "notifications sent": "ok",
         }
 
     def test_the_mail_server_that_reports_are_sent_by(self) -> None:
-        assert verdicts(work.check_reports, Settings()) == {"session reports": "not checked"}
+        assert verdicts(notifications.check_reports, Settings()) == {"session reports": "not checked"}
         controller = Controller(object(), hostname="127.0.0.1", port=free_port())
         controller.start()
         try:
             port = controller.port
             reports = Settings(report_to="me@example.org", smtp_url=SecretStr(f"smtp://127.0.0.1:{port}"))
-            assert verdicts(work.check_reports, reports) == {"session reports": "ok"}
+            assert verdicts(notifications.check_reports, reports) == {"session reports": "ok"}
             with_password = reports.model_copy(
                 update={"smtp_url": SecretStr(f"smtp://dcc:secret4711@127.0.0.1:{port}")}
             )
-            found = found_by(work.check_reports, with_password)["session reports"]
+            found = found_by(notifications.check_reports, with_password)["session reports"]
             assert (found.verdict, "secret4711" in str(found)) == ("failed", False)
         finally:
             controller.stop()
-        assert verdicts(work.check_reports, reports) == {"session reports": "failed"}
+        assert verdicts(notifications.check_reports, reports) == {"session reports": "failed"}

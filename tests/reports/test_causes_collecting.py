@@ -43,7 +43,9 @@ from dcc.tracker.listings.findings import LISTED_TWICE
 from dcc.tracker.models import Centre, CrawlFinding, ZipAction
 from dcc.tracker.models import ZipFile as ZipFileRow
 from dcc.tracker.queries.session_zips import of_centres
-from dcc.tracker.queries.zip_action_lists import ZipFilter, count_documents, find_zips, select_zips
+from dcc.tracker.queries.state_counts import count_documents
+from dcc.tracker.queries.zip_action_lists import find_zips, select_zips
+from dcc.tracker.queries.zip_filters import ZipFilter
 from dcc.tracker.register import centres, file_sources
 from dcc.tracker.register.source_addresses import SourceState, load_addresses
 from dcc.vocabulary import Actor

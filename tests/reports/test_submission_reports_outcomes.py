@@ -26,7 +26,7 @@ from dcc.reports.submissions.zip_lines import outcome_of
 from dcc.settings import Settings
 from dcc.tracker.crawls import list_sessions
 from dcc.tracker.decisions import DecisionKind, decisions_of, record_decisions
-from dcc.tracker.queries.zip_action_lists import StateCount
+from dcc.tracker.queries.state_counts import StateCount
 from dcc.vocabulary import Actor
 from tests.reports.test_submission_reports import OUTCOMES
 from tests.support.asking import in_both, in_reading, in_writing

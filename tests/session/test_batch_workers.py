@@ -34,7 +34,7 @@ from dcc.session.batches.bundles import ARCHIVE, WorkerFindings, open_bundle
 from dcc.session.batches.exchange import Exchange
 from dcc.session.batches.planning import BATCH_SECONDS, MAX_BYTES, BatchArchive, PlannedBatch, plan_round
 from dcc.session.batches.results import SessionWorkerResults, remove_leftovers_of_workers
-from dcc.session.batches.worker import prepare_batch
+from dcc.session.batches.worker import prepare_session_batch
 from dcc.session.connection_slots import ConnectionSlots
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.data import prepared_archives
@@ -86,7 +86,7 @@ def test_a_worker_stops_when_its_session_no_longer_waits_for_it(
         return key
 
     monkeypatch.setattr(ObjectStore, "put", put_and_end)
-    done = prepare_batch(first.settings, first.tracker, first.qc, results.folder, "batch_1")
+    done = prepare_session_batch(first.settings, first.tracker, first.qc, results.folder, "batch_1")
     assert done == 1
     assert len(store.keys()) == 1
     assert results.look() == 1
@@ -127,7 +127,7 @@ def test_workers_of_a_machine_remove_the_leftovers_of_killed_ones_together(
             remove(each, **options)
 
     monkeypatch.setattr(shutil, "rmtree", remove_all)
-    assert prepare_batch(first.settings, first.tracker, first.qc, results.folder, "batch_1") == 1
+    assert prepare_session_batch(first.settings, first.tracker, first.qc, results.folder, "batch_1") == 1
     assert not list(leftovers[0].parent.iterdir())
 
 
@@ -142,7 +142,7 @@ class HereAndNow:
         """Prepare batches one after the other."""
         for name in names:
             self.given.append(name)
-            prepare_batch(self.data.settings, self.data.tracker, self.data.qc, work, name)
+            prepare_session_batch(self.data.settings, self.data.tracker, self.data.qc, work, name)
 
 
 @pytest.fixture
@@ -279,7 +279,7 @@ def test_a_worker_waits_for_a_slot_while_its_session_waits_for_the_batch(
     with ThreadPoolExecutor(1) as pool:
         with slots.slot(address, lambda: False):
             work = data.settings, data.tracker, data.qc, results.folder, "batch_1"
-            prepared = pool.submit(prepare_batch, *work)
+            prepared = pool.submit(prepare_session_batch, *work)
             wait_until(lambda: count_in(data.tracker, ConnectionSlot) == 2)
             # Longer than a server may take to answer.
             time.sleep(0.5)

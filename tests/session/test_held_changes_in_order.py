@@ -9,7 +9,7 @@ from dcc.qc import models
 from dcc.reports.submissions.collecting import collect_centre, collect_submission
 from dcc.reports.submissions.model import Outcome
 from dcc.tracker import progress
-from dcc.tracker.queries.zip_action_lists import held_documents
+from dcc.tracker.queries.state_counts import held_documents
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.register.centres import find_archive
 from tests.support.asking import column_in, execute_in, in_reading, in_writing, rows_in

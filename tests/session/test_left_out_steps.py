@@ -6,7 +6,7 @@ import pytest
 
 from dcc.errors import ConfigurationError
 from dcc.operations.consistency.check import check_consistency
-from dcc.operations.consistency.qc_rows import document_states, finding_logs
+from dcc.operations.consistency.qc_rules import document_states, finding_logs
 from dcc.phases import Phase
 from dcc.qc import models
 from dcc.reports.submissions.collecting import collect_submission

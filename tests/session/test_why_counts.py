@@ -9,7 +9,8 @@ from dcc.reports.submissions.model import Outcome
 from dcc.reports.submissions.zip_lines import zips_of_centre
 from dcc.tracker import progress
 from dcc.tracker.decisions import DecisionKind, record_decisions
-from dcc.tracker.queries.zip_action_lists import ZipFilter, select_zips
+from dcc.tracker.queries.zip_action_lists import select_zips
+from dcc.tracker.queries.zip_filters import ZipFilter
 from dcc.vocabulary import Actor
 from tests.support.asking import in_reading, in_writing
 from tests.support.databases import only_sqlite

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sqlalchemy import Engine, func, inspect, select, table, text
 
-from dcc.operations.metrics.collector import database_bytes, tree_size
+from dcc.operations.metrics.disk_metrics import database_bytes, tree_size
 from tests.support.process_trees import children, descendants
 
 _OF_USER = text("SELECT count(*) FROM information_schema.processlist WHERE user = 'dcc'")
@@ -125,4 +125,4 @@ def server_connections(engine: Engine) -> int | None:
 def sizes(engines: Mapping[str, Engine], folders: Mapping[str, Path]) -> dict[str, int]:
     """What databases and folders take on disk, by name."""
     found = {name: database_bytes(engine) for name, engine in engines.items()}
-    return found | {name: tree_size(folder)[1] for name, folder in folders.items()}
+    return found | {name: tree_size(folder).size_bytes for name, folder in folders.items()}

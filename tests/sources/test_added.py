@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from dcc.cli.sources.add_dialog import protocols
-from dcc.cli.sources.source import checked_address
+from dcc.cli.sources.add_dialog import described_protocols, try_source
+from dcc.cli.sources.source import checked_address, tls_trust
 from dcc.errors import (
     ConfigurationError,
     ListingFailedError,
@@ -20,13 +20,15 @@ from dcc.errors import (
 )
 from dcc.naming import Action
 from dcc.settings import Settings
+from dcc.sources.added_connection import open_added
 from dcc.sources.base import TRAITS, ActionListing, Connection, Extent, ProtocolTraits, SourceAddress, SourceProtocol
-from dcc.sources.connect import OPENERS, open_added
+from dcc.sources.connect import OPENERS
 from dcc.sources.listing import Entry, EntryKind, action_listing
 from dcc.tracker.reference_rows import REFERENCE_ROWS
 from tests.support.raising import raising
 from tests.support.served_from_memory import CONTENT, FakeConnection
 
+FINGERPRINT = "SHA256:" + ":".join(["AB"] * 32)
 ADDRESS = SourceAddress(1, "H", "acme", "host", "user", SecretStr("x"), "")
 
 
@@ -142,6 +144,28 @@ def test_a_package_declares_the_traits_of_its_protocol(monkeypatch: pytest.Monke
         checked_address(replace(ADDRESS, extent=Extent(depth=1)))
 
 
+def test_a_protocol_of_a_package_that_uses_tls_takes_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Secure(FakeConnection):
+        traits = ProtocolTraits(uses_tls=True)
+
+    opened_by = {"secure": [Secure], "acme": [FakeConnection]}
+    monkeypatch.setattr("dcc.sources.base.load_added", lambda _, protocol: opened_by.get(protocol, []))
+    assert tls_trust("secure", None, (FINGERPRINT,)).fingerprints == [FINGERPRINT]
+    with pytest.raises(ConfigurationError, match="shows no TLS certificate"):
+        tls_trust("acme", None, (FINGERPRINT,))
+
+
+def test_a_protocol_of_a_package_that_uses_ssh_needs_a_host_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Shell(FakeConnection):
+        traits = ProtocolTraits(uses_ssh=True)
+
+    opened_by = {"shell": [Shell], "acme": [FakeConnection]}
+    monkeypatch.setattr("dcc.sources.base.load_added", lambda _, protocol: opened_by.get(protocol, []))
+    for protocol, known in (("shell", False), ("acme", True)):
+        away = replace(ADDRESS, protocol=protocol, hostname="127.0.0.1:1")
+        assert try_source(away, Settings(connect_timeout=1), (), accept_host_key=True).known == known
+
+
 def test_a_package_that_cannot_close_costs_nothing() -> None:
     opened(Wrong()).close()
 
@@ -150,5 +174,7 @@ def test_each_protocol_of_the_platform_can_be_opened_chosen_and_kept() -> None:
     kept = {row.short_name for row in REFERENCE_ROWS["source_protocol"]}
     assert set(OPENERS) == set(SourceProtocol), "Correct OPENERS in dcc/sources/connect.py."
     assert set(TRAITS) == set(SourceProtocol), "Correct TRAITS in dcc/sources/base.py."
-    assert set(protocols()) == set(SourceProtocol), "Correct _PROTOCOLS in dcc/cli/sources/add_dialog.py."
+    assert set(described_protocols()) == set(SourceProtocol), "Correct _PROTOCOLS in dcc/cli/sources/add_dialog.py."
     assert kept == set(SourceProtocol), "Correct REFERENCE_ROWS in dcc/tracker/reference_rows.py."
+    portless = {name for name, traits in TRAITS.items() if traits.has_server and not traits.usual_port}
+    assert not portless, "Give them a usual_port in TRAITS of dcc/sources/base.py."

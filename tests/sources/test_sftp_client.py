@@ -30,7 +30,7 @@ from paramiko.sftp import (
 )
 
 from dcc.sources import sftp
-from dcc.sources.base import PlatformConnection
+from dcc.sources.platform_connection import PlatformConnection
 from dcc.sources.sftp.bounds import BoundedLogin, BoundedPackets, BoundedTransport, StrictMessage
 from dcc.sources.sftp.client import MAX_AHEAD, DirectoryEntry, FilePart, FileReader, SftpClient, SftpResponse
 from tests.hostile.servers import sftp_packet

@@ -26,7 +26,8 @@ from dcc.tracker.hostings.missing_archives import (
     missing_archives,
 )
 from dcc.tracker.listings.findings import uploading_message
-from dcc.tracker.listings.recording import ListingBasis, ListingRecorder, RecordedListing
+from dcc.tracker.listings.listing_basis import ListingBasis, RecordedListing
+from dcc.tracker.listings.recording import ListingRecorder
 from dcc.tracker.models import (
     AnException,
     Centre,

@@ -30,9 +30,10 @@ from dcc.tracker.models import (
     ZipFile,
 )
 from dcc.tracker.progress import StateReport, Subject
-from dcc.tracker.queries import board, zip_action_lists
+from dcc.tracker.queries import board, state_counts, zip_action_lists
 from dcc.tracker.queries.board import Cell
-from dcc.tracker.queries.zip_action_lists import ZipFilter
+from dcc.tracker.queries.waiting_zip_actions import waiting_zip_actions
+from dcc.tracker.queries.zip_filters import ZipFilter
 from dcc.tracker.states import REFUSED
 from tests.support.asking import execute_in, in_reading, in_writing
 from tests.support.databases import (
@@ -73,7 +74,7 @@ def note_gone(tracker: Engine, za_id: int) -> None:
 
 
 def waiting(tracker: Engine) -> list[str]:
-    return [str(key) for key in in_reading(tracker, zip_action_lists.waiting_zip_actions)]
+    return [str(key) for key in in_reading(tracker, waiting_zip_actions)]
 
 
 def is_read(statement: str) -> bool:
@@ -224,14 +225,14 @@ def test_what_some_available_source_of_an_active_centre_hosts_waits(tracker: Eng
         "add/H.2026-01-04.1.impc.zip",
         "add/H.2026-03-01.1.impc.zip",
     ]
-    assert len(in_reading(tracker, zip_action_lists.waiting_zip_actions, limit=2)) == 2
+    assert len(in_reading(tracker, waiting_zip_actions, limit=2)) == 2
 
 
 def test_of_very_many_zip_actions_the_few_that_wait_are_found_at_once(tracker: Engine) -> None:
     _add_many(tracker, MANY)
     with tracker.connect() as connection, sent_statements(tracker, is_read) as statements:
         began = time.monotonic()
-        found = zip_action_lists.waiting_zip_actions(connection)
+        found = waiting_zip_actions(connection)
         waited = time.monotonic() - began
         everything = zip_action_lists.find_zips(connection)
     assert [key.file_name for key in found] == [f"H.2026-01-01.{n}.impc.zip" for n in range(10_000, MANY + 1, 10_000)]
@@ -363,8 +364,8 @@ def test_sessions_are_listed_newest_first_with_what_became_of_them(tracker: Engi
 def test_questions_cost_the_same_statements_however_much_there_is(tracker: Engine) -> None:
     def ask() -> int:
         with tracker.connect() as connection, sent_statements(tracker, is_read) as statements:
-            zip_action_lists.count_zip_actions(connection)
-            zip_action_lists.count_documents(connection)
+            state_counts.count_zip_actions(connection)
+            state_counts.count_documents(connection)
             zip_action_lists.find_zips(connection, ZipFilter(centre="H"))
             crawls.latest_crawls(connection)
             crawls.latest_findings(connection)

@@ -122,7 +122,7 @@ def _collect(tracker: Connection, qc: Connection, settings: Settings, subject: S
     """All causes of a subject, or of all. Raises NotFoundError."""
     from dcc.outcomes import ZipKey
     from dcc.reports.causes.collecting import causes_of
-    from dcc.tracker.queries.zip_action_lists import require_centre
+    from dcc.tracker.queries.zip_filters import require_centre
     from dcc.tracker.submission_rows import require_zip_action
 
     if isinstance(subject, ZipKey):

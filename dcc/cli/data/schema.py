@@ -66,26 +66,7 @@ def schema(tables: tuple[str, ...], html: Path | None) -> None:
             html.write_text(render("reports/tables.html", facts), "utf-8")
         click.echo(f"Wrote {printable(html)}.", err=True)
     if wants_json():
-        echo_json(
-            [
-                {
-                    "database": database,
-                    "table": table.name,
-                    "description": table.comment,
-                    "columns": [
-                        {
-                            **fields_of(column, "name", description="comment"),
-                            "type": str(column.type),
-                            "null": bool(column.nullable),
-                            "refers_to": next((key.target_fullname for key in column.foreign_keys), None),
-                        }
-                        for column in table.columns
-                    ],
-                }
-                for database, some in chosen.items()
-                for table in some
-            ]
-        )
+        echo_json([_table_json(database, table) for database, some in chosen.items() for table in some])
     elif tables:
         for table in [table for some in chosen.values() for table in some]:
             click.echo(f"{click.style(table.name, bold=True)}: {table.comment}")
@@ -96,6 +77,19 @@ def schema(tables: tuple[str, ...], html: Path | None) -> None:
             click.echo(click.style(_TITLES[database], bold=True))
             echo_list(some, "table=name, description=comment", flexible=["description"])
             click.echo()
+
+
+def _table_json(database: str, table: Table) -> dict[str, object]:
+    columns = [
+        {
+            **fields_of(column, "name", description="comment"),
+            "type": str(column.type),
+            "null": bool(column.nullable),
+            "refers_to": next((key.target_fullname for key in column.foreign_keys), None),
+        }
+        for column in table.columns
+    ]
+    return {"database": database, "table": table.name, "description": table.comment, "columns": columns}
 
 
 def _rows(table: Table) -> list[tuple[str, str, str, str]]:

@@ -134,7 +134,8 @@ def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> list[str
     from dcc.databases.transactions import writing
     from dcc.runtime.clock import utc_now
     from dcc.sources.crawl_policy import Pause
-    from dcc.tracker.queries.zip_action_lists import ZipFilter, find_zips
+    from dcc.tracker.queries.zip_action_lists import find_zips
+    from dcc.tracker.queries.zip_filters import ZipFilter
     from dcc.tracker.register.source_addresses import load_addresses
     from dcc.tracker.register.source_schedules import set_pause
 

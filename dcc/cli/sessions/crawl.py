@@ -145,7 +145,7 @@ def crawl(
     from dcc.operations.crawl_requests import request_urgent, sources_to_crawl
     from dcc.tracker.expected_work import all_of, expected_work
     from dcc.tracker.hostings.urgent_requests import urgent_keys
-    from dcc.tracker.queries.zip_action_lists import waiting_zip_actions
+    from dcc.tracker.queries.waiting_zip_actions import waiting_zip_actions
 
     _check_use(zip_actions, urgent=urgent, sources=bool(source_ids), group=group, everything=everything)
     keys = list(dict.fromkeys(parse_zip_key(text) for text in zip_actions))

@@ -127,7 +127,7 @@ def cause_explained(name: str) -> Explanation | None:
 def state_explained(*names: str) -> Explanation | None:
     """A phase, a status, or both, of submissions and documents; None for any other names."""
     lower = [name.lower() for name in names]
-    phases, statuses = ([name for name in lower if name in known] for known in (PHASES, STATUSES))
+    phases, statuses = [name for name in lower if name in PHASES], [name for name in lower if name in STATUSES]
     if len(phases) > 1 or len(statuses) > 1 or len(phases) + len(statuses) < len(names):
         return None
     meaning = " ".join([*(PHASES[name] for name in phases), *(STATUSES[name] for name in statuses)])

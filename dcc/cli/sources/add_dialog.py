@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import click
 
@@ -75,8 +75,8 @@ class AgreedSource:
     new_centre: NewCentre | None
 
 
-def protocols() -> dict[str, str]:
-    """The available protocols, best first, with what each is; no library of theirs is loaded."""
+def described_protocols() -> dict[str, str]:
+    """What each available protocol is, the best first; no library of theirs is loaded."""
     return _PROTOCOLS | dict.fromkeys(added_protocols(), "what an installed package adds")
 
 
@@ -138,7 +138,8 @@ def _ask_address(place: SourceAddress, *, plain: bool, again: bool) -> SourceAdd
     from dcc.sources.base import traits_of
 
     if again or not place.protocol:
-        place = replace(place, protocol=_choose("What does the server speak?", protocols(), place.protocol or "sftp"))
+        chosen = _choose("What does the server speak?", described_protocols(), place.protocol or "sftp")
+        place = replace(place, protocol=chosen)
     traits = traits_of(place.protocol)
     if traits.is_local and not traits.has_server:
         if again or not place.base_path:
@@ -147,7 +148,7 @@ def _ask_address(place: SourceAddress, *, plain: bool, again: bool) -> SourceAdd
     if traits.has_server and (again or not place.hostname):
         place = replace(place, hostname=_ask("Which server? HOST, HOST:PORT or [IPV6]:PORT", _hostname, place.hostname))
     if again or not place.username:
-        hint = "" if place.protocol == "sftp" else " (empty: anonymously)"
+        hint = "" if traits.uses_ssh else " (empty: anonymously)"
         place = replace(place, username=_ask(f"User name{hint}", str, place.username, empty=True))
     if again or not place.accesskey.get_secret_value():
         place = replace(place, accesskey=_ask_accesskey(place, plain=plain))
@@ -236,9 +237,10 @@ def _ask_accesskey(place: SourceAddress, *, plain: bool) -> SecretStr:
 
     from dcc.sources.access import resolve_accesskey
 
-    left_out = {"none"} if place.protocol == "sftp" else {"key", "agent"}
+    uses_ssh = place.traits.uses_ssh
+    left_out = {"none"} if uses_ssh else {"key", "agent"}
     left_out |= set() if plain else {"password"}
-    default = "key" if place.protocol == "sftp" else "none" if not place.username else "file"
+    default = "key" if uses_ssh else "file" if place.username else "none"
     if place.accesskey.get_secret_value():
         default = _AS_BEFORE
     else:
@@ -309,13 +311,13 @@ class Trial:
 
 def try_source(address: SourceAddress, settings: Settings, centres: Collection[str], *, accept_host_key: bool) -> Trial:
     """Connect to a source that is not registered yet, and print each step. Raises only click.Abort."""
-    trial = Trial(address, known=address.protocol != "sftp", usable=False)
+    trial = Trial(address, known=not address.traits.uses_ssh, usable=False)
     echo_progress(f"Connecting to {address.hostname} ...")
     try:
-        if address.protocol == "sftp":
+        if address.traits.uses_ssh:
             key = host_key_to_pin(address, settings, accept=accept_host_key, option=None)
             trial = Trial(replace(address, host_keys=() if key is None else (key.line,)), key, usable=False)
-        listings, whole = list_directories(trial.address, settings)
+        found = list_directories(trial.address, settings)
     except HostKeyUnknownError:
         echo_progress("Its host key was not accepted, and without that it cannot be used.")
         return trial
@@ -326,7 +328,7 @@ def try_source(address: SourceAddress, settings: Settings, centres: Collection[s
             return trial
         pinned = replace(address, tls_fingerprints=(shown,))
         return try_source(pinned, settings, centres, accept_host_key=accept_host_key)
-    return replace(trial, usable=not whole or _explain(listings, settings, centres))
+    return replace(trial, usable=not found.is_whole or _explain(found.directories, settings, centres))
 
 
 def host_key_to_pin(address: SourceAddress, settings: Settings, *, accept: bool, option: str | None) -> HostKey | None:
@@ -351,8 +353,15 @@ def host_key_to_pin(address: SourceAddress, settings: Settings, *, accept: bool,
     return None
 
 
-def list_directories(address: SourceAddress, settings: Settings) -> tuple[list[ActionListing], bool]:
-    """List the directories within a trial's time, telling of each; returns the listings, and whether they are all.
+class TrialListing(NamedTuple):
+    """The listings of directories, and whether they are all."""
+
+    directories: list[ActionListing]
+    is_whole: bool
+
+
+def list_directories(address: SourceAddress, settings: Settings) -> TrialListing:
+    """List the directories within a trial's time, and print a line about each.
 
     A trial that ends while entries come shows that the directory can be listed. Raises SourceError.
     """
@@ -375,8 +384,8 @@ def list_directories(address: SourceAddress, settings: Settings) -> tuple[list[A
             if not watch.has_seen_enough:
                 raise
             echo_progress(watch.stopped)
-            return listings, False
-    return listings, True
+            return TrialListing(listings, False)
+    return TrialListing(listings, True)
 
 
 def _explain(listings: Sequence[ActionListing], settings: Settings, centres: Collection[str]) -> bool:

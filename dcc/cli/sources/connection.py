@@ -23,11 +23,11 @@ from dcc.cli.sources.add_dialog import (
     AgreedSource,
     Trial,
     ask_for_source,
+    described_protocols,
     echo_progress,
     host_key_to_pin,
     list_directories,
     listing_line,
-    protocols,
     told_without_folders,
 )
 from dcc.cli.sources.source import (
@@ -75,7 +75,7 @@ _accept_option = click.option(
     },
 )
 @click.option("--centre", default="", help="ILAR code of the centre that hosts it.")
-@click.option("--protocol", type=click.Choice(list(protocols())), help="What the server speaks.")
+@click.option("--protocol", type=click.Choice(list(described_protocols())), help="What the server speaks.")
 @click.option("--hostname", default="", help="HOST, HOST:PORT or [IPV6]:PORT; not needed for a folder.")
 @click.option("--username", default="", help="Whom to log in as; empty for anonymous FTP and for a folder.")
 @click.option("--accesskey", default="", help="env:NAME, file:PATH, key:PATH, a password, or - to be asked for it.")
@@ -160,7 +160,7 @@ def add(
         address = stored_address(tracker, source_id)
         if not (missing or no_test or warnings):
             try:
-                told_without_folders(list_directories(address, settings)[0])
+                told_without_folders(list_directories(address, settings).directories)
             except SourceError as error:
                 warnings = [str(error)]
         with tracker.connect() as connection:
@@ -220,7 +220,7 @@ def _as_given(
     with tracker.connect() as connection:
         file_sources.check_new_source(connection, address)
     key, warnings = None, []
-    if address.protocol == "sftp" and test:
+    if address.traits.uses_ssh and test:
         echo_progress(f"Connecting to {address.hostname} ...")
         try:
             key = host_key_to_pin(address, settings, accept=accept, option="--accept-host-key")
@@ -314,7 +314,7 @@ def _accept_shown_key(tracker: Engine, settings: Settings, address: SourceAddres
     from dcc.sources.sftp.connection import fetch_host_key
     from dcc.tracker.register import source_addresses
 
-    if address.protocol != "sftp":
+    if not address.traits.uses_ssh:
         raise ConfigurationError(f"{address.label} is no sftp server and has no host key. Leave --accept-host-key out.")
     shown = fetch_host_key(address.hostname, settings)
     with writing(tracker) as connection:

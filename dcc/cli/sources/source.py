@@ -133,10 +133,11 @@ def tls_trust(protocol: str, authorities: str | None, fingerprints: tuple[str, .
 
     Raises ConfigurationError for a protocol without TLS, a file without certificates, and an invalid fingerprint.
     """
+    from dcc.sources.base import traits_of
     from dcc.sources.certificates import parse_fingerprint, read_authorities
     from dcc.tracker.register.source_addresses import TlsTrust
 
-    if (authorities or any(fingerprints)) and protocol not in ("ftps", "https"):
+    if (authorities or any(fingerprints)) and not traits_of(protocol).uses_tls:
         raise ConfigurationError(
             f"A source of the protocol {protocol} shows no TLS certificate. Leave --tls-ca and --tls-fingerprint out."
         )
@@ -424,7 +425,7 @@ def why(ctx: click.Context, source_id: int | None, centre: str | None, look: boo
     from dcc.reports.languages import load_catalogue
     from dcc.session.listing_sources import list_source
     from dcc.sources.crawl_policy import DueReason
-    from dcc.tracker.queries.zip_action_lists import require_centre
+    from dcc.tracker.queries.zip_filters import require_centre
     from dcc.tracker.register import file_sources
     from dcc.tracker.register.source_schedules import load_crawl_dues
 

@@ -83,9 +83,11 @@ def _explained(names: Sequence[str]) -> Explanation:
         return _explained(rules[:1])
     state = explanations.state_explained(*names)
     if state is not None:
-        words, known = state.id.split(), (explanations.PHASES, explanations.STATUSES)
-        phase, status = (next((word for word in words if word in each), None) for each in known)
-        note_facts(explained_phase=phase, explained_status=status)
+        words = state.id.split()
+        note_facts(
+            explained_phase=next((word for word in words if word in explanations.PHASES), None),
+            explained_status=next((word for word in words if word in explanations.STATUSES), None),
+        )
         return state
     if further:
         raise NotFoundError(

@@ -62,7 +62,7 @@ def notify(
     from dcc.notify.notifications import notify_due, notify_session, send_test
     from dcc.settings.recipients import parse_addresses
     from dcc.tracker.crawls import require_session
-    from dcc.tracker.queries.zip_action_lists import require_centre
+    from dcc.tracker.queries.zip_filters import require_centre
 
     is_test = address is not None
     if (
@@ -114,7 +114,7 @@ def notifying_tracker_outage(settings: Settings) -> Iterator[None]:
     try:
         yield
     except TrackerUnreachableError as error:
-        from dcc.notify.channels.base import notifies
+        from dcc.notify.channels.open_channels import notifies
 
         if notifies(settings):
             from dcc.notify.notifications import notify_tracker_outage
@@ -156,7 +156,7 @@ def _show_plan(tracker: Engine, settings: Settings, session_id: int | None, cent
 
 
 def _nothing(settings: Settings) -> str:
-    from dcc.notify.channels.base import notifies
+    from dcc.notify.channels.open_channels import notifies
 
     if notifies(settings):
         return "No message is due."

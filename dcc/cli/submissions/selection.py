@@ -17,7 +17,8 @@ from dcc.phases import Phase, Status
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from dcc.tracker.queries.zip_action_lists import SelectedZip, ZipFilter
+    from dcc.tracker.queries.zip_action_lists import SelectedZip
+    from dcc.tracker.queries.zip_filters import ZipFilter
 
 
 _FILTERS = (
@@ -100,7 +101,7 @@ def filter_of(
 ) -> ZipFilter:
     """The filter that options make; `others` are as in `ZipFilter`. Raises NotFoundError for an unknown code."""
     from dcc.cli.shell.error_advice import explain
-    from dcc.tracker.queries.zip_action_lists import ZipFilter
+    from dcc.tracker.queries.zip_filters import ZipFilter
 
     entry = None if code is None else explain(code)
     if code is not None and entry is None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dcc.tracker.crawls import CrawlEntry, SessionEntry
-    from dcc.tracker.session_statistics import Problems
+    from dcc.tracker.session_statistics import ProblemCounts
 
 
 _FINDINGS_SHOWN = 20
@@ -83,11 +83,11 @@ def sessions(limit: int) -> None:
 
 def _list_sessions(limit: int) -> None:
     from dcc.tracker.crawls import list_sessions
-    from dcc.tracker.session_statistics import problems_of
+    from dcc.tracker.session_statistics import problem_counts
 
     with reading_tracker() as connection:
         entries = list_sessions(connection, limit=limit)
-        problems = problems_of(connection, [entry.id for entry in entries])
+        problems = problem_counts(connection, [entry.id for entry in entries])
     note_facts(last_session=entries[0].id if entries else None)
     echo_list(
         entries,
@@ -118,12 +118,12 @@ def show(session_id: int) -> None:
                   archives that failed, and how long fetching took
     """
     from dcc.tracker.crawls import require_session
-    from dcc.tracker.session_statistics import MEASURES, problems_of, seconds_by_phase, seconds_text, statistics_of
+    from dcc.tracker.session_statistics import MEASURES, problem_counts, seconds_by_phase, seconds_text, statistics_of
 
     with reading_tracker() as connection:
         entry = require_session(connection, session_id)
         statistics = statistics_of(connection, session_id)
-        problems = problems_of(connection, [session_id])
+        problems = problem_counts(connection, [session_id])
     seconds = seconds_by_phase(entry)
     note_facts(
         in_error=any(crawl.error is not None or crawl.refused for crawl in entry.crawls)
@@ -153,13 +153,13 @@ def crawl_json(crawl: CrawlEntry) -> dict[str, object]:
     return {**json_ready(crawl), "error": crawl.error and fields_of(crawl.error, "kind", "message")}
 
 
-def session_json(entry: SessionEntry, problems: Mapping[int, Problems]) -> dict[str, object]:
+def session_json(entry: SessionEntry, problems: Mapping[int, ProblemCounts]) -> dict[str, object]:
     """A session in JSON."""
     crawls = [crawl_json(crawl) for crawl in entry.crawls]
     return {**json_ready(entry), "problems": problems[entry.id], "crawls": crawls}
 
 
-def session_line(entry: SessionEntry, problems: Mapping[int, Problems]) -> str:
+def session_line(entry: SessionEntry, problems: Mapping[int, ProblemCounts]) -> str:
     """A session on one line."""
     step = "" if entry.failed_step is None else f" ({entry.failed_step})"
     wrong = f", {problems[entry.id]}" if any(problems[entry.id]) else ""

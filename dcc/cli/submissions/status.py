@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from dcc.operations.overview import Overview, SourceOverview, StoreOverview
     from dcc.outcomes import ZipKey
-    from dcc.tracker.queries.zip_action_lists import StateCount
+    from dcc.tracker.queries.state_counts import HeldDocument, StateCount
     from dcc.tracker.register.file_sources import SourceEntry
 
 _COUNTS = "on_hold", "quarantined", "acknowledged", "refused_gone", "proposals"
@@ -72,7 +72,7 @@ def status() -> None:
     last = overview.sessions.last
     note_facts(
         in_trouble=last.id if last is not None and last.outcome in FAILED_ENDS else None,
-        held=next((key for key, _, _ in overview.held_documents), None),
+        held=next((document.key for document in overview.held_documents), None),
         failed=any(state.status is Status.FAILED for state in states),
         down=next((source.entry.id for source in overview.sources if source.is_down), None),
         without_sources=not overview.sources,
@@ -98,7 +98,8 @@ def _json_of(overview: Overview) -> dict[str, object]:
             "last": session_json(sessions.last, sessions.problems) if sessions.last else None,
         },
         "held": [
-            {"zip": str(key), "document": name, "message": message} for key, name, message in overview.held_documents
+            {"zip": str(held.key), "document": held.file_name, "message": held.message}
+            for held in overview.held_documents
         ],
         "held_archives": [
             {"zip": str(archive.key), **fields_of(archive, "owner", "hosts", "message")}
@@ -165,11 +166,11 @@ def _print_archive_store(stored: StoreOverview) -> None:
     )
 
 
-def _held_lines(held: Sequence[tuple[ZipKey, str, str]]) -> list[str]:
+def _held_lines(held: Sequence[HeldDocument]) -> list[str]:
     """The held documents of each archive, with one command for those that share it."""
     documents: dict[tuple[ZipKey, str], list[str]] = {}
-    for key, name, message in held:
-        documents.setdefault((key, message), []).append(name)
+    for document in held:
+        documents.setdefault((document.key, document.message), []).append(document.file_name)
     return [
         f"{key}: {names[0] if len(names) == 1 else count_of(len(names), 'document')}: {message}"
         for (key, message), names in documents.items()

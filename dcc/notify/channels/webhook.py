@@ -14,7 +14,7 @@ import json
 import ssl
 import time
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from pydantic import SecretStr
 
@@ -33,6 +33,14 @@ _TRIES: Final = 3
 _FIRST_PAUSE: Final = 0.5
 _TRY_SECONDS: Final = 10.0
 _TRY_AGAIN: Final = frozenset({408, 425, 429, *range(500, 600)})
+
+
+class _FailedPost(NamedTuple):
+    """Why a request failed. `is_passing`: another try may help."""
+
+    problem: str
+    is_passing: bool = False
+    may_have_arrived: bool = False
 
 
 class WebhookChannel:
@@ -56,12 +64,12 @@ class WebhookChannel:
         until = time.monotonic() + seconds
         arrived = False
         for number in range(_TRIES):
-            problem, again, unanswered = self._post(message.id, body, min(_TRY_SECONDS, until - time.monotonic()))
-            if not problem:
+            failure = self._post(message.id, body, min(_TRY_SECONDS, until - time.monotonic()))
+            if failure is None:
                 return
-            arrived = arrived or unanswered
+            problem, arrived = failure.problem, arrived or failure.may_have_arrived
             pause = self._pause * 2**number
-            if not again or number == _TRIES - 1 or time.monotonic() + pause >= until:
+            if not failure.is_passing or number == _TRIES - 1 or time.monotonic() + pause >= until:
                 break
             time.sleep(pause)
         error = NotificationNotSentError(
@@ -100,12 +108,10 @@ class WebhookChannel:
             values["X-DCC-Signature"] = f"sha256={proof}"
         return values
 
-    def _post(self, message_id: str, body: bytes, seconds: float) -> tuple[str, bool, bool]:
-        """Try once; returns the error (empty for none), whether to try again, and whether the server may have received
-        it.
-        """
+    def _post(self, message_id: str, body: bytes, seconds: float) -> _FailedPost | None:
+        """Try once; returns None if the server took it."""
         if seconds <= 0:
-            return "did not answer in time", False, False
+            return _FailedPost("did not answer in time")
         hook, connection = self._hook, http.client.HTTPConnection(self._hook.host, self._hook.port, timeout=seconds)
         if hook.encrypted:
             context = tls_context(self._settings)
@@ -123,17 +129,17 @@ class WebhookChannel:
                 )
                 status = connection.getresponse().status
         except ssl.SSLCertVerificationError as error:
-            return f"has a TLS certificate that could not be verified ({error.verify_message})", False, False
+            return _FailedPost(f"has a TLS certificate that could not be verified ({error.verify_message})")
         except TimeoutError:
-            return "did not answer in time", True, sent
+            return _FailedPost("did not answer in time", is_passing=True, may_have_arrived=sent)
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = getattr(error, "strerror", None) or type(error).__name__
-            return f"could not be reached ({reason})", True, sent
+            return _FailedPost(f"could not be reached ({reason})", is_passing=True, may_have_arrived=sent)
         finally:
             connection.close()
         if 200 <= status < 300:
-            return "", False, False
+            return None
         answered = f"answered {status} {http.client.responses.get(status, '')}".rstrip()
         if 300 <= status < 400:
-            return f"{answered}, and redirects are not followed", False, False
-        return answered, status in _TRY_AGAIN, False
+            return _FailedPost(f"{answered}, and redirects are not followed")
+        return _FailedPost(answered, is_passing=status in _TRY_AGAIN)

@@ -7,7 +7,7 @@ from functools import partial
 
 from sqlalchemy import Connection, Engine, func, select
 
-from dcc.operations.consistency import qc_rows, tracker_rules
+from dcc.operations.consistency import qc_rules, tracker_rules
 from dcc.operations.consistency.inconsistency import Inconsistency, bounded
 from dcc.session.leases import active_sessions, read_leases
 from dcc.settings import Settings
@@ -60,12 +60,12 @@ def _always(tracker: Connection, qc: Engine | None, settings: Settings) -> Itera
         yield from tracker_rules.stored_archives(tracker)
     if qc is not None:
         with qc.connect() as connection:
-            yield from qc_rows.finding_states(connection)
-            yield from qc_rows.one_current_version(connection)
-            yield from qc_rows.lifetimes(connection)
-            yield from qc_rows.document_counts(connection)
-            yield from qc_rows.context_sums(connection)
-            yield from qc_rows.context_members(connection)
+            yield from qc_rules.finding_states(connection)
+            yield from qc_rules.one_current_version(connection)
+            yield from qc_rules.lifetimes(connection)
+            yield from qc_rules.document_counts(connection)
+            yield from qc_rules.context_sums(connection)
+            yield from qc_rules.context_members(connection)
 
 
 def _at_rest(tracker: Connection, qc: Engine | None, settings: Settings) -> Iterator[Inconsistency]:
@@ -79,5 +79,5 @@ def _at_rest(tracker: Connection, qc: Engine | None, settings: Settings) -> Iter
     yield from tracker_rules.unfinished_files(tracker, staging)
     if qc is not None:
         with qc.connect() as connection:
-            yield from qc_rows.document_states(tracker, connection)
-            yield from qc_rows.finding_logs(tracker, connection, settings.max_document_errors)
+            yield from qc_rules.document_states(tracker, connection)
+            yield from qc_rules.finding_logs(tracker, connection, settings.max_document_errors)

@@ -1,6 +1,7 @@
 """Rules about the tracker and staging: all is accounted for, ended, with reasons, and staged files are whole.
 
-A file that is missing in staging is no fault.
+A file that is missing in staging is no fault. The docstring of each rule names its id in CONSISTENCY_RULES, which say
+what it demands.
 """
 
 from __future__ import annotations
@@ -17,15 +18,8 @@ from dcc.databases.list_parameters import IDS
 from dcc.errors import BadFileNameError
 from dcc.messages import count_of
 from dcc.naming import Action
-from dcc.operations.consistency.inconsistency import (
-    PAGE,
-    Inconsistency,
-    download_state,
-    in_rows,
-    pages,
-    sources_were_purged,
-    zip_pages,
-)
+from dcc.operations.consistency.inconsistency import Inconsistency, in_rows
+from dcc.operations.consistency.paged_rows import PAGE, download_state, pages, sources_were_purged, zip_pages
 from dcc.outcomes import CrawlOutcome, ZipKey
 from dcc.phases import ACTION_IDS, Phase, State, Status
 from dcc.runtime.checksums import md5_of_open_file

@@ -10,25 +10,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from dcc.operations.doctor import machine, sources, work
+from dcc.operations.doctor import databases, machine, notifications, packages, sources, stores, work
 from dcc.operations.doctor.checks import CheckResult, DoctorCheck, Environment, run_all
 from dcc.redaction import redacted
 from dcc.settings import Settings
 
 DOCTOR_CHECKS: Final = (
-    DoctorCheck("databases", machine.check_databases),
-    DoctorCheck("schemas", machine.check_schemas),
+    DoctorCheck("databases", databases.check_databases),
+    DoctorCheck("schemas", databases.check_schemas),
     DoctorCheck("sessions", work.check_sessions),
     DoctorCheck("sources", sources.check_registered),
     DoctorCheck("access", sources.check_access),
     DoctorCheck("passwords", sources.check_passwords),
     DoctorCheck("disks", machine.check_disks),
-    DoctorCheck("staging", work.check_staging),
-    DoctorCheck("store", work.check_store),
-    DoctorCheck("archives", work.check_archive_store),
+    DoctorCheck("staging", stores.check_staging),
+    DoctorCheck("store", stores.check_store),
+    DoctorCheck("archives", stores.check_archive_store),
     DoctorCheck("clock", machine.check_clock),
-    DoctorCheck("versions", machine.check_versions),
-    DoctorCheck("packages", machine.check_added),
+    DoctorCheck("versions", packages.check_versions),
+    DoctorCheck("packages", packages.check_added),
     DoctorCheck("files", machine.check_file_limit),
     DoctorCheck("text", machine.check_text),
     DoctorCheck("xsd", work.check_schema_files),
@@ -36,10 +36,10 @@ DOCTOR_CHECKS: Final = (
     DoctorCheck("reference", work.check_reference),
     DoctorCheck("held", work.check_held),
     DoctorCheck("shared data", work.check_shared_data),
-    DoctorCheck("reports", work.check_reports),
+    DoctorCheck("reports", notifications.check_reports),
     DoctorCheck("settings", work.check_settings),
     DoctorCheck("templates", work.check_own_directories),
-    DoctorCheck("notifications", work.check_notifications),
+    DoctorCheck("notifications", notifications.check_notifications),
 )
 """Checks that need no source."""
 

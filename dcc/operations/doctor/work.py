@@ -1,29 +1,17 @@
-"""Checks of the work: sessions, held documents, reference data, schemas, staging, reports, notifications."""
+"""Checks of the work: sessions, held documents, rules, reference data, schemas, and what the settings name."""
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Final
-from uuid import uuid4
 
 from sqlalchemy import Connection, func, select
 
-from dcc.databases.engines import disposed
 from dcc.documents.schema_set import SchemaSet
-from dcc.errors import ConfigurationError, DccError, NotificationNotSentError
+from dcc.errors import ConfigurationError, DccError
 from dcc.messages import count_of
-from dcc.notify.channels.base import notifies
-from dcc.notify.channels.mail import MailTransport, Wording
-from dcc.notify.digests import addresses_of
-from dcc.notify.ledger import SendState
-from dcc.notify.messages import NewsKind
-from dcc.notify.session_report import REPORT_WORDING
 from dcc.operations.doctor.checks import (
     CheckFinding,
     Environment,
@@ -35,9 +23,6 @@ from dcc.operations.doctor.checks import (
     tried,
     warning,
 )
-from dcc.operations.overview import store_overview
-from dcc.operations.retention.cleanup import Policy, RetentionVerdict, review_staging
-from dcc.operations.retention.staged_files import StagedKind
 from dcc.outcomes import FAILED_ENDS
 from dcc.phases import ACTIONS_BY_ID
 from dcc.qc.database import QC_DATABASE
@@ -49,27 +34,16 @@ from dcc.rules.catalogue import CATALOGUE
 from dcc.rules.registry import RULE_ID
 from dcc.runtime.clock import utc_now
 from dcc.runtime.installed_packages import RULES, added_entries, load_entry
-from dcc.session.leases import Lease, active_sessions, read_leases
-from dcc.settings import Settings
-from dcc.settings.recipients import parse_smtp_url, parse_webhook
+from dcc.session.leases import Lease, read_leases
 from dcc.sources.certificates import tls_context
 from dcc.sources.host_keys import known_hosts_lines
-from dcc.store.archive_store import ArchiveStore, Replica
-from dcc.store.copies import default_replica
-from dcc.store.objects import ObjectStore
 from dcc.tracker.database import TRACKER
-from dcc.tracker.models import AnException, CrawlingSession, NotificationRow, XmlFile, ZipFile
-from dcc.tracker.queries.zip_action_lists import held_documents
-from dcc.tracker.register.centres import list_centres
-from dcc.tracker.stored_archives import copyless_archives, replicas_with_copies
+from dcc.tracker.models import AnException, CrawlingSession, XmlFile, ZipFile
+from dcc.tracker.queries.state_counts import held_documents
 from dcc.tracker.submission_rows import KEY
 from dcc.vocabulary import DocumentAction
 
-_RECENT: Final = timedelta(days=7)
-_LOST_SHOWN: Final = 5
 _LONG_SESSION: Final = timedelta(hours=24)
-_NIGHTS_MISSED: Final = 2
-"""The audits that may fail to come before somebody hears of it."""
 _NEWEST: Final = (
     select(*(DOCUMENT.c[name] for name in ("tracker_id", "zip_action", "zip_file", "file_name", "applied_at")))
     .where(DOCUMENT.c.tracker_id.is_not(None), DOCUMENT.c.applied_at.is_not(None))
@@ -125,7 +99,7 @@ def check_held(environment: Environment) -> Iterator[CheckFinding]:
     if not held:
         yield ok("held documents", "None waits to be confirmed.")
         return
-    keys = list(dict.fromkeys(str(key) for key, _, _ in held))
+    keys = list(dict.fromkeys(str(document.key) for document in held))
     yield warning(
         "held documents",
         f"{len(held)} wait to be confirmed, the oldest in {keys[0]}.",
@@ -210,80 +184,6 @@ def check_reference(environment: Environment) -> Iterator[CheckFinding]:
             yield ok(f"reference data {each.name}", f"They were last found at their source at {each.checked} UTC.")
 
 
-def check_store(environment: Environment) -> Iterator[CheckFinding]:
-    """The object store stores an object, returns it and deletes it."""
-    store = ObjectStore(environment.short_timeout_settings)
-    if environment.settings.store is None and not Path(store.url).exists():
-        yield ok("store", f"It is {store.url}, which is made when it is needed.")
-        return
-    yield tried("store", partial(_use, store), f"{store.url} took an object, gave it back and deleted it.")
-
-
-def _use(store: ObjectStore) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        probe = Path(folder) / "probe"
-        probe.write_text("written by dcc doctor", "ascii")
-        key = store.put(f"doctor-{uuid4().hex}", probe)
-        try:
-            store.get(key, probe)
-        finally:
-            store.delete(key)
-
-
-def check_archive_store(environment: Environment) -> Iterator[CheckFinding]:
-    """Each replica of the archive store answers, can be written to and is audited; no archive lacks a good copy."""
-    holding: set[str] = set()
-    with suppress(NotReadyError), environment.reading(TRACKER) as connection:
-        holding = replicas_with_copies(connection, environment.settings)
-    store = ArchiveStore(environment.short_timeout_settings, lambda: holding)
-    default = str(default_replica(environment.settings))
-    for replica in store.replicas:
-        if replica.url != default or replica.holds_copies() or os.path.lexists(default):
-            yield _check_replica(replica)
-        else:
-            yield ok(f"archive store {default}", "It is made when it is needed.")
-    store.close()
-    with environment.reading(TRACKER) as connection:
-        found = store_overview(connection, environment.settings)
-        copyless = copyless_archives(connection, [replica.replica for replica in found.replicas])
-    faulty = found.bad + found.missing
-    if found.lost:
-        named = ", ".join(map(str, found.lost[:_LOST_SHOWN]))
-        lost = count_of(len(found.lost), "archive")
-        yield failed("archive store", f"No copy is good of {lost}: {named}", "dcc archive status")
-    elif faulty:
-        yield warning("archive store", f"{count_of(faulty, 'copy')} bad or missing.", "dcc archive repair")
-    elif copyless:
-        yield warning(
-            "archive store",
-            f"It has no copy of {count_of(copyless, 'archive')}, as after a restore without the archive store.",
-            "Name a directory that has them, such as that of dcc backup --with-archives, in DCC_ARCHIVE_REPLICAS; then "
-            "dcc archive repair, which also takes them from staging",
-        )
-    else:
-        yield ok("archive store", f"Archives: {found.archives.archives:,}; pending copies: {found.pending:,}.")
-    days = environment.settings.archive_audit_days
-    late = utc_now() - timedelta(days=days + _NIGHTS_MISSED)
-    for one in found.replicas:
-        if one.oldest_check is not None and one.oldest_check < late:
-            yield warning(
-                f"audits of {one.replica}",
-                f"A copy was last read at {one.oldest_check} UTC, not within {count_of(days, 'day')}.",
-                "Run dcc daemon or dcc-archive-audit.timer, which audit each night; now: dcc archive audit",
-            )
-
-
-def _check_replica(replica: Replica) -> CheckFinding:
-    subject = f"archive store {replica.url}"
-    try:
-        replica.answer()
-        replica.require_writable()
-        replica.require_room(1)
-    except DccError as error:
-        return (failed if replica.required else warning)(subject, *explained(error))
-    return ok(subject, "It answers.")
-
-
 def check_schema_files(environment: Environment) -> Iterator[CheckFinding]:
     """The XML schemas can be used."""
     directory = environment.settings.xsd_dir
@@ -312,106 +212,3 @@ def check_settings(environment: Environment) -> Iterator[CheckFinding]:
         uses["DCC_TLS_CA_FILE"] = partial(tls_context, settings)
     for setting, use in uses.items():
         yield tried(setting, use, "It can be used.")
-
-
-def check_staging(environment: Environment) -> Iterator[CheckFinding]:
-    """Staging contains no leftovers and no strange files."""
-    settings = environment.settings
-    with environment.reading(TRACKER) as connection:
-        active = active_sessions(connection, settings)
-    with disposed(environment.engine(TRACKER)) as tracker:
-        policy = Policy.from_settings(settings)
-        decisions = review_staging(tracker, environment.short_timeout_settings, policy, within=False)
-    unknown = [decision for decision in decisions if decision.verdict is RetentionVerdict.UNKNOWN]
-    going = [decision for decision in decisions if decision.verdict is RetentionVerdict.REMOVE]
-    parts = sum(decision.staged.of(StagedKind.PART, StagedKind.ORIGIN) is not None for decision in going)
-    left = sum(decision.staged.of(StagedKind.LEFT_OVER) is not None for decision in decisions)
-    of_no_use = (parts or left) and not active
-    if unknown:
-        places = ", ".join(decision.staged.place for decision in unknown[:3])
-        yield warning(
-            "staging contents",
-            f"{len(unknown):,} entries are not known to the platform: {places}{' ...' if len(unknown) > 3 else ''}.",
-            "dcc staging list --files; what is not wanted goes with: dcc staging clean --unknown",
-        )
-    if of_no_use:
-        yield warning(
-            "staging contents",
-            f"{parts:,} parts of archives are of no more use, {left:,} left-overs of processes that died.",
-            "dcc staging clean, then with --yes",
-        )
-    if not unknown and not of_no_use:
-        held = f"Staging holds {count_of(len(decisions), 'archive')}; {len(going):,} can be removed."
-        yield ok("staging contents", held)
-
-
-def check_notifications(environment: Environment) -> Iterator[CheckFinding]:
-    """The requirements of notifications are met, and no message waits or is unsure."""
-    settings = environment.short_timeout_settings
-    if not notifies(settings):
-        yield not_checked("notifications", "Nobody is notified of anything (DCC_NOTIFY_...).")
-        return
-    with environment.reading(TRACKER) as connection:
-        yield from examine_notifications(connection, settings)
-
-
-def examine_notifications(connection: Connection, settings: Settings) -> Iterator[CheckFinding]:
-    """Findings on the channels of the settings; nothing is sent."""
-    if settings.notify_centres or settings.notify_addresses:
-        wording = Wording("A notification", "DCC_SMTP_URL", NotificationNotSentError)
-        yield _mail_server("notifications by e-mail", settings, wording)
-    if settings.notify_centres:
-        lacking = [
-            centre.short_name for centre in list_centres(connection) if centre.is_active and not addresses_of(centre)
-        ]
-        if lacking:
-            yield warning(
-                "notifications of centres",
-                f"No e-mail address is known of {', '.join(lacking)}.",
-                f"dcc centre change {lacking[0]} --email ADDRESS",
-            )
-    if settings.notify_webhook is not None:
-        hook = parse_webhook(settings.notify_webhook)
-        if settings.notify_webhook_secret is None:
-            yield warning(
-                "notifications by webhook",
-                f"What {hook.label} gets is not signed.",
-                "Give it and DCC_NOTIFY_WEBHOOK_SECRET a key, so that it can tell who wrote.",
-            )
-        else:
-            yield ok("notifications by webhook", f"What {hook.label} gets is signed.")
-    yield _ledger(connection)
-
-
-def _mail_server(subject: str, settings: Settings, wording: Wording) -> CheckFinding:
-    server = parse_smtp_url(settings.smtp_url)
-    return tried(
-        subject, MailTransport(server, settings, wording).reach, f"The mail server {server.label} can be used."
-    )
-
-
-def _ledger(connection: Connection) -> CheckFinding:
-    query = (
-        select(NotificationRow.state, func.count(NotificationRow.message_id.distinct()))
-        .where(NotificationRow.state.in_([SendState.FAILED, SendState.UNSURE]), NotificationRow.kind != NewsKind.ZIP)
-        .where(NotificationRow.changed > utc_now() - _RECENT)
-        .group_by(NotificationRow.state)
-    )
-    counts = {row[0]: row[1] for row in connection.execute(query)}
-    if not counts:
-        return ok("notifications sent", "None failed in the last week.")
-    return warning(
-        "notifications sent",
-        f"{counts.get(SendState.FAILED, 0):,} could not be sent; of {counts.get(SendState.UNSURE, 0):,} nobody knows "
-        "whether they arrived.",
-        "The next session sends the former. See: dcc notify --list",
-    )
-
-
-def check_reports(environment: Environment) -> Iterator[CheckFinding]:
-    """The mail server for reports can be used, if reports are asked for."""
-    settings = environment.short_timeout_settings
-    if not settings.report_addresses:
-        yield not_checked("session reports", "None are sent by e-mail (DCC_REPORT_TO).")
-        return
-    yield _mail_server("session reports", settings, REPORT_WORDING)

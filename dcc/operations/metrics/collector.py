@@ -7,114 +7,40 @@ fixed number of statements, whatever the number of archives, and no label has th
 from __future__ import annotations
 
 import logging
-import os
 import platform
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from prometheus_client import generate_latest
 from prometheus_client.registry import Collector
-from sqlalchemy import Connection, Engine, text
 
 from dcc.databases.schema import current
-from dcc.operations.metrics.families import Labels, Metric, metric, timestamp
-from dcc.operations.metrics.work import (
+from dcc.operations.metrics.database_metrics import (
+    archive_families,
     centre_families,
     quality_families,
     session_families,
     source_families,
     work_families,
 )
-from dcc.operations.overview import store_overview
+from dcc.operations.metrics.disk_metrics import database_bytes, instance_families, staging_families
+from dcc.operations.metrics.families import Labels, Metric, metric
 from dcc.qc.database import open_qc_database
-from dcc.runtime.disk_space import free_bytes
 from dcc.runtime.private_files import SHARED_FILE, replacement_file
 from dcc.runtime.time_limits import in_thread
 from dcc.settings import Settings
 from dcc.tracker.database import open_tracker
 
-_MYSQL_SIZE = text(
-    "SELECT sum(data_length + index_length) FROM information_schema.tables WHERE table_schema = database()"
-)
-
-
-def database_bytes(engine: Engine) -> int:
-    """A database's bytes on disk; on a server, its estimate."""
-    if engine.dialect.name == "sqlite":
-        path = str(Path(str(engine.url.database)).resolve())
-        return sum(_size(Path(path + part)) for part in ("", "-wal", "-shm"))
-    with engine.connect() as connection:
-        return int(connection.scalar(_MYSQL_SIZE) or 0)
-
-
-def staging_families(settings: Settings) -> Iterator[Metric]:
-    """The size of staging, and the free space on its disk. Raises OSError."""
-    yield metric("staging_free_bytes", free_bytes(settings.staging_directory))
-    yield metric("staging_min_free_bytes", settings.min_free_bytes)
-    count, size = tree_size(settings.staging_directory)
-    yield metric("staging_bytes", size)
-    yield metric("staging_files", count)
-
-
-def archive_families(connection: Connection, settings: Settings) -> Iterator[Metric]:
-    """The archives of the archive store, and the state of their copies."""
-    found = store_overview(connection, settings)
-    yield metric("archive_store_archives", found.archives.archives)
-    yield metric("archive_store_bytes", found.archives.size_bytes)
-    yield metric("archive_store_lost_archives", len(found.lost))
-    copies = {(one.replica, state): held.archives for one in found.replicas for state, held in one.copies.items()}
-    yield metric("archive_store_copies", copies)
-    checks = {(one.replica,): timestamp(one.oldest_check) for one in found.replicas}
-    yield metric("archive_store_oldest_check_timestamp_seconds", checks)
-
-
-def instance_families(settings: Settings) -> Iterator[Metric]:
-    """The size of the Dagster instance's directory."""
-    yield metric("database_bytes", {("dagster",): tree_size(settings.dagster_home)[1]})
-
-
-def tree_size(root: Path) -> tuple[int, int]:
-    """The number of files below a directory, and their bytes; 0 for a missing directory."""
-    count = size = 0
-    pending = [str(root)]
-    while pending:
-        for entry in _entries(pending.pop()):
-            if entry.is_dir(follow_symlinks=False):
-                pending.append(entry.path)
-                continue
-            # Sessions add and remove files meanwhile.
-            with suppress(FileNotFoundError):
-                size += entry.stat(follow_symlinks=False).st_size
-                count += 1
-    return count, size
-
-
-def _entries(directory: str) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(directory) as found:
-            return list(found)
-    except FileNotFoundError:
-        return []
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
 log = logging.getLogger(__name__)
 
 
-class _Collected(Collector):
+class _FoundFamilies(Collector):
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = families
 
@@ -124,7 +50,7 @@ class _Collected(Collector):
 
 def exposition(families: Iterable[Metric]) -> bytes:
     """Metrics in the text format, version 0.0.4, with escaped labels."""
-    return generate_latest(_Collected(list(families)))
+    return generate_latest(_FoundFamilies(list(families)))
 
 
 def write_metrics_file(settings: Settings, path: Path) -> tuple[str, ...]:
@@ -184,8 +110,14 @@ PARTS: Final[dict[str, Part]] = {
 """What a part measures, by the value of the label `part`."""
 
 
-_Answer = Future[tuple[list[Metric] | Exception, float]]
-"""The metrics of a part, or why it failed, and the seconds it took."""
+class _CollectedPart(NamedTuple):
+    """The metrics of a part, or why it failed, and the seconds it took."""
+
+    found: list[Metric] | Exception
+    seconds: float
+
+
+_Answer = Future[_CollectedPart]
 
 
 class Collection:
@@ -209,10 +141,11 @@ class Collection:
         seconds: dict[Labels, float | None] = {}
         for name, answer in answers.items():
             found: list[Metric] | Exception | None = None
+            seconds[name,] = self._part_seconds
             try:
-                found, seconds[name,] = answer.result(max(0.0, deadline - time.monotonic()))
+                part = answer.result(max(0.0, deadline - time.monotonic()))
+                found, seconds[name,] = part.found, part.seconds
             except TimeoutError:
-                seconds[name,] = self._part_seconds
                 log.warning("The metrics of part %s were not there within %g s", name, self._part_seconds)
             if isinstance(found, Exception):
                 log.warning("The metrics of part %s could not be collected: %s", name, found)
@@ -228,14 +161,14 @@ class Collection:
             self._under_way[name] = in_thread(partial(self._collected, part), f"metrics {name}")
             return self._under_way[name]
 
-    def _collected(self, part: Part) -> tuple[list[Metric] | Exception, float]:
+    def _collected(self, part: Part) -> _CollectedPart:
         began = time.monotonic()
         found: list[Metric] | Exception
         try:
             found = list(part(self._settings))
         except Exception as error:  # whatever it is, the other parts are collected
             found = error
-        return found, time.monotonic() - began
+        return _CollectedPart(found, time.monotonic() - began)
 
 
 def _merged(families: Iterable[Metric]) -> list[Metric]:

@@ -143,7 +143,8 @@ class SessionEvents:
         by_phase: dict[Phase, list[TaskEntry]] = {}
         for task in session.tasks:
             by_phase.setdefault(task.phase, []).append(task)
-        for _, phase in sorted((min(task.started for task in tasks), phase) for phase, tasks in by_phase.items()):
+        starts = {phase: min(task.started for task in tasks) for phase, tasks in by_phase.items()}
+        for phase in sorted(by_phase, key=lambda phase: (starts[phase], phase)):
             yield from self._step(phase, by_phase[phase], datasets)
         state = _STATES.get(session.outcome, ol.RunState.FAIL)
         reason = failure or (session.outcome if state is ol.RunState.FAIL else None)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Engine, and_, exists
 
@@ -34,7 +34,7 @@ from dcc.session.sessions import Session
 from dcc.settings import Settings
 from dcc.tracker.database import exception_id
 from dcc.tracker.models import FileSource, FileSourceHasZip, ResourceStateRow, XmlFile, ZipAction, ZipActionLog, ZipFile
-from dcc.tracker.queries.zip_action_lists import select_zip_actions
+from dcc.tracker.queries.zip_filters import select_zip_actions
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.states import NOT_ARRIVED, VALID, WAITING
 from dcc.tracker.stored_archives import not_stored_everywhere
@@ -116,10 +116,10 @@ def retention_decisions(
     decisions = []
     for kinds, keep, changed in ((_WHOLE, _keep_whole, known.changed), (_PART, _keep_part, None)):
         if (one := staged.of(*kinds)) is not None:
-            days, reason = keep(one, known, policy)
+            kept = keep(one, known, policy)
             age = _age(now, one.modified, changed)
-            verdict = RetentionVerdict.KEEP if days is None or age < days else RetentionVerdict.REMOVE
-            decisions.append(RetentionDecision(one, verdict, reason, age, known))
+            verdict = RetentionVerdict.KEEP if kept.days is None or age < kept.days else RetentionVerdict.REMOVE
+            decisions.append(RetentionDecision(one, verdict, kept.reason, age, known))
     return decisions
 
 
@@ -134,30 +134,37 @@ def _decide_on_unknown(staged: StagedArchive, now: datetime) -> RetentionDecisio
     return RetentionDecision(staged, verdict, reason, _age(now, staged.modified))
 
 
-def _keep_whole(staged: StagedArchive, known: KnownArchive, policy: Policy) -> tuple[int | None, str]:
-    """The days for which an archive with its contents is kept, None for ever; and why."""
+class _Retention(NamedTuple):
+    """The days for which something is kept, None for ever; and why."""
+
+    days: int | None
+    reason: str
+
+
+def _keep_whole(staged: StagedArchive, known: KnownArchive, policy: Policy) -> _Retention:
+    """How long an archive with its contents is kept."""
     state = known.state
     if not known.stored and staged.of(StagedKind.ARCHIVE) is not None:
-        return None, "it is not in the archive store yet: dcc archive repair"
+        return _Retention(None, "it is not in the archive store yet: dcc archive repair")
     if state == WAITING:
-        return policy.keep_failed_days, "it is to be downloaded again"
+        return _Retention(policy.keep_failed_days, "it is to be downloaded again")
     if not known.validated or (not state.failed and state < VALID):
-        return None, "it is not validated whole"
+        return _Retention(None, "it is not validated whole")
     if known.held or (known.to_upload and policy.phase > Phase.XSD):
-        return None, "a document of it waits to be uploaded or confirmed"
+        return _Retention(None, "a document of it waits to be uploaded or confirmed")
     if state.status in (Status.FAILED, Status.CANCELLED):
-        return policy.keep_failed_days, f"it is at {state}"
+        return _Retention(policy.keep_failed_days, f"it is at {state}")
     if state >= State(policy.phase, Status.DONE):
-        return policy.keep_days, f"it is through, at {state}"
-    return None, f"it is not through {policy.phase.short_name} yet, at {state}"
+        return _Retention(policy.keep_days, f"it is through, at {state}")
+    return _Retention(None, f"it is not through {policy.phase.short_name} yet, at {state}")
 
 
-def _keep_part(_: StagedArchive, known: KnownArchive, policy: Policy) -> tuple[int | None, str]:
+def _keep_part(_: StagedArchive, known: KnownArchive, policy: Policy) -> _Retention:
     if known.state != WAITING and known.state not in NOT_ARRIVED:
-        return 0, "a part of an archive that has arrived since"
+        return _Retention(0, "a part of an archive that has arrived since")
     if known.hosted:
-        return None, "its download goes on from there"
-    return policy.keep_part_days, "a part of an archive that no file source hosts any more"
+        return _Retention(None, "its download goes on from there")
+    return _Retention(policy.keep_part_days, "a part of an archive that no file source hosts any more")
 
 
 def _age(now: datetime, modified: float, changed: datetime | None = None) -> int:

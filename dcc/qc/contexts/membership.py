@@ -156,18 +156,24 @@ def _without_blanks(values: Sequence[Any]) -> list[Any]:
     return [values[0], *(text.rstrip(" ") for text in values[1:])]
 
 
-def correct_members(
-    connection: Connection, run_ids: Collection[int], present: Set[Member]
-) -> tuple[set[Member], set[Member]]:
-    """Count runs under their `present` keys only; returns the former and present keys of those that change."""
+class CorrectedMembers(NamedTuple):
+    """The former and the present keys of runs that changed."""
+
+    before: set[Member]
+    now: set[Member]
+
+
+def correct_members(connection: Connection, run_ids: Collection[int], present: Set[Member]) -> CorrectedMembers:
+    """Count runs under their `present` keys only."""
     recorded = recorded_members(connection, run_ids)
     changed = {member.procedure_run_id for member in recorded ^ present}
-    before, now = ({one for one in some if one.procedure_run_id in changed} for some in (recorded, present))
+    before = {member for member in recorded if member.procedure_run_id in changed}
+    now = {member for member in present if member.procedure_run_id in changed}
     for chunk in sorted_chunks({member.procedure_run_id for member in before}):
         connection.execute(_FORGET, {"runs": chunk})
     if now:
         insert_bulk(connection, MEMBER, sorted(now))
-    return before, now
+    return CorrectedMembers(before, now)
 
 
 def shares_of_procedure(connection: Connection, centre: str, procedure_id: str) -> Iterator[Share]:

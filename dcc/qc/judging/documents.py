@@ -332,10 +332,12 @@ def _judgement(
 ) -> Judgement:
     names = {snapshot_id: name for name, snapshot_id in basis.reference.snapshot_ids.items()}
     failed = any(severity.fails for _, severity in tally.counts)
-    recorded, new, gone = (
-        tuple(entry_of(row, names) for row in rows) for rows in ([*tally.of_upload, *found], added, cleared)
-    )
-    return Judgement(document_id, failed, recorded, dict(tally.counts), new, gone)
+
+    def entries(rows: Iterable[FindingRow]) -> tuple[FindingEntry, ...]:
+        return tuple(entry_of(row, names) for row in rows)
+
+    recorded = entries([*tally.of_upload, *found])
+    return Judgement(document_id, failed, recorded, dict(tally.counts), entries(added), entries(cleared))
 
 
 def entry_of(row: FindingRow, snapshot_names: Mapping[int, str]) -> FindingEntry:

@@ -115,23 +115,33 @@ def open_findings(connection: Connection, document_id: int) -> list[FindingRow]:
     return [_stored(row) for row in connection.execute(_OPEN, {"document": document_id})]
 
 
-def upload_findings(
-    connection: Connection, document_id: int, centre: str
-) -> Iterator[tuple[FindingRow, str, str | None]]:
-    """The open findings of the upload on a document of `centre`, each with its centre and procedure, for waivers.
+class UploadFinding(NamedTuple):
+    """A finding of the upload, with the centre and the procedure that waivers go by."""
 
-    Reads 2,000 at a time.
-    """
+    row: FindingRow
+    centre: str
+    procedure: str | None
+
+
+def upload_findings(connection: Connection, document_id: int, centre: str) -> Iterator[UploadFinding]:
+    """The open findings of the upload on a document of `centre`. Reads 2,000 at a time."""
     last = 0
     while rows := connection.execute(_UPLOADED, {"document": document_id, "last": last}).all():
         for row in rows:
-            yield _stored(row), row.own_centre or centre, row.own_procedure
+            yield UploadFinding(_stored(row), row.own_centre or centre, row.own_procedure)
         last = rows[-1].id
 
 
 def _stored(row: Row[Any]) -> FindingRow:
     verdict = FindingVerdict(Severity(row.severity), row.snapshot_id, row.waiver_id, row.is_active)
     return FindingRow._make((*(getattr(row, name) for name in FindingRow._fields[:-2]), verdict, row.id))
+
+
+class ReplacedFindings(NamedTuple):
+    """The findings that are new, and those that hold no more."""
+
+    added: list[FindingRow]
+    cleared: list[FindingRow]
 
 
 def replace_findings(
@@ -141,8 +151,8 @@ def replace_findings(
     found: Sequence[FindingRow],
     stored: Sequence[FindingRow],
     ended_by: Mapping[Key, int],
-) -> tuple[list[FindingRow], list[FindingRow]]:
-    """Replace the `stored` open findings of a document by `found`; returns the added and the cleared ones.
+) -> ReplacedFindings:
+    """Replace the `stored` open findings of a document by `found`.
 
     Missing ones are closed by the document that `ended_by` names for them, or that brought the specimen they missed;
     others by none.
@@ -169,7 +179,7 @@ def replace_findings(
     if added:
         common = {"document_id": document_id, "tracker_id": tracker_id, "created": utc_now()}
         connection.execute(insert(FINDING), [common | row.columns() for row in added])
-    return added, gone
+    return ReplacedFindings(added, gone)
 
 
 def restate(connection: Connection, changed: Mapping[FindingVerdict, Collection[int]]) -> None:

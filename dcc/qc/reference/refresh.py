@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, Engine
 
@@ -174,18 +174,20 @@ def _take_over(connection: Connection, snapshot: Snapshot, configured: str | Non
     before = active_snapshots(connection).get(snapshot.name)
     if before is not None and not force:
         _require_size(before, snapshot, configured)
-    added, removed, changed = _compared(connection, before, snapshot)
+    found = _compared(connection, before, snapshot)
     snapshot_id = save(connection, snapshot)
     forget_refusal(connection, snapshot.name)
     is_new = before is None or before.id != snapshot_id
-    changes = f"{added:,} added, {removed:,} removed, {changed:,} changed" if is_new else "nothing has changed"
+    changes = "nothing has changed"
+    if is_new:
+        changes = f"{found.added:,} added, {found.removed:,} removed, {found.changed:,} changed"
     return RefreshResult(
         snapshot.name,
         RefreshOutcome.NEW if is_new else RefreshOutcome.UNCHANGED,
         snapshot.rows,
-        added,
-        removed,
-        changed,
+        found.added,
+        found.removed,
+        found.changed,
         f"{snapshot.name} from {snapshot.source}, entries: {snapshot.rows:,}; {changes}.",
         snapshot.source,
         snapshot_id,
@@ -202,15 +204,24 @@ def _require_size(before: StoredSnapshot, snapshot: Snapshot, configured: str | 
         )
 
 
-def _compared(connection: Connection, before: StoredSnapshot | None, snapshot: Snapshot) -> tuple[int, int, int]:
+class _Differences(NamedTuple):
+    """How many entries of a set are new, gone and changed since an earlier one."""
+
+    added: int = 0
+    removed: int = 0
+    changed: int = 0
+
+
+def _compared(connection: Connection, before: StoredSnapshot | None, snapshot: Snapshot) -> _Differences:
     if before is None:
-        return len(snapshot.entries), 0, 0
+        return _Differences(added=len(snapshot.entries))
     if before.checksum == snapshot.checksum:
-        return 0, 0, 0
+        return _Differences()
     known = load_active(connection).data.find(type(snapshot))
     old, new = known.entries if known is not None else {}, snapshot.entries
     common = old.keys() & new.keys()
-    return len(new) - len(common), len(old) - len(common), sum(old[key] != new[key] for key in common)
+    changed = sum(old[key] != new[key] for key in common)
+    return _Differences(len(new) - len(common), len(old) - len(common), changed)
 
 
 def _failed(name: str, active: StoredSnapshot | None, error: Exception) -> RefreshResult:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from dcc.declarations import WORDS, Declaration, acts_on, declaration_of, rule_of
@@ -341,37 +341,47 @@ class Facts(Protocol):
         """Those of the facts with these ids that are still there."""
 
 
-def count_causes(origins: Iterable[Facts]) -> dict[Cause, tuple[Facts, int]]:
-    """The causes of all facts, in no order, each with the id of a fact that is its example."""
+class FactPlace(NamedTuple):
+    """A fact, by its origin and its id there."""
+
+    origin: Facts
+    id: int
+
+
+def count_causes(origins: Iterable[Facts]) -> dict[Cause, FactPlace]:
+    """The causes of all facts, in no order, each with a fact that is its example."""
     counter = _Counter()
     for facts in origins:
-        for key, groups in groupby(facts.groups(), itemgetter(0, 1)):
+        for key, groups in groupby(facts.groups(), attrgetter("zip_action", "zip_file")):
             counter.count_zip(facts, key, groups)
-    for sole, _ in counter.zips.values():
-        if sole is not None:
-            sole.clears_zips += 1
+    for sole in counter.zips.values():
+        if sole.cause is not None:
+            sole.cause.clears_zips += 1
     return counter.examples
 
 
-_Sole = tuple[Cause | None, bool]
-"""The only cause that fails something or, where none does, the only one; None for several. Whether any fails it."""
+class _SoleCause(NamedTuple):
+    """The only cause that fails something or, where none does, the only one; None for several. Whether any fails it."""
+
+    cause: Cause | None
+    fails: bool
 
 
 class _Counter:
     def __init__(self) -> None:
-        self.examples: Final[dict[Cause, tuple[Facts, int]]] = {}
-        self.zips: Final[dict[tuple[str, str], _Sole]] = {}
+        self.examples: Final[dict[Cause, FactPlace]] = {}
+        self.zips: Final[dict[tuple[str, str], _SoleCause]] = {}
         self._causes: dict[tuple[str, str, int | None], Cause] = {}
         self._subjects: Counter[tuple[str, str]] = Counter()
 
     def count_zip(self, facts: Facts, key: tuple[str, str], groups: Iterable[FindingGroup]) -> None:
         of_zip: dict[Cause, bool] = {}
-        for document, of_document in groupby(groups, itemgetter(2)):
+        for document, of_document in groupby(groups, attrgetter("document")):
             found: dict[Cause, bool] = {}
             for group in of_document:
                 cause = self._count(facts, group)
                 found[cause] = group.severity in FAILING or found.get(cause, False)
-            sole, _ = _sole(found)
+            sole = _sole(found).cause
             if document is not None and sole is not None:
                 sole.clears_documents += 1
             for cause, fails in found.items():
@@ -387,7 +397,7 @@ class _Counter:
         cause = self._causes.get((group.centre, group.code, group.cause)) or self._added(facts, group)
         if Severity(group.severity).rank < cause.severity.rank:
             cause.severity = Severity(group.severity)
-            self.examples[cause] = (facts, group.first)
+            self.examples[cause] = FactPlace(facts, group.first)
         cause.findings += group.number
         cause.zips += group.zips
         if group.entity_kind in _PLURALS:
@@ -404,20 +414,22 @@ class _Counter:
             key = f"{group.code}|{group.centre}|{'*' if number is None else f'{number:x}'}"
             cause = Cause(key, group.code, group.centre or None, Severity(group.severity), is_rest=number is None)
             self._causes[*of_code, number] = cause
-            self.examples[cause] = (facts, group.first)
+            self.examples[cause] = FactPlace(facts, group.first)
         return cause
 
 
-def _sole(found: Mapping[Cause, bool]) -> _Sole:
+def _sole(found: Mapping[Cause, bool]) -> _SoleCause:
     # What is not recorded is mostly of the same causes.
     recorded = {cause: fails for cause, fails in found.items() if cause.kind != MORE_RULE}
     failing = [cause for cause, fails in recorded.items() if fails]
     among = failing or list(recorded)
-    return among[0] if len(among) == 1 else None, bool(failing)
+    return _SoleCause(among[0] if len(among) == 1 else None, bool(failing))
 
 
-def _together(one: _Sole | None, other: _Sole) -> _Sole:
+def _together(one: _SoleCause | None, other: _SoleCause) -> _SoleCause:
     """What facts of two origins come to: those that fail an archive count before those that do not."""
-    if one is None or one[1] != other[1]:
-        return max(filter(None, (one, other)), key=itemgetter(1))
-    return one if one[0] is other[0] else (None, one[1])
+    if one is None:
+        return other
+    if one.fails != other.fails:
+        return one if one.fails else other
+    return one if one.cause is other.cause else _SoleCause(None, one.fails)

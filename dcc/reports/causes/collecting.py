@@ -69,9 +69,10 @@ def find_causes(
     of_data = [] if qc is None else [DataFacts(qc, scope)]
     origins: list[Facts] = [*of_logs, *of_data, crawl_facts(tracker, about)]
     counted = count_causes(origins)
-    causes, totals = worst_first(counted)[:limit], (len(counted), sum(cause.findings for cause in counted))
+    causes = worst_first(counted)[:limit]
+    totals = len(counted), sum(cause.findings for cause in counted)
     for origin in origins:
-        by_id = {number: cause for cause in causes for facts, number in [counted[cause]] if facts is origin}
+        by_id = {counted[cause].id: cause for cause in causes if counted[cause].origin is origin}
         for number, example in origin.examples(list(by_id)).items():
             by_id[number].example = example
     for findings in of_data:

@@ -27,7 +27,7 @@ from dcc.reports.causes.scopes import Scope, document_conditions
 from dcc.runtime.installed_packages import has_platform
 from dcc.settings import Settings
 from dcc.store.staging import Staging, staged_path
-from dcc.tracker.archive_access import SubmittedDocument, failed_documents, fetched_document
+from dcc.tracker.archive_access import DocumentFailure, SubmittedDocument, failed_documents, fetched_document
 from dcc.tracker.models import Centre, ZipAction, ZipFile
 from dcc.tracker.submission_rows import KEY, latest_downloads, zip_key_of
 
@@ -104,7 +104,7 @@ def _awaited(qc: Connection, scope: Scope, centre: str) -> tuple[set[str], set[Z
     return ids, zips
 
 
-def _candidates(tracker: Connection, centre: str, waiting: Collection[ZipKey]) -> list[tuple[SubmittedDocument, Phase]]:
+def _candidates(tracker: Connection, centre: str, waiting: Collection[ZipKey]) -> list[DocumentFailure]:
     """Documents of a centre that failed before they were taken over, those with the animals probably first."""
     columns: tuple[Any, ...] = (ZipAction.id, *KEY)
     query = select(*columns).join(ZipFile).where(ZipAction.status_id == int(Status.FAILED))
@@ -115,10 +115,10 @@ def _candidates(tracker: Connection, centre: str, waiting: Collection[ZipKey]) -
     first = set(sorted(waiting)[:_MAX_ARCHIVES])
     named = rows_with(tracker, query, ZipFile.__table__.c.file_name, {key.file_name for key in first})
     ids.update(row.id for row in named if zip_key_of(row) in first)
-    downloads = [download for _, download, _ in latest_downloads(tracker, ids)]
+    downloads = [one.download_id for one in latest_downloads(tracker, ids)]
     return sorted(
         failed_documents(tracker, downloads),
-        key=lambda one: (one[0].attempt.key not in waiting, _has_experiments(one[0])),
+        key=lambda one: (one.document.attempt.key not in waiting, _has_experiments(one.document)),
     )
 
 

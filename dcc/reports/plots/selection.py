@@ -152,10 +152,9 @@ def _worth(parameter_values: ParameterValues) -> _Worth:
 
 def _shift(parameter_values: ParameterValues) -> float:
     """How many interquartile ranges the median of new values is from that of the earlier ones, to two digits."""
-    earlier, new = (
-        box_of(numbers_of([value.number for value in parameter_values.own if value.is_new == is_new]))
-        for is_new in (False, True)
-    )
+    own = parameter_values.own
+    earlier = box_of(numbers_of([value.number for value in own if not value.is_new]))
+    new = box_of(numbers_of([value.number for value in own if value.is_new]))
     if earlier is None or new is None or earlier.third == earlier.first:
         return 0.0
     return float(np.round(abs(new.median - earlier.median) / (earlier.third - earlier.first), 2))

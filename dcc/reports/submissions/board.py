@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from enum import IntEnum
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 from sqlalchemy import Connection
@@ -26,7 +26,7 @@ from dcc.reports.submissions.templates import render
 from dcc.runtime.clock import utc_now
 from dcc.settings import Settings
 from dcc.tracker.queries.board import PAGE_SIZE, BoardArchive, Cell, archives_on_page, count_cells, status_colours
-from dcc.tracker.queries.zip_action_lists import ZipFilter
+from dcc.tracker.queries.zip_filters import ZipFilter
 from dcc.tracker.register.centres import list_centres
 
 Choice = TypeVar("Choice", bound=IntEnum)
@@ -60,8 +60,15 @@ class Board:
         return max(1, -(-self.total // PAGE_SIZE))
 
 
-def filter_of_query(query: Mapping[str, str]) -> tuple[ZipFilter, int]:
-    """The filter and the page of archives that the parameters of an address ask for.
+class WantedPage(NamedTuple):
+    """A page of the archives that a filter selects, from 1."""
+
+    wanted: ZipFilter
+    page: int
+
+
+def filter_of_query(query: Mapping[str, str]) -> WantedPage:
+    """The filter and the page that the parameters of an address ask for.
 
     They are centre, phase, status, from, to and page; an empty one restricts nothing. Raises ConfigurationError.
     """
@@ -76,7 +83,7 @@ def filter_of_query(query: Mapping[str, str]) -> tuple[ZipFilter, int]:
     page = query.get("page") or "1"
     if not (page.isascii() and page.isdigit() and 1 <= int(page[:9]) <= _MAX_PAGES):
         raise ConfigurationError(f"The page {page[:20]!r} is no number from 1 to {_MAX_PAGES:,}.")
-    return wanted, int(page[:9])
+    return WantedPage(wanted, int(page[:9]))
 
 
 def _choice(query: Mapping[str, str], name: str, kind: type[Choice]) -> Choice | None:

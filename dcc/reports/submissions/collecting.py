@@ -64,7 +64,8 @@ from dcc.tracker.queries.session_zips import (
     session_zips,
     zips_without_room,
 )
-from dcc.tracker.queries.zip_action_lists import StateCount, require_centre
+from dcc.tracker.queries.state_counts import StateCount
+from dcc.tracker.queries.zip_filters import require_centre
 from dcc.tracker.queries.zip_stories import DownloadStory, ZipStory, zip_story
 from dcc.tracker.register.centres import list_centres
 from dcc.tracker.register.file_sources import SourceEntry, list_sources

@@ -17,7 +17,7 @@ from dcc.phases import Phase, Status
 from dcc.runtime.legible_text import legible
 from dcc.tracker.crawls import CrawlEntry, CrawlFindingEntry
 from dcc.tracker.decisions import Decision
-from dcc.tracker.queries.zip_action_lists import StateCount
+from dcc.tracker.queries.state_counts import StateCount
 from dcc.tracker.queries.zip_stories import DownloadStory, Host, ReopeningStory
 from dcc.tracker.session_statistics import SourceStatistics
 from dcc.vocabulary import Actor

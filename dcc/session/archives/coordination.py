@@ -41,7 +41,7 @@ from dcc.runtime.clock import utc_now
 from dcc.runtime.log_context import logging_about, progress_log
 from dcc.session.archives.active_submissions import ActiveSubmission
 from dcc.session.archives.archive_pools import ArchivePools
-from dcc.session.archives.unwritten_results import UnwrittenResults, WrittenResults
+from dcc.session.archives.unwritten_results import AttemptProblem, UnwrittenResults, WrittenResults
 from dcc.session.archives.waiting_attempts import SourceQueue, WaitingAttempts
 from dcc.session.batches.results import SessionWorkerResults
 from dcc.session.fetching.download_slots import DownloadSlots
@@ -154,7 +154,7 @@ class Coordinator:
         self.lacked_room = False
         self.damaged: list[int] = []
         self.awaiting_listing: list[ActiveSubmission] = []
-        self._reasons_kept: dict[int, list[tuple[int, Problem]]] = {}
+        self._reasons_kept: dict[int, list[AttemptProblem]] = {}
         self._session, settings = session, session.settings
         self._staging = Staging(settings.staging_directory, min_free_bytes=settings.min_free_bytes)
         self._events: queue.SimpleQueue[CoordinatorEvent] = queue.SimpleQueue()
@@ -362,8 +362,8 @@ class Coordinator:
             self._unchecked -= 1
         # Its reasons are recorded at its end: if this session dies before, they must not be recorded twice.
         attempt_id, problems = submission.attempt.id, self._unwritten.problems
-        self._reasons_kept[submission.za_id] = [problem for problem in problems if problem[0] == attempt_id]
-        problems[:] = [problem for problem in problems if problem[0] != attempt_id]
+        self._reasons_kept[submission.za_id] = [one for one in problems if one.attempt_id == attempt_id]
+        problems[:] = [one for one in problems if one.attempt_id != attempt_id]
         self.awaiting_listing.append(submission)
 
     def _failure_of(self, submission: ActiveSubmission, hosting: Hosting, error: Exception) -> State:
@@ -460,7 +460,7 @@ class Coordinator:
         logged = len(submission.reasons)
         self._unwritten.checked.update(submission.take_documents(found))
         if not submission.known_documents:
-            self._unwritten.problems.extend((submission.attempt.id, reason) for reason in submission.reasons[logged:])
+            self._unwritten.add_problems(submission.attempt.id, submission.reasons[logged:])
         self._unwritten.extracted.append(submission)
         self._unwritten.report_state(submission.attempt.id, EXTRACTED)
         self._end_submission(submission)
@@ -539,7 +539,7 @@ class Coordinator:
         reason = message(template, archive=str(submission.key), count=len(bad_copies), copies=copies)
         problem = Problem(submission.reasons[-1].kind, reason, code=submission.reasons[-1].code)
         submission.reasons.append(problem)
-        self._unwritten.problems.append((submission.attempt.id, problem))
+        self._unwritten.add_problems(submission.attempt.id, [problem])
 
     def _log_reason(self, submission: ActiveSubmission, error: Exception) -> None:
         if not isinstance(error, DccError):
@@ -556,7 +556,7 @@ class Coordinator:
         self.lacked_room = self.lacked_room or isinstance(error, DiskFullError)
         problem = Problem.of(error)
         submission.reasons.append(problem)
-        self._unwritten.problems.append((submission.attempt.id, problem))
+        self._unwritten.add_problems(submission.attempt.id, [problem])
 
     def _end_submission(self, submission: ActiveSubmission) -> None:
         """End the submission in this session; its outcome is yielded with the next commit."""

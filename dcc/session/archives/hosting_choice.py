@@ -5,10 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from dcc.sources.hosting import CopyFault, Hosting, KnownBadCopy
 from dcc.tracker.hostings.copies import NewBadCopy, is_fault_of_centre
 from dcc.tracker.hostings.download_plan import PlannedZip
+
+
+class HostingTurn(NamedTuple):
+    """A hosting to try; `turn` is the number of earlier tries there."""
+
+    turn: int
+    hosting: Hosting
 
 
 @dataclass
@@ -38,12 +46,12 @@ class HostingChoice:
         bad_md5s = {hosting.id: hosting.bad.md5 for hosting in plan.bad if hosting.bad is not None}
         return cls(plan.hostings, plan.others, plan.published, bad_md5s, max_retries)
 
-    def _rounds(self, hostings: tuple[Hosting, ...]) -> Iterator[tuple[int, Hosting]]:
-        return ((turn, hosting) for turn in range(self.max_retries + 1) for hosting in hostings)
+    def _rounds(self, hostings: tuple[Hosting, ...]) -> Iterator[HostingTurn]:
+        return (HostingTurn(turn, hosting) for turn in range(self.max_retries + 1) for hosting in hostings)
 
-    def next_hosting(self) -> tuple[int, Hosting] | None:
-        """The hosting to try next, and the number of earlier tries there; None if there is none left."""
-        return next(((turn, hosting) for turn, hosting in self._untried if self._is_of_use(hosting)), None)
+    def next_hosting(self) -> HostingTurn | None:
+        """The hosting to try next; None if there is none left."""
+        return next((one for one in self._untried if self._is_of_use(one.hosting)), None)
 
     def _is_of_use(self, hosting: Hosting) -> bool:
         is_bad = hosting.bad is not None and not hosting.deserves_recheck(self.published)
@@ -51,7 +59,7 @@ class HostingChoice:
 
     def try_again_first(self, hosting: Hosting) -> None:
         """Try a hosting again next."""
-        self._untried = itertools.chain([(0, hosting)], self._untried)
+        self._untried = itertools.chain([HostingTurn(0, hosting)], self._untried)
 
     def note_published(self, hosting: Hosting, md5: str) -> None:
         """Record the MD5 published beside a copy; the first from the archive's own centre counts for other copies."""
@@ -79,7 +87,7 @@ class HostingChoice:
             return list(self.new_bad_copies.values())
         further = [*self._untried, *self._rounds(self.others)]
         self.hostings, self.others = (*self.hostings, *self.others), ()
-        self._untried = iter(sorted(further, key=lambda one: one[0]))
+        self._untried = iter(sorted(further, key=lambda one: one.turn))
         if not certain:
             return []
         self.lost.add(hosting.id)

@@ -188,27 +188,33 @@ def _take_up(session: Session, staging: Staging, keys: Sequence[ZipKey] | None) 
         return session.write(lambda connection: _take_up_named(connection, session, keys, named))
     interrupted, registered = session.read(lambda connection: _to_continue_or_reopen(connection, session))
     left = [one for one in interrupted if session.covers(one.centre)]
-    whole = [one for one in left if staging.holds(*_bytes_of(one))]
+    whole = [one for one in left if _is_whole(staging, one)]
     broken = sorted({one.za_id for one in left}.difference(one.za_id for one in whole))
     copies = None if registered is None else _whole_copies(staging, registered)
     return session.write(lambda connection: _take_up_waiting(connection, session, whole, broken, copies))
 
 
-def _to_continue_or_reopen(connection: Connection, session: Session) -> tuple[list[StagedZip], list[StagedCopy] | None]:
-    """The interrupted submissions; and, if there are any, the possible copies of those with registered names."""
+class _LeftBySessions(NamedTuple):
+    """The interrupted submissions; the possible copies of those whose names are registered now, None without any."""
+
+    interrupted: list[StagedZip]
+    registered: list[StagedCopy] | None
+
+
+def _to_continue_or_reopen(connection: Connection, session: Session) -> _LeftBySessions:
     za_ids = [] if session.request.urgent else with_registered_names(connection, None, session.centres)
-    return load_interrupted(connection), staged_copies(connection, za_ids) if za_ids else None
+    return _LeftBySessions(load_interrupted(connection), staged_copies(connection, za_ids) if za_ids else None)
 
 
 def _whole_copies(staging: Staging, found: Sequence[StagedCopy]) -> _Copies:
-    copies = {one.archive.za_id: one for one in found if staging.holds(*_bytes_of(one.archive))}
+    copies = {one.archive.za_id: one for one in found if _is_whole(staging, one.archive)}
     # What lies beside it is fetched anew, which no listing tells of.
     same = {za_id for za_id, one in copies.items() if one.unchanged and not staging.has_manifest(one.archive.key)}
     return _Copies({za_id: one.archive for za_id, one in copies.items()}, same)
 
 
-def _bytes_of(archive: StagedZip) -> tuple[ZipKey, int, str | None]:
-    return archive.key, archive.size_bytes, archive.md5
+def _is_whole(staging: Staging, archive: StagedZip) -> bool:
+    return staging.holds(archive.key, archive.size_bytes, archive.md5)
 
 
 def _take_up_waiting(

@@ -7,10 +7,10 @@ submissions at once need few statements.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, TypedDict, Unpack
+from typing import Any, Final, NamedTuple, TypedDict, Unpack
 
 from sqlalchemy import Connection, bindparam, select, update
 
@@ -19,6 +19,7 @@ from dcc.outcomes import AttemptOutcome, Problem
 from dcc.phases import State
 from dcc.runtime.clock import utc_now
 from dcc.session.archives.active_submissions import ActiveSubmission, ArchiveDocument
+from dcc.session.archives.waiting_attempts import PlannedAttempt
 from dcc.session.data.document_log import add_to_log, kind_id
 from dcc.session.fetching.archive_transfer import ReceivedArchive
 from dcc.sources.hosting import EarlierCopy, Hosting
@@ -67,6 +68,13 @@ class DownloadColumns(TypedDict, total=False):
     last_modified: str | None
 
 
+class AttemptProblem(NamedTuple):
+    """A problem that the attempt with this id met."""
+
+    attempt_id: int
+    problem: Problem
+
+
 @dataclass
 class UnwrittenResults:
     """Results to be written together. All times are in UTC.
@@ -79,10 +87,10 @@ class UnwrittenResults:
 
     reports: dict[int, StateReport] = field(default_factory=dict)
     changes: dict[tuple[type[ZipDownload | ZipFile], int], dict[str, object]] = field(default_factory=dict)
-    problems: list[tuple[int, Problem]] = field(default_factory=list)
+    problems: list[AttemptProblem] = field(default_factory=list)
     extracted: list[ActiveSubmission] = field(default_factory=list)
     checked: dict[int, ArchiveDocument] = field(default_factory=dict)
-    downloads: list[tuple[ActiveSubmission, Hosting]] = field(default_factory=list)
+    downloads: list[PlannedAttempt] = field(default_factory=list)
     bad_copies: list[NewBadCopy] = field(default_factory=list)
     published: list[tuple[Hosting, str]] = field(default_factory=list)
     without_further_attempt: dict[int, State | None] = field(default_factory=dict)
@@ -94,6 +102,10 @@ class UnwrittenResults:
     def report_state(self, number: int, state: State, *, promote: bool = True) -> None:
         """Report a state of a download; a later report on the same one replaces an earlier one."""
         self.reports[number] = StateReport(Subject.ZIP_DOWNLOAD, number, state, promote)
+
+    def add_problems(self, attempt_id: int, problems: Iterable[Problem]) -> None:
+        """Add problems that an attempt met."""
+        self.problems += [AttemptProblem(attempt_id, problem) for problem in problems]
 
     def change_download(self, number: int, **values: Unpack[DownloadColumns]) -> None:
         """Give columns of a download new values."""

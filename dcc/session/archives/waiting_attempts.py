@@ -7,6 +7,7 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import NamedTuple
 
 from dcc.errors import ChecksumMismatchError, SourceError
 from dcc.outcomes import ZipKey
@@ -17,6 +18,22 @@ from dcc.session.fetching.transfer_events import TransferFailed
 from dcc.sources.base import SourceAddress
 from dcc.sources.hosting import Hosting
 from dcc.tracker.hostings.source_statistics import TransferStatistics
+
+
+class PlannedAttempt(NamedTuple):
+    """A submission, and the hosting that it is fetched from next."""
+
+    submission: ActiveSubmission
+    hosting: Hosting
+
+
+class _DelayedAttempt(NamedTuple):
+    """An attempt that begins when it is `due`, on the clock of `time.monotonic`; `order` tells equal ones apart."""
+
+    due: float
+    order: int
+    submission: ActiveSubmission
+    hosting: Hosting
 
 
 class SourceQueue:
@@ -30,7 +47,7 @@ class SourceQueue:
         self.transfer_statistics = TransferStatistics()
         self._urgent: Collection[ZipKey] = ()
         self.downloads = downloads
-        self._waiting: deque[tuple[ActiveSubmission, Hosting]] = deque()
+        self._waiting: deque[PlannedAttempt] = deque()
         self._queued = 0
 
     @property
@@ -45,29 +62,30 @@ class SourceQueue:
 
     def add(self, submission: ActiveSubmission, hosting: Hosting) -> None:
         """Queue a submission."""
+        attempt = PlannedAttempt(submission, hosting)
         if submission.key in self._urgent:
-            self._waiting.appendleft((submission, hosting))
+            self._waiting.appendleft(attempt)
         else:
-            self._waiting.append((submission, hosting))
+            self._waiting.append(attempt)
 
     def put_first(self, keys: Collection[ZipKey]) -> None:
         """Let submissions go before all others, even those whose attempts were requested and have not begun."""
         self._urgent = keys
         self.downloads.put_first(keys)
-        if any(submission.key in keys for submission, _ in self._waiting):
-            self._waiting = deque(sorted(self._waiting, key=lambda waiting: waiting[0].key not in keys))
+        if any(attempt.submission.key in keys for attempt in self._waiting):
+            self._waiting = deque(sorted(self._waiting, key=lambda attempt: attempt.submission.key not in keys))
 
-    def take(self, still_wanted: Callable[[], bool]) -> list[tuple[ActiveSubmission, Hosting]]:
+    def take(self, still_wanted: Callable[[], bool]) -> list[PlannedAttempt]:
         """The submissions whose attempts may begin now; calls `still_wanted` before each."""
         taken = []
         while self._waiting and still_wanted():
-            if self._queued >= MAX_QUEUED and self._waiting[0][0].key not in self._urgent:
+            if self._queued >= MAX_QUEUED and self._waiting[0].submission.key not in self._urgent:
                 break
             taken.append(self._waiting.popleft())
             self._queued += 1
         return taken
 
-    def take_all(self) -> list[tuple[ActiveSubmission, Hosting]]:
+    def take_all(self) -> list[PlannedAttempt]:
         """All waiting submissions, for other sources."""
         taken = list(self._waiting)
         self._waiting.clear()
@@ -102,42 +120,42 @@ class WaitingAttempts:
 
     def __init__(self, sources: Mapping[int, SourceQueue], retry_delay: float) -> None:
         self.sources, self._retry_delay = sources, retry_delay
-        self._retries: list[tuple[float, int, ActiveSubmission, Hosting]] = []
+        self._retries: list[_DelayedAttempt] = []
         self._order = itertools.count()
 
     def plan(self, submission: ActiveSubmission) -> bool:
         """Queue the submission for its next attempt, at a source still in use; False if there is none."""
         while (following := submission.choice.next_hosting()) is not None:
-            turn, hosting = following
+            hosting = following.hosting
             source = self.sources.get(hosting.source_id)
             if source is None or source.given_up:
                 continue
-            if turn == 0:
+            if following.turn == 0:
                 source.add(submission, hosting)
             else:
-                due = time.monotonic() + self._retry_delay * 2 ** (turn - 1)
-                heapq.heappush(self._retries, (due, next(self._order), submission, hosting))
+                due = time.monotonic() + self._retry_delay * 2 ** (following.turn - 1)
+                heapq.heappush(self._retries, _DelayedAttempt(due, next(self._order), submission, hosting))
             return True
         return False
 
     def seconds_left(self) -> float | None:
         """Seconds until the next delay ends; None without one."""
-        return self._retries[0][0] - time.monotonic() if self._retries else None
+        return self._retries[0].due - time.monotonic() if self._retries else None
 
     def take_stranded(self) -> list[ActiveSubmission]:
         """The submissions that wait for a source that was given up: they must be planned again."""
         given_up = [source for source in self.sources.values() if source.given_up]
-        stranded = [submission for source in given_up for submission, _ in source.take_all()]
-        while self._retries and self._retries[0][0] <= time.monotonic():
-            _, _, submission, hosting = heapq.heappop(self._retries)
-            source = self.sources[hosting.source_id]
+        stranded = [attempt.submission for source in given_up for attempt in source.take_all()]
+        while self._retries and self._retries[0].due <= time.monotonic():
+            attempt = heapq.heappop(self._retries)
+            source = self.sources[attempt.hosting.source_id]
             if source.given_up:
-                stranded.append(submission)
+                stranded.append(attempt.submission)
             else:
-                source.add(submission, hosting)
+                source.add(attempt.submission, attempt.hosting)
         return stranded
 
-    def take(self, still_wanted: Callable[[], bool]) -> list[tuple[ActiveSubmission, Hosting]]:
+    def take(self, still_wanted: Callable[[], bool]) -> list[PlannedAttempt]:
         """The attempts that may begin now; calls `still_wanted` before each."""
         return [taken for source in self.sources.values() for taken in source.take(still_wanted)]
 

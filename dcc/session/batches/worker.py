@@ -41,7 +41,7 @@ from dcc.tracker.register.source_addresses import load_addresses
 log = logging.getLogger(__name__)
 
 
-def prepare_batch(settings: Settings, tracker: Engine, qc: Engine, session: str, name: str) -> int:
+def prepare_session_batch(settings: Settings, tracker: Engine, qc: Engine, session: str, name: str) -> int:
     """Fetch and prepare the archives of a batch by its name in a session's folder; returns the number of results.
 
     A failed archive, and those after a source that cannot be reached, are left to the session. An archive that takes

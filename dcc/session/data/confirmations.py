@@ -51,7 +51,7 @@ def confirm_submission(
     held = run_reading(qc, lambda connection: documents_by_id(connection, ids))
     counted = run_reading(tracker, lambda connection: counted_by_tracker(connection, held, settings.naming))
     uploader = Uploader(qc, settings, run_reading(tracker, load_delegations))
-    documents = [document for document, _ in counted]
+    documents = [document.due for document in counted]
     left_out = {document.xml_id: NOT_UPLOADED for document in documents if document.state == WITHDRAWN}
     run_writing(tracker, lambda connection: progress.reopen_documents(connection, left_out, author, reason))
     return [_confirm(tracker, uploader, document) for document in documents]
@@ -105,6 +105,6 @@ def _confirm(tracker: Engine, uploader: Uploader, document: DueDocument) -> Docu
             (result,) = uploader.upload([document], [prepared(document)])
     except DocumentError as error:
         result = failed_upload(document, error)
-    states, _ = run_writing(tracker, lambda connection: record_results(connection, [result]))
+    states = run_writing(tracker, lambda connection: record_results(connection, [result])).documents
     state = states.get(document.xml_id, document.state)
     return replace(result.data, phase=state.phase, status=state.status)

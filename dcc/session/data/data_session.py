@@ -10,7 +10,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, Engine
 
@@ -263,18 +263,16 @@ class Recorder:
         self._shown.update(self._running)
         batch, running = self._batch, list(self._running.values())
         self._batch, self._running = [], {}
-        documents, submissions = self._record(batch, running)
+        recorded = self._record(batch, running)
         for result in batch:
-            state = documents.get(result.document.xml_id, result.state or result.document.state)
+            state = recorded.documents.get(result.document.xml_id, result.state or result.document.state)
             if state != result.data.state:
                 result = replace(result, data=replace(result.data, phase=state.phase, status=state.status))
             self._results[result.document.za_id].append(result)
             self._left[result.document.za_id] -= 1
-        return list(self._finished(submissions))
+        return list(self._finished(recorded.submissions))
 
-    def _record(
-        self, batch: Sequence[DocumentResult], shown: Sequence[StateReport]
-    ) -> tuple[dict[int, State], dict[int, State]]:
+    def _record(self, batch: Sequence[DocumentResult], shown: Sequence[StateReport]) -> RecordedStates:
         began = time.monotonic()
         states = self._work.session.write(lambda connection: record_results(connection, batch, shown))
         self._written = time.monotonic()
@@ -309,10 +307,17 @@ class Recorder:
             )
 
 
+class RecordedStates(NamedTuple):
+    """The states that reports led to, of documents and of their submissions, by ids."""
+
+    documents: dict[int, State]
+    submissions: dict[int, State]
+
+
 def record_results(
     connection: Connection, results: Sequence[DocumentResult], shown: Sequence[StateReport] = ()
-) -> tuple[dict[int, State], dict[int, State]]:
-    """Write results to the tracker; returns the resulting states of documents, and of their submissions, by ids.
+) -> RecordedStates:
+    """Write results to the tracker; returns the resulting states.
 
     `shown` are further reports.
     """
@@ -326,6 +331,5 @@ def record_results(
     add_to_log(connection, {result.document.xml_id: result.noted for result in results if result.noted})
     add_notices(connection, [notice for result in results for notice in result.notices])
     submissions = {row_id: state for (subject, row_id), state in reported.items() if subject is Subject.ZIP_ACTION}
-    return states, submissions | action_states(
-        connection, {result.document.za_id for result in results} - submissions.keys()
-    )
+    others = {result.document.za_id for result in results} - submissions.keys()
+    return RecordedStates(states, submissions | action_states(connection, others))

@@ -227,15 +227,20 @@ def documents_by_id(connection: Connection, document_ids: Iterable[int]) -> list
     return list(_documents_of_rows(rows_about(connection, _QC_BY_ID, document_ids)))
 
 
+class CountedDocument(NamedTuple):
+    """A document as the tracker has it, and as the QC database has it."""
+
+    due: DueDocument
+    stored: QcDocument
+
+
 def counted_by_tracker(
     connection: Connection, documents: Iterable[QcDocument], naming: NamingConvention
-) -> list[tuple[DueDocument, QcDocument]]:
-    """Those documents that the tracker counts, as it has them, in the order of upload."""
+) -> list[CountedDocument]:
+    """Those documents that the tracker counts, in the order of upload."""
     by_xml_id = {found.xml_id: found for found in documents if found.xml_id is not None}
-    counted = load_documents(connection, by_xml_id, naming)
-    return [
-        (document, by_xml_id[document.xml_id]) for document in counted if by_xml_id[document.xml_id].is_of(document)
-    ]
+    known = [CountedDocument(due, by_xml_id[due.xml_id]) for due in load_documents(connection, by_xml_id, naming)]
+    return [document for document in known if document.stored.is_of(document.due)]
 
 
 def in_state(connection: Connection, state: DocumentState, key: ZipKey | None = None) -> list[QcDocument]:

@@ -134,9 +134,10 @@ def _set_back(work: DataSession, uploaded: list[int], basis: JudgingBasis) -> li
     if left := again.touched & ({document.id for document in found} - {document.id for document in own}):
         run_writing(work.qc, lambda connection: rejudging.mark_for_judging(connection, left))
     counted = work.session.read(lambda connection: counted_by_tracker(connection, own, work.settings.naming))
-    known = {stored.id for _, stored in counted}
+    known = {document.stored.id for document in counted}
     _judge_uncounted(work, [one for one in own if one.id not in known], basis)
-    judged = [one for one, _ in counted if may_be_judged_again(one) and Phase.DATA not in work.left_out_of(one)]
+    due = [document.due for document in counted]
+    judged = [one for one in due if may_be_judged_again(one) and Phase.DATA not in work.left_out_of(one)]
     work.reopen({document.xml_id: UPLOADED for document in judged}, _HEALING)
     if work.keys is not None:
         work.keys.update(document.key for document in judged)
@@ -217,11 +218,11 @@ def _judge_all(work: DataSession, due: Sequence[_StoredDue], basis: JudgingBasis
     with closing(PreparedFiles(work.staging, basis_of(basis, work.qc))) as files:
         for portion in together(due, _TOGETHER, Bound(lambda one: one.document.size_bytes, _BYTES_TOGETHER)):
             work.session.raise_if_over()
-            known = {
-                stored.id: [unpacked(finding) for finding in findings]
-                for document, stored in portion
-                if (findings := _prepared_findings(files, document)) is not None
-            }
+            known: dict[int, list[Finding]] = {}
+            for document, stored in portion:
+                findings = _prepared_findings(files, document)
+                if findings is not None:
+                    known[stored.id] = [unpacked(finding) for finding in findings]
             judged = _judge_together(work, known, basis) if known else {}
             for document, stored in portion:
                 result = judged.get(stored.id)

@@ -56,9 +56,9 @@ def recheck(
 
     def set_back(connection: Connection) -> tuple[list[DueDocument], set[int]]:
         counted = counted_by_tracker(connection, wanted, settings.naming)
-        judged = [one for one, _ in counted if may_be_judged_again(one)]
+        judged = [document.due for document in counted if may_be_judged_again(document.due)]
         progress.reopen_documents(connection, {document.xml_id: UPLOADED for document in judged}, author, reason)
-        return judged, {stored.id for _, stored in counted}
+        return judged, {document.stored.id for document in counted}
 
     judged, counted = run_writing(tracker, set_back)
     others = [document for document in wanted if document.id not in counted]

@@ -121,16 +121,16 @@ def _tell_of_withdrawn(
     if not withdrawn:
         return 0
     counted = run_reading(tracker, lambda connection: counted_by_tracker(connection, withdrawn, naming))
-    news = [document for document, _ in counted if document.state != WITHDRAWN]
-    if not news:
+    standing = [document for document in counted if document.due.state != WITHDRAWN]
+    if not standing:
         return 0
-    ids = [stored.id for document, stored in counted if document.state != WITHDRAWN]
+    news, ids = [document.due for document in standing], [document.stored.id for document in standing]
     touched = run_writing(qc, lambda connection: _set_back_by_withdrawal_of(connection, ids))
 
     def cancel(connection: Connection) -> None:
         # Affected documents are set back in the same transaction, so that none is forgotten.
         found = counted_by_tracker(connection, touched, naming)
-        again = {one.xml_id: UPLOADED for one, _ in found if may_be_judged_again(one)}
+        again = {one.due.xml_id: UPLOADED for one in found if may_be_judged_again(one.due)}
         progress.reopen_documents(connection, again, author, _OF_WITHDRAWAL)
         # Those of former downloads too, of submissions that were retried.
         former = rows_about(connection, _LOADED_OF, {document.za_id for document in news})

@@ -22,9 +22,10 @@ from dcc.redaction import redact
 from dcc.runtime.time_limits import time_limit
 from dcc.settings import Settings
 from dcc.sources.access import Credential, Endpoint
-from dcc.sources.base import LOGIN_REFUSED, SourceAddress
+from dcc.sources.base import SourceAddress
 from dcc.sources.certificates import ServerCertificates, unverified_context
 from dcc.sources.listing import Entry, EntryKind
+from dcc.sources.platform_connection import LOGIN_REFUSED
 from dcc.sources.remote_names import printable
 from dcc.sources.request_turns import turn_of
 from dcc.sources.sockets import open_socket, shut_down

@@ -11,13 +11,12 @@ from dcc.errors import ConfigurationError, FileMissingError, FileNotReadableErro
 from dcc.messages import Message, mark, message
 from dcc.naming import Action, manifest_beside
 from dcc.settings import Settings
-from dcc.sources.access import USUAL_PORTS, parse_hostname, resolve_accesskey
-from dcc.sources.base import ActionListing, Block, ListedFile, PlatformConnection, SourceAddress, SourceProtocol
+from dcc.sources.access import parse_hostname, resolve_accesskey
+from dcc.sources.base import ActionListing, Block, ListedFile, SourceAddress
 from dcc.sources.ftp.session import FAILURES, FtpSession, describe, open_ftp_session, parse_list_line, parse_mlsd_line
 from dcc.sources.listing import MAX_ENTRIES, Entry, EntryKind, folder_listing, too_many
+from dcc.sources.platform_connection import PlatformConnection
 from dcc.sources.remote_names import join_base, joined, printable, raw
-
-FTP_PORT = USUAL_PORTS["ftp"]
 
 _NOT_AVAILABLE = "550"
 """The reply for a file that is missing or may not be read (RFC 959)."""
@@ -38,9 +37,9 @@ class FtpConnection(PlatformConnection):
 
     def __init__(self, address: SourceAddress, settings: Settings) -> None:
         self._address, self._settings = address, settings
-        self._tls = address.protocol == SourceProtocol.FTPS
+        self._tls = address.traits.uses_tls
         self._label, self._list_timeout = address.label, settings.list_timeout
-        self._endpoint = parse_hostname(address.hostname, FTP_PORT)
+        self._endpoint = parse_hostname(address.hostname, address.traits.usual_port)
         self._credential = resolve_accesskey(address.accesskey)
         if self._credential.private_key is not None:
             raise ConfigurationError("The access key is a private key, but FTP logs in by password. Give a password.")

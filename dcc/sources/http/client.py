@@ -24,7 +24,8 @@ from dcc.messages import Message, mark, message
 from dcc.redaction import keep_secret, redact
 from dcc.runtime.time_limits import time_limit
 from dcc.settings import Settings
-from dcc.sources.access import USUAL_PORTS, Credential, Endpoint
+from dcc.settings.hosts import WEB_PORTS
+from dcc.sources.access import Credential, Endpoint
 from dcc.sources.certificates import ServerCertificates, unverified_context
 from dcc.sources.remote_names import printable
 from dcc.sources.request_turns import turn_of
@@ -33,7 +34,6 @@ from dcc.sources.sockets import open_socket, shut_down
 FAILURES = (http.client.HTTPException, OSError, ValueError)
 """Exceptions of the client if a server breaks off, refuses, or answers with rubbish."""
 
-PORTS = {scheme: USUAL_PORTS[scheme] for scheme in ("http", "https")}
 REDIRECTS = (301, 302, 303, 307, 308)
 _BLOCK = 256 * 1024
 _MAX_REDIRECTS = 5
@@ -72,7 +72,7 @@ class Site:
     def resolve(self, target: str, link: str) -> str | None:
         """The target (path and query) of a link found at `target`; None if it leads to another server."""
         parts = urlsplit(urljoin(f"{self.origin}{target}", link))
-        port = parts.port or PORTS.get(parts.scheme)
+        port = parts.port or WEB_PORTS.get(parts.scheme)
         if (parts.scheme, parts.hostname, port) != (self.scheme, self.endpoint.host.lower(), self.endpoint.port):
             return None
         path = quote(parts.path or "/", safe=_PATH_CHARACTERS)
@@ -194,7 +194,7 @@ class HttpClient:
             self.close()
             raise
         http_connection = http.client.HTTPConnection(*site.endpoint)
-        http_connection.default_port = PORTS[site.scheme]
+        http_connection.default_port = WEB_PORTS[site.scheme]
         # Otherwise it would connect by itself, with neither time limit nor encryption.
         http_connection.auto_open = 0
         http_connection.sock = connection

@@ -35,25 +35,13 @@ from dcc.messages import Message, mark, message
 from dcc.naming import Action, manifest_beside
 from dcc.settings import Settings
 from dcc.sources.access import parse_hostname, resolve_accesskey
-from dcc.sources.base import (
-    LISTING,
-    LOGIN_REFUSED,
-    NOT_READABLE,
-    SENDING,
-    ActionListing,
-    Block,
-    ListedFile,
-    NotModified,
-    PlatformConnection,
-    SourceAddress,
-    SourceProtocol,
-    Validators,
-)
+from dcc.sources.base import ActionListing, Block, ListedFile, NotModified, SourceAddress, Validators
 from dcc.sources.certificates import ServerCertificates
-from dcc.sources.http.client import FAILURES, PORTS, HttpClient, HttpResponse, Site, describe
+from dcc.sources.http.client import FAILURES, HttpClient, HttpResponse, Site, describe
 from dcc.sources.http.index import read_index
 from dcc.sources.listing import Entry, folder_listing, manifest_version
 from dcc.sources.listing_watch import ListingWatch
+from dcc.sources.platform_connection import LISTING, LOGIN_REFUSED, NOT_READABLE, SENDING, PlatformConnection
 from dcc.sources.remote_names import join_base, printable, raw
 
 _MISSING = (404, 410)
@@ -308,7 +296,8 @@ def _requested_paths(file: ListedFile) -> list[str]:
 
 
 def _site(address: SourceAddress, settings: Settings) -> Site:
-    scheme = "https" if address.protocol == SourceProtocol.HTTPS else "http"
+    traits = address.traits
+    scheme = "https" if traits.uses_tls else "http"
     credential = resolve_accesskey(address.accesskey)
     if credential.private_key is not None:
         raise ConfigurationError("The access key is a private key, but HTTP logs in by password. Give a password.")
@@ -317,10 +306,10 @@ def _site(address: SourceAddress, settings: Settings) -> Site:
     return Site(
         label=address.label,
         scheme=scheme,
-        endpoint=parse_hostname(address.hostname, PORTS[scheme]),
+        endpoint=parse_hostname(address.hostname, traits.usual_port),
         username=address.username,
         credential=credential,
-        certificates=ServerCertificates.of_source(address, settings) if scheme == "https" else None,
+        certificates=ServerCertificates.of_source(address, settings) if traits.uses_tls else None,
     )
 
 

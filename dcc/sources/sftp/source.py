@@ -12,9 +12,10 @@ from dcc.messages import Message, mark, message
 from dcc.naming import Action
 from dcc.runtime.time_limits import time_limit
 from dcc.settings import Settings
-from dcc.sources.base import ActionListing, Block, PlatformConnection, SourceAddress, UpcomingFile
+from dcc.sources.base import ActionListing, Block, SourceAddress, UpcomingFile
 from dcc.sources.listing import Entry, EntryKind, folder_listing
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, sidecar
+from dcc.sources.platform_connection import PlatformConnection
 from dcc.sources.remote_names import join_base, joined, printable, raw
 from dcc.sources.sftp.client import FilePart, FileReader
 from dcc.sources.sftp.connection import describe, open_ssh_connection

@@ -55,7 +55,7 @@ def withdrawn_zips(connection: Connection, za_ids: Collection[int]) -> set[int]:
 
     A document whose upload a setting leaves out is in the same state, and has that in its log.
     """
-    archives = {download: za_id for za_id, download, _ in latest_downloads(connection, za_ids)}
+    archives = {one.download_id: one.za_id for one in latest_downloads(connection, za_ids)}
     left_out = (
         select(XmlLog.id)
         .join(AnException)
@@ -102,14 +102,14 @@ def changed_where_fetched(connection: Connection, za_ids: Collection[int]) -> se
     So do those that are there no more, and have another size wherever they can be fetched now.
     """
     loaded = loaded_zips(connection, za_ids)
-    downloads = (download for _, download, _ in latest_downloads(connection, loaded))
+    downloads = (one.download_id for one in latest_downloads(connection, loaded))
     moved = {row.za_id for row in rows_about(connection, _MOVED, downloads)}
     return replaced_since_fetched(connection, loaded) | moved
 
 
 def replaced_since_fetched(connection: Connection, za_ids: Collection[int]) -> set[int]:
     """The submissions whose copy is listed otherwise, where it was fetched, than it was then."""
-    downloads = (download for _, download, _ in latest_downloads(connection, za_ids))
+    downloads = (one.download_id for one in latest_downloads(connection, za_ids))
     return {row.za_id for row in rows_about(connection, _LISTED_OTHERWISE, downloads)}
 
 

@@ -262,24 +262,23 @@ def by_archive(rows: Iterable[Any]) -> dict[int, list[Any]]:
 
 def unfetched_of(hostings: Mapping[int, Sequence[Any]]) -> list[UnfetchedArchive]:
     """The submissions of `by_archive` that may be fetched from none of their sources."""
-    return [
-        UnfetchedArchive(
-            za_id, zip_key_of(some[0]), some[0].centre or "", tuple(dict.fromkeys(row.host for row in some))
-        )
-        for za_id, some in hostings.items()
-        if not any(row.may_be_taken for row in some)
-    ]
+    unfetched = []
+    for za_id, rows in hostings.items():
+        if not any(row.may_be_taken for row in rows):
+            hosts = tuple(dict.fromkeys(row.host for row in rows))
+            unfetched.append(UnfetchedArchive(za_id, zip_key_of(rows[0]), rows[0].centre or "", hosts))
+    return unfetched
 
 
 def delegated_of(hostings: Mapping[int, Sequence[Any]]) -> list[NewNotice]:
     """Notices for owners about their archives, of `by_archive`, that are only on delegates' sources."""
-    return [
-        NewNotice(owner, za_id, NoticeOutcome.DONE)
-        for za_id, some in hostings.items()
-        if (owner := some[0].centre)
-        and any(row.is_delegated for row in some)
-        and all(row.host != owner for row in some)
-    ]
+    notices = []
+    for za_id, rows in hostings.items():
+        owner = rows[0].centre
+        is_delegated = any(row.is_delegated for row in rows)
+        if owner and is_delegated and all(row.host != owner for row in rows):
+            notices.append(NewNotice(owner, za_id, NoticeOutcome.DONE))
+    return notices
 
 
 def note_unfetched(connection: Connection, unfetched: Sequence[UnfetchedArchive]) -> list[UnfetchedArchive]:

@@ -116,7 +116,7 @@ def reopen_lost_with_source(connection: Connection, source_id: int, requested_by
     Without those whose data were uploaded, or that a person withdrew or cancelled.
     """
     hosted = select(FileSourceHasZip.za_id).where(FileSourceHasZip.file_source_id == source_id)
-    latest = {download: za_id for za_id, download, _ in latest_downloads(connection, connection.scalars(hosted).all())}
+    latest = {one.download_id: one.za_id for one in latest_downloads(connection, connection.scalars(hosted).all())}
     deleted = select(ZipDownload.id).join(FileSourceHasZip).where(FileSourceHasZip.file_source_id == source_id)
     lost = {latest[row.id] for row in rows_with(connection, deleted, ZipDownload.id, latest)}
     states = action_states(connection, lost - loaded_zips(connection, lost) - withdrawn_zips(connection, lost))

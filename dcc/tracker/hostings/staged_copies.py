@@ -69,7 +69,7 @@ def staged_copies(connection: Connection, za_ids: Iterable[int]) -> list[StagedC
 
     Without copies whose source lists another size or time now: that is another file.
     """
-    latest = [download for _, download, _ in latest_downloads(connection, za_ids)]
+    latest = [one.download_id for one in latest_downloads(connection, za_ids)]
     copies = []
     for row in rows_about(connection, _STAGED, latest):
         listed, present = (row.listed_size_bytes, row.listed_modified), (row.size_bytes, row.modified)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, case, select
 
@@ -59,6 +59,13 @@ class KnownHosting:
         return self.to_download or self.state == REFUSED or self.gone or self.missed or self.uploading
 
 
+class SeenArchive(NamedTuple):
+    """A known archive as it was listed before, and as it is listed now."""
+
+    known: KnownHosting
+    file: ListedFile
+
+
 @dataclass(frozen=True, slots=True)
 class ListingComparison:
     """The number of `listed` archives of a source, compared with what is known of it.
@@ -70,7 +77,7 @@ class ListingComparison:
 
     listed: int
     new: dict[ZipKey, ListedFile]
-    noteworthy: dict[ZipKey, tuple[KnownHosting, ListedFile]]
+    noteworthy: dict[ZipKey, SeenArchive]
     absent: dict[Action, AbsentHostings]
 
 
@@ -102,7 +109,7 @@ def compare_with_known(
         ACTION_IDS[listing.action]: {stored_name(file.name): file for file in listing.zips} for listing in listings
     }
     count = sum(len(files) for files in listed.values())
-    found: dict[ZipKey, tuple[KnownHosting, ListedFile]] = {}
+    found: dict[ZipKey, SeenArchive] = {}
     absent = {ACTION_IDS[listing.action]: AbsentHostings() for listing in listings}
     rows = connection.execute(_KNOWN.where(FileSourceHasZip.file_source_id == source_id))
     for part in rows.partitions(_ROWS_AT_ONCE):
@@ -113,8 +120,10 @@ def compare_with_known(
             if standing != _GONE:
                 absent[todo].known += 1
             if file is None:
-                if standing != _GONE:
-                    (absent[todo].again if standing == _MISSED else absent[todo].first).append(known[0])
+                if standing == _MISSED:
+                    absent[todo].again.append(known[0])
+                elif standing != _GONE:
+                    absent[todo].first.append(known[0])
                 continue
             _, _, _, phase, status, *before = known
             if (
@@ -123,7 +132,8 @@ def compare_with_known(
                 or tuple(before) != attributes(file)
                 or (file.modified or 0) > recent_since
             ):
-                found[ZipKey(ACTIONS_BY_ID[todo], name)] = _known_hosting(standing, *known), credible(file)
+                key = ZipKey(ACTIONS_BY_ID[todo], name)
+                found[key] = SeenArchive(_known_hosting(standing, *known), credible(file))
     new = {
         ZipKey(ACTIONS_BY_ID[todo], name): credible(file)
         for todo, files in listed.items()

@@ -1,47 +1,38 @@
-"""Records the listing of a source in the tracker.
+"""Records the listing of a source in the tracker: what changed of archives that it hosts, and which are gone.
 
-An archive that is new to a source, or its submission, may be known from another one. One query compares a listing with
-what is known of the source. The number of statements depends on the number of new archives, in steps of 500 names,
-never on that of known ones.
+`new_archives` has those that are new to it. One query compares a listing with what is known of the source. The number
+of statements depends on the number of new archives, in steps of 500 names, never on that of known ones.
 """
 
 from __future__ import annotations
 
-import math
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from itertools import islice
-from typing import Any, Final, TypeAlias
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, select, update
 
-from dcc.databases.list_parameters import IDS, change_about, rows_about, rows_with
-from dcc.databases.transactions import insert_rows
-from dcc.errors import BadFileNameError
-from dcc.messages import Message, mark
-from dcc.naming import Action, NamingConvention, ZipName
-from dcc.outcomes import CrawlCounts, Problem, ZipKey
-from dcc.phases import Phase
+from dcc.databases.list_parameters import IDS, change_about, rows_with
+from dcc.messages import mark
+from dcc.naming import Action
+from dcc.outcomes import ZipKey
 from dcc.sources.base import ActionListing, DeltaStrategy, ListedFile, SourceAddress
-from dcc.sources.listing_watch import ListingWatch, ignore_progress
-from dcc.tracker import progress
 from dcc.tracker.archive_names import stored_name
-from dcc.tracker.crawls import CHANGED, FUTURE_DATE, MANIFEST_CHANGED, SIZE_DIFFERS, UNUSUAL_SIZE
-from dcc.tracker.database import exception_id
+from dcc.tracker.crawls import CHANGED, MANIFEST_CHANGED, SIZE_DIFFERS
 from dcc.tracker.hostings.changed_archives import last_hostings, loaded_zips, withdrawn_zips
 from dcc.tracker.hostings.missing_archives import close_returned, propose_withdrawals
 from dcc.tracker.listings.comparing import (
     ATTRIBUTES,
     AbsentHostings,
     KnownHosting,
+    SeenArchive,
     attributes,
     compare_with_known,
     completed,
     content_differs,
     credible,
-    differ,
     known_hostings,
     manifest_differs,
 )
@@ -55,325 +46,34 @@ from dcc.tracker.listings.findings import (
     ListingFinding,
     change_message,
     confirmed_message,
-    earlier_sizes,
-    future_message,
     proposed_message,
     record_findings,
     shrunk_message,
-    size_message,
     twice_finding,
-    unusual_size,
     uploading_message,
 )
-from dcc.tracker.models import FileSource, FileSourceHasZip, ZipAction, ZipActionLog, ZipFile
-from dcc.tracker.problems import problem_columns
-from dcc.tracker.progress import NewZipAction
+from dcc.tracker.listings.listing_basis import ListingBasis, RecordedListing
+from dcc.tracker.listings.new_archives import record_new
+from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipFile
 from dcc.tracker.register.centres import load_delegations
-from dcc.tracker.reopened_by import CRAWL
-from dcc.tracker.states import CANCELLED, NOT_ARRIVED, REFUSED, WAITING
-from dcc.tracker.submission_rows import KEY, group_pairs, state_of, zip_key_of
+from dcc.tracker.states import CANCELLED, NOT_ARRIVED, REFUSED
+from dcc.tracker.submission_rows import KEY, group_pairs, zip_key_of
 
-ParsedName: TypeAlias = tuple[ZipName | None, Problem | None]
-
-
-@dataclass
-class RecordedListing:
-    """The result of recording one listing; counts are of archives.
-
-    `shrunk` are directories that lost so much that the next listing decides; `unsettled` are archives that may still be
-    being uploaded: they are not fetched before a second listing (`ListingRecorder.record_second_listing`).
-    """
-
-    listed: int = 0
-    known: int = 0
-    gone: int = 0
-    changed: int = 0
-    new_zips: list[ZipKey] = field(default_factory=list)
-    refused_zips: list[tuple[ZipKey, str]] = field(default_factory=list)
-    accepted_zips: list[ZipKey] = field(default_factory=list)
-    findings: list[ListingFinding] = field(default_factory=list)
-    shrunk: list[Message] = field(default_factory=list)
-    unsettled: dict[ZipKey, ListedFile] = field(default_factory=dict)
-
-    def counts(self, ignored: int) -> CrawlCounts:
-        """The counts of the crawl, which also `ignored` entries."""
-        return CrawlCounts(
-            listed=self.listed,
-            new=len(self.new_zips),
-            known=self.known,
-            changed=self.changed,
-            refused=len(self.refused_zips),
-            ignored=ignored,
-            gone=self.gone,
-        )
+Seen = Mapping[ZipKey, SeenArchive]
 
 
-@dataclass(frozen=True)
-class ListingBasis:
-    """What listings are recorded by, within the caller's write transaction.
+class _ChangedArchives(NamedTuple):
+    """The archives with another content than before, and those with another manifest."""
 
-    `centres` maps the short names of all registered centres to their ids. `quiet_seconds` is how long an archive must
-    have been unchanged (0: any time), `shrink_limit` the share of its archives that a directory may lose. `looked_at`:
-    when the listing began, in seconds since 1970; None: at `now`. `on_progress` is called with the progress.
-    """
-
-    connection: Connection
-    session_id: int
-    naming: NamingConvention
-    centres: Mapping[str, int]
-    now: datetime
-    quiet_seconds: float = 0
-    shrink_limit: float = 1
-    looked_at: float | None = None
-    on_progress: Callable[[str], object] = ignore_progress
-
-    @property
-    def recent_since(self) -> float:
-        """The time of modification, in seconds since 1970, from which on an archive is recent."""
-        looked_at = self._clock if self.looked_at is None else self.looked_at
-        return looked_at - self.quiet_seconds - 1 if self.quiet_seconds else math.inf
-
-    @property
-    def _clock(self) -> float:
-        return self.now.replace(tzinfo=UTC).timestamp()
-
-    def is_unsettled(self, file: ListedFile, *, changed: bool) -> bool:
-        """Whether an archive, new or known, `changed` or not, must be listed once more before it is fetched.
-
-        A future time is as good as none: the server's clock is wrong.
-        """
-        if not self.quiet_seconds:
-            return False
-        if file.modified is None or file.modified > self._clock + 1:
-            return changed and (file.size_bytes, file.modified) != (None, None)
-        return file.modified > self.recent_since
-
-    def parse(self, file_name: str) -> ParsedName:
-        """The parsed name of an archive, or why it is refused."""
-        try:
-            return self.naming.parse_zip_name(file_name, self.centres), None
-        except BadFileNameError as error:
-            return None, Problem.of(error)
-
-    def note_names(self, names: Mapping[int, ZipName]) -> None:
-        """Record the parsed names of archives, by id."""
-        if not names:
-            return
-        self.connection.execute(
-            update(ZipFile.__table__)
-            .where(ZipFile.id == bindparam("zip"))
-            .values(centre_id=bindparam("centre"), created=bindparam("day"), inc=bindparam("number")),
-            [
-                {"zip": zip_id, "centre": self.centres[name.centre], "day": name.created, "number": name.inc}
-                for zip_id, name in names.items()
-            ],
-        )
-
-    def reopen(self, za_ids: Collection[int], reason: str) -> None:
-        """Let submissions wait for their download again."""
-        progress.reopen(self.connection, sorted(za_ids), requested_by=CRAWL, reason=reason)
-
-    def accept(self, refused: Mapping[ZipKey, int], result: RecordedListing) -> None:
-        """Let refused submissions wait for their download."""
-        reason = mark("The file name conforms: its centre or the naming convention has been registered since.")
-        self.reopen(refused.values(), reason)
-        result.accepted_zips.extend(refused)
+    content: set[ZipKey]
+    manifests: set[ZipKey]
 
 
-_AT_ONCE: Final = 5_000
-"""The most archives recorded together: more rows would fill the memory at a source's first listing."""
+class _FetchedAgain(NamedTuple):
+    """The changed archives that are downloaded again, and the ids of the submissions with uploaded data."""
 
-_LISTED_SIZE: Final = (
-    select(FileSourceHasZip.size_bytes)
-    .where(FileSourceHasZip.za_id == ZipAction.id, FileSourceHasZip.size_bytes.is_not(None))
-    .order_by(FileSourceHasZip.id)
-    .limit(1)
-    .correlate(ZipAction)
-    .scalar_subquery()
-)
-_KNOWN: Final = (
-    select(
-        *KEY,
-        ZipFile.id.label("zip_id"),
-        ZipFile.centre_id,
-        ZipAction.id.label("za_id"),
-        ZipAction.phase_id,
-        ZipAction.status_id,
-        _LISTED_SIZE.label("size_bytes"),
-    )
-    .select_from(ZipFile)
-    .outerjoin(ZipAction)
-    .where(ZipFile.file_name.in_(IDS))
-)
-"""Archives with each of their submissions."""
-
-
-def record_new(
-    basis: ListingBasis, address: SourceAddress, new: Mapping[ZipKey, ListedFile], result: RecordedListing
-) -> None:
-    """Record what a source lists of archives that it has not hosted before, part by part."""
-    files = iter(new.items())
-    # It reports progress as a listing does, but has no time limit: the archives are listed already.
-    watch = ListingWatch(address.label, math.inf, basis.on_progress)
-    recorded = 0
-    while part := dict(islice(files, _AT_ONCE)):
-        _Part(basis, address, part).record(result)
-        recorded += len(part)
-        watch.say(f"recorded {recorded:,} of {len(new):,} new archives so far")
-
-
-class _Part:
-    """Some of the new archives. `known` are the rows of those whose submissions are known; `zips` the ids of archives.
-
-    `names` are the parsed names; `refused` the reasons of those that do not conform.
-    """
-
-    def __init__(self, basis: ListingBasis, address: SourceAddress, new: Mapping[ZipKey, ListedFile]) -> None:
-        self._basis, self._address, self._new = basis, address, new
-        self._names: dict[str, ZipName] = {}
-        self._refused: dict[str, Problem] = {}
-        for file_name in dict.fromkeys(key.file_name for key in new):
-            name, reason = basis.parse(file_name)
-            if name is not None:
-                self._names[file_name] = name
-            if reason is not None:
-                self._refused[file_name] = reason
-        self._known: dict[ZipKey, Any] = {}
-        self._zips: dict[str, int] = {}
-        conforming: dict[int, ZipName] = {}
-        for row in rows_about(basis.connection, _KNOWN, (key.file_name for key in new)):
-            self._zips[row.file_name] = row.zip_id
-            if row.za_id is not None and (key := zip_key_of(row)) in new:
-                self._known[key] = row
-            if row.centre_id is None and row.file_name in self._names:
-                conforming[row.zip_id] = self._names[row.file_name]
-        basis.note_names(conforming)
-
-    def record(self, result: RecordedListing) -> None:
-        """Add what is not known, and let known submissions be fetched from here that could not be before."""
-        self._add_archives()
-        added = self._add_submissions()
-        ids = {key: row.za_id for key, row in self._known.items()} | added
-        refused = [key for key, row in self._known.items() if state_of(row) == REFUSED]
-        self._basis.accept({key: ids[key] for key in filter(self._conforms, refused)}, result)
-        taken = self._take_own_copies()
-        # If another copy proved bad and this one is fetched now, the other's size does not matter any more.
-        sizes = {
-            key: row.size_bytes
-            for key, row in self._known.items()
-            if row.za_id not in taken and differ(row.size_bytes, self._new[key].size_bytes)
-        }
-        loaded = loaded_zips(self._basis.connection, [ids[key] for key in sizes])
-        for key, file in self._new.items():
-            is_fetched = key not in added or self._conforms(key)
-            if is_fetched and self._basis.is_unsettled(file, changed=True):
-                result.unsettled[key] = file
-            if key in added and self._conforms(key):
-                result.new_zips.append(key)
-            elif key in added:
-                result.refused_zips.append((key, self._refused[key.file_name].message))
-            if key in sizes:
-                message = size_message(self._address, key, sizes[key], file, loaded=ids[key] in loaded)
-                result.findings.append(ListingFinding(SIZE_DIFFERS, key, ids[key], message))
-        self._add_hostings(ids, result)
-        result.findings += [*self._unusual(added), *self._in_the_future(added)]
-
-    def _conforms(self, key: ZipKey) -> bool:
-        return key.file_name in self._names
-
-    def _add_archives(self) -> None:
-        sizes = {key.file_name: file.size_bytes for key, file in self._new.items()}
-        missing = [name for name in sizes if name not in self._zips]
-        rows = [
-            {
-                "file_name": file_name,
-                "centre_id": (name := self._names.get(file_name)) and self._basis.centres[name.centre],
-                "created": name and name.created,
-                "inc": name and name.inc,
-                "size_bytes": sizes[file_name],
-            }
-            for file_name in missing
-        ]
-        self._zips.update(zip(missing, insert_rows(self._basis.connection, ZipFile, rows), strict=True))
-
-    def _add_submissions(self) -> dict[ZipKey, int]:
-        connection = self._basis.connection
-        added = [key for key in self._new if key not in self._known]
-        rows = [
-            NewZipAction(self._zips[key.file_name], key.action, WAITING if self._conforms(key) else REFUSED)
-            for key in added
-        ]
-        ids = dict(zip(added, progress.add_zip_actions(connection, rows), strict=True))
-        reasons = {ids[key]: self._refused[key.file_name] for key in added if not self._conforms(key)}
-        if reasons:
-            kind = {"exception_id": exception_id(connection, BadFileNameError.short_name(), BadFileNameError.summary())}
-            log = [{"za_id": za_id, **kind, **problem_columns(problem)} for za_id, problem in reasons.items()]
-            insert_rows(connection, ZipActionLog.__table__, log)
-        return ids
-
-    def _add_hostings(self, ids: Mapping[ZipKey, int], result: RecordedListing) -> None:
-        rows = [
-            {
-                "za_id": ids[key],
-                "file_source_id": self._address.id,
-                "num_retries": 0,
-                "uploading_since": self._basis.now if key in result.unsettled else None,
-                **dict(zip(ATTRIBUTES, attributes(file), strict=True)),
-            }
-            for key, file in self._new.items()
-        ]
-        insert_rows(self._basis.connection, FileSourceHasZip, rows)
-
-    def _take_own_copies(self) -> set[int]:
-        """Let archives be downloaded again that failed on others' sources, and that their own centre has now, and those
-        with another size; returns these.
-        """
-        failed = {
-            row.za_id
-            for key, row in self._known.items()
-            if (state := state_of(row)).failed
-            and state.phase > Phase.ZIP_MD5
-            and self._conforms(key)
-            and self._names[key.file_name].centre == self._address.centre
-        }
-        connection = self._basis.connection
-        last = last_hostings(connection, failed)
-        own_sources = select(FileSource.id).where(FileSource.centre_id == self._basis.centres[self._address.centre])
-        query = select(FileSourceHasZip.za_id).where(FileSourceHasZip.file_source_id.in_(own_sources))
-        from_own = {row.za_id for row in rows_with(connection, query, FileSourceHasZip.id, last.values())}
-        changed = {row.za_id for key, row in self._known.items() if differ(row.size_bytes, self._new[key].size_bytes)}
-        reopened = failed - (from_own - changed) - loaded_zips(connection, failed)
-        self._basis.reopen(reopened, mark("Another file source, of its own centre, has it now."))
-        return reopened
-
-    def _in_the_future(self, added: Mapping[ZipKey, int]) -> list[ListingFinding]:
-        """Findings about new archives whose names have a date in the future; a day is allowed for time zones."""
-        latest = self._basis.now.date() + timedelta(days=1)
-        return [
-            ListingFinding(FUTURE_DATE, key, added[key], future_message(self._address, key, day))
-            for key in filter(self._conforms, added)
-            if (day := self._names[key.file_name].created) > latest
-        ]
-
-    def _unusual(self, added: Mapping[ZipKey, int]) -> list[ListingFinding]:
-        """Findings about new archives whose size is unusual for their centre; one statement for each centre."""
-        by_centre: dict[str, list[ZipKey]] = defaultdict(list)
-        for key in filter(self._conforms, added):
-            by_centre[self._names[key.file_name].centre].append(key)
-        found = []
-        for centre, keys in sorted(by_centre.items()):
-            names_here = {key.file_name for key in keys}
-            before = earlier_sizes(self._basis.connection, self._basis.centres[centre], names_here)
-            found += [
-                ListingFinding(UNUSUAL_SIZE, key, added[key], text)
-                for key in keys
-                if (text := unusual_size(key, self._new[key].size_bytes, before)) is not None
-            ]
-        return found
-
-
-Seen = Mapping[ZipKey, tuple[KnownHosting, ListedFile]]
-"""Known archives as they were listed before, and as they are listed now."""
+    keys: set[ZipKey]
+    loaded: set[int]
 
 
 _LEAST_LOST: Final = 3
@@ -401,7 +101,7 @@ class ListingRecorder:
         if delta.compares:
             self._record_absent(listings, compared.absent, result, whole=whole)
         elif delta is DeltaStrategy.DISABLED:
-            seen = {key: pair for key, pair in seen.items() if pair[0].concerns_more_than_listing}
+            seen = {key: one for key, one in seen.items() if one.known.concerns_more_than_listing}
         self._record_known(seen, result)
         self._reconsider_names(compared.noteworthy, result)
         record_new(basis, self._address, compared.new, result)
@@ -423,13 +123,13 @@ class ListingRecorder:
         """
         second = _files_of(listings or ())
         found: list[ListingFinding] = []
-        settled: dict[ZipKey, tuple[KnownHosting, ListedFile]] = {}
+        settled: dict[ZipKey, SeenArchive] = {}
         rows: list[dict[str, object]] = []
         sizes: list[dict[str, object]] = []
         for key, known in self._hostings(first).items():
             before, now = first[key], second.get(key)
             if now is not None and (now.size_bytes, now.modified) == (before.size_bytes, before.modified):
-                settled[key] = known, now
+                settled[key] = SeenArchive(known, now)
                 # Its checksum and manifest are uploaded after it.
                 if known.to_download and attributes(now) != attributes(known):
                     rows.append(self._row(known.hosting_id, now, uploading=False))
@@ -441,7 +141,7 @@ class ListingRecorder:
             message = uploading_message(self._address, key, before, now, looked=listings is not None)
             found.append(ListingFinding(UPLOADING, key, known.za_id, message))
         self._download_again(settled, (), ())
-        self._set_columns([known.hosting_id for known, _ in settled.values()], uploading_since=None)
+        self._set_columns([one.known.hosting_id for one in settled.values()], uploading_since=None)
         self._update(rows, sizes)
         self._write_findings(found)
         return found
@@ -459,7 +159,7 @@ class ListingRecorder:
         unsettled = {
             key: file for key, file in relisted.items() if self._basis.is_unsettled(file, changed=key in changed)
         }
-        settled = {key: (hostings[key], file) for key, file in relisted.items() if key not in unsettled}
+        settled = {key: SeenArchive(hostings[key], file) for key, file in relisted.items() if key not in unsettled}
         self._download_again(settled, *self._changed(settled))
         loaded = loaded_zips(self._basis.connection, [known.za_id for known in changed.values()])
         found = [
@@ -509,8 +209,9 @@ class ListingRecorder:
 
     def _reconsider_names(self, seen: Seen, result: RecordedListing) -> None:
         """Accept archives that were refused and whose names conform now, because their centre was registered."""
-        refused = {key: known for key, (known, _) in seen.items() if known.state == REFUSED}
-        names = {known.zip_id: name for key, known in refused.items() if (name := self._basis.parse(key.file_name)[0])}
+        refused = {key: one.known for key, one in seen.items() if one.known.state == REFUSED}
+        parsed = {known.zip_id: self._basis.parse(key.file_name).name for key, known in refused.items()}
+        names = {zip_id: name for zip_id, name in parsed.items() if name is not None}
         self._basis.note_names(names)
         self._basis.accept({key: known.za_id for key, known in refused.items() if known.zip_id in names}, result)
 
@@ -518,8 +219,7 @@ class ListingRecorder:
         statement = update(FileSourceHasZip).where(FileSourceHasZip.id.in_(IDS)).values(values)
         change_about(self._basis.connection, statement, hosting_ids)
 
-    def _changed(self, seen: Seen) -> tuple[set[ZipKey], set[ZipKey]]:
-        """The archives with another content than before, and those with another manifest."""
+    def _changed(self, seen: Seen) -> _ChangedArchives:
         compares = self._address.delta.compares
         content = {
             key
@@ -532,12 +232,10 @@ class ListingRecorder:
             for key, (known, file) in seen.items()
             if compares and key not in content and known.was_fetched and manifest_differs(known, file)
         }
-        return content, manifests
+        return _ChangedArchives(content, manifests)
 
-    def _download_again(
-        self, seen: Seen, content: Collection[ZipKey], manifests: Collection[ZipKey]
-    ) -> tuple[set[ZipKey], set[int]]:
-        """Let changed archives without uploaded data be downloaded again; returns these, and the ids of the others.
+    def _download_again(self, seen: Seen, content: Collection[ZipKey], manifests: Collection[ZipKey]) -> _FetchedAgain:
+        """Let changed archives without uploaded data be downloaded again.
 
         An archive that failed, or came from this source, is fetched; a withdrawn one is not, because a person decided
         that. Another centre's copy does not undo the own copy's result, unless that centre has a delegation. One that
@@ -545,7 +243,7 @@ class ListingRecorder:
         """
         done = {
             key: known
-            for key, (known, _) in seen.items()
+            for key, (known, _file) in seen.items()
             if known.was_fetched and (key in content or known.uploading or (key in manifests and known.state.failed))
         }
         connection, ids = self._basis.connection, [known.za_id for known in done.values()]
@@ -563,12 +261,12 @@ class ListingRecorder:
         self._basis.reopen(
             to_fetch_again.values(), mark("The archive changed on its file source after its last download.")
         )
-        return set(to_fetch_again), loaded
+        return _FetchedAgain(set(to_fetch_again), loaded)
 
     def _permitted_keys(self, keys: Collection[ZipKey]) -> set[ZipKey]:
         """The archives that a source's centre may submit: its own, and by delegation."""
         centre = self._address.centre
-        owners = {key: name.centre for key in keys if (name := self._basis.parse(key.file_name)[0]) is not None}
+        owners = {key: name.centre for key in keys if (name := self._basis.parse(key.file_name).name) is not None}
         if all(owner == centre for owner in owners.values()):
             return set(owners)
         rights = load_delegations(self._basis.connection).rights_of(centre)

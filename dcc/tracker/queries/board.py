@@ -15,13 +15,8 @@ from dcc.outcomes import Problem, ZipKey
 from dcc.phases import ACTIONS_BY_ID, Phase, Status
 from dcc.tracker.decisions import Decision, decisions_in_force
 from dcc.tracker.models import StatusRow, ZipAction, ZipFile
-from dcc.tracker.queries.zip_action_lists import (
-    ZipFilter,
-    conditions_of,
-    failure_reasons,
-    require_centre,
-    select_zip_actions,
-)
+from dcc.tracker.queries.zip_action_lists import failure_reasons
+from dcc.tracker.queries.zip_filters import ZipFilter, conditions_of, require_centre, select_zip_actions
 from dcc.tracker.submission_rows import CENTRE, object_of, with_archives
 
 PAGE_SIZE: Final = 100

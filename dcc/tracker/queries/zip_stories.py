@@ -187,7 +187,7 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
     za_id = row[0]
     hosts = _hosts(connection, za_id)
     # Before the downloads, so that a new one is not the latest without being among them.
-    latest_id = next((download_id for _, download_id, _ in latest_downloads(connection, [za_id])), None)
+    latest_id = next((one.download_id for one in latest_downloads(connection, [za_id])), None)
     downloads = _downloads(connection, za_id, with_documents)
     latest = _with_id(downloads, latest_id)
     # Archives under other actions may have the name, too.

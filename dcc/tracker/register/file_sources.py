@@ -23,7 +23,7 @@ from dcc.errors import ConfigurationError, NotFoundError
 from dcc.messages import Message
 from dcc.runtime.clock import utc_now
 from dcc.runtime.installed_packages import LONGEST_PROTOCOL
-from dcc.sources.access import USUAL_PORTS, parse_hostname
+from dcc.sources.access import parse_hostname
 from dcc.sources.base import PLAIN, DeltaStrategy, Extent, SourceAddress, label_of
 from dcc.sources.connect import OPENERS, protocols
 from dcc.sources.crawl_policy import Pause, shown_age
@@ -177,7 +177,7 @@ def _place(address: SourceAddress) -> tuple[str, object, str]:
 def _server(address: SourceAddress) -> object:
     """A server's name and port; of a name that only an installed package understands, the name."""
     try:
-        return parse_hostname(address.hostname.casefold(), USUAL_PORTS.get(address.protocol, 0))
+        return parse_hostname(address.hostname.casefold(), address.traits.usual_port)
     except ConfigurationError:
         return address.hostname
 

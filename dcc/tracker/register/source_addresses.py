@@ -77,21 +77,23 @@ def load_addresses(
         (row.file_source_id, f"{row.key_type} {row.key_base64}") for row in connection.execute(_HOST_KEYS)
     )
     trusted = trusted_certificates(connection)
-    return [
-        object_of(
+    addresses = []
+    for row in connection.execute(query):
+        trust = trusted.get(row.id, TlsTrust())
+        address = object_of(
             SourceAddress,
             row,
             accesskey=SecretStr(row.accesskey),
             base_path=row.base_path or "",
             host_keys=tuple(keys[row.id]),
-            tls_authorities=tuple(authority.pem for authority in trusted.get(row.id, TlsTrust()).authorities or ()),
-            tls_fingerprints=tuple(trusted.get(row.id, TlsTrust()).fingerprints or ()),
+            tls_authorities=tuple(authority.pem for authority in trust.authorities or ()),
+            tls_fingerprints=tuple(trust.fingerprints or ()),
             delta=DeltaStrategy(row.delta),
             extent=extent_of(row),
             windows=Windows.parse(row.crawl_windows) if row.crawl_windows else None,
         )
-        for row in connection.execute(query)
-    ]
+        addresses.append(address)
+    return addresses
 
 
 def pinned_keys(connection: Connection, source_id: int) -> list[ServerKey]:

@@ -1,4 +1,4 @@
-"""Metrics of file sources, sessions, submissions and documents, from the tracker, and of what the QC database has.
+"""Metrics of what the databases have: sources, sessions, submissions, documents, stored archives, and the QC database.
 
 Counters of sources have the source as a label. When a source is purged its counters end, and none decreases: ids of
 sources are never used twice. A source that was registered during the collection has to wait for the next one.
@@ -12,6 +12,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Select, func, select
 
 from dcc.operations.metrics.families import MEASURES, Labels, Metric, metric, one_of, timestamp
+from dcc.operations.overview import store_overview
 from dcc.outcomes import CrawlOutcome, EndReason
 from dcc.phases import Phase, Status
 from dcc.qc.models import CONTEXT, FINDING, ISSUE, SNAPSHOT
@@ -37,8 +38,9 @@ from dcc.tracker.models import (
     ZipFile,
     ZipLog,
 )
-from dcc.tracker.queries import zip_action_lists
 from dcc.tracker.queries.session_zips import count_session_zips
+from dcc.tracker.queries.state_counts import held_documents
+from dcc.tracker.queries.waiting_zip_actions import waiting_zip_actions
 from dcc.tracker.register.file_sources import list_sources
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.register.source_schedules import load_crawl_dues
@@ -168,13 +170,25 @@ def work_families(connection: Connection) -> Iterator[Metric]:
         .group_by(Centre.short_name, XmlFile.phase_id, XmlFile.status_id)
     )
     yield metric("documents", _states(connection, documents))
-    yield metric("waiting_zip_actions", len(zip_action_lists.waiting_zip_actions(connection)))
+    yield metric("waiting_zip_actions", len(waiting_zip_actions(connection)))
     yield metric("waiting_documents", count_waiting(connection))
     decided = count_decided(connection)
     yield metric("decided_zip_actions", {(kind.value,): count for kind, count in decided.items()})
-    yield metric("held_documents", len(zip_action_lists.held_documents(connection)))
+    yield metric("held_documents", len(held_documents(connection)))
     kinds = select(AnException.short_name, func.count()).join(XmlLog).where(XmlLog.cleared.is_(None))
     yield metric("document_errors", _counted(connection, kinds.group_by(AnException.short_name)))
+
+
+def archive_families(connection: Connection, settings: Settings) -> Iterator[Metric]:
+    """The archives of the archive store, and the state of their copies."""
+    found = store_overview(connection, settings)
+    yield metric("archive_store_archives", found.archives.archives)
+    yield metric("archive_store_bytes", found.archives.size_bytes)
+    yield metric("archive_store_lost_archives", len(found.lost))
+    copies = {(one.replica, state): held.archives for one in found.replicas for state, held in one.copies.items()}
+    yield metric("archive_store_copies", copies)
+    checks = {(one.replica,): timestamp(one.oldest_check) for one in found.replicas}
+    yield metric("archive_store_oldest_check_timestamp_seconds", checks)
 
 
 def _states(connection: Connection, query: Select[*tuple[Any, ...]]) -> dict[Labels, float | None]:

@@ -1,4 +1,7 @@
-"""Rules about the QC database: versions, lifetimes, counts, data contexts, and whether the tracker agrees with it."""
+"""Rules about the QC database: versions, lifetimes, counts, data contexts, and whether the tracker agrees with it.
+
+The docstring of each names its id in CONSISTENCY_RULES, which say what it demands.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, String, and_, case, exists, func, or_, select, union
 
 from dcc.databases.list_parameters import IDS
-from dcc.operations.consistency.inconsistency import Inconsistency, document_pages, in_rows, pages
+from dcc.operations.consistency.inconsistency import Inconsistency, in_rows
+from dcc.operations.consistency.paged_rows import document_pages, pages
 from dcc.outcomes import LEFT_OUT
 from dcc.phases import Phase, State, Status
 from dcc.qc.apply.versions import key_columns
