@@ -164,7 +164,7 @@ def _documents_of_others(tracker: Connection, qc: Connection) -> Iterator[str]:
     for row in newest:
         is_own = documents.get(row.tracker_id, row.file_name) == row.file_name
         is_own &= (row.zip_action, row.zip_file) in known
-        if not is_own and began is not None and row.applied_at > began:
+        if not is_own and began is not None and row.applied_at >= began:
             yield f"{row.zip_action}/{row.zip_file}, {row.file_name}"
 
 
