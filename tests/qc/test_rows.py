@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from dcc.documents.comparison import differences
 from dcc.documents.reading import read_document
@@ -80,6 +80,7 @@ def test_rows_reach_mariadb_with_and_without_files(
     monkeypatch.setattr(bulk, "_load_file", spy)
     with qc_database.connect() as connection:
         connection.exec_driver_sql(f"SET GLOBAL local_infile = {int(files_allowed)}")
+        inserted_before = inserts_so_far(connection)
     try:
         apply(
             qc_database, Action.ADD, *(experiment(f"E{number}", value=odd[number % len(odd)]) for number in range(900))
@@ -87,5 +88,22 @@ def test_rows_reach_mariadb_with_and_without_files(
     finally:
         with qc_database.connect() as connection:
             connection.exec_driver_sql("SET GLOBAL local_infile = 1")
+            inserted = inserts_so_far(connection) - inserted_before
     assert values(qc_database) == sorted(odd)
     assert len(asked) > 1 if files_allowed else len(asked) == 1
+    # Statements of many rows, and not one for each.
+    assert inserted < 100
+
+
+def inserts_so_far(connection: Connection) -> int:
+    """How many INSERTs the server has had from anybody."""
+    return int(connection.exec_driver_sql("SHOW GLOBAL STATUS LIKE 'Com_insert'").one()[1])
+
+
+@only_mariadb
+def test_few_rows_of_much_text_are_as_many_statements_as_the_server_takes(qc_database: Engine) -> None:
+    with qc_database.connect() as connection:
+        longest = int(connection.exec_driver_sql("SELECT @@max_allowed_packet").scalar_one())
+    long = "x" * (longest // 10)
+    apply(qc_database, Action.ADD, *(experiment(f"E{number}", value=f"{number} {long}") for number in range(20)))
+    assert [value[:2] for value in values(qc_database)] == sorted(f"{number} "[:2] for number in range(20))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -25,14 +25,16 @@ _LOADING_OFF: Final = frozenset({1148, 2068, 3948, 4166})
 _REFUSES_FILES: Final = "dcc_refuses_files"
 
 _FEW_ROWS: Final = 100
-"""The most rows that are inserted rather than loaded."""
+"""The most rows that are inserted rather than loaded, and that a statement inserts."""
+_BYTES_INSERTED: Final = 1_000_000
+"""The most bytes that a statement inserts if they are of several rows."""
 
 
 class LoadedLines(NamedTuple):
     """How lines become rows of a table, by the names of their `fields`.
 
-    `computed` has, by column, what must be made of fields, such as `{id} + {base}`, and the column that is part of
-    every key first. Other fields go into the columns of their names; those that are no columns are left out.
+    `computed` has, by column, what must be made of fields, such as `{id} + {base}`. Other fields go into the columns of
+    their names; those that are no columns are left out.
     """
 
     table: Table
@@ -114,16 +116,32 @@ def _load(connection: Connection, lines_of: LoadedLines, lines: bytes) -> None:
 
 
 def _insert(connection: Connection, lines_of: LoadedLines, lines: bytes) -> None:
-    """Insert what lines say by statements of many rows.
-
-    The driver makes these of a statement whose values begin and end with parameters, as those of keys and lines are.
-    """
+    """Insert what lines say by statements of many rows: of computed values, the driver would make one for each row."""
     table, fields, computed = lines_of
-    spelt = {name: f"%({name})s" for name in fields}
-    values = [one.format_map(spelt) for one in computed.values()] + [spelt[name] for name in lines_of.direct]
+    values = [*computed.values(), *(f"{{{name}}}" for name in lines_of.direct)]
     columns = _columns(connection, table, [*computed, *lines_of.direct])
-    statement = f"INSERT INTO {_name(connection, table)} ({columns}) VALUES ({', '.join(values)})"  # noqa: S608
-    connection.exec_driver_sql(statement, [dict(zip(fields, row, strict=True)) for row in rows_of_lines(lines)])
+    for some in _portions(lines):
+        rows, given = [], {}
+        for number, row in enumerate(rows_of_lines(some)):
+            names = {name: f"{name}_{number}" for name in fields}
+            spelt = {name: f"%({one})s" for name, one in names.items()}
+            rows.append(f"({', '.join(value.format_map(spelt) for value in values)})")
+            given.update(zip(names.values(), row, strict=True))
+        statement = f"INSERT INTO {_name(connection, table)} ({columns}) VALUES {', '.join(rows)}"  # noqa: S608
+        connection.exec_driver_sql(statement, given)
+
+
+def _portions(lines: bytes) -> Iterator[bytes]:
+    """Lines that one statement inserts, by their number and length."""
+    held: list[bytes] = []
+    length = 0
+    for line in lines.splitlines(keepends=True):
+        if held and (len(held) == _FEW_ROWS or length + len(line) > _BYTES_INSERTED):
+            yield b"".join(held)
+            held, length = [], 0
+        held.append(line)
+        length += len(line)
+    yield b"".join(held)
 
 
 def _load_file(connection: Connection, lines_of: LoadedLines, lines: bytes, expected: int) -> None:
