@@ -80,8 +80,8 @@ REVIEWED = {
         {"' UNION ALL '.join(highest)", "preparer.format_table(table)", "table.name"},
     ),
     "dcc/qc/rows/bulk.py": (
-        "quoted names of the platform's own tables and columns, rows of parameters' marks, and the quoted path of a file "
-        "that was made just now",
+        "quoted names of the platform's own tables and columns, rows of parameters' marks, and the quoted path of a "
+        "file that was made just now",
         {
             "' SET ' if assignments else ''",
             "', '.join(assignments)",
