@@ -53,8 +53,9 @@ def report(
     short; --html writes a self-contained page to read, mail or print, --spreadsheet a sheet with every finding.
 
     \b
-    JSON: an object with "kind" (submission, centre, session), "format" (the version of this form), "language", "made",
-      "qc_missing" (why the QC database could not be asked, or null) and, of a submission,
+    JSON: an object with "kind" (submission, centre, session), "format" (the version of this form),
+      "language", "made", "qc_missing" (why the QC database could not be asked, or null) and, of a
+      submission,
       zip, action, file_name, centre, centre_name, phase, status, size_bytes, md5, created, inc
       outcome, tone, headline, explanation, who_acts, next   what became of it, in words
       changed     when a crawl noticed that the archive has changed since it was loaded, or null

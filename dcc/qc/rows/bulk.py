@@ -121,7 +121,8 @@ def _insert(connection: Connection, lines_of: LoadedLines, lines: bytes) -> None
     values = [*computed.values(), *(f"{{{name}}}" for name in lines_of.direct)]
     columns = _columns(connection, table, [*computed, *lines_of.direct])
     for some in _portions(lines):
-        rows, given = [], {}
+        rows: list[str] = []
+        given: dict[str, object] = {}
         for number, row in enumerate(rows_of_lines(some)):
             names = {name: f"{name}_{number}" for name in fields}
             spelt = {name: f"%({one})s" for name, one in names.items()}
