@@ -199,11 +199,11 @@ def recorded_crawls(connection: Connection, settings: Settings) -> list[SourceCr
 def recorded_source_reports(connection: Connection, settings: Settings) -> list[PartitionReport]:
     """Reports of the latest crawl of each source; without a verdict on those that are not in use."""
     in_use = {address.id for address in load_addresses(connection)}
-    return [
-        report if crawl.source_id in in_use else replace(report, verdicts=())
-        for crawl in recorded_crawls(connection, settings)
-        for report in (source_report(crawl),)
-    ]
+    reports = []
+    for crawl in recorded_crawls(connection, settings):
+        report = source_report(crawl)
+        reports.append(report if crawl.source_id in in_use else replace(report, verdicts=()))
+    return reports
 
 
 def recorded_zips(connection: Connection, ids: Sequence[int]) -> list[ZipOutcome]:

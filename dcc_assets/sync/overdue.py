@@ -135,9 +135,7 @@ def _look(
         for partition in sorted(shown.get(name, {}).keys() - digests[name].keys()):
             # Nor does it matter whether a source can be reached.
             for over in (check, graph.REACHABLE) if check == graph.CRAWL_OVERDUE else (check,):
-                verdict = CheckVerdict(
-                    over, True, "It is not in use any more: nothing is expected of it.", always=False
-                )
+                verdict = CheckVerdict(over, True, _NOT_IN_USE, always=False)
                 changes.append(PartitionReport(partition, (), (verdict,), None, partition_set, is_complete=True))
     return changes, digests
 

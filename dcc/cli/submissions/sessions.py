@@ -15,23 +15,10 @@ from dcc.phases import Phase
 from dcc.runtime.json_values import fields_of, json_ready
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from dcc.tracker.crawls import CrawlEntry, SessionEntry
     from dcc.tracker.session_statistics import ProblemCounts
-
-
-_FINDINGS_SHOWN = 20
-
-
-def _print_list(title: str, messages: Sequence[str]) -> None:
-    if not messages:
-        return
-    click.echo(f"\n{click.style(title, bold=True)}")
-    for message in messages[:_FINDINGS_SHOWN]:
-        echo_wrapped(f"  {printable(message)}")
-    if len(messages) > _FINDINGS_SHOWN:
-        click.echo(f"  ... and {len(messages) - _FINDINGS_SHOWN:,} more: dcc status --json")
 
 
 @click.group(cls=CommandGroup)

@@ -9,9 +9,9 @@ import click
 from dcc.cli.shell.context import json_option, reading_tracker, settings_from_environment
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
-from dcc.cli.shell.output import byte_size, echo_json, echo_list, echo_wrapped, expected_text, wants_json
+from dcc.cli.shell.output import byte_size, echo_json, echo_list, echo_wrapped, expected_text, printable, wants_json
 from dcc.cli.sources.source import due_json, state_text
-from dcc.cli.submissions.sessions import _print_list, crawl_json, session_json, session_line
+from dcc.cli.submissions.sessions import crawl_json, session_json, session_line
 from dcc.messages import count_of
 from dcc.outcomes import FAILED_ENDS
 from dcc.phases import Phase, Status
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dcc.tracker.queries.state_counts import HeldDocument, StateCount
     from dcc.tracker.register.file_sources import SourceEntry
 
+_LINES_SHOWN = 20
 _COUNTS = "on_hold", "quarantined", "acknowledged", "refused_gone", "proposals"
 
 
@@ -144,6 +145,16 @@ def _print_overview(overview: Overview) -> None:
         if entry is not None:
             click.echo()
             echo_wrapped(session_line(entry, sessions.problems))
+
+
+def _print_list(title: str, messages: Sequence[str]) -> None:
+    if not messages:
+        return
+    click.echo(f"\n{click.style(title, bold=True)}")
+    for message in messages[:_LINES_SHOWN]:
+        echo_wrapped(f"  {printable(message)}")
+    if len(messages) > _LINES_SHOWN:
+        click.echo(f"  ... and {len(messages) - _LINES_SHOWN:,} more: dcc status --json")
 
 
 def _print_archive_store(stored: StoreOverview) -> None:
