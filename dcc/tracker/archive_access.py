@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Select, select
 
 from dcc.archives.entries import write_entry
 from dcc.archives.extraction import archive_members
-from dcc.archives.limits import ArchiveLimits
+from dcc.archives.limits import Allowance, ArchiveLimits
 from dcc.databases.list_parameters import rows_with
 from dcc.errors import (
     DiskFullError,
@@ -190,13 +190,13 @@ def _archive(settings: Settings, attempt: Attempt, folder: Path) -> Path:
 
 
 def _extract_member(settings: Settings, archive: Path, key: ZipKey, wanted: str, path: Path) -> None:
-    limits, found = ArchiveLimits.from_settings(settings), []
-    for member in archive_members(archive, key.file_name, limits, path.parent):
-        if member.path == wanted or member.name == wanted:
-            found.append(member.path)
+    allowance, found = Allowance(ArchiveLimits.from_settings(settings), archive), []
+    for member in archive_members(archive, key.file_name, allowance, path.parent):
+        if wanted in (member.place, member.place.rpartition("/")[2]):
+            found.append(member.place)
             path.unlink(missing_ok=True)
             write_entry(member, path)
-            if member.path == wanted:
+            if member.place == wanted:
                 return
     if len(found) == 1:
         return

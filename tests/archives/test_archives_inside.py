@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dcc.archives.limits import ArchiveLimits
+from dcc.archives.extraction import archive_members
+from dcc.archives.limits import Allowance, ArchiveLimits
 from dcc.errors import (
     ArchiveError,
     CorruptArchiveError,
@@ -77,10 +78,13 @@ def test_archives_of_other_kinds_are_named_as_not_read(name: str, tmp_path: Path
 
 
 def test_names_that_do_not_conform_are_told_with_their_places(tmp_path: Path) -> None:
-    inner = packed({"f/wrong.xml": b"", "f/OTHER.XML": b"", "__MACOSX/._wrong.xml": b"", f"f/._{SPECIMEN}": b""})
+    of_macos = {"__MACOSX/._wrong.xml": b"", f"f/._{SPECIMEN}": b"", "__MACOSX/._in.zip": b"no archive"}
+    inner = packed({"f/wrong.xml": b"", "f/OTHER.XML": b""} | of_macos)
     found = extract(tmp_path, zipped({SPECIMEN: b"<a/>", "in.tgz": inner}))
     assert [path for path, _, _ in found.refused] == ["in.tgz/f/wrong.xml", "in.tgz/f/OTHER.XML"]
     assert {str(reason) for _, reason in found.ignored} == {"made by macOS; no document"}
+    members = archive_members(tmp_path / ARCHIVE, ARCHIVE, Allowance(LIMITS, tmp_path / ARCHIVE), tmp_path)
+    assert [member.place for member in members][-1] == "in.tgz/__MACOSX/._in.zip"
 
 
 @pytest.mark.parametrize("case", HOSTILE_TARS)
