@@ -55,7 +55,7 @@ def _statistics(tracker: Engine, source_id: int, failures: int = 0, size: int = 
 
 
 def _plans(tracker: Engine, sources: set[int] | None = None, za_ids: list[int] | None = None) -> list[PlannedZip]:
-    return in_reading(tracker, load_waiting, sources, za_ids)
+    return in_reading(tracker, load_waiting, sources, za_ids).planned
 
 
 def _order(tracker: Engine, sources: set[int] | None = None) -> list[int]:

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, bindparam, select, update
 
 from dcc.databases.list_parameters import IDS, change_about, rows_with
 from dcc.messages import mark
-from dcc.naming import Action
+from dcc.naming import Action, ZipName
 from dcc.outcomes import ZipKey
 from dcc.sources.base import ActionListing, DeltaStrategy, ListedFile, SourceAddress
 from dcc.tracker.archive_names import stored_name
@@ -210,8 +210,8 @@ class ListingRecorder:
     def _reconsider_names(self, seen: Seen, result: RecordedListing) -> None:
         """Accept archives that were refused and whose names conform now, because their centre was registered."""
         refused = {key: one.known for key, one in seen.items() if one.known.state == REFUSED}
-        parsed = {known.zip_id: self._basis.parse(key.file_name).name for key, known in refused.items()}
-        names = {zip_id: name for zip_id, name in parsed.items() if name is not None}
+        parsed = {known.zip_id: self._basis.parse(key.file_name) for key, known in refused.items()}
+        names = {zip_id: name for zip_id, name in parsed.items() if isinstance(name, ZipName)}
         self._basis.note_names(names)
         self._basis.accept({key: known.za_id for key, known in refused.items() if known.zip_id in names}, result)
 
@@ -266,7 +266,8 @@ class ListingRecorder:
     def _permitted_keys(self, keys: Collection[ZipKey]) -> set[ZipKey]:
         """The archives that a source's centre may submit: its own, and by delegation."""
         centre = self._address.centre
-        owners = {key: name.centre for key in keys if (name := self._basis.parse(key.file_name).name) is not None}
+        parsed = {key: self._basis.parse(key.file_name) for key in keys}
+        owners = {key: name.centre for key, name in parsed.items() if isinstance(name, ZipName)}
         if all(owner == centre for owner in owners.values()):
             return set(owners)
         rights = load_delegations(self._basis.connection).rights_of(centre)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, or_, select
 
 from dcc.outcomes import ZipKey
 from dcc.phases import Phase, State, Status
 from dcc.tracker.decisions import is_on_hold
+from dcc.tracker.hostings.download_plan import hosted
 from dcc.tracker.hostings.foreign_archives import may_be_taken
-from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, ResourceStateRow, ZipAction, ZipFile
+from dcc.tracker.models import FileSource, ZipAction, ZipFile
 from dcc.tracker.queries.zip_filters import OLDEST_FIRST
-from dcc.tracker.register.source_addresses import in_use
 from dcc.tracker.states import WAITING
 from dcc.tracker.submission_rows import KEY, is_at, named_after, zip_key_of
 
@@ -30,10 +30,10 @@ def waiting_zip_actions(
     `sources` are the ids of those that may be used, if not all may. Those between (zip_md5, pending) and (xsd, running)
     were left unfinished by a dead session.
     """
-    obtainable = _obtainable()
+    obtainable = hosted(select(ZipAction.id)).where(is_at(ZipAction, WAITING), may_be_taken())
     if sources is not None:
-        obtainable = obtainable.where(FileSourceHasZip.file_source_id.in_(sorted(sources)))
-    waiting = and_(is_at(ZipAction, WAITING), obtainable.exists())
+        obtainable = obtainable.where(FileSource.id.in_(sorted(sources)))
+    waiting = and_(is_at(ZipAction, WAITING), ZipAction.id.in_(obtainable))
     query = (
         select(*KEY)
         .join(ZipFile)
@@ -49,21 +49,3 @@ def _interrupted() -> ColumnElement[bool]:
     phases = (Phase.ZIP_MD5, Phase.UNZIP, Phase.XML_NAME, Phase.XSD)
     under_way = [State(phase, status) for phase in phases for status in (Status.PENDING, Status.RUNNING, Status.DONE)]
     return is_at(ZipAction, *under_way[:-1])
-
-
-def _obtainable() -> Select[int]:
-    return (
-        select(FileSourceHasZip.id)
-        .join(FileSource)
-        .join(ResourceStateRow)
-        .join(Centre, Centre.id == FileSource.centre_id)
-        .where(
-            FileSourceHasZip.za_id == ZipAction.id,
-            FileSourceHasZip.gone_since.is_(None),
-            FileSourceHasZip.missed_since.is_(None),
-            FileSourceHasZip.uploading_since.is_(None),
-            in_use(),
-            may_be_taken(),
-        )
-        .correlate(ZipAction, ZipFile)
-    )
