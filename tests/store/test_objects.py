@@ -171,10 +171,9 @@ def test_any_names_come_back_as_they_are(
     assert set(store.keys()) == keys - {gone}
 
 
-def put_without_end(files: Path, variables: dict[str, str], ready: Path) -> None:
+def put_without_end(files: Path, settings: Settings, ready: Path) -> None:
     """Put the files of a folder there again and again, with these settings; `ready` is there when that begins."""
-    os.environ.update(variables)
-    store = ObjectStore(load_settings())
+    store = ObjectStore(settings)
     ready.touch()
     while True:
         for path in sorted(files.iterdir()):
@@ -189,19 +188,10 @@ def test_a_process_that_is_killed_leaves_nothing_half_there(
     random = Random(27)
     for number in range(3):
         (files / f"{number}.rows").write_bytes(random.randbytes(4_000_000 + 9_000_000 * number))
-    settings = store_settings()
-    given_secret = settings.store_secret_access_key
-    variables = {
-        "DCC_HOME": str(tmp_path / "home"),
-        "DCC_STORE": settings.store or "",
-        "DCC_STORE_ENDPOINT": settings.store_endpoint or "",
-        "DCC_STORE_ACCESS_KEY_ID": settings.store_access_key_id or "",
-        "DCC_STORE_SECRET_ACCESS_KEY": given_secret.get_secret_value() if given_secret else "",
-    }
     seen = set()
     for _ in range(trials(6)):
         ready = tmp_path / "ready"
-        child = FORKED.Process(target=put_without_end, args=(files, variables, ready))
+        child = FORKED.Process(target=put_without_end, args=(files, store_settings(), ready))
         child.start()
         wait_until(ready.exists)
         time.sleep(random.uniform(0.05, 0.6))
