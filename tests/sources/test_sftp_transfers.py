@@ -3,9 +3,9 @@
 import dataclasses
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock, patch
 
 import pytest
 
@@ -35,17 +35,11 @@ def fetch(share: Share, settings: Settings, size: int) -> bytearray:
 
 
 @pytest.fixture
-def agreed_keys(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Grows by an item whenever keys are agreed on: whether they are those of AES-GCM."""
-    agreed: list[bool] = []
-    original = BoundedPackets.set_inbound_cipher
-
-    def note(self: BoundedPackets, **keys: Any) -> None:
-        agreed.append(keys["aead"])
-        original(self, **keys)
-
-    monkeypatch.setattr(BoundedPackets, "set_inbound_cipher", note)
-    return agreed
+def agreed_keys() -> Iterator[Mock]:
+    """Is called whenever keys are agreed on."""
+    agree = BoundedPackets.set_inbound_cipher
+    with patch.object(BoundedPackets, "set_inbound_cipher", autospec=True, side_effect=agree) as agreed:
+        yield agreed
 
 
 @pytest.mark.servers
@@ -76,7 +70,7 @@ class TestOpenSsh:
         openssh: SftpServer,
         sftp_server: Share,
         source_settings: Settings,
-        agreed_keys: list[bool],
+        agreed_keys: Mock,
     ) -> None:
         for key in openssh.folder.glob("host_*"):
             shutil.copy(key, tmp_path)
@@ -88,21 +82,21 @@ class TestOpenSsh:
                     received = bytearray()
                     connection.fetch(Action.ADD, f"{size}.zip", received.extend, size=size)
                     assert received == bytes_of(size)
-        assert set(agreed_keys) == {gcm}
-        assert (len(agreed_keys) > 3) == ("RekeyLimit 1M" in options)
+        assert {agreed.kwargs["aead"] for agreed in agreed_keys.call_args_list} == {gcm}
+        assert (agreed_keys.call_count > 3) == ("RekeyLimit 1M" in options)
 
     def test_files_arrive_as_they_are_while_we_change_keys(
         self,
         sftp_server: Share,
         source_settings: Settings,
-        agreed_keys: list[bool],
+        agreed_keys: Mock,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         # A server may send several megabytes before it answers the wish for new keys.
         monkeypatch.setattr(BoundedPackets, "REKEY_BYTES", 8_000_000)
         sftp_server.put("add/40000000.zip", bytes_of(40_000_000))
         assert fetch(sftp_server, source_settings, 40_000_000) == bytes_of(40_000_000)
-        assert len(agreed_keys) > 2
+        assert agreed_keys.call_count > 2
 
     @pytest.mark.parametrize(
         ("fault", "at", "error", "said", "least"),

@@ -32,7 +32,7 @@ from dcc.tracker.models import (
 from dcc.tracker.progress import StateReport, Subject
 from dcc.tracker.queries import board, state_counts, zip_action_lists
 from dcc.tracker.queries.board import Cell
-from dcc.tracker.queries.waiting_zip_actions import waiting_zip_actions
+from dcc.tracker.queries.waiting_work import waiting_zip_actions
 from dcc.tracker.queries.zip_filters import ZipFilter
 from dcc.tracker.states import REFUSED
 from tests.support.asking import execute_in, in_reading, in_writing

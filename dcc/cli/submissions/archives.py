@@ -190,9 +190,9 @@ def _attempts(settings: Settings, archive: str, wanted: int | None) -> tuple[lis
 
 
 def _member(settings: Settings, attempt: Attempt, document: str | None) -> AbstractContextManager[Path]:
-    from dcc.tracker.archive_access import fetched_archive, fetched_member
+    from dcc.tracker.archive_access import fetched_file
 
-    return fetched_archive(settings, attempt) if document is None else fetched_member(settings, attempt, document)
+    return fetched_file(settings, attempt, document)
 
 
 @archive.command(
