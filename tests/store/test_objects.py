@@ -112,25 +112,10 @@ def test_other_bytes_than_were_put_there_are_not_taken(
     assert (tmp_path / "back").read_bytes() == archive.read_bytes()
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "",
-        "/x",
-        "x/",
-        "a//b",
-        "../x",
-        "a/../b",
-        ".x",
-        "a/.x",
-        "a\\b",
-        "a\nb",
-        "a\0b",
-        "a?versionId=1",
-        "\udc80",
-        "é" * 120,
-    ],
-)
+UNFIT = ("", "/x", "x/", "a//b", "../x", "a/../b", ".x", "a/.x", "a\\b", "a\nb", "a\0b", "a?versionId=1", "\udc80")
+
+
+@pytest.mark.parametrize("name", [*UNFIT, "é" * 120])
 def test_a_name_that_no_object_can_have_is_refused(name: str, archive: Path, tmp_path: Path) -> None:
     store = ObjectStore(load_settings(home=tmp_path))
     with pytest.raises(BadFileNameError):

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, exists, func, select, union
+from sqlalchemy import Connection, exists, select, union
 from sqlalchemy.orm import aliased
 
 from dcc.databases.list_parameters import rows_with
@@ -44,6 +44,7 @@ from dcc.tracker.submission_rows import (
     KEY,
     LATEST_OF_SUBMISSION,
     action_states,
+    count_submissions,
     is_at,
     is_named,
     latest_downloads,
@@ -266,8 +267,7 @@ def reopen_with_registered_names(
 
 def count_not_arrived(connection: Connection, centres: Collection[str] | None = None) -> int:
     """The number of submissions, of some `centres` or of all, that no source has delivered after an attempt."""
-    query = select(func.count()).select_from(ZipAction).where(_NOT_ARRIVED, named_after(centres))
-    return connection.scalar(query) or 0
+    return count_submissions(connection, _NOT_ARRIVED, named_after(centres))
 
 
 _NOT_ARRIVED: Final = is_at(ZipAction, *sorted(NOT_ARRIVED))
