@@ -71,6 +71,7 @@ class HttpConnection(PlatformConnection):
         self._site = _site(address, settings)
         self._base = b"/" + raw(join_base(address.base_path)).lstrip(b"/")
         self._client = self._connect()
+        self._listed = _Listed()
         self._expected: Validators | None = None
         self._told: Validators | None = None
         try:
@@ -136,12 +137,9 @@ class HttpConnection(PlatformConnection):
         `modified` is the listed time: the request is conditional on it. Raises TransferFailedError, before anything
         is passed on, if the server tells another size or time, and NotModified (see `expect`).
         """
-        listed = _Listed(size, modified, self._expected)
+        self._listed = _Listed(size, modified, self._expected)
         self._expected = self._told = None
-        # Closed at once if `sink` fails: later it would close what the next transfer is using.
-        with contextlib.closing(self._blocks(action, name, offset, size, listed)) as blocks:
-            for block in blocks:
-                sink(block)
+        super().fetch(action, name, sink, size=size, offset=offset)
 
     def expect(self, known: Validators) -> None:
         """Let the next `fetch` be conditional; see `Connection.expect`."""
@@ -208,12 +206,10 @@ class HttpConnection(PlatformConnection):
                 shown, phrase = f"{self._shown()}/", Message(answer.phrase)
                 raise ListingFailedError(text, source=self._label, base=shown, phrase=phrase)
 
-    def _blocks(
-        self, action: Action, name: str, offset: int, size: int | None, listed: _Listed | None = None
-    ) -> Generator[bytes, None, None]:
+    def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[bytes, None, None]:
         """The bytes of a file; see `BlockwiseConnection`. Raises NotModified and FileChangedError by what is known."""
         target, shown = self._target(action, name), self._shown(action, name)
-        listed_size, modified, known = listed or _Listed()
+        (listed_size, modified, known), self._listed = self._listed, _Listed()
         headers = _headers(offset, modified, known)
         with self._sending(action, name), self._client.ask("GET", target, headers) as answer:
             if answer.status == 416 and _whole_size(answer) == offset:
