@@ -205,7 +205,7 @@ class TestStalls:
     def test_a_connection_that_goes_silent(
         self, ftps_server: Share, cutting_proxy: Callable[..., Share], impatient: Settings
     ) -> None:
-        """Over SFTP: test_sftp_transfers.py. The control connection of FTPS carries only the login."""
+        """Over SFTP: test_ssh.py. The control connection of FTPS carries only the login."""
         ftps_server.put(f"add/{NAME}", os.urandom(SIZE))
         with within(15), pytest.raises(SourceTimeoutError):
             fetch_all(cutting_proxy(ftps_server, stall_after=1500).address(), impatient)
@@ -223,7 +223,7 @@ class TestStalls:
 
 
 class TestTransfersThatBreakOff:
-    """What is cut off is a failed transfer, whatever the server says. Over SFTP: test_sftp_transfers.py."""
+    """What is cut off is a failed transfer, whatever the server says. Over SFTP: test_ssh.py."""
 
     def test_ftp(self, faulty_ftp_server: Callable[..., Share], source_settings: Settings) -> None:
         content = os.urandom(SIZE)

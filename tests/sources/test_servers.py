@@ -25,7 +25,7 @@ from dcc.settings import Settings
 from dcc.sources.base import ActionListing, Connection, SourceAddress
 from dcc.sources.connect import connect
 from tests.support.raising import raising
-from tests.support.servers import FILE_SERVERS, Share
+from tests.support.servers import FILE_SERVERS, SftpServer, Share
 from tests.support.trials import MANY
 
 pytestmark = pytest.mark.servers
@@ -319,6 +319,22 @@ class TestBasePaths:
             with connect(share.address(base_path=path), source_settings) as connection:
                 assert names(connection.list_action(Action.ADD)) == [NAME], path
                 assert fetch(connection, NAME, 10) == b"an archive", path
+
+
+def test_two_centres_on_one_host_see_their_own_files_by_their_keys(
+    openssh: SftpServer, sftp_server: Share, source_settings: Settings, tmp_path: Path
+) -> None:
+    addresses: list[SourceAddress] = []
+    for name in ("harwell", "jax"):
+        (tmp_path / name / "add").mkdir(parents=True)
+        (tmp_path / name / "add" / f"{name}.zip").write_bytes(name.encode())
+        key = openssh.new_key(start=tmp_path / name)
+        addresses.append(sftp_server.address(base_path="", accesskey=SecretStr(f"key:{key}")))
+    with connect(addresses[0], source_settings) as harwell, connect(addresses[1], source_settings) as jax:
+        assert names(harwell.list_action(Action.ADD)) == ["harwell.zip"]
+        assert names(jax.list_action(Action.ADD)) == ["jax.zip"]
+        assert fetch(harwell, "harwell.zip", 7) == b"harwell"
+        assert fetch(jax, "jax.zip", 3) == b"jax"
 
 
 @pytest.mark.parametrize("server", ["password_sftp_server", "faulty_ftp_server"])

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import paramiko
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from paramiko.auth_handler import AuthHandler
 from paramiko.sftp import (
@@ -34,6 +34,7 @@ from dcc.sources.platform_connection import PlatformConnection
 from dcc.sources.sftp.bounds import BoundedLogin, BoundedPackets, BoundedTransport, StrictMessage
 from dcc.sources.sftp.client import MAX_AHEAD, DirectoryEntry, FilePart, FileReader, SftpClient, SftpResponse
 from tests.hostile.servers import sftp_packet
+from tests.support.trials import trials
 
 NUMBERS = st.integers(0, 2**32 - 1)
 
@@ -159,12 +160,14 @@ def names_answer(entries: list[tuple[bytes, bytes, paramiko.SFTPAttributes]]) ->
     return message.asbytes()
 
 
+@settings(max_examples=trials(100))
 @given(ENTRIES)
 def test_names_and_attributes_are_taken_apart(entries: list[tuple[bytes, bytes, paramiko.SFTPAttributes]]) -> None:
     expected = [DirectoryEntry(name, told.st_mode, told.st_size, told.st_mtime) for name, _, told in entries]
     assert list(SftpResponse(CMD_NAME, StrictMessage(names_answer(entries))).names()) == expected
 
 
+@settings(max_examples=trials(100))
 @given(ENTRIES.filter(bool), st.data())
 def test_a_message_that_ends_early_is_refused(
     entries: list[tuple[bytes, bytes, paramiko.SFTPAttributes]], data: st.DataObject

@@ -133,7 +133,7 @@ PARTS = st.text(
 NAMES = st.lists(PARTS.filter(lambda part: not part.startswith(".")), min_size=1, max_size=3).map("/".join)
 
 
-@hypothesis_settings(max_examples=trials(40))
+@hypothesis_settings(max_examples=trials(15))
 @given(names=st.lists(NAMES, min_size=1, max_size=4, unique=True), content=st.binary(max_size=40), data=st.data())
 def test_any_names_come_back_as_they_are(
     store: ObjectStore, tmp_path: Path, names: list[str], content: bytes, data: st.DataObject
