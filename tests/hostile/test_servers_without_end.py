@@ -130,12 +130,6 @@ class TestSsh:
         with pytest.raises(ListingFailedError, match="ends before what it announces"):
             list_of(sftp(SERVER_KEY, names), SourceProtocol.SFTP, source_settings, host_keys=(PINNED,))
 
-    def test_what_is_said_beside_a_session_is_not_kept(self, source_settings: Settings) -> None:
-        one = struct.pack(">II", 1, 1) + b"x" + struct.pack(">II", 0, 0)
-        impatient = source_settings.model_copy(update={"list_timeout": 2.0})
-        with pytest.raises(SourceError):
-            list_of(sftp(SERVER_KEY, one, noise=20_000), SourceProtocol.SFTP, impatient, host_keys=(PINNED,))
-
     @pytest.mark.parametrize("kind", [MSG_CHANNEL_DATA, MSG_CHANNEL_EXTENDED_DATA])
     def test_a_server_that_heeds_no_window_is_cut_off(self, kind: int, monkeypatch: pytest.MonkeyPatch) -> None:
         """Also with what it says beside the session, which nobody reads."""

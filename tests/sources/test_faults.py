@@ -210,27 +210,22 @@ class TestStalls:
         with within(15), pytest.raises(SourceTimeoutError):
             fetch_all(cutting_proxy(ftps_server, stall_after=1500).address(), impatient)
 
-    def test_a_data_connection_that_goes_silent(
-        self, faulty_ftp_server: Callable[..., Share], impatient: Settings
-    ) -> None:
-        share = faulty_ftp_server(stall_after=SIZE // 2)
-        content = os.urandom(SIZE)
-        share.put(f"add/{NAME}", content)
-        with within(10):
-            received, error = fetch(share.address(), impatient)
-        assert isinstance(error, SourceTimeoutError)
-        assert received == content[: SIZE // 2]
-
 
 class TestTransfersThatBreakOff:
     """What is cut off is a failed transfer, whatever the server says. Over SFTP: test_ssh.py."""
 
-    def test_ftp(self, faulty_ftp_server: Callable[..., Share], source_settings: Settings) -> None:
+    @pytest.mark.parametrize(
+        ("fault", "error"), [("cut_after", TransferFailedError), ("stall_after", SourceTimeoutError)]
+    )
+    def test_ftp(
+        self, fault: str, error: type[SourceError], faulty_ftp_server: Callable[..., Share], impatient: Settings
+    ) -> None:
         content = os.urandom(SIZE)
-        share = faulty_ftp_server(cut_after=SIZE // 2)
+        share = faulty_ftp_server(**{fault: SIZE // 2})
         share.put(f"add/{NAME}", content)
-        received, error = fetch(share.address(), source_settings)
-        assert isinstance(error, TransferFailedError)
+        with within(10):
+            received, raised = fetch(share.address(), impatient)
+        assert isinstance(raised, error)
         assert received == content[: SIZE // 2]
 
     def test_ftp_that_claims_success_is_known_by_what_arrived(

@@ -65,6 +65,7 @@ def archive(tmp_path: Path) -> Path:
 def test_what_is_put_there_comes_back_and_the_same_bytes_are_one_object(
     store: ObjectStore, archive: Path, tmp_path: Path
 ) -> None:
+    store.remove_parts(older_than=timedelta())
     assert store.keys() == []
     key = store.put(NAME, archive)
     assert key == object_key(NAME, md5_of(archive)) == store.put(NAME, archive)
@@ -189,20 +190,6 @@ def test_a_process_that_is_killed_leaves_nothing_half_there(
             seen.add(key)
             store.delete(key)
     assert seen <= {object_key(f"prepared/{path.name}", md5_of(path)) for path in files.iterdir()}
-
-
-def test_parts_of_killed_processes_go_from_a_directory_when_they_are_old(tmp_path: Path, archive: Path) -> None:
-    store = ObjectStore(load_settings(home=tmp_path))
-    store.remove_parts(older_than=timedelta(days=1))
-    key = store.put(NAME, archive)
-    old, young = (Path(store.url) / "archives/add" / f".{letter * 32}.part" for letter in "ab")
-    for part, age in ((old, 90_000), (young, 80_000), (Path(store.url) / key, 90_000)):
-        part.touch()
-        os.utime(part, (time.time() - age,) * 2)
-    store.remove_parts(older_than=timedelta(days=1))
-    assert not old.exists()
-    assert young.exists()
-    assert store.keys() == [key]
 
 
 def test_parts_of_killed_processes_go_from_a_bucket_when_they_are_old(bucket: Bucket, archive: Path) -> None:
