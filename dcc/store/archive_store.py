@@ -315,9 +315,6 @@ class ArchiveStore:
             for url, required in named_replicas(settings)
         )
 
-    def __repr__(self) -> str:
-        return f"ArchiveStore({', '.join(replica.url for replica in self.replicas)})"
-
     def put(self, path: Path) -> StoredCopies:
         """Copy an archive into every replica, and read each copy back. A replica that fails stops nothing.
 

@@ -25,7 +25,7 @@ from dcc.reports.languages import load_catalogue
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, SourceAddress, SourceProtocol
 from dcc.sources.connect import connect
-from dcc.sources.sftp.client import DirectoryEntry
+from dcc.sources.listing import Entry
 from dcc.sources.sftp.source import SftpConnection
 from tests.support.ports import free_port
 from tests.support.servers import Share
@@ -273,7 +273,7 @@ class TestTransfersThatBreakOff:
             stat = client.stat
             channel = client._channel
 
-            def stat_twice(path: bytes) -> DirectoryEntry:
+            def stat_twice(path: bytes) -> Entry:
                 asked.append(path)
                 if len(asked) == 3 and ended == "connection":
                     connection.close()

@@ -39,7 +39,7 @@ from dcc.sources.base import ActionListing, Block, ListedFile, NotModified, Sour
 from dcc.sources.certificates import ServerCertificates
 from dcc.sources.http.client import FAILURES, HttpClient, HttpResponse, Site, describe
 from dcc.sources.http.index import read_index
-from dcc.sources.listing import Entry, folder_listing, manifest_version
+from dcc.sources.listing import Entry, manifest_version
 from dcc.sources.listing_watch import ListingWatch
 from dcc.sources.platform_connection import LISTING, LOGIN_REFUSED, NOT_READABLE, SENDING, PlatformConnection
 from dcc.sources.remote_names import join_base, printable, raw
@@ -85,17 +85,6 @@ class HttpConnection(PlatformConnection):
 
     def _shown(self, *parts: str) -> str:
         return printable(self._target(*parts).encode("ascii", "replace"))
-
-    def _listing(self, action: Action) -> ActionListing:
-        # An index tells of no links: there is none to follow, and a folder over a link is one like others.
-        return folder_listing(
-            self._label,
-            action,
-            self._extent,
-            lambda folder: self._entries(action, printable(folder)),
-            lambda _, __: None,
-            lambda _: None,
-        )
 
     def _completed(self, listing: ActionListing, watch: ListingWatch) -> ActionListing:
         """The listing with sizes and times, which are asked for one by one.
@@ -190,14 +179,15 @@ class HttpConnection(PlatformConnection):
         steps = [self._base.rstrip(b"/"), *(raw(part) for part in parts if part)]
         return quote(b"/".join(steps), safe="/")
 
-    def _entries(self, *folder: str) -> Iterator[Entry]:
-        """The entries of a folder. Raises FileNotFoundError if it is not there."""
-        with self._client.ask("GET", self._target(*folder) + "/", {"Accept": "text/html"}) as answer:
+    def _entries(self, action: Action, folder: bytes) -> Iterator[Entry]:
+        # An index tells of no links: there is none to follow, and a folder over a link is one like others.
+        path = action, printable(folder)
+        with self._client.ask("GET", self._target(*path) + "/", {"Accept": "text/html"}) as answer:
             if answer.status == 200:
                 return read_index(self._site, answer)
             if answer.status in _MISSING:
                 raise FileNotFoundError
-            raise self._refusal(answer, message(LISTING, directory=self._shown(*folder)), ListingFailedError)
+            raise self._refusal(answer, message(LISTING, directory=self._shown(*path)), ListingFailedError)
 
     def _require_base(self) -> None:
         with self._client.ask("HEAD", self._target() + "/") as answer:
