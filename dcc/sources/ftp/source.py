@@ -37,7 +37,6 @@ class FtpConnection(PlatformConnection):
 
     def __init__(self, address: SourceAddress, settings: Settings) -> None:
         self._address, self._settings = address, settings
-        self._tls = address.traits.uses_tls
         self._label, self._list_timeout, self._extent = address.label, settings.list_timeout, address.extent
         self._endpoint = parse_hostname(address.hostname, address.traits.usual_port)
         self._credential = resolve_accesskey(address.accesskey)
@@ -56,7 +55,7 @@ class FtpConnection(PlatformConnection):
 
     def _connected(self) -> FtpSession:
         if self._session is None:
-            session = open_ftp_session(self._address, self._settings, self._endpoint, self._credential, tls=self._tls)
+            session = open_ftp_session(self._address, self._settings, self._endpoint, self._credential)
             self._session = session
             if not self._base.startswith("/"):
                 with (
