@@ -13,7 +13,7 @@ from dcc.operations.session_work import SessionWork
 from dcc.outcomes import ZipKey, ZipOutcome
 from dcc.phases import Phase
 from dcc.store.staging import Staging
-from dcc.tracker.hostings.retries_by_people import require_retriable
+from dcc.tracker.hostings.retries import require_retriable
 from dcc_assets import graph
 from dcc_assets.batches import workers_of
 from dcc_assets.collection import ARCHIVE_CHECKS, ARCHIVE_SPECS

@@ -18,9 +18,9 @@ from dcc.session.leases import Lease, read_leases
 from dcc.settings import Settings
 from dcc.settings.centre_groups import CentreGroup
 from dcc.tracker.database import open_tracker
-from dcc.tracker.hostings.retry_policy import count_not_arrived
+from dcc.tracker.hostings.retries import count_not_arrived
 from dcc.tracker.models import CrawlingSession, SessionTask, SourceCrawlRow
-from dcc.tracker.queries.waiting_zip_actions import waiting_zip_actions
+from dcc.tracker.queries.waiting_work import waiting_zip_actions
 from dcc.tracker.register.centres import imits_names
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues, usable_sources

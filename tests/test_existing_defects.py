@@ -32,13 +32,13 @@ TABLE: Final = """\
 8 a truncated transfer was a success, at the final path
     session/test_archive_transfer.py::test_too_few_or_too_many_bytes_are_no_success_and_nothing_stays
 9 an archive without a document stayed in work for ever
-    archives/test_archives_inside.py::test_an_archive_is_refused_whole_for
+    archives/test_archives.py::test_an_archive_is_refused_whole_for
     session/test_zip_processing.py::test_an_archive_that_is_refused_is_tried_nowhere_else
 10 files in folders and with odd endings vanished without a record
     archives/test_archives.py::test_every_entry_is_accounted_for
-    archives/test_archives_inside.py::test_documents_lie_in_folders_and_archives_two_levels_deep
+    archives/test_archives.py::test_documents_lie_in_folders_and_archives_two_levels_deep
 11 of two documents with one name, the second overwrote the first
-    archives/test_archives_inside.py::test_an_archive_is_refused_whole_for
+    archives/test_archives.py::test_an_archive_is_refused_whole_for
 12 every session that checked a document was recorded as failed
     session/test_sessions.py::test_a_session_is_recorded_with_its_times_and_tasks
 13 some findings did not say by which rule
@@ -59,7 +59,7 @@ TABLE: Final = """\
     session/test_crash_recovery.py::test_a_killed_session_is_continued_with_nothing_lost_and_nothing_twice
     session/test_session_data_faults.py::test_a_session_killed_anywhere_is_continued_with_nothing_lost_and_nothing_twice
 19 the numbers of phases contradicted their order, so that states went back
-    tracker/test_progress.py::test_without_failure_progress_only_moves_forward
+    tracker/test_progress.py::test_the_higher_of_two_states_counts
 20 two sources that listed one new archive ended a crawl without a word
     session/test_crawling.py::test_crawlers_that_see_the_same_new_zips_at_once_lose_none
 21 a refused connection or login became another error

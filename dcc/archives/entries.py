@@ -27,21 +27,41 @@ PIECE = 256 * 1024
 
 _LONGEST_SHOWN = 120
 _LONGEST_REASON = 300
+_OF_MACOS = ("__MACOSX", "._")
 _DRIVE = re.compile(r"[A-Za-z]:")
 
 
 @dataclass(frozen=True, slots=True)
+class InnerArchive:
+    """An archive inside another one: its path, from the submitted archive on, and its hexadecimal MD5."""
+
+    path: str
+    md5: str
+
+
+@dataclass(frozen=True, slots=True)
 class ArchiveEntry:
-    """A file in an archive: its path there, its size, and its content in pieces, to be read at most once."""
+    """A file in an archive: its path there, its size, and its content in pieces, to be read at most once.
+
+    `place` is its path from the submitted archive on, as printable text: `data/inner.zip/folder/<name>`. `archives` are
+    the inner archives around it, outermost first.
+    """
 
     path: str
     size_bytes: int
     content: Callable[[], Iterator[bytes]] = field(repr=False)
+    place: str = ""
+    archives: tuple[InnerArchive, ...] = ()
 
     @property
     def name(self) -> str:
         """The last part of its path."""
         return self.path.rpartition("/")[2]
+
+    @property
+    def is_of_macos(self) -> bool:
+        """Whether macOS put it there, beside a file."""
+        return self.path.startswith(_OF_MACOS) or self.name.startswith(_OF_MACOS)
 
 
 def write_entry(entry: ArchiveEntry, path: Path) -> str:

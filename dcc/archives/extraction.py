@@ -15,7 +15,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from dcc.archives.entries import PIECE, ArchiveEntry, bad_archive, legible, printable_path, shortened, write_entry
+from dcc.archives.entries import (
+    PIECE,
+    ArchiveEntry,
+    InnerArchive,
+    bad_archive,
+    legible,
+    printable_path,
+    shortened,
+    write_entry,
+)
 from dcc.archives.limits import DEEPEST, Allowance, ArchiveLimits
 from dcc.archives.manifest import MANIFEST_NAMES, ManifestEntry, read_manifest, require_short
 from dcc.archives.tar_archives import GZIP_SIGNATURE, is_tar, tar_entries, unpack_gzip
@@ -57,30 +66,34 @@ def opened_entries(path: Path, label: str, allowance: Allowance, directory: Path
                 yield entries
 
 
-def archive_members(archive: Path, label: str, limits: ArchiveLimits, folder: Path) -> Iterator[ArchiveEntry]:
-    """Every file of an archive, by its path from the archive on: `data/inner.zip/folder/<name>`, as printable text.
-
-    The content of one can be read until the next is asked for. Archives inside it are unpacked in `folder`, a scratch
-    directory. Raises an ArchiveError for a fault of the archive, named `label`, and DiskFullError without room.
-    """
-    return _members(archive, label, "", 0, Allowance(limits, archive), folder)
-
-
-def _members(
-    path: Path, label: str, place: str, level: int, allowance: Allowance, folder: Path
+def archive_members(
+    archive: Path, label: str, allowance: Allowance, folder: Path, archives: tuple[InnerArchive, ...] = ()
 ) -> Iterator[ArchiveEntry]:
-    with opened_entries(path, label, allowance, folder) as entries:
+    """Every file of an archive, in its order; of an archive inside it first itself, then its files.
+
+    The content of one can be read until the next is asked for. Archives inside it are unpacked in `folder`, under names
+    with a leading dot. `archives` are those around it. Raises an ArchiveError for a fault of the archive, named
+    `label`, and DiskFullError without room.
+    """
+    place = f"{archives[-1].path}/" if archives else ""
+    with opened_entries(archive, label, allowance, folder) as entries:
         for entry in entries:
-            inside = f"{place}{entry.path}"
-            if not entry.name.lower().endswith(ARCHIVE_SUFFIXES) or level == DEEPEST:
-                yield replace(entry, path=legible(inside))
+            shown = legible(entry.path)
+            member = replace(entry, place=f"{place}{shown}", archives=archives)
+            if not _is_opened(member):
+                yield member
                 continue
-            allowance.check_room(folder, entry.size_bytes)
-            unpacked = folder / f"{level}"
-            write_entry(entry, unpacked)
-            yield ArchiveEntry(legible(inside), entry.size_bytes, partial(_pieces, unpacked))
-            yield from _members(unpacked, f"{label}/{legible(entry.path)}", f"{inside}/", level + 1, allowance, folder)
+            allowance.check_room(folder, member.size_bytes)
+            unpacked = folder / f".archive-{len(archives)}"
+            inner = InnerArchive(member.place, write_entry(member, unpacked))
+            yield replace(member, content=partial(_pieces, unpacked))
+            yield from archive_members(unpacked, f"{label}/{shown}", allowance, folder, (*archives, inner))
             unpacked.unlink()
+
+
+def _is_opened(member: ArchiveEntry) -> bool:
+    is_archive = member.name.lower().endswith(ARCHIVE_SUFFIXES)
+    return is_archive and not member.is_of_macos and len(member.archives) < DEEPEST
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
@@ -91,17 +104,8 @@ def _pieces(path: Path) -> Iterator[bytes]:
 
 _DOCUMENT = ".xml"
 _NOT_OPENED = (".7z", ".rar", ".gz", ".bz2", ".tbz2", ".xz", ".txz", ".zst", ".lz", ".lzma", ".z", ".cab", ".arj")
-_OF_MACOS = ("__MACOSX", "._")
 _LISTED_IGNORED = 100
 _NO_DOCUMENT = mark("no .xml document and no table, such as specimens.csv or experiments.csv")
-
-
-@dataclass(frozen=True, slots=True)
-class InnerArchive:
-    """An archive inside another one: its path, from the submitted archive on, and its hexadecimal MD5."""
-
-    path: str
-    md5: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +172,11 @@ def extract_archive(
         parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         unpacking = Path(tempfile.mkdtemp(prefix=f".{target.name}.unpacking-", dir=parent))
         try:
-            extraction = _Extraction(unpacking, target, Allowance(limits, archive), naming, centres, is_wanted)
-            extraction.take(archive, archive.name, "", ())
-            found = extraction.found(archive.name)
+            allowance = Allowance(limits, archive)
+            extraction = _Extraction(archive.name, unpacking, target, allowance, naming, centres, is_wanted)
+            for member in archive_members(archive, archive.name, allowance, unpacking):
+                extraction.take(member)
+            found = extraction.found()
             _put_in_place(unpacking, target)
         except BaseException:
             shutil.rmtree(unpacking, ignore_errors=True)
@@ -186,8 +192,9 @@ def ignored_problem(member: Message, reason: Message) -> Problem:
 
 @dataclass
 class _Extraction:
-    """The extracted part of a submitted archive, and of those inside it."""
+    """The extracted part of the archive `label`."""
 
+    label: str
     directory: Path
     target: Path
     allowance: Allowance
@@ -202,40 +209,29 @@ class _Extraction:
     sizes: dict[str, int] = field(default_factory=dict)
     expected: tuple[ManifestEntry, ...] | None = None
 
-    def take(self, path: Path, label: str, place: str, archives: tuple[InnerArchive, ...]) -> None:
-        """Extract the archive at `path`, whose place is `place` inside `archives`, and those inside it."""
-        with opened_entries(path, label, self.allowance, self.directory) as entries:
-            inner: list[ArchiveEntry] = []
-            files: list[ArchiveEntry] = []
-            documents: list[tuple[ArchiveEntry, DocumentName]] = []
-            for entry in entries:
-                self.sizes[legible(f"{place}{entry.path}")] = entry.size_bytes
-                if entry.path in MANIFEST_NAMES and not place:
-                    if self.expected is not None:
-                        reason = mark("not compared, because the archive has manifest.json")
-                        self._leave_aside(MANIFEST_NAMES[1], reason)
-                    if self.expected is None or entry.path == MANIFEST_NAMES[0]:
-                        require_short(entry.size_bytes, entry.path, label)
-                        self.expected = read_manifest(b"".join(entry.content()), entry.path, label)
-                else:
-                    self._sort(entry, place, len(archives), inner, documents, files)
-            written = (*inner, *files, *(entry for entry, _ in documents))
-            self.allowance.check_room(self.directory, sum(entry.size_bytes for entry in written))
-            for entry, name in documents:
-                self._write_document(entry, name, label, place, archives)
-            for entry in files:
-                # Documents have names without a leading dot.
-                written_as = f".file-{len(self.files)}"
-                write_entry(entry, self.directory / written_as)
-                self.files.append(ExtractedFile(legible(f"{place}{entry.path}"), self.target / written_as, archives))
-            for number, entry in enumerate(inner):
-                unpacked = self.directory / f".{len(archives)}-{number}"
-                inside = f"{place}{entry.path}"
-                found = InnerArchive(legible(inside), write_entry(entry, unpacked))
-                self.take(unpacked, f"{label}/{legible(entry.path)}", f"{inside}/", (*archives, found))
-                unpacked.unlink()
+    def take(self, member: ArchiveEntry) -> None:
+        """Write a file of the archive, or note why it is not written."""
+        self.sizes[member.place] = member.size_bytes
+        name = member.name.lower()
+        if member.place in MANIFEST_NAMES:
+            self._take_manifest(member)
+        elif member.is_of_macos:
+            self._leave_aside(member.place, mark("made by macOS; no document"))
+        elif _is_opened(member):
+            return
+        elif name.endswith((*ARCHIVE_SUFFIXES, *_NOT_OPENED)):
+            self.refused.append((member.place, member.size_bytes, _not_opened(member.place, name)))
+        elif name.endswith(_DOCUMENT):
+            self._take_document(member)
+        elif self.is_wanted(member.name):
+            # Documents have names without a leading dot.
+            written_as = f".file-{len(self.files)}"
+            self._write(member, written_as)
+            self.files.append(ExtractedFile(member.place, self.target / written_as, member.archives))
+        else:
+            self._leave_aside(member.place, _NO_DOCUMENT)
 
-    def found(self, label: str) -> ExtractedArchive:
+    def found(self) -> ExtractedArchive:
         """The result. Raises EmptyArchiveError."""
         if not self.documents and not self.refused and not self.files:
             if self.expected is not None:
@@ -243,11 +239,11 @@ class _Extraction:
                     "{archive} holds a manifest but no .xml document. Put the documents into it, and replace it, under "
                     "the same name."
                 )
-                raise EmptyArchiveError(text, archive=label)
+                raise EmptyArchiveError(text, archive=self.label)
             text = mark(
                 "holds no .xml document and no table, such as specimens.csv or experiments.csv ({number} other entries)"
             )
-            raise bad_archive(EmptyArchiveError, label, text, number=self.left_aside)
+            raise bad_archive(EmptyArchiveError, self.label, text, number=self.left_aside)
         if self.left_aside > _LISTED_IGNORED:
             more = message(mark("further entries: {number}"), number=self.left_aside - _LISTED_IGNORED)
             self.ignored.append((more, message(mark("left aside likewise; not listed"))))
@@ -256,51 +252,37 @@ class _Extraction:
             tuple(ordered), tuple(self.refused), tuple(self.ignored), self.expected, tuple(self.files), self.sizes
         )
 
-    def _sort(
-        self,
-        entry: ArchiveEntry,
-        place: str,
-        level: int,
-        inner: list[ArchiveEntry],
-        documents: list[tuple[ArchiveEntry, DocumentName]],
-        files: list[ArchiveEntry],
-    ) -> None:
-        """Decide on an entry: inner archive, document, wanted file, refused or ignored."""
-        name, path = entry.name.lower(), f"{place}{entry.path}"
-        if entry.path.startswith(_OF_MACOS) or entry.name.startswith(_OF_MACOS):
-            self._leave_aside(path, mark("made by macOS; no document"))
-        elif name.endswith(ARCHIVE_SUFFIXES) and level < DEEPEST:
-            inner.append(entry)
-        elif name.endswith((*ARCHIVE_SUFFIXES, *_NOT_OPENED)):
-            self.refused.append((legible(path), entry.size_bytes, _not_opened(path, name)))
-        elif not name.endswith(_DOCUMENT) and self.is_wanted(entry.name):
-            files.append(entry)
-        elif not name.endswith(_DOCUMENT):
-            self._leave_aside(path, _NO_DOCUMENT)
-        else:
-            try:
-                documents.append((entry, self.naming.parse_document_name(entry.name, self.centres)))
-            except BadFileNameError as error:
-                self.refused.append((legible(path), entry.size_bytes, Problem.of(error)))
+    def _take_manifest(self, member: ArchiveEntry) -> None:
+        if self.expected is not None:
+            self._leave_aside(MANIFEST_NAMES[1], mark("not compared, because the archive has manifest.json"))
+        if self.expected is None or member.path == MANIFEST_NAMES[0]:
+            require_short(member.size_bytes, member.path, self.label)
+            self.expected = read_manifest(b"".join(member.content()), member.path, self.label)
+
+    def _take_document(self, member: ArchiveEntry) -> None:
+        try:
+            name = self.naming.parse_document_name(member.name, self.centres)
+        except BadFileNameError as error:
+            self.refused.append((member.place, member.size_bytes, Problem.of(error)))
+            return
+        if (first := self.documents.get(name.file_name)) is not None:
+            places = {"first": printable_path(first.place), "second": printable_path(member.place)}
+            text = mark(
+                "holds two documents named {entry}, as {first} and as {second}; which one counts cannot be known"
+            )
+            raise bad_archive(DuplicateMemberError, self.label, text, entry=name.file_name, **places)
+        written, md5 = self.target / name.file_name, self._write(member, name.file_name)
+        document = ExtractedDocument(name, written, member.size_bytes, md5, member.place, member.archives)
+        self.documents[name.file_name] = document
+
+    def _write(self, member: ArchiveEntry, written_as: str) -> str:
+        self.allowance.check_room(self.directory, member.size_bytes)
+        return write_entry(member, self.directory / written_as)
 
     def _leave_aside(self, path: str, reason: str) -> None:
         self.left_aside += 1
         if self.left_aside <= _LISTED_IGNORED:
-            self.ignored.append((Message(legible(shortened(path))), message(reason)))
-
-    def _write_document(
-        self, entry: ArchiveEntry, name: DocumentName, label: str, place: str, archives: tuple[InnerArchive, ...]
-    ) -> None:
-        inside = legible(f"{place}{entry.path}")
-        if (first := self.documents.get(name.file_name)) is not None:
-            places = {"first": printable_path(first.place), "second": printable_path(inside)}
-            text = mark(
-                "holds two documents named {entry}, as {first} and as {second}; which one counts cannot be known"
-            )
-            raise bad_archive(DuplicateMemberError, label, text, entry=name.file_name, **places)
-        md5 = write_entry(entry, self.directory / name.file_name)
-        written = ExtractedDocument(name, self.target / name.file_name, entry.size_bytes, md5, inside, archives)
-        self.documents[name.file_name] = written
+            self.ignored.append((Message(shortened(path)), message(reason)))
 
 
 def _not_opened(path: str, name: str) -> Problem:

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import IO, BinaryIO, Final, NamedTuple
+from typing import IO, BinaryIO, Final
 
 from dcc.archives.entries import (
     ArchiveEntry,
@@ -145,15 +145,8 @@ def _check_directory(file: BinaryIO, size: int, label: str, allowance: Allowance
         raise damaged(label, text, found=found, count=count)
 
 
-class _EndRecord(NamedTuple):
+def _end_record(file: BinaryIO, size: int, label: str) -> tuple[int, int, int]:
     """The number of entries, the bytes of the directory, and the offset at which it ends."""
-
-    entries: int
-    directory_bytes: int
-    end: int
-
-
-def _end_record(file: BinaryIO, size: int, label: str) -> _EndRecord:
     tail_bytes = min(size, _END.size + _LONGEST_COMMENT)
     file.seek(size - tail_bytes)
     tail = file.read(tail_bytes)
@@ -173,7 +166,7 @@ def _end_record(file: BinaryIO, size: int, label: str) -> _EndRecord:
                 _, _, _, _, _, _, _, count, directory_bytes, _ = _END_64.unpack(record)
             else:
                 raise damaged(label, mark("no end record where one is announced (byte {offset})"), offset=offset)
-    return _EndRecord(count, directory_bytes, end)
+    return count, directory_bytes, end
 
 
 def _find_end(tail: bytes) -> int:

@@ -17,7 +17,6 @@ from dcc.store.copies import CopyState, named_replicas
 from dcc.tracker import crawls
 from dcc.tracker.crawls import CrawlEntry, SessionEntry
 from dcc.tracker.decisions import DecisionKind, count_decided, count_refused_and_gone
-from dcc.tracker.expected_work import ExpectedWork, all_of, expected_work
 from dcc.tracker.hostings import foreign_archives, missing_archives
 from dcc.tracker.hostings.foreign_archives import UnfetchedArchive
 from dcc.tracker.queries.state_counts import (
@@ -27,6 +26,7 @@ from dcc.tracker.queries.state_counts import (
     count_zip_actions,
     held_documents,
 )
+from dcc.tracker.queries.waiting_work import ExpectedWork, all_of, expected_work
 from dcc.tracker.register.file_sources import SourceEntry, list_sources
 from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.session_statistics import ProblemCounts, problem_counts

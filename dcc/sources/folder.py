@@ -14,8 +14,8 @@ from dcc.messages import Message, mark
 from dcc.naming import Action
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, SourceAddress
-from dcc.sources.listing import Entry, EntryKind, folder_listing
-from dcc.sources.listing_watch import ListingWatch, watch_listing
+from dcc.sources.listing import Entry, EntryKind
+from dcc.sources.listing_watch import watch_listing
 from dcc.sources.platform_connection import PlatformConnection
 from dcc.sources.remote_names import joined, printable, raw
 
@@ -69,22 +69,21 @@ class LocalConnection(PlatformConnection):
         if not self._inside(directory):
             text = mark("{directory} leads out of the base path. Move it inside.")
             raise ListingFailedError(text, source=self._label, directory=self._shown(action))
-        watch = watch_listing(self._label, self._list_timeout)
-        return folder_listing(
-            self._label,
-            action,
-            self._extent,
-            lambda folder: self._entries(_folder(directory, folder), watch),
-            lambda folder, link: self._follow(_folder(directory, joined(folder, link.name)), link),
-            lambda folder: os.fsencode(_folder(directory, folder).resolve()),
-        )
+        return super()._listing(action)
 
     def _require_base(self) -> None:
         if not self._base.is_dir():
             text = mark("the folder {base} is gone. Check that the disk is mounted.")
             raise SourceUnreachableError(text, source=self._label, base=self._shown(), case=_FOLDER)
 
-    def _entries(self, directory: Path, watch: ListingWatch) -> Iterator[Entry]:
+    def _place(self, action: Action, path: bytes) -> Path:
+        return self._base / action / os.fsdecode(path)
+
+    def _real(self, action: Action, folder: bytes) -> bytes:
+        return os.fsencode(self._place(action, folder).resolve())
+
+    def _entries(self, action: Action, folder: bytes) -> Iterator[Entry]:
+        directory, watch = self._place(action, folder), watch_listing(self._label, self._list_timeout)
         with os.scandir(directory) as entries:
             for entry in entries:
                 if time.monotonic() > watch.deadline:
@@ -96,7 +95,8 @@ class LocalConnection(PlatformConnection):
                     continue
                 yield found
 
-    def _follow(self, path: Path, link: Entry) -> Entry | None:
+    def _follow(self, action: Action, folder: bytes, link: Entry) -> Entry | None:
+        path = self._place(action, joined(folder, link.name))
         try:
             return _entry(link.name, path.stat()) if self._inside(path) else None
         except OSError as error:
@@ -111,7 +111,7 @@ class LocalConnection(PlatformConnection):
             return False
 
     def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[bytes, None, None]:
-        path = self._base / action / os.fsdecode(raw(name))
+        path = self._place(action, raw(name))
         with self._sending(action, name), self._regular(path).open("rb", buffering=0) as file:
             file.seek(offset)
             remaining = None if size is None else size - offset + 1
@@ -139,10 +139,6 @@ class LocalConnection(PlatformConnection):
 
     def _describe(self, error: BaseException) -> Message:
         return Message((error.strerror if isinstance(error, OSError) else None) or "no such folder")
-
-
-def _folder(directory: Path, path: bytes) -> Path:
-    return directory / os.fsdecode(path)
 
 
 def _entry(name: bytes, status: os.stat_result) -> Entry:

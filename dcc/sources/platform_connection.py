@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import ClassVar, Final
 
 from dcc.errors import (
@@ -20,7 +21,8 @@ from dcc.errors import (
 )
 from dcc.messages import Message, mark, message
 from dcc.naming import Action
-from dcc.sources.base import ActionListing, BlockwiseConnection
+from dcc.sources.base import ActionListing, BlockwiseConnection, Extent
+from dcc.sources.listing import Entry, folder_listing
 from dcc.sources.listing_watch import ListingWatch, watch_listing
 
 
@@ -30,14 +32,23 @@ class PlatformConnection(BlockwiseConnection):
     _failures: ClassVar[tuple[type[BaseException], ...]]
     """What the library raises if a server breaks off, refuses, or answers with rubbish."""
     _list_timeout: float
+    _extent: Extent
 
     @abstractmethod
     def _shown(self, *parts: str) -> str:
         """The path of something below the base path, for messages."""
 
     @abstractmethod
-    def _listing(self, action: Action) -> ActionListing:
-        """The listing of an action directory. Raises FileNotFoundError if it is missing."""
+    def _entries(self, action: Action, folder: bytes) -> Iterator[Entry]:
+        """The entries of a folder, by its path below an action directory. Raises FileNotFoundError if it is missing."""
+
+    def _follow(self, action: Action, folder: bytes, link: Entry) -> Entry | None:  # noqa: ARG002
+        """The target of a link, under the link's name; None if it is missing or may not be read."""
+        return None
+
+    def _real(self, action: Action, folder: bytes) -> bytes | None:  # noqa: ARG002
+        """The path of a folder without links; None if unknown."""
+        return None
 
     @abstractmethod
     def _describe(self, error: BaseException) -> Message:
@@ -65,6 +76,17 @@ class PlatformConnection(BlockwiseConnection):
                     self._require_base()
                     return ActionListing(action, missing=True)
             return self._completed(listing, watch)
+
+    def _listing(self, action: Action) -> ActionListing:
+        """The listing of an action directory. Raises FileNotFoundError if it is missing."""
+        return folder_listing(
+            self._label,
+            action,
+            self._extent,
+            partial(self._entries, action),
+            partial(self._follow, action),
+            partial(self._real, action),
+        )
 
     def _completed(self, listing: ActionListing, watch: ListingWatch) -> ActionListing:  # noqa: ARG002
         """The listing with what takes further requests."""

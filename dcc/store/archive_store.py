@@ -12,8 +12,8 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
@@ -212,9 +212,10 @@ class Replica:
     def _digest(self, files: AbstractFileSystem, sha256: str) -> str:
         if isinstance(files, Directory):
             return sha256_of(Path(self._place(sha256)))
-        with disk_errors(f"the archive {sha256}", self.settings.home), _temporary(self.settings) as path:
-            files.get_file(self._place(sha256), str(path))
-            return sha256_of(path)
+        # On the disk of DCC_HOME: an archive may be large.
+        with disk_errors(f"the archive {sha256}", self.settings.home), scratch_directory(self.settings.home) as folder:
+            files.get_file(self._place(sha256), str(folder / "archive"))
+            return sha256_of(folder / "archive")
 
     def _do(self, doing: str, ask: Callable[[AbstractFileSystem], _T], *, reads: str = "", size_bytes: int = 0) -> _T:
         """`ask` the file system. `reads` is the copy that it reads whole, `size_bytes` what else it takes time for."""
@@ -315,9 +316,6 @@ class ArchiveStore:
             for url, required in named_replicas(settings)
         )
 
-    def __repr__(self) -> str:
-        return f"ArchiveStore({', '.join(replica.url for replica in self.replicas)})"
-
     def put(self, path: Path) -> StoredCopies:
         """Copy an archive into every replica, and read each copy back. A replica that fails stops nothing.
 
@@ -368,13 +366,6 @@ def _copied(replica: Replica, sha256: str, path: Path) -> Copy:
         log.warning("An archive has no copy in %s yet: %s", replica.url, error)
         return Copy(CopyState.PENDING, str(error))
     return Copy(CopyState.GOOD)
-
-
-@contextmanager
-def _temporary(settings: Settings) -> Iterator[Path]:
-    """A file that is removed afterwards, on the disk of DCC_HOME: an archive may be large."""
-    with scratch_directory(settings.home) as folder:
-        yield folder / "archive"
 
 
 def _lost(sha256: str, fault: str) -> StoredObjectLostError:

@@ -83,9 +83,6 @@ class ObjectStore:
         self._files: AbstractFileSystem | None = None
         self._process = 0
 
-    def __repr__(self) -> str:
-        return f"ObjectStore({self.url!r})"
-
     def put(self, name: str, path: Path) -> str:
         """Store a file. Returns the key of the object, which is then complete in the store.
 
@@ -136,10 +133,8 @@ class ObjectStore:
     def delete(self, key: str) -> None:
         """Delete an object, if it exists."""
         place = self._place(key)
-        try:
+        with suppress(FileNotFoundError):
             self._do(f"delete {key}", lambda files: files.rm_file(place))
-        except FileNotFoundError:
-            return
 
     def keys(self, prefix: str = "") -> list[str]:
         """The keys with a prefix, in order: `<name>.` for one name, `<folder>/` for all below a folder."""

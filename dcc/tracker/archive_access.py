@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Select, select
 
 from dcc.archives.entries import write_entry
 from dcc.archives.extraction import archive_members
-from dcc.archives.limits import ArchiveLimits
+from dcc.archives.limits import Allowance, ArchiveLimits
 from dcc.databases.list_parameters import rows_with
 from dcc.errors import (
     DiskFullError,
@@ -119,25 +119,18 @@ def failed_documents(connection: Connection, downloads: Iterable[int]) -> list[D
 
 
 @contextmanager
-def fetched_archive(settings: Settings, attempt: Attempt) -> Iterator[Path]:
-    """The checked bytes of an attempt's archive, as a file that is removed afterwards.
+def fetched_file(settings: Settings, attempt: Attempt, wanted: str | None) -> Iterator[Path]:
+    """The checked bytes of an attempt's archive, or of one file of it, as a file that is removed afterwards.
 
-    Raises StoredObjectLostError if neither the archive store nor staging has them, StoreUnreachableError, and
-    DiskFullError.
+    `wanted` is that file's path in the archive, or its name. Raises StoredObjectLostError if neither the archive store
+    nor staging has the archive, StoreUnreachableError, and DiskFullError; NotFoundError if there is no such file, or
+    several have the name; and an ArchiveError.
     """
     with scratch_directory(settings.home) as folder:
-        yield _archive(settings, attempt, folder)
-
-
-@contextmanager
-def fetched_member(settings: Settings, attempt: Attempt, wanted: str) -> Iterator[Path]:
-    """One file of an attempt's archive, by its path there or its name, as a file that is removed afterwards.
-
-    Raises as `fetched_archive`; NotFoundError if there is no such file, or several have the name; and an ArchiveError.
-    """
-    with scratch_directory(settings.home) as folder:
-        path = folder / "document"
-        _extract_member(settings, _archive(settings, attempt, folder), attempt.key, wanted, path)
+        path = _archive(settings, attempt, folder)
+        if wanted is not None:
+            archive, path = path, folder / "document"
+            _extract_member(settings, archive, attempt.key, wanted, path)
         yield path
 
 
@@ -170,7 +163,7 @@ def fetched_document(settings: Settings, document: SubmittedDocument) -> Iterato
 
 
 def _archive(settings: Settings, attempt: Attempt, folder: Path) -> Path:
-    """An attempt's archive in a folder, or in staging. Raises as `fetched_archive`."""
+    """An attempt's archive in a folder, or in staging. Raises as `fetched_file`."""
     if attempt.sha256 is not None:
         # A light installation, which reports from what the databases have, lacks its packages.
         from dcc.store.archive_store import ArchiveStore
@@ -190,13 +183,13 @@ def _archive(settings: Settings, attempt: Attempt, folder: Path) -> Path:
 
 
 def _extract_member(settings: Settings, archive: Path, key: ZipKey, wanted: str, path: Path) -> None:
-    limits, found = ArchiveLimits.from_settings(settings), []
-    for member in archive_members(archive, key.file_name, limits, path.parent):
-        if member.path == wanted or member.name == wanted:
-            found.append(member.path)
+    allowance, found = Allowance(ArchiveLimits.from_settings(settings), archive), []
+    for member in archive_members(archive, key.file_name, allowance, path.parent):
+        if wanted in (member.place, member.place.rpartition("/")[2]):
+            found.append(member.place)
             path.unlink(missing_ok=True)
             write_entry(member, path)
-            if member.path == wanted:
+            if member.place == wanted:
                 return
     if len(found) == 1:
         return

@@ -22,16 +22,14 @@ from dcc.tracker.models import (
     AnException,
     CrawlFinding,
     CrawlingSession,
-    FileSource,
     FileSourceHasZip,
-    ResourceStateRow,
     SessionLock,
     SessionTask,
     SourceCrawlRow,
     ZipDownload,
 )
 from dcc.tracker.problems import KIND, problem_of
-from dcc.tracker.register.source_addresses import SourceState
+from dcc.tracker.register.source_addresses import PRESENT_HOSTINGS
 from dcc.tracker.session_statuses import TaskStatus
 from dcc.tracker.submission_rows import group_pairs, object_of
 
@@ -201,18 +199,11 @@ def latest_findings(connection: Connection, *, sources: Sequence[int] | None = N
 
 
 def _is_hosted() -> ColumnElement[bool]:
-    hosted = (
-        select(FileSourceHasZip.id)
-        .join(FileSource)
-        .join(ResourceStateRow)
-        .where(
-            FileSourceHasZip.za_id == CrawlFinding.za_id,
-            FileSourceHasZip.file_source_id == CrawlFinding.file_source_id,
-            FileSourceHasZip.gone_since.is_(None),
-            ResourceStateRow.short_name == SourceState.AVAILABLE,
-        )
+    of_finding = (
+        FileSourceHasZip.za_id == CrawlFinding.za_id,
+        FileSourceHasZip.file_source_id == CrawlFinding.file_source_id,
     )
-    return exists(hosted.correlate(CrawlFinding))
+    return exists(PRESENT_HOSTINGS.where(*of_finding).correlate(CrawlFinding))
 
 
 def still_changed(sources: Sequence[int] | None = None) -> ColumnElement[bool]:

@@ -40,7 +40,7 @@ from dcc.tracker.problems import problem_columns
 from dcc.tracker.register.column_texts import PERSON_LENGTH
 from dcc.tracker.reopened_by import is_automatic_retry, session_name
 from dcc.tracker.states import UPLOADED, VALID
-from dcc.tracker.submission_rows import KEY, group_pairs, is_at, object_of, zip_key_of
+from dcc.tracker.submission_rows import KEY, count_submissions, group_pairs, is_at, object_of, zip_key_of
 
 
 class DecisionKind(StrEnum):
@@ -167,16 +167,12 @@ def _decisions(connection: Connection, *conditions: ColumnElement[bool]) -> Mapp
 def count_decided(connection: Connection) -> dict[DecisionKind, int]:
     """The number of submissions for which a decision of each kind is in force."""
     conditions = {kind: is_decided(kind) for kind in DecisionKind} | {DecisionKind.ACKNOWLEDGE: is_acknowledged()}
-    return {kind: _count(connection, condition) for kind, condition in conditions.items()}
+    return {kind: count_submissions(connection, condition) for kind, condition in conditions.items()}
 
 
 def count_refused_and_gone(connection: Connection) -> int:
     """The number of submissions whose name is refused and on no source any more."""
-    return _count(connection, is_refused_and_gone())
-
-
-def _count(connection: Connection, condition: ColumnElement[bool]) -> int:
-    return connection.scalar(select(func.count()).select_from(ZipAction).where(condition)) or 0
+    return count_submissions(connection, is_refused_and_gone())
 
 
 def record_fault(connection: Connection, xml_id: int, fault: InternalFaultError) -> None:

@@ -40,8 +40,7 @@ from sqlalchemy import Connection, String, bindparam, func, insert, select, upda
 from dcc.databases.columns import UtcDateTime
 from dcc.databases.list_parameters import IDS, change_about, rows_about, sorted_chunks
 from dcc.databases.transactions import insert_rows
-from dcc.naming import Action
-from dcc.outcomes import HELD, AttemptOutcome
+from dcc.outcomes import HELD, AttemptOutcome, ZipKey
 from dcc.phases import ACTION_IDS, STATES, Phase, State, Status
 from dcc.runtime.clock import utc_now
 from dcc.tracker.decisions import DecisionKind, revoke
@@ -96,15 +95,6 @@ class StateReport(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class NewZipAction:
-    """A new submission: the action for the archive `zip_id`."""
-
-    zip_id: int
-    action: Action
-    state: State
-
-
-@dataclass(frozen=True, slots=True)
 class NewDocument:
     """A new document. Centre, date and increment are its name's, None if the name is refused.
 
@@ -124,13 +114,13 @@ class NewDocument:
     archives: Sequence[tuple[str, str]] = ()
 
 
-def add_zip_actions(connection: Connection, rows: Sequence[NewZipAction]) -> list[int]:
-    """Add submissions; returns their ids, in order."""
-    return insert_rows(
-        connection,
-        ZipAction,
-        [{"zip_id": row.zip_id, "todo_id": ACTION_IDS[row.action]} | _columns(row.state) for row in rows],
-    )
+def add_zip_actions(connection: Connection, states: Mapping[ZipKey, State], zips: Mapping[str, int]) -> list[int]:
+    """Add submissions in these states; returns their ids, in order. `zips` are the ids of archives, by file name."""
+    rows = [
+        {"zip_id": zips[key.file_name], "todo_id": ACTION_IDS[key.action]} | _columns(state)
+        for key, state in states.items()
+    ]
+    return insert_rows(connection, ZipAction, rows)
 
 
 def add_downloads(

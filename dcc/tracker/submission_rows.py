@@ -186,6 +186,11 @@ def object_of(kind: type[_Object], row: Any, /, **given: object) -> _Object:
     return kind(**{each.name: found[each.name] for each in fields(kind) if each.name in found} | given)  # type: ignore[arg-type]
 
 
+def count_submissions(connection: Connection, *conditions: ColumnElement[bool]) -> int:
+    """The number of submissions for which conditions hold."""
+    return connection.scalar(select(func.count()).select_from(ZipAction).where(*conditions)) or 0
+
+
 def named_after(centres: Collection[str] | None) -> ColumnElement[bool]:
     """Condition on a submission: its archive's name has one of the centres; None: any archive."""
     if centres is None:

@@ -37,7 +37,6 @@ from dcc.sources.md5_sidecar import parse_md5
 from dcc.sources.remote_names import printable, raw
 from dcc.sources.sftp.bounds import StrictMessage
 from dcc.sources.sftp.client import SftpResponse
-from dcc.sources.sftp.source import _kind
 from dcc.tracker.archive_names import stored_name
 from tests.support.memory import keep_temporary_files_in_memory
 
@@ -180,8 +179,8 @@ def sftp_names(data: bytes) -> None:
     """An answer with names of an SFTP server: no more entries than there are bytes."""
     entries: list[Entry] = []
     try:
-        for name, mode, size, modified in SftpResponse(CMD_NAME, StrictMessage(data)).names():
-            entries.append(Entry(name, _kind(mode), size, modified))
+        for entry in SftpResponse(CMD_NAME, StrictMessage(data)).names():
+            entries.append(entry)
             assert len(entries) <= len(data)
     except (paramiko.SSHException, paramiko.SFTPError, EOFError, OSError):
         return

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from dcc.archives.zip_archives import LARGEST_DICTIONARY
 from tests.hostile.compounds import IN_ITSELF, refused_compounds
 
 ZIP64 = 0xFFFFFFFF
@@ -203,7 +204,7 @@ def refused_archives() -> Iterator[tuple[str, bytes, str]]:
     yield "directory says more", archive([Member(document(2), size=5_000)]), "is damaged"
     yield "directory says less data", archive([Member(document(2), b"x" * 999, compressed=3)]), "is damaged"
     yield "wrong checksum", archive([good, Member(document(2), crc=7)]), f"CRC-32 for file '{document(2).decode()}'"
-    yield "two names", archive([Member(document(2), local_name=document(3))]), "is damaged"
+    yield "two names", archive([Member(document(2), local_name=document(3))]), r" differ\. Replace it with a good"
     yield "a long second name", archive([Member(document(2), local_name=b"\x1b[31m" * 12_000)]), "is damaged"
     yield "ZipCrypto", archive([Member(document(2), flags=1)]), "is encrypted.*without a password"
     yield "strong encryption", archive([Member(document(2), flags=0x41)]), "is encrypted"
@@ -214,8 +215,12 @@ def refused_archives() -> Iterator[tuple[str, bytes, str]]:
             archive([Member(document(2), method=method, stored=b"\0" * 9)]),
             "usual deflate method",
         )
-    greedy = Member(document(2), b"<a/>", zipfile.ZIP_LZMA, stored=lzma_data(b"<a/>", 0xFFFFFFFF))
-    yield "greedy LZMA", archive([greedy]), "bytes of memory"
+    for size in (LARGEST_DICTIONARY + 1, 0xFFFFFFFF):
+        greedy = Member(document(2), b"<a/>", zipfile.ZIP_LZMA, stored=lzma_data(b"<a/>", size))
+        yield f"LZMA that needs {size}", archive([greedy]), f"{size:,} bytes of memory"
+    for method in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+        yield f"wrong checksum, method {method}", archive([Member(document(2), method=method, crc=1)]), "is damaged"
+        yield f"wrong size, method {method}", archive([Member(document(2), method=method, size=5)]), "is damaged"
     yield "broken LZMA", archive([Member(document(2), method=14, stored=b"\t\4\0\0")]), "is damaged"
     yield "LZMA without header", archive([Member(document(2), method=14, stored=b"\t")]), "is damaged"
     yield "broken bzip2", archive([Member(document(2), method=12, stored=b"BZh9" + b"x" * 99)]), "is damaged"
@@ -261,6 +266,8 @@ def accepted_archives() -> Iterator[tuple[str, bytes, int]]:
     yield "local header says more", archive([Member(document(2), local_size=ZIP64 - 1)]), 1
     large = bytes(1_000_000)
     yield "bzip2 bomb", archive([Member(document(2), large, 12, stored=bz2_bomb(), crc=zlib.crc32(large))]), 1
+    most = lzma_data(b"<a/>", LARGEST_DICTIONARY)
+    yield "LZMA that needs the most", archive([Member(document(2), method=zipfile.ZIP_LZMA, stored=most)]), 1
     yield "in itself", IN_ITSELF, 0
     yield "many folders", archive([good, *(Member(b"%d/" % n, b"", 0) for n in range(2_000))]), 1
 

@@ -22,18 +22,21 @@ ROOT = Path(__file__).parents[2]
 DEVICES = ("/dev/null", "/dev/random", "/dev/tty", "/dev/urandom")
 SYSTEM = ("/etc", "/usr", "/lib", "/proc", "/sys", "/opt", *DEVICES)
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-CHANGES = {
-    "os.mkdir",
-    "os.remove",
-    "os.rmdir",
-    "os.rename",
-    "os.link",
-    "os.symlink",
-    "os.chmod",
-    "os.chown",
-    "os.utime",
-}
-CHANGES |= {"os.truncate", "os.mkfifo", "os.mknod", "shutil.rmtree"}
+_CHANGES = (
+    "mkdir",
+    "remove",
+    "rmdir",
+    "rename",
+    "link",
+    "symlink",
+    "chmod",
+    "chown",
+    "utime",
+    "truncate",
+    "mkfifo",
+    "mknod",
+)
+CHANGES = {f"os.{name}" for name in _CHANGES} | {"shutil.rmtree"}
 STARTS = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.spawn", "pty.spawn"}
 
 

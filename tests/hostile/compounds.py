@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import random
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -52,12 +53,14 @@ def sparse() -> bytes:
     return entry_of(tarfile.REGTYPE, pax_headers=told)
 
 
+LONG = random.Random(1).randbytes(600_000).hex()
 HOSTILE_TARS: dict[str, tuple[bytes, type[ArchiveError], str]] = {
     "link": (entry_of(tarfile.SYMTYPE, linkname="/etc/passwd"), UnsafeArchiveError, "is a link or a device"),
     "hard link": (entry_of(tarfile.LNKTYPE, linkname="x"), UnsafeArchiveError, "is a link or a device"),
     "device": (entry_of(tarfile.CHRTYPE, devmajor=1), UnsafeArchiveError, "is a link or a device"),
     "pipe": (entry_of(tarfile.FIFOTYPE), UnsafeArchiveError, "is a link or a device"),
     "sparse": (sparse(), UnsafeArchiveError, "is a sparse file"),
+    "long header": (entry_of(tarfile.REGTYPE, pax_headers={"comment": LONG}), CorruptArchiveError, "a header of"),
     "absolute": (tarred({"/etc/x.xml": b""}), UnsafeArchiveError, "has an absolute path"),
     "outside": (tarred({"a/../../x.xml": b""}), UnsafeArchiveError, "leads out of the archive's folder"),
     "twice": (tarred({SPECIMEN: b""})[:512] * 2 + bytes(1024), DuplicateMemberError, "holds 2 entries named"),

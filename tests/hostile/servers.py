@@ -81,11 +81,8 @@ class _AnyLogin(paramiko.ServerInterface):
         return name == "sftp"
 
 
-def sftp(key: paramiko.PKey, names: bytes, noise: int = 0) -> Callable[[socket.socket], None]:
-    """An SFTP server whose answers to READDIR are these bytes, after the number of the request.
-
-    Before each answer it says so much beside the session, on its standard error.
-    """
+def sftp(key: paramiko.PKey, names: bytes) -> Callable[[socket.socket], None]:
+    """An SFTP server whose answers to READDIR are these bytes, after the number of the request."""
 
     def talk(connection: socket.socket) -> None:
         transport = paramiko.Transport(connection)
@@ -97,7 +94,6 @@ def sftp(key: paramiko.PKey, names: bytes, noise: int = 0) -> Callable[[socket.s
                 while True:
                     (length,) = struct.unpack(">I", requests.read(4))
                     packet = requests.read(length)
-                    channel.sendall_stderr(b"n" * noise)
                     channel.sendall(_answer(packet[0], packet[1:5], names))
 
     return talk

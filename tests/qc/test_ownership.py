@@ -19,10 +19,10 @@ from dcc.session.data.document_plans import plan_submission
 from dcc.session.data.uploading import Uploader
 from dcc.tracker.hostings.foreign_archives import unfetched_archives
 from dcc.tracker.hostings.owner_notices import notices_since
-from dcc.tracker.hostings.retries_by_people import require_retriable
+from dcc.tracker.hostings.retries import require_retriable
 from dcc.tracker.models import OwnerNotice
 from dcc.tracker.queries.state_counts import held_documents
-from dcc.tracker.queries.waiting_zip_actions import waiting_zip_actions
+from dcc.tracker.queries.waiting_work import waiting_zip_actions
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.register import centres
 from dcc.vocabulary import Actor

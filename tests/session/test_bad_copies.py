@@ -22,7 +22,7 @@ from dcc.sources import connect
 from dcc.sources.base import SourceAddress
 from dcc.sources.folder import LocalConnection
 from dcc.tracker import progress
-from dcc.tracker.hostings.retries_by_people import unavailable_error
+from dcc.tracker.hostings.retries import unavailable_error
 from dcc.tracker.models import BadCopy, FileSourceHasZip, Reopening, XmlFile
 from dcc.tracker.register import centres
 from dcc.tracker.states import NOT_UPLOADED

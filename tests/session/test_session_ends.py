@@ -177,7 +177,7 @@ POINTS = {
     "when a source has been listed": (crawling, "_record"),
     "when a listing is being written": (crawling, "insert_rows"),
     "when the work is looked up": (processing, "load_interrupted"),
-    "when the work is taken up": (processing, "load_waiting_and_unfetched"),
+    "when the work is taken up": (processing, "load_waiting"),
     "when the centres are looked up": (processing, "load_addresses"),
     "in mid-transfer": (archive_transfer.DownloadSink, "__call__"),
     "before an archive is extracted": (ArchiveChecker, "extract"),

@@ -20,9 +20,8 @@ from dcc.errors import (
 )
 from dcc.naming import Action
 from dcc.settings import Settings
-from dcc.sources.added_connection import open_added
 from dcc.sources.base import TRAITS, ActionListing, Connection, Extent, ProtocolTraits, SourceAddress, SourceProtocol
-from dcc.sources.connect import OPENERS
+from dcc.sources.connect import OPENERS, open_added
 from dcc.sources.listing import Entry, EntryKind, action_listing
 from dcc.tracker.reference_rows import REFERENCE_ROWS
 from tests.support.raising import raising
@@ -129,12 +128,17 @@ def test_a_package_that_hangs_while_it_lists_is_closed_when_the_time_is_up() -> 
         connection.list_action(Action.ADD)
 
 
+def install(monkeypatch: pytest.MonkeyPatch, **openers: type[Connection]) -> None:
+    """Have packages open these protocols, and `acme`."""
+    opened_by = {"acme": FakeConnection} | openers
+    monkeypatch.setattr("dcc.sources.base.load_added", lambda _, protocol: [opened_by[protocol]])
+
+
 def test_a_package_declares_the_traits_of_its_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
     class Tape(FakeConnection):
         traits = ProtocolTraits(has_server=False)
 
-    opened_by = {"tape": [Tape], "acme": [FakeConnection]}
-    monkeypatch.setattr("dcc.sources.base.load_added", lambda _, protocol: opened_by.get(protocol, []))
+    install(monkeypatch, tape=Tape)
     tape = replace(ADDRESS, protocol="tape", hostname="", base_path="tapes/3")
     assert checked_address(tape) == replace(tape, hostname="localhost")
     for address, needs in ((replace(tape, base_path=""), "--base-path"), (replace(ADDRESS, hostname=""), "--hostname")):
@@ -148,8 +152,7 @@ def test_a_protocol_of_a_package_that_uses_tls_takes_certificates(monkeypatch: p
     class Secure(FakeConnection):
         traits = ProtocolTraits(uses_tls=True)
 
-    opened_by = {"secure": [Secure], "acme": [FakeConnection]}
-    monkeypatch.setattr("dcc.sources.base.load_added", lambda _, protocol: opened_by.get(protocol, []))
+    install(monkeypatch, secure=Secure)
     assert tls_trust("secure", None, (FINGERPRINT,)).fingerprints == [FINGERPRINT]
     with pytest.raises(ConfigurationError, match="shows no TLS certificate"):
         tls_trust("acme", None, (FINGERPRINT,))
@@ -159,8 +162,7 @@ def test_a_protocol_of_a_package_that_uses_ssh_needs_a_host_key(monkeypatch: pyt
     class Shell(FakeConnection):
         traits = ProtocolTraits(uses_ssh=True)
 
-    opened_by = {"shell": [Shell], "acme": [FakeConnection]}
-    monkeypatch.setattr("dcc.sources.base.load_added", lambda _, protocol: opened_by.get(protocol, []))
+    install(monkeypatch, shell=Shell)
     for protocol, known in (("shell", False), ("acme", True)):
         away = replace(ADDRESS, protocol=protocol, hostname="127.0.0.1:1")
         assert try_source(away, Settings(connect_timeout=1), (), accept_host_key=True).known == known

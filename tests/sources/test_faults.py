@@ -25,7 +25,7 @@ from dcc.reports.languages import load_catalogue
 from dcc.settings import Settings
 from dcc.sources.base import ActionListing, SourceAddress, SourceProtocol
 from dcc.sources.connect import connect
-from dcc.sources.sftp.client import DirectoryEntry
+from dcc.sources.listing import Entry
 from dcc.sources.sftp.source import SftpConnection
 from tests.support.ports import free_port
 from tests.support.servers import Share
@@ -205,32 +205,27 @@ class TestStalls:
     def test_a_connection_that_goes_silent(
         self, ftps_server: Share, cutting_proxy: Callable[..., Share], impatient: Settings
     ) -> None:
-        """Over SFTP: test_sftp_transfers.py. The control connection of FTPS carries only the login."""
+        """Over SFTP: test_ssh.py. The control connection of FTPS carries only the login."""
         ftps_server.put(f"add/{NAME}", os.urandom(SIZE))
         with within(15), pytest.raises(SourceTimeoutError):
             fetch_all(cutting_proxy(ftps_server, stall_after=1500).address(), impatient)
 
-    def test_a_data_connection_that_goes_silent(
-        self, faulty_ftp_server: Callable[..., Share], impatient: Settings
-    ) -> None:
-        share = faulty_ftp_server(stall_after=SIZE // 2)
-        content = os.urandom(SIZE)
-        share.put(f"add/{NAME}", content)
-        with within(10):
-            received, error = fetch(share.address(), impatient)
-        assert isinstance(error, SourceTimeoutError)
-        assert received == content[: SIZE // 2]
-
 
 class TestTransfersThatBreakOff:
-    """What is cut off is a failed transfer, whatever the server says. Over SFTP: test_sftp_transfers.py."""
+    """What is cut off is a failed transfer, whatever the server says. Over SFTP: test_ssh.py."""
 
-    def test_ftp(self, faulty_ftp_server: Callable[..., Share], source_settings: Settings) -> None:
+    @pytest.mark.parametrize(
+        ("fault", "error"), [("cut_after", TransferFailedError), ("stall_after", SourceTimeoutError)]
+    )
+    def test_ftp(
+        self, fault: str, error: type[SourceError], faulty_ftp_server: Callable[..., Share], impatient: Settings
+    ) -> None:
         content = os.urandom(SIZE)
-        share = faulty_ftp_server(cut_after=SIZE // 2)
+        share = faulty_ftp_server(**{fault: SIZE // 2})
         share.put(f"add/{NAME}", content)
-        received, error = fetch(share.address(), source_settings)
-        assert isinstance(error, TransferFailedError)
+        with within(10):
+            received, raised = fetch(share.address(), impatient)
+        assert isinstance(raised, error)
         assert received == content[: SIZE // 2]
 
     def test_ftp_that_claims_success_is_known_by_what_arrived(
@@ -278,7 +273,7 @@ class TestTransfersThatBreakOff:
             stat = client.stat
             channel = client._channel
 
-            def stat_twice(path: bytes) -> DirectoryEntry:
+            def stat_twice(path: bytes) -> Entry:
                 asked.append(path)
                 if len(asked) == 3 and ended == "connection":
                     connection.close()

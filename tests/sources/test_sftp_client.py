@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import paramiko
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from paramiko.auth_handler import AuthHandler
 from paramiko.sftp import (
@@ -30,10 +30,12 @@ from paramiko.sftp import (
 )
 
 from dcc.sources import sftp
+from dcc.sources.listing import Entry, EntryKind
 from dcc.sources.platform_connection import PlatformConnection
 from dcc.sources.sftp.bounds import BoundedLogin, BoundedPackets, BoundedTransport, StrictMessage
-from dcc.sources.sftp.client import MAX_AHEAD, DirectoryEntry, FilePart, FileReader, SftpClient, SftpResponse
+from dcc.sources.sftp.client import MAX_AHEAD, FilePart, FileReader, SftpClient, SftpResponse
 from tests.hostile.servers import sftp_packet
+from tests.support.trials import trials
 
 NUMBERS = st.integers(0, 2**32 - 1)
 
@@ -159,12 +161,22 @@ def names_answer(entries: list[tuple[bytes, bytes, paramiko.SFTPAttributes]]) ->
     return message.asbytes()
 
 
+KINDS = {0: EntryKind.FILE, 0o10: EntryKind.FILE, 0o4: EntryKind.DIRECTORY, 0o12: EntryKind.LINK}
+
+
+def kind_of(mode: int | None) -> EntryKind:
+    """The kind of an entry by its type in four bits; a file where nothing is told."""
+    return KINDS.get((mode or 0) >> 12 & 0o17, EntryKind.OTHER)
+
+
+@settings(max_examples=trials(100))
 @given(ENTRIES)
 def test_names_and_attributes_are_taken_apart(entries: list[tuple[bytes, bytes, paramiko.SFTPAttributes]]) -> None:
-    expected = [DirectoryEntry(name, told.st_mode, told.st_size, told.st_mtime) for name, _, told in entries]
+    expected = [Entry(name, kind_of(told.st_mode), told.st_size, told.st_mtime) for name, _, told in entries]
     assert list(SftpResponse(CMD_NAME, StrictMessage(names_answer(entries))).names()) == expected
 
 
+@settings(max_examples=trials(100))
 @given(ENTRIES.filter(bool), st.data())
 def test_a_message_that_ends_early_is_refused(
     entries: list[tuple[bytes, bytes, paramiko.SFTPAttributes]], data: st.DataObject

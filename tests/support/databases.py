@@ -23,6 +23,7 @@ from benchmarks import servers
 from dcc.databases.schema import init_database
 from dcc.databases.transactions import insert_rows, writing
 from dcc.naming import Action
+from dcc.outcomes import ZipKey
 from dcc.phases import Phase, State, Status
 from dcc.qc.database import open_qc_database
 from dcc.qc.reference import snapshots
@@ -32,7 +33,7 @@ from dcc.settings import Settings
 from dcc.tracker import progress, states
 from dcc.tracker.database import open_tracker
 from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, ProtocolRow, ResourceStateRow, ZipFile
-from dcc.tracker.progress import NewDocument, NewZipAction
+from dcc.tracker.progress import NewDocument
 from tests.support.asking import closing_all, in_writing
 from tests.support.environments import forget_settings
 from tests.support.ports import free_port
@@ -293,7 +294,7 @@ def seed_zip(
     archive = {"file_name": file_name, "centre_id": centre_id, "size_bytes": size_bytes}
     with writing(tracker) as connection:
         (zip_id,) = insert_rows(connection, ZipFile, [archive])
-        (za_id,) = progress.add_zip_actions(connection, [NewZipAction(zip_id, action, state)])
+        (za_id,) = progress.add_zip_actions(connection, {ZipKey(action, file_name): state}, {file_name: zip_id})
         hosting = {"za_id": za_id, "file_source_id": source_id, "num_retries": 0, "size_bytes": size_bytes}
         (hosting_id,) = insert_rows(connection, FileSourceHasZip, [hosting])
     return SeededZip(zip_id, za_id, hosting_id)

@@ -6,6 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
+from traceback import format_exception
 from typing import Any
 
 import pytest
@@ -273,16 +274,8 @@ def test_the_password_is_in_no_message_or_repr(settings: Settings, tracker: Engi
             failures.append(caught.value)
     with pytest.raises(DBAPIError) as failed, tracker.connect() as connection:
         connection.execute(text("SELECT :secret FROM nowhere"), {"secret": PASSWORD})
-    texts = [_all_text(failure) for failure in [*failures, failed.value]]
+    texts = ["".join(format_exception(one)) + repr(one) for one in [*failures, failed.value]]
     texts += [repr(settings), repr(tracker), repr(refused), database_label(tracker.url), str(tracker.url)]
     for shown in texts:
         assert "s3cret" not in shown
     assert "Check the user name and password in DCC_TRACKER_URL" in texts[0]
-
-
-def _all_text(error: BaseException | None) -> str:
-    shown = ""
-    while error is not None:
-        shown += f"{error!r} {error}"
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    return shown

@@ -12,8 +12,7 @@ from dcc.phases import Phase, State, Status
 from dcc.runtime.clock import utc_now
 from dcc.tracker import progress
 from dcc.tracker.hostings.download_plan import PlannedZip, load_interrupted, load_waiting, sources_to_use
-from dcc.tracker.hostings.retry_policy import reopen_failed_downloads
-from dcc.tracker.hostings.source_statistics import TransferStatistics, record_transfer_statistics
+from dcc.tracker.hostings.retries import reopen_failed_downloads
 from dcc.tracker.models import (
     Centre,
     CrawlingSession,
@@ -27,6 +26,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.progress import StateReport, Subject
 from dcc.tracker.register import centres
+from dcc.tracker.session_statistics import TransferStatistics, record_transfer_statistics
 from dcc.tracker.states import DOWNLOADING, EXTRACTING, NOT_DOWNLOADED, VALID
 from tests.support.asking import execute_in, in_reading, in_writing
 from tests.support.databases import (
@@ -55,7 +55,7 @@ def _statistics(tracker: Engine, source_id: int, failures: int = 0, size: int = 
 
 
 def _plans(tracker: Engine, sources: set[int] | None = None, za_ids: list[int] | None = None) -> list[PlannedZip]:
-    return in_reading(tracker, load_waiting, sources, za_ids)
+    return in_reading(tracker, load_waiting, sources, za_ids).planned
 
 
 def _order(tracker: Engine, sources: set[int] | None = None) -> list[int]:

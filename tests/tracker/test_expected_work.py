@@ -9,9 +9,16 @@ from dcc.cli.shell.output import expected_text
 from dcc.databases.transactions import insert_rows, writing
 from dcc.runtime.clock import utc_now
 from dcc.tracker.decisions import DecisionKind, record_decisions
-from dcc.tracker.expected_work import ExpectedWork, PastRun, Waiting, all_of, expected_by_source, expected_work
 from dcc.tracker.models import CrawlingSession, SessionStatistics
-from dcc.tracker.queries.waiting_zip_actions import waiting_zip_actions
+from dcc.tracker.queries.waiting_work import (
+    ExpectedWork,
+    PastRun,
+    Waiting,
+    all_of,
+    expected_by_source,
+    expected_work,
+    waiting_zip_actions,
+)
 from tests.support.asking import in_reading, in_writing
 from tests.support.databases import seed_centre, seed_source, seed_zip
 from tests.support.installations import Installation

@@ -151,27 +151,23 @@ class TestNewArchives:
         hosted = [(one.za_id, one.file_source_id, one.num_retries) for one in shelf.rows(FileSourceHasZip)]
         assert hosted == [(action.id, source, 0) for source in (ONE, TWO)]
 
-    def test_another_size_at_another_source_is_reported_once(self, shelf: Shelf) -> None:
+    @pytest.mark.parametrize("is_loaded", [False, True])
+    def test_another_size_at_another_source_is_reported_once(self, shelf: Shelf, is_loaded: bool) -> None:
+        """With what to do, once its data were uploaded."""
         shelf.add(A)
+        if is_loaded:
+            shelf.load()
         other = ListedFile(NAME, 1_234, A.modified)
         (finding,) = shelf.add(other, source=TWO).findings
         assert (finding.kind, finding.key) == ("size_differs", KEY)
         assert "1,234 bytes on file source 2 (H, sftp://host.example) but 100 bytes where" in finding.message
+        assert ("`dcc data undo`" in finding.message) == is_loaded
+        assert finding.message.endswith(f"dcc retry add/{NAME}") == is_loaded
         assert shelf.add(other, source=TWO).findings == []
         (row,) = shelf.rows(CrawlFinding)
         assert (row.kind, row.file_name, row.message) == ("size_differs", f"add/{NAME}", finding.message)
         assert (row.session_id, row.file_source_id) == (shelf.session, TWO)
         assert shelf.rows(ZipFile)[0].size_bytes == 100
-
-    def test_what_to_do_is_said_of_another_size_at_another_source_once_its_data_were_uploaded(
-        self, shelf: Shelf
-    ) -> None:
-        shelf.add(A)
-        shelf.load()
-        (finding,) = shelf.add(ListedFile(NAME, 1_234, A.modified), source=TWO).findings
-        assert "1,234 bytes on file source 2 (H, sftp://host.example) but 100 bytes where" in finding.message
-        assert "`dcc data undo`" in finding.message
-        assert finding.message.endswith(f"dcc retry add/{NAME}")
 
     def test_the_same_name_under_another_action_is_another_file(self, shelf: Shelf) -> None:
         changed = ListedFile(NAME, 1_234, A.modified)

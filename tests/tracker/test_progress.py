@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import permutations
+from itertools import permutations, product
 from pathlib import Path
 
 import pytest
@@ -281,23 +280,14 @@ def after(reported: list[State], start: State = REQUESTED) -> State:
     return reduce(advance, reported, start)
 
 
-@given(unfailed, unfailed)
-def test_without_failure_progress_only_moves_forward(old: State, new: State) -> None:
-    forward = new.phase > old.phase or (new.phase == old.phase and new.status > old.status)
-    assert advance(old, new) == (new if forward else old)
-
-
-@given(failures, any_state)
-def test_a_failure_becomes_nothing_but_an_earlier_failure(old: State, new: State) -> None:
-    """Rule 2."""
-    earlier_failure = new.failed and new.phase < old.phase
-    assert advance(old, new) == (new if earlier_failure else old)
-
-
-@given(unfailed, failures)
-def test_a_failure_is_always_taken_by_what_has_not_failed(old: State, new: State) -> None:
-    """Rule 3."""
-    assert advance(old, new) == new
+def test_the_higher_of_two_states_counts() -> None:
+    """Without failure, progress only moves forward. A failure becomes nothing but an earlier failure."""
+    for old, new in product(STATES, repeat=2):
+        if old.failed or new.failed:
+            is_higher = new.failed and (not old.failed or new.phase < old.phase)
+        else:
+            is_higher = (new.phase, new.status) > (old.phase, old.status)
+        assert advance(old, new) == (new if is_higher else old)
 
 
 @given(any_state, reports)
@@ -329,44 +319,17 @@ def test_a_download_does_not_show_on_the_zip_action_until_its_archive_is_checked
 # The only writer
 
 ROOT = Path(__file__).parents[2]
-SQL_WRITE = re.compile(r"\b(?:update|insert|replace)\b.*\b(?:phase_id|status_id)\b", re.IGNORECASE | re.DOTALL)
-
-
-def _writes(source: str) -> Iterator[str]:
-    """What in a module would write a phase or status: an argument, key, attribute or SQL that sets the column."""
-    if "phase_id" not in source and "status_id" not in source:
-        return
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.keyword) and node.arg in {"phase_id", "status_id"}:
-            yield f"{node.value.lineno}: {node.arg}="
-        elif isinstance(node, ast.Dict):
-            yield from (f"{node.lineno}: {{{name}: ...}}" for name in map(_column, node.keys) if name)
-        elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            attributes = [target for target in targets if isinstance(target, ast.Attribute)]
-            yield from (f"{node.lineno}: .{name} =" for name in map(_column, attributes) if name)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and SQL_WRITE.search(node.value):
-            yield f"{node.lineno}: SQL"
-
-
-def _column(node: ast.expr | None) -> str | None:
-    if isinstance(node, ast.Attribute):
-        name: object = node.attr
-    elif isinstance(node, ast.Constant):
-        name = node.value
-    else:
-        name = None
-    return name if name in {"phase_id", "status_id"} and isinstance(name, str) else None
+WRITES = re.compile(r"\b(?:phase_id|status_id)\b[\"']?\s*(?:=(?!=)|:(?! Mapped))|\b(?:update|insert)\b.*\bphase_id\b")
+"""What would write a phase or status: an argument, key, attribute or SQL that sets the column."""
 
 
 def test_no_other_module_writes_phase_or_status() -> None:
     found = {}
     for package in ("dcc", "dcc_resources", "dcc_assets", "dcc_dagster", "dcc_sensors"):
         for path in sorted((ROOT / package).rglob("*.py")):
-            if writes := list(_writes(path.read_text("utf-8"))):
+            if writes := WRITES.findall(path.read_text("utf-8")):
                 found[str(path.relative_to(ROOT))] = writes
     assert len(found.pop("dcc/tracker/progress.py")) >= 2
     # The phase of a session's task, which is a fact and no progress.
-    (task_phase,) = found.pop("dcc/session/sessions.py")
-    assert "phase_id" in task_phase
+    assert len(found.pop("dcc/session/sessions.py")) == 1
     assert found == {}

@@ -143,9 +143,8 @@ def crawl(
     """
     from dcc.databases.transactions import run_reading
     from dcc.operations.crawl_requests import request_urgent, sources_to_crawl
-    from dcc.tracker.expected_work import all_of, expected_work
     from dcc.tracker.hostings.urgent_requests import urgent_keys
-    from dcc.tracker.queries.waiting_zip_actions import waiting_zip_actions
+    from dcc.tracker.queries.waiting_work import all_of, expected_work, waiting_zip_actions
 
     _check_use(zip_actions, urgent=urgent, sources=bool(source_ids), group=group, everything=everything)
     keys = list(dict.fromkeys(parse_zip_key(text) for text in zip_actions))
@@ -256,7 +255,7 @@ def _keys_to_retry(
     tracker: Engine, zip_actions: Sequence[str], filters: dict[str, Any], *, dry_run: bool, yes: bool
 ) -> list[ZipKey]:
     """The submissions to process again; none with --dry-run, which prints them."""
-    from dcc.tracker.hostings.retries_by_people import why_not_retriable
+    from dcc.tracker.hostings.retries import why_not_retriable
 
     by_name = list(dict.fromkeys(map(parse_zip_key, zip_actions)))
     if by_name and not (dry_run or any(filters.values())):
@@ -343,7 +342,7 @@ def run_session(tracker: Engine, settings: Settings, request: SessionRequest) ->
     """
     from dcc.databases.transactions import run_reading
     from dcc.operations.session_work import open_work
-    from dcc.tracker.hostings.retries_by_people import require_retriable
+    from dcc.tracker.hostings.retries import require_retriable
 
     if (keys := request.keys) is not None:
         # A session that broke off counts as an outage, of which people are notified; a wrong name does not.

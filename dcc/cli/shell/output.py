@@ -27,7 +27,7 @@ from dcc.runtime.logging_setup import log_plan
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from dcc.tracker.expected_work import ExpectedWork
+    from dcc.tracker.queries.waiting_work import ExpectedWork
 
 
 COLOURS = {

@@ -325,7 +325,7 @@ def remove(source_id: int, purge: bool, yes: bool) -> None:
     """
     from dcc.databases.transactions import writing
     from dcc.session.leases import refuse_during_session
-    from dcc.tracker.hostings.retries_by_people import reopen_lost_with_source
+    from dcc.tracker.hostings.retries import reopen_lost_with_source
     from dcc.tracker.register import file_sources
     from dcc.tracker.register.source_addresses import SourceState
 

@@ -86,7 +86,7 @@ def list_files(archive: str, attempt: int | None) -> None:
       "problem" (why the files are not known, or null)}
     """
     from dcc.archives.extraction import archive_members
-    from dcc.archives.limits import ArchiveLimits
+    from dcc.archives.limits import Allowance, ArchiveLimits
     from dcc.runtime.private_files import scratch_directory
 
     settings = settings_from_environment()
@@ -94,8 +94,9 @@ def list_files(archive: str, attempt: int | None) -> None:
     files, problem = None, None
     try:
         with _member(settings, chosen, None) as path, scratch_directory(settings.home) as folder:
-            members = archive_members(path, chosen.key.file_name, ArchiveLimits.from_settings(settings), folder)
-            files = [fields_of(member, "path", "size_bytes") for member in members]
+            allowance = Allowance(ArchiveLimits.from_settings(settings), path)
+            members = archive_members(path, chosen.key.file_name, allowance, folder)
+            files = [{"path": member.place, "size_bytes": member.size_bytes} for member in members]
     except (ArchiveError, StoredObjectLostError) as error:
         problem = str(error)
     if wants_json():
@@ -189,9 +190,9 @@ def _attempts(settings: Settings, archive: str, wanted: int | None) -> tuple[lis
 
 
 def _member(settings: Settings, attempt: Attempt, document: str | None) -> AbstractContextManager[Path]:
-    from dcc.tracker.archive_access import fetched_archive, fetched_member
+    from dcc.tracker.archive_access import fetched_file
 
-    return fetched_archive(settings, attempt) if document is None else fetched_member(settings, attempt, document)
+    return fetched_file(settings, attempt, document)
 
 
 @archive.command(

@@ -40,7 +40,7 @@ from dcc.tracker.models import (
 )
 from dcc.tracker.queries.session_zips import count_session_zips
 from dcc.tracker.queries.state_counts import held_documents
-from dcc.tracker.queries.waiting_zip_actions import waiting_zip_actions
+from dcc.tracker.queries.waiting_work import waiting_zip_actions
 from dcc.tracker.register.file_sources import list_sources
 from dcc.tracker.register.source_addresses import SourceState
 from dcc.tracker.register.source_schedules import load_crawl_dues

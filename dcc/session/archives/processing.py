@@ -41,24 +41,25 @@ from dcc.tracker.hostings.download_plan import (
     load_interrupted,
     load_plans,
     load_waiting,
-    load_waiting_and_unfetched,
     sources_to_use,
 )
 from dcc.tracker.hostings.foreign_archives import UnfetchedArchive, note_unfetched
 from dcc.tracker.hostings.owner_notices import add_notices
-from dcc.tracker.hostings.retries_by_people import reopen_named, staged_copies_of, unavailable_error
-from dcc.tracker.hostings.retry_policy import (
+from dcc.tracker.hostings.retries import (
     reopen_failed_downloads,
+    reopen_named,
     reopen_with_registered_names,
+    staged_copies_of,
+    unavailable_error,
     with_registered_names,
 )
-from dcc.tracker.hostings.source_statistics import record_transfer_statistics
 from dcc.tracker.hostings.staged_copies import StagedCopy, begin_from_staging, staged_copies
 from dcc.tracker.hostings.urgent_requests import take_urgent
 from dcc.tracker.models import Centre
 from dcc.tracker.register.source_addresses import load_addresses
 from dcc.tracker.register.source_schedules import load_crawl_dues
 from dcc.tracker.reopened_by import CRAWL, session_name
+from dcc.tracker.session_statistics import record_transfer_statistics
 from dcc.tracker.session_statuses import TaskStatus
 from dcc.tracker.states import WAITING
 
@@ -231,7 +232,7 @@ def _take_up_waiting(
     if broken:
         reason = mark("The archive is not in staging any more.")
         progress.reopen(connection, broken, requested_by=session_name(session.id), reason=reason)
-    to_fall_back = cancel_orphans(connection, session.centres).to_fall_back
+    to_fall_back = cancel_orphans(connection, session.centres)
     dues = load_crawl_dues(
         connection, session.settings.source_failure_limit, named=frozenset(session.request.source_ids or ())
     )
@@ -239,7 +240,7 @@ def _take_up_waiting(
     if copies is not None:
         reopen_with_registered_names(connection, sources, session.centres)
     reopen_failed_downloads(connection, sources, session.centres)
-    waiting = load_waiting_and_unfetched(connection, sources, centres=session.centres)
+    waiting = load_waiting(connection, sources, centres=session.centres)
     add_notices(connection, waiting.delegated)
     # A dead session was processing them, and they cannot be fetched now.
     if stranded := to_fall_back.difference(plan.za_id for plan in waiting.planned):
@@ -263,9 +264,8 @@ def _take_up_waiting(
 def _take_up_named(connection: Connection, session: Session, keys: Sequence[ZipKey], copies: _Copies) -> ArchiveWork:
     cancel_orphans(connection, session.centres)
     sources = sources_to_use(connection, session.id, session.centres)
-    plans = load_waiting(
-        connection, sources, reopen_named(connection, keys, session.request.requested_by), by_name=True
-    )
+    za_ids = reopen_named(connection, keys, session.request.requested_by)
+    plans = load_waiting(connection, sources, za_ids, by_name=True).planned
     for missing in sorted(set(keys) - {plan.key for plan in plans}):
         raise unavailable_error(connection, missing)
     return _without_needless_downloads(connection, session, plans, copies)
@@ -305,7 +305,7 @@ def _plan_again(session: Session, za_ids: Sequence[int]) -> list[PlannedZip]:
     def plan(connection: Connection) -> list[PlannedZip]:
         reason = mark("The archive in staging was damaged, perhaps not when it arrived.")
         progress.reopen(connection, za_ids, requested_by=session_name(session.id), reason=reason)
-        return load_waiting(connection, sources_to_use(connection, session.id, session.centres), za_ids)
+        return load_waiting(connection, sources_to_use(connection, session.id, session.centres), za_ids).planned
 
     return session.write(plan)
 

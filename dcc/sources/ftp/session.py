@@ -329,15 +329,15 @@ def _nothing_told() -> Iterator[None]:
 
 
 def open_ftp_session(
-    address: SourceAddress, settings: Settings, endpoint: Endpoint, credential: Credential, *, tls: bool
+    address: SourceAddress, settings: Settings, endpoint: Endpoint, credential: Credential
 ) -> FtpSession:
-    """Connect to a server and log in, anonymously without a user name.
+    """Connect to a server and log in, anonymously without a user name; over TLS if the protocol uses it.
 
     Raises SourceTimeoutError, SourceUnreachableError, CertificateRefusedError and LoginRefusedError, and
     ConfigurationError if the certificate authorities cannot be read; no message contains the password.
     """
     label = address.label
-    certificates = ServerCertificates.of_source(address, settings) if tls else None
+    certificates = ServerCertificates.of_source(address, settings) if address.traits.uses_tls else None
     control = open_socket(label, endpoint, settings.connect_timeout)
     try:
         session = FtpSession(endpoint, control, settings, certificates)
@@ -348,12 +348,12 @@ def open_ftp_session(
     try:
         with time_limit(settings.login_timeout, session.interrupt):
             session.welcome = session.getresp()
-            if tls:
+            if certificates is not None:
                 step = "the TLS handshake"
                 session.begin_tls()
             step = "the login"
             _log_in(session, address, credential)
-            if tls:
+            if certificates is not None:
                 step = "the protection of transfers"
                 session.prot_p()
             session.learn_features()

@@ -14,7 +14,7 @@ from dcc.settings import Settings
 from dcc.sources.access import parse_hostname, resolve_accesskey
 from dcc.sources.base import ActionListing, Block, ListedFile, SourceAddress
 from dcc.sources.ftp.session import FAILURES, FtpSession, describe, open_ftp_session, parse_list_line, parse_mlsd_line
-from dcc.sources.listing import MAX_ENTRIES, Entry, EntryKind, folder_listing, too_many
+from dcc.sources.listing import MAX_ENTRIES, Entry, EntryKind, too_many
 from dcc.sources.platform_connection import PlatformConnection
 from dcc.sources.remote_names import join_base, joined, printable, raw
 
@@ -37,8 +37,7 @@ class FtpConnection(PlatformConnection):
 
     def __init__(self, address: SourceAddress, settings: Settings) -> None:
         self._address, self._settings = address, settings
-        self._tls = address.traits.uses_tls
-        self._label, self._list_timeout = address.label, settings.list_timeout
+        self._label, self._list_timeout, self._extent = address.label, settings.list_timeout, address.extent
         self._endpoint = parse_hostname(address.hostname, address.traits.usual_port)
         self._credential = resolve_accesskey(address.accesskey)
         if self._credential.private_key is not None:
@@ -56,7 +55,7 @@ class FtpConnection(PlatformConnection):
 
     def _connected(self) -> FtpSession:
         if self._session is None:
-            session = open_ftp_session(self._address, self._settings, self._endpoint, self._credential, tls=self._tls)
+            session = open_ftp_session(self._address, self._settings, self._endpoint, self._credential)
             self._session = session
             if not self._base.startswith("/"):
                 with (
@@ -93,34 +92,30 @@ class FtpConnection(PlatformConnection):
             if self._is_there(session, action):
                 raise
             raise FileNotFoundError(path) from None
+        return self._with_times(session, path, super()._listing(action))
 
-        def entered(folder: bytes) -> bytes:
-            session.cwd(_in(path, folder))
-            return session.pwd().encode("latin-1")
-
-        listing = folder_listing(
-            self._label,
-            action,
-            self._address.extent,
-            # The session has entered a folder to learn its path; links are followed after all of its entries are known.
-            lambda _: self._entries(session),
-            lambda folder, link: self._follow(session, _in(path, joined(folder, link.name)), link),
-            entered,
-        )
-        return self._with_times(session, path, listing)
+    def _real(self, action: Action, folder: bytes) -> bytes:
+        session = self._connected()
+        session.cwd(_in(self._path(action), folder))
+        return session.pwd().encode("latin-1")
 
     def _is_there(self, session: FtpSession, action: Action) -> bool:
         """Whether the base path has an action directory. Raises as ftplib."""
         session.cwd(self._path() or "/")
         found = False
         # To the listing's end, or its last reply would be taken for that to the next command.
-        for count, entry in enumerate(self._entries(session), 1):
+        for count, entry in enumerate(self._listed(session), 1):
             found = found or entry.name == action.encode()
             if count > MAX_ENTRIES:
                 raise too_many(self._label, self._shown() or "/", f"{MAX_ENTRIES:,} entries") from None
         return found
 
-    def _entries(self, session: FtpSession) -> Iterator[Entry]:
+    def _entries(self, _action: Action, _folder: bytes) -> Iterator[Entry]:
+        # The session has entered a folder to learn its path; links are followed after all of its entries are known.
+        return self._listed(self._connected())
+
+    def _listed(self, session: FtpSession) -> Iterator[Entry]:
+        """The entries of the folder that the session has entered."""
         by_facts = "MLST" in session.features or "MLSD" in session.features
         session.use_type("A")
         for line in session.lines("MLSD" if by_facts else "LIST"):
@@ -128,11 +123,12 @@ class FtpConnection(PlatformConnection):
             if entry is not None:
                 yield entry
 
-    def _follow(self, session: FtpSession, target: str, link: Entry) -> Entry | None:
+    def _follow(self, action: Action, folder: bytes, link: Entry) -> Entry | None:
+        session, target = self._connected(), _in(self._path(action), joined(folder, link.name))
         size = session.size_of(target)
         if size is not None:
             return Entry(link.name, EntryKind.FILE, size)
-        if self._address.extent.depth:
+        if self._extent.depth:
             with contextlib.suppress(ftplib.error_perm):
                 session.cwd(target)
                 return Entry(link.name, EntryKind.DIRECTORY)

@@ -39,7 +39,7 @@ from dcc.sources.base import ActionListing, Block, ListedFile, NotModified, Sour
 from dcc.sources.certificates import ServerCertificates
 from dcc.sources.http.client import FAILURES, HttpClient, HttpResponse, Site, describe
 from dcc.sources.http.index import read_index
-from dcc.sources.listing import Entry, folder_listing, manifest_version
+from dcc.sources.listing import Entry, manifest_version
 from dcc.sources.listing_watch import ListingWatch
 from dcc.sources.platform_connection import LISTING, LOGIN_REFUSED, NOT_READABLE, SENDING, PlatformConnection
 from dcc.sources.remote_names import join_base, printable, raw
@@ -71,6 +71,7 @@ class HttpConnection(PlatformConnection):
         self._site = _site(address, settings)
         self._base = b"/" + raw(join_base(address.base_path)).lstrip(b"/")
         self._client = self._connect()
+        self._listed = _Listed()
         self._expected: Validators | None = None
         self._told: Validators | None = None
         try:
@@ -84,17 +85,6 @@ class HttpConnection(PlatformConnection):
 
     def _shown(self, *parts: str) -> str:
         return printable(self._target(*parts).encode("ascii", "replace"))
-
-    def _listing(self, action: Action) -> ActionListing:
-        # An index tells of no links: there is none to follow, and a folder over a link is one like others.
-        return folder_listing(
-            self._label,
-            action,
-            self._extent,
-            lambda folder: self._entries(action, printable(folder)),
-            lambda _, __: None,
-            lambda _: None,
-        )
 
     def _completed(self, listing: ActionListing, watch: ListingWatch) -> ActionListing:
         """The listing with sizes and times, which are asked for one by one.
@@ -136,12 +126,9 @@ class HttpConnection(PlatformConnection):
         `modified` is the listed time: the request is conditional on it. Raises TransferFailedError, before anything
         is passed on, if the server tells another size or time, and NotModified (see `expect`).
         """
-        listed = _Listed(size, modified, self._expected)
+        self._listed = _Listed(size, modified, self._expected)
         self._expected = self._told = None
-        # Closed at once if `sink` fails: later it would close what the next transfer is using.
-        with contextlib.closing(self._blocks(action, name, offset, size, listed)) as blocks:
-            for block in blocks:
-                sink(block)
+        super().fetch(action, name, sink, size=size, offset=offset)
 
     def expect(self, known: Validators) -> None:
         """Let the next `fetch` be conditional; see `Connection.expect`."""
@@ -192,14 +179,15 @@ class HttpConnection(PlatformConnection):
         steps = [self._base.rstrip(b"/"), *(raw(part) for part in parts if part)]
         return quote(b"/".join(steps), safe="/")
 
-    def _entries(self, *folder: str) -> Iterator[Entry]:
-        """The entries of a folder. Raises FileNotFoundError if it is not there."""
-        with self._client.ask("GET", self._target(*folder) + "/", {"Accept": "text/html"}) as answer:
+    def _entries(self, action: Action, folder: bytes) -> Iterator[Entry]:
+        # An index tells of no links: there is none to follow, and a folder over a link is one like others.
+        path = action, printable(folder)
+        with self._client.ask("GET", self._target(*path) + "/", {"Accept": "text/html"}) as answer:
             if answer.status == 200:
                 return read_index(self._site, answer)
             if answer.status in _MISSING:
                 raise FileNotFoundError
-            raise self._refusal(answer, message(LISTING, directory=self._shown(*folder)), ListingFailedError)
+            raise self._refusal(answer, message(LISTING, directory=self._shown(*path)), ListingFailedError)
 
     def _require_base(self) -> None:
         with self._client.ask("HEAD", self._target() + "/") as answer:
@@ -208,12 +196,10 @@ class HttpConnection(PlatformConnection):
                 shown, phrase = f"{self._shown()}/", Message(answer.phrase)
                 raise ListingFailedError(text, source=self._label, base=shown, phrase=phrase)
 
-    def _blocks(
-        self, action: Action, name: str, offset: int, size: int | None, listed: _Listed | None = None
-    ) -> Generator[bytes, None, None]:
+    def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[bytes, None, None]:
         """The bytes of a file; see `BlockwiseConnection`. Raises NotModified and FileChangedError by what is known."""
         target, shown = self._target(action, name), self._shown(action, name)
-        listed_size, modified, known = listed or _Listed()
+        (listed_size, modified, known), self._listed = self._listed, _Listed()
         headers = _headers(offset, modified, known)
         with self._sending(action, name), self._client.ask("GET", target, headers) as answer:
             if answer.status == 416 and _whole_size(answer) == offset:

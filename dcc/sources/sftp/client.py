@@ -9,6 +9,7 @@ still arriving.
 from __future__ import annotations
 
 import errno
+import stat
 import struct
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,7 @@ from paramiko import sftp
 from paramiko.sftp import CMD_HANDLE
 
 from dcc.sources.base import Block
+from dcc.sources.listing import Entry, EntryKind
 from dcc.sources.sftp.bounds import CHANNEL_WINDOW, BoundedPackets, StrictMessage
 
 _VERSION: Final = 3
@@ -38,15 +40,6 @@ _LONGEST_LISTING: Final = 1024 * 1024
 _LONGEST_OTHER: Final = 32 * 1024
 
 _ERRNOS: Final = {sftp.SFTP_NO_SUCH_FILE: errno.ENOENT, sftp.SFTP_PERMISSION_DENIED: errno.EACCES}
-
-
-class DirectoryEntry(NamedTuple):
-    """A directory's entry: its name as the server's bytes, its mode, size and time; None for missing ones."""
-
-    name: bytes
-    mode: int | None
-    size: int | None
-    modified: int | None
 
 
 class SftpResponse(NamedTuple):
@@ -87,12 +80,12 @@ class SftpResponse(NamedTuple):
         self.require(sftp.CMD_DATA)
         return self.message.get_binary()
 
-    def attributes(self) -> DirectoryEntry:
+    def attributes(self) -> Entry:
         """The attributes of a file, without its name."""
         self.require(sftp.CMD_ATTRS)
         return _attributes(b"", self.message)
 
-    def names(self) -> Iterator[DirectoryEntry]:
+    def names(self) -> Iterator[Entry]:
         """Entries of a directory."""
         self.require(sftp.CMD_NAME)
         for _ in range(self.message.get_int()):
@@ -102,7 +95,7 @@ class SftpResponse(NamedTuple):
             yield _attributes(name, self.message)
 
 
-def _attributes(name: bytes, message: StrictMessage) -> DirectoryEntry:
+def _attributes(name: bytes, message: StrictMessage) -> Entry:
     known = paramiko.SFTPAttributes
     flags = message.get_int()
     size = message.get_int64() if flags & known.FLAG_SIZE else None
@@ -114,7 +107,16 @@ def _attributes(name: bytes, message: StrictMessage) -> DirectoryEntry:
         for _ in range(2 * message.get_int()):
             message.get_binary()
     # The time of the last access comes first.
-    return DirectoryEntry(name, mode, size, None if times is None else times & 0xFFFFFFFF)
+    return Entry(name, _kind(mode), size, None if times is None else times & 0xFFFFFFFF)
+
+
+def _kind(mode: int | None) -> EntryKind:
+    """The kind of an entry; without one it is a file."""
+    if mode is None or stat.S_ISREG(mode) or not stat.S_IFMT(mode):
+        return EntryKind.FILE
+    if stat.S_ISDIR(mode):
+        return EntryKind.DIRECTORY
+    return EntryKind.LINK if stat.S_ISLNK(mode) else EntryKind.OTHER
 
 
 class SftpClient:
@@ -147,7 +149,7 @@ class SftpClient:
             longest_read = answer.message.get_int64()
             self.block = max(_BLOCK, min(longest_read, _LARGEST_BLOCK))
 
-    def entries(self, path: bytes) -> Iterator[DirectoryEntry]:
+    def entries(self, path: bytes) -> Iterator[Entry]:
         """A directory's entries; links not followed."""
         handle = self._ask(sftp.CMD_OPENDIR, path).handle()
         answers: deque[SftpResponse] = deque()
@@ -167,7 +169,7 @@ class SftpClient:
         finally:
             self.close(handle)
 
-    def stat(self, path: bytes) -> DirectoryEntry:
+    def stat(self, path: bytes) -> Entry:
         """The attributes of a file; links are followed."""
         return self._ask(sftp.CMD_STAT, path).attributes()
 

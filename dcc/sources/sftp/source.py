@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Generator, Iterator, Sequence
 
 import paramiko
@@ -12,8 +11,8 @@ from dcc.messages import Message, mark, message
 from dcc.naming import Action
 from dcc.runtime.time_limits import time_limit
 from dcc.settings import Settings
-from dcc.sources.base import ActionListing, Block, SourceAddress, UpcomingFile
-from dcc.sources.listing import Entry, EntryKind, folder_listing
+from dcc.sources.base import Block, SourceAddress, UpcomingFile
+from dcc.sources.listing import Entry
 from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, sidecar
 from dcc.sources.platform_connection import PlatformConnection
 from dcc.sources.remote_names import join_base, joined, printable, raw
@@ -69,32 +68,23 @@ class SftpConnection(PlatformConnection):
     def _shown(self, *parts: str) -> str:
         return printable(self._path(*parts))
 
-    def _listing(self, action: Action) -> ActionListing:
-        path = self._path(action)
-        return folder_listing(
-            self._label,
-            action,
-            self._extent,
-            lambda folder: self._entries(joined(path, folder)),
-            lambda folder, link: self._follow(joined(path, folder, link.name), link),
-            lambda folder: self._client.real_path(joined(path, folder)),
-        )
-
     def _require_base(self) -> None:
         self._client.stat(self._path() or b".")
 
-    def _entries(self, path: bytes) -> Iterator[Entry]:
-        for name, mode, size, modified in self._client.entries(path):
-            yield Entry(name, _kind(mode), size, modified)
+    def _entries(self, action: Action, folder: bytes) -> Iterator[Entry]:
+        return self._client.entries(joined(self._path(action), folder))
 
-    def _follow(self, path: bytes, link: Entry) -> Entry | None:
+    def _real(self, action: Action, folder: bytes) -> bytes:
+        return self._client.real_path(joined(self._path(action), folder))
+
+    def _follow(self, action: Action, folder: bytes, link: Entry) -> Entry | None:
         try:
-            target = self._client.stat(path)
+            target = self._client.stat(joined(self._path(action), folder, link.name))
         except TimeoutError:
             raise
         except OSError:
             return None
-        return Entry(link.name, _kind(target.mode), target.size, target.modified)
+        return Entry(link.name, target.kind, target.size, target.modified)
 
     def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[Block, None, None]:
         with self._sending(action, name):
@@ -112,12 +102,3 @@ class SftpConnection(PlatformConnection):
         kind = SourceUnreachableError if failed is ListingFailedError else failed
         text = mark("the connection broke off while {doing} ({reason}). Try again.")
         return kind(text, source=self._label, doing=doing, reason=reason)
-
-
-def _kind(mode: int | None) -> EntryKind:
-    """The kind of an entry; without one it is a file."""
-    if mode is None or stat.S_ISREG(mode) or not stat.S_IFMT(mode):
-        return EntryKind.FILE
-    if stat.S_ISDIR(mode):
-        return EntryKind.DIRECTORY
-    return EntryKind.LINK if stat.S_ISLNK(mode) else EntryKind.OTHER

@@ -26,7 +26,7 @@ from dcc.tracker.models import (
     ZipDownload,
     ZipFile,
 )
-from dcc.tracker.register.source_addresses import SourceState
+from dcc.tracker.register.source_addresses import PRESENT_HOSTINGS, SourceState
 from dcc.tracker.states import UPLOADED, WITHDRAWN
 from dcc.tracker.submission_rows import archive_size, is_at, last_attempts, latest_downloads
 
@@ -116,17 +116,8 @@ def replaced_since_fetched(connection: Connection, za_ids: Collection[int]) -> s
 _Former = aliased(FileSourceHasZip)
 _FormerSource = aliased(FileSource)
 _FormerState = aliased(ResourceStateRow)
-_PRESENT = (
-    select(FileSourceHasZip.id)
-    .join(FileSource)
-    .join(ResourceStateRow)
-    .where(
-        FileSourceHasZip.za_id == ZipAction.id,
-        FileSourceHasZip.gone_since.is_(None),
-        ResourceStateRow.short_name == SourceState.AVAILABLE,
-        may_be_taken(),
-    )
-    .correlate(ZipAction, ZipFile, ZipDownload)
+_PRESENT = PRESENT_HOSTINGS.where(FileSourceHasZip.za_id == ZipAction.id, may_be_taken()).correlate(
+    ZipAction, ZipFile, ZipDownload
 )
 _MOVED = (
     select(_Former.za_id)

@@ -108,14 +108,6 @@ class StagedZip:
     documents: dict[str, KnownDocument] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class OrphanedWork:
-    """What a dead session left: the number of cancelled downloads, and waiting submissions that had bytes before."""
-
-    cancelled: int
-    to_fall_back: frozenset[int]
-
-
 def sources_to_use(
     connection: Connection,
     session_id: int,
@@ -141,16 +133,16 @@ def sources_to_use(
     return listed.union(connection.scalars(query.where(Centre.short_name.not_in(sorted(centres))))) - closed
 
 
-def cancel_orphans(connection: Connection, centres: Collection[str] | None) -> OrphanedWork:
+def cancel_orphans(connection: Connection, centres: Collection[str] | None) -> frozenset[int]:
     """Cancel the downloads, of archives of some centres or of all, that a dead session left pending or running.
 
-    Returns also the waiting submissions that had the bytes before. Only for the holder of the lease on these centres:
+    Returns the waiting submissions that had the bytes before. Only for the holder of the lease on these centres:
     no other download of their archives can be alive.
     """
     orphans = connection.scalars(_ORPHANS.where(named_after(centres))).all()
     if orphans:
         progress.cancel_downloads(connection, orphans)
-    return OrphanedWork(len(orphans), frozenset(connection.scalars(_TO_FALL_BACK.where(named_after(centres)))))
+    return frozenset(connection.scalars(_TO_FALL_BACK.where(named_after(centres))))
 
 
 class Waiting(NamedTuple):
@@ -165,13 +157,6 @@ class Waiting(NamedTuple):
 
 
 def load_waiting(
-    connection: Connection, sources: set[int] | None, za_ids: Sequence[int] | None = None, *, by_name: bool = False
-) -> list[PlannedZip]:
-    """The submissions that wait for their download and may be fetched; see `load_waiting_and_unfetched`."""
-    return load_waiting_and_unfetched(connection, sources, za_ids, by_name=by_name).planned
-
-
-def load_waiting_and_unfetched(
     connection: Connection,
     sources: set[int] | None,
     za_ids: Sequence[int] | None = None,
@@ -200,7 +185,7 @@ def load_waiting_and_unfetched(
 def load_plans(
     connection: Connection, sources: set[int] | None, za_ids: Sequence[int], *, by_name: bool = False
 ) -> list[PlannedZip]:
-    """As `load_waiting`, for submissions in any state."""
+    """The plans of `load_waiting`, for submissions in any state."""
     rows = rows_with(connection, _plan_query(sources), ZipAction.id, za_ids)
     return _plans(connection, by_archive(rows), by_name=by_name)
 
@@ -208,7 +193,7 @@ def load_plans(
 def load_plans_among(
     connection: Connection, sources: set[int] | None, among: Subquery, *conditions: ColumnElement[bool]
 ) -> list[PlannedZip]:
-    """As `load_waiting`, for submissions in any state whose `id` a subquery has."""
+    """The plans of `load_waiting`, for submissions in any state whose `id` a subquery has."""
     query = _plan_query(sources).join(among, among.c.id == ZipAction.id).where(*conditions)
     return _plans(connection, by_archive(connection.execute(query)))
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
 
 from dcc.databases.list_parameters import IDS, rows_about
 from dcc.messages import Message, mark, message
@@ -202,15 +202,14 @@ _WAITS: Final = is_at(XmlFile, NOT_UPLOADED)
 _WITH_WAITING: Final = select(FileSourceHasZip.za_id).join(ZipDownload).join(XmlFile).where(_WAITS)
 
 
-_LATEST_WAITING: Final = newest_downloads(_WITH_WAITING)
-_HAS_WAITING: Final = and_(
-    DOCUMENTS_COUNT,
-    ZipAction.id.in_(
-        select(_LATEST_WAITING.c.za_id)
-        .join(XmlFile, XmlFile.download_id == _LATEST_WAITING.c.download_id)
-        .where(_WAITS)
-    ),
-)
+def _has_document(za_ids: Select[Any], condition: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Whether a submission of a query of ids has such a document, of its latest download."""
+    latest = newest_downloads(za_ids)
+    documents = select(latest.c.za_id).join(XmlFile, XmlFile.download_id == latest.c.download_id)
+    return ZipAction.id.in_(documents.where(condition))
+
+
+_HAS_WAITING: Final = and_(DOCUMENTS_COUNT, _has_document(_WITH_WAITING, _WAITS))
 """Whether documents of the latest download wait for the upload."""
 _UNFINISHED: Final = or_(
     and_(ZipAction.phase_id < int(Phase.XSD), ZipAction.status_id.in_(_UNFAILED)),
@@ -218,12 +217,7 @@ _UNFINISHED: Final = or_(
     _FAILED_TO_ARRIVE,
 )
 _OPEN: Final = _OF_CENTRES.where(_UNFINISHED)
-_LATEST_ON_HOLD: Final = newest_downloads(archives_on_hold())
-_TO_BE_UPLOADED: Final = ZipAction.id.in_(
-    select(_LATEST_ON_HOLD.c.za_id)
-    .join(XmlFile, XmlFile.download_id == _LATEST_ON_HOLD.c.download_id)
-    .where(or_(is_at(XmlFile, VALID), _WAITS))
-)
+_TO_BE_UPLOADED: Final = _has_document(archives_on_hold(), or_(is_at(XmlFile, VALID), _WAITS))
 """Whether documents of an archive on hold, of which others may have failed, are uploaded once it is released."""
 _TO_BE_RELEASED: Final = _OF_CENTRES.where(
     is_on_hold(),

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from sqlalchemy import Connection, bindparam, update
 
@@ -20,13 +19,6 @@ from dcc.tracker import progress
 from dcc.tracker.listings.findings import ListingFinding
 from dcc.tracker.models import ZipFile
 from dcc.tracker.reopened_by import CRAWL
-
-
-class ParsedName(NamedTuple):
-    """The parsed name of an archive, or why it is refused."""
-
-    name: ZipName | None = None
-    refusal: Problem | None = None
 
 
 @dataclass
@@ -101,12 +93,12 @@ class ListingBasis:
             return changed and (file.size_bytes, file.modified) != (None, None)
         return file.modified > self.recent_since
 
-    def parse(self, file_name: str) -> ParsedName:
+    def parse(self, file_name: str) -> ZipName | Problem:
         """The parsed name of an archive, or why it is refused."""
         try:
-            return ParsedName(self.naming.parse_zip_name(file_name, self.centres))
+            return self.naming.parse_zip_name(file_name, self.centres)
         except BadFileNameError as error:
-            return ParsedName(refusal=Problem.of(error))
+            return Problem.of(error)
 
     def note_names(self, names: Mapping[int, ZipName]) -> None:
         """Record the parsed names of archives, by id."""

@@ -29,7 +29,6 @@ from dcc.tracker.listings.findings import ListingFinding, earlier_sizes, future_
 from dcc.tracker.listings.listing_basis import ListingBasis, RecordedListing
 from dcc.tracker.models import FileSource, FileSourceHasZip, ZipAction, ZipActionLog, ZipFile
 from dcc.tracker.problems import problem_columns
-from dcc.tracker.progress import NewZipAction
 from dcc.tracker.states import REFUSED, WAITING
 from dcc.tracker.submission_rows import KEY, state_of, zip_key_of
 
@@ -87,10 +86,10 @@ class _Part:
         self._refused: dict[str, Problem] = {}
         for file_name in dict.fromkeys(key.file_name for key in new):
             parsed = basis.parse(file_name)
-            if parsed.name is not None:
-                self._names[file_name] = parsed.name
-            if parsed.refusal is not None:
-                self._refused[file_name] = parsed.refusal
+            if isinstance(parsed, ZipName):
+                self._names[file_name] = parsed
+            else:
+                self._refused[file_name] = parsed
         self._known: dict[ZipKey, Any] = {}
         self._zips: dict[str, int] = {}
         conforming: dict[int, ZipName] = {}
@@ -152,11 +151,8 @@ class _Part:
     def _add_submissions(self) -> dict[ZipKey, int]:
         connection = self._basis.connection
         added = [key for key in self._new if key not in self._known]
-        rows = [
-            NewZipAction(self._zips[key.file_name], key.action, WAITING if self._conforms(key) else REFUSED)
-            for key in added
-        ]
-        ids = dict(zip(added, progress.add_zip_actions(connection, rows), strict=True))
+        states = {key: WAITING if self._conforms(key) else REFUSED for key in added}
+        ids = dict(zip(added, progress.add_zip_actions(connection, states, self._zips), strict=True))
         reasons = {ids[key]: self._refused[key.file_name] for key in added if not self._conforms(key)}
         if reasons:
             kind = {"exception_id": exception_id(connection, BadFileNameError.short_name(), BadFileNameError.summary())}

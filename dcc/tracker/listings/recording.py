@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from sqlalchemy import Connection, bindparam, select, update
 
 from dcc.databases.list_parameters import IDS, change_about, rows_with
 from dcc.messages import mark
-from dcc.naming import Action
+from dcc.naming import Action, ZipName
 from dcc.outcomes import ZipKey
 from dcc.sources.base import ActionListing, DeltaStrategy, ListedFile, SourceAddress
 from dcc.tracker.archive_names import stored_name
@@ -60,20 +60,6 @@ from dcc.tracker.states import CANCELLED, NOT_ARRIVED, REFUSED
 from dcc.tracker.submission_rows import KEY, group_pairs, zip_key_of
 
 Seen = Mapping[ZipKey, SeenArchive]
-
-
-class _ChangedArchives(NamedTuple):
-    """The archives with another content than before, and those with another manifest."""
-
-    content: set[ZipKey]
-    manifests: set[ZipKey]
-
-
-class _FetchedAgain(NamedTuple):
-    """The changed archives that are downloaded again, and the ids of the submissions with uploaded data."""
-
-    keys: set[ZipKey]
-    loaded: set[int]
 
 
 _LEAST_LOST: Final = 3
@@ -210,8 +196,8 @@ class ListingRecorder:
     def _reconsider_names(self, seen: Seen, result: RecordedListing) -> None:
         """Accept archives that were refused and whose names conform now, because their centre was registered."""
         refused = {key: one.known for key, one in seen.items() if one.known.state == REFUSED}
-        parsed = {known.zip_id: self._basis.parse(key.file_name).name for key, known in refused.items()}
-        names = {zip_id: name for zip_id, name in parsed.items() if name is not None}
+        parsed = {known.zip_id: self._basis.parse(key.file_name) for key, known in refused.items()}
+        names = {zip_id: name for zip_id, name in parsed.items() if isinstance(name, ZipName)}
         self._basis.note_names(names)
         self._basis.accept({key: known.za_id for key, known in refused.items() if known.zip_id in names}, result)
 
@@ -219,7 +205,8 @@ class ListingRecorder:
         statement = update(FileSourceHasZip).where(FileSourceHasZip.id.in_(IDS)).values(values)
         change_about(self._basis.connection, statement, hosting_ids)
 
-    def _changed(self, seen: Seen) -> _ChangedArchives:
+    def _changed(self, seen: Seen) -> tuple[set[ZipKey], set[ZipKey]]:
+        """The archives with another content than before, and those with another manifest."""
         compares = self._address.delta.compares
         content = {
             key
@@ -232,10 +219,14 @@ class ListingRecorder:
             for key, (known, file) in seen.items()
             if compares and key not in content and known.was_fetched and manifest_differs(known, file)
         }
-        return _ChangedArchives(content, manifests)
+        return content, manifests
 
-    def _download_again(self, seen: Seen, content: Collection[ZipKey], manifests: Collection[ZipKey]) -> _FetchedAgain:
+    def _download_again(
+        self, seen: Seen, content: Collection[ZipKey], manifests: Collection[ZipKey]
+    ) -> tuple[set[ZipKey], set[int]]:
         """Let changed archives without uploaded data be downloaded again.
+
+        Returns them, and the ids of submissions with uploaded data.
 
         An archive that failed, or came from this source, is fetched; a withdrawn one is not, because a person decided
         that. Another centre's copy does not undo the own copy's result, unless that centre has a delegation. One that
@@ -261,12 +252,13 @@ class ListingRecorder:
         self._basis.reopen(
             to_fetch_again.values(), mark("The archive changed on its file source after its last download.")
         )
-        return _FetchedAgain(set(to_fetch_again), loaded)
+        return set(to_fetch_again), loaded
 
     def _permitted_keys(self, keys: Collection[ZipKey]) -> set[ZipKey]:
         """The archives that a source's centre may submit: its own, and by delegation."""
         centre = self._address.centre
-        owners = {key: name.centre for key in keys if (name := self._basis.parse(key.file_name).name) is not None}
+        parsed = {key: self._basis.parse(key.file_name) for key in keys}
+        owners = {key: name.centre for key, name in parsed.items() if isinstance(name, ZipName)}
         if all(owner == centre for owner in owners.values()):
             return set(owners)
         rights = load_delegations(self._basis.connection).rights_of(centre)

@@ -17,7 +17,7 @@ from dcc.outcomes import WAITS, AttemptOutcome, Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.runtime.clock import utc_now
 from dcc.sources.base import label_of
-from dcc.sources.hosting import CopyFault
+from dcc.sources.hosting import CopyFault, KnownBadCopy
 from dcc.tracker.crawls import CrawlFindingEntry, zip_findings
 from dcc.tracker.decisions import Decision, decisions_of
 from dcc.tracker.hostings.foreign_archives import unfetched_archives
@@ -72,14 +72,9 @@ class DocumentStory:
 
 
 @dataclass(frozen=True, slots=True)
-class BadCopyStory:
-    """A bad copy that its source still lists unchanged: its MD5, why, and since when it is known.
+class BadCopyStory(KnownBadCopy):
+    """A bad copy, with the time since when it is known."""
 
-    `fault`: `damaged`, or `checksum` if its MD5 is not the published one.
-    """
-
-    md5: str
-    fault: CopyFault
     since: datetime
 
 

@@ -21,7 +21,15 @@ from dcc.sources.base import DeltaStrategy, Extent, SourceAddress
 from dcc.sources.certificates import Authority, parse_fingerprint
 from dcc.sources.crawl_policy import Windows
 from dcc.sources.host_keys import HostKey as ServerKey
-from dcc.tracker.models import Centre, FileSource, HostKey, ProtocolRow, ResourceStateRow, TlsCertificate
+from dcc.tracker.models import (
+    Centre,
+    FileSource,
+    FileSourceHasZip,
+    HostKey,
+    ProtocolRow,
+    ResourceStateRow,
+    TlsCertificate,
+)
 from dcc.tracker.submission_rows import group_pairs, object_of
 
 
@@ -154,6 +162,14 @@ def trust_certificates(connection: Connection, source_id: int, trust: TlsTrust) 
         rows += [{"fingerprint": fingerprint, "authority_pem": None} for fingerprint in given]
     insert_rows(connection, TlsCertificate, [row | {"file_source_id": source_id, "created": now} for row in rows])
 
+
+PRESENT_HOSTINGS: Final = (
+    select(FileSourceHasZip.id)
+    .join(FileSource)
+    .join(ResourceStateRow)
+    .where(FileSourceHasZip.gone_since.is_(None), ResourceStateRow.short_name == SourceState.AVAILABLE)
+)
+"""The hostings that are not gone, at available sources."""
 
 SOURCES: Final = (
     select(
