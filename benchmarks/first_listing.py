@@ -19,7 +19,7 @@ from typing import Final
 from pydantic import SecretStr
 
 from benchmarks.installation import make_installation
-from benchmarks.measuring import DCC, Comparison, Contender, Figure, Timing, clean_environment, module, timed
+from benchmarks.measuring import DCC, Comparison, Contender, Timing, clean_environment, module, timed
 from benchmarks.registry import Bench, Benchmark, Finding
 from benchmarks.servers import Folders, OpenSsh, ServerProcess, Vsftpd, free_port
 from dcc.sources.base import SourceAddress, SourceProtocol
@@ -163,9 +163,7 @@ def compare(
     title = f"A first listing of {archives:,} archives, {name}"
     comparison = Comparison(title, [theirs, *ours], {LISTING: GOAL}, (archives, "archives"))
     comparison.measure(runs, uncounted=uncounted)
-    for contender in ours:
-        peak = contender.peak_mb or 0.0
-        comparison.figures.append(Figure(f"Peak memory of {contender.name}", peak, "MB", MOST_MEGABYTES))
+    comparison.add_peaks(ours, MOST_MEGABYTES)
     return comparison
 
 
