@@ -98,8 +98,10 @@ def test_every_attempt_is_listed_and_fetched_and_files_are_streamed(dcc: Dcc, fo
     first = (folder.path / ZIP).read_bytes()
     second = folder.put(ZIP, specimens(mice=5), modified=1_500_000_000)
     dcc("crawl", exit_code=1)
+    assert "no longer holds" not in dcc("show", ZIP).stdout
     dcc("data", "undo", ZIP, "--reason", "changed")
     dcc("retry", ZIP)
+    assert f"dcc retry {ZIP} (no longer holds)" in dcc("show", ZIP).stdout
     told = dcc.json("archive", "list", ZIP)
     digests = [hashlib.sha256(each).hexdigest() for each in (first, second)]
     assert [one["sha256"] for one in told["attempts"]] == digests
