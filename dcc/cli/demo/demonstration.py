@@ -228,8 +228,8 @@ def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> list[str
             # Later sessions keep away from the servers, which stop.
             for address in load_addresses(connection):
                 set_pause(connection, address.id, Pause(_PAUSED, "dcc demo", utc_now(), None))
-        if display.session is not None:
-            click.echo(display.report.line(display.session.id, display.session.ended))
+        if display.report.session is not None:
+            click.echo(display.report.line(display.report.session))
         with tracker.connect() as connection:
             return _differences(display.report, find_zips(connection, ZipFilter()))
 

@@ -33,7 +33,6 @@ from dcc.errors import (
     SessionActiveError,
     SessionTimeLimitError,
 )
-from dcc.phases import Phase
 from dcc.runtime.interrupts import interrupted_by_sigterm
 from dcc.session.session_request import SessionRequest
 
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from dcc.outcomes import ZipKey
     from dcc.settings import Settings
 
-Notices = tuple[str, ...]
 _session_options = options(
     click.option(
         "--downloaders", type=click.IntRange(1, 64), help="Downloads under way at once. [DCC_DOWNLOADERS, else 8]"
@@ -284,7 +282,7 @@ def _keys_to_retry(
 def _print_without_session(notices: Sequence[str]) -> None:
     """With --json, print the report of a command that ran no session, and why."""
     if wants_json():
-        echo_json(SessionOutput().as_json(None, None, tuple(notices)))
+        echo_json(SessionOutput().as_json(*notices))
 
 
 def _show_session(
@@ -295,44 +293,33 @@ def _show_session(
         stack.enter_context(interrupted_by_sigterm())
         display = stack.enter_context(shown)
         try:
-            session_id, notices = run_session(tracker, settings, replace(request, listeners=display.listeners()))
+            run_session(tracker, settings, replace(request, listeners=display.listeners()))
         except (DatabaseUnreachableError, SessionTimeLimitError) as error:
             stack.close()
-            if display.session is not None:
-                _conclude(display, display.session.id, display.session.notices, broken_off=error)
+            if display.report.session is not None:
+                _conclude(display.report, f"The session broke off: {error}")
             raise
-    return _conclude(display, session_id, notices)
+    return _conclude(display.report)
 
 
-def _conclude(
-    display: SessionDisplay,
-    session_id: int | None,
-    notices: Notices,
-    broken_off: DatabaseUnreachableError | SessionTimeLimitError | None = None,
-) -> int:
+def _conclude(report: SessionOutput, *broken_off: str) -> int:
     """Print the results of a session; returns the exit code."""
-    report, session = display.report, display.session
-    ended, crawled_only = None, False
-    if session is not None:
-        ended, crawled_only = session.ended, session.settings.last_phase < Phase.XSD
-        report.add_task_errors(session.task_errors)
     unmended = report.conclude()
     note_facts(
         problem=next((problem["zip"] for problem in report.problems if problem["zip"]), None),
         down=next((crawl["id"] for crawl in report.crawls if crawl["error"]), None),
     )
     if wants_json():
-        reason = () if broken_off is None else (f"The session broke off: {broken_off}",)
-        echo_json(report.as_json(session_id, ended, (*notices, *reason)))
-        return report.exit_code(ended)
-    for line in (*problem_lines(unmended), *report.waiting_lines(), *map(printable, notices)):
-        click.echo(line)
-    click.echo(report.line(session_id, ended, crawled_only=crawled_only))
-    return report.exit_code(ended)
+        echo_json(report.as_json(*broken_off))
+    elif report.session is not None:
+        for line in (*problem_lines(unmended), *report.waiting_lines(), *map(printable, report.session.notices)):
+            click.echo(line)
+        click.echo(report.line(report.session))
+    return report.exit_code()
 
 
-def run_session(tracker: Engine, settings: Settings, request: SessionRequest) -> tuple[int | None, Notices]:
-    """Run one complete session in this process; returns its id and notices.
+def run_session(tracker: Engine, settings: Settings, request: SessionRequest) -> None:
+    """Run one complete session in this process.
 
     It runs in Dagster, and without it if that is not wanted or its database is away: the tracker has the work.
 
@@ -356,14 +343,12 @@ def run_session(tracker: Engine, settings: Settings, request: SessionRequest) ->
             away = error
         else:
             with opened as instance:
-                report = dagster_side.run_session(settings, tracker, instance, request)
-            return report.session_id, report.notices
+                dagster_side.run_session(settings, tracker, instance, request)
+            return
     with open_work(tracker, settings, request) as work:
         work.finish()
-    session = work.session
     if away is not None:
         raise DagsterStorageError(
-            f"Session {session.id} is done and in the tracker, but Dagster was not shown it: {away} The next session "
-            "shows it, or all at once: dcc instance rebuild."
+            f"Session {work.session.id} is done and in the tracker, but Dagster was not shown it: {away} The next "
+            "session shows it, or all at once: dcc instance rebuild."
         ) from away
-    return session.id, session.notices
