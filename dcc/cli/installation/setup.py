@@ -148,14 +148,10 @@ def _made(noun: str, url: str, report: InitReport) -> dict[str, Any]:
 
 
 def shown_url(database_url: str) -> str:
-    """A database's URL without its password."""
+    """A database's URL, as settings give it, without its password."""
     from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
 
-    try:
-        url = make_url(database_url)
-    except (ArgumentError, ValueError):
-        return "***"
+    url = make_url(database_url)
     hidden = {name: "***" if "pass" in name.lower() else value for name, value in url.query.items()}
     return url.set(query=hidden).render_as_string(hide_password=True)
 
@@ -334,7 +330,6 @@ def _left_to_do(settings: Settings, read: Path | None, *, has_sources: bool) -> 
 
 def _require_production(settings: Settings) -> tuple[URL, URL, URL]:
     from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
 
     from dcc.databases.columns import MYSQL_FAMILY
     from dcc.databases.engines import same_database
@@ -345,12 +340,8 @@ def _require_production(settings: Settings) -> tuple[URL, URL, URL]:
         ("DCC_QC_URL", "phenodcc_raw", settings.qc_url),
         ("DCC_DAGSTER_URL", "phenodcc_dagster", settings.dagster_url),
     ):
-        try:
-            url = None if secret is None else make_url(secret.get_secret_value())
-        except (ArgumentError, ValueError):
-            # The message may quote the URL with its password.
-            url = None
-        if url is None or url.get_backend_name() not in MYSQL_FAMILY or not url.database:
+        url = None if secret is None else make_url(secret.get_secret_value())
+        if url is None or url.get_backend_name() not in MYSQL_FAMILY:
             raise ConfigurationError(
                 f"{variable} names no database on a MySQL or MariaDB server, as --production needs. Set it: "
                 f"mysql://user:password@host/{name}."
