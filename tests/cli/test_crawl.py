@@ -132,19 +132,6 @@ def test_another_active_session_ends_with_3(dcc: Dcc) -> None:
     dcc("crawl")
 
 
-@only_sqlite
-def test_only_the_sources_named_are_crawled(dcc: Dcc) -> None:
-    first, second = dcc.add_folder("first"), dcc.add_folder("second", "J")
-    first.put(GOOD)
-    second.put("add/J.2013-10-31.1.impc.zip", specimens("J"))
-    report = dcc.json("crawl", "--source", second.source_id, "--downloaders", 2, "--workers", 1, "--max-retries", 0)
-    assert [crawl["id"] for crawl in report["sources"]] == [second.source_id]
-    assert [entry["file_name"] for entry in dcc.json("zips")] == ["J.2013-10-31.1.impc.zip"]
-    assert "No file source 9" in dcc.error("crawl", "--source", 9, exit_code=2)
-    dcc("source", "set-state", first.source_id, "maintenance")
-    assert "set-state 1 available" in dcc.error("crawl", "--source", first.source_id, exit_code=2)
-
-
 def test_without_any_source_a_crawl_says_so_and_why_it_broke_off_once(dcc: Dcc) -> None:
     result = dcc("crawl")
     assert "dcc source add" in result.stderr
@@ -156,22 +143,24 @@ def test_without_any_source_a_crawl_says_so_and_why_it_broke_off_once(dcc: Dcc) 
     assert said.startswith("Error (")
 
 
-def test_a_group_of_centres_is_crawled_alone(dcc: Dcc) -> None:
+def test_the_group_or_the_sources_named_are_crawled_alone(dcc: Dcc) -> None:
     first, second = dcc.add_folder("first"), dcc.add_folder("second", "J")
     first.put(GOOD)
     second.put("add/J.2013-10-31.1.impc.zip", specimens("J"))
     dcc.environment["DCC_GROUPS"] = "europe=H;america=J"
     dcc("source", "set-state", second.source_id, "maintenance")
     assert "No available file source of an active centre of this group" in dcc("crawl", "--group", "america").stderr
+    assert "set-state 2 available" in dcc.error("crawl", "--source", second.source_id, exit_code=2)
     assert dcc.json("zips") == []
     dcc("source", "set-state", second.source_id, "available")
     report = dcc.json("crawl", "--group", "america")
     assert [crawl["id"] for crawl in report["sources"]] == [second.source_id]
     assert [entry["file_name"] for entry in dcc.json("zips")] == ["J.2013-10-31.1.impc.zip"]
     assert report["zip_actions"] == [{**VALID, "count": 1}]
-    report = dcc.json("crawl", "--group", "europe")
+    report = dcc.json("crawl", "--source", first.source_id, "--downloaders", 2, "--workers", 1, "--max-retries", 0)
     assert [crawl["id"] for crawl in report["sources"]] == [first.source_id]
     assert report["zip_actions"] == [{**VALID, "count": 1}]
+    assert "No file source 9" in dcc.error("crawl", "--source", 9, exit_code=2)
 
 
 @only_sqlite
