@@ -52,11 +52,11 @@ class Step:
     listing: float | None = None
 
 
-def growth_with_known(known: KnownArchives, amounts: Sequence[int], runs: int) -> Note:
+def growth_with_known(known: KnownArchives, runs: int) -> Note:
     """Sessions that find nothing new among ever more known archives, beside listing alone with `lftp`."""
     steps = []
     quiet = QuietSession(known)
-    for amount in amounts:
+    for amount in KNOWN:
         known.grow(amount)
         listed, crawled = [], []
         for number in range(runs + 1):
@@ -86,16 +86,14 @@ def growth_with_known(known: KnownArchives, amounts: Sequence[int], runs: int) -
     return Note(title, _table(steps), figures, [asdict(one) for one in steps])
 
 
-def growth_with_new(
-    folder: Path, server: OpenSsh, amounts: Sequence[int], until: str, runs: int, centres: Sequence[str] = CENTRES
-) -> Note:
+def growth_with_new(folder: Path, server: OpenSsh, until: str, runs: int) -> Note:
     """Sessions that take ever more new archives of five small documents to a phase, in a new installation each."""
     steps = []
-    for amount in (0, *amounts):
-        new = KnownArchives(folder / f"new-{amount}", server, centres)
+    for amount in (0, *NEW):
+        new = KnownArchives(folder / f"new-{amount}", server)
         new.register()
         for archive in range(amount):
-            new.put(centres[archive % len(centres)], archive // len(centres))
+            new.put(CENTRES[archive % len(CENTRES)], archive // len(CENTRES))
         timings = [_crawl(new, until, amount)]
         for _ in range(runs - 1):
             shutil.rmtree(new.home)
@@ -292,12 +290,12 @@ def _known(bench: Bench) -> Iterator[Note]:
     with OpenSsh(bench.folder / "sshd") as server:
         known = KnownArchives(bench.folder / "known", server)
         known.make()
-        yield growth_with_known(known, KNOWN, bench.runs)
+        yield growth_with_known(known, bench.runs)
 
 
 def _new(bench: Bench, until: str) -> Iterator[Note]:
     with OpenSsh(bench.folder / "sshd") as server:
-        yield growth_with_new(bench.folder, server, NEW, until, bench.runs)
+        yield growth_with_new(bench.folder, server, until, bench.runs)
 
 
 _DRAWN = "The plot goes to `.bench/`."

@@ -20,11 +20,10 @@ BAD = "edit/H.2013-10-31.2.impc.zip"
 VALID = {"phase": "xsd", "status": "done"}
 
 
-def invalid(stem: str = "2013-10-31.2") -> dict[str, bytes]:
+def invalid() -> dict[str, bytes]:
     """A valid document, and one with two errors."""
-    wrong = specimens("H", stem, mice=2)
-    (name,) = wrong
-    return {name: wrong[name].replace(b"gender=", b"gendr="), **experiments("H", stem)}
+    ((name, document),) = specimens("H", "2013-10-31.2", mice=2).items()
+    return {name: document.replace(b"gender=", b"gendr="), **experiments("H", "2013-10-31.2")}
 
 
 def test_a_session_without_problems_ends_with_0(dcc: Dcc) -> None:
