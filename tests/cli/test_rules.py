@@ -18,10 +18,6 @@ from tests.support.reference_server import ReferenceServer
 FAR = "2999-12-31"
 
 
-def waive(dcc: Dcc, *arguments: object) -> object:
-    return dcc("rules", "waive", *arguments, "--reason", "a broken balance")
-
-
 @only_sqlite
 def test_the_rules_are_listed_without_a_database(bare_dcc: Dcc) -> None:
     listed = bare_dcc.json("rules", "list")
@@ -55,7 +51,7 @@ def test_a_waiver_is_recorded_with_its_author_and_shown(dcc: Dcc) -> None:
 
 
 def test_a_revoked_waiver_is_shown_on_request(dcc: Dcc) -> None:
-    waive(dcc, "P9")
+    dcc("rules", "waive", "P9", "--reason", "a broken balance")
     assert "Waiver 1 of rule P9 is revoked." in dcc("rules", "revoke", "1", "--reason", "it is mended").stdout
     assert dcc.json("rules", "waivers") == []
     (entry,) = dcc.json("rules", "waivers", "--all")

@@ -25,7 +25,7 @@ from dcc.cli.shell.output import echo_json, expected_text, printable, wants_json
 from dcc.cli.shell.parameter_types import ID
 from dcc.cli.submissions.decisions import left_out_lines, print_chosen
 from dcc.cli.submissions.notifications import notifying_tracker_outage
-from dcc.cli.submissions.selection import Selection, ask_before_many, bulk_options
+from dcc.cli.submissions.selection import ask_before_many, bulk_options, selection_of
 from dcc.errors import (
     DagsterStorageError,
     DagsterUnreachableError,
@@ -255,15 +255,16 @@ def _keys_to_retry(
 ) -> list[ZipKey]:
     """The submissions to process again; none with --dry-run, which prints them."""
     from dcc.tracker.hostings.retries_by_people import why_not_retriable
+    from dcc.tracker.queries.zip_action_lists import select_zips
 
     by_name = list(dict.fromkeys(map(parse_zip_key, zip_actions)))
     if by_name and not (dry_run or any(filters.values())):
         return by_name
-    selection = Selection.of([str(key) for key in by_name], **filters)
+    criteria, names = selection_of([str(key) for key in by_name], **filters)
     with tracker.connect() as connection:
-        chosen = selection.zips(connection)
+        chosen = select_zips(connection, criteria, names)
         refused = why_not_retriable(connection, [submission.key for submission in chosen])
-    if selection.names is None:
+    if names is None:
         refused = {one.key: "neither failed nor cancelled" for one in chosen if not one.is_stopped} | refused
     taken = [one for one in chosen if one.key not in refused]
     left_out = [(one, refused[one.key]) for one in chosen if one.key in refused]

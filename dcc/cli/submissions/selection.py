@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -19,8 +19,6 @@ from dcc.phases import Phase, Status
 from dcc.runtime.json_values import json_ready
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from dcc.tracker.queries.zip_action_lists import SelectedZip
     from dcc.tracker.queries.zip_filters import ZipFilter
 
@@ -69,29 +67,20 @@ def ask_before_many(chosen: Sequence[SelectedZip], what: str, *, yes: bool) -> N
         ask_in_production(f"{count_of(len(chosen), 'submission')}, such as {chosen[0].key}, to be {what}?", yes=yes)
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """What a command's arguments select; `names` is None without any."""
+def selection_of(
+    zip_actions: Sequence[str], listed: TextIO | None, **filters: Any
+) -> tuple[ZipFilter, Sequence[str] | None]:
+    """What a command's arguments select, as `select_zips` takes it: by which filter, and by which names, if any.
 
-    criteria: ZipFilter
-    names: Sequence[str] | None
-
-    @classmethod
-    def of(cls, zip_actions: Sequence[str], listed: TextIO | None, **filters: Any) -> Selection:
-        """Read arguments. Raises UsageError if they select nothing in particular, NotFoundError for unknown codes."""
-        names = list(zip_actions)
-        if listed is not None:
-            lines = (line.strip() for line in listed)
-            names += [line for line in lines if line and not line.startswith("#")]
-        if not (zip_actions or listed or any(value not in (None, False) for value in filters.values())):
-            raise click.UsageError("Name archives as ACTION/ZIP, or give filters such as --centre, or --file.")
-        return cls(filter_of(**filters), names if zip_actions or listed else None)
-
-    def zips(self, connection: Connection) -> list[SelectedZip]:
-        """The selected submissions, oldest first. Raises NotFoundError and ConfigurationError for wrong names."""
-        from dcc.tracker.queries.zip_action_lists import select_zips
-
-        return select_zips(connection, self.criteria, self.names)
+    Raises UsageError if they select nothing in particular, NotFoundError for unknown codes.
+    """
+    names = list(zip_actions)
+    if listed is not None:
+        lines = (line.strip() for line in listed)
+        names += [line for line in lines if line and not line.startswith("#")]
+    if not (zip_actions or listed or any(value not in (None, False) for value in filters.values())):
+        raise click.UsageError("Name archives as ACTION/ZIP, or give filters such as --centre, or --file.")
+    return filter_of(**filters), names if zip_actions or listed else None
 
 
 def filter_of(
