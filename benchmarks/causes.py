@@ -146,8 +146,6 @@ def _on_sqlite(bench: Bench) -> Iterator[Finding]:
 
 def _on_mariadb(bench: Bench) -> Iterator[Finding]:
     with MariaDb(bench.folder / "mariadb") as server:
-        for name in ("tracker", "qc"):
-            server.query(f"CREATE DATABASE {name} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
         tracker, qc = server.url("tracker"), server.url("qc")
         fill(tracker, qc, FINDINGS, DOCUMENTS)
         yield measure("MariaDB", tracker, qc, bench.runs)

@@ -19,7 +19,7 @@ from typing import Final
 from pydantic import SecretStr
 
 from benchmarks.installation import make_installation
-from benchmarks.measuring import DCC, Comparison, Contender, Figure, Timing, clean_environment, module, timed
+from benchmarks.measuring import DCC, Comparison, Contender, Timing, clean_environment, module, timed
 from benchmarks.registry import Bench, Benchmark, Finding
 from benchmarks.servers import Folders, OpenSsh, ServerProcess, Vsftpd, free_port
 from dcc.sources.base import SourceAddress, SourceProtocol
@@ -50,10 +50,10 @@ class Listed:
     known_hosts: Path | None = None
 
 
-def fill(folder: Path, archives: int) -> None:
+def fill(folder: Path) -> None:
     """Make empty archives of centre H in `folder`, of 20 kB or somewhat more."""
     folder.mkdir(parents=True)
-    for number in range(archives):
+    for number in range(LISTED):
         day, inc = divmod(number, _A_DAY)
         path = folder / f"H.{_FIRST + timedelta(days=day)}.{inc + 1}.impc.zip"
         with path.open("xb") as file:
@@ -104,12 +104,10 @@ def in_a_folder(_folder: Path, root: Path) -> Iterator[Listed]:
 
 
 class FirstListing:
-    """A file source of `archives` that no session has seen; `folder` is for installations, of which each crawl has its
-    own.
-    """
+    """A file source that no session has seen; `folder` is for installations, of which each crawl has its own."""
 
-    def __init__(self, folder: Path, listed: Listed, archives: int) -> None:
-        self._folder, self._listed, self._archives = folder, listed, archives
+    def __init__(self, folder: Path, listed: Listed) -> None:
+        self._folder, self._listed = folder, listed
         self._log = folder / "log"
         self._numbers = itertools.count()
         self._template = folder / "template"
@@ -144,15 +142,13 @@ class FirstListing:
         return timing
 
     def _require(self, found: int) -> None:
-        if found != self._archives:
-            raise RuntimeError(f"{found:,} of {self._archives:,} archives were listed; see {self._log}.")
+        if found != LISTED:
+            raise RuntimeError(f"{found:,} of {LISTED:,} archives were listed; see {self._log}.")
 
 
-def compare(
-    folder: Path, name: str, listed: Listed, archives: int, *, runs: int, events: bool, uncounted: int = 1
-) -> Comparison:
+def compare(folder: Path, name: str, listed: Listed, *, runs: int, events: bool) -> Comparison:
     """The tool, which is the measure, our listing alone, and whole sessions."""
-    first = FirstListing(folder, listed, archives)
+    first = FirstListing(folder, listed)
     ours = [
         Contender(LISTING, first.list_by_platform, command="python -m benchmarks.fetch ..."),
         Contender(PLAIN, lambda: first.crawl(events=False), command=f"DCC_DAGSTER_EVENTS=false {EVENTS} --json"),
@@ -160,12 +156,10 @@ def compare(
     if events:
         ours.append(Contender(EVENTS, lambda: first.crawl(events=True), command=f"{EVENTS} --json"))
     theirs = Contender(listed.tool, first.list_by_tool, command=listed.command)
-    title = f"A first listing of {archives:,} archives, {name}"
-    comparison = Comparison(title, [theirs, *ours], {LISTING: GOAL}, (archives, "archives"))
-    comparison.measure(runs, uncounted=uncounted)
-    for contender in ours:
-        peak = contender.peak_mb or 0.0
-        comparison.figures.append(Figure(f"Peak memory of {contender.name}", peak, "MB", MOST_MEGABYTES))
+    title = f"A first listing of {LISTED:,} archives, {name}"
+    comparison = Comparison(title, [theirs, *ours], {LISTING: GOAL}, (LISTED, "archives"))
+    comparison.measure(runs)
+    comparison.add_peaks(ours, MOST_MEGABYTES)
     return comparison
 
 
@@ -176,9 +170,9 @@ def _measure(name: str, opened: Opened, bench: Bench, *, events: bool) -> Iterat
     # vsftpd's anonymous user must reach what it serves.
     bench.folder.chmod(0o755)
     root = bench.folder / "source"
-    fill(root / "add", LISTED)
+    fill(root / "add")
     with opened(bench.folder / "server", root) as listed:
-        yield compare(bench.folder / "work", name, listed, LISTED, runs=bench.runs, events=events)
+        yield compare(bench.folder / "work", name, listed, runs=bench.runs, events=events)
 
 
 _ABOUT = (

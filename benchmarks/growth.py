@@ -16,12 +16,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from benchmarks.known_archives import CENTRES, DOCUMENTS, KnownArchives
+from benchmarks.known_archives import CENTRES, KnownArchives
 from benchmarks.measuring import DCC, Figure, Note, Timing, table, timed
 from benchmarks.quiet_session import QuietSession
 from benchmarks.registry import Bench, Benchmark
 from benchmarks.results import RECORD, RESULTS, read_entries
 from benchmarks.servers import OpenSsh
+from benchmarks.session import DOCUMENTS
 
 KNOWN: Final = (1_000, 10_000, 30_000, 100_000)
 NEW: Final = (100, 1_000, 10_000)
@@ -46,16 +47,16 @@ class Step:
     wall: float
     cpu: float
     peak_mb: float
+    megabytes: tuple[float, float]
+    walls: tuple[float, float]
     listing: float | None = None
-    megabytes: tuple[float, float] = (0.0, 0.0)
-    walls: tuple[float, float] | None = None
 
 
-def growth_with_known(known: KnownArchives, amounts: Sequence[int], runs: int) -> Note:
+def growth_with_known(known: KnownArchives, runs: int) -> Note:
     """Sessions that find nothing new among ever more known archives, beside listing alone with `lftp`."""
     steps = []
     quiet = QuietSession(known)
-    for amount in amounts:
+    for amount in KNOWN:
         known.grow(amount)
         listed, crawled = [], []
         for number in range(runs + 1):
@@ -85,16 +86,14 @@ def growth_with_known(known: KnownArchives, amounts: Sequence[int], runs: int) -
     return Note(title, _table(steps), figures, [asdict(one) for one in steps])
 
 
-def growth_with_new(
-    folder: Path, server: OpenSsh, amounts: Sequence[int], until: str, runs: int, centres: Sequence[str] = CENTRES
-) -> Note:
+def growth_with_new(folder: Path, server: OpenSsh, until: str, runs: int) -> Note:
     """Sessions that take ever more new archives of five small documents to a phase, in a new installation each."""
     steps = []
-    for amount in (0, *amounts):
-        new = KnownArchives(folder / f"new-{amount}", server, centres)
+    for amount in (0, *NEW):
+        new = KnownArchives(folder / f"new-{amount}", server)
         new.register()
         for archive in range(amount):
-            new.put(centres[archive % len(centres)], archive // len(centres))
+            new.put(CENTRES[archive % len(CENTRES)], archive // len(CENTRES))
         timings = [_crawl(new, until, amount)]
         for _ in range(runs - 1):
             shutil.rmtree(new.home)
@@ -138,7 +137,7 @@ def _step(archives: int, timings: Sequence[Timing], megabytes: tuple[float, floa
     wall, cpu = median(lambda timing: timing.wall), median(lambda timing: timing.cpu)
     walls = min(timing.wall for timing in timings), max(timing.wall for timing in timings)
     peak = max(timing.peak_mb or 0.0 for timing in timings)
-    return Step(archives, wall, cpu, peak, megabytes=megabytes, walls=walls)
+    return Step(archives, wall, cpu, peak, megabytes, walls)
 
 
 def _megabytes(home: Path) -> tuple[float, float]:
@@ -148,15 +147,13 @@ def _megabytes(home: Path) -> tuple[float, float]:
 
 
 def _table(steps: Sequence[Step]) -> str:
-    listed, spread = steps[0].listing is not None, steps[0].walls is not None
-    columns = ["archives", *(["listing alone, s"] if listed else []), "session, s"]
-    columns += [*(["least to most, s"] if spread else []), "processor, s", "peak, MB"]
-    columns += ["tracker, MB", "QC database, MB"]
+    columns = ["archives", *(["listing alone, s"] if steps[0].listing is not None else []), "session, s"]
+    columns += ["least to most, s", "processor, s", "peak, MB", "tracker, MB", "QC database, MB"]
     rows = []
     for one in steps:
         cells = [f"{one.archives:,}", *([f"{one.listing:.2f}"] if one.listing is not None else []), f"{one.wall:.2f}"]
-        cells += [f"{one.walls[0]:.2f} to {one.walls[1]:.2f}"] if one.walls is not None else []
-        cells += [f"{one.cpu:.2f}", f"{one.peak_mb:.0f}", *(f"{size:.1f}" for size in one.megabytes)]
+        cells += [f"{one.walls[0]:.2f} to {one.walls[1]:.2f}", f"{one.cpu:.2f}", f"{one.peak_mb:.0f}"]
+        cells += [f"{size:.1f}" for size in one.megabytes]
         rows.append(cells)
     return table(columns, rows, texts=0)
 
@@ -293,12 +290,12 @@ def _known(bench: Bench) -> Iterator[Note]:
     with OpenSsh(bench.folder / "sshd") as server:
         known = KnownArchives(bench.folder / "known", server)
         known.make()
-        yield growth_with_known(known, KNOWN, bench.runs)
+        yield growth_with_known(known, bench.runs)
 
 
 def _new(bench: Bench, until: str) -> Iterator[Note]:
     with OpenSsh(bench.folder / "sshd") as server:
-        yield growth_with_new(bench.folder, server, NEW, until, bench.runs)
+        yield growth_with_new(bench.folder, server, until, bench.runs)
 
 
 _DRAWN = "The plot goes to `.bench/`."

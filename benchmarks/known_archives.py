@@ -21,7 +21,8 @@ from sqlalchemy import Connection, Engine, Select, func, insert, select
 from benchmarks.installation import databases, make_installation
 from benchmarks.measuring import DCC, clean_environment
 from benchmarks.servers import Folders, OpenSsh
-from dcc.cli.demo.submissions import archive, experiment_document, specimen_document
+from benchmarks.session import DOCUMENTS, documents_of
+from dcc.cli.demo.submissions import archive
 from dcc.databases.transactions import insert_rows, writing
 from dcc.qc.contexts.listings import ContextFilter
 from dcc.qc.contexts.states import decide_on_contexts
@@ -35,13 +36,10 @@ CENTRES: Final = ("Bcm", "Biat", "Gmc", "H", "Ics", "J", "Krb", "Ning", "Rbrc", 
 """Each has one file source. The last one's data wait to be looked at."""
 FAILING: Final = "Krb"
 """The centre whose archives fail their validation, where any do."""
-DOCUMENTS: Final = 5
-"""Documents of each archive: one of specimens, four of experiments."""
 
 _FIRST: Final = date(1990, 1, 1)
 _A_DAY: Final = 9
 _ANIMALS: Final = 8
-_PROCEDURES: Final = ("IMPC_CBC_001", "IMPC_HEM_001", "IMPC_GRS_001", "IMPC_IPG_001")
 _AT_ONCE: Final = 2_000
 
 Row = dict[str, Any]
@@ -92,9 +90,11 @@ class KnownArchives:
 
     def put(self, centre: str, number: int) -> None:
         """Put a centre's archive `number` on its file source, with documents that pass all rules, or fail."""
-        valid = not (self.some_fail and centre == FAILING)
-        content = _submission(centre, number, valid=valid)
-        (self.roots[centre] / "add" / archive_name(centre, number)).write_bytes(content)
+        created, inc = _made(number)
+        documents = documents_of(centre, created, inc * DOCUMENTS, 1 + number * _ANIMALS)
+        if self.some_fail and centre == FAILING:
+            documents = {name: text.replace(b"dateOfExperiment", b"day", 1) for name, text in documents.items()}
+        (self.roots[centre] / "add" / archive_name(centre, number)).write_bytes(archive(documents, created))
 
     def make(self) -> None:
         """Register, take one archive of each centre through a session, and have all but one centre's looked at."""
@@ -131,23 +131,6 @@ class KnownArchives:
         ended = subprocess.run([DCC, *command], env=self.environment(events=events), capture_output=True, text=True)
         if ended.returncode != ends:
             raise RuntimeError(f"{' '.join(command)} ended with {ended.returncode}:\n{ended.stdout}{ended.stderr}")
-
-
-def _submission(centre: str, number: int, *, valid: bool) -> bytes:
-    """A specimen document and experiment documents of four procedures on its animals."""
-    created, inc = _made(number)
-    first, inc = 1 + number * _ANIMALS, inc * DOCUMENTS
-    members = {
-        f"{centre}.{created}.{inc}.specimen.impc.xml": specimen_document(
-            centre, mice=_ANIMALS, first=first, created=created
-        )
-    }
-    for place, procedure in enumerate(_PROCEDURES, start=1):
-        content = experiment_document(centre, procedure=procedure, animals=_ANIMALS, first=first, created=created)
-        members[f"{centre}.{created}.{inc + place}.experiment.impc.xml"] = (
-            content if valid else content.replace(b"dateOfExperiment", b"day", 1)
-        )
-    return archive(members, created)
 
 
 def _made(number: int) -> tuple[date, int]:
@@ -200,7 +183,11 @@ class _Copies:
 
     def _track(self, connection: Connection, numbers: range) -> list[int]:
         """Add the rows of the tracker; the ids of the documents, five an archive."""
-        zips = [_copied(self._zip, **_named(self._centre, number)) for number in numbers]
+        zips = [
+            _copied(self._zip, file_name=archive_name(self._centre, number), created=created, inc=inc)
+            for number in numbers
+            for created, inc in [_made(number)]
+        ]
         zip_ids = insert_rows(connection, ZipFile, zips)
         action_ids = insert_rows(connection, ZipAction, [_copied(self._action, zip_id=zip_id) for zip_id in zip_ids])
         hostings = [_copied(self._hosting, za_id=action_id) for action_id in action_ids]
@@ -254,9 +241,3 @@ def _rows(connection: Connection, query: Select[Any]) -> list[Row]:
 def _copied(row: Row, **changes: Any) -> Row:
     """A row with changes, to be added under an id of its own."""
     return {name: value for name, value in row.items() if name != "id"} | changes
-
-
-def _named(centre: str, number: int) -> Row:
-    """What a row of `zip_file` has of an archive's name."""
-    created, inc = _made(number)
-    return {"file_name": archive_name(centre, number), "created": created, "inc": inc}

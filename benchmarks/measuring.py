@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -65,22 +65,16 @@ class Figure:
     name: str
     value: float
     unit: str
-    most: float | None = None
+    goal: float | None = None
 
     @property
     def met(self) -> bool | None:
         """Whether it is as small as asked; None when nothing is asked."""
-        return None if self.most is None else self.value <= self.most
+        return None if self.goal is None else self.value <= self.goal
 
     def as_json(self) -> dict[str, object]:
         """In types of JSON."""
-        return {
-            "name": self.name,
-            "value": round(self.value, 4),
-            "unit": self.unit,
-            "goal": self.most,
-            "met": self.met,
-        }
+        return {**asdict(self), "value": round(self.value, 4), "met": self.met}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +116,11 @@ class Comparison:
                 timing = contender.run()
                 if number >= uncounted:
                     contender.timings.append(timing)
+
+    def add_peaks(self, contenders: Iterable[Contender], most: float) -> None:
+        """Add the highest peak of memory of each of these contenders, and the most that it may be, in MB."""
+        for contender in contenders:
+            self.figures.append(Figure(f"Peak memory of {contender.name}", contender.peak_mb or 0.0, "MB", most))
 
     def ratio(self, contender: Contender) -> float:
         """A contender's time on the clock, in times of the first one's."""

@@ -23,11 +23,11 @@ ZIPS: Final = 100_000
 _SESSIONS: Final = range(1_001, 2_001)
 
 
-def metrics_times(name: str, folder: Path, runs: int, urls: Mapping[str, str], known: int = ZIPS) -> Note:
+def metrics_times(name: str, folder: Path, runs: int, urls: Mapping[str, str]) -> Note:
     """How long the metrics take of an installation in `folder` that is made."""
     archives = KnownArchives(folder, Folders(), variables=urls, some_fail=True)
     archives.make()
-    archives.grow(known)
+    archives.grow(ZIPS)
     seconds, text = [], b""
     with archives.databases() as (settings, tracker, _):
         now = utc_now()
@@ -47,7 +47,7 @@ def metrics_times(name: str, folder: Path, runs: int, urls: Mapping[str, str], k
             text = exposition(collection.collect())
             seconds.append(time.perf_counter() - began)
     told = f"{text.count(b'dcc_'):,} samples and names, {len(text):,} bytes."
-    title = f"Metrics of {known:,} submissions after {len(_SESSIONS):,} sessions, {name}"
+    title = f"Metrics of {ZIPS:,} submissions after {len(_SESSIONS):,} sessions, {name}"
     return Note(title, told, [Figure("collecting and writing them", statistics.median(seconds), "s")])
 
 

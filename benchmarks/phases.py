@@ -35,14 +35,14 @@ Took = dict[str, tuple[float, float]]
 """By phase, seconds on the clock and of the processors."""
 
 
-def phase_times(folder: Path, runs: int, archives: int = ARCHIVES) -> str:
+def phase_times(folder: Path, runs: int) -> str:
     """Measure the phases in `folder`, to be made; milliseconds a document as a table in Markdown."""
     folder.mkdir(parents=True)
     home = folder / "home"
     home.mkdir()
     with OpenSsh(folder / "sshd") as server:
-        SessionBenchmark(folder, server, archives).crawl(home, "xsd")
-    return _table([_take_up(home, folder / f"run-{number}") for number in range(runs)], archives)
+        SessionBenchmark(folder, server, ARCHIVES).crawl(home, "xsd")
+    return _table([_take_up(home, folder / f"run-{number}") for number in range(runs)])
 
 
 def _take_up(home: Path, place: Path) -> Took:
@@ -54,8 +54,8 @@ def _take_up(home: Path, place: Path) -> Took:
     return took
 
 
-def _table(runs: Sequence[Took], archives: int) -> str:
-    documents = archives * DOCUMENTS
+def _table(runs: Sequence[Took]) -> str:
+    documents = ARCHIVES * DOCUMENTS
     rows = [
         [phase, *(f"{statistics.median(run[phase][part] for run in runs) * 1000 / documents:.2f}" for part in (0, 1))]
         for phase in runs[0]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.known_archives import CENTRES, KnownArchives
-from benchmarks.measuring import DCC, Comparison, Contender, Figure, Timing, clean_environment, timed
+from benchmarks.measuring import DCC, Comparison, Contender, Timing, clean_environment, timed
 from benchmarks.registry import Bench, Benchmark
 from benchmarks.servers import OpenSsh
 
@@ -74,9 +74,7 @@ def _measure(bench: Bench) -> Iterator[Comparison]:
         title = f"A session with nothing new: {KNOWN:,} known archives on {len(CENTRES)} file sources, SFTP, SQLite"
         comparison = Comparison(title, contenders, GOALS, (KNOWN, "archives"))
         comparison.measure(bench.runs)
-        for contender in contenders[2:]:
-            peak = contender.peak_mb or 0.0
-            comparison.figures.append(Figure(f"Peak memory of {contender.name}", peak, "MB", MOST_MEGABYTES))
+        comparison.add_peaks(contenders[2:], MOST_MEGABYTES)
         yield comparison
 
 

@@ -19,7 +19,7 @@ from benchmarks.installation import databases, make_installation
 from benchmarks.measuring import DCC, ROOT, Comparison, Contender, Timing, clean_environment, module, timed
 from benchmarks.registry import Bench, Benchmark, Finding
 from benchmarks.servers import Folders
-from benchmarks.session import DOCUMENTS, submission
+from benchmarks.session import DOCUMENTS, put_archives
 from dcc.replay.stored_archives import find_archives
 from dcc.replay.verdicts import ReplayVerdict
 
@@ -100,10 +100,7 @@ class ReplayBenchmark:
     def __init__(self, folder: Path, archives: int) -> None:
         self._folder, self._archives = folder, archives
         self._home, self._remote = folder / "home", folder / "centre"
-        (self._remote / "add").mkdir(parents=True)
-        for number in range(archives):
-            name, content = submission(number)
-            (self._remote / "add" / name).write_bytes(content)
+        put_archives(self._remote, archives)
         self._rules = write_rules(folder / "rules")
         crawl(self._home, {"H": self._remote}, {})
         with databases(self._home, {}) as (_, tracker, qc):

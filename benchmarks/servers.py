@@ -80,9 +80,12 @@ class ServerProcess:
         """`host:port`, as `dcc source add --hostname` takes it."""
         return f"{LOOPBACK}:{self.port}"
 
-    def stop(self) -> None:
-        """End the server and the processes of its sessions."""
+    def stop(self, how: signal.Signals = signal.SIGKILL) -> None:
+        """End the server and the processes of its sessions, which are killed in the end if they do not heed `how`."""
         with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, how)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(_STOP_SECONDS)
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
@@ -249,7 +252,7 @@ class MariaDb:
 
     def __init__(self, home: Path, port: int | None = None) -> None:
         self.home, self.port = home, port or free_port()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._server: ServerProcess | None = None
         # One of its own, because a server that starts removes what others have in the one they share.
         (home / "tmp").mkdir(parents=True)
         user = ["--user=root"] if os.geteuid() == 0 else []
@@ -281,22 +284,17 @@ class MariaDb:
         """Start the server and wait until it answers."""
         command = [program("mariadbd"), *self._place, *self.options, f"--bind-address={LOOPBACK}"]
         command += [f"--socket={self.home / 'socket'}", f"--pid-file={self.home / 'pid'}", f"--port={self.port}"]
-        command += [f"--log-error={self.home / 'log.err'}", f"--init-file={self.home / 'init.sql'}"]
-        command.append("--skip-name-resolve")
+        command += [f"--init-file={self.home / 'init.sql'}", "--skip-name-resolve"]
         # Killed with this process, however that ends.
         guard = [setpriv, "--pdeathsig", "KILL"] if (setpriv := shutil.which("setpriv")) else []
-        self._process = subprocess.Popen([*guard, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + _START_SECONDS
-        while True:
-            try:
-                self.query("SELECT 1")
-            except pymysql.MySQLError:
-                if self._process.poll() is not None or time.monotonic() > deadline:
-                    log = (self.home / "log.err").read_text("utf-8", "replace")
-                    raise RuntimeError(f"mariadbd did not start on port {self.port}:\n{log[-4_000:]}") from None
-                time.sleep(0.05)
-            else:
-                return
+        self._server = ServerProcess([*guard, *command], self.port, self.home / "log", self._answers)
+
+    def _answers(self) -> bool:
+        try:
+            self.query("SELECT 1")
+        except pymysql.MySQLError:
+            return False
+        return True
 
     def kill(self) -> None:
         """Kill the server as a crash would."""
@@ -304,15 +302,9 @@ class MariaDb:
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         """Shut the server down; `start` has it serve the same data again."""
-        if self._process is None:
-            return
-        self._process.send_signal(how)
-        try:
-            self._process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process = None
+        if self._server is not None:
+            self._server.stop(how)
+            self._server = None
 
     def remove(self) -> None:
         """Stop the server and remove its data."""

@@ -12,6 +12,7 @@ import itertools
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping
+from datetime import date
 from pathlib import Path
 from types import MappingProxyType
 
@@ -20,13 +21,14 @@ from benchmarks.installation import make_installation
 from benchmarks.measuring import DCC, Comparison, Contender, Timing, clean_environment, timed
 from benchmarks.registry import Bench, Benchmark, Finding
 from benchmarks.servers import OpenSsh
-from dcc.cli.demo.submissions import archive, experiment_document, specimen_document
+from dcc.cli.demo.submissions import DEFAULT_CREATED, archive, experiment_document, specimen_document
 from dcc.phases import Phase, State, Status
 from dcc.tracker.queries.state_counts import count_documents, count_zip_actions
 
 ARCHIVES = 200
 DOCUMENTS = 5
 DOCUMENT_BYTES = 50_000
+PROCEDURES = ("IMPC_CBC_001", "IMPC_HEM_001", "IMPC_GRS_001", "IMPC_IPG_001")
 SCHEMAS = Path(__file__).parent.parent / "dcc" / "documents" / "schemas"
 
 TITLE = "A crawling session"
@@ -73,10 +75,7 @@ class SessionBenchmark:
         self._archives = archives
         self._remote = folder / "centre"
         self._numbers = itertools.count()
-        (self._remote / "add").mkdir(parents=True)
-        for number in range(archives):
-            name, content = submission(number)
-            (self._remote / "add" / name).write_bytes(content)
+        put_archives(self._remote, archives)
 
     def comparison(self) -> Comparison:
         """The three contenders; the shell script is the measure."""
@@ -145,20 +144,32 @@ def _measure(bench: Bench) -> Iterator[Finding]:
     yield comparison
 
 
+def documents_of(centre: str, created: date, inc: int, first: int, at_least: int = 0) -> dict[str, bytes]:
+    """A specimen document and experiment documents of four procedures on its animals, by name, numbered from `inc`.
+
+    They have eight animals, numbered from `first`, or more until `at_least` bytes.
+    """
+    animals = specimen_document(centre, first=first, created=created, at_least=at_least)
+    documents = {f"{centre}.{created}.{inc}.specimen.impc.xml": animals}
+    for number, procedure in enumerate(PROCEDURES, inc + 1):
+        documents[f"{centre}.{created}.{number}.experiment.impc.xml"] = experiment_document(
+            centre, procedure=procedure, first=first, created=created, at_least=at_least
+        )
+    return documents
+
+
 def submission(number: int) -> tuple[str, bytes]:
-    """Archive `number`, by name: a specimen document and experiment documents of four procedures on its animals."""
-    first = number * 1000
-    documents = {
-        f"H.2013-10-31.{number * DOCUMENTS}.specimen.impc.xml": specimen_document(
-            "H", first=first, at_least=DOCUMENT_BYTES
-        )
-    }
-    procedures = ("IMPC_CBC_001", "IMPC_HEM_001", "IMPC_GRS_001", "IMPC_IPG_001")
-    for offset, procedure in enumerate(procedures, start=1):
-        documents[f"H.2013-10-31.{number * DOCUMENTS + offset}.experiment.impc.xml"] = experiment_document(
-            "H", procedure=procedure, first=first, at_least=DOCUMENT_BYTES
-        )
-    return f"H.2013-10-31.{number}.impc.zip", archive(documents)
+    """Archive `number` of centre H, by name: five documents of 50 KB."""
+    documents = documents_of("H", DEFAULT_CREATED, number * DOCUMENTS, number * 1000, DOCUMENT_BYTES)
+    return f"H.{DEFAULT_CREATED}.{number}.impc.zip", archive(documents)
+
+
+def put_archives(root: Path, archives: int) -> None:
+    """Put so many archives to the directory `add` of `root`, which is made."""
+    (root / "add").mkdir(parents=True)
+    for number in range(archives):
+        name, content = submission(number)
+        (root / "add" / name).write_bytes(content)
 
 
 def _require(truth: bool, problem: str) -> None:

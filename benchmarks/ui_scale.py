@@ -7,9 +7,10 @@ asked of a server that has just started, and again; a page asks for several at o
 from __future__ import annotations
 
 import json
+import statistics
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,16 +44,6 @@ class Question:
     page: str
     query: str
     variables: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """How long a question took, the first time and as a rule, in seconds; the size of the answer in bytes."""
-
-    page: str
-    first: float
-    again: float
-    size: int
 
 
 def questions(partition: str) -> tuple[Question, ...]:
@@ -147,45 +138,39 @@ def served(archives: KnownArchives) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
 
 
-def answers(url: str) -> list[Answer]:
-    """Every question asked `AGAIN` times after the first."""
+def answers(url: str) -> tuple[str, float]:
+    """Every question asked, and `AGAIN` times after that: a table of the answers, and the seconds of the slowest."""
     find = questions("")[6]
     failed = json.loads(ask(url, find)[1])["data"]["assetNodeOrError"]["assetCheckOrError"]["partitionStatuses"]
-    asked = []
+    rows, slowest = [], 0.0
     for question in questions(failed["failedPartitions"][0]):
         first, body = ask(url, question)
-        again = sorted(ask(url, question)[0] for _ in range(AGAIN))[AGAIN // 2]
-        asked.append(Answer(question.page, first, again, len(body)))
-    return asked
+        again = statistics.median(ask(url, question)[0] for _ in range(AGAIN))
+        rows.append([question.page, f"{first:.2f}", f"{again:.2f}", f"{len(body) / 1000:,.0f}"])
+        slowest = max(slowest, first, again)
+    return table(["page (query)", "first, s", "again, s", "answer, KB"], rows), slowest
 
 
-def as_markdown(asked: Sequence[Answer]) -> str:
-    """A table of answers."""
-    rows = [[one.page, f"{one.first:.2f}", f"{one.again:.2f}", f"{one.size / 1000:,.0f}"] for one in asked]
-    return table(["page (query)", "first, s", "again, s", "answer, KB"], rows)
-
-
-def ui_times(folder: Path, known: int = KNOWN, shown: int = SHOWN) -> Note:
+def ui_times(folder: Path, shown: int) -> Note:
     """How long the pages take on an installation in `folder` that is made, and what showing it took."""
     archives = KnownArchives(folder, Folders(), variables={"DCC_DAGSTER_ZIPS": str(shown)}, some_fail=True)
     archives.make()
-    archives.grow(known)
+    archives.grow(KNOWN)
     began = time.perf_counter()
     archives.run("crawl", events=True)
     seconds = time.perf_counter() - began
     with served(archives) as url:
-        asked = answers(url)
-    slowest = max(max(one.first, one.again) for one in asked)
+        told, slowest = answers(url)
     figures = [
         Figure("The first session, which shows them", seconds, "s"),
         Figure("The slowest answer", slowest, "s", SLOWEST_SECONDS),
     ]
-    return Note(f"Dagster's pages: {known:,} known submissions, {shown:,} of them shown", as_markdown(asked), figures)
+    return Note(f"Dagster's pages: {KNOWN:,} known submissions, {shown:,} of them shown", told, figures)
 
 
 def _measure(bench: Bench) -> Iterator[Note]:
     for shown in (SHOWN, KNOWN):
-        yield ui_times(bench.folder / str(shown), shown=shown)
+        yield ui_times(bench.folder / str(shown), shown)
 
 
 BENCHMARKS = [

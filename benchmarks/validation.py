@@ -128,9 +128,7 @@ def _measure_large(bench: Bench) -> Iterator[Finding]:
     comparison = benchmark.comparison("XSD validation of one document of 1 GB", LARGE_CALL, 1.2)
     # The file has just been written: it is in memory.
     comparison.measure(bench.runs, uncounted=0)
-    peak = comparison.contenders[1].peak_mb
-    if peak is not None:
-        comparison.figures.append(Figure("peak memory of dcc validate", peak, "MB", MEMORY_MB))
+    comparison.add_peaks(comparison.contenders[1:], MEMORY_MB)
     yield comparison
 
 

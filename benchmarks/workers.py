@@ -16,7 +16,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.circumstances import program
@@ -24,7 +23,7 @@ from benchmarks.installation import databases, make_installation
 from benchmarks.measuring import Comparison, Contender, Note, Timing, clean_environment, family, module
 from benchmarks.registry import Bench, Benchmark, Finding
 from benchmarks.servers import OpenSsh, ServerProcess, free_port
-from benchmarks.session import DOCUMENTS, submission
+from benchmarks.session import DOCUMENTS, put_archives
 from dcc.naming import Action
 from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
@@ -65,10 +64,7 @@ class WorkersBenchmark:
         self._remote = folder / "centre"
         self._numbers = itertools.count()
         self.session = Timing(0.0, 0.0)
-        (self._remote / "add").mkdir(parents=True)
-        for number in range(ARCHIVES + WARMING):
-            name, content = submission(number)
-            (self._remote / "add" / name).write_bytes(content)
+        put_archives(self._remote, ARCHIVES + WARMING)
 
     def comparison(self) -> Comparison:
         """One worker is the measure; two may take 1/1.7 of its time."""
@@ -168,7 +164,6 @@ def _session(environment: dict[str, str]) -> Timing:
     return Timing(wall, cpu)
 
 
-@dataclass(frozen=True)
 class FinishedWorkers:
     """Workers that have left everything before they are asked; see `Workers`."""
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Engine
 
-from benchmarks.known_archives import DOCUMENTS, KnownArchives
+from benchmarks.known_archives import KnownArchives
 from benchmarks.quiet_session import QuietSession
 from benchmarks.servers import OpenSsh
+from benchmarks.session import DOCUMENTS
 from dcc.cli.sessions.crawl import run_session
 from dcc.outcomes import SourceCrawl
 from dcc.phases import Phase, Status

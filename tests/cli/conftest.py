@@ -15,9 +15,9 @@ from click.testing import CliRunner, Result
 from pydantic import SecretStr
 from sqlalchemy import Engine, Executable
 
-from dcc import errors
 from dcc.cli.main import dcc as command
 from dcc.cli.shell.context import open_qc
+from dcc.cli.shell.error_advice import error_kinds
 from dcc.databases.transactions import writing
 from dcc.operations.session_work import open_session
 from dcc.session.sessions import Session
@@ -36,8 +36,7 @@ from tests.support.terminals import seen_on_a_terminal, shown_on
 Content = bytes | Mapping[str, bytes] | None
 """Of an archive: its bytes, its documents by name, or those of a valid one."""
 PROGRAM = Path(sys.executable).parent / "dcc"
-KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.DccError)]
-IDS = {kind.error_id() for kind in KINDS}
+IDS = error_kinds().keys()
 
 
 def without_id(line: str) -> str:

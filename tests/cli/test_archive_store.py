@@ -1,6 +1,5 @@
 """`dcc archive` and `dcc staging`: what is stored of submissions, what is in order there, and what is removed."""
 
-import getpass
 import hashlib
 import shutil
 import sqlite3
@@ -16,11 +15,9 @@ from dcc.cli.demo import submissions
 from dcc.runtime.clock import utc_now
 from dcc.tracker.models import StoredArchive
 from tests.cli.conftest import Dcc
-from tests.store.test_archive_store import known_hosts
-from tests.support.databases import only_mariadb, only_sqlite
-from tests.support.installations import Folder, experiments, specimens
+from tests.support.databases import only_sqlite
+from tests.support.installations import Folder, specimens
 from tests.support.s3_server import Bucket
-from tests.support.servers import SftpServer
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 
@@ -79,43 +76,6 @@ def test_a_replica_that_takes_no_copies_is_told_by_the_exit_code(dcc: Dcc, comma
     assert f"The archive store lacks copies in {absent}" in dcc("archive", command, exit_code=4).stderr
 
 
-@only_mariadb
-@pytest.mark.both_databases
-@pytest.mark.servers
-@pytest.mark.usefixtures("forked_workers")
-def test_a_bucket_and_an_ssh_server_stand_in_for_each_other(dcc: Dcc, bucket: Bucket, openssh: SftpServer) -> None:
-    """Each command asks the copies that are there, and staging has none."""
-    served = dcc.root / "served"
-    served.mkdir()
-    dcc.environment |= bucket.access | {
-        "DCC_ARCHIVE_REPLICAS": f"s3://{bucket.name}, sftp://{getpass.getuser()}@{openssh.hostname}{served}",
-        "DCC_ARCHIVE_ACCESS_KEY": f"key:{openssh.key}",
-        "DCC_KNOWN_HOSTS": str(known_hosts(openssh, dcc.root / "known_hosts")),
-        "DCC_UNTIL": "qc",
-    }
-    folder = dcc.add_folder()
-    content = folder.put(ZIP, specimens() | experiments())
-    dcc("crawl")
-    shutil.rmtree(dcc.home / "staging")
-    (copy,) = served.glob("??/*")
-    key = f"{copy.name[:2]}/{copy.name}"
-
-    bucket.client.delete_object(Bucket=bucket.name, Key=key)
-    assert dcc.json("replay", "--workers", "1")["documents"] == 2
-    assert [one["repaired"] for one in dcc.json("archive", "audit", "--all")["audits"]] == [1, 0]
-    copy.write_bytes(b"other")
-    dcc("archive", "get", ZIP, "--output", dcc.root / "got")
-    assert (dcc.root / "got").read_bytes() == content
-    assert [one["repaired"] for one in dcc.json("archive", "audit", "--all")["audits"]] == [0, 1]
-    dcc("backup", dcc.root / "sets", "--with-archives")
-    assert dcc.json("backup", "--verify", dcc.root / "sets")["archives"] == {"good": 1, "missing": 0}
-
-    bucket.client.delete_object(Bucket=bucket.name, Key=key)
-    copy.unlink()
-    (folder.path / ZIP).unlink()
-    assert dcc.json("archive", "audit", "--all", exit_code=1)["lost"][0]["archives"] == [ZIP]
-
-
 MICE, RESULTS = "H.2013-10-31.1.specimen.impc.xml", "H.2013-10-31.2.experiment.impc.xml"
 DOCUMENTS = {
     MICE: submissions.specimen_document("H", mice=2).replace(b"<mouse ", b"<!-- a comment -->\n\n   <mouse  ", 1),
@@ -138,8 +98,10 @@ def test_every_attempt_is_listed_and_fetched_and_files_are_streamed(dcc: Dcc, fo
     first = (folder.path / ZIP).read_bytes()
     second = folder.put(ZIP, specimens(mice=5), modified=1_500_000_000)
     dcc("crawl", exit_code=1)
+    assert "no longer holds" not in dcc("show", ZIP).stdout
     dcc("data", "undo", ZIP, "--reason", "changed")
     dcc("retry", ZIP)
+    assert f"dcc retry {ZIP} (no longer holds)" in dcc("show", ZIP).stdout
     told = dcc.json("archive", "list", ZIP)
     digests = [hashlib.sha256(each).hexdigest() for each in (first, second)]
     assert [one["sha256"] for one in told["attempts"]] == digests

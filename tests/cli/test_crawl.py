@@ -9,24 +9,21 @@ import pytest
 
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
-from dcc.settings import load_settings
-from dcc.tracker.database import open_tracker
 from dcc.tracker.hostings.urgent_requests import urgent_keys
 from tests.cli.conftest import Dcc, without_id
 from tests.support.asking import in_reading
 from tests.support.databases import only_sqlite
-from tests.support.installations import experiments, growing, note_uploaded, specimens, until_the_next_second
+from tests.support.installations import experiments, growing, specimens
 
 GOOD = "add/H.2013-10-31.1.impc.zip"
 BAD = "edit/H.2013-10-31.2.impc.zip"
 VALID = {"phase": "xsd", "status": "done"}
 
 
-def invalid(stem: str = "2013-10-31.2") -> dict[str, bytes]:
+def invalid() -> dict[str, bytes]:
     """A valid document, and one with two errors."""
-    wrong = specimens("H", stem, mice=2)
-    (name,) = wrong
-    return {name: wrong[name].replace(b"gender=", b"gendr="), **experiments("H", stem)}
+    ((name, document),) = specimens("H", "2013-10-31.2", mice=2).items()
+    return {name: document.replace(b"gender=", b"gendr="), **experiments("H", "2013-10-31.2")}
 
 
 def test_a_session_without_problems_ends_with_0(dcc: Dcc) -> None:
@@ -134,19 +131,6 @@ def test_another_active_session_ends_with_3(dcc: Dcc) -> None:
     dcc("crawl")
 
 
-@only_sqlite
-def test_only_the_sources_named_are_crawled(dcc: Dcc) -> None:
-    first, second = dcc.add_folder("first"), dcc.add_folder("second", "J")
-    first.put(GOOD)
-    second.put("add/J.2013-10-31.1.impc.zip", specimens("J"))
-    report = dcc.json("crawl", "--source", second.source_id, "--downloaders", 2, "--workers", 1, "--max-retries", 0)
-    assert [crawl["id"] for crawl in report["sources"]] == [second.source_id]
-    assert [entry["file_name"] for entry in dcc.json("zips")] == ["J.2013-10-31.1.impc.zip"]
-    assert "No file source 9" in dcc.error("crawl", "--source", 9, exit_code=2)
-    dcc("source", "set-state", first.source_id, "maintenance")
-    assert "set-state 1 available" in dcc.error("crawl", "--source", first.source_id, exit_code=2)
-
-
 def test_without_any_source_a_crawl_says_so_and_why_it_broke_off_once(dcc: Dcc) -> None:
     result = dcc("crawl")
     assert "dcc source add" in result.stderr
@@ -158,22 +142,24 @@ def test_without_any_source_a_crawl_says_so_and_why_it_broke_off_once(dcc: Dcc) 
     assert said.startswith("Error (")
 
 
-def test_a_group_of_centres_is_crawled_alone(dcc: Dcc) -> None:
+def test_the_group_or_the_sources_named_are_crawled_alone(dcc: Dcc) -> None:
     first, second = dcc.add_folder("first"), dcc.add_folder("second", "J")
     first.put(GOOD)
     second.put("add/J.2013-10-31.1.impc.zip", specimens("J"))
     dcc.environment["DCC_GROUPS"] = "europe=H;america=J"
     dcc("source", "set-state", second.source_id, "maintenance")
     assert "No available file source of an active centre of this group" in dcc("crawl", "--group", "america").stderr
+    assert "set-state 2 available" in dcc.error("crawl", "--source", second.source_id, exit_code=2)
     assert dcc.json("zips") == []
     dcc("source", "set-state", second.source_id, "available")
     report = dcc.json("crawl", "--group", "america")
     assert [crawl["id"] for crawl in report["sources"]] == [second.source_id]
     assert [entry["file_name"] for entry in dcc.json("zips")] == ["J.2013-10-31.1.impc.zip"]
     assert report["zip_actions"] == [{**VALID, "count": 1}]
-    report = dcc.json("crawl", "--group", "europe")
+    report = dcc.json("crawl", "--source", first.source_id, "--downloaders", 2, "--workers", 1, "--max-retries", 0)
     assert [crawl["id"] for crawl in report["sources"]] == [first.source_id]
     assert report["zip_actions"] == [{**VALID, "count": 1}]
+    assert "No file source 9" in dcc.error("crawl", "--source", 9, exit_code=2)
 
 
 @only_sqlite
@@ -232,48 +218,6 @@ def test_what_cannot_be_retried_makes_no_session_and_no_alarm(dcc: Dcc) -> None:
     assert "file source 1 does not list it any more" in dcc.error("retry", GOOD, exit_code=2)
     assert [session["id"] for session in dcc.json("session", "list")] == [2, 1]
     assert dcc.json("show", GOOD)["reopenings"] == []
-
-
-@pytest.mark.parametrize("is_noticed", [True, False], ids=["a crawl noticed it", "the retry notices it"])
-@only_sqlite
-def test_what_changed_after_its_data_were_loaded_is_withdrawn_before_it_is_retried(dcc: Dcc, is_noticed: bool) -> None:
-    folder = dcc.collect(GOOD)
-    tracker = open_tracker(load_settings(tracker_url=dcc.environment["DCC_TRACKER_URL"]))
-    note_uploaded(tracker)
-    tracker.dispose()
-    until_the_next_second()
-    folder.put(GOOD, specimens(mice=5), modified=1_500_000_000)
-    if is_noticed:
-        dcc("crawl", exit_code=1)
-    before = dcc.json("show", GOOD)
-    for _ in range(2):
-        said = dcc.error("retry", GOOD, exit_code=2)
-        assert f"{GOOD} has changed on its file source after its data were uploaded" in said
-        assert f"dcc data undo {GOOD} --reason ...; then: dcc retry {GOOD}" in said
-    after = dcc.json("show", GOOD)
-    assert (after["downloads"], after["reopenings"]) == (before["downloads"], [])
-    dcc("crawl", exit_code=0)
-    assert [finding["kind"] for finding in dcc.json("status")["findings"]] == ["changed"]
-
-
-@only_sqlite
-def test_a_session_through_dagster_gives_the_same_report(dcc: Dcc) -> None:
-    folder = dcc.add_folder()
-    folder.put(GOOD)
-    folder.put(BAD, invalid())
-    dcc.environment["DCC_DAGSTER_EVENTS"] = "true"
-    report = dcc.json("crawl", exit_code=1)
-    assert report["session"] == 1
-    assert report["sources"][0]["new"] == 2
-    assert report["zip_actions"] == [{**VALID, "count": 1}, {"phase": "xsd", "status": "failed", "count": 1}]
-    retried = dcc.json("retry", BAD, exit_code=1)
-    assert retried["zip_actions"] == [{"phase": "xsd", "status": "failed", "count": 1}]
-    assert dcc.json("show", BAD)["reopenings"][0]["requested_by"] == getpass.getuser()
-    process = dcc.forked("crawl")
-    assert process.returncode == 0
-    assert process.stderr == ""
-    assert process.stdout.splitlines()[0].startswith("ok      file source 1")
-    assert len(process.stdout.splitlines()) == 2
 
 
 @only_sqlite

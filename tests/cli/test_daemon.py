@@ -12,11 +12,12 @@ from sqlalchemy import make_url
 from dcc.databases.grants import grant_statements
 from tests.cli.conftest import Dcc
 from tests.cli.test_production import accounts
-from tests.cli.test_ui import CHANGE, NEVER, ask, line_of, running, stopped, wait_for_the_end_of
+from tests.cli.test_ui import CHANGE, NEVER, line_of, running, stopped, wait_for_the_end_of
 from tests.support.databases import MariaDb, only_mariadb
 from tests.support.installations import specimens
 from tests.support.ports import free_port
 from tests.support.process_trees import descendants
+from tests.support.served_page import ServedPage
 from tests.support.waiting import wait_until
 
 GOOD, BAD = "add/H.2013-10-31.1.impc.zip", "add/H.2013-10-31.3.impc.zip"
@@ -57,25 +58,26 @@ def reader(production: Dcc, mariadb: MariaDb, tmp_path: Path) -> Iterator[Dcc]:
         yield Dcc(environment, tmp_path, [*production.secrets, UI_PASSWORD])
 
 
-def wait_for_daemons(port: int) -> None:
+def wait_for_daemons(page: ServedPage) -> None:
     """Wait until all that runs beside the pages works: what is interrupted while it is imported says so."""
 
     def all_work() -> bool:
-        daemons = ask(port, DAEMONS)["instance"]["daemonHealth"]["allDaemonStatuses"]
+        daemons = page.ask(DAEMONS)["instance"]["daemonHealth"]["allDaemonStatuses"]
         return all(daemon["healthy"] for daemon in daemons if daemon["required"])
 
     wait_until(all_work, 120, every=PAUSE)
 
 
-def materialised(port: int) -> list[str]:
+def materialised(page: ServedPage) -> list[str]:
     """The archives whose documents are validated, as the pages show it."""
-    found: list[str] = ask(port, SHOWN)["assetNodeOrError"]["assetPartitionStatuses"]["materializedPartitions"]
+    found: list[str] = page.ask(SHOWN)["assetNodeOrError"]["assetPartitionStatuses"]["materializedPartitions"]
     return found
 
 
 @only_mariadb
 def test_pages_daemon_and_command_line_work_at_once(production: Dcc, reader: Dcc, tmp_path: Path) -> None:
     folder, port = production.add_folder(), free_port()
+    page = ServedPage(port, 0.0, {})
     folder.put(WAITING, specimens(stem="2013-10-31.2"))
     production("crawl", "--until", "zip_name")
     elsewhere = tmp_path / "elsewhere"
@@ -88,21 +90,21 @@ def test_pages_daemon_and_command_line_work_at_once(production: Dcc, reader: Dcc
         assert line_of(ui) == f"The UI is at http://127.0.0.1:{port} (Ctrl-C stops it).\n"
         for second in (["daemon"], ["ui", "--port", free_port()]):
             assert "runs already" in production.error(*second, exit_code=3)
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/assets", timeout=60) as page:
-            assert b"<html" in page.read()
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/assets", timeout=60) as assets:
+            assert b"<html" in assets.read()
 
         # The daemon asks for a run of what waits, takes it from its queue and launches it.
-        wait_until(lambda: materialised(port) == [WAITING], 120, every=PAUSE)
-        wait_until(lambda: {run["status"] for run in ask(port, SHOWN)["runsOrError"]["results"]} == {"SUCCESS"})
+        wait_until(lambda: materialised(page) == [WAITING], 120, every=PAUSE)
+        wait_until(lambda: {run["status"] for run in page.ask(SHOWN)["runsOrError"]["results"]} == {"SUCCESS"})
         folder.put(GOOD, specimens())
         folder.put(BAD, b"no archive")
         production("crawl", exit_code=1)
-        assert materialised(port) == [GOOD, WAITING]
-        shown = ask(port, SHOWN)
+        assert materialised(page) == [GOOD, WAITING]
+        shown = page.ask(SHOWN)
         jobs = {run["jobName"]: run["status"] for run in shown["runsOrError"]["results"]}
         assert jobs["crawl_file_sources"] == jobs["process_zip_actions"] == "SUCCESS"
-        wait_for_daemons(port)
-        assert ask(port, CHANGE)["deletePipelineRun"]["__typename"] == "UnauthorizedError"
+        wait_for_daemons(page)
+        assert page.ask(CHANGE)["deletePipelineRun"]["__typename"] == "UnauthorizedError"
 
         children = descendants(daemon.pid) | descendants(ui.pid)
         assert len(children) >= 4

@@ -4,7 +4,7 @@ import pytest
 
 from dcc.cli.demo import submissions
 from tests.cli.conftest import Dcc
-from tests.support.installations import Folder, until_the_next_second
+from tests.support.installations import Folder
 
 ADD = "add/H.2013-10-31.1.impc.zip"
 EDIT = "edit/H.2013-11-05.2.impc.zip"
@@ -144,21 +144,3 @@ def test_documents_that_no_session_held_yet_are_told_with_the_confirmed_ones(dcc
     assert f"{experiments}: not confirmed. The next session applies it, or holds it" in " ".join(confirmed.split())
     dcc("crawl", exit_code=1)
     assert "not confirmed" not in dcc("data", "confirm", EDIT, "--reason", "a new balance").stdout
-
-
-def test_a_change_that_was_taken_since_no_longer_holds(dcc: Dcc) -> None:
-    dcc.environment["DCC_UNTIL"] = "qc"
-    folder = dcc.collect({ADD: ANIMALS})
-    until_the_next_second()
-    folder.put(ADD, {**ANIMALS, "H.2013-10-31.2.experiment.impc.xml": WEIGHTS}, modified=1_500_000_000)
-    dcc("crawl", exit_code=1)
-    said = " ".join(dcc("show", ADD).stdout.split())
-    assert f"dcc retry {ADD}" in said
-    assert "no longer holds" not in said
-    report = dcc("report", ADD).stdout
-    assert "Who acts: The Data Coordination Centre" in report
-    assert "dcc " not in report
-    dcc("data", "undo", ADD, "--reason", "the new content is meant")
-    dcc("retry", ADD)
-    assert state_of(dcc, ADD) == ("qc", "pending")
-    assert f"dcc retry {ADD} (no longer holds)" in " ".join(dcc("show", ADD).stdout.split())

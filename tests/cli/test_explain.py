@@ -3,6 +3,7 @@
 import pytest
 
 from dcc import errors
+from dcc.cli.shell.explanations import NEW_NAMES
 from dcc.messages import names_in
 from dcc.outcomes import EndReason
 from dcc.phases import Phase, Status
@@ -55,15 +56,7 @@ def test_after_a_phase_or_status_its_submissions_are_suggested(bare_dcc: Dcc) ->
         assert "Next:" not in bare_dcc("explain", without).stderr
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("heard_from", "centre_silent"),
-        ("through_in_time", "submissions_overdue"),
-        ("crawled_lately", "crawl_overdue"),
-        ("partly", "partial"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new"), NEW_NAMES.items())
 def test_what_was_renamed_is_explained_by_its_new_name(bare_dcc: Dcc, old: str, new: str) -> None:
     found = bare_dcc("explain", old)
     assert found.stderr == f"Warning: {old} is now {new}.\n"

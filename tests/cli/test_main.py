@@ -233,17 +233,6 @@ def test_a_reader_that_stops_reading_is_no_error(dcc: Dcc) -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (141, b"", b"")
 
 
-@only_sqlite
-def test_with_closed_streams_a_session_ends_as_ever_and_nothing_is_printed_into_a_database(dcc: Dcc) -> None:
-    folder = dcc.add_folder()
-    for number, closed in enumerate(("2>&-", "<&- >&- 2>&-"), start=1):
-        folder.put(f"add/H.2013-10-31.{number}.impc.zip", b"no archive")
-        crawl = ["sh", "-c", f'exec "$0" crawl {closed}', PROGRAM]
-        assert subprocess.run(crawl, env=dcc.process_environment(), timeout=120, check=False).returncode == 1
-        assert [entry["phase"] for entry in dcc.json("zips")] == ["unzip"] * number
-        assert dcc.json("session", "list")[0]["outcome"] == "finished"
-
-
 STREAMS = """
 import os, sys
 from pathlib import Path

@@ -113,10 +113,8 @@ def test_validation_leads_to_a_session_only_where_there_is_an_installation(talki
 
 @only_sqlite
 def test_after_a_fault_of_the_platform_commands_lead_to_it(talking: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = Folder(talking.root / "centre")
-    folder.path.mkdir()
+    folder = talking.add_folder()
     folder.put("add/H.2013-10-31.1.impc.zip")
-    talking("source", "add", "--centre", "H", "--protocol", "file", "--base-path", folder.path)
     with monkeypatch.context() as patch:
         patch.setattr(processing, "Coordinator", lambda *_, **__: 1 // 0)
         talking("crawl", exit_code=70)

@@ -3,20 +3,12 @@
 import json
 import re
 import time
-import uuid
 from collections import defaultdict
-from collections.abc import Iterator
-from datetime import datetime
-from enum import EnumType
-from importlib import import_module
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from pkgutil import iter_modules
-from types import NoneType, UnionType
-from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar
 
-import attr
 import pytest
-from openlineage.client import generated
 from openlineage.client.event_v2 import RunState
 
 from dcc.operations.openlineage.events import SessionEvents
@@ -66,46 +58,10 @@ def submitted(dcc: Dcc) -> Dcc:
     return dcc
 
 
-def kinds() -> dict[str, type]:
-    """The classes that the client has for the objects of the specification, from which they are generated, by name."""
-    modules = [import_module(f"{generated.__name__}.{one.name}") for one in iter_modules(generated.__path__)]
-    return {name: kind for module in modules for name, kind in vars(module).items() if attr.has(kind)}
-
-
-def require(value: Any, kind: Any, where: str = "event") -> None:
-    """Require that a value of JSON is what the specification says: its type, its fields, and those of its facets."""
-    if isinstance(value, dict) and "_schemaURL" in value:
-        kind = KINDS[value["_schemaURL"].rpartition("/")[2]]
-        assert value["_schemaURL"] == kind._get_schema(), where
-    if attr.has(kind) and isinstance(value, dict):
-        hints, fields = get_type_hints(kind), attr.fields_dict(kind)
-        required = {name for name, one in fields.items() if one.default is attr.NOTHING}
-        assert required <= value.keys() <= fields.keys(), where
-        for name, part in value.items():
-            require(part, hints[name], f"{where}.{name}")
-    elif (of := get_origin(kind)) in (Union, UnionType):
-        # Each is `something | None`, and None is never sent.
-        (something,) = (one for one in get_args(kind) if one is not NoneType)
-        require(value, something, where)
-    elif of in (dict, list):
-        assert isinstance(value, of), where
-        for part in value.values() if of is dict else value:
-            require(part, get_args(kind)[-1], where)
-    elif kind is not Any:
-        assert isinstance(kind(value) if isinstance(kind, EnumType) else value, kind), where
-
-
-KINDS = kinds()
-
-
-def require_events(events: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """The events by job, each as the specification says."""
+def by_job(events: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """The events of each job. That each is as the specification says is up to the client's classes."""
     of_job = defaultdict(list)
     for event in events:
-        require(event, KINDS["RunEvent"])
-        assert event["schemaURL"] == KINDS["RunEvent"]._get_schema()
-        assert datetime.fromisoformat(event["eventTime"]).tzinfo is not None
-        assert str(uuid.UUID(event["run"]["runId"])) == event["run"]["runId"]
         of_job[event["job"]["name"]].append(event)
     return of_job
 
@@ -126,7 +82,7 @@ def test_a_server_gets_the_session_its_steps_and_their_datasets(submitted: Dcc, 
     submitted.secrets.append("T0K3N")
     submitted("crawl", exit_code=1)
     assert {path for path, _ in receiver.received} == {"/api/v1/lineage"}
-    events = require_events([event for _, event in receiver.received])
+    events = by_job(event for _, event in receiver.received)
     assert {event["job"]["namespace"] for some in events.values() for event in some} == {"dcc.test"}
     names = ("zip_name", "download", "xsd", "upload", "data", "context", "overview", "qc")
     assert set(events) == {"session", *(f"session.{name}" for name in names)}
@@ -165,7 +121,7 @@ def test_an_archive_is_an_input_where_its_newest_download_came_from(submitted: D
     path = submitted.root / "events.jsonl"
     submitted.environment["DCC_OPENLINEAGE_URL"] = str(path)
     submitted("crawl", exit_code=1)
-    events = require_events([json.loads(line) for line in path.read_text("utf-8").splitlines()])
+    events = by_job(map(json.loads, path.read_text("utf-8").splitlines()))
     _, hosted, _ = ended(events["session.download"])
     assert set(hosted) == {str(submitted.root / place) for place in (f"other/{GOOD}", f"centre/{BAD}")}
 
@@ -177,7 +133,7 @@ def test_a_file_gets_an_event_a_line_and_a_session_that_breaks_off_fails(submitt
     submitted.environment["DCC_QC_URL"] = f"mysql://u:p@127.0.0.1:{free_port()}/qc"
     submitted.environment["DCC_DATABASE_RETRY"] = "0.1"
     submitted("crawl", exit_code=4)
-    events = require_events([json.loads(line) for line in path.read_text("utf-8").splitlines()])
+    events = by_job(map(json.loads, path.read_text("utf-8").splitlines()))
     states, _, _ = ended(events["session"])
     assert states == ["START", "FAIL"]
     assert "QC database" in events["session"][-1]["run"]["facets"]["errorMessage"]["message"]

@@ -3,11 +3,10 @@
 import pytest
 
 from dcc.cli.demo import submissions
-from tests.cli.conftest import Dcc, place
+from tests.cli.conftest import Dcc
 from tests.support.data_installations import specimens
 from tests.support.databases import only_sqlite
 from tests.support.installations import Folder
-from tests.support.servers import Share
 
 ANIMALS = "add/H.2013-10-31.1.impc.zip"
 WEIGHTS = "add/H.2013-11-01.1.impc.zip"
@@ -15,12 +14,10 @@ OTHERS = "add/H.2013-11-02.1.impc.zip"
 
 
 @pytest.fixture
-def folder(dcc: Dcc, request: pytest.FixtureRequest) -> Folder:
-    """A server of the strategy full, two of whose three archives are gone; the second builds on the first."""
+def folder(dcc: Dcc) -> Folder:
+    """A source of the strategy full, two of whose three archives are gone; the second builds on the first."""
     dcc.environment["DCC_UNTIL"] = "qc"
-    share: Share = request.getfixturevalue(request.param)
-    added = dcc("source", "add", *place(share), *(["--accept-host-key"] if share.host_keys else []))
-    folder = Folder(share.root, int(added.stdout))
+    folder = dcc.add_folder()
     dcc("source", "change", folder.source_id, "--delta", "full")
     animals = submissions.specimen_document("H", mice=2)
     weights = submissions.experiment_document("H", procedure="IMPC_BWT_001", animals=2)
@@ -39,8 +36,6 @@ def folder(dcc: Dcc, request: pytest.FixtureRequest) -> Folder:
     return folder
 
 
-@pytest.mark.servers
-@pytest.mark.parametrize("folder", ["sftp_server"], indirect=True)
 def test_proposals_are_listed_and_carried_out_when_a_person_accepts_them(dcc: Dcc, folder: Folder) -> None:
     listed = dcc.json("source", "list")
     assert [one["delta"] for one in listed] == ["full"]
@@ -86,8 +81,6 @@ def test_proposals_are_listed_and_carried_out_when_a_person_accepts_them(dcc: Dc
 
 
 @only_sqlite
-@pytest.mark.servers
-@pytest.mark.parametrize("folder", ["ftp_server"], indirect=True)
 def test_proposals_turned_down_keep_their_data_and_a_withdrawal_accepts(dcc: Dcc, folder: Folder) -> None:
     turn_down = ("data", "proposals", "turn-down")
     assert "Say which proposals" in dcc.error(*turn_down, "--reason", "x", exit_code=2)

@@ -18,10 +18,6 @@ from tests.support.reference_server import ReferenceServer
 FAR = "2999-12-31"
 
 
-def waive(dcc: Dcc, *arguments: object) -> object:
-    return dcc("rules", "waive", *arguments, "--reason", "a broken balance")
-
-
 @only_sqlite
 def test_the_rules_are_listed_without_a_database(bare_dcc: Dcc) -> None:
     listed = bare_dcc.json("rules", "list")
@@ -55,7 +51,7 @@ def test_a_waiver_is_recorded_with_its_author_and_shown(dcc: Dcc) -> None:
 
 
 def test_a_revoked_waiver_is_shown_on_request(dcc: Dcc) -> None:
-    waive(dcc, "P9")
+    dcc("rules", "waive", "P9", "--reason", "a broken balance")
     assert "Waiver 1 of rule P9 is revoked." in dcc("rules", "revoke", "1", "--reason", "it is mended").stdout
     assert dcc.json("rules", "waivers") == []
     (entry,) = dcc.json("rules", "waivers", "--all")
@@ -94,6 +90,9 @@ def test_what_cannot_be_read_is_told_and_the_last_stays_in_use(dcc: Dcc) -> None
         refused = dcc("reference", "refresh", "projects", exit_code=1)
         assert "--force" in refused.stderr
         assert "failed" in refused.stdout
+        told = dcc("reference", "list", exit_code=1)
+        assert told.stdout.count(" troubled ") == 1
+        assert "less than half" in told.stderr
         (entry,) = dcc.json("reference", "refresh", "projects", "--force")
         assert (entry["outcome"], entry["rows"], entry["removed"]) == ("new", 1, 2)
         server.failing = {"/projects.csv": -1}
@@ -129,33 +128,6 @@ def test_a_set_that_there_is_not_and_a_source_that_cannot_be_used_are_refused(dc
     for source in ("ftp://h/x.csv", "http://user:s3cret-x@h/x.csv", "http:///x.csv", "http://h/ö"):
         dcc.environment |= {"DCC_REFERENCE_COLONIES": source}
         assert "DCC_REFERENCE_COLONIES" in dcc.error("reference", "list", exit_code=2)
-
-
-@only_sqlite
-def test_what_a_server_had_and_was_refused_is_said_by_every_session_and_command_until_it_is_healed(dcc: Dcc) -> None:
-    dcc.add_folder()
-    token = "t0ken-of-the-registry"
-    address = f"/projects.csv?token={token}"
-    dcc.secrets.append(token)
-    with ReferenceServer({address: b"project\nA\nB\nC\n"}) as server:
-        dcc.environment |= {"DCC_REFERENCE_PROJECTS": server.url + address, "DCC_UNTIL": "qc"}
-        dcc("crawl")
-        dcc("reference", "list")
-        server.pages[address] = b"project\nA\n"
-        dcc("reference", "refresh", "projects", exit_code=1)
-        for _ in range(2):
-            assert "less than half" in dcc("crawl", exit_code=1).stdout
-        told = dcc("reference", "list", exit_code=1)
-        assert told.stdout.count(" troubled ") == 1
-        assert "projects could not be refreshed on 2" in told.stderr
-        assert "less than half" in told.stderr
-        examined = dcc("doctor", exit_code=1).stdout
-        assert "less than half" in examined
-        assert "dcc reference refresh projects --force" in examined
-        server.pages[address] = b"project\nA\nB\nD\n"
-        dcc("crawl")
-        dcc("reference", "list")
-        assert "less than half" not in dcc("doctor").stdout
 
 
 RULE = """

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 from datetime import datetime
+from types import SimpleNamespace
+from typing import Any
 
 import click
 import pytest
@@ -17,6 +19,9 @@ from dcc.vocabulary import ContextState, Severity
 KEY = ZipKey(Action.EDIT, "H.2013-10-31.1.impc.zip")
 NAME = "H.2013-10-31.1.experiment.impc.xml"
 MOMENT = datetime(2026, 11, 21)
+SESSION: Any = SimpleNamespace(
+    id=1, ended=EndReason.FINISHED, notices=(), task_errors=(), settings=SimpleNamespace(last_phase=Phase.QC)
+)
 FAULTS = {
     "findings": (
         FindingEntry("P11", Severity.WARNING, {"words": "a warning"}),
@@ -37,7 +42,7 @@ def told(*documents: DocumentData, reached: Phase) -> ZipData:
 
 
 def reported(*outcomes: DataOutcome) -> SessionOutput:
-    report = SessionOutput()
+    report = SessionOutput(SESSION)
     for outcome in outcomes:
         report.add_data(outcome)
     return report
@@ -82,19 +87,19 @@ def test_the_last_state_of_a_document_counts() -> None:
     said = {"experiments": 2, "measurements": 34}
     uploaded = told(document(Phase.UPLOAD, Status.DONE, said=said, opened={"experiment": 2}), reached=Phase.UPLOAD)
     report = reported(uploaded, told(document(Phase.QC, Status.PENDING, said=said), reached=Phase.QC))
-    shown = report.as_json(1, EndReason.FINISHED)
+    shown = report.as_json()
     assert shown["zip_actions"] == shown["xml_files"] == [{"phase": Phase.QC, "status": Status.PENDING, "count": 1}]
     assert shown["data"] == said
-    assert (report.exit_code(EndReason.FINISHED), report.conclude()) == (0, [])
-    assert "34 measurements uploaded" in report.line(1, EndReason.FINISHED)
+    assert (report.exit_code(), report.conclude()) == (0, [])
+    assert "34 measurements uploaded" in report.line(SESSION)
 
 
 def test_what_was_refused_or_deleted_is_not_told_as_uploaded() -> None:
     refused = document(Phase.UPLOAD, Status.FAILED, said={"measurements": 34}, refused=1)
     deleting = document(Phase.UPLOAD, Status.DONE, said={"measurements": 34}, ended={"experiment": 1})
     report = reported(*(told(one, reached=Phase.UPLOAD) for one in (refused, deleting)))
-    assert report.as_json(1, EndReason.FINISHED)["data"] == {}
-    assert "uploaded" not in report.line(1, EndReason.FINISHED)
+    assert report.as_json()["data"] == {}
+    assert "uploaded" not in report.line(SESSION)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +124,7 @@ def test_what_becomes_of_a_document_is_told(
 ) -> None:
     report = reported(told(document(phase, status, **facts), reached=reached))
     assert lines_of(report) == [line.format(f"{KEY}: {NAME}") for line in lines]
-    assert report.exit_code(EndReason.FINISHED) == int(any(line.startswith("failed") for line in lines))
+    assert report.exit_code() == int(any(line.startswith("failed") for line in lines))
     if facts is FAULTS:
         (problem,) = report.problems
         assert (problem["kind"], problem["line"], problem["errors"]) == ("E4", 12, 3)
@@ -136,7 +141,7 @@ def test_what_becomes_of_a_document_is_told(
     ],
 )
 def test_only_a_finished_session_says_that_nothing_was_waiting(ended: EndReason | None, told: str) -> None:
-    assert SessionOutput().line(1, ended).startswith(told)
+    assert SessionOutput().line(SimpleNamespace(**vars(SESSION) | {"ended": ended})).startswith(told)
 
 
 def test_a_zip_action_that_other_documents_keep_failed_is_told_of_at_the_end() -> None:
@@ -147,7 +152,7 @@ def test_a_zip_action_that_other_documents_keep_failed_is_told_of_at_the_end() -
     (line, _note) = lines_of(report)
     assert line.startswith(f"failed  {KEY} at data: ")
     assert f"dcc show {KEY}" in line
-    assert report.exit_code(EndReason.FINISHED) == 1
+    assert report.exit_code() == 1
     assert report.conclude() == []
 
 
@@ -161,8 +166,8 @@ def test_what_is_held_asks_to_be_confirmed_and_what_is_late_is_noted() -> None:
     late = document(Phase.UPLOAD, Status.DONE, late=True)
     report = reported(told(held, reached=Phase.UPLOAD), told(late, reached=Phase.UPLOAD))
     assert lines_of(report)[1].startswith(f"late    {KEY}: {NAME}: Newer documents")
-    assert report.exit_code(EndReason.FINISHED) == 1
-    notes = report.as_json(1, EndReason.FINISHED)["notes"]
+    assert report.exit_code() == 1
+    notes = report.as_json()["notes"]
     assert notes == [{**report.notes[0], "kind": "late", "zip": str(KEY), "document": NAME}]
 
 
@@ -171,6 +176,6 @@ def test_how_the_contexts_changed_is_summed_up() -> None:
     centres = (ContextCounts("H", states, added=3, changed=1), ContextCounts("J", states, added=2))
     built = ContextsBuilt(centres, 2, 0.1, MOMENT)
     report = reported(told(document(Phase.QC, Status.DONE), reached=Phase.QC), built)
-    assert report.as_json(1, EndReason.FINISHED)["contexts"] == {"added": 5, "changed": 1, "removed": 0}
-    assert "contexts: 5 added, 1 changed" in report.line(1, EndReason.FINISHED)
-    assert reported(built).line(1, EndReason.FINISHED).endswith("; contexts: 5 added, 1 changed.")
+    assert report.as_json()["contexts"] == {"added": 5, "changed": 1, "removed": 0}
+    assert "contexts: 5 added, 1 changed" in report.line(SESSION)
+    assert reported(built).line(SESSION).endswith("; contexts: 5 added, 1 changed.")

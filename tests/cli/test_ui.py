@@ -1,11 +1,9 @@
 """`dcc ui` and `dcc metrics`: where they serve, what they refuse, how they start and stop; means to have them run."""
 
 import http.client
-import json
 import signal
 import socket
 import subprocess
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,17 +46,6 @@ def running(dcc: Dcc, *arguments: object, folder: Path | None = None) -> Iterato
         if process.poll() is None:
             process.terminate()
             process.communicate(timeout=90)
-
-
-def ask(port: int, query: str) -> Any:
-    """What the web server answers to a GraphQL query."""
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{port}/graphql",
-        json.dumps({"query": query}).encode(),
-        {"Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        return json.load(answer)["data"]
 
 
 def line_of(process: subprocess.Popen[str]) -> str:

@@ -1,26 +1,32 @@
-"""Runs the demonstration: starts servers, registers centres and sources, runs one session."""
+"""Runs the demonstration: starts servers, registers centres and sources, runs one session.
+
+The SFTP and FTP servers are real ones on loopback, in threads that end with the command.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import importlib.util
 import os
 import secrets
 import shutil
+import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import click
 from pydantic import SecretStr
 
 from dcc.cli.demo.centres import BASE_PATH, CENTRES, EXPECTED, DemoSource, ExpectedState, demo_sources
-from dcc.cli.demo.servers import refusing_port, require_packages, serve_ftp, serve_sftp
 from dcc.cli.sessions.session_output import SessionDisplay, SessionOutput
+from dcc.cli.shell import dagster_side
 from dcc.cli.shell.context import any_databases
-from dcc.cli.shell.dagster_side import dagster_side
 from dcc.errors import ConfigurationError, SourceUnreachableError
 from dcc.outcomes import CrawlOutcome, ZipKey
 from dcc.runtime.private_files import PRIVATE_FILE, create_file
@@ -29,6 +35,7 @@ from dcc.settings import Settings, load_settings
 from dcc.sources.base import SourceAddress, SourceProtocol
 
 if TYPE_CHECKING:
+    import asyncssh
     from sqlalchemy import Engine
 
     from dcc.sources.host_keys import HostKey
@@ -36,7 +43,11 @@ if TYPE_CHECKING:
 
 _MARK = ".made-by-dcc-demo"
 _PAUSED = "The servers of the demonstration are stopped."
-_SERVERS = {SourceProtocol.SFTP: serve_sftp, SourceProtocol.FTP: serve_ftp}
+_PACKAGES = ("asyncssh", "pyftpdlib")
+_READ_ONLY = "elr"
+
+_Accounts = Mapping[str, tuple[str, Path]]
+"""The password of each user of a server, and the folder that he sees as its root."""
 
 
 def demonstrate(folder: Path) -> int:
@@ -46,7 +57,7 @@ def demonstrate(folder: Path) -> int:
     session.
     """
     began = time.monotonic()
-    require_packages()
+    _require_packages()
     _start_over(folder)
     sources = demo_sources()
     click.echo(
@@ -95,6 +106,73 @@ def _own_environment(home: Path) -> Iterator[None]:
         os.environ.update(kept)
 
 
+def _require_packages() -> None:
+    """Check that the servers' packages are installed. Raises ConfigurationError."""
+    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigurationError(
+            f"The demonstration needs {' and '.join(missing)}, which are not installed. "
+            "Install them with the extra `demo`: pip install 'dcc[demo]'."
+        )
+
+
+@contextmanager
+def _refusing_port() -> Iterator[int]:
+    """A port on 127.0.0.1 that refuses connections: bound, so that nobody else gets it, but never listening."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+def _serve_sftp(accounts: _Accounts) -> int:
+    """Start an SFTP server; returns its port on 127.0.0.1."""
+    import asyncssh
+
+    class Logins(asyncssh.SSHServer):
+        """Accepts the accounts' passwords and nothing else."""
+
+        def password_auth_supported(self) -> bool:
+            """Only passwords are accepted."""
+            return True
+
+        def validate_password(self, username: str, password: str) -> bool:
+            """Whether the account exists and has this password."""
+            return username in accounts and accounts[username][0] == password
+
+    def folder(channel: asyncssh.SSHServerChannel[bytes]) -> asyncssh.SFTPServer:
+        return asyncssh.SFTPServer(channel, chroot=str(accounts[channel.get_extra_info("username")][1]).encode())
+
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    loop = asyncio.new_event_loop()
+    server = loop.run_until_complete(
+        asyncssh.listen("127.0.0.1", 0, server_factory=Logins, server_host_keys=[key], sftp_factory=folder)
+    )
+    Thread(target=loop.run_forever, daemon=True).start()
+    return server.get_port()
+
+
+def _serve_ftp(accounts: _Accounts) -> int:
+    """Start an FTP server; returns its port on 127.0.0.1."""
+    from pyftpdlib.authorizers import DummyAuthorizer
+    from pyftpdlib.handlers import FTPHandler
+    from pyftpdlib.servers import FTPServer
+
+    class Handler(FTPHandler):  # type: ignore[misc]
+        """One login of the server."""
+
+        authorizer = DummyAuthorizer()
+        banner = "Demonstration FTP server"
+
+    for name, (password, folder) in accounts.items():
+        Handler.authorizer.add_user(name, password, str(folder), perm=_READ_ONLY)
+    server = FTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, kwargs={"handle_exit": False}, daemon=True).start()
+    return int(server.address[1])
+
+
+_SERVERS = {SourceProtocol.SFTP: _serve_sftp, SourceProtocol.FTP: _serve_ftp}
+
+
 @contextmanager
 def _served(folder: Path, sources: Sequence[DemoSource]) -> Iterator[list[SourceAddress]]:
     """Fill the sources' folders and run their servers; yields each source's address."""
@@ -110,7 +188,7 @@ def _served(folder: Path, sources: Sequence[DemoSource]) -> Iterator[list[Source
             file.write(password)
         accounts[source.protocol][source.username] = password, files.absolute()
     ports = {protocol: serve(accounts[protocol]) for protocol, serve in _SERVERS.items()}
-    with refusing_port() as refusing:
+    with _refusing_port() as refusing:
         yield [
             SourceAddress(
                 id=0,
@@ -144,14 +222,14 @@ def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> list[str
         init_database(tracker)
         init_database(qc)
         _register(tracker, settings, addresses)
-        with dagster_side().open_instance(settings) as instance:
-            dagster_side().run_session(settings, tracker, instance, SessionRequest(listeners=display.listeners()))
+        with dagster_side.open_instance(settings) as instance:
+            dagster_side.run_session(settings, tracker, instance, SessionRequest(listeners=display.listeners()))
         with writing(tracker) as connection:
             # Later sessions keep away from the servers, which stop.
             for address in load_addresses(connection):
                 set_pause(connection, address.id, Pause(_PAUSED, "dcc demo", utc_now(), None))
-        if display.session is not None:
-            click.echo(display.report.line(display.session.id, display.session.ended))
+        if display.report.session is not None:
+            click.echo(display.report.line(display.report.session))
         with tracker.connect() as connection:
             return _differences(display.report, find_zips(connection, ZipFilter()))
 

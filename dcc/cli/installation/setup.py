@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import get_completion_class
 
+from dcc.cli.shell import dagster_side
 from dcc.cli.shell.context import any_databases, json_option, open_tracker, settings_from_environment, writing_file
-from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.group import CommandGroup, command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, echo_result, printable, wants_json
@@ -84,12 +84,12 @@ def init(production: bool, only_grants: bool, from_host: str | None, force: bool
         of_tracker, of_qc = init_database(tracker), init_database(qc)
     if urls:
         dagster_url = urls[-1].render_as_string(hide_password=False)
-        of_dagster = dagster_side().init_dagster_database(dagster_url)
+        of_dagster = dagster_side.init_dagster_database(dagster_url)
         # Once all databases are there: the present file is of an installation that works.
         configuration = configuration or _write_configuration(settings, replace=True)
     if settings.dagster_home.is_dir():
         # The first session makes a missing instance.
-        dagster_side().upgrade_instance(settings)
+        dagster_side.upgrade_instance(settings)
     made = _made("tracker database", settings.tracker_database_url, of_tracker)
     of_others = {"qc_database": _made("QC database", settings.qc_database_url, of_qc)}
     if urls:
@@ -106,9 +106,9 @@ def _write_configuration(settings: Settings, *, replace: bool) -> dict[str, obje
     Raises ConfigurationError if an existing file does not use the databases (unless `replace`), and
     DagsterStorageError.
     """
-    path = dagster_side().configuration_path(settings)
+    path = dagster_side.configuration_path(settings)
     was_there = path.exists()
-    kept = dagster_side().write_configuration(settings, replace=replace)
+    kept = dagster_side.write_configuration(settings, replace=replace)
     return {"path": path, "written": not was_there or kept is not None, "kept": kept}
 
 
@@ -148,14 +148,10 @@ def _made(noun: str, url: str, report: InitReport) -> dict[str, Any]:
 
 
 def shown_url(database_url: str) -> str:
-    """A database's URL without its password."""
+    """A database's URL, as settings give it, without its password."""
     from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
 
-    try:
-        url = make_url(database_url)
-    except (ArgumentError, ValueError):
-        return "***"
+    url = make_url(database_url)
     hidden = {name: "***" if "pass" in name.lower() else value for name, value in url.query.items()}
     return url.set(query=hidden).render_as_string(hide_password=True)
 
@@ -281,8 +277,8 @@ def rebuild() -> None:
     """
     settings = settings_from_environment()
     say = None if wants_json() else lambda message: click.echo(printable(message), err=True)
-    with open_tracker(settings) as tracker, dagster_side().open_instance(settings) as dagster:
-        report = dagster_side().rebuild_instance(settings, tracker, dagster, say)
+    with open_tracker(settings) as tracker, dagster_side.open_instance(settings) as dagster:
+        report = dagster_side.rebuild_instance(settings, tracker, dagster, say)
     if wants_json():
         echo_json(report)
 
@@ -334,7 +330,6 @@ def _left_to_do(settings: Settings, read: Path | None, *, has_sources: bool) -> 
 
 def _require_production(settings: Settings) -> tuple[URL, URL, URL]:
     from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
 
     from dcc.databases.columns import MYSQL_FAMILY
     from dcc.databases.engines import same_database
@@ -345,12 +340,8 @@ def _require_production(settings: Settings) -> tuple[URL, URL, URL]:
         ("DCC_QC_URL", "phenodcc_raw", settings.qc_url),
         ("DCC_DAGSTER_URL", "phenodcc_dagster", settings.dagster_url),
     ):
-        try:
-            url = None if secret is None else make_url(secret.get_secret_value())
-        except (ArgumentError, ValueError):
-            # The message may quote the URL with its password.
-            url = None
-        if url is None or url.get_backend_name() not in MYSQL_FAMILY or not url.database:
+        url = None if secret is None else make_url(secret.get_secret_value())
+        if url is None or url.get_backend_name() not in MYSQL_FAMILY:
             raise ConfigurationError(
                 f"{variable} names no database on a MySQL or MariaDB server, as --production needs. Set it: "
                 f"mysql://user:password@host/{name}."

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dcc.cli.sessions.session_output import SessionDisplay, SessionOutput, problem_lines, session_display
+from dcc.cli.shell import dagster_side
 from dcc.cli.shell.context import (
     json_option,
     open_tracker,
@@ -18,14 +19,13 @@ from dcc.cli.shell.context import (
     settings_from_environment,
     user_name,
 )
-from dcc.cli.shell.dagster_side import dagster_side
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, expected_text, printable, wants_json, warn
 from dcc.cli.shell.parameter_types import ID
 from dcc.cli.submissions.decisions import left_out_lines, print_chosen
 from dcc.cli.submissions.notifications import notifying_tracker_outage
-from dcc.cli.submissions.selection import Selection, ask_before_many, bulk_options
+from dcc.cli.submissions.selection import ask_before_many, bulk_options, selection_of
 from dcc.errors import (
     DagsterStorageError,
     DagsterUnreachableError,
@@ -33,7 +33,6 @@ from dcc.errors import (
     SessionActiveError,
     SessionTimeLimitError,
 )
-from dcc.phases import Phase
 from dcc.runtime.interrupts import interrupted_by_sigterm
 from dcc.session.session_request import SessionRequest
 
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from dcc.outcomes import ZipKey
     from dcc.settings import Settings
 
-Notices = tuple[str, ...]
 _session_options = options(
     click.option(
         "--downloaders", type=click.IntRange(1, 64), help="Downloads under way at once. [DCC_DOWNLOADERS, else 8]"
@@ -256,15 +254,16 @@ def _keys_to_retry(
 ) -> list[ZipKey]:
     """The submissions to process again; none with --dry-run, which prints them."""
     from dcc.tracker.hostings.retries import why_not_retriable
+    from dcc.tracker.queries.zip_action_lists import select_zips
 
     by_name = list(dict.fromkeys(map(parse_zip_key, zip_actions)))
     if by_name and not (dry_run or any(filters.values())):
         return by_name
-    selection = Selection.of([str(key) for key in by_name], **filters)
+    criteria, names = selection_of([str(key) for key in by_name], **filters)
     with tracker.connect() as connection:
-        chosen = selection.zips(connection)
+        chosen = select_zips(connection, criteria, names)
         refused = why_not_retriable(connection, [submission.key for submission in chosen])
-    if selection.names is None:
+    if names is None:
         refused = {one.key: "neither failed nor cancelled" for one in chosen if not one.is_stopped} | refused
     taken = [one for one in chosen if one.key not in refused]
     left_out = [(one, refused[one.key]) for one in chosen if one.key in refused]
@@ -283,7 +282,7 @@ def _keys_to_retry(
 def _print_without_session(notices: Sequence[str]) -> None:
     """With --json, print the report of a command that ran no session, and why."""
     if wants_json():
-        echo_json(SessionOutput().as_json(None, None, tuple(notices)))
+        echo_json(SessionOutput().as_json(*notices))
 
 
 def _show_session(
@@ -294,44 +293,33 @@ def _show_session(
         stack.enter_context(interrupted_by_sigterm())
         display = stack.enter_context(shown)
         try:
-            session_id, notices = run_session(tracker, settings, replace(request, listeners=display.listeners()))
+            run_session(tracker, settings, replace(request, listeners=display.listeners()))
         except (DatabaseUnreachableError, SessionTimeLimitError) as error:
             stack.close()
-            if display.session is not None:
-                _conclude(display, display.session.id, display.session.notices, broken_off=error)
+            if display.report.session is not None:
+                _conclude(display.report, f"The session broke off: {error}")
             raise
-    return _conclude(display, session_id, notices)
+    return _conclude(display.report)
 
 
-def _conclude(
-    display: SessionDisplay,
-    session_id: int | None,
-    notices: Notices,
-    broken_off: DatabaseUnreachableError | SessionTimeLimitError | None = None,
-) -> int:
+def _conclude(report: SessionOutput, *broken_off: str) -> int:
     """Print the results of a session; returns the exit code."""
-    report, session = display.report, display.session
-    ended, crawled_only = None, False
-    if session is not None:
-        ended, crawled_only = session.ended, session.settings.last_phase < Phase.XSD
-        report.add_task_errors(session.task_errors)
     unmended = report.conclude()
     note_facts(
         problem=next((problem["zip"] for problem in report.problems if problem["zip"]), None),
         down=next((crawl["id"] for crawl in report.crawls if crawl["error"]), None),
     )
     if wants_json():
-        reason = () if broken_off is None else (f"The session broke off: {broken_off}",)
-        echo_json(report.as_json(session_id, ended, (*notices, *reason)))
-        return report.exit_code(ended)
-    for line in (*problem_lines(unmended), *report.waiting_lines(), *map(printable, notices)):
-        click.echo(line)
-    click.echo(report.line(session_id, ended, crawled_only=crawled_only))
-    return report.exit_code(ended)
+        echo_json(report.as_json(*broken_off))
+    elif report.session is not None:
+        for line in (*problem_lines(unmended), *report.waiting_lines(), *map(printable, report.session.notices)):
+            click.echo(line)
+        click.echo(report.line(report.session))
+    return report.exit_code()
 
 
-def run_session(tracker: Engine, settings: Settings, request: SessionRequest) -> tuple[int | None, Notices]:
-    """Run one complete session in this process; returns its id and notices.
+def run_session(tracker: Engine, settings: Settings, request: SessionRequest) -> None:
+    """Run one complete session in this process.
 
     It runs in Dagster, and without it if that is not wanted or its database is away: the tracker has the work.
 
@@ -350,19 +338,17 @@ def run_session(tracker: Engine, settings: Settings, request: SessionRequest) ->
     away: DagsterUnreachableError | None = None
     if settings.dagster_events:
         try:
-            opened = dagster_side().open_instance(settings)
+            opened = dagster_side.open_instance(settings)
         except DagsterUnreachableError as error:
             away = error
         else:
             with opened as instance:
-                report = dagster_side().run_session(settings, tracker, instance, request)
-            return report.session_id, report.notices
+                dagster_side.run_session(settings, tracker, instance, request)
+            return
     with open_work(tracker, settings, request) as work:
         work.finish()
-    session = work.session
     if away is not None:
         raise DagsterStorageError(
-            f"Session {session.id} is done and in the tracker, but Dagster was not shown it: {away} The next session "
-            "shows it, or all at once: dcc instance rebuild."
+            f"Session {work.session.id} is done and in the tracker, but Dagster was not shown it: {away} The next "
+            "session shows it, or all at once: dcc instance rebuild."
         ) from away
-    return session.id, session.notices

@@ -15,7 +15,7 @@ import click
 
 from dcc.cli.shell.output import COLOURS, byte_size, printable, progress_bars, wants_json
 from dcc.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, ZipData
-from dcc.errors import BadFileNameError, DccError, UnreachableError
+from dcc.errors import BadFileNameError, UnreachableError
 from dcc.messages import count_of
 from dcc.outcomes import HELD, AttemptOutcome, CrawlOutcome, EndReason, Problem, SourceCrawl, ZipOutcome
 from dcc.phases import Phase, State, Status
@@ -34,7 +34,7 @@ UNRESOLVED = "unmended"
 
 @dataclass
 class SessionOutput:
-    """Collects a session's results; made at its start.
+    """Collects the results of `session`, from its beginning on; None is none yet.
 
     `problems` has an entry for each source that could not be listed completely, finding, refused name and failed
     submission. Documents with errors and those that wait for confirmation have one too, all in the order in which they
@@ -44,6 +44,7 @@ class SessionOutput:
     changes of data contexts.
     """
 
+    session: BegunSession | None = None
     crawls: list[_Entry] = field(default_factory=list)
     zips: dict[str, State] = field(default_factory=dict)
     documents: dict[str, dict[str, State]] = field(default_factory=lambda: defaultdict(dict))
@@ -94,11 +95,6 @@ class SessionOutput:
                 errors = max(len(document.errors), 1)
                 self.problems.append(_problem(first, key, document.phase, document.file_name, errors=errors))
 
-    def add_task_errors(self, task_errors: Iterable[DccError]) -> None:
-        """Add problems beyond any archive or source, such as reference data that could not be read."""
-        for error in task_errors:
-            self.problems.append(_problem(Problem.of(error)))
-
     def add_data(self, outcome: DataOutcome) -> None:
         """Add the results of a submission's documents in a phase after validation, or of the contexts."""
         if isinstance(outcome, ContextsBuilt):
@@ -129,11 +125,19 @@ class SessionOutput:
                 message = f"{count_of(document.cleared, 'finding')} of earlier sessions cleared."
                 self.notes.append(_note("healed", message, key, document.file_name))
 
-    def conclude(self) -> list[_Entry]:
-        """Add, and return, a problem for each failed submission without a reported one.
+    @property
+    def ended(self) -> EndReason | None:
+        """Why the session ended; None if it has not."""
+        return None if self.session is None else self.session.ended
 
-        Its documents were judged again and are well now, or no worse, while others keep it where it was.
+    def conclude(self) -> list[_Entry]:
+        """Add problems beyond any archive or source, such as reference data that could not be read.
+
+        Add, and return, a problem for each failed submission without a reported one: its documents were judged again
+        and are well now, or no worse, while others keep it where it was.
         """
+        if self.session is not None:
+            self.problems += [_problem(Problem.of(error)) for error in self.session.task_errors]
         reported = {problem["zip"] for problem in self.problems}
         kept = [
             _problem(Problem(UNRESOLVED, _UNRESOLVED.format(key=key)), key, phase)
@@ -143,18 +147,18 @@ class SessionOutput:
         self.problems.extend(kept)
         return kept
 
-    def exit_code(self, ended: EndReason | None) -> int:
+    def exit_code(self) -> int:
         """4 unless the session finished its work, else 1 if there were problems, else 0."""
-        if ended is not EndReason.FINISHED:
+        if self.ended is not EndReason.FINISHED:
             return UnreachableError.exit_code
         return DATA_PROBLEMS if self.problems else 0
 
-    def as_json(self, session_id: int | None, ended: EndReason | None, notices: tuple[str, ...] = ()) -> _Entry:
-        """The report for `dcc crawl --json`."""
+    def as_json(self, *notices: str) -> _Entry:
+        """The report for `dcc crawl --json`; `notices` follow those of the session."""
         return {
-            "session": session_id,
-            "outcome": ended,
-            "notices": notices,
+            "session": None if self.session is None else self.session.id,
+            "outcome": self.ended,
+            "notices": [*(() if self.session is None else self.session.notices), *notices],
             "seconds": round(time.monotonic() - self._began, 3),
             "sources": sorted(self.crawls, key=lambda crawl: str(crawl["id"]).rjust(20)),
             "zip_actions": _counts(Counter(self.zips.values())),
@@ -165,19 +169,18 @@ class SessionOutput:
             "problems": [*self.problems, *self.without_room],
         }
 
-    def line(self, session_id: int | None, ended: EndReason | None, *, crawled_only: bool = False) -> str:
+    def line(self, session: BegunSession) -> str:
         """One line on the session: its number, its outcome, and what it did.
 
-        Such as `3 submissions in 1.2 s: 2 valid, 1 failed (xsd); 5 documents; 1.4 MB received.` `crawled_only`: it was
-        to process none.
+        Such as `3 submissions in 1.2 s: 2 valid, 1 failed (xsd); 5 documents; 1.4 MB received.`
         """
         took = f"in {time.monotonic() - self._began:.1f} s"
         changes = ", ".join(f"{count:,} {what}" for what, count in self.contexts.items() if count)
         also = f"; contexts: {changes}" if changes else ""
-        if crawled_only:
+        if session.settings.last_phase < Phase.XSD:
             did = f"Crawled only, up to zip_name: no submission was to be processed; done {took}."
         elif not self.zips:
-            nothing = "waiting" if ended is EndReason.FINISHED else "processed"
+            nothing = "waiting" if session.ended is EndReason.FINISHED else "processed"
             did = f"No submission was {nothing}; done {took}{also}."
         else:
             states = ", ".join(
@@ -189,7 +192,7 @@ class SessionOutput:
             uploaded = f"; {count_of(number, 'measurement')} uploaded" if number else ""
             received = f"{byte_size(self.received)} received"
             did = f"{count_of(len(self.zips), 'submission')} {took}: {states}; {documents}; {received}{uploaded}{also}."
-        return f"Session {session_id} ({ended or 'unknown'}): {did}"
+        return f"Session {session.id} ({session.ended or 'unknown'}): {did}"
 
     def waiting_lines(self) -> Iterator[str]:
         """The lines for submissions that wait for room on a disk, with the reason of the first, and for documents that
@@ -315,7 +318,7 @@ _PHASE_NAMES = {
 
 
 class SessionDisplay:
-    """Shows a session's events and collects them in `report`. `session`: the session, once it has begun.
+    """Shows a session's events and collects them in `report`.
 
     `say` prints a line (None: print nothing); `bars` are drawn if given. `sources` is the number of sources to crawl,
     `waiting` the number of submissions to process, or a function that returns how many still wait. `expected` returns
@@ -331,7 +334,6 @@ class SessionDisplay:
         expected: Callable[[], str] = str,
     ) -> None:
         self.report = SessionOutput()
-        self.session: BegunSession | None = None
         self._say = say or (lambda _line: None)
         self._bars = bars
         self._waiting = waiting
@@ -352,7 +354,7 @@ class SessionDisplay:
 
     def on_begin(self, session: BegunSession) -> None:
         """The session has begun."""
-        self.session = session
+        self.report.session = session
 
     def on_listing(self, text: str) -> None:
         """The progress of a long listing is `text`; called by the threads that list."""

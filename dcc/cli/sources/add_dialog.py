@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -328,7 +328,7 @@ def try_source(address: SourceAddress, settings: Settings, centres: Collection[s
             return trial
         pinned = replace(address, tls_fingerprints=(shown,))
         return try_source(pinned, settings, centres, accept_host_key=accept_host_key)
-    return replace(trial, usable=not found.is_whole or _explain(found.directories, settings, centres))
+    return replace(trial, usable=len(found) < len(Action) or _explain(found, settings, centres))
 
 
 def host_key_to_pin(address: SourceAddress, settings: Settings, *, accept: bool, option: str | None) -> HostKey | None:
@@ -353,17 +353,11 @@ def host_key_to_pin(address: SourceAddress, settings: Settings, *, accept: bool,
     return None
 
 
-class TrialListing(NamedTuple):
-    """The listings of directories, and whether they are all."""
-
-    directories: list[ActionListing]
-    is_whole: bool
-
-
-def list_directories(address: SourceAddress, settings: Settings) -> TrialListing:
+def list_directories(address: SourceAddress, settings: Settings) -> list[ActionListing]:
     """List the directories within a trial's time, and print a line about each.
 
-    A trial that ends while entries come shows that the directory can be listed. Raises SourceError.
+    A trial that ends while entries come, with fewer of them, shows that the directory can be listed. Raises
+    SourceError.
     """
     from dcc.sources.connect import connect
     from dcc.sources.listing_watch import ListingWatch, watching
@@ -384,8 +378,7 @@ def list_directories(address: SourceAddress, settings: Settings) -> TrialListing
             if not watch.has_seen_enough:
                 raise
             echo_progress(watch.stopped)
-            return TrialListing(listings, False)
-    return TrialListing(listings, True)
+    return listings
 
 
 def _explain(listings: Sequence[ActionListing], settings: Settings, centres: Collection[str]) -> bool:

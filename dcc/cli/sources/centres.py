@@ -20,9 +20,10 @@ from dcc.cli.shell.parameter_types import DAY
 from dcc.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from datetime import date
 
-    from dcc.settings import Settings
+    from sqlalchemy import Connection
 
 
 _details = options(
@@ -61,12 +62,7 @@ def add(code: str, **details: str | None) -> None:
     from dcc.tracker.register import centres
 
     new = centres.NewCentre(code, **{name: value for name, value in details.items() if value})
-    settings = settings_from_environment()
-    _require_known_language(details["language"], settings)
-    with writing_tracker(settings) as connection:
-        centres.add_centre(connection, new)
-        entry = next(entry for entry in centres.list_centres(connection) if entry.short_name == code)
-    echo_result(entry, f"Registered centre {entry.short_name}, {entry.full_name}.")
+    _write("Registered", code, details, lambda connection: centres.add_centre(connection, new))
 
 
 @centre.command("list")
@@ -106,12 +102,22 @@ def change(code: str, **details: str | None) -> None:
 
     if not any(value is not None for value in details.values()):
         raise ConfigurationError(f"Nothing to change was given for centre {code}. See `dcc centre change --help`.")
+    _write("Changed", code, details, lambda connection: centres.change_centre(connection, code, **details))
+
+
+def _write(done: str, code: str, details: Mapping[str, str | None], write: Callable[[Connection], object]) -> None:
+    """Write a centre and print it. Raises ConfigurationError if its language has no catalogue."""
+    from dcc.tracker.register import centres
+
     settings = settings_from_environment()
-    _require_known_language(details["language"], settings)
+    if language := details["language"]:
+        from dcc.reports.languages import load_catalogue
+
+        load_catalogue(language, settings)
     with writing_tracker(settings) as connection:
-        centres.change_centre(connection, code, **details)
+        write(connection)
         entry = next(entry for entry in centres.list_centres(connection) if entry.short_name == code)
-    echo_result(entry, f"Changed centre {entry.short_name}, {entry.full_name}.")
+    echo_result(entry, f"{done} centre {entry.short_name}, {entry.full_name}.")
 
 
 @centre.command(examples=["dcc centre activate H"])
@@ -187,11 +193,3 @@ def _set_active(code: str, *, active: bool) -> None:
     with writing_tracker() as connection:
         centres.set_centre_active(connection, code, active)
     click.echo(f"Centre {code} is {'active' if active else 'not active'}.")
-
-
-def _require_known_language(language: str | None, settings: Settings) -> None:
-    """Raise ConfigurationError with the available languages if there is no catalogue for this one."""
-    if language:
-        from dcc.reports.languages import load_catalogue
-
-        load_catalogue(language, settings)

@@ -160,7 +160,7 @@ def add(
         address = stored_address(tracker, source_id)
         if not (missing or no_test or warnings):
             try:
-                told_without_folders(list_directories(address, settings).directories)
+                told_without_folders(list_directories(address, settings))
             except SourceError as error:
                 warnings = [str(error)]
         with tracker.connect() as connection:

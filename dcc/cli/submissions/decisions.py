@@ -12,7 +12,7 @@ from dcc.cli.shell.context import asks_in_production, json_option, open_tracker,
 from dcc.cli.shell.group import command
 from dcc.cli.shell.next_steps import note_facts
 from dcc.cli.shell.output import echo_json, echo_list, wants_json
-from dcc.cli.submissions.selection import Selection, ask_before_many, bulk_options
+from dcc.cli.submissions.selection import ask_before_many, bulk_options, selection_of
 from dcc.messages import count_of
 from dcc.phases import Phase, Status
 
@@ -166,17 +166,18 @@ def _do(
     from dcc.databases.columns import require_text
     from dcc.databases.transactions import writing
     from dcc.tracker.models import ZipDecision
+    from dcc.tracker.queries.zip_action_lists import select_zips
 
     text = ""
     if reason is not None:
         text = require_text("reason", reason.strip(), ZipDecision.reason, "`dcc show` tells it")
-    selection = Selection.of(**filters)
+    selection = selection_of(**filters)
     with open_tracker(settings_from_environment()) as tracker:
         if not dry_run and asks_in_production(yes=yes):
             with tracker.connect() as connection:
-                ask_before_many([one for one in selection.zips(connection) if not refusal(one)], done, yes=yes)
+                ask_before_many([one for one in select_zips(connection, *selection) if not refusal(one)], done, yes=yes)
         with writing(tracker) as connection:
-            chosen = [(submission, refusal(submission)) for submission in selection.zips(connection)]
+            chosen = [(submission, refusal(submission)) for submission in select_zips(connection, *selection)]
             taken = [one for one, why in chosen if not why]
             if taken and not dry_run:
                 work(connection, [submission.id for submission in taken], text)

@@ -114,13 +114,10 @@ def notifying_tracker_outage(settings: Settings) -> Iterator[None]:
     try:
         yield
     except TrackerUnreachableError as error:
-        from dcc.notify.channels.open_channels import notifies
+        from dcc.notify.notifications import notify_tracker_outage
 
-        if notifies(settings):
-            from dcc.notify.notifications import notify_tracker_outage
-
-            for sentence in notify_tracker_outage(settings, error):
-                warn(sentence)
+        for sentence in notify_tracker_outage(settings, error):
+            warn(sentence)
         raise
 
 
