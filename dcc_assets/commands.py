@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from dagster import DagsterInstance
 
+    from dcc.cli.shell.dagster_side import DagsterSide
     from dcc.operations.doctor.checks import DoctorCheck
     from dcc.settings import Settings
+    from dcc_assets import commands
     from dcc_assets.batches import workers_of as workers_of
     from dcc_assets.session_in_dagster import run_session as run_session
     from dcc_assets.sync.rebuild import rebuild_instance as rebuild_instance
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from dcc_dagster.instance import make_instance as make_instance
     from dcc_dagster.instance import open_instance as open_instance
     from dcc_dagster.instance_configuration import configuration_path as configuration_path
+
+    _is_what_commands_ask_for: DagsterSide = commands
 
 _MODULES: Final = {
     "configuration_path": "dcc_dagster.instance_configuration",

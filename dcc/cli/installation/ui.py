@@ -25,8 +25,8 @@ from dcc.cli.installation.dagster_processes import (
     wait_until,
     write_workspace,
 )
-from dcc.cli.shell import dagster_side
 from dcc.cli.shell.context import open_tracker, settings_from_environment
+from dcc.cli.shell.dagster_side import DAEMON, WEB_SERVER, dagster_side
 from dcc.cli.shell.group import command
 from dcc.errors import ConfigurationError
 from dcc.runtime.installed_packages import RULES, added_entries
@@ -72,9 +72,7 @@ def ui(host: str, port: int, without_daemon: bool, read_only: bool) -> None:
     if not is_loopback(host):
         settings = _served_to_others(host, settings)
     options = [*(["--read-only"] if read_only else []), *(["--watch-overdue"] if without_daemon else [])]
-    pages = Program(
-        dagster_side.WEB_SERVER, ["--host", host, "--port", str(port), *options, *_common_options(workspace)]
-    )
+    pages = Program(WEB_SERVER, ["--host", host, "--port", str(port), *options, *_common_options(workspace)])
     with stop_signals(), ExitStack() as stack:
         lock = None if without_daemon or read_only else stack.enter_context(only_daemon(settings))
         processes = stack.enter_context(running(settings, pages))
@@ -113,8 +111,8 @@ def daemon() -> None:
         began = time.time()
         with running(settings, _daemon_program(workspace, lock)) as processes:
             click.echo("Starting Dagster ...", err=True)
-            with dagster_side.open_instance(settings) as instance:
-                wait_until(processes, lambda: dagster_side.daemon_beats(instance, began))
+            with dagster_side().open_instance(settings) as instance:
+                wait_until(processes, lambda: dagster_side().daemon_beats(instance, began))
             click.echo("The daemon runs (Ctrl-C stops it).")
             sys.stdout.flush()
             wait_for_end(processes, workspace)
@@ -124,7 +122,7 @@ def daemon() -> None:
 def _daemon_program(workspace: Path, lock: int) -> Program:
     # The daemon replaces its code server every minute, and the former one would warn of that as it ends.
     options = ["--code-server-log-level", "error", *_common_options(workspace)]
-    return Program(dagster_side.DAEMON, ["run", *options], keep=[lock])
+    return Program(DAEMON, ["run", *options], keep=[lock])
 
 
 def _common_options(workspace: Path) -> list[str]:
@@ -161,11 +159,11 @@ def _prepare(settings: Settings, *, needs_tracker: bool) -> Path:
     if added_entries(RULES):
         # Dagster would tell of a package that cannot be loaded by a traceback, again and again.
         import_module("dcc.rules.checking")
-    dagster_side.require_crawl_intervals(settings)
+    dagster_side().require_crawl_intervals(settings)
     if needs_tracker:
         with open_tracker(settings):
             pass
-    dagster_side.make_instance(settings)
+    dagster_side().make_instance(settings)
     return write_workspace(settings.dagster_home)
 
 
