@@ -252,13 +252,13 @@ def rule_of_shape(rule_id: str, *on: type, **declared: Any) -> Callable[[AnyChec
 
 
 class RulesOfKind(NamedTuple):
-    """The rules for a kind of element, whether `any_number_passes` in all of them, and the missing reference data.
+    """The rules for a kind of element, whether all `depend_on_shape_only`, and `any_number_passes` in all of them.
 
-    `always_asked` are the rules that depend on more than the shape of the element.
+    `missing` are the missing reference data.
     """
 
     rules: list[Rule]
-    always_asked: list[Rule]
+    depend_on_shape_only: bool
     any_number_passes: bool
     missing: list[type[Snapshot]]
 
@@ -291,5 +291,9 @@ class RulesByKind:
             missing += lacking
             if not lacking:
                 rules.append(rule)
-        always_asked = [rule for rule in rules if not rule.depends_on_shape_only]
-        return RulesOfKind(rules, always_asked, all(rule.any_number_passes for rule in rules), missing)
+        return RulesOfKind(
+            rules,
+            all(rule.depends_on_shape_only for rule in rules),
+            all(rule.any_number_passes for rule in rules),
+            missing,
+        )
