@@ -15,7 +15,7 @@ from dcc.documents.lexical import parse_boolean, parse_integer, parse_number
 from dcc.messages import mark
 from dcc.reference.impress import Impress
 from dcc.reference.snapshots import Colonies, Colony, Projects, Strains
-from dcc.rules.context import Context
+from dcc.rules.context import Context, latest_day
 from dcc.rules.findings import Fault, fault
 from dcc.rules.registry import rule, rule_of_shape
 from dcc.rules.values import LONGEST_STAGE, day_of, days_of_stage, is_blank
@@ -234,7 +234,7 @@ def production_centre_is_that_of_the_colony(specimen: Specimen, at: Context) -> 
 )
 def birth_is_not_in_the_future(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A mouse's date of birth is not in the future; a day is allowed for the centre's time zone."""
-    if specimen.dob is not None and day_of(specimen.dob) > at.document.latest_day:
+    if specimen.dob is not None and day_of(specimen.dob) > latest_day(at.document.today):
         yield fault(specimen.line, specimen.dob, specimen=specimen.specimen_id)
 
 
