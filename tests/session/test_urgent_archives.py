@@ -1,8 +1,5 @@
 """Urgent archives go before all others; of the others, those with fewest failures, then the newest."""
 
-from types import SimpleNamespace
-from typing import Any
-
 from sqlalchemy import select
 
 from dcc.databases.transactions import writing
@@ -10,7 +7,6 @@ from dcc.naming import Action
 from dcc.operations.session_work import open_session
 from dcc.outcomes import ZipKey
 from dcc.session.archives.processing import process_zip_actions
-from dcc.session.archives.waiting_attempts import SourceQueue
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.session_request import SessionRequest
 from dcc.tracker.hostings.urgent_requests import request_urgently, urgent_keys
@@ -71,14 +67,3 @@ def test_a_session_of_urgent_archives_leaves_all_others_to_the_next(installation
         folder.put(f"add/{name}")
     assert fetched(installation, URGENT) == [OLDEST]
     assert sorted(fetched(installation)) == NAMES[1:]
-
-
-def test_a_session_that_runs_lets_urgent_archives_go_first() -> None:
-    downloads: Any = SimpleNamespace(address=SimpleNamespace(windows=None), put_first=lambda _: None)
-    waiting = SourceQueue(downloads)
-    submissions: list[Any] = [SimpleNamespace(key=ZipKey(Action.ADD, name)) for name in NAMES]
-    for submission in submissions:
-        waiting.add(submission, None)  # type: ignore[arg-type]
-    waiting.put_first({submissions[3].key, ZipKey(Action.ADD, "another")})
-    taken = [submission for submission, _ in waiting.take(lambda: True)]
-    assert taken == [submissions[3], *submissions[:3], submissions[4]]

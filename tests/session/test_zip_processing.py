@@ -274,20 +274,6 @@ def killed(installation: Installation) -> Callable[[], None]:
     return run
 
 
-def test_a_kill_before_it_is_taken_costs_no_download(
-    installation: Installation, folder: Folder, killed: Callable[[], None], hashed: list[str], fetches: Fetches
-) -> None:
-    content = folder.put(KEY)
-    killed()
-
-    assert installation.run_session().zips[KEY].succeeded
-
-    assert recorded(installation) == [(len(content), md5(content))]
-    assert fetches.offsets == []
-    assert hashed == [NAME] * 2, "first to see whether it can be read"
-    assert installation.attempts(KEY) == [(folder.source_id, "xsd done")]
-
-
 def test_an_archive_that_lost_bytes_before_it_was_taken_is_fetched_anew_before_the_centre_is_blamed(
     installation: Installation, folder: Folder, killed: Callable[[], None], fetches: Fetches
 ) -> None:
