@@ -80,15 +80,6 @@ class TestOnAWebServer:
         unchanged = "It has not changed, so nothing was sent."
         assert [attempt_sentence(catalogue, one) for one in report.attempts] == ["It arrived.", unchanged, unchanged]
 
-    def test_what_is_listed_as_it_was_is_not_even_asked_for(
-        self, installation: Installation, web: Web, hosted: Folder
-    ) -> None:
-        hosted.put(KEY, GOOD)
-        installation.run_session()
-        assert installation.process_again(KEY).zips[KEY].succeeded
-        assert ended(installation) == [FINISHED, NOT_SENT]
-        assert len(conditions(web)) == 1
-
     @pytest.mark.parametrize("etag", ["strong", "weak", "none"])
     def test_what_another_content_is_told_of_is_sent(
         self, installation: Installation, web: Web, hosted: Folder, etag: str

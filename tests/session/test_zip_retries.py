@@ -274,18 +274,6 @@ def test_the_copy_in_staging_serves_where_the_source_lists_the_same(
     assert installation.attempts(KEY) == [(folder.source_id, "xsd failed")] * 2
 
 
-def test_the_copies_in_staging_serve_for_archives_with_one_name_under_several_actions(
-    installation: Installation, folder: Folder, fetches: Fetches
-) -> None:
-    keys = (KEY, KEY.replace("add", "edit"))
-    for mice, key in enumerate(keys, start=2):
-        folder.put(key, specimens(mice=mice))
-    installation.run_session()
-    fetches.away.add("centre")
-    found = installation.process_again(*keys).zips
-    assert [(found[key].succeeded, found[key].attempts) for key in keys] == [(True, 0)] * 2
-
-
 def test_a_changed_archive_is_fetched_and_not_taken_from_staging(
     installation: Installation, folder: Folder, fetches: Fetches
 ) -> None:
