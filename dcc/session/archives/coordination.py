@@ -201,10 +201,10 @@ class Coordinator:
             case TransferStarted():
                 self._transfer_started(event)
             case TransferProgressed():
-                self._unwritten.change_download(event.transfer.attempt_id, downloaded_size_bytes=event.received)
+                self._unwritten.change_download(event.transfer.download_id, downloaded_size_bytes=event.received)
             case ChecksumPublished():
                 hosting = event.transfer.hosting
-                self._transferring[event.transfer.attempt_id].choice.note_published(hosting, event.md5)
+                self._transferring[event.transfer.download_id].choice.note_published(hosting, event.md5)
                 self._unwritten.published.append((hosting, event.md5))
             case TransferCompleted():
                 self._transfer_completed(event)
@@ -236,7 +236,7 @@ class Coordinator:
         self._end_submission(submission)
 
     def _transfer_started(self, event: TransferStarted) -> None:
-        number = event.transfer.attempt_id
+        number = event.transfer.download_id
         submission = self._transferring[number]
         submission.attempts += 1
         submission.began = time.monotonic()
@@ -245,7 +245,7 @@ class Coordinator:
         self._unwritten.report_state(number, DOWNLOADING, promote=False)
 
     def _transfer_completed(self, event: TransferCompleted) -> None:
-        number, received = event.transfer.attempt_id, event.received
+        number, received = event.transfer.download_id, event.received
         submission = self._transferring.pop(number)
         self._attempts.sources[event.transfer.hosting.source_id].note_arrival(received)
         submission.downloaded = True
@@ -261,7 +261,7 @@ class Coordinator:
         self._store_archive(submission)
 
     def _transfer_failed(self, event: TransferFailed) -> None:
-        number, hosting, error = event.transfer.attempt_id, event.transfer.hosting, event.error
+        number, hosting, error = event.transfer.download_id, event.transfer.hosting, event.error
         submission = self._transferring.pop(number)
         self._attempts.sources[hosting.source_id].note_failure(event)
         self._log_reason(submission, error)
@@ -303,7 +303,7 @@ class Coordinator:
 
     def _transfer_not_begun(self, event: TransferNotBegun) -> None:
         """The source was left alone: another one delivers the archive, or a later session fetches it."""
-        number = event.transfer.attempt_id
+        number = event.transfer.download_id
         submission = self._transferring.pop(number)
         self._attempts.sources[event.transfer.hosting.source_id].note_not_begun()
         self._unwritten.end(number, AttemptOutcome.CANCELLED)

@@ -20,7 +20,7 @@ from dcc.phases import State
 from dcc.runtime.clock import utc_now
 from dcc.session.archives.active_submissions import ActiveSubmission, ArchiveDocument
 from dcc.session.archives.waiting_attempts import PlannedAttempt
-from dcc.session.data.document_log import add_to_log, kind_id
+from dcc.session.data.document_log import kind_id, rewrite_log
 from dcc.session.fetching.archive_transfer import ReceivedArchive
 from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.store.copies import StoredCopies
@@ -186,7 +186,8 @@ class UnwrittenResults:
             connection, [StateReport(Subject.XML_FILE, number, document.state) for number, document in known]
         )
         written = [(number, document) for number, (_, document) in zip(ids, new, strict=True)] + known
-        add_to_log(connection, {number: document.problems for number, document in written if document.problems})
+        problems = {number: document.problems for number, document in written if document.problems}
+        rewrite_log(connection, problems, clears_others=False)
         numbers = iter(ids)
         return [
             [next(numbers) if document.row_id is None else document.row_id for document in submission.documents]
