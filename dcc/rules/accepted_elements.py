@@ -1,34 +1,24 @@
 """Accepted elements: one that is like an element to which no rule objected needs no second check.
 
 Documents repeat themselves, above all in metadata; and if IMPReSS wants any number, all numbers are alike. `SHAPES` are
-the parts of an element that a rule which `depends_on_shape_only` may use, besides the definitions of IMPReSS, and of an
-entity, besides the reference data, its centre and the day. Elements of one shape are alike to these rules.
+the parts of an element that a rule which `depends_on_shape_only` may use, besides the definitions of IMPReSS. Elements
+of one shape are alike to these rules.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection
 from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import Any, Final
 
-from dcc.documents.contents import (
-    Experiment,
-    Metadata,
-    OntologyParameter,
-    Procedure,
-    SeriesParameter,
-    SeriesValue,
-    SimpleParameter,
-    Specimen,
-)
+from dcc.documents.contents import Metadata, OntologyParameter, Procedure, SeriesParameter, SeriesValue, SimpleParameter
 from dcc.reference.impress import Parameter, ValueType
 from dcc.reference.loading import ReferenceData
 from dcc.rules.elements import has_media
 from dcc.rules.registry import RulesByKind
-from dcc.rules.values import is_blank
 
 Shape = tuple[Any, ...]
 
@@ -43,20 +33,6 @@ _all_but_line = itemgetter(slice(1, None))
 _increment = attrgetter("increment")
 _name_and_sequence = attrgetter("parameter_id", "sequence_id")
 _name_sequence_and_unit = attrgetter("parameter_id", "sequence_id", "unit")
-_gene_and_allele = attrgetter("mgi_gene_id", "mgi_allele_id")
-_background_and_age = attrgetter(
-    "is_baseline",
-    "zygosity",
-    "pipeline",
-    "phenotyping_centre",
-    "project",
-    "dob",
-    "stage",
-    "stage_unit",
-    "colony_id",
-    "strain_id",
-    "production_centre",
-)
 
 
 def _of_series(series: SeriesParameter) -> Shape:
@@ -70,17 +46,6 @@ def _of_procedure(procedure: Procedure) -> Shape | None:
     return tuple(map(_name_and_sequence, parameters))
 
 
-def _of_specimen(specimen: Specimen) -> Shape | None:
-    is_special = specimen.status_code or specimen.parental_strains or is_blank(specimen.specimen_id)
-    if is_special:
-        return None
-    return (*_background_and_age(specimen), *map(_gene_and_allele, specimen.genotypes))
-
-
-def _of_experiment(experiment: Experiment) -> Shape | None:
-    return None if experiment.status_codes or experiment.procedure is None else ()
-
-
 SHAPES: Final[dict[type, Callable[[Any], Shape | None]]] = {
     SimpleParameter: _all_but_line,
     OntologyParameter: _all_but_line,
@@ -88,13 +53,11 @@ SHAPES: Final[dict[type, Callable[[Any], Shape | None]]] = {
     SeriesValue: _all_but_line,
     SeriesParameter: _of_series,
     Procedure: _of_procedure,
-    Specimen: _of_specimen,
-    Experiment: _of_experiment,
 }
 """The shape of an element by its kind: elements with the same shape are alike; None if it is like no other.
 
 Everything but the line; of a series the increments of its values and not these; of a procedure without media the
-identifiers and sequenceIDs of its parameters; of an experiment nothing of its procedure.
+identifiers and sequenceIDs of its parameters.
 """
 
 _ALL_BUT_VALUES: Final[dict[type, Callable[[Any], Shape]]] = {
@@ -126,12 +89,11 @@ def takes_any_number(definition: Parameter) -> bool:
 class AcceptedElements:
     """The shapes of elements that one set of rules accepted, under one set of reference data.
 
-    They are accepted `within` something: an entity under its centre and the day of the check, any other element under
-    the `id` of a definition of IMPReSS, which lives as long as the reference data.
+    They are accepted under the `id` of a definition of IMPReSS, which lives as long as the reference data.
     """
 
     def __init__(self) -> None:
-        self._shapes: dict[tuple[type, Hashable], set[Shape]] = defaultdict(set)
+        self._shapes: dict[tuple[type, int], set[Shape]] = defaultdict(set)
         self._held = 0
         self._rules: RulesByKind | None = None
 
@@ -146,19 +108,19 @@ class AcceptedElements:
             self._forget()
         return rules
 
-    def knows(self, element: Any, within: Hashable) -> bool:
-        """Whether an element is like one that was accepted there."""
+    def knows(self, element: Any, definition_id: int) -> bool:
+        """Whether an element is like one that was accepted under a definition."""
         kind = type(element)
         shape_of = SHAPES.get(kind)
         if shape_of is None:
             return False
-        known = self._shapes[kind, within]
+        known = self._shapes[kind, definition_id]
         return shape_of(element) in known or with_any_number(element) in known
 
-    def remember(self, element: Any, within: Hashable, *others: type, definition: Parameter | None = None) -> None:
+    def remember(self, element: Any, definition_id: int, *others: type, parameter: Parameter | None = None) -> None:
         """Remember that no rule objected to an element, if all rules depend only on its shape, and none is left out.
 
-        `others` are the kinds of things whose rules were asked too; `definition` is that of the element's parameter. If
+        `others` are the kinds of things whose rules were asked too; `parameter` is the definition of the element's. If
         there are too many shapes, all are forgotten; long ones are not remembered.
         """
         kind = type(element)
@@ -166,7 +128,7 @@ class AcceptedElements:
         if kind not in SHAPES or not all(one.depend_on_shape_only and not one.missing for one in rules):
             return
         shape = None
-        if definition is not None and takes_any_number(definition) and all(one.any_number_passes for one in rules):
+        if parameter is not None and takes_any_number(parameter) and all(one.any_number_passes for one in rules):
             shape = with_any_number(element)
         shape = shape or SHAPES[kind](element)
         length = len(str(shape))
@@ -175,7 +137,7 @@ class AcceptedElements:
         self._held += length + _EACH
         if self._held > MOST:
             self._forget()
-        self._shapes[kind, within].add(shape)
+        self._shapes[kind, definition_id].add(shape)
 
     def _forget(self) -> None:
         self._shapes.clear()

@@ -215,9 +215,7 @@ class _Checking:
 
     def entity(self, entity: Entity, step: str, above: Context) -> None:
         at = above._replace(path=above.path + step, entity=entity)
-        within = above.block.centre, self.document.today
-        if not self.accepted.knows(entity, within) and self.judge(entity, at):
-            self.accepted.remember(entity, within)
+        self.judge(entity, at)
         # An entity with a status code has no procedure to check.
         has_status = not isinstance(entity, Specimen | Housing) and entity.status_codes
         if not isinstance(entity, Specimen) and not has_status and entity.procedure is not None:
@@ -257,7 +255,7 @@ class _Checking:
         if definitions is not None and (definition is None or definition.type is not kind):
             return
         if self.judge(element, at) and is_valid:
-            self.accepted.remember(element, id(definitions), ParameterUse, definition=definition)
+            self.accepted.remember(element, id(definitions), ParameterUse, parameter=definition)
         self.inside(element, at)
 
     def inside(self, element: ParameterElement, at: Context) -> None:
@@ -267,7 +265,7 @@ class _Checking:
                 if self.accepted.knows(value, id(definition)):
                     continue
                 if self.judge(value, at._replace(path=f"{at.path}/value[{number}]")):
-                    self.accepted.remember(value, id(definition), definition=definition)
+                    self.accepted.remember(value, id(definition), parameter=definition)
         elif isinstance(element, MediaParameter):
             self.associations(element.associations, at)
         elif isinstance(element, MediaSampleParameter):

@@ -12,7 +12,7 @@ from dcc.reference.snapshots import Colonies, Projects
 from dcc.rules.context import Context, latest_day
 from dcc.rules.elements import BlockEnd, runs_of
 from dcc.rules.findings import Fault, fault
-from dcc.rules.registry import rule, rule_of_shape
+from dcc.rules.registry import rule
 from dcc.rules.values import day_of, is_blank
 from dcc.vocabulary import Actor, Severity
 
@@ -97,7 +97,7 @@ def specimens_are_uploaded(experiment: Experiment, at: Context) -> Iterator[Faul
             yield fault(experiment.line, specimen_id, below=below, experiment=named, centre=at.block.centre)
 
 
-@rule_of_shape(
+@rule(
     "E5",
     Experiment,
     message=mark(

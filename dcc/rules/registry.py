@@ -55,9 +55,8 @@ class Rule:
     checked. The first line of the check's docstring is what the rule demands.
 
     A rule that `depends_on_shape_only` treats elements of one shape alike (`accepted_elements`) under the same
-    definitions of IMPReSS, wherever they are; entities, under the same centre and on the same day. If also
-    `any_number_passes`, it treats elements alike that differ only in a value which is a plain number, if IMPReSS wants
-    any number.
+    definitions of IMPReSS, wherever they are. If also `any_number_passes`, it treats elements alike that differ only in
+    a value which is a plain number, if IMPReSS wants any number.
 
     Only a rule that `needs_other_documents` sees any, in `Context.answers.specimens`: the animals of the same
     centre that the experiment names, or the animal as relatives; see also `dcc.qc.judging.lookups`. It sees the
