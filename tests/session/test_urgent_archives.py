@@ -59,11 +59,3 @@ def test_the_order_of_downloads(installation: Installation) -> None:
     assert fetched(installation) == [OLDEST, *reversed(NAMES[1:-2]), FAILED_ONCE, FAILING]
     assert fetched(installation) == []
     assert in_reading(installation.tracker, urgent_keys) == [unknown]
-
-
-def test_a_session_of_urgent_archives_leaves_all_others_to_the_next(installation: Installation) -> None:
-    folder = installation.add_folder()
-    for name in NAMES:
-        folder.put(f"add/{name}")
-    assert fetched(installation, URGENT) == [OLDEST]
-    assert sorted(fetched(installation)) == NAMES[1:]
