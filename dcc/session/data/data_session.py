@@ -10,7 +10,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Engine
 
@@ -178,29 +178,10 @@ class DocumentResult:
     noted: Sequence[Problem] = ()
 
     @classmethod
-    def of_state(
-        cls,
-        document: DueDocument,
-        state: State | None,
-        *,
-        document_id: int | None = None,
-        reason: str | None = None,
-        waits_for: ZipKey | None = None,
-        left_out: tuple[Phase, ...] = (),
-    ) -> DocumentResult:
-        """The result of a document that gets a state, or (None) keeps its own; the rest are fields of its outcome."""
-        name, (phase, status) = document.name, state or document.state
-        data = DocumentData(
-            name.file_name,
-            name.kind,
-            name.centre,
-            phase,
-            status,
-            document_id=document_id,
-            reason=reason,
-            waits_for=waits_for,
-            left_out=left_out,
-        )
+    def of_state(cls, document: DueDocument, state: State | None, **told: Any) -> DocumentResult:
+        """The result of a document that gets a state, or (None) keeps its own; `told` are fields of its outcome."""
+        name = document.name
+        data = DocumentData(name.file_name, name.kind, name.centre, *(state or document.state), **told)
         return cls(document, data, state)
 
 

@@ -12,12 +12,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from datetime import date
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection
 
-from dcc.data_outcomes import DocumentData, ZipData
+from dcc.data_outcomes import ZipData
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.documents.reading import read_document
 from dcc.errors import DocumentError, NotFoundError, QcDatabaseUnreachableError, StagedDocumentLostError
@@ -297,19 +298,16 @@ def _faulty(work: DataSession, document: DueDocument, stored: QcDocument, error:
 def _result_of(
     work: DataSession, document: DueDocument, stored: QcDocument, judgement: Judgement, seconds: float
 ) -> DocumentResult:
-    name = document.name
-    data = DocumentData(
-        name.file_name,
-        name.kind,
-        name.centre,
-        *document.state,
+    result = DocumentResult.of_state(
+        document,
+        JUDGED_FAULTY if judgement.failed else JUDGED_WELL,
         document_id=stored.id,
         findings=tuple(worst_first(judgement.findings)[:FINDINGS_TOLD]),
         finding_counts=judgement.counts,
         cleared=len(judgement.cleared),
     )
     problems = problems_of(judgement.findings, sum(judgement.counts.values()), work.settings.max_document_errors)
-    return DocumentResult(document, data, JUDGED_FAULTY if judgement.failed else JUDGED_WELL, problems, seconds)
+    return replace(result, problems=problems, seconds=seconds)
 
 
 def _judge_content(work: DataSession, document: DueDocument, stored: QcDocument, basis: JudgingBasis) -> Judgement:
