@@ -22,14 +22,15 @@ from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
 from dcc.session.session_request import SessionRequest
 from dcc.tracker.decisions import DecisionKind, record_decisions
-from dcc.tracker.models import FileSourceHasZip, Reopening, XmlFile, XmlLog, ZipAction
+from dcc.tracker.hostings.urgent_requests import request_urgently, urgent_keys
+from dcc.tracker.models import FileSourceHasZip, Reopening, XmlFile, XmlLog, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.queries.zip_stories import zip_story
 from dcc.tracker.register.file_sources import set_source_state
 from dcc.tracker.register.source_addresses import SourceState
 from dcc_assets.sync.archives import recorded_zips
 from dcc_assets.sync.document_records import zip_action_ids
 from tests.support import dying_session
-from tests.support.asking import execute_in, in_reading, in_writing, rows_in, value_in
+from tests.support.asking import column_in, execute_in, in_reading, in_writing, rows_in, value_in
 from tests.support.installations import (
     MODIFIED,
     Fetches,
@@ -416,3 +417,44 @@ def test_names_that_a_registration_made_right_wait_for_a_session_that_has_no_urg
     assert installation.states() == {KEY: "xml_name failed"}
     assert installation.run_session().zips[KEY].succeeded
     assert len(fetches.folders) == 1
+
+
+NAMES = [f"H.2013-10-{day}.1.impc.zip" for day in range(10, 15)]
+OLDEST, FAILED_ONCE, FAILING = NAMES[0], NAMES[-2], NAMES[-1]
+
+
+def fetched(installation: Installation) -> list[str]:
+    """The archives in the order in which a session asks for them."""
+    session = installation.with_settings(downloads_per_source=1).run_session().id
+    query = (
+        select(ZipFile.file_name)
+        .join(ZipAction, ZipAction.zip_id == ZipFile.id)
+        .join(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)
+        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+        .where(ZipDownload.session_id == session)
+        .order_by(ZipDownload.id)
+    )
+    return column_in(installation.tracker, query)
+
+
+def test_urgent_archives_go_first_then_those_with_fewest_failures_and_of_these_the_newest(
+    installation: Installation, folder: Folder
+) -> None:
+    """The newest failed three times, the second newest once, and the rest not at all."""
+    for absent in ([FAILING], [FAILING], [FAILING, FAILED_ONCE]):
+        for name in absent:
+            folder.put(f"add/{name}")
+        installation.crawl()
+        for name in absent:
+            (folder.path / "add" / name).unlink()
+        installation.run_session(crawl=False)
+    assert [len(installation.attempts(f"add/{name}")) for name in (FAILING, FAILED_ONCE)] == [3, 1]
+    for name in NAMES:
+        folder.put(f"add/{name}")
+    urgent, unknown = (ZipKey(action, OLDEST) for action in (Action.ADD, Action.EDIT))
+    in_writing(installation.tracker, request_urgently, [urgent, unknown], "ann")
+    in_writing(installation.tracker, request_urgently, [urgent], "bob")
+    assert in_reading(installation.tracker, urgent_keys) == [urgent, unknown]
+    assert fetched(installation) == [OLDEST, *reversed(NAMES[1:-2]), FAILED_ONCE, FAILING]
+    assert fetched(installation) == []
+    assert in_reading(installation.tracker, urgent_keys) == [unknown]
