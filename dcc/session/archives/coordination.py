@@ -39,7 +39,7 @@ from dcc.runtime.clock import utc_now
 from dcc.runtime.log_context import logging_about, progress_log
 from dcc.session.archives.active_submissions import ActiveSubmission
 from dcc.session.archives.archive_pools import ArchivePools
-from dcc.session.archives.unwritten_results import AttemptProblem, UnwrittenResults, WrittenResults
+from dcc.session.archives.unwritten_results import UnwrittenResults, WrittenResults
 from dcc.session.archives.waiting_attempts import SourceQueue, WaitingAttempts
 from dcc.session.batches.results import SessionWorkerResults
 from dcc.session.fetching.download_slots import DownloadSlots
@@ -107,7 +107,7 @@ class Coordinator:
         self.lacked_room = False
         self.damaged: list[int] = []
         self.awaiting_listing: list[ActiveSubmission] = []
-        self._reasons_kept: dict[int, list[AttemptProblem]] = {}
+        self._reasons_kept: dict[int, list[Problem]] = {}
         self._session, settings = session, session.settings
         self._staging = Staging(settings.staging_directory, min_free_bytes=settings.min_free_bytes)
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -317,9 +317,7 @@ class Coordinator:
         if submission.downloaded:
             self._unchecked -= 1
         # Its reasons are recorded at its end: if this session dies before, they must not be recorded twice.
-        attempt_id, problems = submission.attempt.id, self._unwritten.problems
-        self._reasons_kept[submission.za_id] = [one for one in problems if one.attempt_id == attempt_id]
-        problems[:] = [one for one in problems if one.attempt_id != attempt_id]
+        self._reasons_kept[submission.za_id] = self._unwritten.problems.pop(submission.attempt.id, [])
         self.awaiting_listing.append(submission)
 
     def _failure_of(self, submission: ActiveSubmission, hosting: Hosting, error: Exception) -> State:
@@ -355,7 +353,7 @@ class Coordinator:
         """End the submissions of `awaiting_listing` with the failure of their last attempt; yields their outcomes."""
         for submission in submissions:
             self._unfinished[submission.za_id] = submission
-            self._unwritten.problems.extend(self._reasons_kept.pop(submission.za_id, ()))
+            self._unwritten.add_problems(submission.attempt.id, self._reasons_kept.pop(submission.za_id))
             self._unwritten.report_state(submission.attempt.id, submission.last_failure or NOT_DOWNLOADED)
             if submission.downloaded:
                 self._unchecked += 1
