@@ -14,8 +14,7 @@ from dcc.cli.sessions.crawl import run_session
 from dcc.outcomes import SourceCrawl
 from dcc.phases import Phase, Status
 from dcc.qc.models import DOCUMENT
-from dcc.session.listeners import Listeners
-from dcc.session.session_request import SessionRequest
+from dcc.session.session_request import Listeners, SessionRequest
 from dcc.tracker.queries.state_counts import StateCount, count_documents, count_zip_actions
 from tests.support.asking import count_in
 from tests.support.sent_statements import sent_statements

@@ -434,14 +434,11 @@ def _problems(
     listed = found[:max_errors] if fault is None else [*found[: max_errors - 1], found[-1]]
     last = listed[-1]
     more = mark("{problem} (Only {number} of the errors are listed.)")
-    listed[-1] = replace(last, translatable=_around(more, last.fact, number=len(listed)))
+    listed[-1] = replace(last, translatable=Message(more, {"problem": last.fact, "number": len(listed)}))
     return listed
 
 
 def _in_context(error: LocatedViolation) -> Message:
     text = error.violation.message
-    return _around(mark("{problem} In {context}."), text, context=error.context) if error.context else text
-
-
-def _around(text: str, inner: Message, **details: Any) -> Message:
-    return Message(text, {"problem": inner, **details})
+    details = {"problem": text, "context": error.context}
+    return Message(mark("{problem} In {context}."), details) if error.context else text

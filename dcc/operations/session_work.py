@@ -129,7 +129,7 @@ class SessionWork:
 
     def _is_due(self, connection: Connection, archives: bool) -> bool:
         """Whether documents wait for steps that sessions do; with `archives`, also submissions and failed downloads."""
-        from dcc.session.data.due_documents import count_due_documents
+        from dcc.session.data.document_queries import count_due_documents
         from dcc.tracker.hostings.retries import count_not_arrived
         from dcc.tracker.queries.waiting_work import waiting_zip_actions
         from dcc.tracker.register.source_schedules import usable_sources

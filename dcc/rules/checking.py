@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from dcc.documents.contents import (
@@ -19,20 +20,15 @@ from dcc.documents.contents import (
     Housing,
     MediaParameter,
     MediaSampleParameter,
-    Metadata,
-    OntologyParameter,
     ParameterAssociation,
     Procedure,
     SeriesMediaParameter,
     SeriesParameter,
-    SeriesValue,
-    SimpleParameter,
     Specimen,
     element_name,
 )
 from dcc.documents.forms import path_of_centre
 from dcc.naming import DocumentKind
-from dcc.reference.impress import Procedure as ProcedureDefinition
 from dcc.reference.snapshots import Snapshot
 from dcc.rules import (  # noqa: F401 - they register the rules of the platform
     experiment_rules,
@@ -43,7 +39,7 @@ from dcc.rules import (  # noqa: F401 - they register the rules of the platform
     status_rules,
     value_rules,
 )
-from dcc.rules.accepted_elements import SHAPES, AcceptedElements, SkippedElements, UnknownParts, definition_of
+from dcc.rules.accepted_elements import AcceptedElements
 from dcc.rules.context import NOTHING_ASKED, Answers, Context, DocumentContext, RunKey
 from dcc.rules.elements import (
     TYPE_OF,
@@ -55,11 +51,12 @@ from dcc.rules.elements import (
     RequiredResults,
     excused_in,
     files_of,
-    has_media,
+    key_of,
     metadata_of_media,
     results_of,
     runs_of,
     specimens_asked_for,
+    top_level_parameters,
 )
 from dcc.rules.findings import BROKEN_CASE, BROKEN_IN_PACKAGE, REFERENCE_RULE, Fault, Finding
 from dcc.rules.registry import RULES, Rule, RulesByKind, catalogue_place
@@ -82,7 +79,6 @@ LEFT_TO_SESSIONS = UPLOAD_RULES - JUDGED_TOGETHER - {NOT_STORED}
 _log = logging.getLogger(__name__)
 _BATCH = 500
 _MANY_RUNS = 100
-_SIMPLE = frozenset({SimpleParameter, OntologyParameter, Metadata})
 
 
 def all_rules() -> Mapping[str, Rule]:
@@ -106,7 +102,7 @@ def check_contents(
     """
     accepted = AcceptedElements() if accepted is None else accepted
     rules = accepted.rules(document.reference, frozenset(without))
-    return _Checking(document, rules, SkippedElements(rules, accepted)).run(contents)
+    return _Checking(document, rules, accepted).run(contents)
 
 
 def refused_blocks(findings: Iterable[Finding]) -> set[int | None]:
@@ -129,14 +125,16 @@ def check_against_others(
 class _Checking:
     """The check of one document.
 
-    `found` has the findings in the present entity, or centre element. `required` counts the results that the procedures
+    `met` are the kinds of elements that were judged. `found` has the findings in the present entity, or centre element.
+    `required` counts the results that the procedures
     of the present centre element require, `excused` those that a status stands for. `repeated` has the known runs of
     centres with so many experiments that each batch would read them all again.
     """
 
     document: DocumentContext
     rules: RulesByKind
-    skipped: SkippedElements
+    accepted: AcceptedElements
+    met: set[type] = field(default_factory=set)
     said: set[tuple[str, str]] = field(default_factory=set)
     found: list[Finding] = field(default_factory=list)
     required: Counter[str] = field(default_factory=Counter)
@@ -216,97 +214,58 @@ class _Checking:
         return Answers(lookups.known_specimens(block.centre, ids), known)
 
     def entity(self, entity: Entity, step: str, above: Context) -> None:
-        centre, today = above.block.centre, self.document.today
-        rules = self.rules.of(type(entity))
-        is_known = self.skipped.knows_entity(entity, centre, today)
+        at = above._replace(path=above.path + step, entity=entity)
+        self.judge(entity, at)
         # An entity with a status code has no procedure to check.
         has_status = not isinstance(entity, Specimen | Housing) and entity.status_codes
-        procedure = None if isinstance(entity, Specimen) or has_status else entity.procedure
-        definition, unknown = None, UnknownParts(False, [])
-        if procedure is not None:
-            definition = above.pipeline.procedures.get(procedure.procedure_id) if above.pipeline is not None else None
-            unknown = self.skipped.unknown_in(procedure, definition)
-            if definition is not None and definition.required:
-                self.required[definition.key] += len(definition.required)
-                self.excused[definition.key] += excused_in(procedure, definition.required)
-        has_unknown = unknown.itself or bool(unknown.parameters)
-        if is_known and not rules.always_asked and not has_unknown:
-            return
-        at = above._replace(path=above.path + step, entity=entity)
-        if self.judge(entity, at, rules.always_asked if is_known else rules.rules) and not is_known:
-            self.skipped.remember_entity(entity, centre, today)
-        if procedure is not None and has_unknown:
-            self.procedure(procedure, definition, unknown, at)
+        if not isinstance(entity, Specimen) and not has_status and entity.procedure is not None:
+            self.procedure(entity.procedure, at)
 
-    def procedure(
-        self,
-        procedure: Procedure,
-        definition: ProcedureDefinition | None,
-        unknown: UnknownParts,
-        above: Context,
-    ) -> None:
-        """Check those parts of a procedure that are `unknown`."""
+    def procedure(self, procedure: Procedure, above: Context) -> None:
+        definition = above.pipeline.procedures.get(procedure.procedure_id) if above.pipeline is not None else None
+        if definition is not None and definition.required:
+            self.required[definition.key] += len(definition.required)
+            self.excused[definition.key] += excused_in(procedure, definition.required)
         at = above._replace(
             path=f"{above.path}/procedure",
             procedure=procedure,
             procedure_definition=definition,
             results=results_of(procedure),
         )
-        if unknown.itself:
+        if not self.accepted.knows(procedure, id(definition)):
             is_valid = self.judge(ProcedureUse(procedure), at)
             if definition is None and self.document.reference.impress is not None:
                 return
             if self.judge(procedure, at) and is_valid:
-                self.skipped.remember(procedure, definition, None, Procedure, ProcedureUse)
-        for parameters in unknown.parameters:
-            self.parameters(parameters, at)
-        if has_media(procedure):
-            for step in metadata_of_media(procedure):
+                self.accepted.remember(procedure, id(definition), ProcedureUse)
+        for step in chain(top_level_parameters(procedure), metadata_of_media(procedure)):
+            if not self.accepted.knows(step.parameter, id(definition)):
                 self.parameter(step, at)
+            elif isinstance(step.parameter, SeriesParameter):
+                # Only its values may be wrong.
+                self.inside(step.parameter, _at_parameter(step, at))
 
-    def parameters(self, parameters: Sequence[ParameterElement], above: Context) -> None:
-        """Check the parameters of one kind in a procedure."""
-        kind = type(parameters[0])
-        name = TYPE_OF[kind]
+    def parameter(self, step: ElementStep, above: Context) -> None:
+        element = step.parameter
         definitions = above.procedure_definition
-        for number, parameter in enumerate(parameters, 1):
-            step = ElementStep(parameter, f"/{name}[{number}]")
-            if self.skipped.may_pass(ParameterUse) and self.skipped.knows_element(parameter, definitions):
-                if isinstance(parameter, SeriesParameter) and not self.skipped.knows_values(parameter, definitions):
-                    self.values(parameter, step.path, above)
-            elif self.parameter(step, above) and kind in SHAPES:
-                definition = definition_of(parameter, definitions)
-                self.skipped.remember(parameter, definitions, definition, kind, ParameterUse)
-
-    def parameter(self, step: ElementStep, above: Context) -> bool:
-        """Check a parameter; returns whether it was looked at, and only its values may be wrong."""
-        element, path = step
-        definitions = above.procedure_definition
-        definition = definition_of(element, definitions)
-        at = above._replace(path=above.path + path, parameter_definition=definition)
+        at = _at_parameter(step, above)
+        definition = at.parameter_definition
         kind = TYPE_OF[type(element)]
         is_valid = self.judge(ParameterUse(element, kind), at)
         if definitions is not None and (definition is None or definition.type is not kind):
-            return False
-        is_valid = self.judge(element, at) and is_valid
-        if type(element) not in _SIMPLE:
-            self.inside(element, at)
-        return is_valid
-
-    def values(self, series: SeriesParameter, path: str, above: Context) -> None:
-        """Check the values of a series in which nothing else is wrong."""
-        definition = definition_of(series, above.procedure_definition)
-        self.inside(series, above._replace(path=above.path + path, parameter_definition=definition))
+            return
+        if self.judge(element, at) and is_valid:
+            self.accepted.remember(element, id(definitions), ParameterUse, parameter=definition)
+        self.inside(element, at)
 
     def inside(self, element: ParameterElement, at: Context) -> None:
         definition = at.parameter_definition
         if isinstance(element, SeriesParameter):
-            within = definition or at.procedure_definition
             for number, value in enumerate(element.values, 1):
-                if not self.skipped.knows_element(value, within):
-                    below = at._replace(path=f"{at.path}/value[{number}]")
-                    if self.judge(value, below):
-                        self.skipped.remember(value, within, definition, SeriesValue)
+                if self.accepted.knows(value, id(definition)):
+                    continue
+                if self.judge(value, at._replace(path=f"{at.path}/value[{number}]")):
+                    self.accepted.remember(value, id(definition), parameter=definition)
         elif isinstance(element, MediaParameter):
             self.associations(element.associations, at)
         elif isinstance(element, MediaSampleParameter):
@@ -324,16 +283,16 @@ class _Checking:
         for number, association in enumerate(associations, 1):
             self.judge(association, at._replace(path=f"{at.path}/parameterAssociation[{number}]"))
 
-    def judge(self, element: Any, at: Context, rules: Sequence[Rule] | None = None) -> bool:
-        """Check an element against its rules; returns whether there is no finding. Reports `unchecked` once a document.
+    def judge(self, element: Any, at: Context) -> bool:
+        """Check an element against its rules; returns whether there is no finding.
 
-        `rules` are those to use, if not all.
+        Reports `unchecked` once a document.
         """
         is_valid = True
         kind = type(element)
-        if kind not in self.skipped.met:
+        if kind not in self.met:
             self.meet(kind, at)
-        for rule in self.rules.of(kind).rules if rules is None else rules:
+        for rule in self.rules.of(kind).rules:
             try:
                 for found in rule.check(element, at):
                     is_valid = False
@@ -372,9 +331,16 @@ class _Checking:
 
         It is reported when a kind is first met, so that nothing is reported for rules that the document does not need.
         """
-        self.skipped.met.add(kind)
+        self.met.add(kind)
         for needed in self.rules.of(kind).missing:
             self.once(_missing(needed, at))
+
+
+def _at_parameter(step: ElementStep, above: Context) -> Context:
+    """The context of a parameter below that of its procedure."""
+    definitions = above.procedure_definition
+    definition = None if definitions is None else definitions.parameters.get(key_of(step.parameter.parameter_id))
+    return above._replace(path=above.path + step.path, parameter_definition=definition)
 
 
 def _missing(kind: type[Snapshot], at: Context) -> Finding:

@@ -71,11 +71,6 @@ class DocumentContext:
     lookups: Lookups | None = None
     origin: Origin | None = None
 
-    @property
-    def latest_day(self) -> date:
-        """The last day that is not in the future anywhere on Earth."""
-        return latest_day(self.today)
-
 
 def latest_day(today: date) -> date:
     """The last day that is not in the future anywhere on Earth, given the day in UTC."""

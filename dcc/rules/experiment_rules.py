@@ -9,10 +9,10 @@ from dcc.documents.contents import Block, Experiment, Line
 from dcc.messages import mark
 from dcc.reference.impress import Impress
 from dcc.reference.snapshots import Colonies, Projects
-from dcc.rules.context import Context
+from dcc.rules.context import Context, latest_day
 from dcc.rules.elements import BlockEnd, runs_of
 from dcc.rules.findings import Fault, fault
-from dcc.rules.registry import rule, rule_of_shape
+from dcc.rules.registry import rule
 from dcc.rules.values import day_of, is_blank
 from dcc.vocabulary import Actor, Severity
 
@@ -97,7 +97,7 @@ def specimens_are_uploaded(experiment: Experiment, at: Context) -> Iterator[Faul
             yield fault(experiment.line, specimen_id, below=below, experiment=named, centre=at.block.centre)
 
 
-@rule_of_shape(
+@rule(
     "E5",
     Experiment,
     message=mark(
@@ -164,7 +164,7 @@ def date_is_within_the_lives_of_the_specimens(experiment: Experiment, at: Contex
     """The dateOfExperiment is not in the future, a day allowed for time zones, nor before a specimen's birth."""
     day = day_of(experiment.date)
     named = experiment.experiment_id
-    if day > at.document.latest_day:
+    if day > latest_day(at.document.today):
         yield fault(experiment.line, experiment.date, experiment=named)
         return
     for specimen_id in experiment.specimen_ids:

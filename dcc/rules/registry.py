@@ -55,9 +55,8 @@ class Rule:
     checked. The first line of the check's docstring is what the rule demands.
 
     A rule that `depends_on_shape_only` treats elements of one shape alike (`accepted_elements`) under the same
-    definitions of IMPReSS, wherever they are; entities, under the same centre and on the same day. If also
-    `any_number_passes`, it treats elements alike that differ only in a value which is a plain number, if IMPReSS wants
-    any number.
+    definitions of IMPReSS, wherever they are. If also `any_number_passes`, it treats elements alike that differ only in
+    a value which is a plain number, if IMPReSS wants any number.
 
     Only a rule that `needs_other_documents` sees any, in `Context.answers.specimens`: the animals of the same
     centre that the experiment names, or the animal as relatives; see also `dcc.qc.judging.lookups`. It sees the
@@ -252,13 +251,13 @@ def rule_of_shape(rule_id: str, *on: type, **declared: Any) -> Callable[[AnyChec
 
 
 class RulesOfKind(NamedTuple):
-    """The rules for a kind of element, whether `any_number_passes` in all of them, and the missing reference data.
+    """The rules for a kind of element, whether all `depend_on_shape_only`, and `any_number_passes` in all of them.
 
-    `always_asked` are the rules that depend on more than the shape of the element.
+    `missing` are the missing reference data.
     """
 
     rules: list[Rule]
-    always_asked: list[Rule]
+    depend_on_shape_only: bool
     any_number_passes: bool
     missing: list[type[Snapshot]]
 
@@ -291,5 +290,9 @@ class RulesByKind:
             missing += lacking
             if not lacking:
                 rules.append(rule)
-        always_asked = [rule for rule in rules if not rule.depends_on_shape_only]
-        return RulesOfKind(rules, always_asked, all(rule.any_number_passes for rule in rules), missing)
+        return RulesOfKind(
+            rules,
+            all(rule.depends_on_shape_only for rule in rules),
+            all(rule.any_number_passes for rule in rules),
+            missing,
+        )

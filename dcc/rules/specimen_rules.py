@@ -15,9 +15,9 @@ from dcc.documents.lexical import parse_boolean, parse_integer, parse_number
 from dcc.messages import mark
 from dcc.reference.impress import Impress
 from dcc.reference.snapshots import Colonies, Colony, Projects, Strains
-from dcc.rules.context import Context
+from dcc.rules.context import Context, latest_day
 from dcc.rules.findings import Fault, fault
-from dcc.rules.registry import rule, rule_of_shape
+from dcc.rules.registry import rule
 from dcc.rules.values import LONGEST_STAGE, day_of, days_of_stage, is_blank
 from dcc.vocabulary import GENDER_OF_PARENT, Actor, Severity
 
@@ -81,7 +81,7 @@ _TOLERANCE = 0.01
 _UNKNOWN_GENDER = ("no data", "intersex")
 
 
-@rule_of_shape(
+@rule(
     "S1",
     Specimen,
     message=mark(
@@ -97,7 +97,7 @@ def baseline_has_a_strain(specimen: Specimen, at: Context) -> Iterator[Fault]:
         yield _background(specimen, specimen.strain_id)
 
 
-@rule_of_shape(
+@rule(
     "S2",
     Specimen,
     message=mark(
@@ -119,7 +119,7 @@ def strain_of_baseline_is_known(specimen: Specimen, at: Context) -> Iterator[Fau
         yield _background(specimen, strain)
 
 
-@rule_of_shape(
+@rule(
     "S3",
     Specimen,
     message=mark("The animal '{specimen}' is no baseline and has no colonyID. Give the id of its colony."),
@@ -133,7 +133,7 @@ def mutant_has_a_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
         yield _background(specimen, specimen.colony_id)
 
 
-@rule_of_shape(
+@rule(
     "S4",
     Specimen,
     message=mark(
@@ -155,7 +155,7 @@ def colony_is_registered(specimen: Specimen, at: Context) -> Iterator[Fault]:
         yield _background(specimen, colony)
 
 
-@rule_of_shape(
+@rule(
     "S5",
     Specimen,
     message=mark(
@@ -177,7 +177,7 @@ def colony_may_be_phenotyped(specimen: Specimen, at: Context) -> Iterator[Fault]
         yield _background(specimen, colony, status=statuses, permitted=list(ELIGIBLE_STATUSES))
 
 
-@rule_of_shape(
+@rule(
     "S6",
     Specimen,
     message=mark(
@@ -224,7 +224,7 @@ def production_centre_is_that_of_the_colony(specimen: Specimen, at: Context) -> 
         yield _background(specimen, centre, colony=colony, registered=registered)
 
 
-@rule_of_shape(
+@rule(
     "S7",
     Specimen,
     message=mark("The date of birth of '{specimen}' is {value}, in the future. Correct it."),
@@ -234,11 +234,11 @@ def production_centre_is_that_of_the_colony(specimen: Specimen, at: Context) -> 
 )
 def birth_is_not_in_the_future(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A mouse's date of birth is not in the future; a day is allowed for the centre's time zone."""
-    if specimen.dob is not None and day_of(specimen.dob) > at.document.latest_day:
+    if specimen.dob is not None and day_of(specimen.dob) > latest_day(at.document.today):
         yield fault(specimen.line, specimen.dob, specimen=specimen.specimen_id)
 
 
-@rule_of_shape(
+@rule(
     "S8",
     Specimen,
     message=mark(
@@ -262,7 +262,7 @@ def birth_is_not_before_the_colony(specimen: Specimen, at: Context) -> Iterator[
         yield fault(specimen.line, specimen.dob, specimen=specimen.specimen_id, colony=colony, made=first)
 
 
-@rule_of_shape(
+@rule(
     "S9",
     Specimen,
     message=mark(
@@ -279,7 +279,7 @@ def dpc_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
         yield fault(specimen.line, specimen.stage, specimen=specimen.specimen_id)
 
 
-@rule_of_shape(
+@rule(
     "S10",
     Specimen,
     message=mark(
@@ -305,7 +305,7 @@ def theiler_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
         yield fault(specimen.line, specimen.stage, specimen=specimen.specimen_id)
 
 
-@rule_of_shape(
+@rule(
     "S12",
     Specimen,
     severity=Severity.WARNING,
@@ -351,7 +351,7 @@ def relatives_are_known(specimen: Specimen, at: Context) -> Iterator[Fault]:
             )
 
 
-@rule_of_shape(
+@rule(
     "X3",
     Specimen,
     severity=Severity.WARNING,
@@ -366,7 +366,7 @@ def pipeline_of_specimen_is_known(specimen: Specimen, at: Context) -> Iterator[F
         yield fault(specimen.line, specimen.pipeline, specimen=specimen.specimen_id)
 
 
-@rule_of_shape(
+@rule(
     "X4",
     Specimen,
     severity=Severity.WARNING,
@@ -383,7 +383,7 @@ def specimen_is_phenotyped_by_its_centre(specimen: Specimen, at: Context) -> Ite
         yield fault(specimen.line, specimen.phenotyping_centre, specimen=specimen.specimen_id, centre=at.block.centre)
 
 
-@rule_of_shape(
+@rule(
     "X6",
     Specimen,
     severity=Severity.WARNING,
@@ -397,7 +397,7 @@ def baseline_is_wild_type(specimen: Specimen, at: Context) -> Iterator[Fault]:
         yield fault(specimen.line, specimen.zygosity, specimen=specimen.specimen_id)
 
 
-@rule_of_shape(
+@rule(
     "X7",
     Specimen,
     severity=Severity.WARNING,
@@ -440,7 +440,7 @@ def parents_have_the_gender(specimen: Specimen, at: Context) -> Iterator[Fault]:
             )
 
 
-@rule_of_shape(
+@rule(
     "X9",
     Specimen,
     severity=Severity.WARNING,
@@ -459,7 +459,7 @@ def parental_strains_sum_to_a_whole(specimen: Specimen, at: Context) -> Iterator
             yield fault(specimen.line, f"{total:g}", specimen=specimen.specimen_id, level=named)
 
 
-@rule_of_shape(
+@rule(
     "X13",
     Specimen,
     message=mark("The specimenID is blank. Give the animal an id of its own, and name it by that in its experiments."),
@@ -475,7 +475,7 @@ def specimen_has_an_id(specimen: Specimen, at: Context) -> Iterator[Fault]:
         yield fault(specimen.line, specimen.specimen_id)
 
 
-@rule_of_shape(
+@rule(
     "X14",
     Specimen,
     message=mark("The date of birth of '{specimen}' is {value}, before 1980. Correct it."),
@@ -488,7 +488,7 @@ def birth_is_not_long_ago(specimen: Specimen, at: Context) -> Iterator[Fault]:
         yield fault(specimen.line, specimen.dob, specimen=specimen.specimen_id)
 
 
-@rule_of_shape(
+@rule(
     "X15",
     Specimen,
     severity=Severity.WARNING,

@@ -77,7 +77,7 @@ def _faults_of_text(status: str, line: int) -> Iterator[Fault]:
         yield fault(line, status, status_code=status.strip().rstrip(":"))
 
 
-@rule_of_shape(
+@rule(
     "S11",
     Specimen,
     like=_UNREGISTERED,
@@ -92,7 +92,7 @@ def status_of_specimen_is_registered(specimen: Specimen, at: Context) -> Iterato
         yield from _faults_of_code(status.code, SPECIMEN_FAMILY, at.status_codes, status.line, "/statusCode")
 
 
-@rule_of_shape(
+@rule(
     "E6",
     Experiment,
     Line,
@@ -143,7 +143,7 @@ def status_of_parameter_is_registered(element: SimpleParameter | SeriesValue, at
         yield from _faults_of_code(status, PARAMETER_FAMILY, at.status_codes, element.line)
 
 
-@rule_of_shape(
+@rule(
     "X1",
     Specimen,
     Line,

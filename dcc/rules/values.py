@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from typing import Final
 
-from dcc.documents.lexical import GROUPED_DIGITS, parse_date, parse_number
+from dcc.documents.lexical import GROUPED_DIGITS, parse_boolean, parse_date, parse_number
 from dcc.messages import Message, mark
 from dcc.reference.impress import ValueType
 
@@ -27,7 +27,6 @@ LONGEST_STAGE: Final = 20
 _LARGEST_INTEGER = 2**63 - 1
 _LONGEST_INTEGER = 40
 _LARGEST_OFFSET = timedelta(hours=14)
-_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 Value = str | int | float | bool | date | time | datetime
 
@@ -62,9 +61,10 @@ def read_float(text: str) -> float:
 
 def read_boolean(text: str) -> bool:
     """True or false. Raises UnreadableValueError."""
-    if text not in _BOOLEANS:
-        raise UnreadableValueError(mark("it is none of true, false, 1 and 0"))
-    return _BOOLEANS[text]
+    try:
+        return parse_boolean(text)
+    except KeyError:
+        raise UnreadableValueError(mark("it is none of true, false, 1 and 0")) from None
 
 
 def read_date(text: str) -> date:

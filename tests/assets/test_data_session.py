@@ -13,8 +13,7 @@ from dagster import DagsterRunStatus
 from dcc.data_outcomes import DataOutcome, ZipData
 from dcc.phases import Phase
 from dcc.runtime.processes import Process
-from dcc.session.listeners import Listeners
-from dcc.session.session_request import SessionRequest
+from dcc.session.session_request import Listeners, SessionRequest
 from dcc.settings import load_settings
 from dcc.tracker.database import open_tracker
 from dcc_assets.graph import CHECK_OF_GROUP, UPLOAD_CHECK

@@ -6,7 +6,7 @@ from sqlalchemy import select
 
 from dcc.errors import ConfigurationError, DagsterStorageError, SessionLostError, TrackerUnreachableError
 from dcc.phases import Phase
-from dcc.session.listeners import Listeners
+from dcc.session.session_request import Listeners
 from dcc.session.sessions import Session
 from dcc.settings.workers import ExecutorKind
 from dcc.tracker.models import CrawlingSession

@@ -14,8 +14,7 @@ from dcc.naming import Action
 from dcc.outcomes import ZipOutcome
 from dcc.phases import Phase
 from dcc.qc.models import SPECIMEN
-from dcc.session.listeners import Listeners
-from dcc.session.session_request import SessionRequest
+from dcc.session.session_request import Listeners, SessionRequest
 from dcc_assets.graph import VALIDATED_DOCUMENTS
 from dcc_dagster.instance import open_instance
 from tests.support.asking import count_in

@@ -2,7 +2,6 @@
 
 import tempfile
 from dataclasses import replace
-from datetime import date, timedelta
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -31,7 +30,6 @@ from tests.support.integrity_cases import (
     procedure,
     series,
     simple,
-    specimen_block,
     specimens,
 )
 from tests.support.strategies_documents import Document, valid_documents, valid_procedures
@@ -43,11 +41,10 @@ def check(
     known: AcceptedElements | None,
     reference: ReferenceData = REFERENCE,
     without: frozenset[str] = frozenset(),
-    today: date = TODAY,
 ) -> list[Finding]:
     lookups = Uploaded()
     lookups.add(specimens(mutant()))
-    context = DocumentContext(Action.ADD, "H", today, reference, lookups)
+    context = DocumentContext(Action.ADD, "H", TODAY, reference, lookups)
     return list(check_contents(contents, context, without, known))
 
 
@@ -83,15 +80,6 @@ def test_what_differs_in_one_thing_from_what_was_sound_is_judged() -> None:
     assert found == [check(document, None) for document in documents]
     assert found[0] == []
     assert all(found[1 : len(list(flawed())) + 1])
-
-
-def test_what_was_sound_elsewhere_is_judged_under_another_centre_and_on_another_day() -> None:
-    known = AcceptedElements()
-    tomorrow = str(TODAY + timedelta(days=1))
-    animal = mutant(specimen_id="M2", dob=tomorrow)
-    assert check([specimen_block(centre="H"), animal], known) == []
-    assert [one.rule for one in check([specimen_block(centre="J"), animal], known)] == ["X5", "X4"]
-    assert [one.rule for one in check(specimens(animal), known, today=TODAY - timedelta(days=1))] == ["S7"]
 
 
 def test_what_was_sound_is_judged_by_other_reference_data_and_by_other_rules() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dcc.cli.demo.submissions import PROCEDURES, experiment_document, specimen_document
-from dcc.documents.contents import Content, Specimen
+from dcc.documents.contents import Block, Content, Genotype, Specimen
 from dcc.documents.reading import read_document
 from dcc.errors import InternalFaultError
 from dcc.naming import Action, DocumentKind
@@ -105,6 +105,9 @@ TEXTS = {"message": "It is odd.", "cause": "Odd animals", "remedy": "Correct the
         *(("Z99", Specimen, {name: None}, f"Z99 declares no {name}") for name in TEXTS),
         ("Z99", Specimen, {"docstring": None}, "Z99 has no docstring"),
         ("Z99", "Specimen", {}, r"The rule Z99 is for \('Specimen',\). Name classes"),
+        ("Z99", Genotype, {}, "The rule Z99 is for Genotype, which is never judged by itself."),
+        ("Z99", Block, {"needs_other_documents": True}, "The rule Z99 for Block needs other documents, which only"),
+        ("Z99", Specimen, {"remedy": "See {value}."}, "of Z99 names value. Name it in `cause_by`, too."),
     ],
 )
 def test_a_rule_that_is_not_declared_whole_is_refused(rule_id: str, on: Any, changes: Any, said: str) -> None:

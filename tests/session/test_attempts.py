@@ -8,20 +8,16 @@ from sqlalchemy import select
 
 from dcc.cli.demo import submissions
 from dcc.databases.transactions import writing
-from dcc.errors import ChecksumMismatchError, DiskFullError, FileChangedError, SizeMismatchError, TransferFailedError
 from dcc.outcomes import AttemptOutcome
-from dcc.phases import State
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.sentences import attempt_sentence
 from dcc.runtime.clock import utc_now
-from dcc.session.archives.coordination import NOT_FETCHED, AfterFailure, after_failure
 from dcc.session.leases import end_attempts
 from dcc.store.staging import Origin, Staging
 from dcc.tracker import progress
 from dcc.tracker.hostings.download_plan import cancel_orphans
 from dcc.tracker.models import FileSourceHasZip, ZipDownload
-from dcc.tracker.states import NOT_DOWNLOADED, WRONG_CHECKSUM
 from tests.support.asking import in_reading, rows_in
 from tests.support.data_installations import key_of
 from tests.support.databases import only_sqlite
@@ -83,15 +79,6 @@ class TestOnAWebServer:
         catalogue = load_catalogue("en", installation.settings)
         unchanged = "It has not changed, so nothing was sent."
         assert [attempt_sentence(catalogue, one) for one in report.attempts] == ["It arrived.", unchanged, unchanged]
-
-    def test_what_is_listed_as_it_was_is_not_even_asked_for(
-        self, installation: Installation, web: Web, hosted: Folder
-    ) -> None:
-        hosted.put(KEY, GOOD)
-        installation.run_session()
-        assert installation.process_again(KEY).zips[KEY].succeeded
-        assert ended(installation) == [FINISHED, NOT_SENT]
-        assert len(conditions(web)) == 1
 
     @pytest.mark.parametrize("etag", ["strong", "weak", "none"])
     def test_what_another_content_is_told_of_is_sent(
@@ -217,27 +204,3 @@ def test_what_was_under_way_ends_with_its_session(installation: Installation, fo
         cancel_orphans(connection, None)
     assert [one.outcome for one in attempts(installation)] == ["finished", "cancelled", "aborted", "aborted"]
     assert [state for _, state in installation.attempts(KEY)] == ["xsd done", *["download cancelled"] * 3]
-
-
-AGAIN, AWAITS_LISTING, STAYS, ENDS = AfterFailure
-
-
-@pytest.mark.parametrize(
-    ("error", "state", "alone", "beside_others"),
-    [
-        (TransferFailedError("broke off"), NOT_DOWNLOADED, ENDS, ENDS),
-        (ZeroDivisionError(), NOT_DOWNLOADED, ENDS, ENDS),
-        (FileChangedError("changed"), NOT_DOWNLOADED, AWAITS_LISTING, ENDS),
-        (SizeMismatchError("short"), NOT_DOWNLOADED, AWAITS_LISTING, ENDS),
-        (ChecksumMismatchError("bad"), WRONG_CHECKSUM, AWAITS_LISTING, AWAITS_LISTING),
-        (ChecksumMismatchError("known to be bad"), NOT_FETCHED, ENDS, ENDS),
-        (ChecksumMismatchError("bad, from two attempts"), NOT_DOWNLOADED, ENDS, ENDS),
-        (DiskFullError("full"), NOT_DOWNLOADED, STAYS, STAYS),
-    ],
-)
-def test_a_failed_attempt_decides_what_becomes_of_its_submission(
-    error: Exception, state: State, alone: AfterFailure, beside_others: AfterFailure
-) -> None:
-    assert after_failure(error, state, is_planned=False, has_others=False) is alone
-    assert after_failure(error, state, is_planned=False, has_others=True) is beside_others
-    assert after_failure(error, state, is_planned=True, has_others=True) is AGAIN

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from functools import partial
 
 import pytest
 from sqlalchemy import update
@@ -10,7 +9,6 @@ from sqlalchemy import update
 from dcc.errors import ConfigurationError
 from dcc.notify.notifications import notify_session
 from dcc.phases import Phase, Status
-from dcc.reports.causes.collecting import causes_of
 from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission
 from dcc.reports.submissions.model import Outcome, Tone
@@ -163,20 +161,6 @@ def test_reports_say_that_it_changed_until_its_data_are_withdrawn_or_it_is_gone(
     for _ in range(2):
         installation.run_session()
     assert outcome_of(installation) is not Outcome.CHANGED
-
-
-@only_sqlite
-def test_reports_say_no_more_that_it_changed_once_the_new_one_was_taken(
-    installation: Installation, folder: Folder
-) -> None:
-    loaded(installation, folder)
-    note_withdrawn(installation.tracker)
-    change(folder)
-    installation.run_session()
-    read = partial(in_reading, installation.tracker, causes_of, None, key_of(KEY), installation.settings)
-    assert [cause.code for cause in read()] == ["listing:changed"]
-    installation.process_again(KEY)
-    assert read() == []
 
 
 @pytest.mark.both_databases

@@ -69,14 +69,10 @@ class Slow:
         wait_until(lambda: session.begun > 0)
         return session
 
-    def wait_for_a_look(self) -> None:
-        """Wait until the session has looked at what people want, and heeds it."""
+    def hurry_after_a_look(self) -> None:
+        """Send the rest at once after the session has looked at what people want, and heeds it."""
         before = self.looks
         wait_until(lambda: self.looks > before)
-
-    def hurry_after_a_look(self) -> None:
-        """Send the rest at once after that."""
-        self.wait_for_a_look()
         self.relay.delay = 0.0
 
 
@@ -192,14 +188,3 @@ def test_what_a_paused_source_does_not_send_another_does(slow: Slow) -> None:
     slow.hurry_after_a_look()
     assert sorted(session.end()) == KEYS
     assert {installation.attempts(key)[-1] for key in KEYS[:5]} == {(3 - paused, "xsd done")}
-
-
-def test_a_pause_that_ends_within_a_session_loses_nothing(slow: Slow) -> None:
-    """What was left meanwhile is fetched by the next session."""
-    installation = slow.installation
-    source_id, session = slow.begin_with_all()
-    pause(installation, source_id)
-    slow.wait_for_a_look()
-    resume(installation, source_id)
-    slow.hurry_after_a_look()
-    assert sorted([*session.end(), *Running(installation).end()]) == KEYS

@@ -17,7 +17,7 @@ from dcc.reports.languages import load_catalogue
 from dcc.reports.submissions.collecting import collect_submission
 from dcc.reports.submissions.sentences import next_sentences
 from dcc.session.data import withdrawals
-from dcc.session.data.document_plans import plan_submission
+from dcc.session.data.confirmations import plan_submission
 from dcc.session.data.quality_control import QcResult, update_qc_states
 from dcc.session.data.rechecks import recheck
 from dcc.session.data.withdrawals import withdraw_submission
@@ -75,26 +75,6 @@ def test_a_deletion_of_animals_with_experiments_stays_failed_and_a_retry_applies
 # Withdrawals
 
 
-def test_a_withdrawn_submission_is_cancelled_and_leaves_the_contexts(data: DataInstallation) -> None:
-    """What others build on is not withdrawn."""
-    data.put(ZIP, specimens())
-    data.run(LATER, experiments("2013-11-01.1"))
-    before = data.ending()
-    undone = data.withdraw(ZIP, **WHO)
-    assert [builder.file_name for builder in undone.builders] == [LATER_EXPERIMENTS]
-    assert data.ending() == before
-    undone = data.withdraw(LATER, **WHO)
-    assert (undone.withdrawn, undone.builders) == ((2,), ())
-    assert data.states() == {ZIP: "qc done", LATER: "upload cancelled"}
-    assert data.documents()[LATER_EXPERIMENTS] == "upload cancelled"
-    assert data.set_back() == [(LATER_EXPERIMENTS, "qc pending", "upload cancelled")]
-    assert why(data) == {("someone", "A mistake.")}
-    data.take_up()
-    assert {number for (number,) in data.rows(models.CONTEXT, "measurements")} == {0}
-    with pytest.raises(NotFoundError):
-        data.withdraw(LATER, **WHO)
-
-
 def test_what_was_withdrawn_after_a_retry_is_taken_when_it_changed_and_proposed_no_more(data: DataInstallation) -> None:
     data.run(ZIP, specimens())
     data.retry(ZIP)
@@ -146,26 +126,6 @@ def have_one_held(data: DataInstallation) -> None:
 def confirm(data: DataInstallation, key: str = EDIT) -> list[tuple[str, Status]]:
     found = data.confirm(key, author="someone", reason="It is meant.")
     return [(document.file_name, document.status) for document in found]
-
-
-@pytest.mark.both_databases
-def test_what_is_held_waits_and_what_is_confirmed_takes_effect_at_once_and_goes_on_in_the_next_session(
-    held: DataInstallation,
-) -> None:
-    assert held.take_up().zips == []
-    assert (held.documents()[EDITED], held.log(EDITED)) == ("upload pending", ["held"])
-    assert {document_id for (document_id,) in held.rows(models.SPECIMEN, "document_id")} == {1}
-    assert confirm(held) == [(EDITED, Status.DONE)]
-    assert held.log(EDITED) == []
-    assert held.documents()[EDITED] == "upload done"
-    assert sorted(
-        {document for document, current in held.rows(models.SPECIMEN, "document_id", "is_current") if current}
-    ) == [max(number for (number,) in held.rows(models.DOCUMENT, "id"))]
-    held.take_up()
-    assert held.documents()[EDITED] == "qc done"
-    assert ("someone", "It is meant.") in held.rows(models.DOCUMENT, "author", "reason")
-    with pytest.raises(NotFoundError):
-        confirm(held)
 
 
 def test_animals_are_deleted_after_their_experiments_are_confirmed(data: DataInstallation) -> None:

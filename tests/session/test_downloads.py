@@ -133,16 +133,6 @@ class TestSourceThreads:
         order = [message.transfer.hosting.source_id for message in sources.ends(42)]
         assert [place for place, source_id in enumerate(order) if source_id == 2][-1] < 8
 
-    def test_two_accounts_on_one_host_have_connections_of_their_own(self, sources: Sources) -> None:
-        """Connections were shared by host name."""
-        sources.make = lambda source_id: FakeConnection(f"for {source_id}".encode() * 2)
-        for number in (1, 2):
-            sources.source(number).put(transfer_of(10, source_id=number, number=number, inc=number))
-        for end in sources.ends(2):
-            assert isinstance(end, TransferCompleted)
-            assert end.received.path.read_bytes() == f"for {end.transfer.hosting.source_id}".encode() * 2
-        assert sorted(number for number, _ in sources.connections) == [1, 2]
-
     def test_a_source_that_hangs_holds_up_no_other(self, sources: Sources) -> None:
         sources.go.clear()
         sources.asked(4)

@@ -144,12 +144,3 @@ def test_what_is_written_otherwise_and_says_the_same_is_a_duplicate(data: DataIn
     data.run("add/H.2013-11-06.1.impc.zip", once, rewritten(dict.fromkeys(twice, content)))
     assert data.states()["add/H.2013-11-06.1.impc.zip"] == "qc done"
     assert data.log("H.2013-11-02.2.specimen.impc.xml") == ["Q7"]
-
-
-@only_sqlite
-def test_an_edit_of_white_space_that_counts_is_no_duplicate(data: DataInstallation) -> None:
-    data.run(FIRST, specimens())
-    edit = "edit/H.2013-11-02.1.impc.zip"
-    data.run(edit, {name: content.replace(b"-L0", b"-L0 ") for name, content in specimens().items()})
-    assert data.states()[edit] == "qc done"
-    assert opened_by(data) == {1, 2}

@@ -1,8 +1,7 @@
 """Archives prepared: rows and findings in a file that is used only as it was made."""
 
-import os
+import importlib.metadata
 import pickle
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -30,6 +29,7 @@ from dcc.rules.accepted_elements import AcceptedElements
 from dcc.rules.checking import ABOUT_SPECIMENS, check_contents
 from dcc.rules.context import DocumentContext
 from dcc.rules.findings import unpacked
+from dcc.session.prepare import documents
 from dcc.session.prepare.documents import ArchiveToPrepare, DocumentToPrepare, PreparationBasis, prepare_archive
 from tests.support.qc_documents import block, experiment, housing, line
 from tests.support.strategies_documents import full_document
@@ -198,30 +198,20 @@ def test_a_file_that_is_damaged_or_of_another_basis_or_version_is_not_used(
     assert [one.name for one in target.parent.glob("prepared*")] == [target.name]
 
 
-def test_a_file_of_another_version_of_the_platform_or_of_a_package_with_rules_is_not_used(tmp_path: Path) -> None:
-    def name(**versions: str) -> str:
-        """That of a process where packages are installed; any module is one with rules."""
-        folder = tmp_path / "installed"
-        for package, version in versions.items():
-            described = folder / f"{package}-{version}.dist-info"
-            described.mkdir(parents=True)
-            (described / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
-            if package != "dcc":
-                (described / "entry_points.txt").write_text(f"[dcc.rules]\nadded = {package}\n")
-        code = "import pickle, sys, dcc.session.prepare.documents; print(pickle.load(sys.stdin.buffer).name)"
-        path = os.pathsep.join([str(folder), *sys.path])
-        ran = subprocess.run(
-            [sys.executable, "-c", code],
-            input=pickle.dumps(replace(BASIS)),
-            capture_output=True,
-            check=True,
-            env=os.environ | {"PYTHONPATH": path},
-        )
-        shutil.rmtree(folder, ignore_errors=True)
-        return ran.stdout.decode().strip()
+def test_a_file_of_another_version_of_the_platform_or_of_a_package_with_rules_is_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def name(version: str, *packages: str) -> str:
+        """That of a platform of this version with packages that add rules."""
+        with monkeypatch.context() as patched:
+            patched.setattr(importlib.metadata, "version", lambda _: version)
+            patched.setattr(documents, "added_entries", lambda _: [(package, None) for package in packages])
+            documents._rules_installed.cache_clear()
+            return replace(BASIS).name
 
-    assert name() == BASIS.name
-    assert len({BASIS.name, name(dcc="9"), name(textwrap="1"), name(textwrap="2")}) == 4
+    assert name("1") == name("1")
+    assert len({name("1"), name("9"), name("1", "rules 1.0"), name("1", "rules 2.0")}) == 4
+    documents._rules_installed.cache_clear()
 
 
 @pytest.mark.parametrize("action", Action)

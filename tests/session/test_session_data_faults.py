@@ -22,7 +22,7 @@ from dcc.tracker.register.centres import find_archive
 from tests.support import dying_data_session
 from tests.support.asking import column_in, in_reading, in_writing, rows_in
 from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
-from tests.support.databases import only_mariadb, only_sqlite
+from tests.support.databases import only_sqlite
 from tests.support.dying_preparation import DEADLY, DEADLY_ONCE, prepare_or_die
 from tests.support.prepared_databases import PreparedFile
 from tests.support.prepared_installations import begun_installation
@@ -49,42 +49,33 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, prepared_files: dict[s
     return ending
 
 
-@only_sqlite
-@pytest.mark.parametrize(
-    "point",
-    [
+POINTS = {
+    "sqlite": (
         "when an archive is prepared",
         "within the transaction of documents",
         "before the tracker hears of uploads",
         "when documents are set back",
         "when documents are judged",
         "before the overviews are built",
-    ],
-)
-def test_a_session_killed_anywhere_is_continued_with_nothing_lost_and_nothing_twice(
-    data: DataInstallation, undisturbed: dict[str, Any], point: str
-) -> None:
-    """For the phases after validation."""
-    fill(data)
-    run_dying(dying_data_session.main, point, data.settings)
-    data.take_up()
-    assert data.ending() == undisturbed
-    assert count_of_same_entries(data) == 1
-
-
-@only_mariadb
-def test_sessions_killed_one_after_the_other_come_to_the_same_end(
-    data: DataInstallation, undisturbed: dict[str, Any]
-) -> None:
-    """On MariaDB: each session goes on where the one before was killed."""
-    fill(data)
-    for point in (
+    ),
+    "mysql": (
         "when documents are applied",
         "when the uploads are recorded",
         "within the transaction of a judgement",
         "when the contexts are built",
         "before documents are handed over",
-    ):
+    ),
+}
+"""Where sessions are killed, one after the other, by the database."""
+
+
+@pytest.mark.both_databases
+def test_sessions_killed_one_after_the_other_come_to_the_same_end_with_nothing_lost_and_nothing_twice(
+    data: DataInstallation, undisturbed: dict[str, Any]
+) -> None:
+    """For the phases after validation: each session goes on where the one before was killed."""
+    fill(data)
+    for point in POINTS[data.tracker.dialect.name]:
         run_dying(dying_data_session.main, point, data.settings)
     data.take_up()
     assert data.ending() == undisturbed

@@ -33,11 +33,12 @@ from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, Source
 from dcc.tracker.session_statistics import seconds_by_phase, statistics_of
 from dcc.tracker.session_statuses import TaskStatus
 from tests.support.asking import column_in, in_reading
-from tests.support.databases import MariaDb, only_mariadb
+from tests.support.databases import PASSWORD, MariaDb, only_mariadb
 from tests.support.installations import Folder, Installation, experiments, specimens
 from tests.support.served_sources import Relay
 from tests.support.servers import Share
 from tests.support.trials import usually
+from tests.support.waiting import wait_until
 
 
 def end_of(installation: Installation, session_id: int) -> tuple[str, Phase | None]:
@@ -222,9 +223,10 @@ def test_a_database_that_goes_away_and_comes_back_costs_only_time(
 @pytest.mark.servers
 @only_mariadb
 def test_a_database_that_is_killed_and_started_again_costs_only_time(
-    installation: Installation, folder: Folder, mariadb: MariaDb
+    installation: Installation, folder: Folder, mariadb: MariaDb, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """MariaDB dies by SIGKILL in the middle of a session."""
+    """MariaDB dies by SIGKILL in the middle of a session, which cannot renew its lease meanwhile."""
+    leased = installation.with_settings(lease_timeout=8.0)
     killed, results = threading.Event(), []
 
     def die() -> None:
@@ -232,13 +234,17 @@ def test_a_database_that_is_killed_and_started_again_costs_only_time(
         killed.set()
 
     with once_before(ArchiveChecker, "validate", die):
-        session = threading.Thread(target=lambda: results.append(installation.run_session()))
+        session = threading.Thread(target=lambda: results.append(leased.run_session()))
         session.start()
         assert killed.wait(30)
-        mariadb.start()
+        try:
+            wait_until(lambda: "The lock of session 1 could not be renewed" in caplog.text)
+        finally:
+            mariadb.start()
         session.join(30)
     assert sorted(results[0].zips) == KEYS
     as_if_nothing_had_happened(installation, folder)
+    assert PASSWORD not in caplog.text
 
 
 @pytest.mark.servers

@@ -29,7 +29,7 @@ from dcc.tracker.crawls import list_sessions
 from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask
 from dcc.tracker.session_statuses import SessionStatus, TaskStatus
 from tests.support.asking import execute_in, in_reading, rows_in
-from tests.support.databases import PASSWORD, MariaDb, only_mariadb, only_sqlite
+from tests.support.databases import only_sqlite
 from tests.support.raising import raising
 from tests.support.waiting import wait_until
 
@@ -256,24 +256,6 @@ class TestLease:
                 session.raise_if_over()
                 wait_until(lambda: _is_lost(session))
             wait_until(lambda: not _is_lost(session))
-
-    @only_mariadb
-    def test_a_database_that_goes_away_and_comes_back_does_no_harm(
-        self, tracker: Engine, settings: Settings, mariadb: MariaDb, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        with open_session(tracker, _leased(settings, 8)) as session:
-            before = _lock(tracker).heartbeat
-            mariadb.kill()
-            try:
-                wait_until(lambda: f"The lock of session {session.id} could not be renewed" in caplog.text)
-                session.raise_if_over()
-            finally:
-                mariadb.start()
-            wait_until(lambda: _lock(tracker).heartbeat > before)
-            session.raise_if_over()
-            session.finish_task(session.start_task(Phase.XSD, "goes on"), TaskStatus.SUCCEEDED)
-        assert _session_row(tracker, session.id).status == SessionStatus.SUCCEEDED
-        assert PASSWORD not in caplog.text
 
 
 def _is_lost(session: Session) -> bool:

@@ -250,18 +250,6 @@ def test_it_is_taken_once_and_recorded_of_good_archives_and_bad(
     assert sorted(hashed) == names
 
 
-@only_sqlite
-def test_of_an_archive_that_came_in_two_attempts_it_is_that_of_the_whole(
-    installation: Installation, folder: Folder, hashed: list[str], fetches: Fetches
-) -> None:
-    content = folder.put(KEY)
-    fetches.break_off["centre"] = 1
-    assert installation.run_session().zips[KEY].succeeded
-    assert fetches.offsets == [0, 10]
-    assert recorded(installation) == [(len(content), md5(content))]
-    assert hashed == [NAME]
-
-
 @pytest.fixture
 def killed(installation: Installation) -> Callable[[], None]:
     """Runs a session that is killed when the arrival of its archive is recorded and no MD5 is."""
@@ -272,20 +260,6 @@ def killed(installation: Installation) -> Callable[[], None]:
         assert [found for _, found in recorded(installation)] == [None]
 
     return run
-
-
-def test_a_kill_before_it_is_taken_costs_no_download(
-    installation: Installation, folder: Folder, killed: Callable[[], None], hashed: list[str], fetches: Fetches
-) -> None:
-    content = folder.put(KEY)
-    killed()
-
-    assert installation.run_session().zips[KEY].succeeded
-
-    assert recorded(installation) == [(len(content), md5(content))]
-    assert fetches.offsets == []
-    assert hashed == [NAME] * 2, "first to see whether it can be read"
-    assert installation.attempts(KEY) == [(folder.source_id, "xsd done")]
 
 
 def test_an_archive_that_lost_bytes_before_it_was_taken_is_fetched_anew_before_the_centre_is_blamed(

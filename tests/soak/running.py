@@ -21,8 +21,7 @@ from dcc.naming import Action
 from dcc.operations.consistency.check import check_consistency
 from dcc.qc.database import open_qc_database
 from dcc.runtime.logging_setup import logging_as, plan_from_environment
-from dcc.session.listeners import Listeners
-from dcc.session.session_request import SessionRequest
+from dcc.session.session_request import Listeners, SessionRequest
 from dcc.settings import Settings, load_settings
 from dcc.sources.base import SourceProtocol
 from dcc.tracker.database import open_tracker

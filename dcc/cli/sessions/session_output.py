@@ -20,7 +20,7 @@ from dcc.messages import count_of
 from dcc.outcomes import HELD, AttemptOutcome, CrawlOutcome, EndReason, Problem, SourceCrawl, ZipOutcome
 from dcc.phases import Phase, State, Status
 from dcc.runtime.json_values import fields_of
-from dcc.session.listeners import BegunSession, Listeners
+from dcc.session.session_request import BegunSession, Listeners
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

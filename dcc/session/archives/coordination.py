@@ -13,8 +13,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from typing import TypeVar
 
@@ -41,7 +39,7 @@ from dcc.runtime.clock import utc_now
 from dcc.runtime.log_context import logging_about, progress_log
 from dcc.session.archives.active_submissions import ActiveSubmission
 from dcc.session.archives.archive_pools import ArchivePools
-from dcc.session.archives.unwritten_results import AttemptProblem, UnwrittenResults, WrittenResults
+from dcc.session.archives.unwritten_results import UnwrittenResults, WrittenResults
 from dcc.session.archives.waiting_attempts import SourceQueue, WaitingAttempts
 from dcc.session.batches.results import SessionWorkerResults
 from dcc.session.fetching.download_slots import DownloadSlots
@@ -83,51 +81,6 @@ _NOT_OF_SOURCE = (WRONG_CHECKSUM, NOT_FETCHED)
 PIECED_TOGETHER = State(Phase.UNZIP, Status.CANCELLED)
 
 
-@dataclass(frozen=True, slots=True)
-class StoringEnded:
-    """A submission's archive was put into the store, or that failed."""
-
-    submission: ActiveSubmission
-    done: Future[StoredCopies]
-
-
-@dataclass(frozen=True, slots=True)
-class CheckEnded:
-    """A submission's archive was opened and its documents validated, or that failed."""
-
-    submission: ActiveSubmission
-    done: Future[CheckedArchive | UnopenedArchive]
-
-
-CoordinatorEvent = TransferEvent | StoringEnded | CheckEnded
-
-
-class AfterFailure(Enum):
-    """What becomes of a submission after a failed attempt."""
-
-    TRIES_AGAIN = "tries again"
-    AWAITS_LISTING = "awaits listing"
-    """Its source shows first whether the archive is still being uploaded."""
-    STAYS = "stays"
-    """Its submission keeps its state, and waits for the next session."""
-    ENDS = "ends"
-    """Its submission ends with what the attempt found."""
-
-
-def after_failure(error: Exception, state: State, *, is_planned: bool, has_others: bool) -> AfterFailure:
-    """What becomes of a submission after an attempt that failed with an error, which gave it a state.
-
-    `is_planned`: another attempt follows. `has_others`: staging has a copy, or another one was bad.
-    """
-    if is_planned:
-        return AfterFailure.TRIES_AGAIN
-    if isinstance(error, DiskFullError):
-        return AfterFailure.STAYS
-    is_other = isinstance(error, FileChangedError | SizeMismatchError)
-    is_unfinished = state == WRONG_CHECKSUM or (is_other and not has_others)
-    return AfterFailure.AWAITS_LISTING if is_unfinished else AfterFailure.ENDS
-
-
 class Coordinator:
     """Takes submissions from their beginning to their end. For one thread; a context manager that stops its threads.
 
@@ -154,10 +107,10 @@ class Coordinator:
         self.lacked_room = False
         self.damaged: list[int] = []
         self.awaiting_listing: list[ActiveSubmission] = []
-        self._reasons_kept: dict[int, list[AttemptProblem]] = {}
+        self._reasons_kept: dict[int, list[Problem]] = {}
         self._session, settings = session, session.settings
         self._staging = Staging(settings.staging_directory, min_free_bytes=settings.min_free_bytes)
-        self._events: queue.SimpleQueue[CoordinatorEvent] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         holding = partial(session.read, partial(replicas_with_copies, settings=settings))
         self._pools = ArchivePools(settings, setup, holding, in_processes=are_many)
         self._from_workers = from_workers
@@ -169,7 +122,7 @@ class Coordinator:
                     settings,
                     self._staging,
                     download_slots=slots,
-                    tell=self._events.put,
+                    tell=self._tell_of_transfer,
                     from_workers=from_workers,
                     connection_slots=session.connection_slots,
                 )
@@ -230,24 +183,28 @@ class Coordinator:
         if delay is not None:
             wait = min(wait, delay)
         try:
-            event = self._events.get(timeout=max(wait, 0.001))
+            handle = self._events.get(timeout=max(wait, 0.001))
         except queue.Empty:
             return
         # Waking up for each event would slow its senders down.
         time.sleep(_GATHER_SECONDS)
-        self._handle(event)
+        handle()
         for _ in range(self._events.qsize()):
-            self._handle(self._events.get_nowait())
+            self._events.get_nowait()()
 
-    def _handle(self, event: CoordinatorEvent) -> None:
+    def _tell_of_transfer(self, event: TransferEvent) -> None:
+        """Leave an event of a source's thread to the coordinating one."""
+        self._events.put(partial(self._handle_transfer, event))
+
+    def _handle_transfer(self, event: TransferEvent) -> None:
         match event:
             case TransferStarted():
                 self._transfer_started(event)
             case TransferProgressed():
-                self._unwritten.change_download(event.transfer.attempt_id, downloaded_size_bytes=event.received)
+                self._unwritten.change_download(event.transfer.download_id, downloaded_size_bytes=event.received)
             case ChecksumPublished():
                 hosting = event.transfer.hosting
-                self._transferring[event.transfer.attempt_id].choice.note_published(hosting, event.md5)
+                self._transferring[event.transfer.download_id].choice.note_published(hosting, event.md5)
                 self._unwritten.published.append((hosting, event.md5))
             case TransferCompleted():
                 self._transfer_completed(event)
@@ -255,10 +212,6 @@ class Coordinator:
                 self._transfer_failed(event)
             case TransferNotBegun():
                 self._transfer_not_begun(event)
-            case StoringEnded():
-                self._storing_ended(event.submission, event.done)
-            case CheckEnded():
-                self._check_ended(event.submission, event.done)
 
     def _plan_or_leave(self, submission: ActiveSubmission) -> None:
         """Queue the submission for its next attempt; if there is none, the result of the last one stands."""
@@ -283,7 +236,7 @@ class Coordinator:
         self._end_submission(submission)
 
     def _transfer_started(self, event: TransferStarted) -> None:
-        number = event.transfer.attempt_id
+        number = event.transfer.download_id
         submission = self._transferring[number]
         submission.attempts += 1
         submission.began = time.monotonic()
@@ -292,7 +245,7 @@ class Coordinator:
         self._unwritten.report_state(number, DOWNLOADING, promote=False)
 
     def _transfer_completed(self, event: TransferCompleted) -> None:
-        number, received = event.transfer.attempt_id, event.received
+        number, received = event.transfer.download_id, event.received
         submission = self._transferring.pop(number)
         self._attempts.sources[event.transfer.hosting.source_id].note_arrival(received)
         submission.downloaded = True
@@ -308,12 +261,12 @@ class Coordinator:
         self._store_archive(submission)
 
     def _transfer_failed(self, event: TransferFailed) -> None:
-        number, hosting, error = event.transfer.attempt_id, event.transfer.hosting, event.error
+        number, hosting, error = event.transfer.download_id, event.transfer.hosting, event.error
         submission = self._transferring.pop(number)
         self._attempts.sources[hosting.source_id].note_failure(event)
         self._log_reason(submission, error)
-        submission.last_failure = self._failure_of(submission, hosting, error)
-        if submission.last_failure not in _NOT_OF_SOURCE:
+        submission.last_failure = failure = self._failure_of(submission, hosting, error)
+        if failure not in _NOT_OF_SOURCE:
             submission.failed_hostings.add(hosting.id)
         # An interrupted attempt may be continued only if the file is still as listed.
         is_other = isinstance(error, FileChangedError | SizeMismatchError | ChecksumMismatchError)
@@ -329,25 +282,28 @@ class Coordinator:
             submission.staged = None
         is_planned = has_room and self._attempts.plan(submission)
         has_others = bool(submission.staged or submission.choice.new_bad_copies)
-        following = after_failure(error, submission.last_failure, is_planned=is_planned, has_others=has_others)
-        if following is AfterFailure.AWAITS_LISTING and submission.last_failure == WRONG_CHECKSUM:
+        if failure == WRONG_CHECKSUM and not is_planned:
             self._await_listing(submission)
             return
-        self._unwritten.report_state(number, submission.last_failure, promote=following is AfterFailure.ENDS)
-        match following:
-            case AfterFailure.AWAITS_LISTING:
-                self._await_listing(submission)
-            case AfterFailure.STAYS if submission.choice.new_bad_copies:
-                # An untried copy may be good: the bad ones decide nothing yet.
-                self._end_submission(submission)
-            case AfterFailure.STAYS:
-                self._end_without_archive(submission, None)
-            case AfterFailure.ENDS:
-                self._end_without_archive(submission, submission.last_failure)
+        # The file may still be being uploaded, which its source shows.
+        awaits_listing = isinstance(error, FileChangedError | SizeMismatchError) and not has_others
+        is_end = has_room and not is_planned and not awaits_listing
+        self._unwritten.report_state(number, failure, promote=is_end)
+        if is_planned:
+            return
+        if not has_room and submission.choice.new_bad_copies:
+            # An untried copy may be good: the bad ones decide nothing yet.
+            self._end_submission(submission)
+        elif not has_room:
+            self._end_without_archive(submission, None)
+        elif awaits_listing:
+            self._await_listing(submission)
+        else:
+            self._end_without_archive(submission, failure)
 
     def _transfer_not_begun(self, event: TransferNotBegun) -> None:
         """The source was left alone: another one delivers the archive, or a later session fetches it."""
-        number = event.transfer.attempt_id
+        number = event.transfer.download_id
         submission = self._transferring.pop(number)
         self._attempts.sources[event.transfer.hosting.source_id].note_not_begun()
         self._unwritten.end(number, AttemptOutcome.CANCELLED)
@@ -361,9 +317,7 @@ class Coordinator:
         if submission.downloaded:
             self._unchecked -= 1
         # Its reasons are recorded at its end: if this session dies before, they must not be recorded twice.
-        attempt_id, problems = submission.attempt.id, self._unwritten.problems
-        self._reasons_kept[submission.za_id] = [one for one in problems if one.attempt_id == attempt_id]
-        problems[:] = [one for one in problems if one.attempt_id != attempt_id]
+        self._reasons_kept[submission.za_id] = self._unwritten.problems.pop(submission.attempt.id, [])
         self.awaiting_listing.append(submission)
 
     def _failure_of(self, submission: ActiveSubmission, hosting: Hosting, error: Exception) -> State:
@@ -399,7 +353,7 @@ class Coordinator:
         """End the submissions of `awaiting_listing` with the failure of their last attempt; yields their outcomes."""
         for submission in submissions:
             self._unfinished[submission.za_id] = submission
-            self._unwritten.problems.extend(self._reasons_kept.pop(submission.za_id, ()))
+            self._unwritten.add_problems(submission.attempt.id, self._reasons_kept.pop(submission.za_id))
             self._unwritten.report_state(submission.attempt.id, submission.last_failure or NOT_DOWNLOADED)
             if submission.downloaded:
                 self._unchecked += 1
@@ -417,17 +371,14 @@ class Coordinator:
             self._check_archive(submission)
         else:
             step = self._pools.store(submission, self._staging.archive(submission.key))
-            self._tell_when_done(step, StoringEnded, submission)
+            self._when_done(step, partial(self._storing_ended, submission))
 
-    def _tell_when_done(
-        self,
-        step: Future[T],
-        event: Callable[[ActiveSubmission, Future[T]], StoringEnded | CheckEnded],
-        submission: ActiveSubmission,
-    ) -> None:
+    def _when_done(self, step: Future[T], handle: Callable[[Future[T]], None]) -> None:
+        """Have the coordinating thread handle the end of a step."""
+
         def tell(done: Future[T]) -> None:
             if not done.cancelled():
-                self._events.put(event(submission, done))
+                self._events.put(partial(handle, done))
 
         step.add_done_callback(tell)
 
@@ -442,7 +393,8 @@ class Coordinator:
     def _check_archive(self, submission: ActiveSubmission) -> None:
         ready = None if self._from_workers is None else self._from_workers.ready(submission.key)
         archive, contents = self._staging.archive(submission.key), self._staging.contents(submission.key)
-        self._tell_when_done(self._pools.check(submission, archive, contents, ready), CheckEnded, submission)
+        step = self._pools.check(submission, archive, contents, ready)
+        self._when_done(step, partial(self._check_ended, submission))
 
     def _check_ended(self, submission: ActiveSubmission, done: Future[CheckedArchive | UnopenedArchive]) -> None:
         try:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, NamedTuple, TypedDict, Unpack
+from typing import Any, Final, TypedDict, Unpack
 
 from sqlalchemy import Connection, bindparam, select, update
 
@@ -20,7 +20,7 @@ from dcc.phases import State
 from dcc.runtime.clock import utc_now
 from dcc.session.archives.active_submissions import ActiveSubmission, ArchiveDocument
 from dcc.session.archives.waiting_attempts import PlannedAttempt
-from dcc.session.data.document_log import add_to_log, kind_id
+from dcc.session.data.document_log import kind_id, rewrite_log
 from dcc.session.fetching.archive_transfer import ReceivedArchive
 from dcc.sources.hosting import EarlierCopy, Hosting
 from dcc.store.copies import StoredCopies
@@ -68,26 +68,19 @@ class DownloadColumns(TypedDict, total=False):
     last_modified: str | None
 
 
-class AttemptProblem(NamedTuple):
-    """A problem that the attempt with this id met."""
-
-    attempt_id: int
-    problem: Problem
-
-
 @dataclass
 class UnwrittenResults:
     """Results to be written together. All times are in UTC.
 
-    `changes` are the new values of columns, by row. `checked`: documents that a dead session recorded, by row.
-    `without_further_attempt`: the submissions whose last attempt had no bytes, with the state that it gave, if any.
-    `staged`: those that use the copy in staging. `stored`: what the archive store received from which attempt.
-    `arrived`: archives whose size is known by now.
+    `changes` are the new values of columns, by row; `problems` are by the ids of attempts. `checked`: documents that a
+    dead session recorded, by row. `without_further_attempt`: the submissions whose last attempt had no bytes, with the
+    state that it gave, if any. `staged`: those that use the copy in staging. `stored`: what the archive store received
+    from which attempt. `arrived`: archives whose size is known by now.
     """
 
     reports: dict[int, StateReport] = field(default_factory=dict)
     changes: dict[tuple[type[ZipDownload | ZipFile], int], dict[str, object]] = field(default_factory=dict)
-    problems: list[AttemptProblem] = field(default_factory=list)
+    problems: dict[int, list[Problem]] = field(default_factory=dict)
     extracted: list[ActiveSubmission] = field(default_factory=list)
     checked: dict[int, ArchiveDocument] = field(default_factory=dict)
     downloads: list[PlannedAttempt] = field(default_factory=list)
@@ -105,7 +98,8 @@ class UnwrittenResults:
 
     def add_problems(self, attempt_id: int, problems: Iterable[Problem]) -> None:
         """Add problems that an attempt met."""
-        self.problems += [AttemptProblem(attempt_id, problem) for problem in problems]
+        for problem in problems:
+            self.problems.setdefault(attempt_id, []).append(problem)
 
     def change_download(self, number: int, **values: Unpack[DownloadColumns]) -> None:
         """Give columns of a download new values."""
@@ -147,7 +141,8 @@ class UnwrittenResults:
             ZipLog,
             [
                 {"zip_id": number, "exception_id": kind_id(connection, problem.kind), **problem_columns(problem)}
-                for number, problem in self.problems
+                for number, problems in self.problems.items()
+                for problem in problems
             ],
         )
         record_bad_copies(connection, self.bad_copies)
@@ -186,7 +181,8 @@ class UnwrittenResults:
             connection, [StateReport(Subject.XML_FILE, number, document.state) for number, document in known]
         )
         written = [(number, document) for number, (_, document) in zip(ids, new, strict=True)] + known
-        add_to_log(connection, {number: document.problems for number, document in written if document.problems})
+        problems = {number: document.problems for number, document in written if document.problems}
+        rewrite_log(connection, problems, clears_others=False)
         numbers = iter(ids)
         return [
             [next(numbers) if document.row_id is None else document.row_id for document in submission.documents]

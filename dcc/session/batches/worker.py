@@ -137,7 +137,7 @@ class _Worker:
 
         received = receive(
             connection,
-            Transfer(None, key, archive.hosting, archive.published, archive.earlier, is_staged_here=True),
+            Transfer(0, key, archive.hosting, archive.published, archive.earlier, is_staged_here=True),
             self._staging,
             lambda _: None,
             speed_limits=SpeedLimits.from_settings(self._settings),

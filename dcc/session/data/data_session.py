@@ -10,7 +10,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Engine
 
@@ -27,7 +27,7 @@ from dcc.qc.reference import snapshots
 from dcc.qc.reference.refresh import RefreshOutcome, ensure_reference
 from dcc.rights import Delegations
 from dcc.runtime.clock import utc_now, utc_today
-from dcc.session.data.document_log import add_to_log, rewrite_log
+from dcc.session.data.document_log import rewrite_log
 from dcc.session.data.document_queries import archives_from, load_due
 from dcc.session.data.upload_order import DueDocument, in_order_of_upload
 from dcc.session.sessions import Session
@@ -178,29 +178,10 @@ class DocumentResult:
     noted: Sequence[Problem] = ()
 
     @classmethod
-    def of_state(
-        cls,
-        document: DueDocument,
-        state: State | None,
-        *,
-        document_id: int | None = None,
-        reason: str | None = None,
-        waits_for: ZipKey | None = None,
-        left_out: tuple[Phase, ...] = (),
-    ) -> DocumentResult:
-        """The result of a document that gets a state, or (None) keeps its own; the rest are fields of its outcome."""
-        name, (phase, status) = document.name, state or document.state
-        data = DocumentData(
-            name.file_name,
-            name.kind,
-            name.centre,
-            phase,
-            status,
-            document_id=document_id,
-            reason=reason,
-            waits_for=waits_for,
-            left_out=left_out,
-        )
+    def of_state(cls, document: DueDocument, state: State | None, **told: Any) -> DocumentResult:
+        """The result of a document that gets a state, or (None) keeps its own; `told` are fields of its outcome."""
+        name = document.name
+        data = DocumentData(name.file_name, name.kind, name.centre, *(state or document.state), **told)
         return cls(document, data, state)
 
 
@@ -328,7 +309,8 @@ def record_results(
     states = {row_id: state for (subject, row_id), state in reported.items() if subject is Subject.XML_FILE}
     problems = {result.document.xml_id: result.problems for result in results if result.problems is not None}
     rewrite_log(connection, {xml_id: some for xml_id, some in problems.items() if xml_id in states})
-    add_to_log(connection, {result.document.xml_id: result.noted for result in results if result.noted})
+    noted = {result.document.xml_id: result.noted for result in results if result.noted}
+    rewrite_log(connection, noted, clears_others=False)
     add_notices(connection, [notice for result in results for notice in result.notices])
     submissions = {row_id: state for (subject, row_id), state in reported.items() if subject is Subject.ZIP_ACTION}
     others = {result.document.za_id for result in results} - submissions.keys()

@@ -32,11 +32,11 @@ _ACTIVE: Final = (
 _CLEAR: Final = update(XmlLog).where(XmlLog.id.in_(IDS)).values(cleared=bindparam("now"))
 
 
-def rewrite_log(connection: Connection, wanted: Mapping[int, Sequence[Problem]]) -> None:
+def rewrite_log(connection: Connection, wanted: Mapping[int, Sequence[Problem]], *, clears_others: bool = True) -> None:
     """Replace the active log entries of each document, named by the id of its `xml_file`.
 
-    Existing equal entries stay, others are marked as cleared, new ones added. A few statements for any number of
-    documents.
+    Existing equal entries stay, new ones are added, and others are marked as cleared, unless they are to stay, too. A
+    few statements for any number of documents.
     """
     present = _present(connection, wanted)
     cleared: list[int] = []
@@ -49,7 +49,8 @@ def rewrite_log(connection: Connection, wanted: Mapping[int, Sequence[Problem]])
             else:
                 added.append(_row(connection, xml_id, problem))
         cleared.extend(log_id for left in entries.values() for log_id in left)
-    clear_entries(connection, cleared)
+    if clears_others:
+        clear_entries(connection, cleared)
     if added:
         connection.execute(_INSERT, added)
 
@@ -69,19 +70,6 @@ def clear_kinds(connection: Connection, za_id: int, kinds: Collection[str]) -> N
         .where(FileSourceHasZip.za_id == za_id, AnException.short_name.in_(kinds))
     )
     clear_entries(connection, [entry for _, entry in connection.execute(of_submission)])
-
-
-def add_to_log(connection: Connection, added: Mapping[int, Sequence[Problem]]) -> None:
-    """Add entries to the logs of documents, by the ids of their `xml_file`, where they are not there yet."""
-    present = _present(connection, added)
-    rows = [
-        _row(connection, xml_id, problem)
-        for xml_id, problems in added.items()
-        for problem in problems
-        if _entry(problem) not in present[xml_id]
-    ]
-    if rows:
-        connection.execute(_INSERT, rows)
 
 
 class _Entry(NamedTuple):

@@ -1,4 +1,4 @@
-"""The documents that wait for the phases after validation, and their rows in the QC database.
+"""The documents that wait for the phases after validation, their number, and their rows in the QC database.
 
 Only documents of a submission's latest download count, and none while it waits to be downloaded again. A row belongs
 to the document of its `xml_file` id only if it is of the same file. A tracker that was made again gives the ids of a
@@ -14,14 +14,19 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, false, func, or_, select
 
 from dcc.databases.list_parameters import IDS, rows_about
+from dcc.databases.schema import current
 from dcc.errors import BadFileNameError
 from dcc.naming import ANY_CENTRE, Action, NamingConvention
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTIONS_BY_ID, STATES, Phase, State, Status
+from dcc.qc.database import open_qc_database
 from dcc.qc.models import DOCUMENT
 from dcc.session.data.upload_order import DueDocument, in_order_of_upload
+from dcc.settings import Settings
 from dcc.tracker.decisions import DecisionKind, is_decided, is_on_hold
+from dcc.tracker.hostings.older_archives import waiting_for_older
 from dcc.tracker.models import Centre, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
+from dcc.tracker.states import AWAITING_QC
 from dcc.tracker.submission_rows import IS_SUPERSEDED, named_after, state_of
 from dcc.vocabulary import DocumentAction, DocumentState
 
@@ -273,3 +278,30 @@ def _documents_of_rows(rows: Iterable[Any]) -> Iterator[QcDocument]:
     for document_id, xml_id, state, author, action, zip_file, file_name, md5 in rows:
         key = ZipKey(Action(action), zip_file)
         yield QcDocument(document_id, xml_id, DocumentState(state), author, key, file_name, md5 or "")
+
+
+def count_due_documents(tracker: Connection, settings: Settings, centres: Collection[str] | None, until: Phase) -> int:
+    """The number of documents of centres, or of all, that wait for the steps after validation up to `until`.
+
+    Without those that wait for a person, or for an older archive. Raises QcDatabaseOutdatedError and
+    QcDatabaseUnreachableError.
+    """
+    if count_waiting(tracker, centres, until) == 0:
+        return 0
+    found = [
+        document
+        for phase in Phase
+        if Phase.UPLOAD <= phase <= until
+        for document in load_due(tracker, phase, settings.naming)
+        if document.state != AWAITING_QC and (centres is None or document.centre in centres)
+    ]
+    to_upload = [document for document in found if document.state.phase <= Phase.UPLOAD]
+    # The session that takes the older archive, or the next one after the decision about it, takes these too.
+    # An addition waits only after a session that saw to it.
+    may_wait = [one for one in to_upload if one.key.action is not Action.ADD or one.state.phase is Phase.UPLOAD]
+    older = waiting_for_older(tracker, {document.za_id for document in may_wait})
+    left = {document.xml_id for document in may_wait if document.za_id in older}
+    if any(document.state.phase is Phase.UPLOAD for document in to_upload):
+        with current(open_qc_database(settings)) as engine, engine.connect() as qc:
+            left |= {one.xml_id for one in in_state(qc, DocumentState.HELD) if one.is_held and one.xml_id is not None}
+    return len({document.xml_id for document in found} - left)

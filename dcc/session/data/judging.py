@@ -12,12 +12,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from datetime import date
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection
 
-from dcc.data_outcomes import DocumentData, ZipData
+from dcc.data_outcomes import ZipData
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.documents.reading import read_document
 from dcc.errors import DocumentError, NotFoundError, QcDatabaseUnreachableError, StagedDocumentLostError
@@ -46,7 +47,13 @@ from dcc.runtime.log_context import logging_about
 from dcc.session.batches.planning import Bound, together
 from dcc.session.data.data_session import DataSession, DocumentResult, Recorder, current_basis, merged
 from dcc.session.data.document_problems import problems_of, worst_first
-from dcc.session.data.document_queries import QcDocument, counted_by_tracker, documents_by_id, documents_of
+from dcc.session.data.document_queries import (
+    CountedDocument,
+    QcDocument,
+    counted_by_tracker,
+    documents_by_id,
+    documents_of,
+)
 from dcc.session.data.prepared_archives import PreparedFiles, basis_of, remove_prepared_files
 from dcc.session.data.upload_order import DueDocument
 from dcc.session.data.uploading import FINDINGS_TOLD
@@ -71,13 +78,6 @@ _BYTES_TOGETHER: Final = 50_000_000
 _HEALING: Final = mark("What it depends on has changed: documents, waivers or reference data.")
 
 
-class _StoredDue(NamedTuple):
-    """A document that waits to be judged, with what the QC database has of it."""
-
-    document: DueDocument
-    stored: QcDocument
-
-
 def judge_documents(work: DataSession) -> Iterator[ZipData]:
     """Judge all waiting documents, in the order of upload, and those that they require to be judged again.
 
@@ -95,9 +95,10 @@ def judge_documents(work: DataSession) -> Iterator[ZipData]:
     faults = len(work.faults)
     recorder = Recorder(work, Phase.DATA, due)
     left = Counter(document.key for document in due)
+    waiting = [CountedDocument(document, applied[document.xml_id]) for document in due]
 
     def results() -> Iterator[DocumentResult]:
-        for result in _judge_all(work, [_StoredDue(document, applied[document.xml_id]) for document in due], basis):
+        for result in _judge_all(work, waiting, basis):
             key = result.document.key
             left[key] -= 1
             if left[key] == 0:
@@ -213,10 +214,10 @@ def _uploaded(work: DataSession, due: list[DueDocument], applied: dict[int, QcDo
     return [document for document in due if document.xml_id in stands]
 
 
-def _judge_all(work: DataSession, due: Sequence[_StoredDue], basis: JudgingBasis) -> Iterator[DocumentResult]:
+def _judge_all(work: DataSession, due: Sequence[CountedDocument], basis: JudgingBasis) -> Iterator[DocumentResult]:
     """Judge documents, in their order: together if their prepared findings are known, otherwise one by one."""
     with closing(PreparedFiles(work.staging, basis_of(basis, work.qc))) as files:
-        for portion in together(due, _TOGETHER, Bound(lambda one: one.document.size_bytes, _BYTES_TOGETHER)):
+        for portion in together(due, _TOGETHER, Bound(lambda one: one.due.size_bytes, _BYTES_TOGETHER)):
             work.session.raise_if_over()
             known: dict[int, list[Finding]] = {}
             for document, stored in portion:
@@ -297,19 +298,16 @@ def _faulty(work: DataSession, document: DueDocument, stored: QcDocument, error:
 def _result_of(
     work: DataSession, document: DueDocument, stored: QcDocument, judgement: Judgement, seconds: float
 ) -> DocumentResult:
-    name = document.name
-    data = DocumentData(
-        name.file_name,
-        name.kind,
-        name.centre,
-        *document.state,
+    result = DocumentResult.of_state(
+        document,
+        JUDGED_FAULTY if judgement.failed else JUDGED_WELL,
         document_id=stored.id,
         findings=tuple(worst_first(judgement.findings)[:FINDINGS_TOLD]),
         finding_counts=judgement.counts,
         cleared=len(judgement.cleared),
     )
     problems = problems_of(judgement.findings, sum(judgement.counts.values()), work.settings.max_document_errors)
-    return DocumentResult(document, data, JUDGED_FAULTY if judgement.failed else JUDGED_WELL, problems, seconds)
+    return replace(result, problems=problems, seconds=seconds)
 
 
 def _judge_content(work: DataSession, document: DueDocument, stored: QcDocument, basis: JudgingBasis) -> Judgement:

@@ -17,7 +17,7 @@ from typing import Final
 
 from sqlalchemy import Engine
 
-from dcc.data_outcomes import DocumentData, ZipData
+from dcc.data_outcomes import ZipData
 from dcc.databases.engines import MAX_ATTACHED
 from dcc.databases.transactions import run_reading
 from dcc.errors import DccError, QcDatabaseUnreachableError, StagedDocumentLostError
@@ -120,12 +120,16 @@ class Uploader:
     def result_of(self, document: DueDocument, applied: AppliedDocument, seconds: float) -> DocumentResult:
         """The result of an applied document, with the seconds that it took."""
         findings = worst_first(finding.entry() for finding in applied.findings)
-        name = document.name
-        data = DocumentData(
-            name.file_name,
-            name.kind,
-            name.centre,
-            *UPLOADED,
+        reason = None
+        if applied.state is DocumentState.HELD:
+            held = held_problem(document.key, applied.ended, applied.findings, document.centre)
+            state, problems, reason = NOT_UPLOADED, [held], held.message
+        else:
+            state = UPLOAD_FAILED if applied.state is DocumentState.REFUSED else UPLOADED
+            problems = problems_of(findings, len(findings), self.settings.max_document_errors)
+        result = DocumentResult.of_state(
+            document,
+            state,
             document_id=applied.document_id,
             repeated=applied.repeated,
             late=applied.late,
@@ -137,15 +141,9 @@ class Uploader:
             procedures=applied.procedures,
             findings=tuple(findings[:FINDINGS_TOLD]),
             finding_counts=dict(Counter((finding.rule, finding.severity) for finding in findings)),
+            reason=reason,
         )
-        notices = _notices(document, applied)
-        if applied.state is DocumentState.HELD:
-            problem = held_problem(document.key, applied.ended, applied.findings, document.centre)
-            data = replace(data, reason=problem.message)
-            return DocumentResult(document, data, NOT_UPLOADED, [problem], seconds, notices)
-        problems = problems_of(findings, len(findings), self.settings.max_document_errors)
-        state = UPLOAD_FAILED if applied.state is DocumentState.REFUSED else UPLOADED
-        return DocumentResult(document, data, state, problems, seconds, notices)
+        return replace(result, problems=problems, seconds=seconds, notices=_notices(document, applied))
 
 
 def failed_upload(document: DueDocument, error: DccError) -> DocumentResult:

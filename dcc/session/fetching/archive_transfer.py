@@ -11,13 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from dcc.archives.manifest import MAX_MANIFEST_BYTES
-from dcc.errors import (
-    ChecksumMismatchError,
-    FileMissingError,
-    InternalFaultError,
-    SizeMismatchError,
-    SourceTimeoutError,
-)
+from dcc.errors import ChecksumMismatchError, FileMissingError, SizeMismatchError, SourceTimeoutError
 from dcc.messages import Message, mark
 from dcc.naming import manifest_beside
 from dcc.outcomes import ZipKey
@@ -132,26 +126,19 @@ class DownloadSink:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """One download attempt that must be carried out: a row of `zip_download`, or that of a worker, which has none.
+    """One download attempt that must be carried out: a row of `zip_download`; 0 for a worker, whose attempt has none.
 
     `published`: the MD5 that the archive's own centre published, which replaces one beside this copy. `earlier`: the
     copy that was fetched from there before; if staging still has it, it is not sent again. `is_staged_here`: the
     session's staging has it, which a worker does not see.
     """
 
-    download_id: int | None
+    download_id: int
     key: ZipKey
     hosting: Hosting
     published: str | None = None
     earlier: EarlierCopy | None = None
     is_staged_here: bool = False
-
-    @property
-    def attempt_id(self) -> int:
-        """The attempt's row. Raises InternalFaultError for that of a worker."""
-        if self.download_id is None:
-            raise InternalFaultError(f"A worker's attempt to fetch {self.key} has no row. Have the session fetch it.")
-        return self.download_id
 
     @property
     def reads_checksum(self) -> bool:

@@ -7,53 +7,45 @@ from dataclasses import dataclass
 from dcc.session.fetching.archive_transfer import ReceivedArchive, Transfer
 
 
-@dataclass(frozen=True, slots=True)
-class TransferStarted:
+@dataclass(frozen=True)
+class TransferEvent:
+    """Something that happened to a transfer."""
+
+    transfer: Transfer
+
+
+class TransferStarted(TransferEvent):
     """A transfer has begun."""
 
-    transfer: Transfer
 
-
-@dataclass(frozen=True, slots=True)
-class TransferProgressed:
+@dataclass(frozen=True)
+class TransferProgressed(TransferEvent):
     """The bytes of a transfer received so far."""
 
-    transfer: Transfer
     received: int
 
 
-@dataclass(frozen=True, slots=True)
-class ChecksumPublished:
+@dataclass(frozen=True)
+class ChecksumPublished(TransferEvent):
     """The MD5 published beside the copy of a transfer."""
 
-    transfer: Transfer
     md5: str
 
 
-@dataclass(frozen=True, slots=True)
-class TransferCompleted:
+@dataclass(frozen=True)
+class TransferCompleted(TransferEvent):
     """A transfer received its archive."""
 
-    transfer: Transfer
     received: ReceivedArchive
 
 
-@dataclass(frozen=True, slots=True)
-class TransferFailed:
+@dataclass(frozen=True)
+class TransferFailed(TransferEvent):
     """A transfer failed; `begun`: some of the archive had arrived."""
 
-    transfer: Transfer
     error: Exception
     begun: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TransferNotBegun:
+class TransferNotBegun(TransferEvent):
     """The source was given up, a person paused it, or its window closed, before a transfer began."""
-
-    transfer: Transfer
-
-
-TransferEvent = (
-    TransferStarted | TransferProgressed | ChecksumPublished | TransferCompleted | TransferFailed | TransferNotBegun
-)

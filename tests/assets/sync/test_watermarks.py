@@ -12,8 +12,7 @@ from dcc.operations.session_work import open_session
 from dcc.runtime.clock import utc_now
 from dcc.session.archives.processing import process_zip_actions
 from dcc.session.crawling import crawl_file_sources
-from dcc.session.listeners import NOBODY, Listeners
-from dcc.session.session_request import SessionRequest
+from dcc.session.session_request import NOBODY, Listeners, SessionRequest
 from dcc.tracker.database import exception_id
 from dcc.tracker.models import Reopening, ZipAction, ZipActionLog, ZipDecision, ZipFile
 from dcc_assets.sync.consistency import check_events
