@@ -17,12 +17,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, TypeAlias
 
-from sqlalchemy import Engine
-
 from dcc.errors import BadFileNameError, HelperEndedError
 from dcc.naming import DocumentKind
 from dcc.outcomes import ZipKey
-from dcc.qc.apply.entity_rows import columns_for
+from dcc.qc.apply.entity_rows import COLUMNS
 from dcc.qc.judging import documents as judging
 from dcc.qc.rows.prepared_file import PreparedDocument, PreparedFile, open_prepared
 from dcc.reference.loading import ReferenceData
@@ -48,9 +46,9 @@ _OPEN: Final = 8
 _LOOK_SECONDS: Final = 1.0
 
 
-def basis_of(basis: judging.JudgingBasis, qc: Engine) -> PreparationBasis:
-    """What documents are prepared by for a QC database, of what they are judged by."""
-    return PreparationBasis(basis.reference.data, basis.signature, basis.today, columns_for(qc))
+def basis_of(basis: judging.JudgingBasis) -> PreparationBasis:
+    """What documents are prepared by, of what they are judged by."""
+    return PreparationBasis(basis.reference.data, basis.signature, basis.today, COLUMNS)
 
 
 class PreparedFiles:
@@ -169,7 +167,7 @@ class PreparedArchives:
 
 @contextmanager
 def prepared_temporarily(
-    staging: Staging, documents: Sequence[DueDocument], qc: Engine
+    staging: Staging, documents: Sequence[DueDocument]
 ) -> Iterator[Callable[[DueDocument], PreparedDocument]]:
     """Prepares documents of one archive for this block only, without the rules; yields a function that returns each.
 
@@ -179,7 +177,7 @@ def prepared_temporarily(
         target = Path(folder) / "prepared.rows"
         parts = list(_parts(staging, documents).values())
         archive = parts[0]._replace(target=target, documents=[one for part in parts for one in part.documents])
-        basis = PreparationBasis(ReferenceData(), "", utc_today(), columns_for(qc))
+        basis = PreparationBasis(ReferenceData(), "", utc_today(), COLUMNS)
         failed = prepare_archive(basis, archive)
 
         def prepared(document: DueDocument) -> PreparedDocument:
