@@ -153,7 +153,7 @@ class _Application:
     def apply_alone(self, one: DocumentWithRows) -> AppliedDocument:
         """Apply a document that the database may have already."""
         document = one.document
-        former = former_applications(self._connection, document)
+        (former,) = former_applications(self._connection, [document])
         for row in former:
             # Of a duplicate, a killed session may have left a row without counts.
             is_same = document.tracker_id is not None and row.tracker_id == document.tracker_id
