@@ -28,8 +28,6 @@ from dcc.qc.history import current_at, document_at, is_latest_valid, measurement
 from dcc.qc.models import DOCUMENT, ENTITY_TABLES, EXPERIMENT, LINE, MEASUREMENT, OVERVIEW_ANIMAL, RUN, SPECIMEN
 from dcc.vocabulary import EntityKind, Validity
 
-__all__ = ["MeasurementFilter", "iterate_measurements", "load_measurements"]
-
 ROWS: Final = 50_000
 """Rows of a chunk, fewer if their texts are long."""
 
