@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date, timedelta
@@ -196,28 +197,9 @@ def held_before(engine: Engine, place: int | str) -> Iterator[tuple[threading.Ev
             go_on.set()
 
 
-class InThread:
-    """Work that a thread does; `join` raises what it raised."""
-
-    def __init__(self, work: Callable[[], object]) -> None:
-        self.error: BaseException | None = None
-        self.result: object = None
-
-        def run() -> None:
-            try:
-                self.result = work()
-            except BaseException as error:
-                self.error = error
-
-        self.thread = threading.Thread(target=run)
-        self.thread.start()
-
-    def join(self) -> Any:
-        self.thread.join(PATIENCE)
-        assert not self.thread.is_alive()
-        if self.error is not None:
-            raise self.error
-        return self.result
+def in_thread(work: Callable[[], Any]) -> Future[Any]:
+    """Work that a thread of its own does."""
+    return ThreadPoolExecutor(1).submit(work)
 
 
 def statements_of(engine: Engine, work: Callable[[], object]) -> int:
@@ -242,11 +224,11 @@ def test_whatever_one_centre_is_at_another_does_not_wait(qc: Engine, qc_settings
             part = f"at{place}"
             of_h, of_j = submissions(chance, part), submissions(chance, part)
             with held_before(qc, place) as (reached, go_on):
-                holding = InThread(partial(work, qc, "H", of_h, part))
+                holding = in_thread(partial(work, qc, "H", of_h, part))
                 assert reached.wait(PATIENCE)
                 work(impatient, "J", of_j, part, patience=0.1)
                 go_on.set()
-            holding.join()
+            holding.result(PATIENCE)
     finally:
         impatient.dispose()
 
@@ -338,9 +320,9 @@ def test_two_centres_at_once_come_to_what_one_after_the_other_does(
         refused_twice(qc, centre)
         session(qc, centre, of_centres[centre])
 
-    working = [InThread(partial(work, centre)) for centre in of_centres]
+    working = [in_thread(partial(work, centre)) for centre in of_centres]
     for one in working:
-        one.join()
+        one.result(PATIENCE)
     found = canonical(qc)
     expected = serially(qc_settings, of_centres, another)
     for name, rows in expected.items():
@@ -437,7 +419,7 @@ class TestThePast:
         handed = document_of("H", 9, *of_h[1], "")
         with held_before(qc, "INSERT INTO document") as (reached, go_on):
             read = reading(*of_h[1][1])
-            holding = InThread(lambda: apply_document(qc, handed, read, patience_seconds=PATIENCE))
+            holding = in_thread(lambda: apply_document(qc, handed, read, patience_seconds=PATIENCE))
             assert reached.wait(PATIENCE)
             entities = (experiment("E2"),)
             later = apply_document(
@@ -451,13 +433,13 @@ class TestThePast:
             began = time.monotonic()
             assert uploads_are_open(qc)
             assert time.monotonic() - began < 5, "it waits for nobody"
-            asked = [InThread(lambda wanted=wanted: load_measurements(qc, wanted)) for wanted in (past, today)]
+            asked = [in_thread(lambda wanted=wanted: load_measurements(qc, wanted)) for wanted in (past, today)]
             time.sleep(0.7)
-            assert all(one.thread.is_alive() for one in asked)
+            assert not any(one.done() for one in asked)
             # The present is what is committed.
             assert load_measurements(qc, MeasurementFilter(only_valid=False))["experiment_id"].tolist() == ["E2"]
             go_on.set()
-            answers = [one.join() for one in asked]
-        assert holding.join().document_id < later.document_id
+            answers = [one.result(PATIENCE) for one in asked]
+        assert holding.result(PATIENCE).document_id < later.document_id
         for answer in (*answers, load_measurements(qc, past)):
             assert answer["experiment_id"].tolist() == ["E1", "E2"]

@@ -1,4 +1,4 @@
-"""Random sequences of documents, withdrawals, late arrivals and kills leave what the in-memory model says."""
+"""Random sequences of documents, withdrawals and late arrivals leave what the in-memory model says."""
 
 import tempfile
 from collections.abc import Callable, Iterator
@@ -77,10 +77,6 @@ def said_of(centre: str, entity: Entity) -> Said:
     if isinstance(entity, Housing):
         return Said(("housing", centre, entity.last_updated), str(entity.procedure.simple[0].value))
     return Said(("specimen", centre, entity.specimen_id), entity.litter_id)
-
-
-class _KilledError(Exception):
-    pass
 
 
 @cache
@@ -190,18 +186,6 @@ class Documents(RuleBasedStateMachine):
         document, content = self.applied[standing]
         again = apply_document(self.engine, document, lambda: content, patience_seconds=1)
         assert (again.repeated, again.document_id) == (True, standing)
-
-    @rule(action=st.sampled_from(Action), entities=_of_one_document, after=st.integers(0, 4))
-    def be_killed(self, action: Action, entities: list[Entity], after: int) -> None:
-        def broken() -> Iterator[Content]:
-            yield from contents(*entities)[:after]
-            raise _KilledError
-
-        try:
-            apply_document(self.engine, to_apply(action, DocumentKind.SPECIMEN), broken, patience_seconds=1)
-        except _KilledError:
-            return
-        raise AssertionError("The document was applied.")
 
     @precondition(lambda self: self.model.standing())
     @rule(data=st.data())
