@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import date, timedelta
 from functools import partial
@@ -22,6 +22,7 @@ from sqlalchemy.types import TypeDecorator
 from dcc.analysis.filters import MeasurementFilter
 from dcc.analysis.measurements import load_measurements
 from dcc.databases import engines
+from dcc.databases.schema import init_database
 from dcc.databases.transactions import writing
 from dcc.documents.contents import Entity, Metadata
 from dcc.naming import Action, DocumentKind, NamingConvention
@@ -40,7 +41,7 @@ from dcc.qc.rows.documents import DocumentToApply
 from dcc.settings import Settings
 from dcc.vocabulary import ContextEvent
 from tests.qc.test_applying import OF_LOCKS
-from tests.support.asking import column_in, in_writing
+from tests.support.asking import closing_all, column_in, in_writing
 from tests.support.databases import only_mariadb
 from tests.support.qc_child import before_statement, die, finish, start
 from tests.support.qc_contexts import TABLES, judge, know_colonies, know_important_metadata
@@ -204,13 +205,12 @@ def in_thread(work: Callable[[], Any]) -> Future[Any]:
 
 def test_whatever_one_centre_is_at_another_does_not_wait(qc: Engine, qc_settings: Settings) -> None:
     chance = random.Random("held")
-    impatient = open_impatient(qc_settings, seconds=1)
 
     def work(engine: Engine, centre: str, handed: list[Handed], part: str, patience: float = PATIENCE) -> None:
         refused_twice(engine, centre, part, patience)
         session(engine, centre, handed, part, patience)
 
-    try:
+    with closing_all(open_impatient(qc_settings, seconds=1)) as impatient:
         work(qc, "J", submissions(chance, "first"), "first")
         with sent_statements(qc) as sent:
             work(qc, "H", submissions(chance, "first"), "first")
@@ -223,8 +223,6 @@ def test_whatever_one_centre_is_at_another_does_not_wait(qc: Engine, qc_settings
                 work(impatient, "J", of_j, part, patience=0.1)
                 go_on.set()
             holding.result(PATIENCE)
-    finally:
-        impatient.dispose()
 
 
 def canonical(engine: Engine) -> dict[str, list[Any]]:
@@ -287,20 +285,15 @@ def serially(of_centres: dict[str, list[Handed]], make: Callable[[str], Engine])
 @pytest.fixture
 def another(qc_settings: Settings) -> Iterator[Callable[[str], Engine]]:
     """Makes further databases, on SQLite."""
-    from dcc.databases.schema import init_database
+    with ExitStack() as made:
 
-    made: list[Engine] = []
+        def make(name: str) -> Engine:
+            settings = qc_settings.model_copy(update={"qc_url": None, "home": qc_settings.home / name})
+            engine = made.enter_context(closing_all(open_qc_database(settings)))
+            init_database(engine)
+            return engine
 
-    def make(name: str) -> Engine:
-        settings = qc_settings.model_copy(update={"qc_url": None, "home": qc_settings.home / name})
-        engine = open_qc_database(settings)
-        init_database(engine)
-        made.append(engine)
-        return engine
-
-    yield make
-    for engine in made:
-        engine.dispose()
+        yield make
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -326,36 +319,31 @@ def test_two_centres_at_once_come_to_what_one_after_the_other_does(
     assert times == sorted(times)
 
 
-class TestLocks:
-    def test_who_waits_for_whom(self, qc: Engine, qc_settings: Settings) -> None:
-        impatient = open_impatient(qc_settings)
+def test_who_waits_for_whom(qc: Engine, qc_settings: Settings) -> None:
+    def lock(connection: Connection, centres: list[str] | None) -> None:
+        if centres is None:
+            lock_all(connection)
+        else:
+            lock_centres(connection, centres)
 
-        def lock(connection: Connection, centres: list[str] | None) -> None:
-            if centres is None:
-                lock_all(connection)
-            else:
-                lock_centres(connection, centres)
-
-        cases: list[tuple[list[str] | None, list[str] | None, bool]] = [
-            (["H"], ["J"], False),
-            (["H", "J"], ["J", "K"], True),
-            (["H", "J"], ["K"], False),
-            (["H"], None, True),
-            (None, ["H"], True),
-            (None, None, True),
-        ]
-        try:
-            for held, wanted, waits in cases:
-                with writing(qc) as holder:
-                    lock(holder, held)
-                    if waits:
-                        with pytest.raises(Exception, match="Lock wait timeout"), writing(impatient) as connection:
-                            lock(connection, wanted)
-                    else:
-                        in_writing(impatient, lock, wanted)
-                in_writing(impatient, lock, wanted)
-        finally:
-            impatient.dispose()
+    cases: list[tuple[list[str] | None, list[str] | None, bool]] = [
+        (["H"], ["J"], False),
+        (["H", "J"], ["J", "K"], True),
+        (["H", "J"], ["K"], False),
+        (["H"], None, True),
+        (None, ["H"], True),
+        (None, None, True),
+    ]
+    with closing_all(open_impatient(qc_settings)) as impatient:
+        for held, wanted, waits in cases:
+            with writing(qc) as holder:
+                lock(holder, held)
+                if waits:
+                    with pytest.raises(Exception, match="Lock wait timeout"), writing(impatient) as connection:
+                        lock(connection, wanted)
+                else:
+                    in_writing(impatient, lock, wanted)
+            in_writing(impatient, lock, wanted)
 
 
 def test_a_session_that_is_killed_disturbs_no_other_and_the_next_completes_it(
