@@ -1,8 +1,8 @@
 """What was current at a time, the latest valid versions, and the story of one animal.
 
-The present is what was submitted last, valid or not. Of the latest valid versions, one with errors did not hide the
-valid one that it replaced: they are what there would be if changes with errors had not been submitted. What was deleted
-has none, even if it came again with errors, and what was withdrawn counts for nothing.
+The present is what was submitted last, valid or not. The latest valid versions are what there would be if changes with
+errors had not been submitted: a version with errors does not hide the valid one that it replaced. What was deleted has
+none, even if it came again with errors, and what was withdrawn counts for nothing.
 """
 
 from __future__ import annotations
