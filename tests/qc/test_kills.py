@@ -10,7 +10,6 @@ import pytest
 from sqlalchemy import Engine
 
 from dcc.naming import Action, DocumentKind
-from dcc.qc.rows.documents import DocumentToApply
 from tests.qc.test_applying import all_rows, litters, values
 from tests.support.qc_child import fail_at_each_statement
 from tests.support.qc_documents import (
@@ -27,6 +26,7 @@ from tests.support.qc_documents import (
 
 ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
 PATIENCE = 20
+KILLS = 24
 
 
 class Work(NamedTuple):
@@ -43,22 +43,32 @@ def prepared(engine: Engine) -> dict[str, Work]:
     apply(engine, ADD, *(experiment(f"E{number}", (f"S{number}",), "1") for number in range(4)), housing(), line("C1"))
     edited = apply(engine, EDIT, specimen("S0", "edited"), specimen("S1", "edited")).document_id
     old = {f"S{number}": "edited" if number < 2 else "old" for number in range(8)}
-    edit, delete = to_apply(EDIT, DocumentKind.SPECIMEN), to_apply(DELETE, DocumentKind.EXPERIMENT)
+    made = {
+        ADD: to_apply(ADD, DocumentKind.EXPERIMENT),
+        EDIT: to_apply(EDIT, DocumentKind.SPECIMEN),
+        DELETE: to_apply(DELETE, DocumentKind.EXPERIMENT),
+    }
+    many = reading(*(experiment(f"F{number}", value="2") for number in range(30)), experiment("E1"))
     changed = reading(*(specimen(f"S{number}", "new") for number in range(9)))
     gone = reading(experiment("E0", ("S0",)), experiment("E3", ("S3",)), line("C1"))
 
-    def applying(document: DocumentToApply, read: Callable[[], list[object]]) -> Callable[[Engine], object]:
-        return lambda on: apply_document(on, document, read, patience_seconds=PATIENCE, hold_threshold=100)
+    def applying(action: Action, read: Callable[[], list[object]]) -> Callable[[Engine], object]:
+        return lambda on: apply_document(on, made[action], read, patience_seconds=PATIENCE, hold_threshold=100)
 
     return {
-        "edit": Work(applying(edit, changed), {f"S{number}": "new" for number in range(8)}, ["1"] * 4),
-        "delete": Work(applying(delete, gone), old, ["1"] * 2),
+        "add": Work(applying(ADD, many), old, ["1"] * 4 + ["2"] * 30),
+        "edit": Work(applying(EDIT, changed), {f"S{number}": "new" for number in range(8)}, ["1"] * 4),
+        "delete": Work(applying(DELETE, gone), old, ["1"] * 2),
         "undo": Work(
             lambda on: undo_documents(on, [edited], patience_seconds=PATIENCE),
             {f"S{number}": "old" for number in range(8)},
             ["1"] * 4,
         ),
     }
+
+
+def held_by(engine: Engine) -> tuple[dict[str, str], list[str]]:
+    return litters(engine), values(engine)
 
 
 @pytest.mark.both_databases(first_only=True)
@@ -74,4 +84,4 @@ def test_a_failure_at_any_statement_leaves_nothing_and_the_work_can_be_done_agai
 
     _, number = fail_at_each_statement(qc_database, lambda: work.do(qc_database), nothing_is_left)
     assert number > 5
-    assert (litters(qc_database), values(qc_database)) == (work.litters, work.values)
+    assert held_by(qc_database) == (work.litters, work.values)

@@ -32,6 +32,7 @@ _FORMAT: Final = "FIELDS TERMINATED BY '\\t' ESCAPED BY '\\\\' LINES TERMINATED 
 """What LOAD DATA needs to know of lines. What separates fields and ends lines is escaped within values."""
 _NULL: Final = "\\N"
 """What a line has for null."""
+_AS_TEXT: Final = str(None)
 _SPECIAL: Final = re.compile(r"[\\\t\n\r\0]")
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": "\\0"})
 _ESCAPED: Final = re.compile(r"\\(.)")
@@ -132,9 +133,25 @@ def _quoted(path: str) -> str:
     return path.replace("\\", "\\\\").replace("'", "\\'")
 
 
-def as_lines(rows: Iterable[Row]) -> bytes:
-    """The rows in UTF-8, a line each, with tabs between values."""
-    return "".join(["\t".join(map(_field, row)) + "\n" for row in rows]).encode()
+def as_lines(rows: Sequence[Row]) -> bytes:
+    """The rows in UTF-8, a line each. They are of one table, so that all are as long."""
+    if not rows:
+        return b""
+    fields = len(rows[0])
+    line = "\t".join(["%s"] * fields) + "\n"
+    text = "".join([line % row for row in rows])
+    # Rows that hold nothing special are told by what there is of tabs, ends of lines and nulls, and nothing else.
+    plain = (
+        text.count("\n") == len(rows)
+        and text.count("\t") == (fields - 1) * len(rows)
+        and text.count(_AS_TEXT) == sum([row.count(None) for row in rows])
+        and "\\" not in text
+        and "\r" not in text
+        and "\0" not in text
+    )
+    if plain:
+        return text.replace(_AS_TEXT, _NULL).encode()
+    return "".join([_fields_of(row) + "\n" for row in rows]).encode()
 
 
 def rows_of_lines(lines: bytes) -> Iterator[tuple[str | None, ...]]:
@@ -146,6 +163,11 @@ def rows_of_lines(lines: bytes) -> Iterator[tuple[str | None, ...]]:
                 for field in line.split("\t")
             ]
         )
+
+
+def _fields_of(values: Iterable[Value]) -> str:
+    """A part of a line: values with tabs between them."""
+    return "\t".join([_field(value) for value in values])
 
 
 def _field(value: Value) -> str:
