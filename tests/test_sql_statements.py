@@ -106,7 +106,7 @@ REVIEWED = {
         "quoted names of the platform's own tables and columns, and marks of parameters",
         {
             "', '.join(_ENTRY_COLUMNS)",
-            "', '.join(declared)",
+            "', '.join(columns)",
             "quoted(_ENTRY)",
             "into",
             "marks",

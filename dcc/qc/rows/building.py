@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from dcc.documents import contents
 from dcc.documents.lexical import parse_boolean, parse_date, parse_integer, parse_number
 from dcc.qc.rows.procedures import ProcedureRows, RunOwner
-from dcc.qc.rows.types import Limits, NewIds, Row, Tables, TooLong, first_too_long
+from dcc.qc.rows.types import Limits, NewIds, Row, Tables, TooLong, checks_by
 from dcc.vocabulary import EntityKind
 
 NUMBERED: Final = (
@@ -31,6 +31,19 @@ NUMBERED: Final = (
 )
 """The tables whose rows get ids here."""
 
+_OF_SPECIMENS: Final = {"related_specimen", "genotype", "parental_strain", "chromosomal_alteration", "chromosome"}
+"""The tables of specimens' parts."""
+_OF_OTHERS: Final = {
+    "experiment_specimen",
+    "status_code",
+    "procedure_run",
+    "measurement",
+    "media",
+    "media_association",
+    "dimension",
+    "metadata",
+}
+"""The tables of other entities' parts."""
 _TEXTS_OF_SPECIMENS: Final = attrgetter(
     *("gender", "zygosity", "litter_id", "pipeline", "phenotyping_centre"),
     *("production_centre", "project", "colony_id", "strain_id"),
@@ -54,14 +67,20 @@ class RowBuilder:
     """
 
     def __init__(self, document_id: int, new_ids: NewIds, tables: Tables, limits: Limits) -> None:
-        self._document_id, self._tables, self._limits = document_id, tables, limits
+        self._document_id = document_id
+        self._tables = tables
         self._ids = {kind: new_ids[kind.value] for kind in EntityKind}
         self._block_id = new_ids["centre_block"]
         self._status_id = new_ids["status_code"]
         self._procedures = ProcedureRows(document_id, new_ids, tables)
+        self._checks_by_table = checks_by(limits)
+        appended = {name: (rows, self._checks_by_table[name].of_rows) for name, rows in tables.items()}
+        self._of_specimens = [one for name, one in appended.items() if name in _OF_SPECIMENS]
+        self._of_others = [one for name, one in appended.items() if name in _OF_OTHERS]
         self._block: contents.Block | None = None
         self._in_block: Row = ()
         self._of_run: tuple[str, str, str] = ("", "", "")
+        self._measurements = tables["measurement"]
         self.measured: dict[str, int] = {}
         self.held_rows = 0
 
@@ -74,7 +93,7 @@ class RowBuilder:
         """Begin a block; returns a text that is too long, so that its entities cannot be stored."""
         block_id = self._block_id()
         row: Row = (block_id, self._document_id, block.position, *block[2:], block.line)
-        too_long = first_too_long("centre_block", self._limits, [row])
+        too_long = self._checks_by_table["centre_block"].of_row(row)
         if too_long is None:
             self._tables["centre_block"].append(row)
             self._in_block = (block_id, self._document_id)
@@ -84,21 +103,23 @@ class RowBuilder:
 
     def add_entity(self, entity: contents.Entity) -> EntityRow | TooLong:
         """Append an entity's rows except its own, which is returned; or return a text that is too long."""
-        marks = {table: len(rows) for table, rows in self._tables.items()}
+        checks = self._of_specimens if isinstance(entity, contents.Specimen) else self._of_others
+        marks = [len(rows) for rows, _ in checks]
+        held = len(self._measurements)
         row = self._made(entity)
-        parts = {table: rows[marks[table] :] for table, rows in self._tables.items() if len(rows) > marks[table]}
-        of_entity = {row.kind.value: [(*row.values, None, None)], **parts}
-        found = (first_too_long(table, self._limits, rows) for table, rows in of_entity.items())
-        too_long = next((one for one in found if one is not None), None)
-        if too_long is not None:
-            for table in parts:
-                del self._tables[table][marks[table] :]
-            return too_long
-        self.held_rows += sum(map(len, parts.values()))
-        if measured := len(parts.get("measurement", ())):
-            procedure_id = entity.procedure.procedure_id  # type: ignore[union-attr]
-            self.measured[procedure_id] = self.measured.get(procedure_id, 0) + measured
-        return row
+        too_long = self._checks_by_table[row.kind.value].of_row((*row.values, None, None))
+        for mark, (rows, check) in zip(marks, checks, strict=True):
+            if too_long is None and (added := len(rows) - mark):
+                self.held_rows += added
+                too_long = check(rows[mark:])
+        if too_long is None:
+            if measured := len(self._measurements) - held:
+                procedure_id = entity.procedure.procedure_id  # type: ignore[union-attr]
+                self.measured[procedure_id] = self.measured.get(procedure_id, 0) + measured
+            return row
+        for mark, (rows, _) in zip(marks, checks, strict=True):
+            del rows[mark:]
+        return too_long
 
     def _made(self, entity: contents.Entity) -> EntityRow:
         if self._block is None:

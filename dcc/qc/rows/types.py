@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any, Final, NamedTuple, TypeAlias
 
 Value: TypeAlias = str | int | float | None
 Row: TypeAlias = tuple[Value, ...]
@@ -15,6 +17,10 @@ NewIds: TypeAlias = Mapping[str, Callable[[], int]]
 Limits: TypeAlias = Mapping[str, tuple[tuple[int, int, str], ...]]
 """By table, of each text: its index in a row, the characters that its column holds, and the column's name."""
 
+_MANY: Final = 3
+"""Number of rows from which on it pays to check whether their texts are known."""
+_MAX_KNOWN: Final = 1_000
+
 
 class TooLong(NamedTuple):
     """A text that its column cannot hold."""
@@ -24,11 +30,45 @@ class TooLong(NamedTuple):
     limit: int
 
 
-def first_too_long(table: str, limits: Limits, rows: Iterable[Row]) -> TooLong | None:
-    """The first text in rows of a table that its column cannot hold."""
-    for row in rows:
-        for place, limit, name in limits[table]:
+def checks_by(limits: Limits) -> Mapping[str, LengthCheck]:
+    """The length checks of each table's rows; equal limits share checks, which remember fitting texts."""
+    return _checks(tuple(limits.items()))
+
+
+@lru_cache(maxsize=4)
+def _checks(limits: tuple[tuple[str, tuple[tuple[int, int, str], ...]], ...]) -> Mapping[str, LengthCheck]:
+    return {table: LengthCheck(table, texts) for table, texts in limits}
+
+
+class LengthCheck:
+    """Finds the first text in a table's rows that its column cannot hold. Rows often have the same texts."""
+
+    def __init__(self, table: str, limits: tuple[tuple[int, int, str], ...]) -> None:
+        self._table = table
+        self._limits = limits
+        places = [place for place, _, _ in self._limits]
+        self._texts_of: Callable[[Row], Any] | None = itemgetter(*places) if places else None
+        self._known_to_fit: set[object] = set()
+
+    def of_rows(self, rows: Sequence[Row]) -> TooLong | None:
+        """The first text that is too long in any of the rows."""
+        if self._texts_of is None:
+            return None
+        texts = set(map(self._texts_of, rows)) if len(rows) >= _MANY else set()
+        if texts and texts <= self._known_to_fit:
+            return None
+        for row in rows:
+            if too_long := self.of_row(row):
+                return too_long
+        if len(self._known_to_fit) > _MAX_KNOWN:
+            self._known_to_fit.clear()
+        self._known_to_fit |= texts
+        return None
+
+    def of_row(self, row: Row) -> TooLong | None:
+        """A text that is too long in a row."""
+        for place, limit, name in self._limits:
             value = row[place]
             if value is not None and len(value) > limit:  # type: ignore[arg-type]
-                return TooLong(f"{table}.{name}", len(value), limit)  # type: ignore[arg-type]
-    return None
+                return TooLong(f"{self._table}.{name}", len(value), limit)  # type: ignore[arg-type]
+        return None
